@@ -59,7 +59,7 @@ int generate_seed(struct request *request, const char *name, const json_t *seed,
         sampling->seed = (uint64_t)json_integer_value(seed);
     else if (getentropy(&sampling->seed, sizeof sampling->seed) != 0)
         sampling->seed = (uint64_t)(uintptr_t)request;
-    sampling->seed &= INT64_MAX; /* so that the answer's number can be sent again */
+    sampling->seed &= INT64_MAX; /* so that a client can send the seed in the answer again, as a JSON integer */
     return 0;
 }
 
@@ -167,7 +167,7 @@ int generate_decoder_input(struct request *request, const char *name, const json
 
 /* ---- Running ---- */
 
-/* Looks for stop texts that end within what the last token added. */
+/* Searches for stop texts that end within the text of the last token. */
 static void find_stops(const struct generate_plan *plan, struct generated_text *text, size_t before)
 {
     const struct writer *all = &text->stream.text;
@@ -205,7 +205,7 @@ static void leave(struct request *request)
         text_stream_free(&plan->texts[i].stream);
 }
 
-/* What sequence number `i` begins with: its prompt, or the beginning of a decoder's target. */
+/* The ids with which sequence number `i` begins. They are its prompt, or the beginning of a decoder's sequence. */
 static const struct given_ids *beginning(const struct given_ids *prompts, int64_t n_copies,
                                          const struct given_ids *decoder, int64_t i)
 {
@@ -228,7 +228,7 @@ int generate_plan_start(struct request *request, struct generate_plan *plan, con
                         int64_t n_prompts, int64_t n_copies, const struct given_ids *decoder)
 {
     struct generation *generation = &plan->generation;
-    int64_t n_sequences = n_prompts * n_copies; /* both are small */
+    int64_t n_sequences = n_prompts * n_copies; /* both numbers are small, so the product does not overflow */
     int64_t *n_ids = items_memory(request, n_sequences, sizeof *n_ids);
     plan->texts = items_memory(request, n_sequences, sizeof *plan->texts);
     if (!n_ids || !plan->texts)

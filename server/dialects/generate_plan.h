@@ -1,8 +1,7 @@
-/* generate_plan: the routes that generate tokens share it. It reads prompts, seeds and stop texts, and has the texts of
- * the tokens while the sequences grow.
+/* generate_plan: functions and data that all routes for generation share. It reads prompts, seeds and stop texts, and
+ * converts the new tokens to text while the sequences grow.
  *
- *     the numbers and stop texts are read -> generate_plan_start -> (a job runs -> generation_next) …
- */
+ *     the route reads numbers and stop texts -> generate_plan_start -> (a job runs -> generation_next) … */
 #ifndef SERVER_DIALECTS_GENERATE_PLAN_H
 #define SERVER_DIALECTS_GENERATE_PLAN_H
 
@@ -11,7 +10,8 @@
 #include "server/generation/generation.h"
 
 #define GENERATE_MOST_STOPS 16
-#define GENERATE_MOST_STOP_BYTES 1024 /* of one; each new token looks for all of them, while batches wait */
+#define GENERATE_MOST_STOP_BYTES \
+    1024 /* most bytes of one stop text. After each new token, all stop texts are searched while batches wait */
 #define GENERATE_MOST_BEST 64
 #define GENERATE_MOST_NEW_TOKENS (INT64_C(1) << 20)
 
@@ -23,72 +23,73 @@ struct stop_text {
 /* The text of one sequence. */
 struct generated_text {
     struct text_stream stream;
-    size_t *ends; /* (max_new_tokens): bytes of stream.text after each token */
-    size_t stop;  /* where the first stop text begins in stream.text. SIZE_MAX: there is none */
+    size_t *ends; /* (max_new_tokens): length of stream.text after each token */
+    size_t stop;  /* where the first stop text begins in stream.text. SIZE_MAX if there is none */
 };
 
-/* A route's own struct begins with it, and is request->options. The caller zeroes it, and sets generation.sampling,
- * .max_new_tokens and .n_best. */
+/* The struct of a route, which is request->options, begins with this struct. The caller zeroes it, and sets the members
+ * sampling, max_new_tokens and n_best of `generation`. */
 struct generate_plan {
     struct generation generation;
-    const struct text_codec *codec; /* NULL: tokens have no text */
+    const struct text_codec *codec; /* NULL if tokens have no text */
     struct stop_text stops[GENERATE_MOST_STOPS];
     size_t n_stops;
     struct generated_text *texts; /* (generation.n_sequences) */
     int32_t ends[1];
 };
 
-/* Ids that a request gives: a text, or a list of ids. */
+/* The ids of a prompt. The request contains them as a list, or as a text. */
 struct given_ids {
     int32_t *ids; /* (count) */
     int64_t count;
 };
 
-/* ---- Reading. -1: request->failure, here and below. `name` is the key in messages ---- */
+/* ---- Reading. On failure these functions set request->failure and return -1. `name` is the key in messages ---- */
 
 /* Whether a model can generate. */
 bool generate_fits(const struct model_info *info);
 
-/* Refuses a model that cannot generate. `named` is the request's key `model`. If it is NULL, chooses the first model
- * that can generate. */
+/* Fails if the model cannot generate. */
 int generate_choose(struct request *request, const char *named);
 
-/* Checks a number unless it is NaN, which is an absent one, and puts it into *field. */
+/* Checks a number, and stores it in *field. NaN stands for an absent number, and changes nothing. */
 int generate_number(struct request *request, const char *name, double value, bool valid, const char *expected,
                     double *field);
 
 /* The options of the model's config.json. */
 struct sampling_options generate_sampling(const struct request *request);
 
-/* NULL: a seed is drawn. */
+/* Reads a seed. If it is NULL, chooses a random seed. */
 int generate_seed(struct request *request, const char *name, const json_t *seed, struct sampling_options *sampling);
 
-/* A text, or a list of texts. NULL: none. */
+/* Reads stop texts: a text, or a list of texts. NULL stands for none. */
 int generate_stops(struct request *request, const char *name, const json_t *stop, struct generate_plan *plan);
 
-/* The ids of a list, or of a text with these options. Ids are below `vocabulary`. */
+/* Reads ids from a list, or encodes a text with these options. The ids must be below `vocabulary`. */
 int generate_ids(struct request *request, const char *name, const json_t *value,
                  const struct text_inputs_options *options, int64_t vocabulary, struct given_ids *given);
 
 /* ---- Running ---- */
 
-/* Opens `n_copies` sequences for each of the `n_prompts` prompts, those of a prompt one after another, and sets the
- * items of the first job. If the model has an encoder, it reads the prompts, and the sequences begin with `decoder`.
- * Sets request->leave. */
+/* Opens `n_copies` sequences for each of the `n_prompts` prompts, and sets the items of the first job. The sequences of
+ * one prompt follow one another. If the model has an encoder, the encoder reads the prompts, and the sequences begin
+ * with `decoder`. Sets request->leave. On failure sets request->failure and returns -1. */
 int generate_plan_start(struct request *request, struct generate_plan *plan, const struct given_ids *prompts,
                         int64_t n_prompts, int64_t n_copies, const struct given_ids *decoder);
 
-/* What the target of a model with an encoder begins with. `value` NULL: the id that is usual for the model. */
+/* Reads the beginning of a decoder's sequence, for a model with an encoder. If `value` is NULL, it is the id that is
+ * usual for the model. */
 int generate_decoder_input(struct request *request, const char *name, const json_t *value, struct given_ids *given);
 
 /* ---- Texts of tokens ---- */
 
 bool generate_is_special(const struct generate_plan *plan, int32_t id);
 
-/* Number of new tokens of a sequence. */
+/* The number of new tokens of a sequence. */
 int64_t generate_count(const struct generated *sequence);
 
-/* The text that new token number `index` added, *length bytes. A special token has its own text. */
+/* The text that new token number `index` added. Sets *length to its number of bytes. For a special token, this is the
+ * token's own text. */
 const char *generate_token_text(const struct generate_plan *plan, const struct generated *sequence, int64_t index,
                                 size_t *length);
 

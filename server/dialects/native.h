@@ -83,7 +83,7 @@ struct native_inputs {
     bool truncate_left; /* whether truncation_direction is left. Set by native_items */
     const char *prompt_name;
     const char *encoding_format;
-    struct items_lists lists; /* of the body */
+    struct items_lists lists; /* the lists of the body that are not parsed yet */
     bool many;                /* the request contains a list of items, not a single item. Set by native_items */
     bool takes_files;         /* the body may be the file of a picture in place of JSON. Set it before native_body */
     bool is_file;             /* the body is the file of a picture. Set by native_body */
@@ -173,11 +173,11 @@ int native_picture_text(struct request *request, const char *path, const char *t
 
 /* ---- Generation (native_generate.c), for POST / ---- */
 
-/* Whether a body of POST / is a request to generate. text-generation-inference has its compatible route there. Such a
- * body has a key `stream`, or `parameters` if the model generates. */
+/* Whether a body of POST / is a request to generate. In text-generation-inference, POST / is such a route. The body of
+ * such a request has a key `stream`. If the model generates, a key `parameters` is enough. */
 bool native_wants_generation(const struct request *request, const json_t *body);
 
-/* Reads the body again. The answer is a list of one unless it is streamed. */
+/* Reads a body of POST / as a request to generate. The answer is a list with one element, unless it is streamed. */
 enum outcome native_generate_root(struct request *request, bool streamed);
 
 /* ---- Classes (native_predict.c), and POST / ---- */

@@ -1,5 +1,6 @@
-/* native_generate: /generate and /generate_stream, as text-generation-inference has them
- * (router/src/lib.rs, GenerateParameters and StreamResponse). POST / is one of them for requests to generate. */
+/* native_generate: /generate and /generate_stream, with the format of text-generation-inference (router/src/lib.rs,
+ * GenerateParameters and StreamResponse). A request to generate may also be sent to POST /, which then does the same as
+ * one of these two routes. */
 #include "server/dialects/generate_plan.h"
 #include "server/dialects/native.h"
 
@@ -21,7 +22,7 @@ static const struct option options[] = {
     {"stream", OPTION_IGNORED, 0},
 };
 
-/* The keys of `parameters`. A double that is not given is NaN. */
+/* The keys of `parameters`. An absent double is NaN. */
 struct generate_parameters {
     int64_t max_new_tokens, top_k, top_n_tokens, truncate;
     double temperature, top_p, min_p, filter_thres, repetition_penalty;
@@ -49,15 +50,15 @@ static const struct option parameter_options[] = {
     {"decoder_input", OPTION_JSON, offsetof(struct generate_parameters, decoder_input)},
 };
 
-/* What is left of the body after `read`. */
+/* What the answer needs to know about the body. */
 struct native_plan {
-    struct generate_plan generate; /* of one sequence */
+    struct generate_plan generate; /* has one sequence */
     bool details, full_text;
-    bool listed;  /* the answer is a list of one */
-    char *prompt; /* the text, for return_full_text; NULL: ids were given */
+    bool listed;  /* the answer is a list with one element */
+    char *prompt; /* the text of the prompt, for return_full_text. NULL if the prompt is a list of ids */
     size_t prompt_length;
-    int64_t n_input;   /* ids of `inputs` */
-    int64_t n_written; /* tokens whose events were written */
+    int64_t n_input;   /* number of ids of `inputs` */
+    int64_t n_written; /* number of tokens whose events were written */
 };
 
 /* ---- Parameters ---- */
@@ -130,7 +131,7 @@ static int read_parameters(struct request *request, const json_t *json, struct g
 
 /* ---- The prompt ---- */
 
-/* Keeps the text for return_full_text. */
+/* Keeps the text of the prompt for return_full_text. */
 static int keep_prompt(struct request *request, const json_t *inputs, struct native_plan *plan)
 {
     if (!plan->full_text || !json_is_string(inputs))
@@ -143,7 +144,7 @@ static int keep_prompt(struct request *request, const json_t *inputs, struct nat
     return 0;
 }
 
-/* Cuts the beginning of what is longer than `truncate`, as text-generation-inference does. */
+/* Cuts off the beginning of a prompt that is longer than `truncate`, as text-generation-inference does. */
 static void truncate_prompt(int64_t truncate, struct given_ids *prompt)
 {
     if (truncate == 0 || prompt->count <= truncate)
@@ -251,7 +252,7 @@ static void write_token(struct writer *writer, const struct generate_plan *plan,
     writer_text(writer, generate_is_special(plan, token.id) ? ",\"special\":true}" : ",\"special\":false}");
 }
 
-/* Token number `index` of the new ones. */
+/* Writes new token number `index`. */
 static void write_new_token(struct writer *writer, const struct generate_plan *plan, int64_t index)
 {
     const struct generated *sequence = &plan->generation.sequences[0];
@@ -261,7 +262,7 @@ static void write_new_token(struct writer *writer, const struct generate_plan *p
     write_token(writer, plan, token, text, length);
 }
 
-/* The likeliest tokens where token number `index` was chosen. */
+/* Writes the likeliest tokens in place of new token number `index`. */
 static void write_best(struct writer *writer, const struct generate_plan *plan, int64_t index)
 {
     int64_t n_best = plan->generation.n_best;
@@ -276,7 +277,7 @@ static void write_best(struct writer *writer, const struct generate_plan *plan, 
     writer_text(writer, "]");
 }
 
-/* {"finish_reason":"length","generated_tokens":3,"seed":null without the last brace. */
+/* Writes {"finish_reason":"length","generated_tokens":3,"seed":null without the closing brace. */
 static void write_end(struct writer *writer, const struct generate_plan *plan)
 {
     const struct generated *sequence = &plan->generation.sequences[0];
@@ -309,7 +310,8 @@ static void write_details(struct writer *writer, const struct generate_plan *pla
     writer_text(writer, "}");
 }
 
-/* A JSON string: the prompt, if the request wants it, and the text of the new tokens. */
+/* Writes a JSON string with the text of the new tokens. If the request asks for it, the string begins with the
+ * prompt. */
 static void write_generated(struct writer *writer, const struct native_plan *plan)
 {
     const struct writer *text = &plan->generate.texts[0].stream.text;
@@ -322,7 +324,8 @@ static void write_generated(struct writer *writer, const struct native_plan *pla
     writer_free(&whole);
 }
 
-/* Ids stand in `details` alone, so a model without a tokenizer always has them. */
+/* Whether the answer has `details`. Only they contain the ids of new tokens, so a model without a tokenizer always has
+ * them. */
 static bool has_details(const struct native_plan *plan)
 {
     return plan->details || !plan->generate.codec;
@@ -344,14 +347,14 @@ int native_generate_answer(struct request *request)
     const struct native_plan *plan = request->options;
     if (request->failure.kind != FAILURE_NONE)
         return -1;
-    if (!request->streamed) /* else `next` has written all events */
+    if (!request->streamed) /* otherwise `next` has written all events */
         write_whole(&request->answer, plan);
     return 0;
 }
 
 /* ---- Events ---- */
 
-/* "generated_text" and "details" of the last event. */
+/* Writes "generated_text" and "details" of the last event. */
 static void write_last(struct writer *writer, const struct native_plan *plan)
 {
     writer_text(writer, ",\"generated_text\":");
@@ -365,7 +368,7 @@ static void write_last(struct writer *writer, const struct native_plan *plan)
     }
 }
 
-/* An event for each token that has none yet. */
+/* Writes an event for each new token that has no event yet. */
 static void write_events(struct writer *writer, struct native_plan *plan)
 {
     const struct generate_plan *generate = &plan->generate;

@@ -1,5 +1,6 @@
 /* openai: the table of routes, /v1/embeddings and /v1/models. Keys, answers and errors are those of OpenAI's API.
- * Inputs of /v1/embeddings are read as for /embed, with its keys that OpenAI's API lacks. */
+ * Inputs are read in the same way as for /embed. The route /v1/embeddings also accepts the keys of /embed that OpenAI's
+ * API lacks. */
 #include "server/dialects/openai.h"
 
 #include "server/dialects/native.h"

@@ -1,4 +1,4 @@
-/* openai: /v1/embeddings, /v1/completions and /v1/models, in the form of OpenAI's API. */
+/* openai: /v1/embeddings, /v1/completions and /v1/models, in the format of OpenAI's API. */
 #ifndef SERVER_OPENAI_H
 #define SERVER_OPENAI_H
 

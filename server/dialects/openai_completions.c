@@ -1,6 +1,6 @@
-/* openai_completions: /v1/completions continues prompts, as in OpenAI's API. Keys that OpenAI's API lacks, and details
- * on which its reference is silent, are those of vLLM (vllm/entrypoints/openai): top_k, min_p, repetition_penalty,
- * return_token_ids, and text_offset, which counts from the beginning of `text`. */
+/* openai_completions: /v1/completions continues prompts, as in OpenAI's API. Some keys are not in OpenAI's API, but in
+ * vLLM (vllm/entrypoints/openai): top_k, min_p, repetition_penalty and return_token_ids. Where OpenAI's reference
+ * leaves a detail open, vLLM decides. For example, text_offset counts from the beginning of `text`. */
 #include "server/dialects/generate_plan.h"
 #include "server/dialects/native.h"
 #include "server/dialects/openai.h"
@@ -12,9 +12,9 @@
 #include <string.h>
 #include <time.h>
 
-#define DEFAULT_TOKENS 16 /* max_tokens of OpenAI's API */
+#define DEFAULT_TOKENS 16 /* the default of max_tokens in OpenAI's API */
 
-/* The keys of a body. A double that is not given is NaN. */
+/* The keys of a body. An absent double is NaN. */
 struct completions_body {
     const char *model, *prompt_name;
     json_t *prompt, *max_tokens, *stop, *seed, *logprobs, *top_k, *stream_options;
@@ -54,36 +54,36 @@ static const struct option stream_option_table[] = {
     {"include_usage", OPTION_BOOL, offsetof(struct stream_options, include_usage)},
 };
 
-/* The text of a prompt, for `echo`. */
+/* The text of a prompt, for the key `echo`. */
 struct echo {
-    char *text; /* (length) */
+    char *text; /* (length): the text */
     size_t length;
 };
 
-/* What was sent of a sequence. */
+/* How much of a sequence was sent. */
 struct sent {
     int64_t tokens;
-    size_t bytes;       /* of its text */
-    int64_t characters; /* of `text` in the answer before token number `tokens` */
+    size_t bytes;       /* bytes of its text */
+    int64_t characters; /* number of characters of `text` in the answer before token number `tokens` */
     bool ended;
 };
 
-/* What is left of the body after `read`. */
+/* What the answer needs to know about the body. */
 struct completions_plan {
     struct generate_plan generate;
-    int64_t n;             /* sequences of a prompt */
-    int64_t prompt_tokens; /* of all prompts */
-    int64_t created_s;     /* since 1970 */
+    int64_t n;             /* number of sequences for each prompt */
+    int64_t prompt_tokens; /* number of tokens of all prompts */
+    int64_t created_s;     /* seconds since 1970 */
     bool logprobs, include_usage;
-    bool token_ids;      /* choices have the ids of their tokens */
-    bool no_tokens;      /* max_tokens is 0: the token that is generated is not shown */
-    struct echo *echoes; /* (n_prompts). NULL: no echo */
+    bool token_ids;      /* choices contain the ids of their tokens */
+    bool no_tokens;      /* max_tokens is 0, so the token that is generated is not shown */
+    struct echo *echoes; /* (n_prompts). NULL without the key `echo` */
     struct sent *sent;   /* (n_sequences) */
 };
 
 /* ---- Reading ---- */
 
-/* Sets *value to an integer of at least `least`. NULL: *value is left. */
+/* Reads an integer of at least `least` into *value. If `given` is NULL, *value stays unchanged. */
 static int read_integer(struct request *request, const char *name, const json_t *given, int64_t least, int64_t most,
                         int64_t *value)
 {
@@ -194,7 +194,8 @@ static int keep_text(struct request *request, const json_t *prompt, const struct
     return echo->text ? 0 : -1;
 }
 
-/* Number of prompts: a text or a list of ids is one, and other lists have one for each element. -1: request->failure */
+/* The number of prompts. A text or a list of ids is one prompt. In any other list, each element is a prompt. On failure
+ * sets request->failure and returns -1. */
 static int64_t count_prompts(struct request *request, const json_t *prompt)
 {
     int64_t most = request->service->options.settings->max_client_batch_size, count = 1;
@@ -228,7 +229,7 @@ static int read_prompts(struct request *request, const struct completions_body *
     return 0;
 }
 
-/* A request for more sequences than there are slots would never find room. */
+/* Refuses more sequences than there are slots, because they would never find room. */
 static int check_sequences(struct request *request, int64_t count)
 {
     const struct settings *settings = request->service->options.settings;
@@ -285,7 +286,7 @@ enum outcome openai_completions_read(struct request *request)
 
 /* ---- Tokens ---- */
 
-/* Number of characters, as writer_string writes them. */
+/* The number of characters that writer_string writes for the text. */
 static int64_t count_characters(const char *text, size_t length)
 {
     int64_t count = 0;
@@ -309,8 +310,8 @@ static bool is_plain(const char *text, size_t length)
     return true;
 }
 
-/* A token as a JSON string: its text. A part of a character is "bytes:\xc3", as in OpenAI's API. A token without a text
- * is "token_id:13", as in vLLM, so that tokens of one place have different names. */
+/* Writes a token as a JSON string. It is the text of the token. If the token is a part of a character, it is
+ * "bytes:\xc3", as in OpenAI's API. For a model without a tokenizer, it is "token_id:13", as in vLLM. */
 static void write_token(struct writer *writer, const struct generate_plan *plan, int32_t id)
 {
     size_t length = 0;
@@ -332,7 +333,7 @@ static int32_t token_id(const struct generated *sequence, int64_t index)
     return sequence->ids[sequence->n_prompt + index];
 }
 
-/* {" the":-0.5,…}: the likeliest tokens where token number `index` was chosen, and this token. */
+/* Writes {" the":-0.5,…}. These are the likeliest tokens in place of new token number `index`, and this token. */
 static void write_best(struct writer *writer, const struct generate_plan *plan, const struct generated *sequence,
                        int64_t index)
 {
@@ -356,7 +357,7 @@ static void write_best(struct writer *writer, const struct generate_plan *plan, 
     writer_text(writer, "}");
 }
 
-/* The tokens [first, end) of a choice, the first of which begins at character `offset` of its text. */
+/* The tokens [first, end) of a choice. The first of them begins at character `offset` of the choice's text. */
 struct piece {
     const struct generated *sequence;
     int64_t first, end, offset;
@@ -391,8 +392,8 @@ static void write_logprobs(struct writer *writer, const struct generate_plan *pl
 
 /* ---- Choices ---- */
 
-/* Bytes at the end of the text that may be the beginning of a stop text. They are sent when more text shows that they
- * are none. */
+/* The number of bytes at the end of the text that may be the beginning of a stop text. They are sent later, when more
+ * text shows that they do not begin a stop text. */
 static size_t held_bytes(const struct generate_plan *plan, const struct writer *text)
 {
     size_t most = 0;
@@ -406,7 +407,7 @@ static size_t held_bytes(const struct generate_plan *plan, const struct writer *
     return most;
 }
 
-/* Bytes of the sequence's text that may be sent. A stop text and what follows it are never sent. */
+/* The number of bytes of the sequence's text that may be sent. A stop text, and text after it, are never sent. */
 static size_t sendable_bytes(const struct completions_plan *plan, const struct generated *sequence)
 {
     const struct generated_text *text = &plan->generate.texts[sequence->number];
@@ -434,7 +435,8 @@ static int64_t shown_tokens(const struct completions_plan *plan, const struct ge
     return plan->no_tokens ? 0 : generate_count(sequence);
 }
 
-/* A JSON string: the prompt before the first token if the request wants it, and the text that is not sent yet. */
+/* Writes a JSON string with the text that is not sent yet. If the request asks for it, the prompt precedes the text of
+ * the first token. */
 static void write_text(struct writer *writer, const struct completions_plan *plan, const struct generated *sequence,
                        bool first)
 {
@@ -451,7 +453,7 @@ static void write_text(struct writer *writer, const struct completions_plan *pla
     writer_free(&whole);
 }
 
-/* Writes what is not sent yet of a choice, and counts it as sent. */
+/* Writes the part of a choice that is not sent yet, and counts it as sent. */
 static void write_choice(struct writer *writer, struct completions_plan *plan, const struct generated *sequence)
 {
     struct sent *sent = &plan->sent[sequence->number];
@@ -489,7 +491,7 @@ static void write_choice(struct writer *writer, struct completions_plan *plan, c
 
 /* ---- Answers ---- */
 
-/* {"id":…,"choices":[ */
+/* Writes {"id":…,"choices":[. */
 static void write_head(struct writer *writer, const struct request *request, const struct completions_plan *plan)
 {
     char id[sizeof request->id.text + 8];
@@ -513,7 +515,7 @@ static void write_usage(struct writer *writer, const struct completions_plan *pl
                   plan->prompt_tokens, tokens, plan->prompt_tokens + tokens);
 }
 
-/* An event for each sequence that has a new token. */
+/* Writes an event for each sequence that has a new token. */
 static void write_events(struct request *request, struct completions_plan *plan)
 {
     struct writer *writer = &request->answer;

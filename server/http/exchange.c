@@ -6,20 +6,20 @@
  *     exchange_begin     the headers have arrived: checks framing, route, API key and gate
  *     exchange_complete  the body has arrived: checks trailers, sets the deadline, then exchange_read
  *     exchange_read      decodes the body and calls the route's `read`, then submits the job
- *     job_done           the batcher has run the job. Some requests have another one for it
+ *     job_done           the batcher has run the job. If the request needs another job, submits it
  *     exchange_answer    calls the route's `answer`
  *     exchange_reply     sends the answer or the failure
- *
- * A streamed answer (stream.h) is sent while jobs run: job_done calls stream_job_done, and the first text resumes the
- * connection, which starts the reply. From then on two threads use the exchange. The event loop only calls
- * exchange_stream, read_stream and exchange_completed. Everything else belongs to the writer of the stream.
  *
  * After a failure, or if the route needs no job, the next step is exchange_reply. A worker reads large bodies,
  * compressed bodies, and bodies that may contain pictures. It also writes large answers. The event loop does the rest.
  *
- * Otherwise only one thread at a time changes an exchange. Suspending and resuming the connection orders the threads,
- * so an exchange needs no lock. After the job was submitted, job_wanted may run on several lane threads at once. It
- * only reads the exchange, and may set `half_closed`. */
+ * A streamed answer (stream.h) is sent while jobs run. For such an answer, job_done calls stream_job_done. The first
+ * text resumes the connection, and the reply starts. From then on, two threads use the exchange. The event loop calls
+ * only exchange_stream, read_stream and exchange_completed. The writer of the stream calls all other functions.
+ *
+ * Without a stream, only one thread at a time changes an exchange. Suspending and resuming the connection orders the
+ * threads, so an exchange needs no lock. After the job was submitted, job_wanted may run on several lane threads at
+ * once. It reads the exchange, and changes only `half_closed`. */
 #include "server/http/exchange.h"
 
 #include "server/common/clock.h"
@@ -48,14 +48,14 @@
 /* A client that closes its sending half within this time after its request is assumed to wait for the answer. */
 #define HALF_CLOSE_NS INT64_C(1000000000)
 
-/* For work in several jobs, a client must close its sending half within this time to count as one that waits. A client
- * that closes later has left, and its work ends at once. */
+/* The same time for a request that may have several jobs. A client that closes its sending half later counts as gone,
+ * and the work of its request ends at once. */
 #define HALF_CLOSE_SOON_NS INT64_C(100000000)
 
 enum stage {
     STAGE_BODY,   /* the body is being received */
     STAGE_ANSWER, /* the job has run */
-    STAGE_STREAM, /* the first text of a stream is there */
+    STAGE_STREAM, /* the first text of a streamed answer is ready */
     STAGE_REPLY,  /* request.answer or request.failure is ready to be sent */
 };
 
@@ -76,15 +76,15 @@ struct exchange {
     struct MHD_Connection *connection;
     int descriptor;
     struct route_match match;
-    char method[16]; /* for the log. So is the path */
-    char *path;      /* NULL if requests are not logged */
+    char method[16]; /* used for the log */
+    char *path;      /* used for the log. NULL if requests are not logged */
     char client[PEER_TEXT_BYTES];
     enum stage stage;
     enum passage passage;
     bool suspended;
-    _Atomic bool half_closed; /* the client closed its sending half with its request, or soon after it */
+    _Atomic bool half_closed; /* the client closed its sending half together with its request, or soon afterwards */
     struct stream *stream;    /* NULL if the answer is not streamed */
-    bool streaming;           /* the connection was resumed to send the stream, and has a side of its own */
+    bool streaming;           /* the connection was resumed to send the stream */
     struct body body;
     enum coding coding; /* compression of the body */
     struct request request;
@@ -149,14 +149,14 @@ static enum client_state client_state(const struct exchange *exchange)
 {
     char byte = 0;
     ssize_t length = recv(exchange->descriptor, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (length == 0) { /* also after a reset that followed the end of the client's stream */
+    if (length == 0) { /* recv also returns 0 after a reset, if the client had closed its sending half before */
         struct pollfd polled = {.fd = exchange->descriptor};
         return poll(&polled, 1, 0) > 0 ? CLIENT_GONE : CLIENT_ENDED;
     }
     return length > 0 || errno == EAGAIN || errno == EINTR ? CLIENT_STAYS : CLIENT_GONE;
 }
 
-/* client_state, also while the event loop may close the connection of a stream. */
+/* Like client_state, but can be called while the event loop may close the connection. */
 static enum client_state job_client_state(const struct exchange *exchange)
 {
     if (!exchange->stream)
@@ -168,9 +168,10 @@ static enum client_state job_client_state(const struct exchange *exchange)
     return state;
 }
 
-/* Whether a client waits that has closed the connection, or only its sending half. Both look the same, and only the
- * time distinguishes them. A client closes its sending half right after the request, but leaves only after it has
- * waited too long. A client that has left resets the connection when it gets text of a stream. */
+/* Call it if the client has closed the connection, or only its sending half. Returns whether the client is assumed to
+ * wait for its answer. The two cases look the same, and only the time distinguishes them. A client closes its sending
+ * half right after the request, but leaves only after it has waited too long. If text of a stream is sent to a client
+ * that has left, it resets the connection. */
 static bool ended_client_waits(struct exchange *exchange)
 {
     int64_t waited_ns = clock_ns() - exchange->complete_ns;
@@ -212,7 +213,8 @@ static void exchange_record(const struct exchange *exchange)
     const struct job *job = &request->job;
     const char *route = exchange->match.route ? exchange->match.route->path : "unmatched";
     int status = exchange->reply.status ? exchange->reply.status : failure_status(FAILURE_GONE);
-    if (exchange->streaming && request->failure.kind != FAILURE_NONE) /* after the status 200 was sent */
+    if (exchange->streaming &&
+        request->failure.kind != FAILURE_NONE) /* the failure occurred after the status 200 was sent */
         status = dialect_status(exchange->match.dialect, request->failure.kind);
     int64_t total_ns = clock_ns() - exchange->begun_ns;
     int64_t queue_ns = 0;
@@ -314,7 +316,7 @@ static void submit_next(struct exchange *exchange)
     batcher_submit(exchange->server->service.options.batcher, request->model_index, &request->job);
 }
 
-/* Whether the request's work takes another job. */
+/* Whether the request needs another job. If so, request->job contains its items. */
 static bool job_goes_on(struct request *request)
 {
     return request->job.status == JOB_OK && request->next && request->next(request);
@@ -339,8 +341,8 @@ static void job_done(struct job *job)
 
 /* ---- Streams: the writer's side ---- */
 
-/* Moves what the route has written to the stream. The first text resumes the connection. Returns -1 with
- * request.failure if nothing more can be sent. */
+/* Moves the text that the route has written from request.answer to the stream. The first text resumes the connection.
+ * If no more text can be sent, sets request.failure and returns -1. */
 static int stream_send(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
@@ -363,7 +365,8 @@ static int stream_send(struct exchange *exchange)
     return 0;
 }
 
-/* Writes the last text: that of the route's `answer`, or the failure as an event. Returns -1 if it cannot be sent. */
+/* Sends the last text of the stream. After a failure, this text is an event with the failure. Returns -1 if it cannot
+ * be sent. */
 static int stream_send_last(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
@@ -375,7 +378,8 @@ static int stream_send_last(struct exchange *exchange)
     return request->failure.kind == FAILURE_GONE ? -1 : stream_send(exchange);
 }
 
-/* Frees the exchange, unless the connection still sends the stream. The caller must not touch it any more. */
+/* Ends the writer's side of the stream. Frees the exchange, unless the connection still sends the stream. The caller
+ * must not touch the exchange any more. */
 static void stream_finish(struct exchange *exchange, bool broken)
 {
     bool asleep = false;
@@ -389,7 +393,7 @@ static void stream_finish(struct exchange *exchange, bool broken)
         event_loop_resume(exchange->loop, &exchange->resumption);
 }
 
-/* job_done for a streamed answer. A failure before the first event is an ordinary answer. */
+/* Does the work of job_done for a streamed answer. A failure before the first event is sent as an ordinary answer. */
 static void stream_job_done(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
@@ -408,7 +412,7 @@ static void stream_job_done(struct exchange *exchange)
 
 /* ---- Streams: the sender's side ---- */
 
-/* libmicrohttpd calls it when the socket can be written. */
+/* Returns the next piece of the stream. libmicrohttpd calls this function when the socket can be written. */
 static ssize_t read_stream(void *context, uint64_t position, char *buffer, size_t size)
 {
     struct exchange *exchange = context;
@@ -672,9 +676,10 @@ static enum MHD_Result exchange_begin(struct exchange *exchange, struct event_lo
     expect_body(exchange);
     bool accepted = refusal_of_headers(&exchange->match, request, method) == 0 && exchange_admit(exchange) == 0;
 
-    /* exchange_admit must come before connections_idle. A server that stops first calls connections_settle, which waits
-     * for connections without a request so far. connections_idle ends the wait for this connection. Then the server
-     * closes the gate. If the gate were asked only now, it could refuse a request that had arrived before. */
+    /* exchange_admit must come before connections_idle. When a server stops, it first calls connections_settle. This
+     * function waits for connections that have not sent a request yet. connections_idle ends the wait for this
+     * connection, and the server may then close the gate. So if exchange_admit came later, the gate could refuse a
+     * request that had arrived before it was closed. */
     connections_idle(exchange->server->connections, exchange->descriptor);
     connections_holds(exchange->server->connections, exchange->descriptor, &exchange->body.share);
     if (accepted && exchange->match.route) /* only OPTIONS is accepted without a route */

@@ -110,7 +110,7 @@ enum MHD_Result reply_stream(struct reply *reply, struct MHD_Connection *connect
     reply->status = MHD_HTTP_OK;
     MHD_add_response_header(response, "Content-Type", "text/event-stream");
     MHD_add_response_header(response, "Cache-Control", "no-cache");
-    MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* nginx otherwise holds events back */
+    MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* without this header, nginx delays events */
     add_common_headers(response, reply, request);
     enum MHD_Result result = MHD_queue_response(connection, (unsigned int)reply->status, response);
     MHD_destroy_response(response);

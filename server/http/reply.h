@@ -17,8 +17,8 @@ struct reply {
 enum MHD_Result reply_send(struct reply *reply, struct MHD_Connection *connection, const struct route_match *match,
                            struct request *request);
 
-/* Sends a stream with the status 200: `read` gives its pieces (MHD_create_response_from_callback). The job of the
- * request may run meanwhile, so the answer has no headers with its times. */
+/* Sends a stream with the status 200. `read` returns its pieces (MHD_create_response_from_callback). The jobs of the
+ * request may still run, so the headers contain no times. */
 enum MHD_Result reply_stream(struct reply *reply, struct MHD_Connection *connection, const struct request *request,
                              MHD_ContentReaderCallback read, void *context);
 

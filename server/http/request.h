@@ -45,12 +45,14 @@ struct request {
     const char *answer_encoding; /* for Content-Encoding. A string constant, or NULL */
     size_t answer_header;        /* bytes of JSON before the binary data of the answer. 0 if there is no binary data */
     struct failure failure;
-    /* For work in several jobs: `read` sets it. Called on a lane's thread after each job that did not fail, so it must
-     * be quick. Returns true if the request's items are those of the next job. NULL if one job is all. */
+    /* Set by the `read` of a route whose requests may need several jobs. Otherwise NULL. The function is called on a
+     * lane's thread after each job that did not fail, so it must be quick. It returns true if it has set the items of
+     * the request's next job. */
     bool (*next)(struct request *request);
-    bool streamed; /* `read` sets it. Then what `next` and the route's `answer` write to `answer` is sent at once */
-    /* Gives back what the route holds besides memory. request_answered or request_close calls it once. NULL if there is
-     * nothing to give back. */
+    bool streamed; /* set by `read`: the answer is streamed. The text that `next` and the route's `answer` write to
+                      `answer` is sent at once */
+    /* Gives back what the route holds besides memory, such as slots. request_answered or request_close calls it once.
+     * NULL if there is nothing to give back. */
     void (*leave)(struct request *request);
     void *blocks; /* the memory blocks of request_memory */
 };

@@ -27,8 +27,8 @@ struct route {
     bool metrics; /* requests need an API key only with --protect-metrics, because scrapers often have no key */
     bool work;    /* requests are refused before the models are ready, and while the server drains */
     enum outcome (*read)(struct request *request);
-    /* Called after the last job has run. On failure sets request->failure and returns -1. For a streamed answer it
-     * writes the last text, and is called on a lane's thread, so it must be quick. */
+    /* Called after the last job has run. On failure sets request->failure and returns -1. For a streamed answer, it
+     * writes the last text. Then it is called on a lane's thread, so it must be quick. */
     int (*answer)(struct request *request);
 };
 

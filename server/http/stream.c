@@ -1,4 +1,4 @@
-/* stream: a text between two threads. The lock guards everything. */
+/* stream: a text that one thread writes and another thread sends. The lock guards all members. */
 #include "server/http/stream.h"
 
 #include "server/text/writer.h"
@@ -7,16 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A client that leaves more than this many bytes unread is too slow: its sequences would keep their slots. */
+/* Most bytes of a stream that are not sent yet. A client that reads more slowly is refused more text, because its
+ * sequences would keep their slots for too long. */
 #define MOST_UNSENT (INT64_C(1) << 20)
 
 struct stream {
     pthread_mutex_t lock;
-    struct share share; /* bytes of `text` that are not sent */
+    struct share share; /* the memory of the text that is not sent yet */
     struct writer text;
-    size_t sent; /* bytes of `text` */
+    size_t sent; /* number of bytes of `text` that were sent */
     bool asleep; /* the sender waits for more text */
-    bool ended;  /* the writer's side */
+    bool ended;  /* the writer's side has ended */
     bool broken;
     bool left; /* the sender's side has ended */
 };
@@ -43,7 +44,8 @@ void stream_close(struct stream *stream)
 
 /* ---- The writer ---- */
 
-/* Wakes the sender, if it sleeps. The lock is held. */
+/* The lock is held. Returns whether the sender sleeps, so that the caller must wake it. From now on it counts as
+ * awake. */
 static bool wake(struct stream *stream)
 {
     bool asleep = stream->asleep;
@@ -97,7 +99,7 @@ void stream_release(struct stream *stream)
 
 /* ---- The sender ---- */
 
-/* Takes text that is not sent. The lock is held. */
+/* The lock is held. Copies text that is not sent yet. */
 static size_t take(struct stream *stream, char *buffer, size_t size)
 {
     size_t unsent = stream->text.length - stream->sent, length = unsent < size ? unsent : size;

@@ -3,8 +3,8 @@
  *     the writer   a thread of the batcher: stream_append …, then stream_end
  *     the sender   the event loop of the connection: stream_read …, then stream_leave
  *
- * The sender sleeps when all text is sent, and the writer then has to wake it. Each side ends on its own: the sender
- * when the connection is closed. The side that ends last frees what both use. */
+ * When all text is sent, the sender sleeps. The writer must wake it after appending text. Each side ends by itself. The
+ * sender's side ends when the connection is closed. The side that ends last frees the stream. */
 #ifndef SERVER_STREAM_H
 #define SERVER_STREAM_H
 
@@ -16,22 +16,24 @@
 
 struct stream;
 
-/* `budget` limits the memory of the text that is not sent yet. NULL: memory is lacking. */
+/* `budget` limits the memory of the text that is not sent yet. Returns NULL if memory is lacking. */
 struct stream *stream_open(struct budget *budget);
 void stream_close(struct stream *stream); /* NULL is harmless */
 
 /* ---- The writer ---- */
 
-/* Appends text. *asleep says whether the caller must wake the sender. Returns -1 if the text will never be sent: the
- * connection is closed, the client reads too slowly, or memory is lacking. */
+/* Appends text. Sets *asleep to whether the caller must wake the sender. Returns -1 if the text will never be sent,
+ * because the connection is closed, the client reads too slowly, or memory is lacking. */
 int stream_append(struct stream *stream, const char *text, size_t length, bool *asleep);
 
 /* Ends the writer's side. If `broken`, the rest of the text is not sent, and the connection is closed. Returns true if
- * the sender has ended, too. Otherwise *asleep is as above, and only the sender may use the stream from now on. */
+ * the sender has ended, too. Otherwise sets *asleep as in stream_append, and only the sender may use the stream from
+ * now on. */
 bool stream_end(struct stream *stream, bool broken, bool *asleep);
 
-/* Keeps the sender from ending until stream_release, so the connection stays open. Returns false if it has ended; then
- * stream_release must not be called. Only for a few instructions. Any number of threads of the writer may call it. */
+/* Keeps the sender from ending until stream_release, so that the connection stays open. Returns false if the sender has
+ * ended. Then the caller must not call stream_release. Hold a stream only for a few instructions. Any number of the
+ * writer's threads may call these functions. */
 bool stream_hold(struct stream *stream);
 void stream_release(struct stream *stream);
 
@@ -39,8 +41,9 @@ void stream_release(struct stream *stream);
 
 enum { STREAM_ASLEEP = 0, STREAM_ENDED = -1, STREAM_BROKEN = -2 };
 
-/* Copies at most `size` bytes to the buffer, and returns their number. STREAM_ASLEEP: all text is sent, and the writer
- * will wake the sender. */
+/* Copies at most `size` bytes to the buffer, and returns their number. If all text is sent, returns STREAM_ASLEEP, and
+ * the writer will wake the sender. Returns STREAM_ENDED after the last text, and STREAM_BROKEN if the writer broke the
+ * stream. */
 ssize_t stream_read(struct stream *stream, char *buffer, size_t size);
 
 /* Ends the sender's side. Returns true if the writer has ended, too. */
