@@ -143,7 +143,7 @@ static void keep_rows(struct kept_rows kept, const float *from, int64_t stride, 
         memcpy(current + (first + r) * kept.d, from + r * stride, (size_t)kept.d * sizeof *current);
 }
 
-/* One head of a part, window after window. */
+/* Computes one head of a part of a sequence, one window after another. */
 static void attend_part(const struct cpu_run *run, const struct plan_step *step, int64_t sequence, int64_t head)
 {
     const struct layout *layout = layout_of(run, step->x);

@@ -1,5 +1,5 @@
-/* product_keys: product key memory (OP_RETRIEVE), a table of n * n values. A row of the table is found by one key of
- * each of two sets of n keys. */
+/* product_keys: product key memory (OP_RETRIEVE). It is a table of n * n rows, and has two sets of n keys. A pair of
+ * keys, one of each set, stands for a row of the table. */
 #ifndef ENGINE_CPU_PRODUCT_KEYS_H
 #define ENGINE_CPU_PRODUCT_KEYS_H
 

@@ -275,7 +275,7 @@ static void reduce(const struct reducer *r, const struct strip *strip)
         r->y[strip->at.y + i * strip->stride.y] = (float)finish(r->step, y[i], places[i], (double)r->count);
 }
 
-/* Running sums: writes the sum so far after each element. */
+/* Computes running sums. After each element, writes the sum of all elements so far. */
 static void cumulate(const struct reducer *r, const struct strip *strip)
 {
     const struct vector_reduction reduction = {.reduction = REDUCTION_CUMULATE};

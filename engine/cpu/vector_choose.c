@@ -13,7 +13,7 @@ int64_t vector_packed_keys(int64_t k, int64_t dim_head, int64_t dim_value)
     return dim_head * round_up(k, VECTOR_WIDTH) + k * round_up(dim_value, VECTOR_WIDTH);
 }
 
-/* Room for scores, queries and output of a group. */
+/* The scratch contains scores, queries and output of a group of rows. */
 int64_t vector_attend_scratch(int64_t dim_head, int64_t dim_value)
 {
     return VECTOR_GROUP_ROWS * (VECTOR_TILE_KEYS + dim_head + round_up(dim_value, VECTOR_WIDTH));

@@ -83,8 +83,8 @@ static int project(struct plan_builder *builder, const struct multihead_argument
     return plan_project_call(builder, x, weight, e, t);
 }
 
-/* The reason why the class fails with a mask, or NULL if it does not fail. It calls a function that it does not import.
- */
+/* The reason why the class fails with a mask. NULL if it does not fail. In the failing case, the class calls a function
+ * that it does not import. */
 static const char *padding_mask_refused(const struct multihead_arguments *arguments)
 {
     if (arguments->add_bias_kv)

@@ -126,7 +126,7 @@ int plan_input_rows(struct plan_builder *builder, const char *name, int64_t colu
  * (LAYOUT_CHANNELS). A row of the value is a pixel. item.h documents `refused`. */
 int plan_input_image(struct plan_builder *builder, const char *name, int64_t channels);
 int plan_input_pixels(struct plan_builder *builder, const char *name, int64_t channels, const char *refused);
-/* Declare a mask or floats with as many rows as the value `like` of another input. */
+/* These two functions declare a mask or floats, with as many rows as the value `like` of another input. */
 int plan_input_mask(struct plan_builder *builder, const char *name, int like);
 int plan_input_rows_like(struct plan_builder *builder, const char *name, int64_t columns, int like, int fallback);
 /* An optional input without a value. It has as many rows as the value `like` of another input. Returns the input's

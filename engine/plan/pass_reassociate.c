@@ -204,7 +204,7 @@ static void project_early(struct plan_builder *builder, struct chain *chain, str
         chain->linear++;
     if (chain->mask != PLAN_NONE && chain->mask >= place)
         chain->mask++;
-    chain->project++; /* `place` is not after the projection */
+    chain->project++; /* `place` is before the projection, whose index grows by one */
 }
 
 /* Inserts the step (Eᵀx) Wᵀ. It writes the same y as the chain's projection. The new step must precede the projection,

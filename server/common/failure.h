@@ -1,6 +1,6 @@
-/* failure: the reason why a request fails, as a kind and a sentence. Routes set it. A dialect is a set of routes with
- * their own format of errors. The dialect's write_failure writes the failure in this format. failure_status maps the
- * kind to an HTTP status. */
+/* failure: the reason why a request fails, as a kind and a sentence. Routes set it. A dialect is a group of routes
+ * whose errors have the same format. The dialect's write_failure writes the failure in this format. failure_status maps
+ * the kind to an HTTP status. */
 #ifndef SERVER_FAILURE_H
 #define SERVER_FAILURE_H
 

@@ -1,5 +1,5 @@
-/* routes: finds the route of a path and a method. A dialect is a table of routes with their own format of errors. A new
- * dialect needs a file in server/dialects, and a line in dialects.c there. */
+/* routes: finds the route of a path and a method. A dialect is a group of routes whose errors have the same format. A
+ * new dialect needs a file in server/dialects, and a line in dialects.c there. */
 #ifndef SERVER_ROUTES_H
 #define SERVER_ROUTES_H
 

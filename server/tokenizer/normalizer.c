@@ -124,7 +124,7 @@ static void put_bytes(struct aligned *to, const struct characters *characters, u
 
 typedef void put_function(struct aligned *, const struct characters *, uint32_t, struct span);
 
-/* Returns the one of both texts that does not contain the view, after emptying it. */
+/* Of the two texts, returns the one that does not contain the view. Empties it first. */
 static struct aligned *other_turn(const struct run *run, const struct view *view)
 {
     const struct aligned *first = &run->work->turns[0];

@@ -128,9 +128,9 @@ bool node_bool(struct node *node, const char *name, bool fallback);
 const char *node_string(struct node *node, const char *name, const char *fallback); /* required if fallback is NULL */
 int64_t node_integer(struct node *node, const char *name, int64_t fallback);
 int node_size(struct node *node, const char *name, int fallback); /* required if fallback is PLAN_NONE */
-/* A list of integers, or one integer. Returns their number, at most `room`. */
+/* Reads a list of integers, or one integer. Returns their number, at most `room`. */
 int node_integers(struct node *node, const char *name, int64_t *integers, int room);
-/* A list of sizes. Returns their number, or -1 after a failure. */
+/* Reads a list of sizes. Returns their number, or -1 after a failure. */
 int node_sizes(struct node *node, const char *name, int *sizes, int room);
 /* A list of tensors: the number of tensors, and tensor `index`. */
 int node_count(struct node *node, const char *name);
