@@ -262,7 +262,7 @@ static void write_new_token(struct writer *writer, const struct generate_plan *p
     write_token(writer, plan, token, text, length);
 }
 
-/* Writes the likeliest tokens in place of new token number `index`. */
+/* Writes the likeliest tokens at the place of new token number `index`. */
 static void write_best(struct writer *writer, const struct generate_plan *plan, int64_t index)
 {
     int64_t n_best = plan->generation.n_best;

@@ -333,7 +333,7 @@ static int32_t token_id(const struct generated *sequence, int64_t index)
     return sequence->ids[sequence->n_prompt + index];
 }
 
-/* Writes {" the":-0.5,…}. These are the likeliest tokens in place of new token number `index`, and this token. */
+/* Writes {" the":-0.5,…}. These are the likeliest tokens at the place of new token number `index`, and this token. */
 static void write_best(struct writer *writer, const struct generate_plan *plan, const struct generated *sequence,
                        int64_t index)
 {
