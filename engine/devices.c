@@ -27,7 +27,7 @@ struct replica {
     struct device *device;
     struct plan *plan;
     struct backend_model *resident; /* NULL if the device failed and is closed */
-    int64_t number;                 /* sequences_place.number of `resident` */
+    int64_t number;                 /* sequences_place.number of the place `resident` */
     atomic_bool refused;            /* the device refused a batch, and this was reported */
     struct replica *next;           /* on the device */
 };
@@ -60,7 +60,7 @@ struct devices {
     pthread_mutex_t cpu_turn; /* held while a batch runs on the CPU, so that only one runs at a time */
     atomic_int_fast64_t reruns, standby_batches;
 
-    int64_t placed; /* how often a plan was prepared on a device. `placing` guards it */
+    int64_t placed; /* how many times a plan was prepared on a device. Guarded by `placing` */
     pthread_mutex_t placing, lock;
     pthread_cond_t changed; /* wakes the thread when a device has failed, when a batch has left a device, or for
                                closing. CLOCK_MONOTONIC */
@@ -428,7 +428,8 @@ static void describe_cpu(struct placement *placement)
     placement->arena_bytes = placement->plan->arena_bytes + backend_cpu.scratch_bytes(placement->cpu);
 }
 
-/* A CPU that is no standby does not lose the states of sequences. */
+/* Opens placement->sequences if the plan has slots. Call it only for a plan on devices. A plan that is only on the CPU
+ * cannot lose states. */
 static int open_sequences(struct placement *placement, struct error *error)
 {
     if (placement->plan->n_slots == 0)
@@ -536,7 +537,7 @@ static void device_leave(struct devices *devices, struct device *device, const s
         report(devices, device, failure, pause_ns, false);
 }
 
-/* `lane` is one of the placement's. */
+/* `lane` is a lane of the placement. */
 static int run_at(struct placement *placement, struct sequences_place place, int lane, const struct batch *batch,
                   struct error *error)
 {

@@ -337,7 +337,8 @@ int model_load(struct engine *engine, const struct family_class *class, const st
     builder.progress = progress;
     builder.progress_context = context;
     builder.image_arena_bytes = engine->image_arena_bytes;
-    /* A device keeps its own slots, and nothing says on which of several devices the next batch of a sequence runs. */
+    /* Each device has its own slots. With several devices, the next batch of a sequence could run on a device without
+     * its states. So there are no slots then. */
     builder.n_slots = devices_count(engine->devices) <= 1 ? engine->max_slots : 0;
     build(class, config, &builder);
     if (plan_finish(&builder, engine->max_batch_tokens, engine->max_batch_requests, &loaded->plan) != 0)

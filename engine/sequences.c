@@ -3,19 +3,20 @@
 
 #include <stdlib.h>
 
-#define MOST_ROWS 512 /* rows of a lost sequence that are computed at a time. Batches of other items wait */
+/* Most rows of a lost sequence that are computed at a time. Meanwhile batches of other items wait. */
+#define MOST_ROWS 512
 #define NOWHERE (-1)
 
-/* Where the states of a slot are. */
+/* The place of the states of a slot. */
 struct held {
-    int64_t place; /* the number of a place. NOWHERE if the states are undefined */
-    int64_t rows;  /* of the sequence, which the states include */
+    int64_t place; /* sequences_place.number of the place. NOWHERE if the states are undefined */
+    int64_t rows;  /* number of rows of the sequence that the states include */
 };
 
 struct sequences {
     const struct plan *plan;
     struct held *slots;    /* (plan->n_slots) */
-    struct batch *batches; /* by lane: for a part of a lost sequence */
+    struct batch *batches; /* by lane: the layout for a part of a lost sequence */
     int n_lanes;
 };
 
@@ -53,7 +54,7 @@ void sequences_close(struct sequences *sequences)
     free(sequences);
 }
 
-/* Rows [first, first + rows) of an item, as a part of its sequence. */
+/* Returns an item with rows [first, first + rows) of `item`, as a part of its sequence. */
 static struct engine_item part_of(const struct plan *plan, const struct engine_item *whole, int64_t slot, int64_t first,
                                   int64_t rows)
 {
@@ -89,7 +90,7 @@ static int compute_again(struct sequences *sequences, struct sequences_place pla
     return 0;
 }
 
-/* The rows that the item brings. */
+/* The number of rows of the sequence that the item contains. */
 static int64_t rows_of(const struct plan *plan, const struct engine_item *item)
 {
     return padder_length(plan, item, plan->axes[plan->resumed_axis].input);
@@ -105,7 +106,7 @@ int sequences_run(struct sequences *sequences, struct sequences_place place, int
             continue;
         struct held *held = &sequences->slots[item->slot - 1];
         bool lost = held->place != place.number || held->rows != item->first;
-        held->place = NOWHERE; /* a batch that fails may leave anything */
+        held->place = NOWHERE; /* a batch that fails may leave undefined states */
         int status = item->first > 0 && lost ? compute_again(sequences, place, lane, item, error) : 0;
         if (status != 0)
             return status;

@@ -35,8 +35,7 @@ static void raise_descriptor_limit(void)
 /* Wakes the batcher when a device works again. The engine may report this before the batcher exists, and after it is
  * closed. */
 struct waker {
-    pthread_mutex_t
-        lock; /* a thread may acquire the batcher's lock while it holds this lock, but not the other way round */
+    pthread_mutex_t lock; /* a thread that holds this lock may acquire the batcher's lock. Never the other way round */
     struct batcher *batcher; /* NULL while the batcher is not open */
 };
 

@@ -24,7 +24,7 @@ struct models {
 int models_open(struct models *models, const struct settings *settings, struct engine *engine, struct error *error);
 void models_close(struct models *models);
 
-/* Loads one model, and writes its plan to `out`. `given` is NULL for the built-in model. */
+/* Loads one model, and writes its plan to `out`. `given` is NULL for the first built-in model. */
 int models_explain(const struct model_source *given, struct engine *engine, FILE *out, struct error *error);
 
 #endif

@@ -391,8 +391,9 @@ static void give_weights(struct cuda_run *run, const struct plan_step *step, con
 
 /* ---- Sequences that come in several batches ---- */
 
-/* The keys and values that a context has become come with the first part of a sequence, and stay in its slot in float.
- * Later parts bring them back. Each item has k rows of them, and a warp copies a row. */
+/* A context comes only with the first part of a sequence. The keys and values that are computed from it stay in the
+ * slot of the sequence, in float. With a later part of the sequence they are copied from the slot. Each item has k rows
+ * of them, and a warp copies a row. */
 template <typename T, int N>
 static __global__ void keep_rows(int64_t rows, int64_t k, int64_t columns, struct states states, int64_t offset, T *x)
 {

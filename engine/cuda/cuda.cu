@@ -220,12 +220,12 @@ static int64_t scratch_floats(const struct plan *plan, enum dtype dtype)
     return floats;
 }
 
-/* Memory for the states of sequences. It is not cleared: the first rows of a sequence do not read their state. */
+/* Allocates memory for the slots. It is not cleared, because the first rows of a sequence do not read the slot. */
 static int reserve_slots(struct backend_model *model, struct error *error)
 {
     const struct plan *plan = model->plan;
     char what[128];
-    size_t bytes; /* a window in config.json may be any number */
+    size_t bytes; /* the product may overflow, because config.json may contain any window */
     if (plan->n_slots == 0)
         return 0;
     snprintf(what, sizeof what, "the states of %lld sequences (--max-generations)", (long long)plan->n_slots);

@@ -86,7 +86,7 @@ static __device__ float *context_of(const struct linear_attention<T> *a, int64_t
                  : a->contexts + ((sequence - a->first_sequence) * a->heads + head) * a->d * a->e;
 }
 
-/* Whether the sequence's context is in its slot since an earlier batch. */
+/* Whether an earlier batch has left the sequence's context in its slot. */
 template <typename T> static __device__ bool knows_context(const struct linear_attention<T> *a, int64_t sequence)
 {
     return state_of(a->states, sequence / a->fold) && a->states.items[sequence / a->fold].earlier > 0;

@@ -34,7 +34,8 @@ template <typename T> struct linear_attention {
     int64_t part_rows;
     int64_t walk_floats;  /* floats of the context of one block. See struct walk */
     const float *queries; /* (rows, heads * d): scale * softmax */
-    /* (sequences, heads, d, e); If causal: (sequences, heads, column tiles), as struct walk describes. */
+    /* the contexts: (sequences, heads, d, e). If causal, they are (sequences, heads, column tiles), as struct walk
+     * describes */
     float *contexts;
     float *parts; /* (places, heads): maxima (d), sums (d) and context (d, e), for sequences with several parts */
     float *sums;  /* (sequences, heads, 2, d): see linear_attend_parts.cu */
@@ -105,7 +106,8 @@ static __device__ __forceinline__ float sum_of_shares(float share)
     return share;
 }
 
-/* Loads a tile of queries: rows [begin, end), features from `feature` on. Further elements become 0, here and below. */
+/* Loads a tile of queries: rows [begin, end), features from `feature` on. Further elements become 0, as in the
+ * functions below. */
 template <typename T>
 static __device__ void load_queries(const struct linear_attention<T> *a, const struct fold_rows *rows, int64_t head,
                                     int64_t begin, int64_t end, int64_t feature, tile_row *tile)

@@ -10,7 +10,7 @@
 #define WARPS 4
 #define VALUES 128    /* features that a warp computes */
 #define PART_WARPS 8  /* warps that share a row of a sequence that comes in several batches */
-#define KEY_THREADS 8 /* threads of them that read a key together */
+#define KEY_THREADS 8 /* threads of such a warp that read a key together */
 
 template <typename T> struct local_attention {
     const T *queries;       /* (rows, query_columns) */
@@ -112,7 +112,8 @@ static __global__ void local_attend(struct local_attention<T> a, int64_t rows, i
 
 /* ---- Sequences that come in several batches ---- */
 
-/* One head of a row, and what its sequence keeps. Positions are those of the whole sequence. */
+/* One head of a row, with the memory of its sequence in the slot. Positions count from the first row of the whole
+ * sequence. */
 template <typename T> struct part_row {
     int64_t position, earlier; /* rows before `earlier` were in other batches */
     int64_t first;             /* the position of the first key that the row reads. The last one is its own */
@@ -189,7 +190,7 @@ static __device__ float value_at(const struct local_attention<T> *a, const struc
                                  : to_float(p->values[(position - p->earlier) * a->key_columns + feature]);
 }
 
-/* What a warp has read of the row's keys. */
+/* The result of a warp for the keys that it has read. */
 struct warp_result {
     float maximum, sum, values[VALUES / WARP];
 };

@@ -30,8 +30,8 @@ struct score_mask {
 struct device_item {
     int64_t own_rows;    /* the item's rows of the last hidden state, without padding */
     int64_t first, last; /* indices of the rows of its first and last position */
-    int64_t slot;        /* like engine_item.slot */
-    int64_t earlier;     /* rows of its sequence in earlier batches */
+    int64_t slot;        /* the same as engine_item.slot */
+    int64_t earlier;     /* number of rows of its sequence in earlier batches */
     int64_t top_k;       /* number of best columns requested for each of its rows of the output */
     bool softmax;
     enum pooling pooling;
@@ -101,7 +101,7 @@ static __device__ __forceinline__ int64_t row_at(struct places places, int64_t s
 /* The memory that a step has in the slots of sequences that come in several batches (plan_step.state). */
 struct states {
     const struct device_item *items; /* NULL if the step keeps nothing. Then state_of returns NULL for all items */
-    float *first;                    /* that of slot 1 */
+    float *first;                    /* the step's memory in slot 1 */
     int64_t stride;                  /* floats from one slot to the next */
 };
 

@@ -89,8 +89,9 @@ struct engine_item {
                       the item is a whole sequence */
     int64_t first; /* with a slot: number of rows of the sequence that earlier batches have computed. 0 begins a new
                       sequence */
-    /* With `first` > 0: all inputs of the sequence, whose rows begin with those of the earlier batches. If the device
-     * that kept the sequence fails, they are computed again. NULL: the batch fails then. */
+    /* Used if `first` > 0. An item with all inputs of the sequence. Its rows begin with the rows of the earlier
+     * batches. If the device with the states of the sequence fails, these rows are computed again. NULL if they cannot
+     * be computed again. Then the batch fails. */
     const struct engine_item *earlier;
 
     float *hidden; /* (length, hidden_columns). For a module (model_hidden_rows, hidden_columns) */

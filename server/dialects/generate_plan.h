@@ -10,8 +10,8 @@
 #include "server/generation/generation.h"
 
 #define GENERATE_MOST_STOPS 16
-#define GENERATE_MOST_STOP_BYTES \
-    1024 /* most bytes of one stop text. After each new token, all stop texts are searched while batches wait */
+/* Most bytes of one stop text. After each new token, all stop texts are searched while batches wait. */
+#define GENERATE_MOST_STOP_BYTES 1024
 #define GENERATE_MOST_BEST 64
 #define GENERATE_MOST_NEW_TOKENS (INT64_C(1) << 20)
 
@@ -49,7 +49,8 @@ struct given_ids {
 /* Whether a model can generate. */
 bool generate_fits(const struct model_info *info);
 
-/* Fails if the model cannot generate. */
+/* Fails if the model cannot generate. `named` is the key `model` of the request. If it is NULL, chooses the first model
+ * that can generate. */
 int generate_choose(struct request *request, const char *named);
 
 /* Checks a number, and stores it in *field. NaN stands for an absent number, and changes nothing. */

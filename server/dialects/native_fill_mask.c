@@ -39,8 +39,7 @@ struct filling {
 struct fill_plan {
     int32_t mask, pad; /* ids. `pad` is -1 if there is no pad token */
     int64_t top_k;
-    int32_t
-        *targets; /* (n_targets): the tokens that are compared, without repetition. NULL if all tokens are compared */
+    int32_t *targets; /* (n_targets): the compared tokens, without repetition. NULL if all tokens are compared */
     int64_t n_targets;
     struct filling *sorted; /* (n_targets): memory for one mask at a time */
     int32_t *sequence;      /* (length of the longest item): memory for one sequence at a time */

@@ -311,7 +311,8 @@ static bool is_plain(const char *text, size_t length)
 }
 
 /* Writes a token as a JSON string. It is the text of the token. If the token is a part of a character, it is
- * "bytes:\xc3", as in OpenAI's API. For a model without a tokenizer, it is "token_id:13", as in vLLM. */
+ * "bytes:\xc3", as in OpenAI's API. If the token has no text, it is "token_id:13", as in vLLM. So different tokens at
+ * one place have different names. */
 static void write_token(struct writer *writer, const struct generate_plan *plan, int32_t id)
 {
     size_t length = 0;

@@ -59,8 +59,7 @@ struct text_token {
     int32_t id;
     bool special;       /* true for a token of the template. In a codec for bytes, true for the mask */
     int64_t begin, end; /* the token's characters in the given text. Both are 0 if the token is special */
-    const char
-        *text; /* (length): these characters, or the token's own text if it is special. Valid until the next call */
+    const char *text;   /* (length): these characters. For a special token its own text. Valid until the next call */
     size_t length;
 };
 
