@@ -101,9 +101,9 @@ struct model_info {
     int64_t hidden_columns; /* of the last hidden state, which the class's own output layer reads */
     bool has_logits;        /* the output is logits over `vocabulary` ids */
     bool is_causal;         /* has_logits, and row p of the output says which id follows the rows up to p */
-    int64_t window;         /* rows that the class reads of a longer sequence when it generates: the last ones. At most
-                               max_length of the sequence's input. 0: all rows */
-    int sequence_input;     /* index of the input that has the same rows as the output. -1 if there is none */
+    int64_t window; /* when the model generates, the class reads at most this many rows, the last ones of a sequence. At
+                       most max_length of the sequence's input. 0 if the class always reads all rows */
+    int sequence_input;   /* index of the input that has the same rows as the output. -1 if there is none */
     int64_t n_slots;      /* number of slots, 0 or more. With a slot, the rows of a sequence may come in several batches
                              (engine_item.slot). 0 if the model needs all rows at once, if max_slots is 0, or if there are
                              several devices */

@@ -272,7 +272,8 @@ static int64_t attend_pending(const struct head_sequence *s)
     return rows;
 }
 
-/* The next row alone, as generation needs it. The sums lie in a slot, and are read and written once. */
+/* Computes a single new row of a sequence with a slot, as generation needs it. The sums are in the slot, and are read
+ * and written only once. */
 static void attend_next(const struct head_sequence *s)
 {
     const struct vector_functions *vector = s->run->vector;
@@ -280,7 +281,7 @@ static void attend_next(const struct head_sequence *s)
     const float none = 0;
     load_queries(s, 0, 1);
     load_powers(s, 0, 1);
-    if (bucket == 1) { /* the row reads itself */
+    if (bucket == 1) { /* the row also reads its own key and value */
         vector->add(s->d, s->seen.sums, s->powers, 1.0f, s->seen.sums);
         vector->step_context(s->d, s->e, s->rows, s->powers, s->values, s->seen.context, s->out);
         divide(s, 0, 1, &none);

@@ -16,8 +16,8 @@
 #define ONEDNN_CODE_BYTES ((size_t)16 << 20) /* several times what the code of a primitive takes */
 
 /* The numbers of rows for which primitives are made. The kernels compute a row with the same bits for all of these
- * numbers. This was measured, and tests/unit/test_products.c tests it. With few rows a product only takes the time to
- * read its weight, as in generation. */
+ * numbers. This was measured, and tests/unit/test_products.c tests it. Generation has products with few rows. They take
+ * only the time to read the weight. */
 static const int64_t row_counts[] = {1, 4, 8, 16, 32, 48, 56, PLAN_ROW_BLOCK};
 enum { ROW_COUNTS = sizeof row_counts / sizeof *row_counts };
 

@@ -525,7 +525,8 @@ static void give(struct plan_builder *builder, const struct transformer_argument
                  const char *prefix)
 {
     builder->plan->causal = arguments->causal;
-    builder->plan->window = arguments->max_seq_len; /* of AutoregressiveWrapper. Axial positions may be for more rows */
+    builder->plan->window = arguments->max_seq_len; /* AutoregressiveWrapper reads only this many rows, even if there
+                                                       are axial positions for more rows */
     if (arguments->return_embeddings)
         plan_give(builder, hidden, PLAN_NONE, PLAN_NONE, false);
     else

@@ -644,7 +644,7 @@ static void build_encoder_decoder(struct plan_builder *builder, const char *name
     masks.embeddings = plan_input_mask(builder, "embeddings_mask", x);
     int embeddings = language_model(builder, &encoder, x, PLAN_NONE, masks, "encoder.");
     int hidden = language_model(builder, &decoder, y, embeddings, none, "decoder.");
-    builder->plan->causal = padded; /* without padding, a sequence cannot grow */
+    builder->plan->causal = padded; /* a sequence can grow only if it is padded */
     give_logits(builder, &decoder, hidden, "decoder.");
 }
 

@@ -6,7 +6,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Rows of a prompt that one job computes. Enough for products at their full speed; others wait for one part at most. */
+/* Most rows of a prompt that one job computes. So many rows are enough for products at full speed. Other requests wait
+ * at most for one such job. */
 #define PART_ROWS 512
 
 /* ---- Memory ---- */
@@ -64,7 +65,7 @@ int generation_open(struct request *request, struct generation *generation, cons
 
 /* ---- Slots ---- */
 
-/* The first job waits for a slot for each sequence. */
+/* Makes the first job wait for a slot for each sequence. */
 static int want_slots(struct request *request, struct generation *generation)
 {
     int64_t most = request->service->options.settings->max_generations;
@@ -78,7 +79,7 @@ static int want_slots(struct request *request, struct generation *generation)
     return 0;
 }
 
-/* The batcher gives the slots to the first job. From then on each sequence has its slot. */
+/* Gives each sequence its slot, after the batcher has given the slots to the first job. */
 static void take_slots(struct request *request, struct generation *generation)
 {
     if (!request->job.has_slots)
@@ -96,7 +97,7 @@ static void give_slot(struct request *request, struct generated *sequence)
     sequence->slot = 0;
 }
 
-/* Counts how the sequence has ended, if it has new tokens. */
+/* If the sequence has new tokens, counts its end in the metrics. */
 static void record_end(const struct request *request, const struct generated *sequence)
 {
     if (sequence->count > sequence->n_prompt)
@@ -128,7 +129,8 @@ const char *generation_end_name(enum generation_end end)
 
 /* ---- A job ---- */
 
-/* The engine's threads call it when the logits are there. */
+/* Chooses the next token of a sequence. The threads of the engine call this function when the logits are computed
+ * (engine_item.finish). */
 static void choose(void *context)
 {
     struct generated *sequence = context;
@@ -142,14 +144,16 @@ static void choose(void *context)
     sequence->chosen = true;
 }
 
-/* Sets the item of the sequence's next rows. -1: request->failure. */
+/* Sets the item with the next rows of the sequence. On failure sets request->failure and returns -1. */
 static int set_item(struct request *request, struct generation *generation, struct generated *sequence,
                     struct engine_item *item)
 {
     const struct model_input *input = &request->info->inputs[generation->sequence_input];
     int64_t most = request->info->window > 0 ? request->info->window : INT64_MAX, begin = 0, end = sequence->count;
     int64_t part = input->max_length < PART_ROWS ? input->max_length : PART_ROWS;
-    bool in_parts = request->info->n_slots > 0 && sequence->count <= most; /* beyond, every position moves */
+    bool in_parts =
+        request->info->n_slots > 0 &&
+        sequence->count <= most; /* in a longer sequence, the positions of all rows change with each token */
     if (in_parts) {
         begin = sequence->kept;
         end = end - begin > part ? begin + part : end;
@@ -158,7 +162,8 @@ static int set_item(struct request *request, struct generation *generation, stru
     }
     *item = in_parts && begin > 0 ? (struct engine_item){0} : sequence->given;
     if (in_parts) {
-        item->slot = sequence->slot != 0 ? sequence->slot : 1; /* the batcher replaces 1 in the first job */
+        item->slot =
+            sequence->slot != 0 ? sequence->slot : 1; /* in the first job, the batcher replaces this 1 by the slot */
         item->first = begin;
         sequence->given.inputs[generation->sequence_input].data = sequence->ids; /* `kept` of them */
         item->earlier = &sequence->given;
@@ -180,7 +185,8 @@ static int set_item(struct request *request, struct generation *generation, stru
     return failure_set(&request->failure, FAILURE_INVALID, "%s", error.message);
 }
 
-/* Items for all sequences that run. Returns their number, or -1 with request->failure. */
+/* Sets items for all sequences that have not ended. Returns their number. On failure sets request->failure and returns
+ * -1. */
 static int64_t set_items(struct request *request, struct generation *generation)
 {
     int64_t count = 0;
@@ -196,7 +202,7 @@ static int64_t set_items(struct request *request, struct generation *generation)
     return count;
 }
 
-/* Tokens of the prompts that the first job does not have. */
+/* The number of tokens of the prompts that the first job does not contain. */
 static int64_t later_tokens(const struct generation *generation)
 {
     int64_t tokens = 0;
@@ -223,7 +229,8 @@ static bool ends_sequence(const struct generation *generation, int32_t id)
     return false;
 }
 
-/* Counts a new token, and its time since the token before or since the request's arrival. */
+/* Records a new token in the metrics, with the time since the previous token. For the first token, it is the time since
+ * the request's arrival. */
 static void record_token(const struct request *request, struct generated *sequence)
 {
     struct metrics *metrics = request->service->options.metrics;
@@ -243,7 +250,7 @@ static void append(struct request *request, struct generation *generation, struc
     sequence->chosen = false;
     sequence->logprobs[sequence->count - sequence->n_prompt] = sequence->token.logprob;
     sequence->ids[sequence->count++] = sequence->token.id;
-    request->job.deadline_ns = 0; /* it bounds the time until the first token */
+    request->job.deadline_ns = 0; /* the deadline limits only the time until the first token */
     record_token(request, sequence);
     if (ends_sequence(generation, sequence->token.id))
         sequence->end = GENERATION_ENDED;
@@ -253,7 +260,7 @@ static void append(struct request *request, struct generation *generation, struc
         sequence->end = GENERATION_STOPPED;
 }
 
-/* Whether the server drains, and sequences have had their time to end. */
+/* Whether the server drains, and the time that sequences have for ending is over. */
 static bool drain_ends(const struct service *service)
 {
     int64_t end_ns = atomic_load(&service->drain_end_ns);
@@ -266,7 +273,7 @@ bool generation_next(struct request *request, struct generation *generation)
     take_slots(request, generation);
     for (int64_t i = 0; i < request->job.n_items; i++) {
         struct generated *sequence = generation->running[i];
-        if (request->job.items[i].output && !sequence->chosen) /* a device does not call `finish` */
+        if (request->job.items[i].output && !sequence->chosen) /* a CUDA device does not call `finish` */
             choose(sequence);
         if (sequence->chosen)
             append(request, generation, sequence);

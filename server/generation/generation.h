@@ -2,17 +2,20 @@
  *
  *     generation_open -> generation_start -> (a job runs -> generation_next) … -> generation_leave
  *
- * A job computes the next token of every sequence of the request. The batcher joins the jobs of all requests, so a
- * batch has the next tokens of all sequences that are alive (Orca, Yu et al. 2022: iteration-level scheduling).
+ * A job computes the next token of each sequence of the request. The batcher joins the jobs of all requests. So a batch
+ * computes the next tokens of all sequences that are being generated (Orca, Yu et al. 2022: iteration-level
+ * scheduling).
  *
- * Every sequence takes a slot, so --max-generations bounds their number. A request whose sequences find no slots waits
- * in the batcher's queue. If the model's sequences may come in parts
- * (model_info.n_slots), the slot is also the engine's, and a job brings the new rows alone. A long prompt comes in
- * several parts, between which other batches run. Otherwise each job runs the whole sequence again. Past the model's
- * longest input it runs the last tokens that the model takes, as linear-attention-transformer's AutoregressiveWrapper
- * does.
+ * Each sequence holds a slot. --max-generations limits the number of sequences of a model, over all requests. If the
+ * rows of the model's sequences may come in several batches (model_info.n_slots), the number of the slot is also
+ * engine_item.slot. Then a job contains only the new rows of each sequence. Several jobs read a long prompt, one part
+ * each, and other batches run between them. For other models, each job contains all rows of each sequence.
  *
- * Threads: one at a time, but the engine's threads choose tokens, each that of one sequence. */
+ * A sequence may become longer than the model can read (model_info.window). Then a job contains only its last rows, as
+ * many as the model reads. AutoregressiveWrapper of linear-attention-transformer does the same.
+ *
+ * Threads: only one thread at a time may use a request. During a batch, the threads of the engine choose tokens.
+ * Several of them may do this at once, each for another sequence. */
 #ifndef SERVER_GENERATION_H
 #define SERVER_GENERATION_H
 
@@ -21,37 +24,40 @@
 
 enum generation_end {
     GENERATION_RUNS,
-    GENERATION_LENGTH,  /* max_new_tokens */
-    GENERATION_ENDED,   /* a token of `ends` */
-    GENERATION_STOPPED, /* `token` returned false */
+    GENERATION_LENGTH,  /* the sequence has max_new_tokens new tokens */
+    GENERATION_ENDED,   /* the new token is one of `ends` */
+    GENERATION_STOPPED, /* the function generation.token returned false */
     GENERATION_DRAINED, /* the server drains, and --request-timeout-ms has passed since the draining began */
-    GENERATION_LEFT     /* the request has ended before the sequence. Never in an answer */
+    GENERATION_LEFT     /* the request ended before the sequence did. No answer contains this value */
 };
 
-/* The name for clients and metrics, as text-generation-inference has it, or vLLM's "abort". Not of GENERATION_RUNS. */
+/* The name of the end for clients and metrics. text-generation-inference uses these names, except for "abort", which
+ * comes from vLLM. `end` must not be GENERATION_RUNS. */
 const char *generation_end_name(enum generation_end end);
 
 struct generation;
 
 /* One sequence. The caller sets the first members before generation_start. */
 struct generated {
-    int64_t number;             /* of the request's sequences; its random numbers depend on it and on the seed alone */
-    int32_t *ids;               /* (n_prompt + max_new_tokens): the prompt's, then the new ones */
-    int64_t n_prompt;           /* at least 1 */
-    int64_t count;              /* ids so far */
-    struct engine_item given;   /* inputs besides the sequence, such as an encoder's; zeroed if there are none */
-    float *logprobs;            /* (max_new_tokens) */
-    struct sampled_token *best; /* (max_new_tokens, n_best); NULL: none are wanted */
+    int64_t number;   /* number of the sequence within its request. Its random numbers depend only on this number and on
+                         the seed */
+    int32_t *ids;     /* (n_prompt + max_new_tokens): the ids of the prompt, followed by the new ids */
+    int64_t n_prompt; /* at least 1 */
+    int64_t count;    /* number of ids so far, including the prompt */
+    struct engine_item given;   /* an item with the inputs besides the sequence, such as the input of an encoder. Zeroed
+                                   if there are none */
+    float *logprobs;            /* (max_new_tokens): by new token */
+    struct sampled_token *best; /* (max_new_tokens, n_best): the likeliest tokens. NULL if n_best is 0 */
     enum generation_end end;
 
     /* Private. */
     const struct generation *generation;
-    int64_t slot;     /* 0: none */
-    int64_t kept;     /* rows that the slot has seen */
-    int32_t row;      /* the wanted row of the item */
-    int64_t token_ns; /* CLOCK_MONOTONIC, of the newest token */
+    int64_t slot;     /* number of the slot. 0 if the sequence has none */
+    int64_t kept;     /* number of rows of the sequence in the jobs so far */
+    int32_t row;      /* the requested row of the item */
+    int64_t token_ns; /* time of the newest token, by CLOCK_MONOTONIC */
     float *logits, *scratch;
-    bool chosen; /* `token` is the next one */
+    bool chosen; /* `token` is chosen, and not yet appended */
     struct sampled_token token;
 };
 
@@ -59,11 +65,12 @@ struct generation {
     struct sampling_options sampling;
     int64_t max_new_tokens; /* at least 1 */
     int64_t n_best;
-    const int32_t *ends; /* (n_ends): tokens that end a sequence */
+    const int32_t *ends; /* (n_ends): ids that end a sequence */
     int64_t n_ends;
-    int sequence_input; /* index of the sequence among the model's inputs */
+    int sequence_input; /* index of the input that is the sequence */
 
-    /* Called after each new token, on a lane's thread; it must be quick. false: the sequence ends. NULL: none. */
+    /* Called after each new token, on a lane's thread, so it must be quick. If it returns false, the sequence ends.
+     * NULL if nothing is to be called. */
     bool (*token)(struct request *request, struct generation *generation, struct generated *sequence);
 
     struct generated *sequences; /* (n_sequences) */
@@ -71,23 +78,24 @@ struct generation {
 
     /* Private. */
     int64_t vocabulary;
-    int64_t *slots;             /* (n_sequences): of the first job */
-    struct generated **running; /* (request->job.n_items): of each item */
+    int64_t *slots;             /* (n_sequences): the slots of the first job */
+    struct generated **running; /* (request->job.n_items): the sequence of each item */
 };
 
-/* Allocates `n_sequences` sequences in the request's memory, with room for prompts of n_prompt ids. The caller has set
- * the members before `sequences`. -1: request->failure, here and below. */
+/* Allocates `n_sequences` sequences in the request's memory. n_prompt[i] is the number of ids of prompt i. The caller
+ * has set the members of `generation` before `sequences`. On failure, this function and the next one set
+ * request->failure and return -1. */
 int generation_open(struct request *request, struct generation *generation, const int64_t *n_prompt,
                     int64_t n_sequences);
 
-/* Sets the members of request->job, for the first job. It waits for a slot for each sequence. */
+/* Sets the members of request->job for the first job, which waits until there is a slot for each sequence. */
 int generation_start(struct request *request, struct generation *generation);
 
-/* After a job: appends the new tokens. Returns true if request->job has the items of the next job, and false if all
- * sequences have ended, or request->failure is set. */
+/* Call it after each job. Appends the new tokens. Returns true if request->job has the items of the next job. Returns
+ * false if all sequences have ended, or if request->failure is set. */
 bool generation_next(struct request *request, struct generation *generation);
 
-/* Gives the slots back; to be called once more in request->leave. Twice is harmless. */
+/* Gives the slots back. request->leave must call it, even if all sequences have ended. It may be called twice. */
 void generation_leave(struct request *request, struct generation *generation);
 
 #endif

@@ -1,10 +1,12 @@
 /* Threads: one for each lane, and the deadline thread. A lane's thread repeats these steps:
- *   1. batch_form chooses a kind of work (share.h) and a model with waiting jobs of this kind. It moves items from the
- *      model's queue into the lane's batch;
- *   2. batch_drop_ended drops jobs whose client is gone, and jobs that ended early meanwhile;
+ *   1. batch_form chooses a kind of work (share.h), and a model with waiting jobs of this kind. It moves items from
+ *      the model's queue into the lane's batch.
+ *   2. batch_drop_ended removes jobs from the batch: those whose client is gone, and those that another thread has
+ *      ended since step 1, because they expired or failed.
  *   3. batch_run runs the batch, checks the results and ends the jobs that are complete.
- * The deadline thread ends jobs that expire while all their items wait. So the answers to expired jobs do not wait for
- * a running batch. It also asks once a second whether jobs that wait for slots are still wanted.
+ * The deadline thread looks at the jobs in the queues. When a job's deadline passes, this thread removes the job's
+ * waiting items. If none of its items is running, it also ends the job. So the answers to expired jobs do not wait for
+ * a running batch. Once a second, the deadline thread calls `wanted` of the jobs that wait for slots.
  *
  * Lock: one lock guards the queues, the counters, and the private fields of each job from batcher_submit to its end. It
  * is not held while a batch runs, nor during calls of `wanted`, `done` and the log. A lane's batch belongs to its
@@ -14,10 +16,10 @@
  * kind of work has its own turns.
  *
  * Sleep: a lane sleeps when no queue holds a job that it can run. Each lane runs the batches of a model on one device.
- * The lane can run the model if this device works (model_ready_lanes). One sleeping lane that can run a job is woken
- * when batcher_submit adds the job, or when another lane leaves the job in a queue. batcher_wake also wakes lanes,
- * because a device works again. If all lanes that can run the job are awake, no wake-up is lost. Each lane searches the
- * queues again when its batch ends. */
+ * The lane can run the model if this device works (model_ready_lanes). batcher_submit wakes one sleeping lane that can
+ * run the new job. A lane that leaves a job in a queue does the same. When a device works again, batcher_wake wakes
+ * lanes that can now run a waiting job. A job is not forgotten if all lanes that can run it are awake, because each
+ * lane searches the queues again when its batch ends. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/jobs/batcher.h"
 
@@ -40,11 +42,11 @@
 #define SECOND_NS INT64_C(1000000000)
 #define MILLISECOND_NS 1e6
 
-/* A search of all queues for expired jobs sets the next alarm. This alarm is at least so much later than the search. So
- * many deadlines shortly after one another do not cause as many searches. A new job may still set an earlier alarm. */
+/* After a search of all queues for expired jobs, the next alarm is at least this time later. Therefore many deadlines
+ * that follow one another closely cause only a few searches. A new job may still set an earlier alarm. */
 #define ALARM_STEP_NS INT64_C(1000000)
 
-/* Jobs that wait for slots may wait for long. After each such time, those of clients that have left are dropped. */
+/* Jobs may wait for slots for a long time. This is the time between two checks of whether their clients have left. */
 #define ASK_STEP_NS SECOND_NS
 
 #define RETRY_AFTER_MAX_S 3600
@@ -53,8 +55,8 @@
 struct queue {
     struct model_queue waiting; /* the jobs of one model */
     uint64_t ready_lanes;       /* copy of model_ready_lanes. Bit i is set if the device of the model's lane i works */
-    struct pace paces[JOB_KINDS]; /* `work` is in FLOPs. A step of generation reads all weights for a few rows, so its
-                                     FLOPs take longer than those of other items */
+    struct pace paces[JOB_KINDS]; /* by kind. Their `work` is in FLOPs. A step of generation reads all weights for a few
+                                     rows, so a FLOP of generation takes longer than a FLOP of other items */
     double ns_per_token;          /* moving average over the model's batches. 0 if none has run */
 };
 
@@ -79,7 +81,7 @@ struct job_batch {
     struct part *parts;        /* (max_batch_requests) */
     int64_t n_items, n_parts, tokens;
     double flops[JOB_KINDS];
-    double cost[JOB_KINDS]; /* the estimated time. See item_cost */
+    double cost[JOB_KINDS]; /* by kind: the estimated time, as item_cost returns it */
     struct job *first;      /* the job that had its turn with this batch. NULL if it was dropped */
 };
 
@@ -97,7 +99,7 @@ struct lane {
     bool asleep;         /* guarded by the batcher's lock */
 
     /* Only the lane's thread uses the members below. */
-    int64_t turns[JOB_KINDS]; /* the model whose queue the lane searches first */
+    int64_t turns[JOB_KINDS]; /* by kind: the model whose queue the lane searches first */
     struct lane_share share;
 };
 
@@ -117,11 +119,12 @@ struct batcher {
                               `stopping` changes */
     struct queue *queues;  /* (n_models) */
     struct job_list ended; /* the deadline thread will call their `done` */
-    int64_t alarm_ns;      /* when the queues are searched next for expired jobs. It may be ALARM_STEP_NS too late */
-    int64_t ask_ns;        /* when jobs that wait for slots are asked for next. INT64_MAX if none waits */
-    bool draining;         /* new jobs are refused */
-    bool closing;          /* lanes end when no jobs wait */
-    bool stopping;         /* the deadline thread must end */
+    int64_t
+        alarm_ns; /* when the queues are searched next for expired jobs. The search may begin ALARM_STEP_NS too late */
+    int64_t ask_ns; /* when to call `wanted` next for jobs that wait for slots. INT64_MAX if no job waits for slots */
+    bool draining;  /* new jobs are refused */
+    bool closing;   /* lanes end when no jobs wait */
+    bool stopping;  /* the deadline thread must end */
 };
 
 static struct job_queue *queue_of(struct batcher *batcher, const struct job *job)
@@ -129,7 +132,7 @@ static struct job_queue *queue_of(struct batcher *batcher, const struct job *job
     return model_queue_list(&batcher->queues[job->model_index].waiting, job);
 }
 
-/* Whether a job waits that a lane could run. */
+/* Whether a waiting job has its slots, or needs none, so that a lane could run it. */
 static bool has_work(const struct queue *queue)
 {
     return queue->waiting.lists[JOB_OTHER].first || queue->waiting.lists[JOB_GENERATION].first;
@@ -197,13 +200,13 @@ static double sum_of(const double *values)
     return values[JOB_OTHER] + values[JOB_GENERATION];
 }
 
-/* The pace of a kind. Until a batch of this kind has run, it is the pace of the other kind. */
+/* The pace of a kind of work. Until a batch of this kind has run, the function returns the pace of the other kind. */
 static const struct pace *pace_of(const struct queue *queue, enum job_kind kind)
 {
     return &queue->paces[queue->paces[kind].work > 0 ? (int)kind : JOB_KINDS - 1 - (int)kind];
 }
 
-/* The estimated time in nanoseconds. Until a batch of the model has run, it is the FLOPs. */
+/* The estimated time of an item in nanoseconds. Until a batch of the model has run, the function returns the FLOPs. */
 static double item_cost(const struct queue *queue, enum job_kind kind, double flops)
 {
     const struct pace *pace = pace_of(queue, kind);
@@ -223,7 +226,8 @@ static bool batch_has_room(const struct lane *lane, const struct queue *queue, i
            sum_of(batch->cost) + cost <= (double)options->max_batch_ms * MILLISECOND_NS;
 }
 
-/* Adds as many items of the job to the batch as fit, while the items of its kind cost at most `allowance`. */
+/* Adds as many items of the job to the batch as fit. The items of this kind in the batch may cost at most
+ * `allowance`. */
 static void batch_take(struct lane *lane, struct job *job, double allowance)
 {
     struct job_batch *batch = &lane->batch;
@@ -250,8 +254,8 @@ static void batch_take(struct lane *lane, struct job *job, double allowance)
     batch->parts[batch->n_parts++] = part;
 }
 
-/* Adds items of one kind to the batch, until it is full or `most_passed` jobs did not fit. Expired jobs leave the
- * queue. */
+/* Adds items of one kind to the batch, until the batch is full, or until `most_passed` jobs did not fit completely.
+ * Expired jobs leave the queue. */
 static void batch_fill(struct lane *lane, int64_t model_index, enum job_kind kind, double allowance, int most_passed,
                        struct job_list *ended)
 {
@@ -272,9 +276,10 @@ static void batch_fill(struct lane *lane, int64_t model_index, enum job_kind kin
     }
 }
 
-/* Fills the batch from the queue of one model. The batch's first job has had its turn, so its remaining items go to the
- * end of the queue. Items of the other kind ride along in their order. A large one is not passed over, or it would wait
- * as long as small ones come. */
+/* Fills the batch from the queue of one model. First come the items of the leading kind. The batch's first job has had
+ * its turn, so its remaining items go to the end of the queue. Then come items of the other kind, in the order of the
+ * queue, until one does not fit. A large item is not passed over, because it would otherwise wait for as long as small
+ * items arrive. */
 static void batch_fill_both(struct lane *lane, int64_t model_index, enum job_kind leader, struct job_list *ended)
 {
     struct batcher *batcher = lane->batcher;
@@ -288,7 +293,7 @@ static void batch_fill_both(struct lane *lane, int64_t model_index, enum job_kin
     batch_fill(lane, model_index, leader == JOB_OTHER ? JOB_GENERATION : JOB_OTHER, allowance, 1, ended);
 }
 
-/* Whether a job of this kind waits that the lane can run. */
+/* Whether there is a waiting job of this kind that the lane can run. */
 static bool lane_has_work(const struct lane *lane, enum job_kind kind)
 {
     const struct batcher *batcher = lane->batcher;
@@ -342,7 +347,7 @@ static void batch_drop(struct lane *lane, int64_t index, struct job_list *ended)
 }
 
 /* The lock is not held. Drops jobs that are no longer wanted. Also drops jobs that expired or failed since the batch
- * was formed: the deadline thread or another lane ended them. */
+ * was formed. The deadline thread or another lane has set the status of such a job. */
 static void batch_drop_ended(struct lane *lane)
 {
     struct batcher *batcher = lane->batcher;
@@ -391,7 +396,8 @@ static void part_fail(struct part *part, const struct error *failure)
               (long long)part->flaw.row, part->flaw.output);
 }
 
-/* The lock is held. Each kind of work pays its part of the batch's time. The parts are those of the estimated costs. */
+/* The lock is held. Each kind of work pays its part of the batch's time (share.h). The time is divided in the ratio of
+ * the estimated costs. */
 static void batch_pay(struct lane *lane, int64_t inference_ns, bool failed)
 {
     struct batcher *batcher = lane->batcher;
@@ -517,7 +523,8 @@ static void *lane_thread(void *argument)
 
 /* ---- Deadlines ---- */
 
-/* The lock is held. Call it when slots are free that jobs of the model may wait for. */
+/* The lock is held. Call this function when slots of the model may have become free. It gives slots to jobs that wait
+ * for them. */
 static void seat_jobs(struct batcher *batcher, int64_t model_index)
 {
     struct queue *queue = &batcher->queues[model_index];
@@ -527,7 +534,8 @@ static void seat_jobs(struct batcher *batcher, int64_t model_index)
     wake_lane(batcher, model_index);
 }
 
-/* The lock is held. Ends waiting jobs of a list that have expired. Returns the earliest deadline of the others. */
+/* The lock is held. Expires those jobs of a list whose deadline has passed (job_expire). Returns the earliest deadline
+ * of the other jobs. */
 static int64_t expire_list(struct batcher *batcher, struct job_queue *list, int64_t now)
 {
     int64_t earliest = INT64_MAX;
@@ -541,7 +549,7 @@ static int64_t expire_list(struct batcher *batcher, struct job_queue *list, int6
     return earliest;
 }
 
-/* The lock is held. Ends waiting jobs that have expired, and sets the next alarm. */
+/* The lock is held. Expires the jobs in the queues whose deadline has passed (job_expire), and sets the next alarm. */
 static void expire_waiting(struct batcher *batcher, int64_t now)
 {
     int64_t earliest = INT64_MAX;
@@ -555,7 +563,8 @@ static void expire_waiting(struct batcher *batcher, int64_t now)
     batcher->alarm_ns = earliest < now + ALARM_STEP_NS ? now + ALARM_STEP_NS : earliest;
 }
 
-/* The lock is held. Links all jobs that wait for slots. Until its `running` is decreased, no thread ends such a job. */
+/* The lock is held. Makes a list of all jobs that wait for slots, linked by next_asked. Also increases their `running`,
+ * so that no other thread ends them. */
 static struct job *hold_slotless(struct batcher *batcher)
 {
     struct job *held = NULL;
@@ -568,8 +577,9 @@ static struct job *hold_slotless(struct batcher *batcher)
     return held;
 }
 
-/* The lock is held, but not during the calls of `wanted`. Drops jobs that wait for slots and are no longer wanted.
- * Meanwhile a job may have got slots and run. Then its lane has left its end to this function. */
+/* The lock is held, but not during the calls of `wanted`. Drops jobs that wait for slots and are no longer wanted. A
+ * job may get slots and run during these calls. If it completes in this time, its lane cannot end it, and this function
+ * does. */
 static void ask_slotless(struct batcher *batcher)
 {
     struct job *held = hold_slotless(batcher);
@@ -817,8 +827,8 @@ void batcher_wake(struct batcher *batcher)
 
 /* ---- For the submitters ---- */
 
-/* The lock is held. An empty queue accepts a job of any size. If the limits applied to it too, a job larger than a
- * limit would be refused however often it came. A job that continues a request was admitted with the request's first
+/* The lock is held. An empty queue accepts a job of any size. Otherwise a job larger than a limit would be refused at
+ * every attempt. A job that continues a request is always accepted, because the request was admitted with its first
  * job. */
 static bool fits_queue(const struct batcher *batcher, const struct job *job)
 {
@@ -831,7 +841,7 @@ static bool fits_queue(const struct batcher *batcher, const struct job *job)
                           job->waiting_tokens + job->later_tokens <= options->max_queue_tokens - tokens);
 }
 
-/* Sets the members that the batcher sets. */
+/* Initialises the members of a job that the batcher sets. */
 static void job_prepare(struct job *job, const struct model *model, int64_t model_index)
 {
     int64_t tokens = 0;
@@ -850,7 +860,7 @@ static void job_prepare(struct job *job, const struct model *model, int64_t mode
     job->waiting_tokens = tokens;
 }
 
-/* The lock is held. The deadline thread wakes at this time or earlier. */
+/* The lock is held. Sets *alarm_ns to an earlier time, and wakes the deadline thread so that it sees this time. */
 static void set_alarm(struct batcher *batcher, int64_t *alarm_ns, int64_t time_ns)
 {
     if (time_ns >= *alarm_ns)

@@ -1,7 +1,7 @@
-/* batcher: runs jobs in batches. A job is the items of one request (job.h). Jobs wait in the queue of their model. The
- * engine runs one batch at a time in each of its lanes (engine.h), and the batcher has one thread for each lane. An
- * idle lane starts a job at once. Jobs that arrive while all lanes are busy form the next batch together. Models that
- * share a lane take turns on it.
+/* batcher: runs jobs in batches. A job is a list of items of one request (job.h). Jobs wait in the queue of their
+ * model. The engine runs one batch at a time in each of its lanes (engine.h), and the batcher has one thread for each
+ * lane. An idle lane starts a job at once. Jobs that arrive while all lanes are busy form the next batch together.
+ * Models that share a lane take turns on it.
  *
  * Fairness: jobs are served in the order of their arrival. Each job adds as many items to a batch as the batch has room
  * for. The first job may fill a whole batch. Then the job, with its remaining items, goes to the end of the queue. So a

@@ -1,7 +1,8 @@
-/* job: the items of one request, all for one model, from batcher_submit until `done`.
+/* job: items of one request, all for one model, from batcher_submit until `done`. Most requests have one job. A request
+ * that generates tokens has one job after another.
  *
- * The batcher splits a large request into several batches, if the tokens exceed the limit of a batch. Each item has its
- * own memory for results, so the order of the items does not matter. */
+ * The batcher splits a large job into several batches, if its tokens exceed the limit of a batch. Each item has its own
+ * memory for results, so the order of the items does not matter. */
 #ifndef SERVER_JOB_H
 #define SERVER_JOB_H
 
@@ -21,7 +22,7 @@ enum job_status {
 /* Kinds of work that share a lane (share.h). */
 enum job_kind {
     JOB_OTHER,
-    JOB_GENERATION, /* rows of sequences that are generated: of their prompts, and of their new tokens */
+    JOB_GENERATION, /* rows of sequences that are being generated. They are rows of prompts or of new tokens */
 };
 #define JOB_KINDS 2
 
@@ -34,19 +35,20 @@ struct job {
                                         are dropped. NULL means always true */
     void (*done)(struct job *job);
     void *context;
-    bool continues; /* the job goes on with a request whose last job has just ended: it is accepted whatever waits, and
-                       its times and tokens are added to those of the last one */
+    bool continues; /* true if the request's previous job has just ended. Such a job is accepted even if the queue is
+                       full. Its times and tokens are added to those of the previous job */
     enum job_kind kind;
 
-    /* If n_slots > 0, the job waits until n_slots slots of the model are free, and takes all of them at once. It writes
-     * their numbers to `slots`, and sets has_slots. Slot i is for item i, and becomes items[i].slot unless that is 0.
-     * The slots belong to the request until batcher_give_slots, whatever becomes of the job. n_slots is 0 or n_items,
-     * and at most the number of slots of the model. A model without slots gives none, and does not let the job wait. */
+    /* If n_slots > 0, the job waits until n_slots slots of the model are free, and then takes all of them at once. The
+     * batcher writes their numbers to `slots`, and sets has_slots. Slot i is for item i. It replaces items[i].slot,
+     * unless this member is 0. The slots belong to the request until batcher_give_slots, even if the job fails. n_slots
+     * is 0 or n_items, and at most the number of slots of the model. If the model has no slots, the job does not wait,
+     * and gets none. */
     int64_t n_slots;
-    int64_t *slots;       /* (n_slots) */
-    bool has_slots;       /* false at first */
-    int64_t later_tokens; /* known tokens of the request's later jobs. They count as waiting while the job waits for
-                             slots */
+    int64_t *slots;       /* (n_slots): receives the numbers of the slots */
+    bool has_slots;       /* whether the job has its slots. false at first */
+    int64_t later_tokens; /* tokens that the request's later jobs will certainly have. They count as waiting tokens
+                             while the job waits for slots */
 
     /* Set by the batcher. Read them in `done` or later. */
     enum job_status status;
@@ -58,13 +60,14 @@ struct job {
 
     /* Private to the batcher. */
     struct job *next, *previous;
-    struct job *next_asked; /* in the list of jobs that wait for slots and whose `wanted` is called */
-    bool left;              /* the result of this call was false */
+    struct job
+        *next_asked; /* the next job in the list of jobs whose `wanted` is being called while they wait for slots */
+    bool left;       /* `wanted` returned false in this call */
     int64_t model_index;
     int64_t next_item;      /* items with a lower index were started */
     int64_t waiting_tokens; /* tokens of the items that were not started */
-    int64_t running;        /* number of items in batches that are being formed or are running. And 1 while `wanted` is
-                               called for a job that waits for slots */
+    int64_t running; /* number of items in batches that are being formed or are running. One more while `wanted` is
+                        called for a job that waits for slots */
 };
 
 #endif

@@ -1,4 +1,6 @@
-/* slots: which of a model's slots (engine_item.slot) are free. The batcher's lock guards them. */
+/* slots: which slots of a model are free. A slot is a number from 1 on. Each sequence that is being generated holds
+ * one. If the model has slots (model_info.n_slots), this number is also engine_item.slot. The batcher's lock guards
+ * them. */
 #ifndef SERVER_SLOTS_H
 #define SERVER_SLOTS_H
 
@@ -6,10 +8,11 @@
 
 struct slots;
 
-struct slots *slots_open(int64_t count); /* NULL: out of memory */
-void slots_close(struct slots *slots);   /* all slots must be free. NULL is harmless */
+struct slots *slots_open(int64_t count); /* returns NULL if memory is lacking */
+void slots_close(struct slots *slots);   /* call it when all slots are free. NULL is harmless */
 
-/* Takes `count` slots, all or none, and writes their numbers, from 1 on. Returns 0, or -1 if fewer are free. */
+/* Takes `count` slots, and writes their numbers to `numbers`. Returns -1 if fewer slots are free. Then it takes
+ * none. */
 int slots_take(struct slots *slots, int64_t count, int64_t *numbers);
 void slots_give(struct slots *slots, int64_t count, const int64_t *numbers);
 
