@@ -239,7 +239,7 @@ int daemon_check(const struct settings *settings)
     return status == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* The model for --explain. NULL stands for the built-in model. */
+/* The model for --explain. NULL stands for the first built-in model. */
 static const struct model_source *explained(const struct settings *settings, const struct model_source *folder)
 {
     return folder->path ? folder : settings->n_models > 0 ? &settings->models[0] : NULL;

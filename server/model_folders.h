@@ -7,7 +7,7 @@
 
 struct model_folders {
     struct model_source *sources; /* (count) */
-    size_t count;                 /* 0 if the built-in model is to be served */
+    size_t count;                 /* 0 if the built-in models are to be served */
 };
 
 /* Zero the struct first. The caller must call model_folders_free, even after a failure. */

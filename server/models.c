@@ -23,7 +23,7 @@
 #define WEIGHTS_INDEX "model.safetensors.index.json" /* the index of a checkpoint in several files */
 
 struct source {
-    const struct model_source *given; /* NULL: the model is built in */
+    const struct model_source *given; /* NULL if the model is built in */
     struct weights_builtin builtin;   /* only if `given` is NULL */
     char *name;
     struct model_config config;

@@ -13,7 +13,7 @@
 
 #define ALIGNMENT 64 /* bytes */
 #define TRIED 16     /* rows and columns of the small weight that is packed when the library is opened */
-#define ONEDNN_CODE_BYTES ((size_t)16 << 20) /* several times what the code of a primitive takes */
+#define ONEDNN_CODE_BYTES ((size_t)16 << 20) /* several times the size of a primitive's code */
 
 /* The numbers of rows for which primitives are made. The kernels compute a row with the same bits for all of these
  * numbers. This was measured, and tests/unit/test_products.c tests it. Generation has products with few rows. They take

@@ -118,8 +118,8 @@ void VARIANT(vector_reduce)(const struct vector_reduction *reduction, int64_t n,
     }
 }
 
-/* Rows of a context, N * WIDTH columns of each: adds power[i] value to row i, and returns the sum of query[i] times row
- * i in y. */
+/* Processes N * WIDTH columns of all rows of a context. Adds power[i] * value to row i, and returns in y the sum of
+ * query[i] times row i. */
 #define CONTEXT_VECTORS(N)                                                                 \
     for (; c + (N)*WIDTH <= columns; c += (N)*WIDTH) {                                     \
         vector sums[N], added[N];                                                          \

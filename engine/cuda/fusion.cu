@@ -299,8 +299,8 @@ template <typename T> static struct cuda_launch fuse_add(const struct plan *plan
 }
 
 /* A row of x is written to several rows of y. So x and y must not overlap, and y must have all rows of the item. A
- * shift that keeps a segment in slots is not fused: the warp of an item's last row would write what that of the first
- * row reads. */
+ * shift that keeps a segment in slots is not fused. Otherwise the warp of an item's last row would write the segment
+ * before the warp of the first row has read the old one. */
 template <typename T> static struct cuda_launch fuse_norm(const struct plan *plan, int i)
 {
     struct cuda_launch launch = {};

@@ -76,8 +76,8 @@ template <typename T> static __device__ bool has_context(const struct linear_att
     return sequence >= a->first_sequence && sequence < a->first_sequence + a->n_sequences;
 }
 
-/* The keys of another input come with the first part of a sequence. Then the context stays in the slot, where a step
- * that is not causal keeps nothing else: (heads, d, e). */
+/* Keys of another input come only with the first part of a sequence. Their context (heads, d, e) then stays in the
+ * slot. A step that is not causal keeps nothing else there. */
 template <typename T>
 static __device__ float *context_of(const struct linear_attention<T> *a, int64_t sequence, int64_t head)
 {

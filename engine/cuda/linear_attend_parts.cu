@@ -7,7 +7,8 @@
  *     keep_sums    copies the sums of the powers to the slot. All blocks of walk_part for a sequence read the old ones
  *     step_row     one row: a block reads the context once, adds the row to it, and writes it back
  *
- * The number of the item's rows decides, so the same parts of a sequence give the same bits in any batch. */
+ * The number of the item's rows decides which kernels run. So the same parts of a sequence give the same bits in any
+ * batch. */
 #include "engine/cuda/linear_attention.h"
 
 #define STEP_THREADS 256
@@ -111,7 +112,7 @@ static __device__ int64_t walk_pending(const struct linear_attention<T> *a, cons
     return count < left ? count : left;
 }
 
-/* From `start` on, where a bucket begins. */
+/* Computes the rows from `start` on, where a bucket begins. */
 template <typename T>
 static __device__ void walk_buckets(const struct linear_attention<T> *a, const struct path *p,
                                     const struct head_part *part, struct walk *shared, int64_t start, float *sums)
@@ -179,7 +180,7 @@ template <typename T> void linear_attend_parts(struct cuda_run *run, const struc
 
 /* ---- One row ---- */
 
-/* The row's place in its sequence. */
+/* Where the row is in its sequence. */
 struct turn {
     bool is_first;     /* the sequence has no earlier rows, and its sums are undefined */
     bool opens_bucket; /* it is the first row of its bucket, and the sums of an incomplete bucket are undefined */
@@ -214,7 +215,7 @@ template <int N> struct step_memory {
     float shares[STEP_THREADS / WARP];
 };
 
-/* max(query · sums, epsilon), and adds the row's powers to the sums. All threads of the block must call it. */
+/* Returns max(query · sums, epsilon), and adds the row's powers to the sums. All threads of the block must call it. */
 template <typename T, int N>
 static __device__ float step_divisor(const struct linear_attention<T> *a, const struct head_part *part,
                                      struct turn turn, const float *query, const T *key, bool seen,

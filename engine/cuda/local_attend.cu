@@ -162,8 +162,8 @@ static __device__ float share_of_key(const struct local_attention<T> *a, const s
     return sum;
 }
 
-/* The scores of WARP keys from `first` on: thread j gets that of key `first` + j. Positions after the row's own have
- * score minus infinity. All threads of the warp must call it. */
+/* Computes the scores of WARP keys from `first` on. Thread j gets the score of key `first` + j. Positions after the
+ * row's own have score minus infinity. All threads of the warp must call it. */
 template <typename T, int N>
 static __device__ float scores_of_keys(const struct local_attention<T> *a, const struct part_row<T> *p, const T *query,
                                        int64_t first)
@@ -235,8 +235,8 @@ static __device__ float join_warps(const struct part_memory *shared, int feature
     return value / sum;
 }
 
-/* Grid: x is a row, y is the head, z selects features. A row that comes alone is kept here, because no other row of the
- * batch reads its place. */
+/* Grid: x is a row, y is the head, z selects features. If an item has only one row, this kernel also writes the row to
+ * the slot, because no other row of the batch reads its place there. */
 template <typename T, int N> static __global__ void attend_part(struct local_attention<T> a, int64_t n_items)
 {
     struct part_memory *shared = (struct part_memory *)dynamic_shared_memory;

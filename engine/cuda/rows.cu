@@ -250,7 +250,7 @@ template <typename T> void cuda_gate(struct cuda_run *run, const struct plan_ste
 
 /* The neighbours of a row of x are the rows before and after it in memory. y may have fewer rows than x.
  *
- * If the sequence comes in several batches, its slot keeps the segment of the last row that moves to the next row. The
+ * If the sequence comes in several batches, its slot keeps a segment of the last row, which moves to the next row. The
  * warp of the item's first row in y reads the kept segment, and then writes the new one. No other row reads it. */
 template <typename T, int N>
 static __global__ void shift_tokens(int64_t rows, int64_t columns, const T *x, struct places from, struct places to,

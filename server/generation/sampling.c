@@ -163,7 +163,7 @@ static int64_t keep_by_likeliest(const struct sampling_options *options, const s
 
 /* ---- The choice ---- */
 
-/* Turns logits of a row into logarithms of probabilities. */
+/* What is needed to convert the logits of a row to logarithms of probabilities. */
 struct normalizer {
     float top; /* the largest logit */
     double log_total;

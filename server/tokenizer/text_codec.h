@@ -65,7 +65,7 @@ struct text_token {
 
 /* The caller owns the struct, and zeroes it before its first use. Later calls reuse its memory. */
 struct text_encoding {
-    int64_t count; /* number of tokens after truncation. It exceeds max_tokens if the tokens of the template alone do */
+    int64_t count; /* number of tokens after truncation. It exceeds max_tokens only if the template has more tokens */
 
     /* Private. */
     const struct text_codec *codec;
