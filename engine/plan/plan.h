@@ -266,7 +266,7 @@ struct plan_size {
 
 struct plan_dimension {
     int count;         /* index of a size: the number of elements along the dimension, 0 or more */
-    int x, z, keys, y; /* strides */
+    int x, z, keys, y; /* indices of sizes: the strides of the operands and of y */
 };
 
 /* The elements that a step visits in each item. Element (i, j, …) of the operand x is at offset x_first + i *
@@ -278,7 +278,7 @@ struct plan_dimension {
 struct plan_space {
     int rank;
     struct plan_dimension dimensions[PLAN_SPACE_RANK];
-    int x_first, z_first, keys_first, y_first;
+    int x_first, z_first, keys_first, y_first; /* indices of sizes: the offsets of the first element */
 };
 
 /* The limits that a size must keep in every item. */
@@ -360,8 +360,9 @@ struct plan_step {
             int tail;                       /* OP_PROJECT_CALL: t */
         };
         struct {
-            int table,
-                minor_table; /* `table` is T of OP_EMBED and OP_ROTATE, or A of OP_ADD_POSITIONS. minor_table is B */
+            /* `table` is T of OP_EMBED and OP_ROTATE, or A of OP_ADD_POSITIONS. minor_table is B of OP_ADD_POSITIONS.
+             */
+            int table, minor_table;
         };
         struct {
             int value_table, key_table; /* OP_RETRIEVE: V and K */
@@ -418,7 +419,7 @@ struct plan_step {
         } attend; /* also used by OP_ATTEND_CALL */
         struct {
             int64_t count; /* number of segments of columns, 2 or 3 */
-            int64_t by[3];
+            int64_t by[3]; /* by segment: row p of y has the columns of row p - by of x */
         } shift_tokens;
         struct {
             int64_t first_head, heads;   /* the heads of x, K and V that the step reads. y has only these heads */
@@ -537,8 +538,7 @@ struct plan {
     int hidden_axis; /* the axis of the last hidden state. PLAN_NONE if the plan's results are tensors */
     bool vector;     /* the last hidden state is one row per item, and the output's shape has no size for the rows */
     bool has_logits;
-    bool causal;    /* row p of the output says which id follows the rows up to p. Set for classes with the argument
-                       `causal`, and for all plans that resume */
+    bool causal;    /* row p of the output says which id follows the rows up to p, so the model can generate */
     int64_t window; /* when the model generates, the class reads at most this many rows, the last ones of a sequence. 0
                        if the longest input is the only limit */
     int n_attentions;
@@ -548,7 +548,7 @@ struct plan {
     bool resumes;  /* the rows of a sequence may come in several batches */
     int unresumed; /* the first step that needs all rows at once. PLAN_NONE if there is none. If there is one, `resumes`
                       is false */
-    int resumed_axis;     /* the rows of the sequence, which come in several batches if `resumes` */
+    int resumed_axis;     /* the axis of the sequence, whose rows may come in several batches if `resumes` */
     int64_t state_floats; /* number of floats of a slot, at least 1 */
     int64_t n_slots;      /* number of slots. 0 if every item is a whole sequence */
 

@@ -8,9 +8,8 @@
 #include "engine/plan/passes.h"
 #include "engine/plan/states.h"
 
-#define ALIGNMENT                                                                                                 \
-    16 /* in floats. A cache line has 16 floats, so the data of different steps, and of different slots, share no \
-          cache line */
+/* In floats. A cache line has 16 floats, so the data of two steps, or of two slots, share no cache line. */
+#define ALIGNMENT 16
 
 /* The axis of a sequence whose rows could come in several batches; PLAN_NONE: the plan has no such sequence. */
 static int sequence_axis(const struct plan *plan)
@@ -60,7 +59,7 @@ void plan_resume(struct plan *plan, int64_t n_slots)
 {
     plan->resumed_axis = sequence_axis(plan);
     plan->unresumed = PLAN_NONE;
-    plan->state_floats = ALIGNMENT;
+    plan->state_floats = ALIGNMENT; /* so that a slot is not empty if no step keeps anything */
     for (int i = 0; plan->resumed_axis != PLAN_NONE && i < plan->n_steps; i++) {
         int64_t floats = state_of(plan, &plan->steps[i], plan->resumed_axis);
         if (floats == STATE_OF_ALL_ROWS && plan->unresumed == PLAN_NONE)

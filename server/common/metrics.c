@@ -19,7 +19,7 @@
 #define FIRST_STATUS 100
 #define LAST_STATUS 599
 #define MAX_STATUSES 24 /* failure.c uses fewer */
-#define MAX_REASONS 8   /* for the end of a sequence */
+#define MAX_REASONS 8   /* most reasons for the end of a sequence */
 
 /* The upper bound of a bucket: the value in recorded units, and its label. Tables are in ascending order. They omit
  * +Inf. */
@@ -79,7 +79,7 @@ struct reason_count {
     atomic_uint_fast64_t sequences;
 };
 
-/* Of generated sequences. */
+/* The metrics of generated sequences. */
 struct generation_metrics {
     struct histogram queue, first_token, between_tokens;
     atomic_uint_fast64_t prompt_tokens, tokens;
@@ -378,8 +378,8 @@ static void write_gauge(FILE *out, const char *name, const char *help, int64_t v
     fprintf(out, "%s %lld\n", name, (long long)value);
 }
 
-/* Writes one value for each model, or for each model that generates. `offset` is that of an int64_t in struct
- * metrics_queue. */
+/* Writes one value for each model. If `generation`, writes only values of models that generate. `offset` is the offset
+ * of an int64_t in struct metrics_queue. */
 static void write_queue_values(FILE *out, const struct metrics *metrics, const struct metrics_queue *queues,
                                const char *name, size_t offset, bool generation, const char *help)
 {
@@ -408,7 +408,7 @@ static void write_queues(FILE *out, const struct metrics *metrics, const struct 
                        offsetof(struct metrics_queue, slot_bytes), true, "Reserved memory of all slots.");
 }
 
-/* Writes a counter of each model that generates. */
+/* Writes a counter for each model that generates. */
 static void write_generation_counter(FILE *out, const struct metrics *metrics, const struct metrics_queue *queues,
                                      const char *name, size_t offset, const char *help)
 {

@@ -27,23 +27,24 @@ void metrics_request(struct metrics *metrics, const char *route, int64_t model_i
 /* Records a batch after it has run. */
 void metrics_batch(struct metrics *metrics, int64_t model_index, int64_t items, int64_t tokens, int64_t inference_ns);
 
-/* Record generated sequences. `metrics` may be NULL. */
+/* These functions record generated sequences. `metrics` may be NULL. */
 
-/* The first new token of a sequence, whose prompt has prompt_tokens. queue_ns is the time until the first batch. */
+/* Records the first new token of a sequence. Its prompt has prompt_tokens tokens. queue_ns is the time from the
+ * request's arrival to its first batch. */
 void metrics_first_token(struct metrics *metrics, int64_t model_index, int64_t prompt_tokens, int64_t queue_ns,
                          int64_t since_arrival_ns);
 void metrics_next_token(struct metrics *metrics, int64_t model_index, int64_t since_token_ns);
-/* The end of a sequence that has a token. `reason` outlives the metrics. */
+/* Records the end of a sequence that has at least one new token. The string `reason` must outlive the metrics. */
 void metrics_generation_end(struct metrics *metrics, int64_t model_index, const char *reason);
 
-/* Of one model. */
+/* The jobs that wait for one model. */
 struct metrics_queue {
     int64_t requests; /* number of sequences that wait */
     int64_t tokens;   /* sum of the tokens of these sequences */
-    bool generates;   /* the members below are shown */
+    bool generates;   /* the model generates, so the members below are shown */
     int64_t slotless; /* number of sequences that wait for a slot */
     int64_t slots, slots_used;
-    int64_t slot_bytes; /* of all slots together */
+    int64_t slot_bytes; /* bytes of all slots together */
 };
 
 /* Values that are read at the time of the scrape. */

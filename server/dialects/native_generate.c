@@ -83,7 +83,7 @@ static int read_sampling(struct request *request, const struct generate_paramete
         sampling->top_k = p->top_k;
     sampling->top_p_library = p->top_p_library && !isnan(p->top_p);
     bool filters = p->temperature < 1 || p->temperature > 1 || p->top_p < 1 || p->min_p > 0 || p->filter_thres >= 0 ||
-                   p->top_k > 0; /* in the request. false for NaN */
+                   p->top_k > 0; /* whether the request has such a key. false for NaN */
     if (p->do_sample && !json_is_boolean(p->do_sample))
         return failure_set(&request->failure, FAILURE_INVALID, "parameters.do_sample is %s, true or false was expected",
                            json_kind(p->do_sample));

@@ -6,10 +6,11 @@
  * computes the next tokens of all sequences that are being generated (Orca, Yu et al. 2022: iteration-level
  * scheduling).
  *
- * Each sequence holds a slot. --max-generations limits the number of sequences of a model, over all requests. If the
- * rows of the model's sequences may come in several batches (model_info.n_slots), the number of the slot is also
- * engine_item.slot. Then a job contains only the new rows of each sequence. Several jobs read a long prompt, one part
- * each, and other batches run between them. For other models, each job contains all rows of each sequence.
+ * Each sequence holds a slot. --max-generations limits the number of sequences of a model, over all requests. A request
+ * whose sequences find no free slots waits in the batcher's queue. If the rows of the model's sequences may come in
+ * several batches (model_info.n_slots), the number of the slot is also engine_item.slot. Then a job contains only the
+ * new rows of each sequence. Several jobs read a long prompt, one part each, and other batches run between them. For
+ * other models, each job contains all rows of each sequence.
  *
  * A sequence may become longer than the model can read (model_info.window). Then a job contains only its last rows, as
  * many as the model reads. AutoregressiveWrapper of linear-attention-transformer does the same.

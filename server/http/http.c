@@ -219,7 +219,8 @@ void http_unready(struct http *http)
     gate_begin_closing(&http->server.gate);
 }
 
-/* Other requests end by themselves: each has its deadline. A generation has none after its first token. */
+/* Sets the time at which generated sequences end. Other requests have deadlines. A generation has no deadline after its
+ * first token. */
 static void bound_generations(struct service *service)
 {
     int64_t timeout_ms = service->options.settings->request_timeout_ms, none = 0;

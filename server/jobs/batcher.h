@@ -9,9 +9,9 @@
  * items is planned to take at most max_batch_ms.
  *
  * Generation: a request that generates tokens submits one job after another, each with the next rows of its sequences.
- * Its first job may have to wait for slots (job.h). While generation and other jobs wait, generation gets
- * generation_percent of a lane's time, and the other jobs the rest (share.h). While only one of them waits, it gets
- * all.
+ * Its first job may have to wait for slots (job.h). While both generation and other jobs wait, generation gets
+ * generation_percent of a lane's time, and the other jobs get the rest (share.h). If only one kind of jobs waits, it
+ * gets all the time of the lane.
  *
  * Threads: batcher_submit, batcher_wake and the counters may be called on any thread. The batcher calls `wanted` and
  * `done` of a job without its lock. It calls `wanted` on the thread of a lane. If the items of a job are in several
@@ -26,7 +26,7 @@
 
 struct batcher;
 
-/* A first job of a request that is larger than a limit of its queue is admitted only when the queue is empty. */
+/* If the first job of a request is larger than a limit of its queue, it is admitted only when the queue is empty. */
 struct batcher_options {
     int64_t max_batch_tokens;
     int64_t max_batch_requests;
@@ -35,8 +35,8 @@ struct batcher_options {
     int64_t max_queue_tokens; /* limit on the tokens that wait for one model. Each model has its own queue, with the
                                  limits once for generation and once for other jobs */
     int64_t max_queue_requests; /* limit on the items that wait for one model */
-    int64_t max_generations;    /* slots of each causal model. 0: jobs wait for no slots */
-    int64_t generation_percent; /* of a lane's time, from 1 to 99 */
+    int64_t max_generations;    /* number of slots of each causal model. 0 if jobs do not wait for slots */
+    int64_t generation_percent; /* percentage of a lane's time for generation, from 1 to 99 */
 };
 
 /* Starts the threads. Returns when each thread has warmed up the models of its lane (model_warm_up). The models must
@@ -52,8 +52,8 @@ void batcher_wake(struct batcher *batcher);
 void batcher_drain(struct batcher *batcher);
 
 /* Refuses new jobs, cancels jobs that wait for slots, runs all other accepted jobs, ends the threads and frees the
- * batcher. NULL does nothing. `done` and `wanted` must not call it, and no other call may follow it. Slots must have
- * been given back by the last `done`. */
+ * batcher. NULL does nothing. `done` and `wanted` must not call it, and no other call may follow it. Each request must
+ * give back its slots before the `done` of its last job returns. */
 void batcher_close(struct batcher *batcher);
 
 enum submit_status {
@@ -66,14 +66,14 @@ enum submit_status {
  * `done`, and the caller keeps the job. */
 enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, struct job *job);
 
-/* Gives back slots of a job that has_slots. Any thread may call it, also `done`. */
+/* Gives back slots of a job whose has_slots is true. Any thread may call it, and `done` may call it, too. */
 void batcher_give_slots(struct batcher *batcher, int64_t model_index, int64_t count, const int64_t *slots);
 
-/* What waits for one model now. */
+/* The jobs that wait for one model now. */
 struct batcher_depth {
-    int64_t requests, tokens;  /* the items, and their tokens */
-    int64_t slotless;          /* items of `requests` that wait for slots */
-    int64_t slots, slots_used; /* 0 if jobs wait for no slots */
+    int64_t requests, tokens;  /* number of waiting items, and their tokens */
+    int64_t slotless;          /* how many of these items wait for slots */
+    int64_t slots, slots_used; /* number of slots, and of slots in use. Both are 0 if jobs do not wait for slots */
 };
 struct batcher_depth batcher_depth(struct batcher *batcher, int64_t model_index);
 

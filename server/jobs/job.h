@@ -60,9 +60,9 @@ struct job {
 
     /* Private to the batcher. */
     struct job *next, *previous;
-    struct job
-        *next_asked; /* the next job in the list of jobs whose `wanted` is being called while they wait for slots */
-    bool left;       /* `wanted` returned false in this call */
+    /* The next job in the list of jobs whose `wanted` is being called while they wait for slots. */
+    struct job *next_asked;
+    bool left; /* `wanted` returned false in this call */
     int64_t model_index;
     int64_t next_item;      /* items with a lower index were started */
     int64_t waiting_tokens; /* tokens of the items that were not started */

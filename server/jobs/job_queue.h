@@ -33,7 +33,7 @@ void job_queue_start(struct job_queue *queue, struct job *job, int64_t n_items, 
 /* Moves the job to the end of its queue if it has waiting items. */
 void job_queue_go_behind(struct job_queue *queue, struct job *job);
 
-/* Takes the job out of the queue. Its items still wait, for another queue. */
+/* Takes the job out of the queue, to add it to another queue. Its items still count as waiting. */
 void job_queue_take_out(struct job_queue *queue, struct job *job);
 
 /* Removes the waiting items, which are then never started. */

@@ -1,11 +1,13 @@
-/* share: divides the time of a lane between generation and all other work, while both wait. This is weighted fair
- * queueing (Demers, Keshav and Shenker 1989) with two queues: each kind pays for the time that it uses, divided by its
- * share. The kind that has paid less has the turn. It leads the batch: it takes its items first, as many as fit. Items
- * of the other kind then ride along, while they cost no more, divided by their share, than those of the leader. So
- * steps of generation and other items run together, and no kind gets ahead in a batch that it does not lead.
+/* share: divides the time of a lane between generation and all other work, while jobs of both kinds wait. This is
+ * weighted fair queueing (Demers, Keshav and Shenker 1989) with two queues. Each kind pays for the time that it uses.
+ * The price is this time divided by the share of the kind. The kind that has paid less leads the next batch. Its items
+ * are added first, as many as fit. Then items of the other kind ride along. Their cost, divided by the share of their
+ * kind, is at most the cost of the leader's items, divided by the share of the leader. So steps of generation and other
+ * items run together, and no kind gets ahead in a batch that it does not lead.
  *
- * Time that a kind did not use while nothing of it waited is lost. So a kind that was idle cannot claim the lane for
- * long, and a kind that used the whole lane alone owes nothing. The caller must prevent concurrent calls. */
+ * A kind cannot save time for later. If none of its jobs waits, what the other kind has paid more is forgotten. So a
+ * kind that was idle cannot claim the lane for a long time afterwards. A kind that used the whole lane by itself owes
+ * nothing. The caller must prevent concurrent calls. */
 #ifndef SERVER_SHARE_H
 #define SERVER_SHARE_H
 
@@ -14,16 +16,17 @@
 #include <stdbool.h>
 
 struct lane_share {
-    double ahead; /* what generation has paid beyond the other kind, in nanoseconds / share. 0 at first */
+    double ahead; /* how much more generation has paid than the other kind, in nanoseconds divided by the share. 0 at
+                     first */
 };
 
-/* The fraction of the time for a kind. `percent` is that of generation, from 1 to 99. */
+/* The share of a kind, as a fraction of the time. `percent` is the share of generation, from 1 to 99. */
 static inline double share_of(enum job_kind kind, int64_t percent)
 {
     return (double)(kind == JOB_GENERATION ? percent : 100 - percent) / 100;
 }
 
-/* The kind that leads the next batch. At least one kind waits. */
+/* The kind that leads the next batch. Call it if jobs of at least one kind wait. */
 static inline enum job_kind share_turn(struct lane_share *share, bool generation_waits, bool others_wait)
 {
     if (!others_wait && share->ahead > 0)
@@ -33,7 +36,7 @@ static inline enum job_kind share_turn(struct lane_share *share, bool generation
     return generation_waits && (!others_wait || share->ahead < 0) ? JOB_GENERATION : JOB_OTHER;
 }
 
-/* What items that ride along may cost, if the items of the leader cost `cost`, in any unit. */
+/* The most that items that ride along may cost, if the items of the leader cost `cost`. The unit may be any. */
 static inline double share_allowance(enum job_kind leader, double cost, int64_t percent)
 {
     return cost * (1 - share_of(leader, percent)) / share_of(leader, percent);
