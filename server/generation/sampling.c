@@ -164,30 +164,30 @@ static int64_t keep_by_likeliest(const struct sampling_options *options, const s
 /* ---- The choice ---- */
 
 /* What is needed to convert the logits of a row to logarithms of probabilities. */
-struct normalizer {
+struct log_softmax {
     float top; /* the largest logit */
     double log_total;
 };
 
-static struct normalizer normalizer_of(int64_t vocabulary, const float *logits)
+static struct log_softmax log_softmax_of(int64_t vocabulary, const float *logits)
 {
-    struct normalizer normalizer = {.top = -INFINITY};
+    struct log_softmax softmax = {.top = -INFINITY};
     for (int64_t i = 0; i < vocabulary; i++)
-        normalizer.top = logits[i] > normalizer.top ? logits[i] : normalizer.top;
+        softmax.top = logits[i] > softmax.top ? logits[i] : softmax.top;
     double total = 0;
     for (int64_t i = 0; i < vocabulary; i++)
         if (!isnan(logits[i]))
-            total += logits[i] == normalizer.top ? 1 : exp((double)logits[i] - normalizer.top);
-    normalizer.log_total = log(total);
-    return normalizer;
+            total += logits[i] == softmax.top ? 1 : exp((double)logits[i] - softmax.top);
+    softmax.log_total = log(total);
+    return softmax;
 }
 
-static float log_probability(const struct normalizer *normalizer, float logit)
+static float log_probability(const struct log_softmax *softmax, float logit)
 {
     if (isnan(logit))
         return -INFINITY;
-    double above = logit == normalizer->top ? 0 : (double)logit - normalizer->top;
-    return (float)(above - normalizer->log_total);
+    double above = logit == softmax->top ? 0 : (double)logit - softmax->top;
+    return (float)(above - softmax->log_total);
 }
 
 static int32_t draw(const struct sampling_options *options, const struct candidate *candidates, int64_t count,
@@ -229,8 +229,8 @@ struct sampled_token sampling_choose(const struct sampling_options *options, int
         penalize(candidates, vocabulary, logits, history, n_history, options->repetition_penalty);
     token.id = options->do_sample ? draw(options, candidates, filter(options, candidates, vocabulary), random)
                                   : largest(candidates, vocabulary).id;
-    struct normalizer normalizer = normalizer_of(vocabulary, logits);
-    token.logprob = log_probability(&normalizer, logits[token.id]);
+    struct log_softmax softmax = log_softmax_of(vocabulary, logits);
+    token.logprob = log_probability(&softmax, logits[token.id]);
     return token;
 }
 
@@ -247,7 +247,7 @@ void sampling_best(int64_t vocabulary, const float *logits, int64_t count, struc
             best[place] = best[place - 1];
         best[place] = (struct sampled_token){(int32_t)id, logit};
     }
-    struct normalizer normalizer = normalizer_of(vocabulary, logits);
+    struct log_softmax softmax = log_softmax_of(vocabulary, logits);
     for (int64_t i = 0; i < found; i++)
-        best[i].logprob = log_probability(&normalizer, best[i].logprob);
+        best[i].logprob = log_probability(&softmax, best[i].logprob);
 }

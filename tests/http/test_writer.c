@@ -29,12 +29,13 @@ static int stop(void **state)
     return 0;
 }
 
-/* {"inputs": …, "model": …, "parameters": {"max_new_tokens": n, "details": true}}. `model` may be NULL. */
+/* A request for the likeliest tokens, as the library was asked for. `model` may be NULL. */
 static struct answer generate(const json_t *example, const char *inputs, const char *model)
 {
     size_t count = json_array_size(json_object_get(example, "new_ids"));
-    json_t *body = json_pack("{s:O, s:{s:I, s:b}}", "inputs", json_object_get(example, inputs), "parameters",
-                             "max_new_tokens", (json_int_t)count, "details", 1);
+    json_t *body =
+        json_pack("{s:O, s:{s:I, s:b, s:b, s:i}}", "inputs", json_object_get(example, inputs), "parameters",
+                  "max_new_tokens", (json_int_t)count, "details", 1, "do_sample", 0, "repetition_penalty", 1);
     if (model)
         json_object_set_new(body, "model", json_string(model));
     char *text = json_dumps(body, 0);
@@ -73,6 +74,49 @@ static void test_texts_are_continued_as_by_the_library(void **state)
     }
 }
 
+static char *generated_text(const char *route, const char *body)
+{
+    struct answer answer = daemon_post(the_daemon, route, body);
+    if (answer.status != 200)
+        fail_msg("%s %s: %ld %s", route, body, answer.status, answer.body);
+    const json_t *choices = json_object_get(answer.json, "choices");
+    const json_t *text =
+        choices ? json_object_get(json_array_get(choices, 0), "text") : json_object_get(answer.json, "generated_text");
+    char *copy = strdup(json_string_value(text));
+    answer_free(&answer);
+    return copy;
+}
+
+static void expect_texts(const char *route, const char *one, const char *other, bool equal)
+{
+    char *first = generated_text(route, one), *second = generated_text(route, other);
+    if ((strcmp(first, second) == 0) != equal)
+        fail_msg("%s\n%s: %s\n%s: %s", route, one, first, other, second);
+    free(first);
+    free(second);
+}
+
+/* The model's config.json has defaults for the choice of tokens. A request may override each of them. */
+static void test_the_model_says_how_tokens_are_chosen(void **state)
+{
+    (void)state;
+    static const char given[] = "{\"inputs\": \"The following\", \"parameters\": {\"seed\": 1, \"do_sample\": true, "
+                                "\"temperature\": 0.6, \"top_p\": 0.9, \"repetition_penalty\": 1.3}}";
+    expect_texts("/generate", "{\"inputs\": \"The following\", \"parameters\": {\"seed\": 1}}", given, true);
+    static const char *const others[] = {
+        "{\"inputs\": \"The following\", \"parameters\": {\"seed\": 1, \"do_sample\": false}}",
+        "{\"inputs\": \"The following\", \"parameters\": {\"seed\": 1, \"temperature\": 3}}",
+        "{\"inputs\": \"The following\", \"parameters\": {\"seed\": 1, \"top_p\": 0.1}}",
+        "{\"inputs\": \"The following\", \"parameters\": {\"seed\": 1, \"repetition_penalty\": 9}}",
+    };
+    for (size_t i = 0; i < LENGTH(others); i++)
+        expect_texts("/generate", others[i], given, false);
+    expect_texts("/v1/completions", "{\"prompt\": \"The following\", \"seed\": 1}",
+                 "{\"prompt\": \"The following\", \"seed\": 1, \"temperature\": 0.6, \"top_p\": 0.9, "
+                 "\"repetition_penalty\": 1.3}",
+                 true);
+}
+
 /* Requests that name no model: those that generate are for the writer, others are for the first model. */
 static void test_only_generation_chooses_the_writer(void **state)
 {
@@ -106,6 +150,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_texts_are_continued_as_by_the_library),
+        cmocka_unit_test(test_the_model_says_how_tokens_are_chosen),
         cmocka_unit_test(test_only_generation_chooses_the_writer),
     };
     return cmocka_run_group_tests_name("writer", tests, start, stop);
