@@ -123,11 +123,11 @@ struct native_inputs {
  * reference. On failure sets request->failure and returns NULL.
  *
  * `inputs` is NULL for a route without inputs of a model. Otherwise the caller sets inputs->key and inputs->other_list
- * before. This function sets inputs->lists, inputs->truncate and inputs->add_special_tokens. If the body is the file of
- * a picture, the result is an empty object, and the model is the first one. */
+ * first. This function sets inputs->lists and inputs->is_file, and calls native_defaults. If the body is the file of a
+ * picture, the result is an empty object, and the model is the first one. */
 json_t *native_body(struct request *request, struct native_inputs *inputs);
 
-/* Sets the defaults of options. native_body calls it if its `inputs` is not NULL. */
+/* Sets the defaults of truncate and add_special_tokens. They may depend on the model. */
 void native_defaults(const struct request *request, struct native_inputs *inputs);
 
 /* Makes the job's items from `inputs` or `embeddings`, or from the file that the body is. The route must then say which

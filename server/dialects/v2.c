@@ -125,8 +125,8 @@ static enum outcome model_describe(struct request *request)
     return OUTCOME_ANSWERED;
 }
 
-/* The body may ask for only the models that are ready. This has no effect, because either all models are ready or none
- * is. */
+/* Checks the body. Its key "ready" limits the answer to models that are ready. The value is not needed: all models
+ * become ready together. */
 static int read_index_body(struct request *request)
 {
     bool ready = false;

@@ -203,8 +203,9 @@ static int32_t draw(const struct sampling_options *options, const struct candida
     return likeliest.id; /* rounding errors may leave a small rest */
 }
 
-/* Moves the candidates that the filters keep to the front of the array. Returns their number. If all candidates stay,
- * the array is not sorted, because sorting a whole vocabulary would take longer than all other work. */
+/* Applies the filters. Moves the remaining candidates to the front of the array, and returns their number. If all
+ * candidates stay, the array is not sorted, because sorting a whole vocabulary would take longer than all other work.
+ */
 static int64_t filter(const struct sampling_options *options, struct candidate *candidates, int64_t vocabulary)
 {
     int64_t count = keep_by_count(options, vocabulary);

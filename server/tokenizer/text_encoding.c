@@ -22,11 +22,10 @@ struct text_places {
     uint32_t *blocks; /* number of bytes before each block of BLOCK_CHARACTERS characters */
     size_t blocks_capacity;
     bool is_ascii;
-    int64_t next; /* index of the token for the next call */
-    size_t at;    /* in a codec for bytes: where this token begins */
-    size_t character_begin,
-        character_size; /* in a codec for bytes: the character that ends at the token, or that contains it */
-    int64_t characters; /* in a codec for bytes: number of characters up to and including this character */
+    int64_t next; /* index of the token for the next call. The fields below are for codecs of bytes */
+    size_t at;    /* index of this token's first byte */
+    size_t character_begin, character_size; /* the character that contains this token, or that ends before it */
+    int64_t characters;                     /* number of characters up to and including this character */
 };
 
 /* Makes room for `count` elements. */
