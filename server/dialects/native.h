@@ -148,12 +148,10 @@ const char *native_item_path(const struct native_inputs *inputs, int64_t item, c
 /* Counts the elements of the list under a key of the body. The body need not be valid JSON. */
 struct numbers_counts native_count(const struct request *request, const char *key);
 
-/* The most elements of a list that jansson may read. It is the largest of these numbers: NATIVE_MOST_TOKENS, the most
- * inputs of a request, the longest input and the widest row of any model. */
+/* Fails if `count` exceeds the most elements of a list that jansson may read. This limit is the largest of these
+ * numbers: NATIVE_MOST_TOKENS, the most inputs of a request, the longest input and the widest row of any model. The
+ * message calls the list `name`. */
 #define NATIVE_MOST_TOKENS (INT64_C(1) << 20)
-int64_t native_most_elements(const struct request *request);
-
-/* Fails if `count` exceeds native_most_elements. The message calls the list `name`. */
 int native_check_elements(struct request *request, const char *name, int64_t count);
 
 /* Does the same for the list under a key of the body, and for each list in it. Call it before jansson has made an

@@ -42,7 +42,7 @@ struct numbers_counts native_count(const struct request *request, const char *ke
     return numbers_count(request->body, request->body_length, (struct numbers_place){.key = key, .depth = 1});
 }
 
-int64_t native_most_elements(const struct request *request)
+static int64_t most_elements(const struct request *request)
 {
     const struct service_options *options = &request->service->options;
     int64_t most = options->settings->max_client_batch_size;
@@ -58,7 +58,7 @@ int64_t native_most_elements(const struct request *request)
 
 int native_check_elements(struct request *request, const char *name, int64_t count)
 {
-    int64_t most = native_most_elements(request);
+    int64_t most = most_elements(request);
     if (count <= most)
         return 0;
     return failure_set(&request->failure, FAILURE_INVALID,

@@ -17,7 +17,8 @@ const struct text_codec *text_inputs_codec(const struct request *request)
     return served_model(request)->codec;
 }
 
-int text_inputs_check(struct request *request, const char *path)
+/* Fails if the model has no tokenizer. */
+static int check_tokenizer(struct request *request, const char *path)
 {
     if (text_inputs_codec(request))
         return 0;
@@ -130,7 +131,7 @@ int text_inputs_encode(struct text_inputs *texts, const char *path, const char *
 {
     struct request *request = texts->request;
     struct error error;
-    if (text_inputs_check(request, path) != 0)
+    if (check_tokenizer(request, path) != 0)
         return -1;
     if (length == 0 && texts->limit)
         return failure_set(&request->failure, FAILURE_INVALID, "%s is empty, at least one token was expected", path);

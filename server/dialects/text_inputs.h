@@ -31,15 +31,12 @@ struct text_inputs {
 /* The codec of the request's model. NULL if the model accepts no texts. */
 const struct text_codec *text_inputs_codec(const struct request *request);
 
-/* Fails if the model has no tokenizer. Here and below, `path` names the text in messages. Here and below, a failing
- * function sets request->failure and returns -1. */
-int text_inputs_check(struct request *request, const char *path);
-
-/* Sets the prompt of `options`. `name` is the name in the request. NULL stands for the model's default prompt. */
+/* Sets the prompt of `options`. `name` is the name in the request. NULL stands for the model's default prompt. Here and
+ * below, a failing function sets request->failure and returns -1. */
 int text_inputs_prompt(struct request *request, const char *name, struct text_inputs_options *options);
 
-/* Encodes the prompt, followed by the `length` bytes of the text, into texts->encoding. The caller must keep the text
- * until the next call. */
+/* Encodes the prompt, followed by the `length` bytes of the text, into texts->encoding. Fails if the model has no
+ * tokenizer. `path` names the text in messages. The caller must keep the text until the next call. */
 int text_inputs_encode(struct text_inputs *texts, const char *path, const char *text, size_t length);
 
 /* Converts an error of the codec to request->failure. Always returns -1. */

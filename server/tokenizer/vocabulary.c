@@ -12,7 +12,7 @@ void vocabulary_free(struct vocabulary *vocabulary)
     *vocabulary = (struct vocabulary){0};
 }
 
-uint64_t bytes_hash(const char *bytes, size_t length)
+static uint64_t hash_bytes(const char *bytes, size_t length)
 {
     const uint64_t factor = 0x9e3779b97f4a7c15u;
     uint64_t hash = length * factor;
@@ -38,7 +38,7 @@ static const char *entry_text(const struct vocabulary *vocabulary, size_t id)
 static uint32_t *find_slot(const struct vocabulary *vocabulary, const char *text, size_t length)
 {
     size_t mask = vocabulary->n_slots - 1;
-    for (size_t at = bytes_hash(text, length) & mask;; at = (at + 1) & mask) {
+    for (size_t at = hash_bytes(text, length) & mask;; at = (at + 1) & mask) {
         uint32_t id = vocabulary->slots[at];
         if (id == 0)
             return &vocabulary->slots[at];

@@ -40,7 +40,4 @@ int32_t vocabulary_id(const struct vocabulary *vocabulary, const char *text, siz
 const char *vocabulary_text(const struct vocabulary *vocabulary, int64_t id, size_t *length);
 size_t vocabulary_bytes(const struct vocabulary *vocabulary);
 
-/* A hash of bytes, for hash tables whose keys come from a file. */
-uint64_t bytes_hash(const char *bytes, size_t length);
-
 #endif
