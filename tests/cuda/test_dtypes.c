@@ -25,8 +25,8 @@ static int open_with(enum dtype dtype, struct backend **backend, struct error *e
 
 static int load_plugin(void **state)
 {
-    struct error error;
     (void)state;
+    struct error error;
     functions = backend_cuda_load(&error);
     if (!functions)
         print_message("%s\n", error.message);
@@ -35,12 +35,12 @@ static int load_plugin(void **state)
 
 static void every_dtype_opens_and_is_told(void **state)
 {
+    (void)state;
     static const enum dtype dtypes[][2] = {{DTYPE_F32, DTYPE_F32},
                                            {DTYPE_TF32, DTYPE_TF32},
                                            {DTYPE_BF16, DTYPE_BF16},
                                            {DTYPE_F16, DTYPE_F16},
                                            {DTYPE_AUTO, DTYPE_BF16}};
-    (void)state;
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
         struct backend *backend;
         struct error error;
@@ -99,8 +99,8 @@ static int prepare_with(enum dtype dtype, float x, struct error *error)
 
 static void f16_refuses_what_it_cannot_hold(void **state)
 {
-    struct error error;
     (void)state;
+    struct error error;
     assert_int_equal(prepare_with(DTYPE_F16, -65520, &error), -1);
     assert_non_null(strstr(error.message, "weight \"matrix\" has -65520 at element 13, and f16 ends at 65504"));
     assert_int_equal(prepare_with(DTYPE_F16, -60000, &error), 0);

@@ -358,12 +358,12 @@ static void compare_part(const struct loaded *loaded, const struct engine_item *
  * as a half of the memory is full, of bytes or of pieces, while the device goes on. */
 static void test_results_in_halves(void **state)
 {
+    (void)state;
     static struct sample samples[2];
     struct engine_item items[2] = {0};
     struct loaded loaded;
     struct error error;
     int64_t kept = tuning_ms;
-    (void)state;
     tuning_ms = 0;
     open_model(&loaded);
     tuning_ms = kept;

@@ -210,10 +210,10 @@ static void without_a_device_auto_is_the_cpu(void **state)
 /* With "auto" a model that does not fit runs on the CPU, and one that does, loaded after it, on the device. */
 static void model_that_does_not_fit(void **state)
 {
+    (void)state;
     struct engine_options options = options_for("cuda");
     struct loaded loaded = {NULL, NULL};
     struct error error;
-    (void)state;
     setenv("SHIM_MEMORY", "100000000", 1);
     assert_int_equal(load_with(&options, "linformer_lm", "", NULL, &loaded, &error), 0);
     unload(&loaded);
@@ -292,8 +292,8 @@ static void fault_of_any_call(void **state)
 /* The CPU computes in float32, whatever the device does. */
 static void fault_in_another_dtype(void **state)
 {
-    static const enum dtype dtypes[] = {DTYPE_AUTO, DTYPE_BF16, DTYPE_F16, DTYPE_TF32};
     (void)state;
+    static const enum dtype dtypes[] = {DTYPE_AUTO, DTYPE_BF16, DTYPE_F16, DTYPE_TF32};
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
         faults_set("");
         struct loaded loaded = load_in(dtypes[i], "cuda");
@@ -378,12 +378,12 @@ static void expect_refusals(const struct engine *engine, int64_t count)
  * launched. The device does without cuBLASLt. */
 static void product_that_is_refused(void **state)
 {
+    (void)state;
     static const char *const rules[][3] = {
         {"epilogue 1 0 801\n", "", ""}, {"algorithm 1 0 801\n", "", ""}, {"", "product 1 1 801\n", ""},
         {"", "product 1 2 801\n", ""},  {"", "product 3 1 801\n", ""},   {"", "", "product 1 2 801\n"},
         {"", "", "product 2 2 801\n"},
     };
-    (void)state;
     struct loaded loaded = load_on("cuda");
     unload(&loaded); /* the rules before these were read */
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
@@ -402,8 +402,8 @@ static void product_that_is_refused(void **state)
 /* A device that fails while cuBLASLt refuses, or by what was launched before, is no device that refuses. */
 static void fault_that_looks_like_a_refusal(void **state)
 {
-    static const char *const rules[] = {"product 1 1 801 sticky\n", "product 1 1 801\nsynchronize 1 1 700\n"};
     (void)state;
+    static const char *const rules[] = {"product 1 1 801 sticky\n", "product 1 1 801\nsynchronize 1 1 700\n"};
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         struct loaded loaded = load_on("cuda");
         faults_set(rules[i]);
@@ -428,10 +428,10 @@ static void find_wanted(float (*wanted)[QUERIES * MOST_COLUMNS])
 /* On the device, or pinned. The next batch with masks finds some. */
 static void masks_that_find_no_memory(void **state)
 {
+    (void)state;
     static const char *const rules[] = {"malloc 1 1 2\n", "host 1 1 2\n"};
     float wanted[1][QUERIES * MOST_COLUMNS];
     struct loaded loaded;
-    (void)state;
     find_wanted(wanted);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         atomic_store(&refusals, 0);
@@ -449,9 +449,9 @@ static void masks_that_find_no_memory(void **state)
 /* There is none for twice as many as before, and enough for those of the batch. */
 static void masks_that_find_less_memory(void **state)
 {
+    (void)state;
     static const char *const rules[] = {"malloc 1 1 2\n", "host 1 1 2\n"};
     float wanted[1][QUERIES * MOST_COLUMNS];
-    (void)state;
     find_wanted(wanted);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         struct loaded loaded = load_masked("cuda");
@@ -470,9 +470,9 @@ static void masks_that_find_less_memory(void **state)
 /* While it cannot be opened, or its models do not fit any more, the CPU runs all batches. */
 static void device_that_stays_away(void **state)
 {
+    (void)state;
     static const char *const rules[] = {"launch 1 1 700 sticky\nopen 1 0 2\n", "launch 1 1 2\nmalloc 2 0 2\n",
                                         "synchronize 1 0 700 sticky\n"};
-    (void)state;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         struct loaded loaded = load_on("cuda");
         int reported = atomic_load(&failures), attempts = i == 0 ? ENGINE_LASTING_ATTEMPTS + 1 : 2;
@@ -610,8 +610,8 @@ static void *run_many(void *argument)
 /* Every 50th launch on a device fails, and now and then it is broken, while all lanes have batches on it. */
 static void faults_on_all_lanes(void **state)
 {
-    struct runner runners[MOST_LANES] = {0};
     (void)state;
+    struct runner runners[MOST_LANES] = {0};
     setenv("SHIM_DEVICES", "2", 1);
     struct loaded loaded = load_on("cuda:all");
     int n_lanes = model_info(loaded.model)->n_lanes;

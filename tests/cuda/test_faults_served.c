@@ -204,8 +204,8 @@ static void *be_client(void *argument)
 
 static void faults_under_load(void **state)
 {
-    static const char *const rules[] = {"launch 30 1 700 sticky\n", "synchronize 2 1 2\n", "copy 3 1 700 sticky\n"};
     (void)state;
+    static const char *const rules[] = {"launch 30 1 700 sticky\n", "synchronize 2 1 2\n", "copy 3 1 700 sticky\n"};
     struct client clients[CLIENTS] = {0};
     struct daemon *daemon = start_on("cuda");
     for (size_t round = 0; round < LENGTH(rules); round++) {
@@ -252,11 +252,11 @@ static void a_model_that_does_not_fit_is_on_the_cpu(void **state)
 
 static int begin(void **state)
 {
+    (void)state;
     char program[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 16);
     unsigned seed = (unsigned)time(NULL);
     const char *given = getenv("LINFORMERD_TEST_SEED");
-    (void)state;
     assert_true(length > 0);
     program[length] = '\0';
     strcpy(strrchr(program, '/'), "/linformerd");

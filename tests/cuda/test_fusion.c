@@ -40,10 +40,10 @@ static void expect_fused(struct bench *bench, int64_t fused)
 
 static void pairs_are_one_launch(void **state)
 {
+    (void)state;
     static const int64_t fused[PAIRS] = {
         [EMBED_POSITIONS] = 2, [EMBED_AXIAL_POSITIONS] = 2, [EMBED_SINUSOIDS] = 1, [ADD] = 1, [NORM_SHIFT] = 1};
     struct bench bench;
-    (void)state;
     if (on_device())
         skip();
     for (int pair = 0; pair < PAIRS; pair++)
@@ -57,10 +57,10 @@ static void pairs_are_one_launch(void **state)
  * writes over what is normed. */
 static void others_are_not(void **state)
 {
+    (void)state;
     struct bench bench;
     const int64_t shifts[] = {1, 0};
     const struct shape tables[] = {{"table", 7, 24}, {"positions", 40, 24}};
-    (void)state;
     if (on_device())
         skip();
     struct plan_builder *builder = bench_begin(&bench, tables, COUNT(tables));
@@ -112,13 +112,13 @@ static int64_t launches_of_projections(struct projected e, struct projected f, i
  * All of their items' sums are of one part: k by columns are more than FEW_SUMS, so that no launch sums parts. */
 static void projections_are_one_launch(void **state)
 {
+    (void)state;
     const struct projected e = {20, 1, 40, false, true};
     const struct projected others[][2] = {{e, {21, 1, 40, false, true}},
                                           {{20, 1, 120, false, true}, {20, 3, 40, false, true}},
                                           {e, {20, 1, 41, false, true}},
                                           {{40, 1, 40, false, true}, {40, 1, 40, true, true}},
                                           {e, {20, 1, 40, false, false}}};
-    (void)state;
     if (on_device())
         skip();
     int64_t launches = launches_of_projections(e, e, 1, 40);
@@ -135,8 +135,8 @@ static void projections_are_one_launch(void **state)
  * additional columns of biases. Projections with different columns are two launches. */
 static void projections_that_a_pass_makes_are(void **state)
 {
-    struct bench bench;
     (void)state;
+    struct bench bench;
     if (on_device())
         skip();
     build_chains(&bench, (struct projected){20, 1, 40, false, false}, false, false, true);
@@ -150,10 +150,10 @@ static void projections_that_a_pass_makes_are(void **state)
 /* … are not one launch where they are of different x, or other steps are between them. */
 static void projections_apart_are_not(void **state)
 {
+    (void)state;
     const struct shape shapes[] = {{"e", 40, 20}, {"f", 40, 20}};
     const struct projected e = {20, 1, 40, false, false};
     const struct plan_attention attention = {.heads = 1, .kv_heads = 1, .scale = 0.1f};
-    (void)state;
     if (on_device())
         skip();
     for (int other_x = 0; other_x < 2; other_x++) {

@@ -94,11 +94,11 @@ static void check_together(struct bench *bench, const float *rows, const int64_t
 
 static void best_are_those_of_the_cpu(void **state)
 {
+    (void)state;
     static const int64_t counts[][3] = {{1, 0, 5},   {31, 32, 0},    {0, 33, 10},
                                         {100, 1, 0}, {0, 1024, 700}, {VALUES, 0, 2}};
     float *rows = calloc((size_t)(ROWS * VALUES), sizeof *rows);
     struct bench bench;
-    (void)state;
     for (int64_t row = 0; row < ROWS; row++)
         fill_row(row, rows + row * VALUES);
     open_model(&bench);

@@ -214,9 +214,9 @@ static void refuse(const struct model *model, enum damage kind, const char *pare
 
 static void what_is_not_the_class_s_is_named(void **state)
 {
+    (void)state;
     char *parent = folder_make();
 
-    (void)state;
     for (size_t i = 0; i < LENGTH(models); i++) {
         for (int kind = 0; kind < DAMAGES; kind++)
             refuse(&models[i], (enum damage)kind, parent);

@@ -66,10 +66,10 @@ static int silent_connections(void)
 
 static void silent_connections_hold_up_nobody(void **state)
 {
+    (void)state;
     int count = silent_connections(), *descriptors = calloc((size_t)count, sizeof *descriptors);
     struct daemon *daemon = daemon_start(NULL);
 
-    (void)state;
     assert_true(count > 0);
     for (int i = 0; i < count; i++) {
         descriptors[i] = raw_connect(daemon);
@@ -92,10 +92,10 @@ static void silent_connections_hold_up_nobody(void **state)
  * before it handles them. The daemon must answer any number of requests at once. */
 static void requests_of_one_moment_are_all_answered(void **state)
 {
+    (void)state;
     static const int counts[] = {1, 32, 64, 127, 128, 129, 256, 512};
     struct daemon *daemon = daemon_start(ARGUMENTS("--http-threads", "1"));
 
-    (void)state;
     for (size_t i = 0; i < LENGTH(counts); i++) {
         int descriptors[512];
 
@@ -155,11 +155,11 @@ static void beyond_the_limit_the_longest_idle_goes(void **state)
 
 static void a_connection_without_a_byte_is_closed(void **state)
 {
+    (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--connection-timeout-s", "1"));
     int silent = raw_connect(daemon), half = raw_connect(daemon);
     char *text;
 
-    (void)state;
     raw_send(half, "POST /embed HTTP/1.1\r\nHost: x\r\nContent-Length: 15\r\n\r\n{");
     text = raw_read_all(silent);
     assert_string_equal(text, "");
@@ -215,6 +215,7 @@ static void clients_that_leave_amid_a_request_are_noticed(void **state)
 /* As `nc -N` does. The end of the stream arrives together with the request, or after it. */
 static void a_client_that_closes_its_sending_half_is_answered(void **state)
 {
+    (void)state;
     static const char *const requests[] = {
         "GET /health HTTP/1.1\r\nHost: x\r\n\r\n",
         "POST /embed HTTP/1.1\r\nHost: x\r\nContent-Length: 15\r\n\r\n{\"inputs\": \"a\"}",
@@ -223,7 +224,6 @@ static void a_client_that_closes_its_sending_half_is_answered(void **state)
     static const char *const statuses[] = {"HTTP/1.1 200", "HTTP/1.1 200", "HTTP/1.1 404"};
     struct daemon *daemon = daemon_start(NULL);
 
-    (void)state;
     for (int i = 0; i < 60; i++) {
         int descriptor = raw_connect(daemon);
         bool together = i % 2 == 0;
@@ -304,9 +304,9 @@ static void expect_health(const struct daemon *daemon, const char *host)
 
 static void hosts_may_be_names_and_both_kinds_of_addresses(void **state)
 {
+    (void)state;
     struct daemon *daemon;
 
-    (void)state;
     daemon = daemon_start(ARGUMENTS("--host", "0.0.0.0"));
     expect_health(daemon, "127.0.0.1");
     daemon_stop(daemon);

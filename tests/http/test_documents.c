@@ -172,11 +172,11 @@ static int route_is_shown(const char *page, const struct document_command *comma
 
 static void every_route_is_shown(void **state)
 {
+    (void)state;
     const struct route *route;
     char *page = document_read("docs/http-api.md");
     size_t count, routes = 0, shown = 0;
     struct document_command *commands = document_commands(page, &count);
-    (void)state;
     for (; (route = routes_at(all_dialects, routes)); routes++)
         shown += (size_t)route_is_shown(page, commands, count, route);
     document_commands_free(commands, count);
@@ -239,10 +239,10 @@ static char *metrics_of_daemon(void)
 
 static void operations_lists_the_metrics_that_are_there(void **state)
 {
+    (void)state;
     static const char type[] = "# TYPE ", begin[] = "\n| `linformerd_";
     char *page = document_read("docs/operations.md"), *metrics = metrics_of_daemon();
     int wrong = 0, count = 0;
-    (void)state;
     for (const char *at = metrics; (at = strstr(at, type)); count++) {
         char name[128], kind[16], row[512];
         assert_int_equal(sscanf(at += strlen(type), "%127s %15s", name, kind), 2);

@@ -54,10 +54,10 @@ static void *client(void *argument)
 
 static void under_load_no_request_is_lost(void **state)
 {
+    (void)state;
     struct load load = {.daemon = daemon_start(NULL)};
     pthread_t threads[CLIENTS];
 
-    (void)state;
     for (int i = 0; i < CLIENTS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, client, &load), 0);
     while (atomic_load(&load.answered) < 20 * CLIENTS)
@@ -71,11 +71,11 @@ static void under_load_no_request_is_lost(void **state)
 
 static void idle_connections_do_not_keep_it(void **state)
 {
+    (void)state;
     struct daemon *daemon = daemon_start(NULL);
     int silent = raw_connect(daemon), half = raw_connect(daemon), kept = raw_connect(daemon);
     char *answer;
 
-    (void)state;
     raw_send(half, "GET /health HT");
     raw_send(kept, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
     answer = raw_read_answer(kept);
@@ -90,11 +90,11 @@ static void idle_connections_do_not_keep_it(void **state)
 /* Its headers came before the signal, its body afterwards: it was accepted. */
 static void a_body_on_its_way_is_waited_for(void **state)
 {
+    (void)state;
     struct daemon *daemon = daemon_start(NULL);
     int slow = raw_connect(daemon);
     char *answer;
 
-    (void)state;
     raw_send(slow, head);
     raw_send(slow, "Content-Length: 18\r\nExpect: 100-continue\r\n\r\n");
     answer = raw_read_answer(slow);
@@ -121,11 +121,11 @@ static void a_body_on_its_way_is_waited_for(void **state)
 /* Supervisors send it again, and to the process and its group. */
 static void a_repeated_signal_loses_nothing(void **state)
 {
+    (void)state;
     struct daemon *daemon = daemon_start(NULL);
     int slow = raw_connect(daemon);
     char *answer;
 
-    (void)state;
     raw_send(slow, head);
     raw_send(slow, "Content-Length: 18\r\nExpect: 100-continue\r\n\r\n");
     free(raw_read_answer(slow));
@@ -152,12 +152,12 @@ static void expect_header(const struct answer *answer, const char *name, const c
 /* A body is on its way and keeps the daemon draining, while others knock. */
 static void while_it_drains_it_says_so(void **state)
 {
+    (void)state;
     struct daemon *daemon = daemon_start(NULL);
     int slow = raw_connect(daemon);
     struct answer answer;
     char *text;
 
-    (void)state;
     raw_send(slow, head);
     raw_send(slow, "Content-Length: 18\r\nExpect: 100-continue\r\n\r\n");
     text = raw_read_answer(slow);
@@ -191,9 +191,9 @@ static void while_it_drains_it_says_so(void **state)
 /* An hour's delay, which SIGINT ends. */
 static void during_the_delay_work_is_done(void **state)
 {
+    (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--drain-delay-ms", "3600000"));
     struct answer answer;
-    (void)state;
     daemon_terminate(daemon);
     for (;;) { /* until the signal has arrived */
         answer = daemon_get(daemon, "/health/ready");
@@ -223,8 +223,8 @@ static void during_the_delay_work_is_done(void **state)
 
 static void a_keyboard_skips_the_delay(void **state)
 {
-    struct daemon *daemon = daemon_start(ARGUMENTS("--drain-delay-ms", "3600000"));
     (void)state;
+    struct daemon *daemon = daemon_start(ARGUMENTS("--drain-delay-ms", "3600000"));
     daemon_signal(daemon, SIGINT);
     daemon_join(daemon);
 }
@@ -257,9 +257,9 @@ static void *client_that_connects(void *argument)
 
 static void a_delay_refuses_nobody(void **state)
 {
+    (void)state;
     struct load load = {.daemon = daemon_start(ARGUMENTS("--drain-delay-ms", "3600000"))};
     pthread_t threads[CLIENTS];
-    (void)state;
     for (int i = 0; i < CLIENTS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, client_that_connects, &load), 0);
     daemon_terminate(load.daemon);

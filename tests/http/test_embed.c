@@ -59,13 +59,13 @@ static float base64_float(const char *text, size_t index)
 
 static void one_text_or_id_list_is_a_list_of_one(void **state)
 {
+    (void)state;
     json_t *text = daemon_post_json(the_daemon, "/embed", "{\"inputs\": \"Hi!\"}");
     json_t *list = daemon_post_json(the_daemon, "/embed", "{\"inputs\": [\"Hi!\"]}");
     json_t *ids = daemon_post_json(the_daemon, "/embed", "{\"inputs\": [75, 108, 36]}");
     json_t *mixed =
         daemon_post_json(the_daemon, "/", "{\"inputs\": [\"Hi!\", [75, 108, 36]], \"options\": {\"a\": 1}}");
 
-    (void)state;
     assert_int_equal(json_array_size(text), 1);
     assert_true(json_equal(text, list));
     assert_true(json_equal(text, ids));
@@ -80,11 +80,11 @@ static void one_text_or_id_list_is_a_list_of_one(void **state)
 
 static void normalize_overrides_the_model(void **state)
 {
+    (void)state;
     json_t *unit = daemon_post_json(the_daemon, "/embed", "{\"inputs\": \"abc\"}");
     json_t *also = daemon_post_json(the_daemon, "/embed", "{\"inputs\": \"abc\", \"normalize\": true}");
     json_t *plain = daemon_post_json(the_daemon, "/embed", "{\"inputs\": \"abc\", \"normalize\": false}");
 
-    (void)state;
     assert_true(fabs(norm(json_array_get(unit, 0)) - 1) < 1e-5);
     assert_true(json_equal(unit, also));
     assert_true(fabs(norm(json_array_get(plain, 0)) - 1) > 1e-3);
@@ -95,11 +95,11 @@ static void normalize_overrides_the_model(void **state)
 
 static void dimensions_cut_before_normalising(void **state)
 {
+    (void)state;
     json_t *whole = daemon_post_json(the_daemon, "/embed", "{\"inputs\": \"abc\", \"normalize\": false}");
     json_t *cut = daemon_post_json(the_daemon, "/embed", "{\"inputs\": \"abc\", \"dimensions\": 8}");
     double ratio = json_number_at(json_array_get(whole, 0), 0) / json_number_at(json_array_get(cut, 0), 0);
 
-    (void)state;
     assert_int_equal(json_array_size(json_array_get(cut, 0)), 8);
     assert_true(fabs(norm(json_array_get(cut, 0)) - 1) < 1e-5);
     for (size_t i = 0; i < 8; i++) {
@@ -113,12 +113,12 @@ static void dimensions_cut_before_normalising(void **state)
 
 static void poolings_agree_with_embed_all(void **state)
 {
+    (void)state;
     static const char *const names[] = {"cls", "LAST", "Mean", "max"};
     json_t *all = daemon_post_json(the_daemon, "/embed_all", "{\"inputs\": \"pool me\"}");
     json_t *rows = json_array_get(all, 0);
     size_t n = json_array_size(rows);
 
-    (void)state;
     assert_int_equal(json_array_size(all), 1);
     assert_int_equal(n, 7);
     for (size_t p = 0; p < LENGTH(names); p++) {
@@ -149,13 +149,13 @@ static void poolings_agree_with_embed_all(void **state)
 
 static void base64_holds_the_same_floats(void **state)
 {
+    (void)state;
     json_t *floats = daemon_post_json(the_daemon, "/embed", "{\"inputs\": \"abc\", \"encoding_format\": \"float\"}");
     json_t *coded = daemon_post_json(the_daemon, "/embed", "{\"inputs\": \"abc\", \"encoding_format\": \"base64\"}");
     json_t *rows = daemon_post_json(the_daemon, "/embed_all", "{\"inputs\": \"abc\", \"encoding_format\": \"base64\"}");
     size_t n = json_array_size(json_array_get(floats, 0));
     const char *text = json_string_value(json_array_get(coded, 0));
 
-    (void)state;
     assert_non_null(text);
     assert_int_equal(strlen(text), (n * 4 + 2) / 3 * 4);
     for (size_t i = 0; i < n; i++)
@@ -196,13 +196,13 @@ static void expect_json(const struct daemon *daemon, const char *path, const cha
 
 static void without_an_offset_ids_are_bytes(void **state)
 {
+    (void)state;
     char *folder = folder_without_offset();
     struct daemon *daemon = daemon_start(ARGUMENTS("--model", folder));
     json_t *text = daemon_post_json(daemon, "/embed", "{\"inputs\": \"[MASK]\\u00e9\"}");
     json_t *ids = daemon_post_json(daemon, "/embed", "{\"inputs\": [91, 77, 65, 83, 75, 93, 195, 169]}");
     struct answer info = daemon_get(daemon, "/info");
 
-    (void)state;
     assert_true(json_equal(text, ids));
     expect_json(daemon, "/decode", "{\"ids\": [97, 2, 255]}", "[\"a\\u0002\\ufffd\"]");
     expect_json(daemon, "/tokenize", "{\"inputs\": \"a\"}",
@@ -280,10 +280,10 @@ static void the_limit_is_that_of_the_keys(void **state)
 
 static void answers_tell_times_and_tokens(void **state)
 {
+    (void)state;
     static const char *const names[] = {"x-total-time", "x-queue-time", "x-inference-time", "x-compute-tokens"};
     struct answer answer = daemon_post(the_daemon, "/embed", "{\"inputs\": [\"four\", \"fives\"]}");
 
-    (void)state;
     for (size_t i = 0; i < LENGTH(names); i++) {
         char *value = answer_header(&answer, names[i]);
 
@@ -332,12 +332,12 @@ static void large_requests_have_the_results_of_small_ones(void **state)
 
 static void tokenize_tells_ids_and_places(void **state)
 {
+    (void)state;
     json_t *lists = daemon_post_json(the_daemon, "/tokenize",
                                      "{\"inputs\": [\"a\xC3\xA9[MASK]z\", \"\"], \"add_special_tokens\": true}");
     json_t *tokens = json_array_get(lists, 0), *first = json_array_get(tokens, 0), *mask = json_array_get(tokens, 3),
            *last = json_array_get(tokens, 4);
 
-    (void)state;
     assert_int_equal(json_array_size(lists), 2);
     assert_int_equal(json_array_size(tokens), 5);
     assert_int_equal(json_array_size(json_array_get(lists, 1)), 0);
@@ -358,11 +358,11 @@ static void tokenize_tells_ids_and_places(void **state)
 
 static void decode_undoes_tokenize(void **state)
 {
+    (void)state;
     json_t *one = daemon_post_json(the_daemon, "/decode", "{\"ids\": [100, 198, 172, 2, 0, 125]}");
     json_t *many =
         daemon_post_json(the_daemon, "/decode", "{\"ids\": [[100, 2, 1], [], [198]], \"skip_special_tokens\": false}");
 
-    (void)state;
     assert_int_equal(json_array_size(one), 1);
     assert_string_equal(json_string_value(json_array_get(one, 0)), "a\xC3\xA9z");
     assert_int_equal(json_array_size(many), 3);
@@ -376,11 +376,11 @@ static void decode_undoes_tokenize(void **state)
 /* What /decode gives, /embed takes. */
 static void a_text_may_hold_nul(void **state)
 {
+    (void)state;
     json_t *text = daemon_post_json(the_daemon, "/decode", "{\"ids\": [3]}");
     json_t *vector = daemon_post_json(the_daemon, "/embed", "{\"inputs\": [\"\\u0000\"]}");
     json_t *same = daemon_post_json(the_daemon, "/embed", "{\"inputs\": [[3]]}");
 
-    (void)state;
     assert_int_equal(json_string_length(json_array_get(text, 0)), 1);
     assert_true(json_equal(vector, same));
     json_decref(text);

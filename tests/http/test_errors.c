@@ -27,6 +27,7 @@ struct wrong {
 
 static void what_is_not_json_is_400(void **state)
 {
+    (void)state;
     static const struct wrong cases[] = {
         {"{\"inputs\": \"a\"", "line 1 column"},
         {"{\n\"inputs\":\n nonsense}", "line 3 column"},
@@ -39,24 +40,23 @@ static void what_is_not_json_is_400(void **state)
         {" ", "not JSON"},
     };
 
-    (void)state;
     for (size_t i = 0; i < LENGTH(cases); i++)
         expect_failure(the_daemon, "/embed", cases[i].body, 400, "Validation", cases[i].part);
 }
 
 static void an_empty_body_is_400(void **state)
 {
+    (void)state;
     struct answer answer = daemon_post(the_daemon, "/embed", "");
 
-    (void)state;
     expect_failure_answer(&answer, 400, "Validation", "empty");
 }
 
 static void depth_has_an_end(void **state)
 {
+    (void)state;
     char body[4000];
 
-    (void)state;
     memset(body, '[', sizeof body - 1);
     body[sizeof body - 1] = '\0';
     expect_failure(the_daemon, "/embed", body, 400, "Validation", "nested");
@@ -64,6 +64,7 @@ static void depth_has_an_end(void **state)
 
 static void wrong_shapes_are_422_and_named(void **state)
 {
+    (void)state;
     static const struct wrong cases[] = {
         {"[]", "the body is a list"},
         {"\"text\"", "the body is a string"},
@@ -96,7 +97,6 @@ static void wrong_shapes_are_422_and_named(void **state)
         {"{\"inputs\": \"a\", \"model\": 1}", "model is an integer"},
     };
 
-    (void)state;
     for (size_t i = 0; i < LENGTH(cases); i++)
         expect_failure(the_daemon, "/embed", cases[i].body, 422, "Validation", cases[i].part);
 }
@@ -114,21 +114,21 @@ static void texts_are_checked_where_they_are_text(void **state)
 
 static void nulls_say_nothing(void **state)
 {
+    (void)state;
     json_t *list =
         daemon_post_json(the_daemon, "/embed",
                          "{\"inputs\": \"a\", \"prompt_name\": null, \"normalize\": null, \"truncate\": null,"
                          " \"truncation_direction\": null, \"dimensions\": null, \"model\": null}");
 
-    (void)state;
     assert_int_equal(json_array_size(list), 1);
     json_decref(list);
 }
 
 static void unknown_paths_and_models_are_404(void **state)
 {
+    (void)state;
     struct answer answer;
 
-    (void)state;
     expect_failure(the_daemon, "/embedd", "{\"inputs\": \"a\"}", 404, "Validation", "path");
     expect_failure(the_daemon, "/embed/", "{\"inputs\": \"a\"}", 404, "Validation", "path");
     expect_failure(the_daemon, "/embed", "{\"inputs\": \"a\", \"model\": \"\\u00e9\\\"x\"}", 404, "Validation",
@@ -163,10 +163,10 @@ static void wrong_methods_are_405_with_allow(void **state)
 
 static void head_and_options_are_answered(void **state)
 {
+    (void)state;
     struct answer answer = daemon_call(the_daemon, &(struct call){.method = "HEAD", .path = "/health"});
     char *header = answer_header(&answer, "Content-Length");
 
-    (void)state;
     assert_int_equal(answer.status, 200);
     assert_int_equal(answer.length, 0);
     assert_string_equal(header, "15");
@@ -211,21 +211,21 @@ static void media_types_other_than_json_are_415(void **state)
 
 static void compressed_bodies_are_415(void **state)
 {
+    (void)state;
     struct answer answer = daemon_call(
         the_daemon, &(struct call){.path = "/embed",
                                    .body = "{\"inputs\": \"a\"}",
                                    .headers = {"Content-Type: application/json", "Content-Encoding: gzip"}});
 
-    (void)state;
     expect_failure_answer(&answer, 415, "Validation", "gzip");
 }
 
 static void bodies_beyond_the_limit_are_413(void **state)
 {
+    (void)state;
     static const char *const headers[] = {"Content-Type: application/json", "Transfer-Encoding: chunked", "Expect:"};
     char *body = malloc(100001);
 
-    (void)state;
     memset(body, ' ', 100000);
     body[100000] = '\0';
     memcpy(body, "{\"inputs\": \"a\"", 14);

@@ -77,9 +77,9 @@ static void write_model(const char *name, const char *config, const struct check
 
 static int make_models(void **state)
 {
+    (void)state;
     size_t count = (size_t)LONG_ROWS * LONG_CHANNELS + 1;
 
-    (void)state;
     folder = folder_make();
     write_model("image", image_config, image_shapes, LENGTH(image_shapes));
     write_model("encoder", encoder_config, encoder_shapes, LENGTH(encoder_shapes));
@@ -155,6 +155,7 @@ static char *encoder_body(void)
 
 static void examples_run_on_default_flags(void **state)
 {
+    (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--model", folder));
     struct infer_tensor rows = {.name = "tensor",
                                 .datatype = "FP32",
@@ -165,7 +166,6 @@ static void examples_run_on_default_flags(void **state)
     struct infer_tensor pixels = image();
     char *body = encoder_body();
 
-    (void)state;
     assert_int_equal(setting(daemon, "max_batch_tokens"), 16384);
     assert_true(setting(daemon, "payload_limit") > (int64_t)rows.bytes);
     expect_same_shape(daemon, "image", &pixels);
@@ -183,6 +183,7 @@ static void examples_run_on_default_flags(void **state)
 
 static void explicit_limits_stay_what_they_are(void **state)
 {
+    (void)state;
     struct daemon *daemon =
         daemon_start(ARGUMENTS("--model", folder, "--max-batch-tokens", "16384", "--payload-limit", "33554432"));
     struct infer_tensor pixels = image();
@@ -190,7 +191,6 @@ static void explicit_limits_stay_what_they_are(void **state)
     struct answer answer = infer_call(daemon, "image", &body, NULL);
     char *large = encoder_body();
 
-    (void)state;
     assert_int_equal(answer.status, 400);
     assert_non_null(strstr(answer.body, "256 x 256 pixels; this server takes at most 16384"));
     answer_free(&answer);

@@ -66,6 +66,7 @@ static void expect_refused(const char *begin, const char *headers)
 
 static void an_uncertain_end_is_refused(void **state)
 {
+    (void)state;
     static const char *const headers[] = {
         "Content-Length: 0\r\nContent-Length: 34\r\n",
         "Content-Length: 34\r\nContent-Length: 0\r\n",
@@ -117,7 +118,6 @@ static void an_uncertain_end_is_refused(void **state)
         "Host:\r\n",
     };
 
-    (void)state;
     for (size_t s = 0; s < LENGTH(starts); s++) {
         for (size_t i = 0; i < LENGTH(headers); i++)
             expect_refused(starts[s], headers[i]);
@@ -128,10 +128,10 @@ static void an_uncertain_end_is_refused(void **state)
 /* libmicrohttpd ends a value at a NUL. */
 static void bytes_after_a_nul_are_not_overlooked(void **state)
 {
+    (void)state;
     static const char *const values[] = {"0", "34", "chunked"};
     static const char *const names[] = {"Content-Length", "Content-Length", "Transfer-Encoding"};
 
-    (void)state;
     for (size_t i = 0; i < LENGTH(names); i++) {
         for (int last = 0; last < 2; last++) {
             char request[512];
@@ -201,6 +201,7 @@ static void folds_are_found_wherever_they_lie(void **state)
 /* RFC 9112, section 3: one space stands between method and path, and HTTP/1.1 has one Host with a valid name. */
 static void an_uncertain_start_is_refused(void **state)
 {
+    (void)state;
     static const char *const begins[] = {
         "GET  /health HTTP/1.1\r\nHost: x\r\n",
         "POST   /embed HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret\r\n",
@@ -213,7 +214,6 @@ static void an_uncertain_start_is_refused(void **state)
         "GET /health HTTP/1.1\r\nHost: user@x\r\n",
         "GET /health HTTP/1.1\r\nHost: \xc3\xa4\r\n",
     };
-    (void)state;
     for (size_t i = 0; i < LENGTH(begins); i++)
         expect_refused(begins[i], "");
 }
@@ -242,6 +242,7 @@ static void expect_last(const char *begin, const char *body, const char *status)
 /* libmicrohttpd accepts bare line ends and extensions in the lines of chunk sizes. A proxy may read them otherwise. */
 static void a_chunked_body_is_the_last_of_its_connection(void **state)
 {
+    (void)state;
     static const char *const bodies[] = {
         CHUNK "0\r\n\r\n",
         "15\n" DATA "\r\n0\r\n\r\n",
@@ -257,7 +258,6 @@ static void a_chunked_body_is_the_last_of_its_connection(void **state)
         "000000015\r\n" DATA "\r\n0\r\n\r\n",
         "015 \r\n" DATA "\r\n0\r\n\r\n",
     };
-    (void)state;
     expect_last(starts[0], CHUNK "0\r\n\r\n", "200");
     for (size_t i = 0; i < LENGTH(bodies); i++) {
         for (size_t s = 0; s < LENGTH(starts); s++)
@@ -267,6 +267,7 @@ static void a_chunked_body_is_the_last_of_its_connection(void **state)
 
 static void a_chunked_body_with_trailers_is_refused(void **state)
 {
+    (void)state;
     static const char *const trailers[] = {
         "A: b\r\n",
         "A: b\r\n c\r\n",
@@ -283,7 +284,6 @@ static void a_chunked_body_with_trailers_is_refused(void **state)
         "A:\r\n",
         " A: b\r\n",
     };
-    (void)state;
     for (size_t i = 0; i < LENGTH(trailers); i++) {
         char body[256];
         snprintf(body, sizeof body, "%s0\r\n%s\r\n", CHUNK, trailers[i]);
@@ -295,6 +295,7 @@ static void a_chunked_body_with_trailers_is_refused(void **state)
 /* Requests whose end is certain are served. Also a refusal without a body keeps the connection open. */
 static void ordinary_headers_are_none_of_these(void **state)
 {
+    (void)state;
     static const char *const headers[] = {
         "",
         "Accept: */*\r\nUser-Agent: a (b; c) d/1.0\r\n",
@@ -307,7 +308,6 @@ static void ordinary_headers_are_none_of_these(void **state)
                                         "/health?%41=%4&+", "/health?%2500", "/health?=&&a=", "/health?a?b"};
     int descriptor = raw_connect(the_daemon);
 
-    (void)state;
     for (int i = 0; i < 200; i++) {
         const char *fields = headers[(size_t)i % LENGTH(headers)];
         bool missing = i % 7 == 0;

@@ -22,9 +22,9 @@ static int stop(void **state)
 
 static void health_is_ok_on_all_its_paths(void **state)
 {
+    (void)state;
     const char *paths[] = {"/health", "/health/live", "/health/ready", "/health?probe=1"};
 
-    (void)state;
     for (size_t i = 0; i < LENGTH(paths); i++) {
         struct answer answer = daemon_get(daemon_under_test, paths[i]);
         char *type = answer_header(&answer, "Content-Type");
@@ -40,6 +40,7 @@ static void health_is_ok_on_all_its_paths(void **state)
 /* The page for a browser. A balancer that is not configured for /health probes it, too. */
 static void the_front_page_links_what_there_is(void **state)
 {
+    (void)state;
     static const char *const parts[] = {"<title>linformerd</title>",
                                         "<li>builtin: linear",
                                         "<a href=\"info\">/info</a>",
@@ -52,7 +53,6 @@ static void the_front_page_links_what_there_is(void **state)
     struct answer head = daemon_call(daemon_under_test, &(struct call){.method = "HEAD", .path = "/"});
     char *type = answer_header(&page, "Content-Type");
 
-    (void)state;
     assert_int_equal(page.status, 200);
     assert_string_equal(type, "text/html; charset=utf-8");
     for (size_t i = 0; i < LENGTH(parts); i++) {
@@ -69,10 +69,10 @@ static void the_front_page_links_what_there_is(void **state)
 /* A model's name is whatever the operator writes. */
 static void the_front_page_escapes_names(void **state)
 {
+    (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--model", "<b>&=tests/reference/linformer_lm"));
     struct answer page = daemon_get(daemon, "/");
 
-    (void)state;
     assert_non_null(strstr(page.body, "<li>&lt;b&gt;&amp;: linformer.LinformerLM\n"));
     answer_free(&page);
     daemon_stop(daemon);
@@ -80,6 +80,7 @@ static void the_front_page_escapes_names(void **state)
 
 static void info_has_what_clients_of_tei_read(void **state)
 {
+    (void)state;
     static const char *const keys[] = {"model_id",
                                        "model_sha",
                                        "model_dtype",
@@ -102,7 +103,6 @@ static void info_has_what_clients_of_tei_read(void **state)
     struct answer answer = daemon_get(daemon_under_test, "/info");
     json_t *model = json_array_get(json_object_get(answer.json, "models"), 0);
 
-    (void)state;
     assert_int_equal(answer.status, 200);
     for (size_t i = 0; i < LENGTH(keys); i++)
         assert_non_null(json_object_get(answer.json, keys[i]));
@@ -118,10 +118,10 @@ static void info_has_what_clients_of_tei_read(void **state)
 
 static void metrics_count_requests_by_route(void **state)
 {
+    (void)state;
     struct answer answer = daemon_post(daemon_under_test, "/embed", "{\"inputs\": \"count me\"}");
     char *type;
 
-    (void)state;
     assert_int_equal(answer.status, 200);
     answer_free(&answer);
     answer = daemon_get(daemon_under_test, "/no/such/path/as/this");

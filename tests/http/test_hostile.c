@@ -81,10 +81,10 @@ static void what_is_no_http_is_refused(void **state)
 
 static void endless_headers_are_refused(void **state)
 {
+    (void)state;
     int descriptor = raw_connect(the_daemon);
     char *answer;
 
-    (void)state;
     raw_send(descriptor, "GET /health HTTP/1.1\r\nHost: x\r\n");
     for (int i = 0; i < 10000; i++) {
         if (!raw_try_send(descriptor, "X-Filler: yes yes yes yes\r\n", 27))
@@ -145,11 +145,11 @@ static void an_endless_chunked_body_is_broken_off(void **state)
 
 static void chunks_of_one_byte_are_a_body(void **state)
 {
+    (void)state;
     const char *body = "{\"inputs\": \"chunked\"}";
     int descriptor = raw_connect(the_daemon);
     char *answer;
 
-    (void)state;
     raw_send(descriptor, head);
     raw_send(descriptor, "Transfer-Encoding: chunked\r\n\r\n");
     for (const char *at = body; *at; at++) {
@@ -167,10 +167,10 @@ static void chunks_of_one_byte_are_a_body(void **state)
 
 static void expect_100_continue_is_answered(void **state)
 {
+    (void)state;
     int descriptor = raw_connect(the_daemon);
     char *answer;
 
-    (void)state;
     raw_send(descriptor, head);
     raw_send(descriptor, "Expect: 100-continue\r\nContent-Length: 15\r\n\r\n");
     answer = raw_read_answer(descriptor);
@@ -187,11 +187,11 @@ static void expect_100_continue_is_answered(void **state)
 
 static void requests_in_one_piece_are_answered_in_order(void **state)
 {
+    (void)state;
     int descriptor = raw_connect(the_daemon);
     const char *last = "GET /health HTTP/1.1\r\nHost: x\r\n\r\n";
     char *answer;
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         raw_send(descriptor, head);
         raw_send(descriptor, "Content-Length: 15\r\n\r\n{\"inputs\": \"a\"}");

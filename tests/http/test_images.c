@@ -84,9 +84,9 @@ static void expect_refusal(const char *path, const char *body, long status, cons
 
 static void metadata_says_which_sizes_are_free(void **state)
 {
+    (void)state;
     struct answer answer = daemon_get(the_daemon, "/v2/models/small");
 
-    (void)state;
     expect_json(json_object_get(answer.json, "inputs"),
                 "[{\"name\": \"x\", \"datatype\": \"FP32\", \"shape\": [-1, 4, -1, -1]},"
                 " {\"name\": \"context\", \"datatype\": \"FP32\", \"shape\": [-1, 4, -1]}]");
@@ -98,11 +98,11 @@ static void metadata_says_which_sizes_are_free(void **state)
 /* Lists within lists, as the shape has them, and one list. */
 static void nested_data_is_the_same(void **state)
 {
+    (void)state;
     json_t *flat = json_loads(body_of(2, 3, NULL, 0), 0, NULL), *nested = json_array(), *batch = json_array();
     json_t *x = json_array_get(json_object_get(flat, "inputs"), 0), *data = json_object_get(x, "data");
     json_t *expected = daemon_post_json(the_daemon, PATH, body_of(2, 3, NULL, 0));
 
-    (void)state;
     for (size_t c = 0; c < CHANNELS; c++) {
         json_t *rows = json_array();
         for (size_t i = 0; i < 2; i++) {
@@ -126,11 +126,11 @@ static void nested_data_is_the_same(void **state)
 
 static void bytes_are_the_same_as_json(void **state)
 {
+    (void)state;
     float x[CHANNELS * 6];
     json_t *json = output_of(2, 3, NULL, 0);
     const struct infer_tensor tensor = {"x", "FP32", 4, {1, CHANNELS, 2, 3}, x, sizeof x};
 
-    (void)state;
     for (int i = 0; i < CHANNELS * 6; i++)
         x[i] = 0.25f * (float)(i * 7 % 11) - 1;
     struct infer_body body = infer_body_of(&tensor, 1, NULL, 0);
@@ -151,10 +151,10 @@ static void bytes_are_the_same_as_json(void **state)
 /* Pixels of a context count, and not how they lie. */
 static void a_context_may_have_any_dimensions(void **state)
 {
+    (void)state;
     static const char *const shapes[] = {"1,8,6,", "1,8,2,3,", "1,8,1,3,2,"};
     json_t *none = output_of(2, 3, NULL, 0), *first = output_of(2, 3, shapes[0], 48), *one = output_of(2, 3, "1,8,", 8);
 
-    (void)state;
     for (size_t i = 1; i < LENGTH(shapes); i++) {
         json_t *other = output_of(2, 3, shapes[i], 48);
         assert_true(json_equal(other, first));
@@ -205,13 +205,13 @@ static void what_is_not_finite_is_no_answer(void **state)
 /* Bytes alone do not tell height from width. */
 static void raw_requests_are_refused(void **state)
 {
+    (void)state;
     const float pixel[CHANNELS] = {0};
     struct answer answer = daemon_call(the_daemon, &(struct call){.path = PATH,
                                                                   .body = (const char *)pixel,
                                                                   .length = sizeof pixel,
                                                                   .headers = {"Inference-Header-Content-Length: 0"}});
 
-    (void)state;
     assert_int_equal(answer.status, 400);
     assert_non_null(strstr(answer.body, "don't tell the shape"));
     answer_free(&answer);
@@ -219,10 +219,10 @@ static void raw_requests_are_refused(void **state)
 
 static void other_routes_take_no_images(void **state)
 {
+    (void)state;
     static const char *const bodies[] = {"{\"embeddings\": [[1, 2, 3, 4, 5, 6, 7, 8]]}", "{\"inputs\": [[1, 2]]}"};
     static const char *const part = "gives images. Use /v2/models/linear_attention_image/infer";
 
-    (void)state;
     for (size_t i = 0; i < LENGTH(bodies); i++) {
         expect_refusal("/embed", bodies[i], 422, part);
         expect_refusal("/embed_all", bodies[i], 422, part);

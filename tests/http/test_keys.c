@@ -30,9 +30,9 @@ static struct answer embed(const char *authorization)
 
 static void the_key_lets_in(void **state)
 {
+    (void)state;
     static const char *const right[] = {"Authorization: Bearer a-long-secret", "authorization: bearer  a-long-secret"};
 
-    (void)state;
     for (size_t i = 0; i < LENGTH(right); i++) {
         struct answer answer = embed(right[i]);
 
@@ -43,6 +43,7 @@ static void the_key_lets_in(void **state)
 
 static void anything_else_does_not(void **state)
 {
+    (void)state;
     static const char *const wrong[] = {
         NULL,
         "Authorization: Bearer",
@@ -54,7 +55,6 @@ static void anything_else_does_not(void **state)
         "X-Api-Key: a-long-secret",
     };
 
-    (void)state;
     for (size_t i = 0; i < LENGTH(wrong); i++) {
         struct answer answer = embed(wrong[i]);
         char *header = answer_header(&answer, "WWW-Authenticate");
@@ -69,9 +69,9 @@ static void anything_else_does_not(void **state)
 /* It answers without the key, and so names no models. */
 static void the_front_page_keeps_the_models_to_itself(void **state)
 {
+    (void)state;
     struct answer page = daemon_get(the_daemon, "/");
 
-    (void)state;
     assert_int_equal(page.status, 200);
     assert_null(strstr(page.body, "builtin"));
     assert_non_null(strstr(page.body, "needs the API key"));
@@ -107,9 +107,9 @@ static long metrics_status(struct daemon *daemon, const char *authorization)
 
 static void metrics_can_be_protected(void **state)
 {
+    (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--api-key", "a-long-secret", "--protect-metrics"));
 
-    (void)state;
     assert_int_equal(metrics_status(daemon, NULL), 401);
     assert_int_equal(metrics_status(daemon, "Authorization: Bearer wrong"), 401);
     assert_int_equal(metrics_status(daemon, "Authorization: Bearer a-long-secret"), 200);
@@ -122,10 +122,10 @@ static void metrics_can_be_protected(void **state)
 /* The body is announced and never sent. */
 static void the_key_is_looked_at_before_the_body(void **state)
 {
+    (void)state;
     int descriptor = raw_connect(the_daemon);
     char *answer;
 
-    (void)state;
     raw_send(descriptor, "POST /embed HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{");
     answer = raw_read_all(descriptor);
     assert_int_equal(strncmp(answer, "HTTP/1.1 401", 12), 0);

@@ -50,9 +50,9 @@ static json_t *next_line_with(struct daemon *daemon, const char *part)
 
 static void a_log_that_is_not_read_holds_up_nothing(void **state)
 {
+    (void)state;
     struct daemon *daemon = start_unread(ARGUMENTS("--log-level", "debug", "--log-format", "json"));
     CURL *curl = curl_easy_init();
-    (void)state;
     for (int i = 0; i < REQUESTS; i++) {
         struct answer answer = daemon_call(daemon, &(struct call){.path = "/health", .curl = curl});
         assert_int_equal(answer.status, 200);
@@ -67,9 +67,9 @@ static void a_log_that_is_not_read_holds_up_nothing(void **state)
 
 static void lost_lines_are_told_once_there_is_room(void **state)
 {
+    (void)state;
     struct daemon *daemon = start_unread(ARGUMENTS("--log-level", "debug", "--log-format", "json"));
     CURL *curl = curl_easy_init();
-    (void)state;
     for (int i = 0; i < REQUESTS; i++) {
         struct answer answer = daemon_call(daemon, &(struct call){.path = "/health", .curl = curl});
         answer_free(&answer);
@@ -92,6 +92,7 @@ static void lost_lines_are_told_once_there_is_room(void **state)
 /* A client that sends such rows without end fills no disk. */
 static void results_that_are_not_finite_are_told_now_and_then(void **state)
 {
+    (void)state;
     static const char *const arguments[] = {"--model", CASES "linformer_encoder", "--log-format", "json", NULL};
     struct daemon *daemon = start_unread(arguments);
     struct answer info = daemon_get(daemon, "/info");
@@ -102,7 +103,6 @@ static void results_that_are_not_finite_are_told_now_and_then(void **state)
     char *body = calloc(1, size), line[8192];
     CURL *curl = curl_easy_init();
     struct timespec begin, end;
-    (void)state;
     strcpy(body, "{\"embeddings\": [[");
     for (int64_t i = 0; i < columns; i++)
         strcat(body, i % 2 ? ",3e38" : i > 0 ? ",-3e38" : "-3e38");
@@ -143,13 +143,13 @@ static void expect_text(const json_t *object, const char *key, const char *value
 
 static void the_line_of_a_request_says_all(void **state)
 {
+    (void)state;
     static const char *const arguments[] = {"--log-level", "debug", "--log-format", "json", NULL};
     struct daemon *daemon = start_unread(arguments);
     struct answer answer =
         daemon_call(daemon, &(struct call){.path = "/embed",
                                            .body = "{\"inputs\": \"four\"}",
                                            .headers = {"Content-Type: application/json", "x-request-id: mine-1"}});
-    (void)state;
     assert_int_equal(answer.status, 200);
     answer_free(&answer);
     json_t *line = next_line_with(daemon, "\"request\"");
@@ -237,10 +237,10 @@ static void every_answer_has_a_request_id(void **state)
 /* A body that grows too large is answered past libmicrohttpd. */
 static void an_answer_in_the_middle_of_a_body_has_one_too(void **state)
 {
+    (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--payload-limit", "1024"));
     int descriptor = raw_connect(daemon);
     char part[1100];
-    (void)state;
     memset(part, ' ', sizeof part - 1);
     part[sizeof part - 1] = '\0';
     raw_send(descriptor, "POST /embed HTTP/1.1\r\nHost: x\r\nx-request-id: mine\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -46,10 +46,10 @@ static void remove_folder(const char *folder)
 
 static void a_folder_of_models_is_all_of_them(void **state)
 {
+    (void)state;
     char folder[] = "/tmp/linformerd-models-XXXXXX";
     struct daemon *daemon;
 
-    (void)state;
     make_folder(folder);
     daemon = daemon_start(ARGUMENTS("--model", "first=" CASES "linformer_lm", "--model", folder));
     struct answer list = daemon_get(daemon, "/v1/models");
@@ -70,6 +70,7 @@ static void a_folder_of_models_is_all_of_them(void **state)
 
 static void several_inputs_are_named_with_their_kinds(void **state)
 {
+    (void)state;
     static const char *const expected[][2] = {{"query", "floats"},
                                               {"key", "floats"},
                                               {"value", "floats"},
@@ -81,7 +82,6 @@ static void several_inputs_are_named_with_their_kinds(void **state)
     const json_t *models = json_object_get(answer.json, "models"), *input;
     size_t index;
 
-    (void)state;
     json_array_foreach (json_object_get(json_array_get(models, 0), "inputs"), index, input) {
         assert_true(index < LENGTH(expected));
         assert_string_equal(json_string_value(json_object_get(input, "name")), expected[index][0]);
@@ -109,9 +109,9 @@ static void expect_refused(const char *const *arguments, const char *part)
 
 static void what_holds_no_model_is_named(void **state)
 {
+    (void)state;
     char folder[] = "/tmp/linformerd-models-XXXXXX", path[128];
 
-    (void)state;
     make_folder(folder);
     snprintf(path, sizeof path, "%s/empty", folder);
     expect_refused(ARGUMENTS("--model", path), "empty/config.json");
@@ -175,12 +175,12 @@ static void weights_of_another_format_are_named(void **state)
 /* Its libraries are files without content. */
 static void onednn_that_does_not_open_is_told(void **state)
 {
+    (void)state;
     static const char *const names[] = {"libdnnl.so.2", "libdnnl.so.3", "libdnnl.so.3.6"};
     char folder[] = "/tmp/linformerd-models-XXXXXX", path[128];
     enum instruction_set set;
     struct error error;
 
-    (void)state;
     if (instruction_set_choose(SET_AUTO, &set, &error) != 0 || set != SET_AVX512)
         skip(); /* it would not be looked for */
     assert_non_null(mkdtemp(folder));

@@ -133,10 +133,10 @@ static void write_parts(const char *case_name, const char *folder)
 
 static void a_checkpoint_may_lie_in_several_files(void **state)
 {
+    (void)state;
     static const char *const names[] = {"linear_attention_lm_causal", "linformer_encoder", "keras_default"};
     char *folder = folder_make();
 
-    (void)state;
     for (size_t i = 0; i < LENGTH(names); i++)
         write_parts(names[i], folder);
     struct daemon *daemon = daemon_start(ARGUMENTS("--model", folder, "--max-batch-tokens", "512"));
@@ -149,10 +149,10 @@ static void a_checkpoint_may_lie_in_several_files(void **state)
 
 static void renamed_cases_give_the_same(void **state)
 {
+    (void)state;
     struct cases cases = cases_find(CASES_FOLDER, FEWEST_CASES);
     char *folder = folder_make();
 
-    (void)state;
     for (size_t i = 0; i < cases.count; i++)
         write_renamed(cases.names[i], prefixes[i % LENGTH(prefixes)], folder);
     struct daemon *daemon = daemon_start(ARGUMENTS("--model", folder, "--max-batch-tokens", "512"));
@@ -198,11 +198,11 @@ static void what_is_not_one_prefix_is_refused(void **state)
 /* The second model does not load, so that the daemon ends by itself. */
 static void a_prefix_is_logged(void **state)
 {
+    (void)state;
     char *folder = folder_make(), *log;
     struct checkpoint broken = checkpoint_read("linformer_lm");
     char path[512];
 
-    (void)state;
     write_renamed("linformer_encoder", "net.", folder);
     checkpoint_remove(&broken, broken.tensors[0].name);
     snprintf(path, sizeof path, "%s/unloadable", folder);

@@ -67,12 +67,12 @@ static void expect_invalid(const char *body, const char *part)
 
 static void texts_have_vectors_of_length_one(void **state)
 {
+    (void)state;
     json_t *answer = daemon_post_json(the_daemon, "/v1/embeddings",
                                       "{\"input\": [\"some text\", \"more\"], \"model\": \"builtin\","
                                       " \"encoding_format\": \"float\", \"user\": \"somebody\"}");
     const json_t *usage = json_object_get(answer, "usage");
 
-    (void)state;
     assert_int_equal(json_object_size(answer), 4);
     assert_string_equal(text_at(answer, "object"), "list");
     assert_string_equal(text_at(answer, "model"), "builtin");
@@ -97,10 +97,10 @@ static void texts_have_vectors_of_length_one(void **state)
 /* All the ways to say one input: the same vector as from /embed. */
 static void ids_and_texts_are_the_same_input(void **state)
 {
+    (void)state;
     static const char *const inputs[] = {"\"ab\"", "[\"ab\"]", "[100, 101]", "[[100, 101]]"};
     json_t *native = daemon_post_json(the_daemon, "/embed", "{\"inputs\": \"ab\"}");
 
-    (void)state;
     for (size_t i = 0; i < LENGTH(inputs); i++) {
         for (int brief = 0; brief < 2; brief++) {
             char body[128];
@@ -118,12 +118,12 @@ static void ids_and_texts_are_the_same_input(void **state)
 /* What its Python client asks for unless told otherwise. */
 static void base64_holds_the_same_floats(void **state)
 {
+    (void)state;
     const char *body = "{\"input\": \"ab\", \"encoding_format\": \"base64\", \"dimensions\": 5}";
     const char *native_body = "{\"inputs\": \"ab\", \"encoding_format\": \"base64\", \"dimensions\": 5}";
     json_t *answer = daemon_post_json(the_daemon, "/v1/embeddings", body);
     json_t *native = daemon_post_json(the_daemon, "/embed", native_body);
 
-    (void)state;
     assert_int_equal(json_string_length(embedding_at(answer, 0)), 28); /* 20 bytes */
     assert_true(json_equal(embedding_at(answer, 0), json_array_get(native, 0)));
     json_decref(native);
@@ -132,10 +132,10 @@ static void base64_holds_the_same_floats(void **state)
 
 static void dimensions_cut_and_normalise_again(void **state)
 {
+    (void)state;
     json_t *answer = daemon_post_json(the_daemon, "/v1/embeddings", "{\"input\": \"ab\", \"dimensions\": 3}");
     double sum = 0;
 
-    (void)state;
     assert_int_equal(json_array_size(embedding_at(answer, 0)), 3);
     for (size_t c = 0; c < 3; c++)
         sum += pow(json_number_at(embedding_at(answer, 0), c), 2);
@@ -145,10 +145,10 @@ static void dimensions_cut_and_normalise_again(void **state)
 
 static void models_are_listed(void **state)
 {
+    (void)state;
     struct answer list = daemon_get(the_daemon, "/v1/models"), one = daemon_get(the_daemon, "/v1/models/builtin");
     const json_t *data = json_object_get(list.json, "data");
 
-    (void)state;
     assert_int_equal(list.status, 200);
     assert_int_equal(one.status, 200);
     assert_string_equal(text_at(list.json, "object"), "list");
@@ -165,9 +165,9 @@ static void models_are_listed(void **state)
 
 static void unknown_models_are_404(void **state)
 {
+    (void)state;
     struct answer answer = daemon_get(the_daemon, "/v1/models/text-embedding-3-small");
 
-    (void)state;
     expect_error(&answer, 404, "invalid_request_error", "model_not_found", "only \"builtin\"");
     answer = daemon_post(the_daemon, "/v1/embeddings", "{\"input\": \"a\", \"model\": \"text-embedding-3-small\"}");
     expect_error(&answer, 404, "invalid_request_error", "model_not_found", "\"text-embedding-3-small\"");
@@ -210,10 +210,10 @@ static void what_is_invalid_is_named(void **state)
 
 static void what_fails_before_the_body_has_the_same_shape(void **state)
 {
+    (void)state;
     struct answer answer = daemon_get(the_daemon, "/v1/edits");
     char *large = calloc(1, 9001);
 
-    (void)state;
     expect_error(&answer, 404, "invalid_request_error", NULL, "no such path");
     answer = daemon_get(the_daemon, "/embeddings");
     expect_error(&answer, 405, "invalid_request_error", NULL, "POST");
@@ -234,10 +234,10 @@ static void what_fails_before_the_body_has_the_same_shape(void **state)
 
 static void keys_are_asked_for(void **state)
 {
+    (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--api-key", "secret"));
     struct answer answer = daemon_post(daemon, "/v1/embeddings", "{\"input\": \"a\"}");
 
-    (void)state;
     expect_error(&answer, 401, "invalid_request_error", "invalid_api_key", "API key");
     answer = daemon_get(daemon, "/v1/models");
     expect_error(&answer, 401, "invalid_request_error", "invalid_api_key", "API key");

@@ -49,13 +49,13 @@ static int occupy(struct daemon *daemon, const char *body)
 
 static void a_full_queue_is_429_until_it_is_not(void **state)
 {
+    (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--max-queue-requests", "1", "--max-batch-tokens", "1024"));
     char *body = large_body(2000);
     int descriptor = occupy(daemon, body);
     struct answer answer = daemon_post(daemon, "/embed", "{\"inputs\": \"small\"}");
     char *retry = answer_header(&answer, "Retry-After");
 
-    (void)state;
     assert_non_null(retry);
     assert_true(atoi(retry) >= 1);
     free(retry);
@@ -121,10 +121,10 @@ static void slow_large_bodies_lock_nobody_out(void **state)
 /* A thousand batches take longer than a millisecond. */
 static void past_its_deadline_a_request_is_504(void **state)
 {
+    (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--request-timeout-ms", "1", "--max-batch-tokens", "1024"));
     char *body = large_body(1000);
 
-    (void)state;
     expect_failure(daemon, "/embed", body, 504, "Backend", "time");
     free(body);
     daemon_stop(daemon);

@@ -40,8 +40,8 @@ static void expect_service(const struct daemon *daemon)
 
 static void those_that_drain(void **state)
 {
-    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGXCPU};
     (void)state;
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGXCPU};
     for (size_t i = 0; i < LENGTH(numbers); i++) {
         struct daemon *daemon = start(0);
         expect_service(daemon);
@@ -54,9 +54,9 @@ static void those_that_drain(void **state)
 
 static void those_that_do_nothing(void **state)
 {
+    (void)state;
     static const int numbers[] = {SIGUSR1, SIGUSR2, SIGXFSZ, SIGPIPE};
     struct daemon *daemon = start(0);
-    (void)state;
     for (size_t i = 0; i < LENGTH(numbers); i++) {
         daemon_signal(daemon, numbers[i]);
         expect_service(daemon);
@@ -68,8 +68,8 @@ static void those_that_do_nothing(void **state)
 
 static void nohup_is_heeded(void **state)
 {
-    struct daemon *daemon = start(SIGHUP);
     (void)state;
+    struct daemon *daemon = start(SIGHUP);
     daemon_signal(daemon, SIGHUP);
     daemon_signal(daemon, SIGUSR1);
     assert_true(logs(daemon, "does nothing")); /* SIGHUP, which came before, would have been received before */
@@ -82,10 +82,10 @@ static void nohup_is_heeded(void **state)
 /* A library that is a pipe without a writer takes for ever to load. */
 static void a_start_that_hangs_in_a_library(void **state)
 {
+    (void)state;
     const char *binary = getenv("LINFORMERD");
     char folder[] = "/tmp/linformerd-signals-XXXXXX", library[64];
     int status;
-    (void)state;
     assert_non_null(mkdtemp(folder));
     snprintf(library, sizeof library, "%s/libopenblas.so.0", folder);
     assert_int_equal(mkfifo(library, 0600), 0);
@@ -111,8 +111,8 @@ static void a_start_that_hangs_in_a_library(void **state)
 /* However few there are, the daemon says at its start that they do not do, or ends when it is told to. */
 static void few_descriptors(void **state)
 {
-    int refused = 0, started = 0;
     (void)state;
+    int refused = 0, started = 0;
     for (int descriptors = 9; descriptors <= 17; descriptors++) {
         char last_line[1024];
         struct daemon *daemon =

@@ -92,9 +92,9 @@ static char *output_of(const char *arguments)
 
 static void explain_alone_shows_the_built_in_model(void **state)
 {
+    (void)state;
     char *text = output_of("--explain"), *folder = output_of("--explain weights/builtin");
 
-    (void)state;
     assert_non_null(strstr(text, "\narena_bytes "));
     assert_string_equal(text, folder);
     free(folder);
@@ -136,9 +136,9 @@ static void expect_served(const struct daemon *daemon)
 
 static void missing_threads_are_told_before_ready(void **state)
 {
+    (void)state;
     int served = 0, refused = 0;
 
-    (void)state;
     if (ONE_THREAD || geteuid() != 0)
         skip();
     for (most_processes = 2; most_processes <= 24; most_processes++) {
@@ -229,11 +229,11 @@ static void refuse_generated_code(void)
 
 static void generated_code_is_done_without(void **state)
 {
+    (void)state;
     char *said = run_to_end(ARGUMENTS("--check"), NULL, 0);
     bool onednn = strstr(said, "oneDNN ") && !strstr(said, "without oneDNN");
     int status;
 
-    (void)state;
     free(said);
     pid_t child = fork();
     if (child == 0) {

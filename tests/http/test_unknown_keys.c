@@ -131,9 +131,9 @@ static void what_means_nothing_anywhere_passes(void **state)
 /* What fails is told which of its keys were not read: perhaps that is why. */
 static void failures_name_them_too(void **state)
 {
+    (void)state;
     struct answer answer = daemon_post(the_daemon, "/embed", "{\"input\": \"a\"}");
 
-    (void)state;
     expect_ignored(&answer, "input");
     expect_failure_answer(&answer, 422, "Validation", "`inputs` is missing");
 }
@@ -141,6 +141,7 @@ static void failures_name_them_too(void **state)
 /* Which clients send what is not read: the line of each request at debug level. */
 static void the_log_names_them(void **state)
 {
+    (void)state;
     char line[1024] = "";
     struct daemon *daemon =
         daemon_try(&(struct daemon_options){.arguments = ARGUMENTS("--log-level", "debug", "--log-format", "json"),
@@ -149,7 +150,6 @@ static void the_log_names_them(void **state)
     struct answer answer = daemon_post(daemon, "/embed", "{\"inputs\": \"a\", \"prompt\": \"q\", \"b c\": 1}");
     json_t *object = NULL;
 
-    (void)state;
     answer_free(&answer);
     while (!object && daemon_log_line(daemon, line, sizeof line)) {
         if (strstr(line, "/embed"))
@@ -162,12 +162,12 @@ static void the_log_names_them(void **state)
 
 static void the_header_has_an_end(void **state)
 {
+    (void)state;
     char *body = malloc(400000);
     size_t length = (size_t)sprintf(body, "{\"inputs\": \"a\"");
     struct answer answer;
     char *header;
 
-    (void)state;
     for (int i = 0; i < 20000; i++)
         length += (size_t)sprintf(body + length, ", \"key_%d\": 0", i);
     strcpy(body + length, "}");
@@ -230,9 +230,9 @@ static void truncate_is_honoured_on_every_route_of_texts(void **state)
 
 static void auto_truncate_is_its_default(void **state)
 {
+    (void)state;
     struct answer info = daemon_get(truncating_daemon, "/info");
 
-    (void)state;
     expect_cut(truncating_daemon, "", 200);
     expect_cut(truncating_daemon, ", \"truncate\": false", 422);
     assert_true(json_is_true(json_object_get(info.json, "auto_truncate")));
@@ -245,11 +245,11 @@ static void auto_truncate_is_its_default(void **state)
 /* The built-in model with "auto_truncate" in its config.json. */
 static void a_model_may_say_so_for_itself(void **state)
 {
+    (void)state;
     struct checkpoint checkpoint = checkpoint_read("../../weights/builtin");
     json_t *config = json_loads(checkpoint.config, 0, NULL);
     char *folder = folder_make(), path[512];
 
-    (void)state;
     json_object_set_new(config, "auto_truncate", json_true());
     free(checkpoint.config);
     checkpoint.config = json_dumps(config, 0);
@@ -279,10 +279,10 @@ static json_t *first_vector(const char *path, const char *body)
 /* OpenAI's API has no such keys, but the vectors are those of /embed. */
 static void openai_takes_what_embed_takes(void **state)
 {
+    (void)state;
     static const char *const more[] = {"\"pooling\": \"cls\"", "\"normalize\": false", "\"dimensions\": 5"};
     json_t *plain = first_vector("/embed", "{\"inputs\": \"abc\"}");
 
-    (void)state;
     for (size_t i = 0; i < LENGTH(more); i++) {
         char native[128], openai[128];
         json_t *expected, *found;

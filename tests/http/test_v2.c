@@ -192,11 +192,11 @@ static void health_is_json(void **state)
 
 static void metadata_names_the_parameters_of_forward(void **state)
 {
+    (void)state;
     struct answer server = daemon_get(the_daemon, "/v2"), model = daemon_get(two_models, "/v2/models/two"),
                   version = daemon_get(two_models, "/v2/models/two/versions/1");
     const json_t *inputs = json_object_get(model.json, "inputs"), *outputs = json_object_get(model.json, "outputs");
 
-    (void)state;
     assert_string_equal(text_at(server.json, "name"), "linformerd");
     text_at(server.json, "version");
     assert_string_equal(json_string_value(json_array_get(json_object_get(server.json, "extensions"), 0)),
@@ -248,6 +248,7 @@ static void the_index_lists_models(void **state)
 
 static void json_in_json_out(void **state)
 {
+    (void)state;
     static const char *const inputs[] = {
         IDS,
         "{\"name\": \"x\", \"shape\": [1, 3], \"datatype\": \"INT32\", \"data\": [[100, 101, 102]]}",
@@ -255,7 +256,6 @@ static void json_in_json_out(void **state)
     static const char *const outputs[] = {"", ", \"outputs\": []", ", \"outputs\": [{\"name\": \"output\"}]"};
     json_t *expected = expected_logits();
 
-    (void)state;
     for (size_t i = 0; i < 6; i++) {
         char body[512];
         float floats[3 * COLUMNS];
@@ -289,10 +289,10 @@ static void json_in_json_out(void **state)
 /* The JSON's length moves the bytes through all alignments. */
 static void bytes_in_bytes_out(void **state)
 {
+    (void)state;
     json_t *expected = expected_logits();
     const int32_t brief[] = {100, 101, 102};
 
-    (void)state;
     for (int spaces = 0; spaces < 17; spaces++) {
         char json[512];
         const char *bytes;
@@ -321,13 +321,13 @@ static void bytes_in_bytes_out(void **state)
 /* Header length 0: no JSON at all, and the answer is bytes. */
 static void raw_requests_are_one_item(void **state)
 {
+    (void)state;
     struct body body = body_of("", three_ids, sizeof three_ids);
     struct answer answer = infer_bytes(the_daemon, MODEL, &body, NULL);
     json_t *expected = expected_logits();
     const char *bytes;
     json_t *header = binary_answer(&answer, &bytes);
 
-    (void)state;
     expect_shape(output_at(header, 0), SHAPE(1, 3, COLUMNS));
     expect_logits_bytes(bytes, expected);
     json_decref(header);
@@ -345,6 +345,7 @@ static void raw_requests_are_one_item(void **state)
 /* Each output says for itself whether it is bytes. */
 static void outputs_may_be_mixed(void **state)
 {
+    (void)state;
     struct body body = body_of("{\"inputs\": [" BINARY_IDS "], \"outputs\": [{\"name\": \"attention.1\"},"
                                " {\"name\": \"output\", \"parameters\": {\"binary_data\": true}}]}",
                                three_ids, sizeof three_ids);
@@ -355,7 +356,6 @@ static void outputs_may_be_mixed(void **state)
     const json_t *attention = json_object_get(output_at(header, 0), "data");
     double sum = 0;
 
-    (void)state;
     assert_string_equal(text_at(output_at(header, 0), "name"), "attention.1");
     expect_shape(output_at(header, 0), SHAPE(1, 4, 3, 32));
     for (size_t i = 0; i < 4 * 3 * 32; i++)
@@ -370,12 +370,12 @@ static void outputs_may_be_mixed(void **state)
 /* Items of a batch come back in their order, as each would alone. */
 static void batches_are_put_together_again(void **state)
 {
+    (void)state;
     static const char *const rows[] = {"[7, 8]", "[9, 10]", "[11, 12]"};
     struct answer all = infer(the_daemon, MODEL,
                               "{\"inputs\": [{\"name\": \"x\", \"shape\": [3, 2], \"datatype\": \"INT64\","
                               " \"data\": [[7, 8], [9, 10], [11, 12]]}]}");
 
-    (void)state;
     expect_shape(output_at(all.json, 0), SHAPE(3, 2, COLUMNS));
     for (size_t b = 0; b < 3; b++) {
         char body[256];
@@ -434,11 +434,11 @@ static char *unpacked(const struct answer *answer, bool gzip, size_t *length)
 /* The length of the JSON counts what was packed, on both ways. */
 static void both_compressions_work_both_ways(void **state)
 {
+    (void)state;
     struct body plain =
         body_of("{\"inputs\": [" BINARY_IDS "], \"parameters\": {\"binary_data_output\": true}}", three_ids, 24);
     json_t *expected = expected_logits();
 
-    (void)state;
     for (int gzip = 0; gzip < 2; gzip++) {
         struct body body = packed(&plain, gzip);
         char length[80];
@@ -471,10 +471,10 @@ static void both_compressions_work_both_ways(void **state)
 
 static void what_is_not_packed_as_said_is_refused(void **state)
 {
+    (void)state;
     struct body plain = body_of("{\"inputs\": [" IDS "]}", "", 0), body = packed(&plain, true);
     struct answer answer;
 
-    (void)state;
     body.length -= 9;
     answer = infer_bytes(the_daemon, MODEL, &body, "Content-Encoding: gzip");
     expect_error(&answer, 400, "cut off");
@@ -556,12 +556,12 @@ static struct answer masked(const char *mask, const char *bytes)
 
 static void masks_are_booleans(void **state)
 {
+    (void)state;
     struct answer none = masked("", ""), all = masked("\"data\": [true, true, true]", ""),
                   bytes = masked("\"parameters\": {\"binary_data_size\": 3}", "\1\1\1"),
                   some = masked("\"data\": [[true, false, true]]", ""), wrong = masked("\"data\": [1, 0, 1]", "");
     const json_t *data = json_object_get(output_at(none.json, 0), "data");
 
-    (void)state;
     assert_int_equal(json_array_size(data), 72);
     assert_true(json_equal(none.json, all.json));
     assert_true(json_equal(none.json, bytes.json));
@@ -684,9 +684,9 @@ static void bytes_are_counted(void **state)
 
 static void header_lengths_are_numbers(void **state)
 {
+    (void)state;
     static const char *const wrong[] = {"-1", "1x", "0x10", "99999999999999999999999999", "1 2"};
 
-    (void)state;
     for (size_t i = 0; i < LENGTH(wrong); i++) {
         char header[80];
 
@@ -699,9 +699,9 @@ static void header_lengths_are_numbers(void **state)
 
 static void the_engine_speaks_of_lengths_and_missing_inputs(void **state)
 {
+    (void)state;
     char json[8192] = "{\"inputs\": [";
 
-    (void)state;
     add_tensor(json, "context", 3, 32);
     expect_refusal(two_models, "/v2/models/two/infer", strcat(json, "]}"), "input \"x\" is not given");
     strcpy(json, "{\"inputs\": [");
@@ -717,11 +717,11 @@ static void the_engine_speaks_of_lengths_and_missing_inputs(void **state)
 
 static void unknown_models_and_paths_are_404(void **state)
 {
+    (void)state;
     static const char *const paths[] = {"/v2/models/none", "/v2/models/none/ready", "/v2/models/builtin/config",
                                         "/v2/nothing"};
     struct answer answer = infer(the_daemon, "/v2/models/none/infer", "{\"inputs\": [" IDS "]}");
 
-    (void)state;
     expect_error(&answer, 404, "there is no model \"none\" here, only \"builtin\"");
     for (size_t i = 0; i < LENGTH(paths); i++) {
         answer = daemon_get(the_daemon, paths[i]);
@@ -734,11 +734,11 @@ static void unknown_models_and_paths_are_404(void **state)
 /* Each model has version 1 alone. */
 static void other_versions_are_404_with_those_that_there_are(void **state)
 {
+    (void)state;
     static const char *const paths[] = {"/v2/models/builtin/versions/2", "/v2/models/builtin/versions/2/ready",
                                         "/v2/models/builtin/versions/2/infer"};
     struct answer answer;
 
-    (void)state;
     for (size_t i = 0; i < LENGTH(paths); i++) {
         answer = i == 2 ? infer(the_daemon, paths[i], "{\"inputs\": [" IDS "]}") : daemon_get(the_daemon, paths[i]);
         expect_error(&answer, 404, "model \"builtin\" has no version \"2\", only \"1\"");
@@ -751,10 +751,10 @@ static void other_versions_are_404_with_those_that_there_are(void **state)
 
 static void keys_are_asked_for_but_by_health(void **state)
 {
+    (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--api-key", "secret"));
     struct answer answer = infer(daemon, MODEL, "{\"inputs\": [" IDS "]}");
 
-    (void)state;
     expect_error(&answer, 401, "API key");
     answer = daemon_get(daemon, "/v2/models/builtin");
     expect_error(&answer, 401, "API key");

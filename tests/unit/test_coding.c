@@ -58,9 +58,9 @@ static struct body body_of(const struct writer *packed, size_t limit)
 
 static void what_was_packed_is_unpacked(void **state)
 {
+    (void)state;
     static const size_t lengths[] = {0, 1, 1000, 32 * 1024, 32 * 1024 + 1, 1000000};
 
-    (void)state;
     for (size_t i = 0; i < LENGTH(lengths) * 2; i++) {
         enum coding coding = i % 2 ? CODING_GZIP : CODING_DEFLATE;
         size_t length = lengths[i / 2];
@@ -111,11 +111,11 @@ static void what_is_unpacked_keeps_its_lead(void **state)
 
 static void limits_hold_for_what_is_unpacked(void **state)
 {
+    (void)state;
     struct writer answer = {0};
     struct failure failure;
     char *bytes = calloc(1, 100000);
 
-    (void)state;
     writer_bytes(&answer, bytes, 100000);
     assert_true(coding_pack(CODING_DEFLATE, &answer));
     assert_true(answer.length < 1000);

@@ -46,9 +46,9 @@ static bool is_broken_off(int i)
 
 static void the_slow_make_room(void **state)
 {
+    (void)state;
     struct share newcomer = {.budget = &budget};
 
-    (void)state;
     connect_client(0, &budget, 300);
     connect_client(1, &budget, 600);
     connect_client(2, &other, 900);

@@ -18,9 +18,9 @@ static struct connections *connections;
 
 static int open_table(void **state)
 {
+    (void)state;
     struct error error;
 
-    (void)state;
     return connections_open(LIMIT, NULL, &connections, &error);
 }
 
@@ -90,8 +90,8 @@ static bool is_shut_down(int client)
 /* Until libmicrohttpd reports that it has the descriptor, its number may be another file's. */
 static void only_descriptors_of_libmicrohttpd_are_shut_down(void **state)
 {
-    int pairs[LIMIT + 1][2];
     (void)state;
+    int pairs[LIMIT + 1][2];
     for (int i = 0; i < LIMIT + 1; i++)
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[i]), 0);
     for (int i = 0; i < LIMIT + 1; i++)

@@ -34,9 +34,9 @@ static void paths_are_exact(void **state)
 
 static void methods_are_listed(void **state)
 {
+    (void)state;
     struct route_match match;
 
-    (void)state;
     expect_route("HEAD", "/health", "/health");
     expect_route("HEAD", "/embed", NULL);
     expect_route("post", "/embed", NULL);
@@ -51,11 +51,11 @@ static void methods_are_listed(void **state)
 
 static void failures_have_the_native_shape(void **state)
 {
+    (void)state;
     struct route_match match;
     struct failure failure;
     struct writer writer = {0};
 
-    (void)state;
     routes_find(all_dialects, "GET", "/nothing", &match);
     failure_set(&failure, FAILURE_INVALID, "a \"%s\"", "quote");
     match.dialect->write_failure(&writer, &failure);

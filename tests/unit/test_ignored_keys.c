@@ -43,10 +43,10 @@ static void an_empty_name_is_two_quotation_marks(void **state)
 
 static void long_names_and_many_names_become_one_mark(void **state)
 {
+    (void)state;
     char name[300];
     struct ignored_keys keys = {.length = 0};
 
-    (void)state;
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = '\0';
     expect_list(NAMES(name), "...");
@@ -64,9 +64,9 @@ static void long_names_and_many_names_become_one_mark(void **state)
 /* Each length once: the last byte of the list is where mistakes hide. */
 static void names_of_every_length_fit_or_do_not(void **state)
 {
+    (void)state;
     char name[IGNORED_KEYS_BYTES + 8];
 
-    (void)state;
     for (size_t length = 1; length < sizeof name; length++) {
         for (size_t before = 0; before < 2; before++) {
             struct {

@@ -24,9 +24,9 @@ static int read_picture(struct error *error)
 
 static void reading_survives_each_failure(void **state)
 {
+    (void)state;
     static const char *const names[] = {"tests/images/rgb420.jpg", "tests/images/progressive.jpg",
                                         "tests/images/interlaced_palette4.png", "tests/images/large.png"};
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         picture = names[i];
         assert_true(alloc_fail_each(read_picture) > 10);
@@ -37,10 +37,10 @@ static void reading_survives_each_failure(void **state)
 /* What a refused picture has taken is given back. */
 static void a_refused_picture_leaves_nothing(void **state)
 {
+    (void)state;
     static const char *const names[] = {"tests/images/few_rows.png",      "tests/images/rgb16.png",
                                         "tests/images/checksum_data.png", "tests/images/cmyk.jpg",
                                         "tests/images/scans.jpg",         "tests/images/huge.jpg"};
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct error error = {""};
         long live = alloc_fail.live;

@@ -167,8 +167,8 @@ static void check_memory(const char *name, uint8_t *bytes, size_t size)
 
 static void jpeg_takes_no_more_than_it_says(void **state)
 {
-    char name[64];
     (void)state;
+    char name[64];
     for (int less = 1; less <= 4; less *= 2)
         for (int progressive = 0; progressive < 2; progressive++) {
             size_t size;
@@ -180,8 +180,8 @@ static void jpeg_takes_no_more_than_it_says(void **state)
 
 static void png_takes_no_more_than_it_says(void **state)
 {
-    size_t size;
     (void)state;
+    size_t size;
     uint8_t *bytes = make_png(false, 0, &size);
     check_memory("PNG", bytes, size);
     bytes = make_png(true, 0, &size);

@@ -177,9 +177,9 @@ static void faulty_pictures_are_refused(void **state)
 
 static void every_truncated_picture_is_refused(void **state)
 {
+    (void)state;
     static const char *const names[] = {"rgb420.jpg",     "progressive.jpg", "tiny.jpg",
                                         "interlaced.png", "palette2.png",    "tiny.png"};
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct bytes whole = read_bytes(FOLDER, names[i]);
         for (size_t size = 0; size < whole.size; size++) {
@@ -194,9 +194,9 @@ static void every_truncated_picture_is_refused(void **state)
 /* Whatever a byte becomes, the picture is read or refused with a reason. */
 static void damaged_bytes_do_no_harm(void **state)
 {
+    (void)state;
     static const char *const names[] = {"rgb420.jpg", "progressive.jpg", "interlaced.png", "palette2.png"};
     const struct image_settings settings = image_settings_default(8, 8);
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct bytes picture = read_bytes(FOLDER, names[i]);
         for (size_t at = 0; at < picture.size; at++) {
@@ -263,11 +263,11 @@ static struct bytes black_png(uint32_t height, uint32_t width, bool interlaced, 
 /* Memory follows from the header. It is small as long as rows come one by one. */
 static void memory_of_large_pictures_is_known_before(void **state)
 {
+    (void)state;
     const struct image_settings settings = image_settings_default(16, 16);
     int64_t memory;
     struct error error = {""};
     float *pixels;
-    (void)state;
     struct bytes rows = black_png(4000, 4000, false, 0), whole = black_png(4000, 4000, true, 0);
     assert_int_equal(image_memory(&settings, rows.data, rows.size, &memory, &error), 0);
     assert_in_range(memory, 1, 1 << 20);
@@ -282,11 +282,11 @@ static void memory_of_large_pictures_is_known_before(void **state)
 /* Resized before it is cropped, this picture would have 18 x 1800000 pixels. */
 static void long_thin_pictures_are_cheap(void **state)
 {
+    (void)state;
     struct image_settings settings = image_settings_default(16, 16);
     int64_t memory;
     struct error error = {""};
     float *pixels;
-    (void)state;
     struct bytes wide = black_png(1, 100000, false, 0), high = black_png(100000, 1, false, 0);
     assert_int_equal(read_image(&settings, wide, &pixels, &error), 0);
     free(pixels);
@@ -304,10 +304,10 @@ static void long_thin_pictures_are_cheap(void **state)
 
 static void huge_texts_are_skipped(void **state)
 {
+    (void)state;
     const struct image_settings settings = image_settings_default(16, 16);
     struct error error = {""};
     float *pixels;
-    (void)state;
     struct bytes picture = black_png(20, 20, false, 100 << 20);
     assert_int_equal(read_image(&settings, picture, &pixels, &error), 0);
     free(pixels);
@@ -316,10 +316,10 @@ static void huge_texts_are_skipped(void **state)
 
 static void a_picture_of_another_size_is_refused(void **state)
 {
+    (void)state;
     struct image_settings settings = image_settings_default(16, 20);
     struct error error = {""};
     float *pixels;
-    (void)state;
     settings.crop = false;
     settings.resize = IMAGE_RESIZE_NONE;
     struct bytes picture = black_png(20, 16, false, 0);
@@ -354,10 +354,10 @@ static void *read_often(void *argument)
 /* Threads with good and with faulty pictures */
 static void threads_do_not_disturb_each_other(void **state)
 {
+    (void)state;
     static const char *const names[N_THREADS] = {"progressive.jpg", "interlaced.png", "scans.jpg", "few_rows.png"};
     static struct reading alone[N_THREADS], together[N_THREADS];
     pthread_t threads[N_THREADS];
-    (void)state;
     for (int i = 0; i < N_THREADS; i++) {
         alone[i].picture = together[i].picture = read_bytes(FOLDER, names[i]);
         read_often(&alone[i]);

@@ -29,8 +29,8 @@ static int64_t payload(const struct model_input *inputs, int n_inputs, int64_t m
 
 static void tokens_have_a_default(void **state)
 {
-    struct settings settings = {.max_batch_tokens = 0};
     (void)state;
+    struct settings settings = {.max_batch_tokens = 0};
     assert_int_equal(limits_image_arena(&settings, 64 * GIBIBYTE), GIBIBYTE);
     assert_int_equal(limits_image_arena(&settings, GIBIBYTE), GIBIBYTE / 4);
     limits_set_batch_tokens(&settings);
@@ -43,13 +43,13 @@ static void tokens_have_a_default(void **state)
 
 static void a_body_holds_the_longest_input(void **state)
 {
+    (void)state;
     const struct model_input ids = {.name = "x", .kind = INPUT_IDS, .columns = 1, .max_length = 4096};
     const struct model_input rows = {.name = "x", .kind = INPUT_ROWS, .columns = 512, .max_length = 4096};
     const struct model_input many = {.name = "x", .kind = INPUT_ROWS, .columns = 64, .max_length = 1048576};
     const struct model_input two[] = {rows, rows};
     const struct model_input call = {
         .name = "query", .kind = INPUT_ROWS, .layout = LAYOUT_CALL, .columns = 512, .max_length = 10};
-    (void)state;
     assert_int_equal(payload(&ids, 1, 8 * GIBIBYTE), LIMITS_PAYLOAD);
     assert_int_equal(payload(&rows, 1, 8 * GIBIBYTE), 4096 * 512 * 24 + AROUND);
     assert_int_equal(payload(two, 2, 8 * GIBIBYTE), 2 * 4096 * 512 * 24 + AROUND);
@@ -60,10 +60,10 @@ static void a_body_holds_the_longest_input(void **state)
 
 static void memory_is_the_bound(void **state)
 {
+    (void)state;
     const struct model_input many = {.name = "x", .kind = INPUT_ROWS, .columns = 64, .max_length = 1048576};
     const struct model_input endless = {
         .name = "x", .kind = INPUT_ROWS, .columns = INT64_MAX / 2, .max_length = INT64_MAX / 2};
-    (void)state;
     assert_int_equal(payload(&many, 1, GIBIBYTE), GIBIBYTE / 8);
     assert_int_equal(payload(&endless, 1, 8 * GIBIBYTE), GIBIBYTE);
     assert_int_equal(payload(&many, 1, GIBIBYTE / 16), LIMITS_PAYLOAD);
@@ -71,9 +71,9 @@ static void memory_is_the_bound(void **state)
 
 static void a_given_limit_stays(void **state)
 {
+    (void)state;
     struct settings settings = {.payload_limit = 1024, .max_batch_tokens = 16384};
     struct model *model = fake_model(NULL);
-    (void)state;
     limits_set_payload(&settings, &model, 1, 8 * GIBIBYTE);
     assert_int_equal(settings.payload_limit, 1024);
     model_close(model);

@@ -130,8 +130,8 @@ static void test_it_takes_clients_once_there_are_descriptors(void **state)
 /* Any error but a lost connection. Each failure is followed by a pause of 20 ms. */
 static void test_it_does_not_spin_when_accepting_fails(void **state)
 {
-    enum { PAUSE_NS = 20000000 };
     (void)state;
+    enum { PAUSE_NS = 20000000 };
     int client = socket(AF_INET, SOCK_STREAM, 0);
     struct listener *listener = open_listener();
     int64_t begin = clock_ns();

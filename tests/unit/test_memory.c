@@ -39,9 +39,9 @@ static int make_root(void **state)
 
 static int remove_root(void **state)
 {
+    (void)state;
     char command[96];
 
-    (void)state;
     snprintf(command, sizeof command, "rm -rf %s", root);
     return system(command);
 }

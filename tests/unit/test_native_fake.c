@@ -44,9 +44,9 @@ static float value_at(const json_t *rows, size_t row, size_t column)
 
 static void rows_are_those_of_their_input(void **state)
 {
+    (void)state;
     json_t *all = expect_answer("/embed_all", "{\"model\": \"ids\", \"inputs\": [[7, 8], [9]]}");
 
-    (void)state;
     assert_int_equal(json_array_size(all), 2);
     assert_int_equal(json_array_size(json_array_get(all, 0)), 2);
     for (int column = 0; column < FAKE_COLUMNS; column++) {
@@ -58,11 +58,11 @@ static void rows_are_those_of_their_input(void **state)
 
 static void vectors_are_cut_then_normalised(void **state)
 {
+    (void)state;
     json_t *list =
         expect_answer("/embed", "{\"model\": \"ids\", \"inputs\": [7], \"dimensions\": 2, \"normalize\": true}");
     double a = fake_hidden(7, 0, 0), b = fake_hidden(7, 0, 1), norm = sqrt(a * a + b * b);
 
-    (void)state;
     assert_int_equal(json_array_size(json_array_get(list, 0)), 2);
     assert_true(value_at(list, 0, 0) == (float)(a / norm));
     assert_true(value_at(list, 0, 1) == (float)(b / norm));
@@ -71,11 +71,11 @@ static void vectors_are_cut_then_normalised(void **state)
 
 static void the_best_have_their_text(void **state)
 {
+    (void)state;
     json_t *list = expect_answer("/logits", "{\"inputs\": \"abc\", \"positions\": [2], \"top_k\": 259}");
     json_t *item = json_array_get(list, 0), *tokens = json_array_get(json_object_get(item, "tokens"), 0),
            *texts = json_array_get(json_object_get(item, "text"), 0);
 
-    (void)state;
     assert_int_equal(json_array_size(texts), 259);
     for (size_t i = 0; i < 259; i++) {
         int id = (int)json_integer_value(json_array_get(tokens, i));
@@ -148,11 +148,11 @@ static void counted_memory_is_enough(void **state)
 
 static void json_has_a_bound(void **state)
 {
+    (void)state;
     struct budget *budget = &native_service.results;
     int64_t limit = budget->limit;
     struct request request;
 
-    (void)state;
     budget->limit = 2000;
     expect_failure("/embed", "{\"inputs\":[{},{},{},{},{},{},{},{},{},{}]}", FAILURE_TOO_LARGE,
                    "the body's JSON would take 4056 bytes of memory, this server gives a request 2000: send less at "
@@ -176,10 +176,10 @@ static void json_has_a_bound(void **state)
 /* The last of it is for the small ones. */
 static void large_requests_leave_room_for_small_ones(void **state)
 {
+    (void)state;
     struct budget budget = {.limit = 1000, .reserve = 200, .small = 50};
     struct share large = {&budget, 0}, small = {&budget, 0};
 
-    (void)state;
     assert_false(share_take(&large, 801));
     assert_true(share_take(&large, 800));
     assert_true(share_take(&small, 50));
@@ -193,9 +193,9 @@ static void large_requests_leave_room_for_small_ones(void **state)
 
 static void texts_may_hold_nul(void **state)
 {
+    (void)state;
     json_t *tokens = expect_answer("/tokenize", "{\"inputs\": \"a\\u0000b\"}");
 
-    (void)state;
     assert_int_equal(json_array_size(json_array_get(tokens, 0)), 3);
     assert_int_equal(json_integer_value(json_object_get(json_array_get(json_array_get(tokens, 0), 1), "id")), 3);
     json_decref(tokens);
@@ -257,6 +257,7 @@ static void expect_alike(const struct request *a, const struct request *b)
 /* Lists of numbers are read with objects and without: a key with an escape is one that only jansson reads. */
 static void lists_are_read_alike(void **state)
 {
+    (void)state;
     static const struct {
         const char *path, *body; /* I: inputs, E: embeddings, D: data, L: a list too long for the model, M: the same,
                                     wrong at its end */
@@ -339,7 +340,6 @@ static void lists_are_read_alike(void **state)
     struct request requests[2];
     int at = sprintf(list, "[0");
 
-    (void)state;
     for (int i = 1; i <= FAKE_MAX_LENGTH; i++)
         at += sprintf(list + at, ", %d", i);
     strcat(list, "]");
@@ -395,9 +395,9 @@ static void expect_refused_cheaply(const char *path, const char *begin, const ch
 
 static void long_lists_are_refused_without_an_object_for_each_number(void **state)
 {
+    (void)state;
     static const char too_many[] = "the request has 100000 inputs, this server takes at most 8 in one";
 
-    (void)state;
     expect_refused_cheaply("/embed", "{\"model\": \"ids\", \"inputs\": [", "[1]", "]}", too_many);
     expect_refused_cheaply("/embed", "{\"inputs\": [", "[[1]]", "]}", too_many);
     expect_refused_cheaply("/embed", "{\"inputs\": [", "[]", "]}", too_many);
@@ -447,9 +447,9 @@ static void expect_list_refused(const char *path, const char *begin, const char 
 
 static void long_lists_of_anything_are_refused_before_they_are_objects(void **state)
 {
+    (void)state;
     static const char *const elements[] = {"null", "true", "{}", "1234567890123456789", "1e400"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof elements / sizeof elements[0]; i++) {
         expect_list_refused("/embed", "{\"inputs\": [", elements[i], "]}",
                             "inputs has 1048577 elements, this server takes at most 1048576: send less at once");
@@ -545,9 +545,9 @@ static void lists_are_counted_without_objects(void **state)
 /* A list that cannot be ids is not called tokens, however long. */
 static void a_list_of_no_ids_is_named_by_its_first_element(void **state)
 {
+    (void)state;
     char body[1024] = "{\"inputs\": [[1], [null";
 
-    (void)state;
     for (int i = 0; i < FAKE_MAX_LENGTH; i++)
         strcat(body, ",null");
     strcat(body, "]]}");
@@ -713,8 +713,8 @@ static void a_text_too_long_is_refused_or_cut(void **state)
 /* What an encoding may take is taken from the budget first, and given back. */
 static void the_memory_of_a_text_is_counted(void **state)
 {
-    enum { LENGTH = 1 << 20 };
     (void)state;
+    enum { LENGTH = 1 << 20 };
     int64_t limit = native_service.results.limit;
     char *body = malloc(LENGTH + 256);
     int at = sprintf(body, "{\"model\": \"words\", \"truncate\": true, \"inputs\": \"");
@@ -740,6 +740,7 @@ static void the_memory_of_a_text_is_counted(void **state)
 /* However long the numbers are: what is counted for the answer is never less than the answer. */
 static void answers_are_no_longer_than_counted(void **state)
 {
+    (void)state;
     static const char *const bodies[][2] = {
         {"/embed", "{\"inputs\": [\"abc\", \"d\"], \"normalize\": false}"},
         {"/embed_all", "{\"inputs\": [\"abc\", \"d\"]}"},
@@ -751,7 +752,6 @@ static void answers_are_no_longer_than_counted(void **state)
         {"/v1/embeddings", "{\"input\": [\"abc\", \"d\"]}"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
         struct request request;
 
@@ -769,10 +769,10 @@ static void answers_are_no_longer_than_counted(void **state)
 
 static void positions_are_computed_once(void **state)
 {
+    (void)state;
     json_t *list = expect_answer("/logits", "{\"inputs\": \"abc\", \"positions\": [2,2,0,2,2]}");
     json_t *rows = json_object_get(json_array_get(list, 0), "logits");
 
-    (void)state;
     assert_int_equal(json_array_size(rows), 5);
     for (size_t i = 0; i < 5; i++)
         assert_true(value_at(rows, i, 7) == fake_output(i == 2 ? 'a' + 3 : 'c' + 3, i == 2 ? 0 : 2, 7));
@@ -784,11 +784,11 @@ static void positions_are_computed_once(void **state)
 /* More floats than can be counted are refused before anything is taken for them. */
 static void counts_do_not_overflow(void **state)
 {
+    (void)state;
     int64_t limit = native_service.results.limit;
     struct request request;
     int64_t floats = 0;
 
-    (void)state;
     native_service.results.limit = INT64_MAX;
     request_open(&request, &native_service, "", 0);
     assert_int_equal(results_count(&request, INT64_MAX / 300, 1, &floats), 0);
@@ -801,9 +801,9 @@ static void counts_do_not_overflow(void **state)
 
 static void results_have_a_bound(void **state)
 {
+    (void)state;
     int64_t limit = native_service.results.limit;
 
-    (void)state;
     native_service.results.limit = 10000;
     expect_failure(
         "/logits", "{\"inputs\": \"abc\"}", FAILURE_INVALID,

@@ -400,12 +400,12 @@ static void test_shift_tokens(void **state)
 /* Of one part and of several; of one tile and of several; that differ in k. */
 static void test_two_projections(void **state)
 {
+    (void)state;
     static const struct projected projections[][2] = {
         {{7, 1, 40, true, true}, {7, 1, 40, true, true}},     {{20, 1, 40, false, false}, {20, 1, 40, false, false}},
         {{96, 1, 40, false, true}, {96, 1, 40, false, true}}, {{9, 3, 40, true, false}, {9, 3, 40, true, false}},
         {{7, 1, 40, true, true}, {12, 1, 40, true, true}},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(projections); i++)
         for (int64_t columns = 24; columns <= 150; columns += 126) {
             struct bench bench;
@@ -423,8 +423,8 @@ static void test_two_projections(void **state)
  */
 static void test_pairs(void **state)
 {
-    static const int64_t columns[] = {6, 24, 90, 520, 1100};
     (void)state;
+    static const int64_t columns[] = {6, 24, 90, 520, 1100};
     for (int pair = 0; pair < PAIRS; pair++)
         for (size_t i = 0; i < COUNT(columns); i++) {
             struct bench bench;
@@ -1649,11 +1649,11 @@ static bool has_all_but_activate(enum operation operation)
 
 static void test_an_operation_without_a_kernel_is_refused(void **state)
 {
+    (void)state;
     const struct backend_functions lacking = {.name = "lacking", .has_operation = has_all_but_activate};
     struct plan_step steps[] = {{.operation = OP_ADD}, {.operation = OP_ACTIVATE}};
     struct plan plan = {.steps = steps, .n_steps = 1};
     struct error error = {0};
-    (void)state;
     assert_int_equal(backend_check_operations(&lacking, &plan, &error), 0);
     plan.n_steps = 2;
     assert_int_equal(backend_check_operations(&lacking, &plan, &error), -1);
@@ -1664,8 +1664,8 @@ static void test_an_operation_without_a_kernel_is_refused(void **state)
  * 0.04, so are the weights that their exponentials are. Where the CPU computes in float, EXACT. */
 static int choose_tolerance(void **state)
 {
-#ifdef TOLERANCE
     (void)state;
+#ifdef TOLERANCE
     bench_tolerance = TOLERANCE;
 #else
     bench_tolerance = DTYPE == DTYPE_BF16 ? *(const double *)*state : EXACT;

@@ -128,12 +128,12 @@ static void page_has_the_settings_of_the_table(void **state)
 /* The keys come from the message that refuses an unknown key. */
 static void page_has_every_key_of_config_json(void **state)
 {
+    (void)state;
     static const char unknown[] = "{\"no such key\": 1}", known[] = "the known ones are ";
     struct model_config config;
     struct error error;
     char *page = read_page(MODEL_PAGE), row[128], *rest = NULL;
     int keys = 0;
-    (void)state;
     assert_int_equal(model_config_parse(unknown, strlen(unknown), "config.json", &config, &error), -1);
     char *list = strstr(error.message, known);
     assert_non_null(list);
@@ -152,11 +152,11 @@ static void page_has_every_key_of_config_json(void **state)
 /* The classes come from the message that refuses an unknown class: "linformer.LinformerLM" and others. */
 static void pages_have_every_class(void **state)
 {
+    (void)state;
     static const char known[] = "expected one of ";
     struct error error;
     char *model_page = read_page(MODEL_PAGE), *readme = read_page("README.md"), *rest = NULL;
     int classes = 0;
-    (void)state;
     assert_null(family_find("none", &error));
     char *list = strstr(error.message, known);
     assert_non_null(list);
@@ -267,9 +267,9 @@ static bool value_is_default(const json_t *value, const struct setting *setting)
 
 static void example_has_every_key_with_its_default(void **state)
 {
+    (void)state;
     json_error_t error;
     json_t *example = json_load_file(EXAMPLE, 0, &error);
-    (void)state;
     if (!example)
         fail_msg(EXAMPLE ":%d: %s", error.line, error.text);
     for (size_t i = 0; i < settings_table_count; i++) {
@@ -288,12 +288,12 @@ static void example_has_every_key_with_its_default(void **state)
 
 static void daemon_reads_the_example(void **state)
 {
+    (void)state;
     char *arguments[] = {"linformerd", "--config", EXAMPLE, NULL}, *environment[] = {NULL};
     struct settings settings;
     enum settings_action action;
     const char *folder;
     struct error error;
-    (void)state;
     if (settings_read(3, arguments, environment, &settings, &action, &folder, &error) != 0)
         fail_msg("%s", error.message);
     assert_int_equal(action, SETTINGS_SERVE);

@@ -260,9 +260,9 @@ static void own_tiles_take_what_onednn_cannot(void **state) /* where the process
 
 static void onednn_by_name_has_no_substitute(void **state)
 {
+    (void)state;
     enum instruction_set set;
     struct error error;
-    (void)state;
     if (!has_onednn() || instruction_set_choose(SET_AUTO, &set, &error) != 0 || set != SET_AVX512)
         skip();
     expect_without_code(LIBRARY_ONEDNN, false, 1e-6);
@@ -325,8 +325,8 @@ static void check_projection(const struct products *products, int64_t groups, in
 
 static void sequences_are_projected_in_bf16(void **state)
 {
-    struct products products;
     (void)state;
+    struct products products;
     open_products(LIBRARY_AUTO, true, &products);
     for (int i = 0; i < 2 * SHAPES; i++)
         check_projection(&products, random_size(1, 3), random_size(1, i % 8 ? 90 : 1300), random_size(1, 40), i % 2);
@@ -389,9 +389,9 @@ static void numbers_become_the_nearest_bf16(void **state)
 /* For each test, so that its numbers are the same whichever ran before. */
 static int seed_test(void **state)
 {
+    (void)state;
     const char *given = getenv("SEED");
     uint64_t seed = given ? strtoull(given, NULL, 10) : 20261120;
-    (void)state;
     random_seed(seed);
     print_message("SEED=%llu\n", (unsigned long long)seed);
     return 0;

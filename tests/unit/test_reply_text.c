@@ -34,9 +34,9 @@ static void expect_round_trip(float value)
 
 static void floats_read_back_the_same(void **state)
 {
+    (void)state;
     uint32_t bits = 1;
 
-    (void)state;
     for (uint32_t exponent = 0; exponent < 255; exponent++) { /* around each power of two, subnormals included */
         for (uint32_t near = 0; near < 64; near++) {
             expect_round_trip(from_bits((exponent << 23) + near));
@@ -86,9 +86,9 @@ static void expect_shortest(float value)
 
 static void floats_are_shortest(void **state)
 {
+    (void)state;
     uint32_t bits = 1;
 
-    (void)state;
     for (uint32_t exponent = 0; exponent < 255; exponent++) {
         for (uint32_t near = 0; near < 8; near++) {
             if (exponent + near > 0)
@@ -184,9 +184,9 @@ static void strings_are_escaped_and_valid(void **state)
 
 static void integers_are_whole(void **state)
 {
+    (void)state;
     struct writer writer = {0};
 
-    (void)state;
     writer_integer(&writer, 0);
     writer_text(&writer, " ");
     writer_integer(&writer, INT64_MIN);
@@ -214,11 +214,11 @@ static void base64_is_little_endian(void **state)
 
 static void lists_of_floats_grow(void **state)
 {
+    (void)state;
     struct writer writer = {0};
     float values[1000];
     json_t *json;
 
-    (void)state;
     for (int i = 0; i < 1000; i++)
         values[i] = (float)i / 7;
     writer_floats(&writer, values, 1000);

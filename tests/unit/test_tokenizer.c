@@ -45,9 +45,9 @@ static void the_mask_is_one_id(void **state)
 
 static void ids_are_bytes_again(void **state)
 {
+    (void)state;
     char bytes[BYTE_TOKENIZER_BYTES];
 
-    (void)state;
     for (int byte = 0; byte < 256; byte++) {
         assert_int_equal(byte_tokenizer_bytes(3, byte + 3, bytes), 1);
         assert_int_equal((unsigned char)bytes[0], byte);
@@ -64,9 +64,9 @@ static void ids_are_bytes_again(void **state)
 /* As torch.from_numpy(np.frombuffer(text, dtype=np.uint8)) has them. */
 static void without_an_offset_ids_are_bytes_and_none_is_special(void **state)
 {
+    (void)state;
     char bytes[BYTE_TOKENIZER_BYTES];
 
-    (void)state;
     expect_ids_from(0, "aZ\0\xFF", 4, 4, (const int32_t[]){97, 90, 0, 255});
     expect_ids_from(0, "[MASK]", 6, 6, (const int32_t[]){'[', 'M', 'A', 'S', 'K', ']'});
     assert_int_equal(byte_tokenizer_vocabulary(0), 256);

@@ -46,9 +46,9 @@ static const struct vector_functions *functions(void **state)
 /* "auto" is the best set of the processor. The processor has each set after it in the enum, and none before it. */
 static void sets_are_those_of_the_processor(void **state)
 {
+    (void)state;
     enum instruction_set best, set;
     struct error error;
-    (void)state;
     assert_int_equal(instruction_set_choose(SET_AUTO, &best, &error), 0);
     assert_true(best > SET_AUTO && best < SET_COUNT);
     for (int wanted = SET_AVX512; wanted < SET_COUNT; wanted++) {

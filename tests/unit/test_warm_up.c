@@ -42,9 +42,9 @@ static void warm_up(const char *name)
 
 static void every_model_runs_a_first_batch(void **state)
 {
+    (void)state;
     DIR *folder = opendir(CASES_FOLDER);
     int count = 0;
-    (void)state;
     assert_non_null(folder);
     for (struct dirent *entry; (entry = readdir(folder));) {
         if (entry->d_name[0] == '.' || !is_case(entry->d_name))
@@ -59,11 +59,11 @@ static void every_model_runs_a_first_batch(void **state)
 /* By rows, and by the rows of the output that are wanted. */
 static void longer_items_count_more(void **state)
 {
+    (void)state;
     struct loaded loaded = {NULL, NULL};
     struct error error = {""};
     double before = 0, one, all;
     float output;
-    (void)state;
     must(load_with(&options, "", "linformer_lm", NULL, &loaded, &error), &error);
     int64_t most = model_info(loaded.model)->inputs[0].max_length;
     for (int64_t length = 1; length <= most; length++) {

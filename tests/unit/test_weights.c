@@ -430,8 +430,8 @@ static void write_in_folder(const char *name, const void *bytes, size_t size)
 
 static int make_folder(void **state)
 {
-    size_t size;
     (void)state;
+    size_t size;
     if (!mkdtemp(folder))
         return -1;
     unsigned char *file = build_file(A_FILE, strlen(A_FILE), 2, &size);
@@ -446,9 +446,9 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
+    (void)state;
     static const char *const names[] = {"one.safetensors", "copy.safetensors", "two.safetensors", "m.index.json"};
     char path[128];
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);
         unlink(path);

@@ -97,9 +97,9 @@ static void one_peer_is_served_in_order(void **state)
 
 static void peers_take_turns(void **state)
 {
+    (void)state;
     static const char *const names[] = {"A1", "A2", "A3", "B1", "C1", "B2", "A4", "C2", "D1"};
 
-    (void)state;
     open_held('A');
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         add(names[i]);
@@ -131,9 +131,9 @@ static uint64_t peer(int family, const char *host, uint16_t port)
 
 static void a_peer_is_an_address_without_its_port(void **state)
 {
+    (void)state;
     uint64_t one = peer(AF_INET, "192.0.2.1", 1000), six = peer(AF_INET6, "2001:db8:0:1::1", 1000);
 
-    (void)state;
     assert_true(one == peer(AF_INET, "192.0.2.1", 2000));
     assert_true(one == peer(AF_INET6, "::ffff:192.0.2.1", 3000));
     assert_true(one != peer(AF_INET, "192.0.2.2", 1000));
