@@ -265,7 +265,6 @@ static int64_t resident_bytes(void)
 {
     FILE *file = fopen("/proc/self/statm", "re");
     long long pages = 0;
-
     if (!file)
         return 0;
     if (fscanf(file, "%*s %lld", &pages) != 1)

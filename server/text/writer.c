@@ -73,7 +73,6 @@ void writer_text(struct writer *writer, const char *text)
 void writer_format(struct writer *writer, const char *format, ...)
 {
     va_list arguments;
-
     va_start(arguments, format);
     int length = vsnprintf(NULL, 0, format, arguments);
     va_end(arguments);

@@ -12,7 +12,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static bool answerable(const struct request *request)
 {
     int64_t columns = request->info->inputs[0].columns;
-
     for (int64_t i = 0; i < request->job.n_items; i++) {
         const void *data = request->job.items[i].inputs[0].data;
 
@@ -31,7 +30,6 @@ static void expect_json(const struct writer *writer)
 {
     json_error_t error;
     json_t *json = json_loadb(writer->data, writer->length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
-
     if (!json) {
         fprintf(stderr, "%s at %d: %.*s\n", error.text, error.position, (int)writer->length, writer->data);
         abort();
@@ -43,7 +41,6 @@ static void call(const struct route_match *match, struct request *request)
 {
     struct error error;
     enum outcome outcome = match->route->read(request);
-
     if (outcome == OUTCOME_RUN) {
         fake_reset();
         if (!answerable(request) || native_run(native_models[request->model_index].model, 0, request->job.items,
@@ -67,7 +64,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                         "/v1/embeddings", "/predict",   "/",       "/similarity", "/fill-mask"};
     struct route_match match;
     struct request request;
-
     if (size == 0)
         return 0;
     if (!native_models[0].model)

@@ -25,7 +25,6 @@ static void expect(bool holds, const char *what)
 static json_t *parse(const char *text, size_t length)
 {
     json_t *json = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-
     if (json_is_object(json))
         return json;
     json_decref(json);
@@ -45,7 +44,6 @@ struct expected {
 static void walk(struct expected *expected, const json_t *list, int depth)
 {
     bool innermost = !json_is_array(json_array_get(list, 0));
-
     expected->lists[depth - 1]++;
     if (innermost) {
         expected->columns = expected->columns ? expected->columns : (int64_t)json_array_size(list);
@@ -75,7 +73,6 @@ static void compare(const struct numbers *numbers, const json_t *list, int item_
     struct expected expected = {.item_depth = item_depth, .lists = lists};
     struct numbers_target target = {.below = BELOW, .item_depth = item_depth};
     int32_t *values = malloc(count * sizeof *values);
-
     expected.values = malloc(count * sizeof *expected.values);
     expected.ends = malloc(count * sizeof *expected.ends);
     target.ends = malloc((size_t)numbers->lists[item_depth - 1] * sizeof *target.ends);
@@ -116,7 +113,6 @@ static size_t restore(json_t *json, int depth, const struct numbers_place *place
     const char *key;
     json_t *value;
     size_t i, n = 0;
-
     json_object_foreach (json, key, value) {
         bool named = strcmp(key, place->key) == 0 || (place->other && strcmp(key, place->other) == 0);
 
@@ -142,7 +138,6 @@ static size_t restore(json_t *json, int depth, const struct numbers_place *place
 static void compare_text(const struct numbers *numbers)
 {
     json_t *list = json_loadb(numbers->text, numbers->length, 0, NULL);
-
     expect(list != NULL, "the list is no JSON");
     for (int depth = 1; depth <= numbers->depth; depth++) {
         compare(numbers, list, depth, true);
@@ -156,7 +151,6 @@ static void look(const char *body, size_t size, struct numbers_place place, size
     char rest[NUMBERS_REST];
     struct numbers numbers[MOST];
     size_t n = numbers_find(body, size, place, numbers, most), length;
-
     if (n == 0)
         return;
     length = numbers_rest(numbers, n, body, size, rest);
@@ -180,7 +174,6 @@ static void count(const json_t *value, int depth, struct numbers_counts *counts)
     const char *key;
     json_t *element;
     size_t i;
-
     if (elements == 0) {
         counts->values++;
         return;
@@ -199,7 +192,6 @@ static void compare_counts(const char *body, size_t size)
     struct numbers_counts counts = numbers_count(body, size, (struct numbers_place){.key = "inputs", .depth = 1});
     struct numbers_counts expected = {0};
     json_t *whole = parse(body, size), *list = json_object_get(whole, "inputs");
-
     if (json_is_array(list) && json_array_size(list) > 0 && !memchr(body, '\\', size)) {
         expected.elements = (int64_t)json_array_size(list);
         count(list, 1, &expected);

@@ -72,7 +72,6 @@ static size_t input_bytes(const struct model_input *input, const struct engine_i
 {
     size_t rows = (size_t)item->inputs[i].length, width = (size_t)item->inputs[i].width;
     size_t masks = (size_t)item->inputs[i].n_masks;
-
     switch (input->kind) {
     case INPUT_IDS:
         return rows * sizeof(int32_t);
@@ -110,7 +109,6 @@ static void check_answer(const struct request *request)
     json_t *json = json_loadb(answer->data, length, JSON_REJECT_DUPLICATES, NULL);
     const json_t *output;
     size_t i;
-
     if (!json)
         abort();
     json_array_foreach (json_object_get(json, "outputs"), i, output) {
@@ -146,7 +144,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const uint8_t *line = size ? memchr(data, '\n', size) : NULL;
     struct route_match match;
     struct request request;
-
     if (!line || line == data || (size_t)(line - data) > sizeof header_length)
         return 0;
     if (!models[0].model)

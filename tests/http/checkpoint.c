@@ -15,7 +15,6 @@
 static char *path_of(const char *folder, const char *name)
 {
     char *path;
-
     assert_true(asprintf(&path, "%s/%s", folder, name) > 0);
     return path;
 }
@@ -25,7 +24,6 @@ static char *read_file(const char *folder, const char *name, size_t *length)
     char *path = path_of(folder, name);
     struct error error;
     char *bytes = file_read(path, SIZE_MAX / 2, length, &error);
-
     if (!bytes)
         fail_msg("%s", error.message);
     free(path);
@@ -36,7 +34,6 @@ static void write_file(const char *folder, const char *name, const char *bytes, 
 {
     char *path = path_of(folder, name);
     FILE *file = fopen(path, "wb");
-
     assert_non_null(file);
     assert_int_equal(fwrite(bytes, 1, length, file), length);
     assert_int_equal(fclose(file), 0);
@@ -47,7 +44,6 @@ char *folder_make(void)
 {
     const char *temporary = getenv("TMPDIR");
     char *path = path_of(temporary ? temporary : "/tmp", "linformerd-test-XXXXXX");
-
     assert_non_null(mkdtemp(path));
     return path;
 }
@@ -82,7 +78,6 @@ static void copy_tensor(struct checkpoint_tensor *to, const struct weights_tenso
 static json_t *read_metadata(const char *bytes)
 {
     uint64_t length;
-
     memcpy(&length, bytes, sizeof length);
     json_t *header = json_loadb(bytes + sizeof length, length, 0, NULL);
     json_t *metadata = json_incref(json_object_get(header, "__metadata__"));
@@ -97,7 +92,6 @@ struct checkpoint checkpoint_read(const char *case_name)
     char *bytes = read_file(folder, "model.safetensors", &length);
     struct weights *weights;
     struct error error;
-
     if (weights_open_memory(bytes, length, case_name, &weights, &error) != 0)
         fail_msg("%s", error.message);
     struct checkpoint checkpoint = {.tensors = calloc(weights_count(weights) + 1, sizeof *checkpoint.tensors),
@@ -115,7 +109,6 @@ struct checkpoint checkpoint_read(const char *case_name)
 static void make_tensor(struct checkpoint_tensor *tensor, const struct checkpoint_shape *shape, uint32_t *state)
 {
     int64_t elements = 1;
-
     for (int d = 0; d < shape->rank; d++)
         elements *= shape->shape[d];
     *tensor = (struct checkpoint_tensor){.name = strdup(shape->name),
@@ -136,7 +129,6 @@ struct checkpoint checkpoint_random(const char *config, const struct checkpoint_
     struct checkpoint checkpoint = {
         .tensors = calloc(count + 1, sizeof *checkpoint.tensors), .count = count, .config = strdup(config)};
     uint32_t state = 1;
-
     assert_true(checkpoint.tensors && checkpoint.config);
     for (size_t i = 0; i < count; i++)
         make_tensor(&checkpoint.tensors[i], &shapes[i], &state);
@@ -161,7 +153,6 @@ void checkpoint_free(struct checkpoint *checkpoint)
 static json_t *describe(const struct checkpoint_tensor *tensor, size_t begin)
 {
     json_t *shape = json_array();
-
     for (int d = 0; d < tensor->rank; d++)
         json_array_append_new(shape, json_integer(tensor->shape[d]));
     return json_pack("{s:s, s:o, s:[I, I]}", "dtype", weights_dtype_name(tensor->dtype), "shape", shape, "data_offsets",
@@ -172,7 +163,6 @@ void checkpoint_write(const struct checkpoint *checkpoint, const char *folder, s
 {
     json_t *header = json_object();
     size_t data = 0;
-
     if (checkpoint->metadata)
         json_object_set(header, "__metadata__", checkpoint->metadata);
     for (size_t i = 0; i < checkpoint->count; data += checkpoint->tensors[i].bytes, i++)
@@ -210,7 +200,6 @@ struct checkpoint_tensor *checkpoint_tensor(struct checkpoint *checkpoint, const
 void checkpoint_remove(struct checkpoint *checkpoint, const char *name)
 {
     struct checkpoint_tensor *tensor = checkpoint_tensor(checkpoint, name);
-
     free_tensor(tensor);
     *tensor = checkpoint->tensors[--checkpoint->count];
 }
@@ -232,7 +221,6 @@ void checkpoint_add(struct checkpoint *checkpoint, const char *name, int64_t ele
 static uint16_t bf16_of(float value)
 {
     uint32_t bits;
-
     memcpy(&bits, &value, sizeof bits);
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16); /* the cases have no NaN */
 }
@@ -241,7 +229,6 @@ static float float_of_bf16(uint16_t upper)
 {
     uint32_t bits = (uint32_t)upper << 16;
     float value;
-
     memcpy(&value, &bits, sizeof value);
     return value;
 }
@@ -266,7 +253,6 @@ static void store(float value, enum weights_dtype dtype, char *to)
     const double more = (double)value * (1 + 0x1p-30); /* an F32 has 24 bits: this is less than half its last */
     const _Float16 half = (_Float16)value;
     const uint16_t upper = bf16_of(value);
-
     if (dtype == WEIGHTS_F64)
         memcpy(to, &more, sizeof more);
     else
@@ -276,7 +262,6 @@ static void store(float value, enum weights_dtype dtype, char *to)
 void checkpoint_convert(struct checkpoint *checkpoint, enum weights_dtype dtype)
 {
     size_t size = weights_dtype_size(dtype);
-
     for (size_t i = 0; i < checkpoint->count; i++) {
         struct checkpoint_tensor *tensor = &checkpoint->tensors[i];
         const float *values = (const float *)(const void *)tensor->data;

@@ -34,7 +34,6 @@ static void *pass_log_on(void *argument)
 {
     struct daemon *daemon = argument;
     char line[1024];
-
     while (fgets(line, sizeof line, daemon->log))
         fputs(line, stderr);
     return NULL;
@@ -44,7 +43,6 @@ static void *pass_log_on(void *argument)
 static int read_port(FILE *log, FILE *said)
 {
     char line[1024];
-
     while (fgets(line, sizeof line, log)) {
         char *address = strstr(line, "listening on http://"), *colon;
 
@@ -61,7 +59,6 @@ static int read_port(FILE *log, FILE *said)
 static void run_daemon(const struct daemon_options *options, int log, char **arguments)
 {
     struct rlimit descriptors = {(rlim_t)options->descriptors, (rlim_t)options->descriptors};
-
     signal(SIGHUP, SIG_DFL); /* whatever the tests run under */
     if (options->ignored_signal)
         signal(options->ignored_signal, SIG_IGN);
@@ -92,7 +89,6 @@ static struct daemon *launch(const struct daemon_options *options)
     char *arguments[MAX_ARGUMENTS] = {(char *)(binary ? binary : "build/linformerd"), (char *)"--port", (char *)"0"};
     struct daemon *daemon = calloc(1, sizeof *daemon);
     int pipes[2], count = 3;
-
     assert_non_null(daemon);
     signal(SIGPIPE, SIG_IGN);
     curl_global_init(CURL_GLOBAL_ALL);
@@ -117,7 +113,6 @@ struct daemon *daemon_open(const struct daemon_options *options, char **said, in
     struct daemon *daemon = launch(options);
     size_t length;
     FILE *text = open_memstream(said, &length);
-
     assert_non_null(text);
     daemon->port = read_port(daemon->log, text);
     assert_int_equal(fclose(text), 0);
@@ -137,7 +132,6 @@ struct daemon *daemon_try(const struct daemon_options *options, char last_line[1
     char *said;
     int status;
     struct daemon *daemon = daemon_open(options, &said, &status);
-
     for (char *line = said; !daemon && *line; line += strcspn(line, "\n"), line += *line == '\n')
         snprintf(last_line, 1024, "%.*s", (int)strcspn(line, "\n") + 1, line);
     free(said);
@@ -180,7 +174,6 @@ int daemon_port(const struct daemon *daemon)
 void daemon_freeze(struct daemon *daemon)
 {
     int status;
-
     assert_int_equal(kill(daemon->process, SIGSTOP), 0);
     assert_int_equal(waitpid(daemon->process, &status, WUNTRACED), daemon->process);
     assert_true(WIFSTOPPED(status));
@@ -204,7 +197,6 @@ void daemon_terminate(struct daemon *daemon)
 void daemon_join(struct daemon *daemon)
 {
     int status;
-
     assert_int_equal(waitpid(daemon->process, &status, 0), daemon->process);
     if (!daemon->log_unread)
         pthread_join(daemon->reader, NULL);
@@ -230,7 +222,6 @@ struct text {
 static size_t text_append(char *data, size_t size, size_t count, void *context)
 {
     struct text *text = context;
-
     text->data = realloc(text->data, text->length + size * count + 1);
     if (!text->data)
         return 0;
@@ -243,7 +234,6 @@ static size_t text_append(char *data, size_t size, size_t count, void *context)
 static void set_options(CURL *curl, const struct call *call, const char *url, struct curl_slist *headers)
 {
     bool head = call->method && strcmp(call->method, "HEAD") == 0;
-
     curl_easy_setopt(curl, CURLOPT_URL, url);
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
@@ -268,7 +258,6 @@ struct answer daemon_call(const struct daemon *daemon, const struct call *call)
     struct text head = {NULL, 0}, body = {NULL, 0};
     struct answer answer = {0};
     char url[256];
-
     assert_non_null(curl);
     snprintf(url, sizeof url, "http://%s:%d%s", call->host ? call->host : "127.0.0.1", daemon->port, call->path);
     for (size_t i = 0; i < LENGTH(call->headers) && call->headers[i]; i++)
@@ -301,7 +290,6 @@ void answer_free(struct answer *answer)
 char *answer_header(const struct answer *answer, const char *name)
 {
     size_t length = strlen(name);
-
     for (const char *line = answer->headers; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
         if (strncasecmp(line, name, length) == 0 && line[length] == ':') {
             const char *value = line + length + 1 + strspn(line + length + 1, " ");
@@ -327,7 +315,6 @@ json_t *daemon_post_json(const struct daemon *daemon, const char *path, const ch
 {
     struct answer answer = daemon_post(daemon, path, body);
     json_t *json;
-
     if (answer.status != 200 || !answer.json)
         print_error("%s %s: %ld %s\n", path, body, answer.status, answer.body);
     assert_int_equal(answer.status, 200);
@@ -341,7 +328,6 @@ void expect_failure_answer(struct answer *answer, long status, const char *type,
 {
     const char *message = json_string_value(json_object_get(answer->json, "error"));
     const char *found_type = json_string_value(json_object_get(answer->json, "error_type"));
-
     if (answer->status != status || !message || !strstr(message, part))
         print_error("expected %ld \"%s\", found %ld (curl %d) %s\n", status, part, answer->status, answer->error,
                     answer->body);
@@ -358,14 +344,12 @@ void expect_failure(const struct daemon *daemon, const char *path, const char *b
                     const char *part)
 {
     struct answer answer = daemon_post(daemon, path, body);
-
     expect_failure_answer(&answer, status, type, part);
 }
 
 double json_number_at(const json_t *list, size_t index)
 {
     const json_t *number = json_array_get(list, index);
-
     assert_true(json_is_number(number));
     return json_number_value(number);
 }
@@ -377,7 +361,6 @@ int raw_connect(const struct daemon *daemon)
     struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons((uint16_t)daemon->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
     assert_true(descriptor >= 0);
     assert_int_equal(connect(descriptor, (struct sockaddr *)&address, sizeof address), 0);
     return descriptor;
@@ -408,7 +391,6 @@ char *raw_read_all(int descriptor)
     struct text text = {NULL, 0};
     char part[4096];
     ssize_t length;
-
     text_append(part, 1, 0, &text);
     while ((length = recv(descriptor, part, sizeof part, 0)) > 0)
         text_append(part, 1, (size_t)length, &text);
@@ -423,7 +405,6 @@ char *raw_read_answer(int descriptor)
     struct text text = {NULL, 0};
     size_t wanted = 0;
     char byte;
-
     while (wanted == 0 || text.length < wanted) {
         assert_int_equal(recv(descriptor, &byte, 1, 0), 1);
         text_append(&byte, 1, 1, &text);

@@ -15,7 +15,6 @@
 int64_t infer_elements(const struct infer_tensor *tensor)
 {
     int64_t count = 1;
-
     for (int d = 0; d < tensor->rank; d++)
         count *= tensor->shape[d];
     return count;
@@ -24,7 +23,6 @@ int64_t infer_elements(const struct infer_tensor *tensor)
 static json_t *describe(const struct infer_tensor *tensor)
 {
     json_t *shape = json_array();
-
     for (int d = 0; d < tensor->rank; d++)
         json_array_append_new(shape, json_integer(tensor->shape[d]));
     return json_pack("{s:s, s:s, s:o, s:{s:I}}", "name", tensor->name, "datatype", tensor->datatype, "shape", shape,
@@ -36,7 +34,6 @@ struct infer_body infer_body_of(const struct infer_tensor *inputs, size_t n_inpu
 {
     json_t *list = json_array(), *wanted = json_array();
     struct infer_body body = {NULL, 0, 0};
-
     for (size_t i = 0; i < n_inputs; i++) {
         json_array_append_new(list, describe(&inputs[i]));
         body.length += inputs[i].bytes;
@@ -67,7 +64,6 @@ void infer_body_free(struct infer_body *body)
 struct answer infer_call(const struct daemon *daemon, const char *model, const struct infer_body *body, void *curl)
 {
     char path[256], header[80];
-
     snprintf(path, sizeof path, "/v2/models/%s/infer", model);
     snprintf(header, sizeof header, "Inference-Header-Content-Length: %zu", body->json);
     return daemon_call(daemon, &(struct call){.path = path,
@@ -81,7 +77,6 @@ struct infer_answer infer_read(struct answer given)
 {
     struct infer_answer answer = {.answer = given};
     char *length = answer_header(&given, "Inference-Header-Content-Length");
-
     if (given.status != 200 || !length)
         fail_msg("%ld (curl %d) %s", given.status, given.error, given.body);
     size_t json = (size_t)atol(length);
@@ -118,7 +113,6 @@ struct infer_tensor infer_output(const struct infer_answer *answer, size_t index
                                   .rank = (int)json_array_size(shape),
                                   .bytes = bytes_of(output)};
     size_t place = 0;
-
     assert_true(tensor.name && tensor.datatype && tensor.rank > 0 && tensor.rank <= WEIGHTS_MAX_RANK);
     for (int d = 0; d < tensor.rank; d++)
         tensor.shape[d] = json_integer_value(json_array_get(shape, (size_t)d));
@@ -140,7 +134,6 @@ void infer_answer_free(struct infer_answer *answer)
 static double float_at(const struct infer_tensor *tensor, int64_t index)
 {
     float value;
-
     memcpy(&value, (const char *)tensor->data + index * (int64_t)sizeof value, sizeof value);
     return (double)value;
 }
@@ -148,7 +141,6 @@ static double float_at(const struct infer_tensor *tensor, int64_t index)
 double infer_relative_l2(const struct infer_tensor *found, const struct infer_tensor *expected)
 {
     double difference = 0, norm = 0;
-
     assert_int_equal(found->bytes, expected->bytes);
     for (int64_t i = 0; i < infer_elements(expected); i++) {
         difference += pow(float_at(found, i) - float_at(expected, i), 2);
@@ -197,7 +189,6 @@ struct weights *case_calls(const char *folder, const char *name)
     struct weights *calls;
     struct error error;
     char path[512];
-
     snprintf(path, sizeof path, "%s/%s/calls.safetensors", folder, name);
     if (weights_open(path, &calls, &error) != 0 || weights_read(calls, &error) != 0)
         fail_msg("%s", error.message);
@@ -225,7 +216,6 @@ size_t case_tensors(const struct weights *calls, int index, const char *way, str
 {
     char prefix[32];
     size_t count = 0;
-
     snprintf(prefix, sizeof prefix, "%d/%s/", index, way);
     for (size_t i = 0; i < weights_count(calls); i++) {
         const struct weights_tensor *tensor = weights_at(calls, i);
@@ -250,7 +240,6 @@ struct infer_body case_body(const struct weights *calls, int index)
     const char *names[MAX_TENSORS];
     size_t n_inputs = case_tensors(calls, index, "in", inputs, MAX_TENSORS);
     size_t n_outputs = case_tensors(calls, index, "out", outputs, MAX_TENSORS);
-
     if (n_inputs == 0)
         return (struct infer_body){NULL, 0, 0};
     assert_true(n_outputs > 0);
@@ -264,7 +253,6 @@ double case_compare(const struct weights *calls, int index, const struct infer_a
     struct infer_tensor expected[MAX_TENSORS];
     size_t count = case_tensors(calls, index, "out", expected, MAX_TENSORS);
     double largest = 0;
-
     assert_int_equal(infer_count(answer), count);
     for (size_t i = 0; i < count; i++) {
         struct infer_tensor found = infer_output(answer, i);

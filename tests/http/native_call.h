@@ -116,7 +116,6 @@ static inline void native_open(void)
                               .hidden_columns = FAKE_COLUMNS,
                               .has_logits = true,
                               .padding = "slice"};
-
     ids.vocabulary = info.vocabulary;
     native_add("bytes", &info, NULL);
     native_add_bytes();
@@ -159,7 +158,6 @@ static inline int native_call(const char *path, const char *body, size_t length,
 {
     struct route_match match;
     struct error error;
-
     routes_find(all_dialects, "POST", path, &match);
     request_open(request, &native_service, body, length);
     memcpy(request->parameters, match.parameters, sizeof request->parameters);

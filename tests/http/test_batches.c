@@ -132,7 +132,6 @@ static struct infer_tensor random_tensor(const struct model *model, const struct
     static const char *const datatypes[] = {[IDS] = "INT64", [ROWS] = "FP32", [MASK] = "BOOL", [SCORES] = "BOOL"};
     static const size_t sizes[] = {[IDS] = 8, [ROWS] = 4, [MASK] = 1, [SCORES] = 1};
     struct infer_tensor tensor = {.name = input->name, .datatype = datatypes[input->kind]};
-
     if (model->call) {
         tensor.shape[tensor.rank++] = n;
         if (input->kind == ROWS)
@@ -155,7 +154,6 @@ static void make_request(struct request *request)
 {
     const struct model *model = &models[random_size(0, LENGTH(models) - 1)];
     int64_t batch = random_size(1, MOST_ITEMS), lengths[MAX_INPUTS];
-
     *request = (struct request){.model = model, .n_items = model->call ? 1 : batch};
     for (int i = 0; i < MAX_INPUTS && model->inputs[i].kind != NONE; i++) {
         const struct input *input = &model->inputs[i];
@@ -181,7 +179,6 @@ static void free_request(struct request *request)
 static void ask_alone(const struct daemon *daemon, struct request *request)
 {
     const struct model *model = request->model;
-
     for (int64_t b = 0; b < request->n_items; b++) {
         struct infer_tensor inputs[MAX_INPUTS];
 
@@ -212,7 +209,6 @@ static void *be_client(void *context)
     struct crowd *crowd = context;
     CURL *curl = curl_easy_init();
     int index;
-
     while ((index = atomic_fetch_add(&crowd->next, 1)) < n_requests) {
         struct request *request = &crowd->requests[index];
 
@@ -226,7 +222,6 @@ static void ask_all(const struct daemon *daemon, struct request *requests)
 {
     struct crowd crowd = {.daemon = daemon, .requests = requests};
     pthread_t clients[CLIENTS];
-
     for (int i = 0; i < CLIENTS; i++)
         assert_int_equal(pthread_create(&clients[i], NULL, be_client, &crowd), 0);
     for (int i = 0; i < CLIENTS; i++)
@@ -276,7 +271,6 @@ static int64_t run_round(const struct daemon *daemon, bool same_bits)
 {
     struct request requests[MOST_REQUESTS];
     int64_t items = 0;
-
     for (int i = 0; i < n_requests; i++) {
         make_request(&requests[i]);
         ask_alone(daemon, &requests[i]);
@@ -331,7 +325,6 @@ static void nor_with_the_kernels_of_any_machine(void **state)
 int main(void)
 {
     const char *given = getenv("SEED");
-
     seed = given ? strtoull(given, NULL, 10) : seed;
     seed = seed ? seed : 1;
     n_requests = getenv("LINFORMERD_DEVICE") ? 32 : MOST_REQUESTS; /* the shim of tests/cuda is slow */

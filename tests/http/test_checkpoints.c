@@ -15,7 +15,6 @@
 static void write_cases(const struct cases *cases, enum weights_dtype dtype, const char *folder)
 {
     char path[512];
-
     for (size_t i = 0; i < cases->count; i++) {
         for (int round = 0; round < 2; round++) {
             struct checkpoint checkpoint = checkpoint_read(cases->names[i]);
@@ -38,7 +37,6 @@ static void compare_case(const struct daemon *daemon, const char *name, enum wei
     struct infer_body body;
     char rounded_name[256];
     double distance = 0;
-
     snprintf(rounded_name, sizeof rounded_name, "%s.rounded", name);
     for (int index = 0; (body = case_body(calls, index)).bytes; index++) {
         struct infer_answer stored = infer_send(daemon, name, &body);
@@ -63,7 +61,6 @@ static void serve_as(enum weights_dtype dtype)
 {
     struct cases cases = cases_find(CASES_FOLDER, FEWEST_CASES);
     char *folder = folder_make();
-
     write_cases(&cases, dtype, folder);
     struct daemon *daemon = daemon_start(ARGUMENTS("--model", folder, "--max-batch-tokens", "512"));
     for (size_t i = 0; i < cases.count; i++)
@@ -111,7 +108,6 @@ enum damage { MISSING, RENAMED, TRANSPOSED, TRUNCATED, SURPLUS, INTEGERS, CUT, D
 static void transpose(struct checkpoint_tensor *tensor)
 {
     int64_t rows = tensor->shape[0];
-
     tensor->shape[0] = tensor->shape[1];
     tensor->shape[1] = rows;
 }
@@ -119,7 +115,6 @@ static void transpose(struct checkpoint_tensor *tensor)
 static void damage(struct checkpoint *checkpoint, const struct model *model, enum damage damage)
 {
     struct checkpoint_tensor *tensor = checkpoint_tensor(checkpoint, model->tensor);
-
     switch (damage) {
     case MISSING:
         checkpoint_remove(checkpoint, model->tensor);
@@ -154,7 +149,6 @@ static void expected_words(const struct model *model, enum damage damage, int ra
 {
     int64_t changed[WEIGHTS_MAX_RANK];
     char expected[64], found[64];
-
     memcpy(changed, shape, sizeof changed);
     changed[0] = damage == TRANSPOSED ? shape[1] : shape[0] - 1;
     changed[1] = damage == TRANSPOSED ? shape[0] : shape[1];
@@ -194,7 +188,6 @@ static void refuse(const struct model *model, enum damage kind, const char *pare
     int64_t shape[WEIGHTS_MAX_RANK];
     int rank = tensor->rank;
     char folder[512], file[600], words[4][128];
-
     memcpy(shape, tensor->shape, sizeof shape);
     damage(&checkpoint, model, kind);
     snprintf(folder, sizeof folder, "%s/%s-%d", parent, model->name, kind);
@@ -216,7 +209,6 @@ static void what_is_not_the_class_s_is_named(void **state)
 {
     (void)state;
     char *parent = folder_make();
-
     for (size_t i = 0; i < LENGTH(models); i++) {
         for (int kind = 0; kind < DAMAGES; kind++)
             refuse(&models[i], (enum damage)kind, parent);
@@ -233,6 +225,5 @@ int main(void)
         cmocka_unit_test(f64_is_served),
         cmocka_unit_test(what_is_not_the_class_s_is_named),
     };
-
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

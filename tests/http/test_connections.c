@@ -57,7 +57,6 @@ static void connections_are_kept_after_answers_and_errors(void **state)
 static int silent_connections(void)
 {
     struct rlimit limit;
-
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
@@ -69,7 +68,6 @@ static void silent_connections_hold_up_nobody(void **state)
     (void)state;
     int count = silent_connections(), *descriptors = calloc((size_t)count, sizeof *descriptors);
     struct daemon *daemon = daemon_start(NULL);
-
     assert_true(count > 0);
     for (int i = 0; i < count; i++) {
         descriptors[i] = raw_connect(daemon);
@@ -95,7 +93,6 @@ static void requests_of_one_moment_are_all_answered(void **state)
     (void)state;
     static const int counts[] = {1, 32, 64, 127, 128, 129, 256, 512};
     struct daemon *daemon = daemon_start(ARGUMENTS("--http-threads", "1"));
-
     for (size_t i = 0; i < LENGTH(counts); i++) {
         int descriptors[512];
 
@@ -120,7 +117,6 @@ static void requests_of_one_moment_are_all_answered(void **state)
 static bool is_closed(int descriptor)
 {
     struct pollfd polled = {.fd = descriptor, .events = POLLIN};
-
     return poll(&polled, 1, 0) == 1;
 }
 
@@ -159,7 +155,6 @@ static void a_connection_without_a_byte_is_closed(void **state)
     struct daemon *daemon = daemon_start(ARGUMENTS("--connection-timeout-s", "1"));
     int silent = raw_connect(daemon), half = raw_connect(daemon);
     char *text;
-
     raw_send(half, "POST /embed HTTP/1.1\r\nHost: x\r\nContent-Length: 15\r\n\r\n{");
     text = raw_read_all(silent);
     assert_string_equal(text, "");
@@ -176,7 +171,6 @@ static long open_connections(const struct daemon *daemon, CURL *curl)
     struct answer answer = kept_call(daemon, curl, "/metrics", NULL);
     const char *line = strstr(answer.body, "\nlinformerd_connections ");
     long count = line ? strtol(strchr(line, ' '), NULL, 10) : -1;
-
     assert_true(count >= 0);
     answer_free(&answer);
     return count;
@@ -223,7 +217,6 @@ static void a_client_that_closes_its_sending_half_is_answered(void **state)
     };
     static const char *const statuses[] = {"HTTP/1.1 200", "HTTP/1.1 200", "HTTP/1.1 404"};
     struct daemon *daemon = daemon_start(NULL);
-
     for (int i = 0; i < 60; i++) {
         int descriptor = raw_connect(daemon);
         bool together = i % 2 == 0;
@@ -252,7 +245,6 @@ static void *client(void *argument)
 {
     struct clients *clients = argument;
     CURL *curl = curl_easy_init();
-
     for (int i = 0; i < 5; i++) {
         struct answer answer = kept_call(clients->daemon, curl, "/embed", "{\"inputs\": [\"one\", \"two\"]}");
 
@@ -283,7 +275,6 @@ static bool has_address(const char *host)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
     bool found = false;
-
     if (getaddrinfo(host, NULL, &hints, &list))
         return false;
     int descriptor = socket(list->ai_family, SOCK_STREAM, 0);
@@ -297,7 +288,6 @@ static bool has_address(const char *host)
 static void expect_health(const struct daemon *daemon, const char *host)
 {
     struct answer answer = daemon_call(daemon, &(struct call){.path = "/health", .host = host});
-
     assert_int_equal(answer.status, 200);
     answer_free(&answer);
 }
@@ -306,7 +296,6 @@ static void hosts_may_be_names_and_both_kinds_of_addresses(void **state)
 {
     (void)state;
     struct daemon *daemon;
-
     daemon = daemon_start(ARGUMENTS("--host", "0.0.0.0"));
     expect_health(daemon, "127.0.0.1");
     daemon_stop(daemon);
@@ -339,6 +328,5 @@ int main(void)
         cmocka_unit_test(many_clients_at_once_are_all_answered),
         cmocka_unit_test(hosts_may_be_names_and_both_kinds_of_addresses),
     };
-
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

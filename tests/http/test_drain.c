@@ -26,7 +26,6 @@ static void *client(void *argument)
 {
     struct load *load = argument;
     CURL *curl = curl_easy_init();
-
     for (;;) {
         struct answer answer =
             daemon_call(load->daemon, &(struct call){.path = "/embed",
@@ -57,7 +56,6 @@ static void under_load_no_request_is_lost(void **state)
     (void)state;
     struct load load = {.daemon = daemon_start(NULL)};
     pthread_t threads[CLIENTS];
-
     for (int i = 0; i < CLIENTS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, client, &load), 0);
     while (atomic_load(&load.answered) < 20 * CLIENTS)
@@ -75,7 +73,6 @@ static void idle_connections_do_not_keep_it(void **state)
     struct daemon *daemon = daemon_start(NULL);
     int silent = raw_connect(daemon), half = raw_connect(daemon), kept = raw_connect(daemon);
     char *answer;
-
     raw_send(half, "GET /health HT");
     raw_send(kept, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
     answer = raw_read_answer(kept);
@@ -94,7 +91,6 @@ static void a_body_on_its_way_is_waited_for(void **state)
     struct daemon *daemon = daemon_start(NULL);
     int slow = raw_connect(daemon);
     char *answer;
-
     raw_send(slow, head);
     raw_send(slow, "Content-Length: 18\r\nExpect: 100-continue\r\n\r\n");
     answer = raw_read_answer(slow);
@@ -125,7 +121,6 @@ static void a_repeated_signal_loses_nothing(void **state)
     struct daemon *daemon = daemon_start(NULL);
     int slow = raw_connect(daemon);
     char *answer;
-
     raw_send(slow, head);
     raw_send(slow, "Content-Length: 18\r\nExpect: 100-continue\r\n\r\n");
     free(raw_read_answer(slow));
@@ -157,7 +152,6 @@ static void while_it_drains_it_says_so(void **state)
     int slow = raw_connect(daemon);
     struct answer answer;
     char *text;
-
     raw_send(slow, head);
     raw_send(slow, "Content-Length: 18\r\nExpect: 100-continue\r\n\r\n");
     text = raw_read_answer(slow);
@@ -315,6 +309,5 @@ int main(void)
         cmocka_unit_test(a_repeated_signal_loses_nothing),
         cmocka_unit_test(who_does_not_read_is_not_waited_for),
     };
-
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,6 @@ static int stop(void **state)
 static double norm(const json_t *vector)
 {
     double sum = 0;
-
     for (size_t i = 0; i < json_array_size(vector); i++)
         sum += json_number_at(vector, i) * json_number_at(vector, i);
     return sqrt(sum);
@@ -35,7 +34,6 @@ static double norm(const json_t *vector)
 static int letter_value(char letter)
 {
     const char *letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
     return (int)(strchr(letters, letter) - letters);
 }
 
@@ -45,7 +43,6 @@ static float base64_float(const char *text, size_t index)
     unsigned char bytes[4];
     uint32_t bits = 0;
     float value;
-
     for (size_t i = 0; i < 4; i++) {
         size_t bit = (index * 4 + i) * 8;
         int pair = letter_value(text[bit / 6]) << 6 | letter_value(text[bit / 6 + 1]);
@@ -65,7 +62,6 @@ static void one_text_or_id_list_is_a_list_of_one(void **state)
     json_t *ids = daemon_post_json(the_daemon, "/embed", "{\"inputs\": [75, 108, 36]}");
     json_t *mixed =
         daemon_post_json(the_daemon, "/", "{\"inputs\": [\"Hi!\", [75, 108, 36]], \"options\": {\"a\": 1}}");
-
     assert_int_equal(json_array_size(text), 1);
     assert_true(json_equal(text, list));
     assert_true(json_equal(text, ids));
@@ -84,7 +80,6 @@ static void normalize_overrides_the_model(void **state)
     json_t *unit = daemon_post_json(the_daemon, "/embed", "{\"inputs\": \"abc\"}");
     json_t *also = daemon_post_json(the_daemon, "/embed", "{\"inputs\": \"abc\", \"normalize\": true}");
     json_t *plain = daemon_post_json(the_daemon, "/embed", "{\"inputs\": \"abc\", \"normalize\": false}");
-
     assert_true(fabs(norm(json_array_get(unit, 0)) - 1) < 1e-5);
     assert_true(json_equal(unit, also));
     assert_true(fabs(norm(json_array_get(plain, 0)) - 1) > 1e-3);
@@ -99,7 +94,6 @@ static void dimensions_cut_before_normalising(void **state)
     json_t *whole = daemon_post_json(the_daemon, "/embed", "{\"inputs\": \"abc\", \"normalize\": false}");
     json_t *cut = daemon_post_json(the_daemon, "/embed", "{\"inputs\": \"abc\", \"dimensions\": 8}");
     double ratio = json_number_at(json_array_get(whole, 0), 0) / json_number_at(json_array_get(cut, 0), 0);
-
     assert_int_equal(json_array_size(json_array_get(cut, 0)), 8);
     assert_true(fabs(norm(json_array_get(cut, 0)) - 1) < 1e-5);
     for (size_t i = 0; i < 8; i++) {
@@ -118,7 +112,6 @@ static void poolings_agree_with_embed_all(void **state)
     json_t *all = daemon_post_json(the_daemon, "/embed_all", "{\"inputs\": \"pool me\"}");
     json_t *rows = json_array_get(all, 0);
     size_t n = json_array_size(rows);
-
     assert_int_equal(json_array_size(all), 1);
     assert_int_equal(n, 7);
     for (size_t p = 0; p < LENGTH(names); p++) {
@@ -155,7 +148,6 @@ static void base64_holds_the_same_floats(void **state)
     json_t *rows = daemon_post_json(the_daemon, "/embed_all", "{\"inputs\": \"abc\", \"encoding_format\": \"base64\"}");
     size_t n = json_array_size(json_array_get(floats, 0));
     const char *text = json_string_value(json_array_get(coded, 0));
-
     assert_non_null(text);
     assert_int_equal(strlen(text), (n * 4 + 2) / 3 * 4);
     for (size_t i = 0; i < n; i++)
@@ -173,7 +165,6 @@ static char *folder_without_offset(void)
     struct checkpoint checkpoint = checkpoint_read("../../weights/builtin");
     json_t *config = json_loads(checkpoint.config, 0, NULL);
     char *parent = folder_make(), path[512];
-
     json_object_set_new(config, "tokenizer", json_pack("{s:s,s:i}", "type", "byte", "offset", 0));
     free(checkpoint.config);
     checkpoint.config = json_dumps(config, 0);
@@ -187,7 +178,6 @@ static char *folder_without_offset(void)
 static void expect_json(const struct daemon *daemon, const char *path, const char *body, const char *expected)
 {
     json_t *found = daemon_post_json(daemon, path, body), *wanted = json_loads(expected, 0, NULL);
-
     assert_non_null(wanted);
     assert_true(json_equal(found, wanted));
     json_decref(found);
@@ -202,7 +192,6 @@ static void without_an_offset_ids_are_bytes(void **state)
     json_t *text = daemon_post_json(daemon, "/embed", "{\"inputs\": \"[MASK]\\u00e9\"}");
     json_t *ids = daemon_post_json(daemon, "/embed", "{\"inputs\": [91, 77, 65, 83, 75, 93, 195, 169]}");
     struct answer info = daemon_get(daemon, "/info");
-
     assert_true(json_equal(text, ids));
     expect_json(daemon, "/decode", "{\"ids\": [97, 2, 255]}", "[\"a\\u0002\\ufffd\"]");
     expect_json(daemon, "/tokenize", "{\"inputs\": \"a\"}",
@@ -283,7 +272,6 @@ static void answers_tell_times_and_tokens(void **state)
     (void)state;
     static const char *const names[] = {"x-total-time", "x-queue-time", "x-inference-time", "x-compute-tokens"};
     struct answer answer = daemon_post(the_daemon, "/embed", "{\"inputs\": [\"four\", \"fives\"]}");
-
     for (size_t i = 0; i < LENGTH(names); i++) {
         char *value = answer_header(&answer, names[i]);
 
@@ -337,7 +325,6 @@ static void tokenize_tells_ids_and_places(void **state)
                                      "{\"inputs\": [\"a\xC3\xA9[MASK]z\", \"\"], \"add_special_tokens\": true}");
     json_t *tokens = json_array_get(lists, 0), *first = json_array_get(tokens, 0), *mask = json_array_get(tokens, 3),
            *last = json_array_get(tokens, 4);
-
     assert_int_equal(json_array_size(lists), 2);
     assert_int_equal(json_array_size(tokens), 5);
     assert_int_equal(json_array_size(json_array_get(lists, 1)), 0);
@@ -362,7 +349,6 @@ static void decode_undoes_tokenize(void **state)
     json_t *one = daemon_post_json(the_daemon, "/decode", "{\"ids\": [100, 198, 172, 2, 0, 125]}");
     json_t *many =
         daemon_post_json(the_daemon, "/decode", "{\"ids\": [[100, 2, 1], [], [198]], \"skip_special_tokens\": false}");
-
     assert_int_equal(json_array_size(one), 1);
     assert_string_equal(json_string_value(json_array_get(one, 0)), "a\xC3\xA9z");
     assert_int_equal(json_array_size(many), 3);
@@ -380,7 +366,6 @@ static void a_text_may_hold_nul(void **state)
     json_t *text = daemon_post_json(the_daemon, "/decode", "{\"ids\": [3]}");
     json_t *vector = daemon_post_json(the_daemon, "/embed", "{\"inputs\": [\"\\u0000\"]}");
     json_t *same = daemon_post_json(the_daemon, "/embed", "{\"inputs\": [[3]]}");
-
     assert_int_equal(json_string_length(json_array_get(text, 0)), 1);
     assert_true(json_equal(vector, same));
     json_decref(text);
@@ -405,6 +390,5 @@ int main(void)
         cmocka_unit_test(decode_undoes_tokenize),
         cmocka_unit_test(a_text_may_hold_nul),
     };
-
     return cmocka_run_group_tests(tests, start, stop);
 }

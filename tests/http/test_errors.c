@@ -39,7 +39,6 @@ static void what_is_not_json_is_400(void **state)
         {"{\"inputs\": \"a\", \"inputs\": \"b\"}", "not JSON"},
         {" ", "not JSON"},
     };
-
     for (size_t i = 0; i < LENGTH(cases); i++)
         expect_failure(the_daemon, "/embed", cases[i].body, 400, "Validation", cases[i].part);
 }
@@ -48,7 +47,6 @@ static void an_empty_body_is_400(void **state)
 {
     (void)state;
     struct answer answer = daemon_post(the_daemon, "/embed", "");
-
     expect_failure_answer(&answer, 400, "Validation", "empty");
 }
 
@@ -56,7 +54,6 @@ static void depth_has_an_end(void **state)
 {
     (void)state;
     char body[4000];
-
     memset(body, '[', sizeof body - 1);
     body[sizeof body - 1] = '\0';
     expect_failure(the_daemon, "/embed", body, 400, "Validation", "nested");
@@ -96,7 +93,6 @@ static void wrong_shapes_are_422_and_named(void **state)
         {"{\"inputs\": \"a\", \"dimensions\": 193}", "have 192"},
         {"{\"inputs\": \"a\", \"model\": 1}", "model is an integer"},
     };
-
     for (size_t i = 0; i < LENGTH(cases); i++)
         expect_failure(the_daemon, "/embed", cases[i].body, 422, "Validation", cases[i].part);
 }
@@ -119,7 +115,6 @@ static void nulls_say_nothing(void **state)
         daemon_post_json(the_daemon, "/embed",
                          "{\"inputs\": \"a\", \"prompt_name\": null, \"normalize\": null, \"truncate\": null,"
                          " \"truncation_direction\": null, \"dimensions\": null, \"model\": null}");
-
     assert_int_equal(json_array_size(list), 1);
     json_decref(list);
 }
@@ -128,7 +123,6 @@ static void unknown_paths_and_models_are_404(void **state)
 {
     (void)state;
     struct answer answer;
-
     expect_failure(the_daemon, "/embedd", "{\"inputs\": \"a\"}", 404, "Validation", "path");
     expect_failure(the_daemon, "/embed/", "{\"inputs\": \"a\"}", 404, "Validation", "path");
     expect_failure(the_daemon, "/embed", "{\"inputs\": \"a\", \"model\": \"\\u00e9\\\"x\"}", 404, "Validation",
@@ -166,7 +160,6 @@ static void head_and_options_are_answered(void **state)
     (void)state;
     struct answer answer = daemon_call(the_daemon, &(struct call){.method = "HEAD", .path = "/health"});
     char *header = answer_header(&answer, "Content-Length");
-
     assert_int_equal(answer.status, 200);
     assert_int_equal(answer.length, 0);
     assert_string_equal(header, "15");
@@ -216,7 +209,6 @@ static void compressed_bodies_are_415(void **state)
         the_daemon, &(struct call){.path = "/embed",
                                    .body = "{\"inputs\": \"a\"}",
                                    .headers = {"Content-Type: application/json", "Content-Encoding: gzip"}});
-
     expect_failure_answer(&answer, 415, "Validation", "gzip");
 }
 
@@ -225,7 +217,6 @@ static void bodies_beyond_the_limit_are_413(void **state)
     (void)state;
     static const char *const headers[] = {"Content-Type: application/json", "Transfer-Encoding: chunked", "Expect:"};
     char *body = malloc(100001);
-
     memset(body, ' ', 100000);
     body[100000] = '\0';
     memcpy(body, "{\"inputs\": \"a\"", 14);
@@ -263,6 +254,5 @@ int main(void)
         cmocka_unit_test(compressed_bodies_are_415),
         cmocka_unit_test(bodies_beyond_the_limit_are_413),
     };
-
     return cmocka_run_group_tests(tests, start, stop);
 }

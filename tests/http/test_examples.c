@@ -66,7 +66,6 @@ static void write_model(const char *name, const char *config, const struct check
 {
     struct checkpoint checkpoint = checkpoint_random(config, shapes, count);
     char path[512];
-
     if (strstr(config, "layerwise")) /* F is E, as the library saves it */
         checkpoint.metadata = json_pack("{s:s, s:s}", "seq.0.fn.heads.0.F.weight", "seq.0.fn.heads.0.E.weight",
                                         "seq.0.fn.heads.0.F.bias", "seq.0.fn.heads.0.E.bias");
@@ -79,7 +78,6 @@ static int make_models(void **state)
 {
     (void)state;
     size_t count = (size_t)LONG_ROWS * LONG_CHANNELS + 1;
-
     folder = folder_make();
     write_model("image", image_config, image_shapes, LENGTH(image_shapes));
     write_model("encoder", encoder_config, encoder_shapes, LENGTH(encoder_shapes));
@@ -104,7 +102,6 @@ static int64_t setting(const struct daemon *daemon, const char *key)
 {
     struct answer answer = daemon_get(daemon, "/info");
     int64_t value = json_integer_value(json_object_get(answer.json, key));
-
     answer_free(&answer);
     return value;
 }
@@ -115,7 +112,6 @@ static void expect_same_shape(const struct daemon *daemon, const char *model, co
     struct infer_body body = infer_body_of(tensor, 1, NULL, 0);
     struct infer_answer answer = infer_send(daemon, model, &body);
     struct infer_tensor output = infer_output(&answer, 0);
-
     assert_int_equal(output.rank, tensor->rank);
     for (int d = 0; d < tensor->rank; d++)
         assert_int_equal(output.shape[d], tensor->shape[d]);
@@ -140,7 +136,6 @@ static char *encoder_body(void)
 {
     size_t room = (size_t)ROWS * DIM * 24 + 64 * ROWS;
     char *body = malloc(room), *at = body;
-
     assert_non_null(body);
     at += sprintf(at, "{\"embeddings\": [");
     for (int r = 0; r < ROWS; r++) {
@@ -165,7 +160,6 @@ static void examples_run_on_default_flags(void **state)
                                 .bytes = (size_t)LONG_ROWS * LONG_CHANNELS * sizeof(float)};
     struct infer_tensor pixels = image();
     char *body = encoder_body();
-
     assert_int_equal(setting(daemon, "max_batch_tokens"), 16384);
     assert_true(setting(daemon, "payload_limit") > (int64_t)rows.bytes);
     expect_same_shape(daemon, "image", &pixels);
@@ -190,7 +184,6 @@ static void explicit_limits_stay_what_they_are(void **state)
     struct infer_body body = infer_body_of(&pixels, 1, NULL, 0);
     struct answer answer = infer_call(daemon, "image", &body, NULL);
     char *large = encoder_body();
-
     assert_int_equal(answer.status, 400);
     assert_non_null(strstr(answer.body, "256 x 256 pixels; this server takes at most 16384"));
     answer_free(&answer);
@@ -210,6 +203,5 @@ int main(void)
         cmocka_unit_test(examples_run_on_default_flags),
         cmocka_unit_test(explicit_limits_stay_what_they_are),
     };
-
     return cmocka_run_group_tests(tests, make_models, remove_models);
 }

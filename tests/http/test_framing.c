@@ -43,7 +43,6 @@ static const char *const starts[] = {
 static bool is_refused(const char *text)
 {
     bool refused = strncmp(text, "HTTP/1.1 400 ", 13) == 0;
-
     for (const char *at = text; (at = strstr(at, "HTTP/1.1 ")) != NULL; at++)
         refused = refused && (strncmp(at, "HTTP/1.1 400 ", 13) == 0 || strncmp(at, "HTTP/1.1 has", 12) == 0);
     return refused;
@@ -53,7 +52,6 @@ static void expect_refused(const char *begin, const char *headers)
 {
     char request[2048];
     int descriptor = raw_connect(the_daemon);
-
     snprintf(request, sizeof request, "%s%s\r\n%s", begin, headers, smuggled);
     raw_try_send(descriptor, request, strlen(request));
     shutdown(descriptor, SHUT_WR); /* a daemon that goes on reading ends all the same */
@@ -117,7 +115,6 @@ static void an_uncertain_end_is_refused(void **state)
         "X: y\r\nhost: other\r\n",
         "Host:\r\n",
     };
-
     for (size_t s = 0; s < LENGTH(starts); s++) {
         for (size_t i = 0; i < LENGTH(headers); i++)
             expect_refused(starts[s], headers[i]);
@@ -131,7 +128,6 @@ static void bytes_after_a_nul_are_not_overlooked(void **state)
     (void)state;
     static const char *const values[] = {"0", "34", "chunked"};
     static const char *const names[] = {"Content-Length", "Content-Length", "Transfer-Encoding"};
-
     for (size_t i = 0; i < LENGTH(names); i++) {
         for (int last = 0; last < 2; last++) {
             char request[512];
@@ -307,7 +303,6 @@ static void ordinary_headers_are_none_of_these(void **state)
     static const char *const paths[] = {"/health",          "/he%61lth",     "/health?",      "/health?a=b&c",
                                         "/health?%41=%4&+", "/health?%2500", "/health?=&&a=", "/health?a?b"};
     int descriptor = raw_connect(the_daemon);
-
     for (int i = 0; i < 200; i++) {
         const char *fields = headers[(size_t)i % LENGTH(headers)];
         bool missing = i % 7 == 0;
@@ -339,6 +334,5 @@ int main(void)
         cmocka_unit_test(folds_are_found_wherever_they_lie),
         cmocka_unit_test(ordinary_headers_are_none_of_these),
     };
-
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -24,7 +24,6 @@ static void health_is_ok_on_all_its_paths(void **state)
 {
     (void)state;
     const char *paths[] = {"/health", "/health/live", "/health/ready", "/health?probe=1"};
-
     for (size_t i = 0; i < LENGTH(paths); i++) {
         struct answer answer = daemon_get(daemon_under_test, paths[i]);
         char *type = answer_header(&answer, "Content-Type");
@@ -52,7 +51,6 @@ static void the_front_page_links_what_there_is(void **state)
     struct answer page = daemon_get(daemon_under_test, "/");
     struct answer head = daemon_call(daemon_under_test, &(struct call){.method = "HEAD", .path = "/"});
     char *type = answer_header(&page, "Content-Type");
-
     assert_int_equal(page.status, 200);
     assert_string_equal(type, "text/html; charset=utf-8");
     for (size_t i = 0; i < LENGTH(parts); i++) {
@@ -72,7 +70,6 @@ static void the_front_page_escapes_names(void **state)
     (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--model", "<b>&=tests/reference/linformer_lm"));
     struct answer page = daemon_get(daemon, "/");
-
     assert_non_null(strstr(page.body, "<li>&lt;b&gt;&amp;: linformer.LinformerLM\n"));
     answer_free(&page);
     daemon_stop(daemon);
@@ -102,7 +99,6 @@ static void info_has_what_clients_of_tei_read(void **state)
                                        "models"};
     struct answer answer = daemon_get(daemon_under_test, "/info");
     json_t *model = json_array_get(json_object_get(answer.json, "models"), 0);
-
     assert_int_equal(answer.status, 200);
     for (size_t i = 0; i < LENGTH(keys); i++)
         assert_non_null(json_object_get(answer.json, keys[i]));
@@ -121,7 +117,6 @@ static void metrics_count_requests_by_route(void **state)
     (void)state;
     struct answer answer = daemon_post(daemon_under_test, "/embed", "{\"inputs\": \"count me\"}");
     char *type;
-
     assert_int_equal(answer.status, 200);
     answer_free(&answer);
     answer = daemon_get(daemon_under_test, "/no/such/path/as/this");
@@ -143,6 +138,5 @@ int main(void)
         cmocka_unit_test(the_front_page_escapes_names),    cmocka_unit_test(info_has_what_clients_of_tei_read),
         cmocka_unit_test(metrics_count_requests_by_route),
     };
-
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -28,7 +28,6 @@ static int stop(void **state)
 static void others_are_served(void)
 {
     struct answer answer = daemon_post(the_daemon, "/embed", "{\"inputs\": \"fine\"}");
-
     assert_int_equal(answer.status, 200);
     answer_free(&answer);
 }
@@ -38,7 +37,6 @@ static void expect_raw(const char *text, const char *status_line)
 {
     int descriptor = raw_connect(the_daemon);
     char *answer;
-
     raw_send(descriptor, text);
     answer = raw_read_all(descriptor);
     if (strncmp(answer, status_line, strlen(status_line)) != 0)
@@ -84,7 +82,6 @@ static void endless_headers_are_refused(void **state)
     (void)state;
     int descriptor = raw_connect(the_daemon);
     char *answer;
-
     raw_send(descriptor, "GET /health HTTP/1.1\r\nHost: x\r\n");
     for (int i = 0; i < 10000; i++) {
         if (!raw_try_send(descriptor, "X-Filler: yes yes yes yes\r\n", 27))
@@ -149,7 +146,6 @@ static void chunks_of_one_byte_are_a_body(void **state)
     const char *body = "{\"inputs\": \"chunked\"}";
     int descriptor = raw_connect(the_daemon);
     char *answer;
-
     raw_send(descriptor, head);
     raw_send(descriptor, "Transfer-Encoding: chunked\r\n\r\n");
     for (const char *at = body; *at; at++) {
@@ -170,7 +166,6 @@ static void expect_100_continue_is_answered(void **state)
     (void)state;
     int descriptor = raw_connect(the_daemon);
     char *answer;
-
     raw_send(descriptor, head);
     raw_send(descriptor, "Expect: 100-continue\r\nContent-Length: 15\r\n\r\n");
     answer = raw_read_answer(descriptor);
@@ -191,7 +186,6 @@ static void requests_in_one_piece_are_answered_in_order(void **state)
     int descriptor = raw_connect(the_daemon);
     const char *last = "GET /health HTTP/1.1\r\nHost: x\r\n\r\n";
     char *answer;
-
     for (int i = 0; i < 3; i++) {
         raw_send(descriptor, head);
         raw_send(descriptor, "Content-Length: 15\r\n\r\n{\"inputs\": \"a\"}");
@@ -269,6 +263,5 @@ int main(void)
         cmocka_unit_test(an_old_client_gets_its_answer_and_the_end),
         cmocka_unit_test(slow_bodies_hold_up_nobody),
     };
-
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -43,7 +43,6 @@ static const char *body_of(int height, int width, const char *context, int conte
 {
     static char json[32768];
     char shape[64];
-
     strcpy(json, "{\"inputs\": [");
     snprintf(shape, sizeof shape, "1,%d,%d,%d,", CHANNELS, height, width);
     add_tensor(json, "x", shape, CHANNELS * height * width);
@@ -56,7 +55,6 @@ static json_t *output_of(int height, int width, const char *context, int context
 {
     json_t *answer = daemon_post_json(the_daemon, PATH, body_of(height, width, context, context_elements));
     json_t *output = json_incref(json_array_get(json_object_get(answer, "outputs"), 0));
-
     json_decref(answer);
     return output;
 }
@@ -64,7 +62,6 @@ static json_t *output_of(int height, int width, const char *context, int context
 static void expect_json(json_t *found, const char *text)
 {
     json_t *expected = json_loads(text, 0, NULL);
-
     assert_non_null(expected);
     if (!json_equal(found, expected))
         fail_msg("expected %s, found %s", text, json_dumps(found, JSON_COMPACT));
@@ -76,7 +73,6 @@ static void expect_refusal(const char *path, const char *body, long status, cons
     struct answer answer = daemon_post(the_daemon, path, body);
     const json_t *error = json_object_get(answer.json, "error");
     const char *message = json_string_value(json_is_object(error) ? json_object_get(error, "message") : error);
-
     if (answer.status != status || !message || !strstr(message, part))
         fail_msg("expected %ld \"%s\", found %ld %s", status, part, answer.status, answer.body);
     answer_free(&answer);
@@ -86,7 +82,6 @@ static void metadata_says_which_sizes_are_free(void **state)
 {
     (void)state;
     struct answer answer = daemon_get(the_daemon, "/v2/models/small");
-
     expect_json(json_object_get(answer.json, "inputs"),
                 "[{\"name\": \"x\", \"datatype\": \"FP32\", \"shape\": [-1, 4, -1, -1]},"
                 " {\"name\": \"context\", \"datatype\": \"FP32\", \"shape\": [-1, 4, -1]}]");
@@ -102,7 +97,6 @@ static void nested_data_is_the_same(void **state)
     json_t *flat = json_loads(body_of(2, 3, NULL, 0), 0, NULL), *nested = json_array(), *batch = json_array();
     json_t *x = json_array_get(json_object_get(flat, "inputs"), 0), *data = json_object_get(x, "data");
     json_t *expected = daemon_post_json(the_daemon, PATH, body_of(2, 3, NULL, 0));
-
     for (size_t c = 0; c < CHANNELS; c++) {
         json_t *rows = json_array();
         for (size_t i = 0; i < 2; i++) {
@@ -130,7 +124,6 @@ static void bytes_are_the_same_as_json(void **state)
     float x[CHANNELS * 6];
     json_t *json = output_of(2, 3, NULL, 0);
     const struct infer_tensor tensor = {"x", "FP32", 4, {1, CHANNELS, 2, 3}, x, sizeof x};
-
     for (int i = 0; i < CHANNELS * 6; i++)
         x[i] = 0.25f * (float)(i * 7 % 11) - 1;
     struct infer_body body = infer_body_of(&tensor, 1, NULL, 0);
@@ -154,7 +147,6 @@ static void a_context_may_have_any_dimensions(void **state)
     (void)state;
     static const char *const shapes[] = {"1,8,6,", "1,8,2,3,", "1,8,1,3,2,"};
     json_t *none = output_of(2, 3, NULL, 0), *first = output_of(2, 3, shapes[0], 48), *one = output_of(2, 3, "1,8,", 8);
-
     for (size_t i = 1; i < LENGTH(shapes); i++) {
         json_t *other = output_of(2, 3, shapes[i], 48);
         assert_true(json_equal(other, first));
@@ -211,7 +203,6 @@ static void raw_requests_are_refused(void **state)
                                                                   .body = (const char *)pixel,
                                                                   .length = sizeof pixel,
                                                                   .headers = {"Inference-Header-Content-Length: 0"}});
-
     assert_int_equal(answer.status, 400);
     assert_non_null(strstr(answer.body, "don't tell the shape"));
     answer_free(&answer);
@@ -222,7 +213,6 @@ static void other_routes_take_no_images(void **state)
     (void)state;
     static const char *const bodies[] = {"{\"embeddings\": [[1, 2, 3, 4, 5, 6, 7, 8]]}", "{\"inputs\": [[1, 2]]}"};
     static const char *const part = "gives images. Use /v2/models/linear_attention_image/infer";
-
     for (size_t i = 0; i < LENGTH(bodies); i++) {
         expect_refusal("/embed", bodies[i], 422, part);
         expect_refusal("/embed_all", bodies[i], 422, part);
@@ -248,6 +238,5 @@ int main(void)
         cmocka_unit_test(raw_requests_are_refused),
         cmocka_unit_test(other_routes_take_no_images),
     };
-
     return cmocka_run_group_tests(tests, start, stop);
 }

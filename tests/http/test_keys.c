@@ -32,7 +32,6 @@ static void the_key_lets_in(void **state)
 {
     (void)state;
     static const char *const right[] = {"Authorization: Bearer a-long-secret", "authorization: bearer  a-long-secret"};
-
     for (size_t i = 0; i < LENGTH(right); i++) {
         struct answer answer = embed(right[i]);
 
@@ -54,7 +53,6 @@ static void anything_else_does_not(void **state)
         "Authorization: a-long-secret",
         "X-Api-Key: a-long-secret",
     };
-
     for (size_t i = 0; i < LENGTH(wrong); i++) {
         struct answer answer = embed(wrong[i]);
         char *header = answer_header(&answer, "WWW-Authenticate");
@@ -71,7 +69,6 @@ static void the_front_page_keeps_the_models_to_itself(void **state)
 {
     (void)state;
     struct answer page = daemon_get(the_daemon, "/");
-
     assert_int_equal(page.status, 200);
     assert_null(strstr(page.body, "builtin"));
     assert_non_null(strstr(page.body, "needs the API key"));
@@ -100,7 +97,6 @@ static long metrics_status(struct daemon *daemon, const char *authorization)
 {
     struct answer answer = daemon_call(daemon, &(struct call){.path = "/metrics", .headers = {authorization}});
     long status = answer.status;
-
     answer_free(&answer);
     return status;
 }
@@ -109,7 +105,6 @@ static void metrics_can_be_protected(void **state)
 {
     (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--api-key", "a-long-secret", "--protect-metrics"));
-
     assert_int_equal(metrics_status(daemon, NULL), 401);
     assert_int_equal(metrics_status(daemon, "Authorization: Bearer wrong"), 401);
     assert_int_equal(metrics_status(daemon, "Authorization: Bearer a-long-secret"), 200);
@@ -125,7 +120,6 @@ static void the_key_is_looked_at_before_the_body(void **state)
     (void)state;
     int descriptor = raw_connect(the_daemon);
     char *answer;
-
     raw_send(descriptor, "POST /embed HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{");
     answer = raw_read_all(descriptor);
     assert_int_equal(strncmp(answer, "HTTP/1.1 401", 12), 0);
@@ -143,6 +137,5 @@ int main(void)
         cmocka_unit_test(metrics_can_be_protected),
         cmocka_unit_test(the_key_is_looked_at_before_the_body),
     };
-
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -35,7 +35,6 @@ static void all_positions_are_the_default(void **state)
     json_t *plain = daemon_post_json(the_daemon, "/logits", "{\"inputs\": [5, 6, 7]}");
     json_t *all = daemon_post_json(the_daemon, "/logits", "{\"inputs\": [[5, 6, 7]], \"positions\": \"all\"}");
     json_t *positions = json_object_get(only(plain), "positions"), *logits = json_object_get(only(plain), "logits");
-
     assert_true(json_equal(plain, all));
     assert_int_equal(json_array_size(positions), 3);
     assert_int_equal(json_array_size(logits), 3);
@@ -53,7 +52,6 @@ static void some_positions_are_the_same_rows(void **state)
     json_t *some = daemon_post_json(the_daemon, "/logits", "{\"inputs\": [5, 6, 7], \"positions\": [2, 0, 2]}");
     json_t *last = daemon_post_json(the_daemon, "/logits", "{\"inputs\": [5, 6, 7], \"positions\": \"last\"}");
     json_t *rows = json_object_get(only(all), "logits");
-
     assert_int_equal(json_array_size(json_object_get(only(some), "logits")), 3);
     for (size_t i = 0; i < 97; i++) {
         double wanted = json_number_at(json_array_get(rows, 2), i), first = json_number_at(json_array_get(rows, 0), i);
@@ -73,7 +71,6 @@ static void last_is_each_inputs_own(void **state)
     (void)state;
     json_t *list = daemon_post_json(the_daemon, "/logits",
                                     "{\"inputs\": [[5, 6, 7], [8]], \"positions\": \"last\", \"top_k\": 1}");
-
     assert_int_equal(json_array_size(list), 2);
     assert_int_equal(json_integer_value(json_array_get(json_object_get(json_array_get(list, 0), "positions"), 0)), 2);
     assert_int_equal(json_integer_value(json_array_get(json_object_get(json_array_get(list, 1), "positions"), 0)), 0);
@@ -89,7 +86,6 @@ static void top_k_is_the_best_of_all(void **state)
     json_t *row = json_array_get(json_object_get(only(all), "logits"), 0);
     json_t *tokens = json_array_get(json_object_get(only(best), "tokens"), 0);
     json_t *values = json_array_get(json_object_get(only(best), "logits"), 0);
-
     assert_int_equal(json_array_size(tokens), 97);
     assert_int_equal(json_array_size(values), 97);
     for (size_t i = 0; i < 97; i++) {
@@ -111,7 +107,6 @@ static void positions_may_be_repeated(void **state)
     json_t *each = daemon_post_json(the_daemon, "/logits", "{\"inputs\": [5, 6], \"positions\": [0, 1], \"top_k\": 2}");
     json_t *list =
         daemon_post_json(the_daemon, "/logits", "{\"inputs\": [5, 6], \"positions\": [0, 0, 1, 1, 0], \"top_k\": 2}");
-
     for (size_t i = 0; i < LENGTH(positions); i++) {
         size_t place = (size_t)positions[i];
 
@@ -136,7 +131,6 @@ static void softmax_sums_to_one(void **state)
     json_t *list = daemon_post_json(the_daemon, "/logits", "{\"inputs\": [5, 6], \"softmax\": true}");
     json_t *row = json_array_get(json_object_get(only(list), "logits"), 1);
     double sum = 0;
-
     for (size_t i = 0; i < json_array_size(row); i++) {
         assert_true(json_number_at(row, i) >= 0);
         sum += json_number_at(row, i);
@@ -150,7 +144,6 @@ static void base64_is_a_string_a_row(void **state)
     (void)state;
     json_t *list = daemon_post_json(the_daemon, "/logits", "{\"inputs\": [5, 6], \"encoding_format\": \"base64\"}");
     json_t *logits = json_object_get(only(list), "logits");
-
     assert_int_equal(json_array_size(logits), 2);
     assert_int_equal(json_string_length(json_array_get(logits, 0)), (97 * 4 + 2) / 3 * 4);
     json_decref(list);
@@ -161,7 +154,6 @@ static void models_are_chosen_by_name(void **state)
     (void)state;
     json_t *list =
         daemon_post_json(the_daemon, "/logits", "{\"model\": \"bytes\", \"inputs\": [5, 6], \"positions\": \"last\"}");
-
     assert_int_equal(json_array_size(list), 1);
     json_decref(list);
     expect_failure(the_daemon, "/logits", "{\"model\": \"other\", \"inputs\": [5]}", 404, "Validation", "\"bytes\"");
@@ -230,6 +222,5 @@ int main(void)
         cmocka_unit_test(base64_is_a_string_a_row),      cmocka_unit_test(models_are_chosen_by_name),
         cmocka_unit_test(rows_of_floats_are_checked),    cmocka_unit_test(positions_and_top_k_are_checked),
     };
-
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -20,7 +20,6 @@ static const char *name_at(const json_t *models, size_t index)
 static void make_folder(char *folder)
 {
     char path[256], target[4096], here[2048];
-
     assert_non_null(mkdtemp(folder));
     assert_non_null(getcwd(here, sizeof here));
     for (int i = 0; i < 2; i++) {
@@ -36,7 +35,6 @@ static void remove_folder(const char *folder)
 {
     static const char *const names[] = {"a", "b", "empty"};
     char path[256];
-
     for (size_t i = 0; i < LENGTH(names); i++) {
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);
         assert_int_equal(remove(path), 0);
@@ -49,7 +47,6 @@ static void a_folder_of_models_is_all_of_them(void **state)
     (void)state;
     char folder[] = "/tmp/linformerd-models-XXXXXX";
     struct daemon *daemon;
-
     make_folder(folder);
     daemon = daemon_start(ARGUMENTS("--model", "first=" CASES "linformer_lm", "--model", folder));
     struct answer list = daemon_get(daemon, "/v1/models");
@@ -81,7 +78,6 @@ static void several_inputs_are_named_with_their_kinds(void **state)
     struct answer answer = daemon_get(daemon, "/info");
     const json_t *models = json_object_get(answer.json, "models"), *input;
     size_t index;
-
     json_array_foreach (json_object_get(json_array_get(models, 0), "inputs"), index, input) {
         assert_true(index < LENGTH(expected));
         assert_string_equal(json_string_value(json_object_get(input, "name")), expected[index][0]);
@@ -111,7 +107,6 @@ static void what_holds_no_model_is_named(void **state)
 {
     (void)state;
     char folder[] = "/tmp/linformerd-models-XXXXXX", path[128];
-
     make_folder(folder);
     snprintf(path, sizeof path, "%s/empty", folder);
     expect_refused(ARGUMENTS("--model", path), "empty/config.json");
@@ -180,7 +175,6 @@ static void onednn_that_does_not_open_is_told(void **state)
     char folder[] = "/tmp/linformerd-models-XXXXXX", path[128];
     enum instruction_set set;
     struct error error;
-
     if (instruction_set_choose(SET_AUTO, &set, &error) != 0 || set != SET_AVX512)
         skip(); /* it would not be looked for */
     assert_non_null(mkdtemp(folder));
@@ -207,6 +201,5 @@ int main(void)
         cmocka_unit_test(onednn_that_does_not_open_is_told),
         cmocka_unit_test(several_inputs_are_named_with_their_kinds),
     };
-
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,6 @@ static void set_name(struct checkpoint_tensor *tensor, const char *prefix)
 {
     static const char list[] = "pos_emb.weights.";
     char *name = malloc(strlen(prefix) + strlen(tensor->name) + 1), *found;
-
     strcpy(name, prefix);
     strcat(name, tensor->name);
     found = strstr(name, list);
@@ -31,7 +30,6 @@ static void set_metadata(struct checkpoint *checkpoint, const char *prefix)
 {
     json_t *renamed = json_object(), *value;
     const char *key;
-
     json_object_foreach (checkpoint->metadata, key, value) {
         char alias[512], name[512];
 
@@ -46,7 +44,6 @@ static void set_metadata(struct checkpoint *checkpoint, const char *prefix)
 static void set_ignore(struct checkpoint *checkpoint, const char *ignore)
 {
     json_t *config = json_loads(checkpoint->config, 0, NULL);
-
     assert_non_null(config);
     json_object_set_new(config, "ignore", json_loads(ignore, 0, NULL));
     free(checkpoint->config);
@@ -58,7 +55,6 @@ static void write_renamed(const char *case_name, const char *prefix, const char 
 {
     struct checkpoint checkpoint = checkpoint_read(case_name);
     char path[512];
-
     for (size_t i = 0; i < checkpoint.count; i++)
         set_name(&checkpoint.tensors[i], prefix);
     set_metadata(&checkpoint, prefix);
@@ -75,7 +71,6 @@ static void compare_case(const struct daemon *daemon, const char *name)
 {
     struct weights *calls = case_calls(CASES_FOLDER, name);
     struct infer_body body;
-
     for (int index = 0; (body = case_body(calls, index)).bytes; index++) {
         struct infer_answer answer = infer_send(daemon, name, &body);
 
@@ -90,7 +85,6 @@ static void compare_case(const struct daemon *daemon, const char *name)
 static void rename_part(const char *folder, int number)
 {
     char from[600], to[600];
-
     snprintf(from, sizeof from, "%s/model.safetensors", folder);
     snprintf(to, sizeof to, "%s/model-%05d-of-00002.safetensors", folder, number);
     assert_int_equal(rename(from, to), 0);
@@ -101,7 +95,6 @@ static void write_parts(const char *case_name, const char *folder)
 {
     json_t *map = json_object(), *index = json_pack("{s:{s:i}, s:o}", "metadata", "total_size", 1, "weight_map", map);
     char path[512];
-
     snprintf(path, sizeof path, "%s/%s", folder, case_name);
     for (int part = 0; part < 2; part++) {
         struct checkpoint checkpoint = checkpoint_read(case_name);
@@ -136,7 +129,6 @@ static void a_checkpoint_may_lie_in_several_files(void **state)
     (void)state;
     static const char *const names[] = {"linear_attention_lm_causal", "linformer_encoder", "keras_default"};
     char *folder = folder_make();
-
     for (size_t i = 0; i < LENGTH(names); i++)
         write_parts(names[i], folder);
     struct daemon *daemon = daemon_start(ARGUMENTS("--model", folder, "--max-batch-tokens", "512"));
@@ -152,7 +144,6 @@ static void renamed_cases_give_the_same(void **state)
     (void)state;
     struct cases cases = cases_find(CASES_FOLDER, FEWEST_CASES);
     char *folder = folder_make();
-
     for (size_t i = 0; i < cases.count; i++)
         write_renamed(cases.names[i], prefixes[i % LENGTH(prefixes)], folder);
     struct daemon *daemon = daemon_start(ARGUMENTS("--model", folder, "--max-batch-tokens", "512"));
@@ -170,7 +161,6 @@ static void expect_refused(enum fault fault, const char *part)
 {
     struct checkpoint checkpoint = checkpoint_read("linformer_lm");
     char *folder = folder_make(), path[512], *log;
-
     for (size_t i = fault == ONE_WITHOUT; i < checkpoint.count; i++)
         set_name(&checkpoint.tensors[i], fault == UNKNOWN_PREFIX ? "wrapped." : "module.");
     if (fault == NOT_IGNORED)
@@ -202,7 +192,6 @@ static void a_prefix_is_logged(void **state)
     char *folder = folder_make(), *log;
     struct checkpoint broken = checkpoint_read("linformer_lm");
     char path[512];
-
     write_renamed("linformer_encoder", "net.", folder);
     checkpoint_remove(&broken, broken.tensors[0].name);
     snprintf(path, sizeof path, "%s/unloadable", folder);
@@ -224,6 +213,5 @@ int main(void)
         cmocka_unit_test(what_is_not_one_prefix_is_refused),
         cmocka_unit_test(a_prefix_is_logged),
     };
-
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,6 @@ static int stop(void **state)
 static const char *text_at(const json_t *object, const char *key)
 {
     const char *text = json_string_value(json_object_get(object, key));
-
     assert_non_null(text);
     return text;
 }
@@ -41,7 +40,6 @@ static const json_t *embedding_at(const json_t *answer, size_t index)
 static void expect_error(struct answer *answer, long status, const char *type, const char *code, const char *part)
 {
     const json_t *error = json_object_get(answer->json, "error"), *found = json_object_get(error, "code");
-
     if (answer->status != status || !json_is_object(error))
         print_error("expected %ld \"%s\", found %ld %s\n", status, part, answer->status, answer->body);
     assert_int_equal(answer->status, status);
@@ -61,7 +59,6 @@ static void expect_error(struct answer *answer, long status, const char *type, c
 static void expect_invalid(const char *body, const char *part)
 {
     struct answer answer = daemon_post(the_daemon, "/v1/embeddings", body);
-
     expect_error(&answer, 400, "invalid_request_error", NULL, part);
 }
 
@@ -72,7 +69,6 @@ static void texts_have_vectors_of_length_one(void **state)
                                       "{\"input\": [\"some text\", \"more\"], \"model\": \"builtin\","
                                       " \"encoding_format\": \"float\", \"user\": \"somebody\"}");
     const json_t *usage = json_object_get(answer, "usage");
-
     assert_int_equal(json_object_size(answer), 4);
     assert_string_equal(text_at(answer, "object"), "list");
     assert_string_equal(text_at(answer, "model"), "builtin");
@@ -100,7 +96,6 @@ static void ids_and_texts_are_the_same_input(void **state)
     (void)state;
     static const char *const inputs[] = {"\"ab\"", "[\"ab\"]", "[100, 101]", "[[100, 101]]"};
     json_t *native = daemon_post_json(the_daemon, "/embed", "{\"inputs\": \"ab\"}");
-
     for (size_t i = 0; i < LENGTH(inputs); i++) {
         for (int brief = 0; brief < 2; brief++) {
             char body[128];
@@ -123,7 +118,6 @@ static void base64_holds_the_same_floats(void **state)
     const char *native_body = "{\"inputs\": \"ab\", \"encoding_format\": \"base64\", \"dimensions\": 5}";
     json_t *answer = daemon_post_json(the_daemon, "/v1/embeddings", body);
     json_t *native = daemon_post_json(the_daemon, "/embed", native_body);
-
     assert_int_equal(json_string_length(embedding_at(answer, 0)), 28); /* 20 bytes */
     assert_true(json_equal(embedding_at(answer, 0), json_array_get(native, 0)));
     json_decref(native);
@@ -135,7 +129,6 @@ static void dimensions_cut_and_normalise_again(void **state)
     (void)state;
     json_t *answer = daemon_post_json(the_daemon, "/v1/embeddings", "{\"input\": \"ab\", \"dimensions\": 3}");
     double sum = 0;
-
     assert_int_equal(json_array_size(embedding_at(answer, 0)), 3);
     for (size_t c = 0; c < 3; c++)
         sum += pow(json_number_at(embedding_at(answer, 0), c), 2);
@@ -148,7 +141,6 @@ static void models_are_listed(void **state)
     (void)state;
     struct answer list = daemon_get(the_daemon, "/v1/models"), one = daemon_get(the_daemon, "/v1/models/builtin");
     const json_t *data = json_object_get(list.json, "data");
-
     assert_int_equal(list.status, 200);
     assert_int_equal(one.status, 200);
     assert_string_equal(text_at(list.json, "object"), "list");
@@ -167,7 +159,6 @@ static void unknown_models_are_404(void **state)
 {
     (void)state;
     struct answer answer = daemon_get(the_daemon, "/v1/models/text-embedding-3-small");
-
     expect_error(&answer, 404, "invalid_request_error", "model_not_found", "only \"builtin\"");
     answer = daemon_post(the_daemon, "/v1/embeddings", "{\"input\": \"a\", \"model\": \"text-embedding-3-small\"}");
     expect_error(&answer, 404, "invalid_request_error", "model_not_found", "\"text-embedding-3-small\"");
@@ -213,7 +204,6 @@ static void what_fails_before_the_body_has_the_same_shape(void **state)
     (void)state;
     struct answer answer = daemon_get(the_daemon, "/v1/edits");
     char *large = calloc(1, 9001);
-
     expect_error(&answer, 404, "invalid_request_error", NULL, "no such path");
     answer = daemon_get(the_daemon, "/embeddings");
     expect_error(&answer, 405, "invalid_request_error", NULL, "POST");
@@ -237,7 +227,6 @@ static void keys_are_asked_for(void **state)
     (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--api-key", "secret"));
     struct answer answer = daemon_post(daemon, "/v1/embeddings", "{\"input\": \"a\"}");
-
     expect_error(&answer, 401, "invalid_request_error", "invalid_api_key", "API key");
     answer = daemon_get(daemon, "/v1/models");
     expect_error(&answer, 401, "invalid_request_error", "invalid_api_key", "API key");
@@ -261,6 +250,5 @@ int main(void)
         cmocka_unit_test(what_fails_before_the_body_has_the_same_shape),
         cmocka_unit_test(keys_are_asked_for),
     };
-
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -29,7 +29,6 @@ static int occupy(struct daemon *daemon, const char *body)
 {
     int descriptor = raw_connect(daemon);
     char head[256];
-
     snprintf(head, sizeof head,
              "POST /embed HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
              strlen(body));
@@ -55,7 +54,6 @@ static void a_full_queue_is_429_until_it_is_not(void **state)
     int descriptor = occupy(daemon, body);
     struct answer answer = daemon_post(daemon, "/embed", "{\"inputs\": \"small\"}");
     char *retry = answer_header(&answer, "Retry-After");
-
     assert_non_null(retry);
     assert_true(atoi(retry) >= 1);
     free(retry);
@@ -124,7 +122,6 @@ static void past_its_deadline_a_request_is_504(void **state)
     (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--request-timeout-ms", "1", "--max-batch-tokens", "1024"));
     char *body = large_body(1000);
-
     expect_failure(daemon, "/embed", body, 504, "Backend", "time");
     free(body);
     daemon_stop(daemon);
@@ -137,6 +134,5 @@ int main(void)
         cmocka_unit_test(past_its_deadline_a_request_is_504),
         cmocka_unit_test(slow_large_bodies_lock_nobody_out),
     };
-
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

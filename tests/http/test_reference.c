@@ -37,7 +37,6 @@ static int compare_calls(const char *name, const struct weights *calls)
 {
     int index = 0;
     struct infer_body body;
-
     for (; (body = case_body(calls, index)).bytes; index++) {
         struct infer_answer answer = infer_send(the_daemon, name, &body);
 
@@ -119,7 +118,6 @@ static const struct weights_tensor *only_input(const struct weights *calls, int 
 {
     struct infer_tensor tensors[8];
     char name[64];
-
     if (case_tensors(calls, index, "out", tensors, LENGTH(tensors)) != 1 || strcmp(tensors[0].name, "output") != 0 ||
         case_tensors(calls, index, "in", tensors, LENGTH(tensors)) != 1 || tensors[0].rank > 3)
         return NULL;
@@ -134,7 +132,6 @@ static void compare_native(const char *name, const struct weights *calls, int in
     char *body = json_dumps(request, JSON_COMPACT | JSON_REAL_PRECISION(9)), output[32];
     struct answer answer = daemon_post(the_daemon, "/logits", body);
     bool logits = answer.status == 200;
-
     if (!logits) {
         expect_failure_answer(&answer, 422, "Validation", "has no logits");
         answer = daemon_post(the_daemon, "/embed_all", body);
@@ -157,7 +154,6 @@ static void compare_case(void **state)
     const char *name = *state;
     struct weights *calls = case_calls(CASES_FOLDER, name);
     int count = compare_calls(name, calls);
-
     n_calls += count;
     for (int index = 0; index < count; index++) {
         const struct weights_tensor *x = only_input(calls, index);

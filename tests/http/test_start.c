@@ -30,7 +30,6 @@ static struct daemon *start_restricted(const char *const *arguments, void (*rest
                                        int *status)
 {
     struct daemon_options options = {.arguments = arguments, .restrict_process = restrict_process};
-
     return daemon_open(&options, said, status);
 }
 
@@ -39,7 +38,6 @@ static char *run_to_end(const char *const *arguments, void (*restrict_process)(v
 {
     char *said;
     int status;
-
     assert_null(start_restricted(arguments, restrict_process, &said, &status));
     if (!WIFEXITED(status) || WEXITSTATUS(status) != expected)
         fail_msg("expected exit status %d, found wait status %x: %s", expected, (unsigned)status, said);
@@ -80,7 +78,6 @@ static char *output_of(const char *arguments)
     const char *binary = getenv("LINFORMERD");
     char command[512], *text = calloc(1, 1 << 16);
     size_t length;
-
     snprintf(command, sizeof command, "LINFORMERD_DEVICE=cpu %s %s", binary ? binary : "build/linformerd", arguments);
     FILE *pipe = popen(command, "r");
     assert_true(pipe && text);
@@ -94,7 +91,6 @@ static void explain_alone_shows_the_built_in_model(void **state)
 {
     (void)state;
     char *text = output_of("--explain"), *folder = output_of("--explain weights/builtin");
-
     assert_non_null(strstr(text, "\narena_bytes "));
     assert_string_equal(text, folder);
     free(folder);
@@ -115,7 +111,6 @@ static void limit_processes(void)
 {
     struct rlimit limit = {most_processes, most_processes};
     uid_t user = (uid_t)(1000000 + getpid());
-
     setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* which would start a process */
     if (setrlimit(RLIMIT_NPROC, &limit) != 0 || setresgid(user, user, user) != 0 || setresuid(user, user, user) != 0)
         _exit(125);
@@ -138,7 +133,6 @@ static void missing_threads_are_told_before_ready(void **state)
 {
     (void)state;
     int served = 0, refused = 0;
-
     if (ONE_THREAD || geteuid() != 0)
         skip();
     for (most_processes = 2; most_processes <= 24; most_processes++) {
@@ -183,7 +177,6 @@ static rlim_t most_bytes;
 static void limit_address_space(void)
 {
     struct rlimit limit = {most_bytes, most_bytes};
-
     if (setrlimit(RLIMIT_AS, &limit) != 0)
         _exit(125);
 }
@@ -233,7 +226,6 @@ static void generated_code_is_done_without(void **state)
     char *said = run_to_end(ARGUMENTS("--check"), NULL, 0);
     bool onednn = strstr(said, "oneDNN ") && !strstr(said, "without oneDNN");
     int status;
-
     free(said);
     pid_t child = fork();
     if (child == 0) {
@@ -270,6 +262,5 @@ int main(void)
         cmocka_unit_test(any_address_space_ends_a_check),
         cmocka_unit_test(generated_code_is_done_without),
     };
-
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

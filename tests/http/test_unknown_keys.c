@@ -63,7 +63,6 @@ static const struct {
 static void expect_ignored(const struct answer *answer, const char *names)
 {
     char *header = answer_header(answer, "x-ignored-keys");
-
     if (!names)
         assert_null(header);
     else
@@ -133,7 +132,6 @@ static void failures_name_them_too(void **state)
 {
     (void)state;
     struct answer answer = daemon_post(the_daemon, "/embed", "{\"input\": \"a\"}");
-
     expect_ignored(&answer, "input");
     expect_failure_answer(&answer, 422, "Validation", "`inputs` is missing");
 }
@@ -149,7 +147,6 @@ static void the_log_names_them(void **state)
                    line);
     struct answer answer = daemon_post(daemon, "/embed", "{\"inputs\": \"a\", \"prompt\": \"q\", \"b c\": 1}");
     json_t *object = NULL;
-
     answer_free(&answer);
     while (!object && daemon_log_line(daemon, line, sizeof line)) {
         if (strstr(line, "/embed"))
@@ -167,7 +164,6 @@ static void the_header_has_an_end(void **state)
     size_t length = (size_t)sprintf(body, "{\"inputs\": \"a\"");
     struct answer answer;
     char *header;
-
     for (int i = 0; i < 20000; i++)
         length += (size_t)sprintf(body + length, ", \"key_%d\": 0", i);
     strcpy(body + length, "}");
@@ -189,7 +185,6 @@ static char *long_body(const char *key, bool text, const char *more)
 {
     char *body = malloc(8 * LIMIT);
     size_t length = (size_t)sprintf(body, "{\"%s\": %s", key, text ? "\"" : "[70");
-
     for (int i = text ? 0 : 1; i < LIMIT + 2; i++)
         length += (size_t)sprintf(body + length, text ? "%c" : ",%d", 'C' + i % 7);
     sprintf(body + length, "%s%s}", text ? "\"" : "]", more);
@@ -232,7 +227,6 @@ static void auto_truncate_is_its_default(void **state)
 {
     (void)state;
     struct answer info = daemon_get(truncating_daemon, "/info");
-
     expect_cut(truncating_daemon, "", 200);
     expect_cut(truncating_daemon, ", \"truncate\": false", 422);
     assert_true(json_is_true(json_object_get(info.json, "auto_truncate")));
@@ -249,7 +243,6 @@ static void a_model_may_say_so_for_itself(void **state)
     struct checkpoint checkpoint = checkpoint_read("../../weights/builtin");
     json_t *config = json_loads(checkpoint.config, 0, NULL);
     char *folder = folder_make(), path[512];
-
     json_object_set_new(config, "auto_truncate", json_true());
     free(checkpoint.config);
     checkpoint.config = json_dumps(config, 0);
@@ -271,7 +264,6 @@ static json_t *first_vector(const char *path, const char *body)
     json_t *data = json_is_array(json) ? json : json_object_get(json, "data");
     json_t *first = json_array_get(data, 0);
     json_t *vector = json_incref(json_is_object(first) ? json_object_get(first, "embedding") : first);
-
     json_decref(json);
     return vector;
 }
@@ -282,7 +274,6 @@ static void openai_takes_what_embed_takes(void **state)
     (void)state;
     static const char *const more[] = {"\"pooling\": \"cls\"", "\"normalize\": false", "\"dimensions\": 5"};
     json_t *plain = first_vector("/embed", "{\"inputs\": \"abc\"}");
-
     for (size_t i = 0; i < LENGTH(more); i++) {
         char native[128], openai[128];
         json_t *expected, *found;
@@ -313,6 +304,5 @@ int main(void)
         cmocka_unit_test(a_model_may_say_so_for_itself),
         cmocka_unit_test(openai_takes_what_embed_takes),
     };
-
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -42,7 +42,6 @@ struct body {
 static struct body body_of(const char *json, const void *bytes, size_t length)
 {
     struct body body = {.json = strlen(json), .length = strlen(json) + length};
-
     assert_true(body.length < sizeof body.bytes);
     memcpy(body.bytes, json, body.json);
     memcpy(body.bytes + body.json, bytes, length);
@@ -54,7 +53,6 @@ static struct answer infer_bytes(const struct daemon *daemon, const char *path, 
                                  const char *extra)
 {
     char header[80];
-
     snprintf(header, sizeof header, "Inference-Header-Content-Length: %zu", body->json);
     return daemon_call(daemon, &(struct call){.path = path,
                                               .body = body->bytes,
@@ -72,7 +70,6 @@ static void expect_error(struct answer *answer, long status, const char *part)
 {
     const char *message = json_string_value(json_object_get(answer->json, "error"));
     char *type = answer_header(answer, "Content-Type");
-
     if (answer->status != status || !message || !strstr(message, part))
         fail_msg("expected %ld \"%s\", found %ld %s", status, part, answer->status, answer->body);
     assert_int_equal(json_object_size(answer->json), 1);
@@ -84,7 +81,6 @@ static void expect_error(struct answer *answer, long status, const char *part)
 static void expect_refusal(const struct daemon *daemon, const char *path, const char *json, const char *part)
 {
     struct answer answer = infer(daemon, path, json);
-
     expect_error(&answer, 400, part);
 }
 
@@ -96,7 +92,6 @@ static const json_t *output_at(const json_t *answer, size_t index)
 static const char *text_at(const json_t *object, const char *key)
 {
     const char *text = json_string_value(json_object_get(object, key));
-
     assert_non_null(text);
     return text;
 }
@@ -104,7 +99,6 @@ static const char *text_at(const json_t *object, const char *key)
 static void expect_shape(const json_t *tensor, size_t rank, const int64_t *sizes)
 {
     const json_t *shape = json_object_get(tensor, "shape");
-
     assert_int_equal(json_array_size(shape), rank);
     for (size_t d = 0; d < rank; d++)
         assert_int_equal(json_integer_value(json_array_get(shape, d)), sizes[d]);
@@ -121,7 +115,6 @@ static json_t *binary_answer(const struct answer *answer, const char **bytes)
     char *header = answer_header(answer, "Inference-Header-Content-Length");
     char *type = answer_header(answer, "Content-Type");
     json_t *json;
-
     if (answer->status != 200)
         print_error("%ld %s\n", answer->status, answer->body);
     assert_int_equal(answer->status, 200);
@@ -157,7 +150,6 @@ static void expect_logits(const float *floats, const json_t *expected)
 static void expect_logits_bytes(const char *bytes, const json_t *expected)
 {
     float floats[3 * COLUMNS];
-
     memcpy(floats, bytes, sizeof floats);
     expect_logits(floats, expected);
 }
@@ -173,7 +165,6 @@ static void expect_body(const char *path, const char *text)
 {
     struct answer answer = daemon_get(the_daemon, path);
     char *type = answer_header(&answer, "Content-Type");
-
     assert_int_equal(answer.status, 200);
     assert_string_equal(answer.body, text);
     assert_string_equal(type, "application/json");
@@ -196,7 +187,6 @@ static void metadata_names_the_parameters_of_forward(void **state)
     struct answer server = daemon_get(the_daemon, "/v2"), model = daemon_get(two_models, "/v2/models/two"),
                   version = daemon_get(two_models, "/v2/models/two/versions/1");
     const json_t *inputs = json_object_get(model.json, "inputs"), *outputs = json_object_get(model.json, "outputs");
-
     assert_string_equal(text_at(server.json, "name"), "linformerd");
     text_at(server.json, "version");
     assert_string_equal(json_string_value(json_array_get(json_object_get(server.json, "extensions"), 0)),
@@ -255,7 +245,6 @@ static void json_in_json_out(void **state)
     };
     static const char *const outputs[] = {"", ", \"outputs\": []", ", \"outputs\": [{\"name\": \"output\"}]"};
     json_t *expected = expected_logits();
-
     for (size_t i = 0; i < 6; i++) {
         char body[512];
         float floats[3 * COLUMNS];
@@ -292,7 +281,6 @@ static void bytes_in_bytes_out(void **state)
     (void)state;
     json_t *expected = expected_logits();
     const int32_t brief[] = {100, 101, 102};
-
     for (int spaces = 0; spaces < 17; spaces++) {
         char json[512];
         const char *bytes;
@@ -327,7 +315,6 @@ static void raw_requests_are_one_item(void **state)
     json_t *expected = expected_logits();
     const char *bytes;
     json_t *header = binary_answer(&answer, &bytes);
-
     expect_shape(output_at(header, 0), SHAPE(1, 3, COLUMNS));
     expect_logits_bytes(bytes, expected);
     json_decref(header);
@@ -355,7 +342,6 @@ static void outputs_may_be_mixed(void **state)
     json_t *header = binary_answer(&answer, &bytes);
     const json_t *attention = json_object_get(output_at(header, 0), "data");
     double sum = 0;
-
     assert_string_equal(text_at(output_at(header, 0), "name"), "attention.1");
     expect_shape(output_at(header, 0), SHAPE(1, 4, 3, 32));
     for (size_t i = 0; i < 4 * 3 * 32; i++)
@@ -375,7 +361,6 @@ static void batches_are_put_together_again(void **state)
     struct answer all = infer(the_daemon, MODEL,
                               "{\"inputs\": [{\"name\": \"x\", \"shape\": [3, 2], \"datatype\": \"INT64\","
                               " \"data\": [[7, 8], [9, 10], [11, 12]]}]}");
-
     expect_shape(output_at(all.json, 0), SHAPE(3, 2, COLUMNS));
     for (size_t b = 0; b < 3; b++) {
         char body[256];
@@ -402,7 +387,6 @@ static struct body packed(const struct body *body, bool gzip)
 {
     struct body out = {.json = body->json};
     z_stream stream = {0};
-
     assert_int_equal(deflateInit2(&stream, 6, Z_DEFLATED, gzip ? 31 : 15, 8, Z_DEFAULT_STRATEGY), Z_OK);
     stream.next_in = (Bytef *)body->bytes;
     stream.avail_in = (uInt)body->length;
@@ -438,7 +422,6 @@ static void both_compressions_work_both_ways(void **state)
     struct body plain =
         body_of("{\"inputs\": [" BINARY_IDS "], \"parameters\": {\"binary_data_output\": true}}", three_ids, 24);
     json_t *expected = expected_logits();
-
     for (int gzip = 0; gzip < 2; gzip++) {
         struct body body = packed(&plain, gzip);
         char length[80];
@@ -474,7 +457,6 @@ static void what_is_not_packed_as_said_is_refused(void **state)
     (void)state;
     struct body plain = body_of("{\"inputs\": [" IDS "]}", "", 0), body = packed(&plain, true);
     struct answer answer;
-
     body.length -= 9;
     answer = infer_bytes(the_daemon, MODEL, &body, "Content-Encoding: gzip");
     expect_error(&answer, 400, "cut off");
@@ -544,7 +526,6 @@ static struct answer masked(const char *mask, const char *bytes)
 {
     char json[4000] = "{\"inputs\": [";
     struct body body;
-
     add_tensor(json, "tensor", 3, 24);
     if (*mask)
         sprintf(json + strlen(json), ", {\"name\": \"input_mask\", \"shape\": [1, 3], \"datatype\": \"BOOL\", %s}",
@@ -561,7 +542,6 @@ static void masks_are_booleans(void **state)
                   bytes = masked("\"parameters\": {\"binary_data_size\": 3}", "\1\1\1"),
                   some = masked("\"data\": [[true, false, true]]", ""), wrong = masked("\"data\": [1, 0, 1]", "");
     const json_t *data = json_object_get(output_at(none.json, 0), "data");
-
     assert_int_equal(json_array_size(data), 72);
     assert_true(json_equal(none.json, all.json));
     assert_true(json_equal(none.json, bytes.json));
@@ -686,7 +666,6 @@ static void header_lengths_are_numbers(void **state)
 {
     (void)state;
     static const char *const wrong[] = {"-1", "1x", "0x10", "99999999999999999999999999", "1 2"};
-
     for (size_t i = 0; i < LENGTH(wrong); i++) {
         char header[80];
 
@@ -701,7 +680,6 @@ static void the_engine_speaks_of_lengths_and_missing_inputs(void **state)
 {
     (void)state;
     char json[8192] = "{\"inputs\": [";
-
     add_tensor(json, "context", 3, 32);
     expect_refusal(two_models, "/v2/models/two/infer", strcat(json, "]}"), "input \"x\" is not given");
     strcpy(json, "{\"inputs\": [");
@@ -721,7 +699,6 @@ static void unknown_models_and_paths_are_404(void **state)
     static const char *const paths[] = {"/v2/models/none", "/v2/models/none/ready", "/v2/models/builtin/config",
                                         "/v2/nothing"};
     struct answer answer = infer(the_daemon, "/v2/models/none/infer", "{\"inputs\": [" IDS "]}");
-
     expect_error(&answer, 404, "there is no model \"none\" here, only \"builtin\"");
     for (size_t i = 0; i < LENGTH(paths); i++) {
         answer = daemon_get(the_daemon, paths[i]);
@@ -738,7 +715,6 @@ static void other_versions_are_404_with_those_that_there_are(void **state)
     static const char *const paths[] = {"/v2/models/builtin/versions/2", "/v2/models/builtin/versions/2/ready",
                                         "/v2/models/builtin/versions/2/infer"};
     struct answer answer;
-
     for (size_t i = 0; i < LENGTH(paths); i++) {
         answer = i == 2 ? infer(the_daemon, paths[i], "{\"inputs\": [" IDS "]}") : daemon_get(the_daemon, paths[i]);
         expect_error(&answer, 404, "model \"builtin\" has no version \"2\", only \"1\"");
@@ -754,7 +730,6 @@ static void keys_are_asked_for_but_by_health(void **state)
     (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--api-key", "secret"));
     struct answer answer = infer(daemon, MODEL, "{\"inputs\": [" IDS "]}");
-
     expect_error(&answer, 401, "API key");
     answer = daemon_get(daemon, "/v2/models/builtin");
     expect_error(&answer, 401, "API key");
@@ -788,6 +763,5 @@ int main(void)
         cmocka_unit_test(other_versions_are_404_with_those_that_there_are),
         cmocka_unit_test(keys_are_asked_for_but_by_health),
     };
-
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -51,7 +51,6 @@ static void what_is_asked_for_is_understood(void **state)
 static struct body body_of(const struct writer *packed, size_t limit)
 {
     struct body body = {.share.budget = &budget, .limit = limit};
-
     assert_int_equal(body_append(&body, packed->data, packed->length), BODY_OK);
     return body;
 }
@@ -60,7 +59,6 @@ static void what_was_packed_is_unpacked(void **state)
 {
     (void)state;
     static const size_t lengths[] = {0, 1, 1000, 32 * 1024, 32 * 1024 + 1, 1000000};
-
     for (size_t i = 0; i < LENGTH(lengths) * 2; i++) {
         enum coding coding = i % 2 ? CODING_GZIP : CODING_DEFLATE;
         size_t length = lengths[i / 2];
@@ -115,7 +113,6 @@ static void limits_hold_for_what_is_unpacked(void **state)
     struct writer answer = {0};
     struct failure failure;
     char *bytes = calloc(1, 100000);
-
     writer_bytes(&answer, bytes, 100000);
     assert_true(coding_pack(CODING_DEFLATE, &answer));
     assert_true(answer.length < 1000);
@@ -141,6 +138,5 @@ int main(void)
         cmocka_unit_test(what_is_unpacked_keeps_its_lead),
         cmocka_unit_test(limits_hold_for_what_is_unpacked),
     };
-
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

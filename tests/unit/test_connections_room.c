@@ -26,7 +26,6 @@ static struct budget budget = {.limit = 1000, .make_room = make_room}, other = {
 static void connect_client(int i, struct budget *of, int64_t bytes)
 {
     int pair[2];
-
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     ours[i] = pair[0];
     theirs[i] = pair[1];
@@ -40,7 +39,6 @@ static void connect_client(int i, struct budget *of, int64_t bytes)
 static bool is_broken_off(int i)
 {
     char byte;
-
     return recv(theirs[i], &byte, 1, MSG_DONTWAIT) == 0;
 }
 
@@ -48,7 +46,6 @@ static void the_slow_make_room(void **state)
 {
     (void)state;
     struct share newcomer = {.budget = &budget};
-
     connect_client(0, &budget, 300);
     connect_client(1, &budget, 600);
     connect_client(2, &other, 900);
@@ -74,7 +71,6 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_slow_make_room)};
     struct error error;
     int failed;
-
     if (connections_open(10, NULL, &connections, &error))
         return 1;
     failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,7 +20,6 @@ static int open_table(void **state)
 {
     (void)state;
     struct error error;
-
     return connections_open(LIMIT, NULL, &connections, &error);
 }
 
@@ -34,7 +33,6 @@ static int close_table(void **state)
 static int64_t admit_busy(int fd)
 {
     int64_t admission = connections_admit(connections, fd);
-
     if (admission)
         connections_busy(connections, fd);
     return admission;
@@ -118,6 +116,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(only_descriptors_of_libmicrohttpd_are_shut_down, open_table, close_table),
         cmocka_unit_test_setup_teardown(a_number_that_has_returned_is_the_later_connections, open_table, close_table),
     };
-
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,6 @@
 static void expect_route(const char *method, const char *path, const char *found)
 {
     struct route_match match;
-
     routes_find(all_dialects, method, path, &match);
     assert_non_null(match.dialect);
     assert_int_equal(match.route != NULL, found != NULL);
@@ -36,7 +35,6 @@ static void methods_are_listed(void **state)
 {
     (void)state;
     struct route_match match;
-
     expect_route("HEAD", "/health", "/health");
     expect_route("HEAD", "/embed", NULL);
     expect_route("post", "/embed", NULL);
@@ -55,7 +53,6 @@ static void failures_have_the_native_shape(void **state)
     struct route_match match;
     struct failure failure;
     struct writer writer = {0};
-
     routes_find(all_dialects, "GET", "/nothing", &match);
     failure_set(&failure, FAILURE_INVALID, "a \"%s\"", "quote");
     match.dialect->write_failure(&writer, &failure);
@@ -75,6 +72,5 @@ int main(void)
         cmocka_unit_test(methods_are_listed),
         cmocka_unit_test(failures_have_the_native_shape),
     };
-
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,6 @@
 static void expect_list(const char *const *names, const char *list)
 {
     struct ignored_keys keys = {.length = 0};
-
     for (; *names; names++)
         ignored_keys_add(&keys, *names);
     assert_string_equal(keys.list, list);
@@ -46,7 +45,6 @@ static void long_names_and_many_names_become_one_mark(void **state)
     (void)state;
     char name[300];
     struct ignored_keys keys = {.length = 0};
-
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = '\0';
     expect_list(NAMES(name), "...");
@@ -66,7 +64,6 @@ static void names_of_every_length_fit_or_do_not(void **state)
 {
     (void)state;
     char name[IGNORED_KEYS_BYTES + 8];
-
     for (size_t length = 1; length < sizeof name; length++) {
         for (size_t before = 0; before < 2; before++) {
             struct {
@@ -97,6 +94,5 @@ int main(void)
         cmocka_unit_test(long_names_and_many_names_become_one_mark),
         cmocka_unit_test(names_of_every_length_fit_or_do_not),
     };
-
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

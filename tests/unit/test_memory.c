@@ -17,7 +17,6 @@ static void put(const char *path, const char *text)
 {
     char whole[512];
     FILE *file;
-
     snprintf(whole, sizeof whole, "%s%s", root, path);
     for (char *slash = strchr(whole + strlen(root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
@@ -41,7 +40,6 @@ static int remove_root(void **state)
 {
     (void)state;
     char command[96];
-
     snprintf(command, sizeof command, "rm -rf %s", root);
     return system(command);
 }
@@ -85,6 +83,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_least_limit_on_the_way_up_counts, make_root, remove_root),
         cmocka_unit_test_setup_teardown(version_1_has_a_hierarchy_of_its_own, make_root, remove_root),
     };
-
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,6 @@ static int run_unharmed(struct model *model, int lane, const struct engine_item 
                         struct error *error)
 {
     long countdown = alloc_fail.countdown, live = alloc_fail.live;
-
     alloc_fail.countdown = 0;
     int result = model_run(model, lane, items, n_items, error);
     alloc_fail.countdown = countdown;
@@ -24,7 +23,6 @@ static int call(struct error *error)
 {
     struct request request;
     int result = native_call(path, body, strlen(body), &request);
-
     if (result) {
         assert_int_equal(request.failure.kind, FAILURE_BACKEND);
         *error = request.failure.error;
@@ -112,7 +110,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(each_allocation_may_fail),
                                        cmocka_unit_test(a_parse_without_memory_does_not_ask_at_each_character)};
-
     json_object_seed(1);
     json_body_init();
     native_open();

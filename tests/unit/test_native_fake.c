@@ -15,7 +15,6 @@ static json_t *expect_answer(const char *path, const char *body)
 {
     struct request request;
     json_t *json;
-
     fake_reset();
     if (native_call(path, body, strlen(body), &request))
         print_error("%s %s: %s\n", path, body, request.failure.error.message);
@@ -29,7 +28,6 @@ static json_t *expect_answer(const char *path, const char *body)
 static void expect_failure(const char *path, const char *body, enum failure_kind kind, const char *message)
 {
     struct request request;
-
     fake_reset();
     assert_int_equal(native_call(path, body, strlen(body), &request), -1);
     assert_int_equal(request.failure.kind, kind);
@@ -46,7 +44,6 @@ static void rows_are_those_of_their_input(void **state)
 {
     (void)state;
     json_t *all = expect_answer("/embed_all", "{\"model\": \"ids\", \"inputs\": [[7, 8], [9]]}");
-
     assert_int_equal(json_array_size(all), 2);
     assert_int_equal(json_array_size(json_array_get(all, 0)), 2);
     for (int column = 0; column < FAKE_COLUMNS; column++) {
@@ -62,7 +59,6 @@ static void vectors_are_cut_then_normalised(void **state)
     json_t *list =
         expect_answer("/embed", "{\"model\": \"ids\", \"inputs\": [7], \"dimensions\": 2, \"normalize\": true}");
     double a = fake_hidden(7, 0, 0), b = fake_hidden(7, 0, 1), norm = sqrt(a * a + b * b);
-
     assert_int_equal(json_array_size(json_array_get(list, 0)), 2);
     assert_true(value_at(list, 0, 0) == (float)(a / norm));
     assert_true(value_at(list, 0, 1) == (float)(b / norm));
@@ -75,7 +71,6 @@ static void the_best_have_their_text(void **state)
     json_t *list = expect_answer("/logits", "{\"inputs\": \"abc\", \"positions\": [2], \"top_k\": 259}");
     json_t *item = json_array_get(list, 0), *tokens = json_array_get(json_object_get(item, "tokens"), 0),
            *texts = json_array_get(json_object_get(item, "text"), 0);
-
     assert_int_equal(json_array_size(texts), 259);
     for (size_t i = 0; i < 259; i++) {
         int id = (int)json_integer_value(json_array_get(tokens, i));
@@ -99,7 +94,6 @@ static int run_with_long_floats(struct model *model, int lane, const struct engi
                                 struct error *error)
 {
     const float longest = -1.2345679e-5f;
-
     if (model_run(model, lane, items, n_items, error))
         return -1;
     for (int64_t i = 0; i < n_items; i++) {
@@ -152,7 +146,6 @@ static void json_has_a_bound(void **state)
     struct budget *budget = &native_service.results;
     int64_t limit = budget->limit;
     struct request request;
-
     budget->limit = 2000;
     expect_failure("/embed", "{\"inputs\":[{},{},{},{},{},{},{},{},{},{}]}", FAILURE_TOO_LARGE,
                    "the body's JSON would take 4056 bytes of memory, this server gives a request 2000: send less at "
@@ -179,7 +172,6 @@ static void large_requests_leave_room_for_small_ones(void **state)
     (void)state;
     struct budget budget = {.limit = 1000, .reserve = 200, .small = 50};
     struct share large = {&budget, 0}, small = {&budget, 0};
-
     assert_false(share_take(&large, 801));
     assert_true(share_take(&large, 800));
     assert_true(share_take(&small, 50));
@@ -195,7 +187,6 @@ static void texts_may_hold_nul(void **state)
 {
     (void)state;
     json_t *tokens = expect_answer("/tokenize", "{\"inputs\": \"a\\u0000b\"}");
-
     assert_int_equal(json_array_size(json_array_get(tokens, 0)), 3);
     assert_int_equal(json_integer_value(json_object_get(json_array_get(json_array_get(tokens, 0), 1), "id")), 3);
     json_decref(tokens);
@@ -234,7 +225,6 @@ static void truncated_texts_cost_what_is_kept(void **state)
 static void expect_alike(const struct request *a, const struct request *b)
 {
     size_t row_bytes = a->info && a->info->vocabulary ? sizeof(int32_t) : FAKE_COLUMNS * sizeof(float);
-
     assert_int_equal(a->failure.kind, b->failure.kind);
     if (a->failure.kind != FAILURE_NONE) {
         assert_string_equal(a->failure.error.message, b->failure.error.message);
@@ -339,7 +329,6 @@ static void lists_are_read_alike(void **state)
     char list[2048], text[8192];
     struct request requests[2];
     int at = sprintf(list, "[0");
-
     for (int i = 1; i <= FAKE_MAX_LENGTH; i++)
         at += sprintf(list + at, ", %d", i);
     strcat(list, "]");
@@ -397,7 +386,6 @@ static void long_lists_are_refused_without_an_object_for_each_number(void **stat
 {
     (void)state;
     static const char too_many[] = "the request has 100000 inputs, this server takes at most 8 in one";
-
     expect_refused_cheaply("/embed", "{\"model\": \"ids\", \"inputs\": [", "[1]", "]}", too_many);
     expect_refused_cheaply("/embed", "{\"inputs\": [", "[[1]]", "]}", too_many);
     expect_refused_cheaply("/embed", "{\"inputs\": [", "[]", "]}", too_many);
@@ -449,7 +437,6 @@ static void long_lists_of_anything_are_refused_before_they_are_objects(void **st
 {
     (void)state;
     static const char *const elements[] = {"null", "true", "{}", "1234567890123456789", "1e400"};
-
     for (size_t i = 0; i < sizeof elements / sizeof elements[0]; i++) {
         expect_list_refused("/embed", "{\"inputs\": [", elements[i], "]}",
                             "inputs has 1048577 elements, this server takes at most 1048576: send less at once");
@@ -547,7 +534,6 @@ static void a_list_of_no_ids_is_named_by_its_first_element(void **state)
 {
     (void)state;
     char body[1024] = "{\"inputs\": [[1], [null";
-
     for (int i = 0; i < FAKE_MAX_LENGTH; i++)
         strcat(body, ",null");
     strcat(body, "]]}");
@@ -751,7 +737,6 @@ static void answers_are_no_longer_than_counted(void **state)
         {"/logits", "{\"model\": \"words\", \"inputs\": [\"abc\", \"d\"], \"top_k\": 1000}"},
         {"/v1/embeddings", "{\"input\": [\"abc\", \"d\"]}"},
     };
-
     for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
         struct request request;
 
@@ -772,7 +757,6 @@ static void positions_are_computed_once(void **state)
     (void)state;
     json_t *list = expect_answer("/logits", "{\"inputs\": \"abc\", \"positions\": [2,2,0,2,2]}");
     json_t *rows = json_object_get(json_array_get(list, 0), "logits");
-
     assert_int_equal(json_array_size(rows), 5);
     for (size_t i = 0; i < 5; i++)
         assert_true(value_at(rows, i, 7) == fake_output(i == 2 ? 'a' + 3 : 'c' + 3, i == 2 ? 0 : 2, 7));
@@ -788,7 +772,6 @@ static void counts_do_not_overflow(void **state)
     int64_t limit = native_service.results.limit;
     struct request request;
     int64_t floats = 0;
-
     native_service.results.limit = INT64_MAX;
     request_open(&request, &native_service, "", 0);
     assert_int_equal(results_count(&request, INT64_MAX / 300, 1, &floats), 0);
@@ -803,7 +786,6 @@ static void results_have_a_bound(void **state)
 {
     (void)state;
     int64_t limit = native_service.results.limit;
-
     native_service.results.limit = 10000;
     expect_failure(
         "/logits", "{\"inputs\": \"abc\"}", FAILURE_INVALID,
@@ -912,6 +894,5 @@ int main(void)
         cmocka_unit_test(what_the_model_refuses_names_the_input),
         cmocka_unit_test(what_is_too_long_names_who_limits_it),
     };
-
     return cmocka_run_group_tests(tests, open_models, close_models);
 }

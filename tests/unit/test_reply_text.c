@@ -15,7 +15,6 @@
 static float from_bits(uint32_t bits)
 {
     float value;
-
     memcpy(&value, &bits, sizeof value);
     return value;
 }
@@ -24,7 +23,6 @@ static void expect_round_trip(float value)
 {
     char text[F32_TEXT + 1];
     float back;
-
     text[write_f32(text, value)] = '\0';
     back = strtof(text, NULL);
     if (memcmp(&back, &value, sizeof value) != 0)
@@ -36,7 +34,6 @@ static void floats_read_back_the_same(void **state)
 {
     (void)state;
     uint32_t bits = 1;
-
     for (uint32_t exponent = 0; exponent < 255; exponent++) { /* around each power of two, subnormals included */
         for (uint32_t near = 0; near < 64; near++) {
             expect_round_trip(from_bits((exponent << 23) + near));
@@ -55,7 +52,6 @@ static void floats_read_back_the_same(void **state)
 static void digits_of(const char *text, char digits[F32_TEXT + 1])
 {
     size_t n = 0;
-
     for (; *text && *text != 'e'; text++) {
         if (*text >= '0' && *text <= '9' && (n > 0 || *text != '0'))
             digits[n++] = *text;
@@ -71,7 +67,6 @@ static void expect_shortest(float value)
 {
     char text[F32_TEXT + 1], wanted[32], found_digits[F32_TEXT + 1], wanted_digits[F32_TEXT + 1];
     int precision = 0;
-
     text[write_f32(text, value)] = '\0';
     do
         snprintf(wanted, sizeof wanted, "%.*e", precision, (double)value);
@@ -88,7 +83,6 @@ static void floats_are_shortest(void **state)
 {
     (void)state;
     uint32_t bits = 1;
-
     for (uint32_t exponent = 0; exponent < 255; exponent++) {
         for (uint32_t near = 0; near < 8; near++) {
             if (exponent + near > 0)
@@ -186,7 +180,6 @@ static void integers_are_whole(void **state)
 {
     (void)state;
     struct writer writer = {0};
-
     writer_integer(&writer, 0);
     writer_text(&writer, " ");
     writer_integer(&writer, INT64_MIN);
@@ -218,7 +211,6 @@ static void lists_of_floats_grow(void **state)
     struct writer writer = {0};
     float values[1000];
     json_t *json;
-
     for (int i = 0; i < 1000; i++)
         values[i] = (float)i / 7;
     writer_floats(&writer, values, 1000);
@@ -238,6 +230,5 @@ int main(void)
         cmocka_unit_test(integers_are_whole),        cmocka_unit_test(base64_is_little_endian),
         cmocka_unit_test(lists_of_floats_grow),
     };
-
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,6 @@
 static void expect_ids_from(int offset, const char *text, size_t length, int64_t count, const int32_t *expected)
 {
     int32_t ids[32];
-
     assert_int_equal(byte_tokenizer_count(offset, text, length), count);
     for (int64_t skip = 0; skip <= count; skip++) {
         ids[count - skip] = -1;
@@ -47,7 +46,6 @@ static void ids_are_bytes_again(void **state)
 {
     (void)state;
     char bytes[BYTE_TOKENIZER_BYTES];
-
     for (int byte = 0; byte < 256; byte++) {
         assert_int_equal(byte_tokenizer_bytes(3, byte + 3, bytes), 1);
         assert_int_equal((unsigned char)bytes[0], byte);
@@ -66,7 +64,6 @@ static void without_an_offset_ids_are_bytes_and_none_is_special(void **state)
 {
     (void)state;
     char bytes[BYTE_TOKENIZER_BYTES];
-
     expect_ids_from(0, "aZ\0\xFF", 4, 4, (const int32_t[]){97, 90, 0, 255});
     expect_ids_from(0, "[MASK]", 6, 6, (const int32_t[]){'[', 'M', 'A', 'S', 'K', ']'});
     assert_int_equal(byte_tokenizer_vocabulary(0), 256);
@@ -87,6 +84,5 @@ int main(void)
         cmocka_unit_test(ids_are_bytes_again),
         cmocka_unit_test(without_an_offset_ids_are_bytes_and_none_is_special),
     };
-
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,7 +50,6 @@ static void run_piece(struct task *task)
 static void add(const char *name)
 {
     struct piece *piece = calloc(1, sizeof *piece);
-
     assert_non_null(piece);
     snprintf(piece->name, sizeof piece->name, "%s", name);
     piece->task.run = run_piece;
@@ -63,7 +62,6 @@ static void open_held(char peer)
 {
     struct error error;
     struct task *holder = calloc(1, sizeof *holder);
-
     is_open = is_holding = false;
     order[0] = '\0';
     assert_non_null(holder);
@@ -99,7 +97,6 @@ static void peers_take_turns(void **state)
 {
     (void)state;
     static const char *const names[] = {"A1", "A2", "A3", "B1", "C1", "B2", "A4", "C2", "D1"};
-
     open_held('A');
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         add(names[i]);
@@ -124,7 +121,6 @@ static uint64_t peer(int family, const char *host, uint16_t port)
     struct sockaddr_in ipv4 = {.sin_family = AF_INET, .sin_port = htons(port)};
     struct sockaddr_in6 ipv6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
     void *address = family == AF_INET ? (void *)&ipv4.sin_addr : &ipv6.sin6_addr;
-
     assert_int_equal(inet_pton(family, host, address), 1);
     return peer_of(family == AF_INET ? (struct sockaddr *)&ipv4 : (struct sockaddr *)&ipv6);
 }
@@ -133,7 +129,6 @@ static void a_peer_is_an_address_without_its_port(void **state)
 {
     (void)state;
     uint64_t one = peer(AF_INET, "192.0.2.1", 1000), six = peer(AF_INET6, "2001:db8:0:1::1", 1000);
-
     assert_true(one == peer(AF_INET, "192.0.2.1", 2000));
     assert_true(one == peer(AF_INET6, "::ffff:192.0.2.1", 3000));
     assert_true(one != peer(AF_INET, "192.0.2.2", 1000));
@@ -152,6 +147,5 @@ int main(void)
         cmocka_unit_test(a_peer_is_an_address_without_its_port),
         cmocka_unit_test(many_tasks_of_one_peer_delay_another_by_one),
     };
-
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
