@@ -181,6 +181,7 @@ static void devices_are_chosen(void **state)
 /* The driver is there, and no device, or none that opens, or one that the kernels are not compiled for. */
 static void without_a_device_auto_is_the_cpu(void **state)
 {
+    (void)state;
     static const struct {
         const char *devices, *rules, *message;
     } rounds[] = {
@@ -190,7 +191,6 @@ static void without_a_device_auto_is_the_cpu(void **state)
          "cuda:0: shim, compute capability 0.0, cuBLASLt 0: the engine was not compiled for it: "
          "no kernel image"},
     };
-    (void)state;
     for (size_t round = 0; round < sizeof rounds / sizeof *rounds; round++) {
         setenv("SHIM_DEVICES", rounds[round].devices, 1);
         faults_set(rounds[round].rules);

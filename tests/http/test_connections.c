@@ -26,6 +26,7 @@ static struct answer kept_call(const struct daemon *daemon, CURL *curl, const ch
 
 static void connections_are_kept_after_answers_and_errors(void **state)
 {
+    (void)state;
     static const struct {
         const char *path, *body;
     } calls[] = {
@@ -39,8 +40,6 @@ static void connections_are_kept_after_answers_and_errors(void **state)
     };
     struct daemon *daemon = daemon_start(NULL);
     CURL *curl = curl_easy_init();
-
-    (void)state;
     for (size_t i = 0; i < LENGTH(calls); i++) {
         struct answer answer = kept_call(daemon, curl, calls[i].path, calls[i].body);
 
@@ -122,14 +121,13 @@ static bool is_closed(int descriptor)
 
 static void beyond_the_limit_the_longest_idle_goes(void **state)
 {
+    (void)state;
     enum { COUNT = 300 };
     struct daemon *daemon = daemon_start(ARGUMENTS("--max-connections", "100"));
     CURL *curl = curl_easy_init();
     struct answer answer;
     int descriptors[COUNT];
     char byte;
-
-    (void)state;
     for (int i = 0; i < COUNT; i++) {
         descriptors[i] = raw_connect(daemon);
         if (i % 20 == 0) { /* one that works now and then is never the longest idle */
@@ -180,12 +178,11 @@ static long open_connections(const struct daemon *daemon, CURL *curl)
  * begins a request that will ever be complete. */
 static void clients_that_leave_amid_a_request_are_noticed(void **state)
 {
+    (void)state;
     enum { COUNT = 1000, LOOKS = 20000 };
     struct daemon *daemon = daemon_start(NULL);
     CURL *curl = curl_easy_init();
     int descriptors[COUNT], looks = 0;
-
-    (void)state;
     for (int i = 0; i < COUNT; i++) {
         descriptors[i] = raw_connect(daemon);
         raw_send(descriptors[i], "GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -258,11 +255,10 @@ static void *client(void *argument)
 
 static void many_clients_at_once_are_all_answered(void **state)
 {
+    (void)state;
     enum { COUNT = 100 };
     struct clients clients = {.daemon = daemon_start(NULL)};
     pthread_t threads[COUNT];
-
-    (void)state;
     for (int i = 0; i < COUNT; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, client, &clients), 0);
     for (int i = 0; i < COUNT; i++)

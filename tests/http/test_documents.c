@@ -270,6 +270,7 @@ static void operations_lists_the_metrics_that_are_there(void **state)
 /* The rule by which pages are compared, so that it cannot pass by comparing nothing. */
 static void a_page_that_differs_is_seen(void **state)
 {
+    (void)state;
     static const struct {
         const char *expected, *found;
         bool same;
@@ -291,7 +292,6 @@ static void a_page_that_differs_is_seen(void **state)
         {"1e-5", "0.00001", true},
         {"200 OK", "404 OK", false},
     };
-    (void)state;
     for (size_t i = 0; i < LENGTH(pairs); i++)
         if (document_matches(pairs[i].expected, pairs[i].found) != pairs[i].same)
             fail_msg("\"%s\" and \"%s\": %d was expected", pairs[i].expected, pairs[i].found, pairs[i].same);

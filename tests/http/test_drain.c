@@ -270,12 +270,11 @@ static void a_delay_refuses_nobody(void **state)
 /* Answers of tens of megabytes, which no socket holds, to a client that reads a little and stops. */
 static void who_does_not_read_is_not_waited_for(void **state)
 {
+    (void)state;
     enum { TOKENS = 1024, COUNT = 24 };
     struct daemon *daemon = daemon_start(NULL);
     char *body = malloc(COUNT * (TOKENS + 3) + 64), *at = body, length[64];
     int reader = raw_connect(daemon);
-
-    (void)state;
     at += sprintf(at, "{\"inputs\": [");
     for (int i = 0; i < COUNT; i++) {
         at += sprintf(at, i > 0 ? ",\"" : "\"");

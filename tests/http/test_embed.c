@@ -208,11 +208,10 @@ static void without_an_offset_ids_are_bytes(void **state)
 
 static void what_is_too_long_is_cut_on_request(void **state)
 {
+    (void)state;
     enum { LIMIT = 1024 };
     char text[LIMIT + 3], body[2 * LIMIT];
     json_t *cut, *start_only, *end_only, *left;
-
-    (void)state;
     memset(text, 'a', LIMIT);
     strcpy(text + LIMIT, "bc");
     snprintf(body, sizeof body, "{\"inputs\": [\"short\", \"%s\"]}", text);
@@ -238,14 +237,13 @@ static void what_is_too_long_is_cut_on_request(void **state)
 /* LinformerSelfAttention takes any number of queries, but without `context` the rows are its keys too. */
 static void the_limit_is_that_of_the_keys(void **state)
 {
+    (void)state;
     enum { LIMIT = 24, ROWS = LIMIT + 2, DIM = 32 };
     struct daemon *daemon = daemon_start(ARGUMENTS("--model", "tests/reference/linformer_attention"));
     json_t *rows = json_array(), *body = json_pack("{s:o,s:b}", "embeddings", rows, "truncate", 1);
     struct answer info = daemon_get(daemon, "/info");
     json_t *list;
     char *text;
-
-    (void)state;
     for (int i = 0; i < ROWS * DIM; i++) {
         if (i % DIM == 0)
             json_array_append_new(rows, json_array());
@@ -287,6 +285,7 @@ static void answers_tell_times_and_tokens(void **state)
 /* Bodies and answers of this size go another way than small ones; the results are the same. */
 static void large_requests_have_the_results_of_small_ones(void **state)
 {
+    (void)state;
     enum { MOST = 1000, ROW = 100 };
     const int count = getenv("LINFORMERD_DEVICE") ? 100 : MOST; /* the shim of tests/cuda is slow */
     json_t *one = daemon_post_json(the_daemon, "/embed",
@@ -294,8 +293,6 @@ static void large_requests_have_the_results_of_small_ones(void **state)
                                    "012345678901234567890123456789012345678901234567890123456789\"}");
     char *body = malloc(MOST * (ROW + 4) + 64), *at = body;
     json_t *many;
-
-    (void)state;
     at += sprintf(at, "{\"inputs\": [");
     for (int i = 0; i < count; i++) {
         at += sprintf(at, "%s\"", i ? "," : "");

@@ -133,6 +133,7 @@ static void unknown_paths_and_models_are_404(void **state)
 
 static void wrong_methods_are_405_with_allow(void **state)
 {
+    (void)state;
     static const struct {
         const char *method, *path, *allow;
     } cases[] = {
@@ -141,8 +142,6 @@ static void wrong_methods_are_405_with_allow(void **state)
         {"PUT", "/", "POST, GET, HEAD, OPTIONS"},
         {"POST", "/info", "GET, HEAD, OPTIONS"},
     };
-
-    (void)state;
     for (size_t i = 0; i < LENGTH(cases); i++) {
         struct answer answer =
             daemon_call(the_daemon, &(struct call){.method = cases[i].method, .path = cases[i].path});
@@ -175,6 +174,7 @@ static void head_and_options_are_answered(void **state)
 
 static void media_types_other_than_json_are_415(void **state)
 {
+    (void)state;
     static const struct {
         const char *header;
         long status;
@@ -187,8 +187,6 @@ static void media_types_other_than_json_are_415(void **state)
         {"Content-Type: application/x-www-form-urlencoded-2", 415},
         {"Content-Type: application/jsonp", 415},
     };
-
-    (void)state;
     for (size_t i = 0; i < LENGTH(cases); i++) {
         struct answer answer = daemon_call(the_daemon, &(struct call){.path = "/embed?trailing=query",
                                                                       .body = "{\"inputs\": \"a\"}",

@@ -148,6 +148,7 @@ static void bytes_after_a_nul_are_not_overlooked(void **state)
 /* Several NULs, and what follows the first one looks like the line's end. */
 static void a_nul_in_the_request_line_is_refused(void **state)
 {
+    (void)state;
     static const struct {
         const char *bytes;
         size_t length;
@@ -165,7 +166,6 @@ static void a_nul_in_the_request_line_is_refused(void **state)
         LINE("POST /embed\0 HTTP/1.1"),
     };
     static const char rest[] = "\r\nHost: x\r\nAuthorization: Bearer secret\r\n\r\n";
-    (void)state;
     for (size_t i = 0; i < LENGTH(lines); i++) {
         int descriptor = raw_connect(the_daemon);
         raw_try_send(descriptor, lines[i].bytes, lines[i].length);

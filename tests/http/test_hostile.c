@@ -98,12 +98,11 @@ static void endless_headers_are_refused(void **state)
 /* The client writes all of it before it reads: it must still see the answer. */
 static void a_body_too_large_is_refused_and_the_answer_seen(void **state)
 {
+    (void)state;
     enum { SIZE = 8 << 20 };
     char *body = calloc(1, SIZE), *answer;
     int descriptor = raw_connect(the_daemon);
     char length[64];
-
-    (void)state;
     memset(body, ' ', SIZE);
     snprintf(length, sizeof length, "Content-Length: %d\r\n\r\n", SIZE);
     raw_send(descriptor, head);
@@ -119,11 +118,10 @@ static void a_body_too_large_is_refused_and_the_answer_seen(void **state)
 
 static void an_endless_chunked_body_is_broken_off(void **state)
 {
+    (void)state;
     enum { CHUNK = 4096 };
     char chunk[CHUNK + 16], *answer;
     int descriptor = raw_connect(the_daemon), length = sprintf(chunk, "%x\r\n", CHUNK);
-
-    (void)state;
     memset(chunk + length, ' ', CHUNK);
     memcpy(chunk + length + CHUNK, "\r\n", 2);
     raw_send(descriptor, head);
@@ -228,10 +226,9 @@ static void an_old_client_gets_its_answer_and_the_end(void **state)
 
 static void slow_bodies_hold_up_nobody(void **state)
 {
+    (void)state;
     enum { SLOW = 64 };
     int descriptors[SLOW];
-
-    (void)state;
     for (int i = 0; i < SLOW; i++) {
         descriptors[i] = raw_connect(the_daemon);
         raw_send(descriptors[i], head);

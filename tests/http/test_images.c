@@ -161,6 +161,7 @@ static void a_context_may_have_any_dimensions(void **state)
 
 static void what_is_wrong_is_said(void **state)
 {
+    (void)state;
 #define X(shape) "{\"inputs\": [{\"name\": \"x\", \"datatype\": \"FP32\", \"shape\": [" shape "], \"data\": "
     static const struct {
         const char *body, *part;
@@ -173,8 +174,6 @@ static void what_is_wrong_is_said(void **state)
         {X("1, 8, 1, 1") "[1, 2, 3, 4, 5, 6, 7]}]}", "a list of 7 values"},
         {X("1, 8, 1, 1") "[1, 2, 3, 4, 5, 6, 7, true]}]}", "\"x\"[0][7][0][0] is a boolean, a number was expected"},
     };
-
-    (void)state;
     for (size_t i = 0; i < LENGTH(cases); i++)
         expect_refusal(PATH, cases[i].body, 400, cases[i].part);
     expect_refusal(PATH, body_of(10, 11, NULL, 0), 400, "10 x 11 pixels; this server takes at most 100");

@@ -77,14 +77,13 @@ static void the_front_page_keeps_the_models_to_itself(void **state)
 
 static void health_and_metrics_need_none(void **state)
 {
+    (void)state;
     static const struct {
         const char *path;
         long status;
     } paths[] = {
         {"/health", 200}, {"/health/live", 200}, {"/health/ready", 200}, {"/metrics", 200}, {"/info", 401},
     };
-
-    (void)state;
     for (size_t i = 0; i < LENGTH(paths); i++) {
         struct answer answer = daemon_get(the_daemon, paths[i].path);
 

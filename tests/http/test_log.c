@@ -202,6 +202,7 @@ static char *id_of(const struct daemon *daemon, const struct call *call, long st
 
 static void every_answer_has_a_request_id(void **state)
 {
+    (void)state;
     static const char trace[] = "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     struct daemon *daemon = daemon_start(ARGUMENTS("--payload-limit", "1024"));
     static const struct {
@@ -218,7 +219,6 @@ static void every_answer_has_a_request_id(void **state)
         {{.path = "/embed", .body = "{", .headers = {"x-request-id: mine"}}, 415, "mine"},
         {{.path = "/v1/embeddings", .body = "{}", .headers = {"Content-Type: application/json"}}, 400, NULL},
     };
-    (void)state;
     for (size_t i = 0; i < LENGTH(cases); i++) {
         char *id = id_of(daemon, &cases[i].call, cases[i].status), *next = NULL;
         if (cases[i].id) {

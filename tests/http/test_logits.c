@@ -186,6 +186,7 @@ static void rows_of_floats_are_checked(void **state)
 
 static void positions_and_top_k_are_checked(void **state)
 {
+    (void)state;
     static const struct {
         const char *rest, *part;
     } cases[] = {
@@ -201,8 +202,6 @@ static void positions_and_top_k_are_checked(void **state)
         {"\"top_k\": 2.0", "top_k is a float"},
         {"\"softmax\": 1", "softmax is an integer"},
     };
-
-    (void)state;
     for (size_t i = 0; i < LENGTH(cases); i++) {
         char body[128];
 

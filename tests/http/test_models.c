@@ -145,6 +145,7 @@ static void expect_weights_refused(const char *const *names, const char *part)
 
 static void weights_of_another_format_are_named(void **state)
 {
+    (void)state;
     static const struct {
         const char *names[3], *expected;
     } cases[] = {
@@ -161,8 +162,6 @@ static void weights_of_another_format_are_named(void **state)
         {{"model.safetensors", "pytorch_model.bin"}, "/model.safetensors: is empty, expected a safetensors file"},
         {{"model.safetensors.index.json", "pytorch_model.bin"}, "/model.safetensors.index.json: "},
     };
-
-    (void)state;
     for (size_t i = 0; i < LENGTH(cases); i++)
         expect_weights_refused(cases[i].names, cases[i].expected);
 }

@@ -174,6 +174,7 @@ static void foreign_ids_are_told_from_ours(void **state)
 
 static void what_is_invalid_is_named(void **state)
 {
+    (void)state;
     static const struct {
         const char *body, *part;
     } cases[] = {
@@ -193,8 +194,6 @@ static void what_is_invalid_is_named(void **state)
         {"{\"input\": ", "not JSON"},
         {"[]", "the body is a list"},
     };
-
-    (void)state;
     for (size_t i = 0; i < LENGTH(cases); i++)
         expect_invalid(cases[i].body, cases[i].part);
 }

@@ -77,13 +77,12 @@ static void a_full_queue_is_429_until_it_is_not(void **state)
  * of their own, and for a large one a slow one has to go. */
 static void slow_large_bodies_lock_nobody_out(void **state)
 {
+    (void)state;
     enum { SLOW = 8, LIMIT = 8 << 20, LARGE = 4 << 20 };
     struct daemon *daemon = daemon_start(ARGUMENTS("--payload-limit", "8388608"));
     char *spaces = malloc(LIMIT / 2 + 65536), *large = malloc(LARGE + 1);
     int descriptors[SLOW];
     struct answer answer;
-
-    (void)state;
     memset(spaces, ' ', LIMIT / 2 + 65536);
     memset(large, ' ', LARGE);
     memcpy(large, "{\"inputs\": \"a\"}", 15);

@@ -109,6 +109,7 @@ static void strict_refuses_them(void **state)
 /* Keys that other servers know, and null, which says nothing, are never named. */
 static void what_means_nothing_anywhere_passes(void **state)
 {
+    (void)state;
     static const struct {
         const char *path, *body;
     } bodies[] = {
@@ -116,8 +117,6 @@ static void what_means_nothing_anywhere_passes(void **state)
         {"/v1/embeddings", "{\"input\": \"a\", \"user\": \"me\"}"},
         {INFER, "{\"inputs\": [" X "}], \"model_name\": \"x\", \"parameters\": {\"priority\": 1}}"},
     };
-
-    (void)state;
     for (size_t i = 0; i < 2 * LENGTH(bodies); i++) {
         struct answer answer = daemon_post(i % 2 ? strict_daemon : the_daemon, bodies[i / 2].path, bodies[i / 2].body);
 

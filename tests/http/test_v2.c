@@ -218,6 +218,7 @@ static void metadata_names_the_parameters_of_forward(void **state)
 
 static void the_index_lists_models(void **state)
 {
+    (void)state;
     struct answer answer = daemon_call(two_models, &(struct call){.method = "POST", .path = "/v2/repository/index"});
     static const char *const bad[] = {"[]", "{\"ready\": 1}", "{"};
     for (size_t i = 0; i < LENGTH(bad); i++) {
@@ -225,8 +226,6 @@ static void the_index_lists_models(void **state)
         assert_int_equal(refused.status, 400);
         answer_free(&refused);
     }
-
-    (void)state;
     assert_int_equal(answer.status, 200);
     assert_int_equal(json_array_size(answer.json), 2);
     assert_string_equal(text_at(json_array_get(answer.json, 0), "name"), "two");
@@ -476,13 +475,12 @@ static void what_is_not_packed_as_said_is_refused(void **state)
 /* A thousand to one: what is unpacked counts. */
 static void bombs_stop_at_the_payload_limit(void **state)
 {
+    (void)state;
     enum { SIZE = 1 << 20 };
     char *zeros = calloc(1, SIZE);
     struct body body = {.json = 10};
     uLongf length = sizeof body.bytes;
     struct answer answer;
-
-    (void)state;
     assert_int_equal(compress2((Bytef *)body.bytes, &length, (const Bytef *)zeros, SIZE, 9), Z_OK);
     body.length = length;
     answer = infer_bytes(the_daemon, MODEL, &body, "Content-Encoding: deflate");
@@ -560,6 +558,7 @@ static void masks_are_booleans(void **state)
 
 static void what_is_wrong_names_the_tensor(void **state)
 {
+    (void)state;
     static const struct {
         const char *body, *part;
     } cases[] = {
@@ -617,14 +616,13 @@ static void what_is_wrong_names_the_tensor(void **state)
         {"{\"inputs\": [" IDS "], \"parameters\": {\"binary_data_output\": \"yes\"}}",
          "binary_data_output is a string"},
     };
-
-    (void)state;
     for (size_t i = 0; i < LENGTH(cases); i++)
         expect_refusal(the_daemon, MODEL, cases[i].body, cases[i].part);
 }
 
 static void bytes_are_counted(void **state)
 {
+    (void)state;
     static const struct {
         const char *json;
         size_t length;
@@ -640,8 +638,6 @@ static void bytes_are_counted(void **state)
     const int64_t ids[4] = {1, 2, 3, 4}, beyond[3] = {1, 2, 300};
     const float not_finite[2] = {1, NAN};
     struct answer answer;
-
-    (void)state;
     for (size_t i = 0; i < LENGTH(cases); i++) {
         struct body body = body_of(cases[i].json, ids, cases[i].length);
 

@@ -61,6 +61,7 @@ static void drawings_are_told_apart(void **state)
 
 static void languages_are_told_apart(void **state)
 {
+    (void)state;
     static const struct {
         const char *label, *text;
     } texts[] = {
@@ -75,7 +76,6 @@ static void languages_are_told_apart(void **state)
         {"Markdown", "The area of a rectangle is its width times its height. See [the table](area.md)."},
         {"Markdown", "| shape | area |\\n|---|---|"},
     };
-    (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--model", "docs/examples/languages"));
     for (size_t i = 0; i < LENGTH(texts); i++) {
         char body[512];
@@ -103,6 +103,7 @@ static char *best_word(const struct daemon *daemon, const char *text)
 /* The texts are made as the script makes them, and need each kind of fact. */
 static void masked_words_are_found(void **state)
 {
+    (void)state;
     static const struct {
         const char *word, *text;
     } texts[] = {
@@ -116,7 +117,6 @@ static void masked_words_are_found(void **state)
         {"grass", "The cow eats [MASK] every day. Hugo hears how the cow moos."},
         {"hive", "The larva likes nectar. Felix found the larva in the [MASK]."},
     };
-    (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--model", "docs/examples/animals"));
     for (size_t i = 0; i < LENGTH(texts); i++) {
         char *word = best_word(daemon, texts[i].text);

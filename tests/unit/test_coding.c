@@ -14,6 +14,7 @@ static struct budget budget = {.limit = 1 << 24};
 
 static void what_is_asked_for_is_understood(void **state)
 {
+    (void)state;
     static const struct {
         const char *accept;
         enum coding wanted;
@@ -35,8 +36,6 @@ static void what_is_asked_for_is_understood(void **state)
         {",,;q=1,gzip;", CODING_GZIP},
         {"gzipp, xgzip", CODING_NONE},
     };
-
-    (void)state;
     for (size_t i = 0; i < LENGTH(cases); i++) {
         if (coding_wanted(cases[i].accept) != cases[i].wanted)
             print_error("%s\n", cases[i].accept);

@@ -105,6 +105,7 @@ static void the_size_before_the_crop_is_in_proportion(void **state)
 
 static void refuses_bad_values_by_name(void **state)
 {
+    (void)state;
     static const char size[] = "size: expected [height, width] or one number for both, each from 1 to 16384, found ";
     static const struct {
         const char *image, *found;
@@ -120,7 +121,6 @@ static void refuses_bad_values_by_name(void **state)
         {"{\"size\": \"224\"}", "\"224\""},
         {"{\"size\": null}", "null"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         char message[256];
         snprintf(message, sizeof message, "%s%s", size, sizes[i].found);

@@ -115,11 +115,10 @@ static int run_with_long_floats(struct model *model, int lane, const struct engi
 /* Bodies of nothing but brackets, commas, keys or texts: what is counted is at least what is taken. */
 static void counted_memory_is_enough(void **state)
 {
+    (void)state;
     static const char *const repeated[] = {"{}",           "[]",      "1", "0.5", "\"\"", "\"abc\\n\\\"\"",
                                            "{\"a\":[{}]}", "[[[[]]]]"};
     enum { COUNT = 20000 };
-
-    (void)state;
     for (size_t i = 0; i < sizeof repeated / sizeof repeated[0]; i++) {
         struct writer body = {0};
         struct failure failure;
@@ -203,12 +202,11 @@ static void texts_may_hold_nul(void **state)
 /* A mebibyte of text for 64 ids: no more than these are made of it. */
 static void truncated_texts_cost_what_is_kept(void **state)
 {
+    (void)state;
     enum { LENGTH = 1 << 20 };
     char *body = malloc(LENGTH + 64);
     int64_t limit = native_service.results.limit, begun, end;
     struct request request;
-
-    (void)state;
     begun = sprintf(body, "{\"truncate\": true, \"inputs\": \"");
     memset(body + begun, 'x', LENGTH);
     end = begun + LENGTH;
@@ -469,13 +467,12 @@ static void long_lists_of_anything_are_refused_before_they_are_objects(void **st
 /* A key with an escape is found by jansson alone. */
 static void limits_of_lists_hold_for_escaped_keys(void **state)
 {
+    (void)state;
     enum { COUNT = (1 << 20) + 1 };
     static const char *const bodies[][3] = {
         {"/decode", "{\"\\u0069ds\": [[9", "ids"},
         {"/logits", "{\"inputs\": \"a\", \"\\u0070ositions\": [0", "positions"},
     };
-
-    (void)state;
     for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
         struct writer body = {0};
         char message[128];
@@ -494,6 +491,7 @@ static void limits_of_lists_hold_for_escaped_keys(void **state)
 
 static void lists_are_counted_without_objects(void **state)
 {
+    (void)state;
     static const struct {
         const char *body;
         struct numbers_counts counts;
@@ -509,8 +507,6 @@ static void lists_are_counted_without_objects(void **state)
         {"{\"id\": [1,2]}", {0}},
         {"", {0}},
     };
-
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct numbers_counts expected = cases[i].counts,
                               counts = numbers_count(cases[i].body, strlen(cases[i].body),
@@ -543,6 +539,7 @@ static void a_list_of_no_ids_is_named_by_its_first_element(void **state)
 /* A text as long as a body may be passes. Lists of lists would take 60 times their bytes. */
 static void json_takes_five_times_the_payload(void **state)
 {
+    (void)state;
     enum { PAYLOAD = 16 << 20, LISTS = 480000 };
     char *text = malloc(PAYLOAD + 1);
     const char *begin = "{\"truncate\": true, \"inputs\": \"", *end = "\"}";
@@ -550,8 +547,6 @@ static void json_takes_five_times_the_payload(void **state)
     int64_t payload_limit = native_settings.payload_limit;
     struct request request;
     char message[256];
-
-    (void)state;
     native_settings.payload_limit = PAYLOAD;
     memset(text + length, 'x', PAYLOAD - length);
     memcpy(text + PAYLOAD - strlen(end), end, strlen(end));
@@ -573,11 +568,10 @@ static void json_takes_five_times_the_payload(void **state)
 /* What jansson is needed for has a bound of its own, whatever memory there is. */
 static void json_is_bounded_by_the_payload(void **state)
 {
+    (void)state;
     enum { COUNT = 500000 };
     char *body = malloc(3 * COUNT + 64), *end = body + sprintf(body, "{\"inputs\": \"a\", \"ignored\": [[]");
     char message[256];
-
-    (void)state;
     assert_non_null(body);
     for (int i = 1; i < COUNT; i++)
         end += sprintf(end, ",[]");
@@ -591,11 +585,10 @@ static void json_is_bounded_by_the_payload(void **state)
 
 static void tokenize_has_a_bound(void **state)
 {
+    (void)state;
     enum { MOST = 1 << 20 };
     char *body = malloc(MOST + 64);
     struct request request;
-
-    (void)state;
     assert_non_null(body);
     for (int more = 0; more < 2; more++) {
         int at = sprintf(body, "{\"inputs\": [\"");
@@ -820,11 +813,10 @@ static void what_the_model_refuses_names_the_input(void **state)
 /* The message names the limit: the model's, or the server's, which has memory for a number of rows. */
 static void what_is_too_long_names_who_limits_it(void **state)
 {
+    (void)state;
     enum { LENGTH = FAKE_MAX_LENGTH + 1 };
     json_t *ids = json_array(), *row = json_array(), *rows = json_array();
     char expected[256];
-
-    (void)state;
     for (int i = 0; i < FAKE_COLUMNS; i++)
         json_array_append_new(row, json_real(0.5));
     for (int i = 0; i < LENGTH; i++) {

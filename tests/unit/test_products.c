@@ -336,12 +336,12 @@ static void sequences_are_projected_in_bf16(void **state)
 /* Positions of E after the item's last position must not change the result, whatever they hold. */
 static void positions_beyond_do_not_matter(void **state)
 {
+    (void)state;
     enum { N = 6, ROWS = 3 };
     struct products products;
     struct product_weight *weight;
     struct error error;
     float e[N] = {1, 2, 3, NAN, INFINITY, NAN}, x[ROWS] = {1, 1, 1};
-    (void)state;
     open_products(LIBRARY_AUTO, true, &products);
     float *scratch = aligned_alloc(64, (size_t)(products_project_scratch(&products, 1) + 16) / 16 * 64);
     assert_int_equal(products_take_projection(&products, 1, N, 1, true, e, &weight, &error), 0);
@@ -357,6 +357,7 @@ static void positions_beyond_do_not_matter(void **state)
 
 static void numbers_become_the_nearest_bf16(void **state)
 {
+    (void)state;
     static const struct {
         float from;
         uint16_t to;
@@ -365,7 +366,6 @@ static void numbers_become_the_nearest_bf16(void **state)
         {1.01171875f, 0x3f82}, {1.00390637f, 0x3f81}, {3.4e38f, 0x7f80},     /* beyond the largest: infinite */
         {INFINITY, 0x7f80},    {-INFINITY, 0xff80},   {1e-40f, 0x0001},
     };
-    (void)state;
     for (int set = SET_AVX512; set <= SET_COUNT; set++) {
         bool bf16 = set == SET_COUNT;
         const struct vector_functions *vector =

@@ -101,6 +101,7 @@ static void floats_are_shortest(void **state)
 
 static void floats_are_brief_and_json(void **state)
 {
+    (void)state;
     static const struct {
         float value;
         const char *text;
@@ -125,8 +126,6 @@ static void floats_are_brief_and_json(void **state)
         {3.4028234664e38f, "3.4028235e+38"},
         {-2.5e-7f, "-2.5e-07"},
     };
-
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[F32_TEXT + 1];
         json_t *json;
@@ -149,6 +148,7 @@ static void expect_written(struct writer *writer, const char *expected)
 
 static void strings_are_escaped_and_valid(void **state)
 {
+    (void)state;
     static const struct {
         const char *bytes;
         size_t length;
@@ -166,8 +166,6 @@ static void strings_are_escaped_and_valid(void **state)
         {"\xED\xA0\x80", 3, "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\""},                 /* a surrogate */
         {"\xF4\x90\x80\x80", 4, "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\""}, /* beyond U+10FFFF */
     };
-
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct writer writer = {0};
 
@@ -190,13 +188,12 @@ static void integers_are_whole(void **state)
 
 static void base64_is_little_endian(void **state)
 {
+    (void)state;
     static const struct {
         int64_t count;
         const char *expected;
     } cases[] = {{0, "\"\""}, {1, "\"AACAPw==\""}, {2, "\"AACAPwAAAMA=\""}, {3, "\"AACAPwAAAMDbD0lA\""}};
     const float values[] = {1, -2, 3.14159274f};
-
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct writer writer = {0};
 

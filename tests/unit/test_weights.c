@@ -349,6 +349,7 @@ static void finds_each_of_many_names(void **state)
 
 static void a_large_file_with_a_wrong_header_is_not_read(void **state)
 {
+    (void)state;
     static const struct {
         const char *header, *expected;
     } cases[] = {
@@ -356,7 +357,6 @@ static void a_large_file_with_a_wrong_header_is_not_read(void **state)
         {"{\"a\": {\"dtype\": \"F31\", \"shape\": [2], \"data_offsets\": [0, 8]}}", "unknown dtype F31"},
         {"no JSON", "the header is no JSON object"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char path[] = "/tmp/linformerd-test-XXXXXX";
         int file = mkstemp(path);
