@@ -150,10 +150,10 @@ static void look(const char *body, size_t size, struct numbers_place place, size
 {
     char rest[NUMBERS_REST];
     struct numbers numbers[MOST];
-    size_t n = numbers_find(body, size, place, numbers, most), length;
+    size_t n = numbers_find(body, size, place, numbers, most);
     if (n == 0)
         return;
-    length = numbers_rest(numbers, n, body, size, rest);
+    size_t length = numbers_rest(numbers, n, body, size, rest);
     expect(n <= most && length <= sizeof rest, "too many, or too much beside them");
     for (size_t i = 0; i < n; i++)
         compare_text(&numbers[i]);

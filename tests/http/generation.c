@@ -65,9 +65,9 @@ void generation_failing_model_write(const char *folder, const char *name, int64_
 
 char *generation_body(const char *model, const json_t *prompt, const char *parameters)
 {
-    char *ids = json_dumps(prompt, JSON_COMPACT | JSON_ENCODE_ANY), *body;
+    char *ids = json_dumps(prompt, JSON_COMPACT | JSON_ENCODE_ANY);
     size_t size = strlen(ids) + strlen(model) + strlen(parameters) + 64;
-    body = malloc(size);
+    char *body = malloc(size);
     snprintf(body, size, "{\"model\":\"%s\",\"inputs\":%s,\"parameters\":{%s}}", model, ids, parameters);
     free(ids);
     return body;

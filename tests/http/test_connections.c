@@ -152,9 +152,8 @@ static void a_connection_without_a_byte_is_closed(void **state)
     (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--connection-timeout-s", "1"));
     int silent = raw_connect(daemon), half = raw_connect(daemon);
-    char *text;
     raw_send(half, "POST /embed HTTP/1.1\r\nHost: x\r\nContent-Length: 15\r\n\r\n{");
-    text = raw_read_all(silent);
+    char *text = raw_read_all(silent);
     assert_string_equal(text, "");
     free(text);
     text = raw_read_all(half);
@@ -291,8 +290,7 @@ static void expect_health(const struct daemon *daemon, const char *host)
 static void hosts_may_be_names_and_both_kinds_of_addresses(void **state)
 {
     (void)state;
-    struct daemon *daemon;
-    daemon = daemon_start(ARGUMENTS("--host", "0.0.0.0"));
+    struct daemon *daemon = daemon_start(ARGUMENTS("--host", "0.0.0.0"));
     expect_health(daemon, "127.0.0.1");
     daemon_stop(daemon);
     if (has_address("localhost")) {

@@ -72,10 +72,9 @@ static void idle_connections_do_not_keep_it(void **state)
     (void)state;
     struct daemon *daemon = daemon_start(NULL);
     int silent = raw_connect(daemon), half = raw_connect(daemon), kept = raw_connect(daemon);
-    char *answer;
     raw_send(half, "GET /health HT");
     raw_send(kept, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
-    answer = raw_read_answer(kept);
+    char *answer = raw_read_answer(kept);
     assert_int_equal(strncmp(answer, "HTTP/1.1 200", 12), 0);
     free(answer);
     daemon_stop(daemon);
@@ -90,10 +89,9 @@ static void a_body_on_its_way_is_waited_for(void **state)
     (void)state;
     struct daemon *daemon = daemon_start(NULL);
     int slow = raw_connect(daemon);
-    char *answer;
     raw_send(slow, head);
     raw_send(slow, "Content-Length: 18\r\nExpect: 100-continue\r\n\r\n");
-    answer = raw_read_answer(slow);
+    char *answer = raw_read_answer(slow);
     assert_int_equal(strncmp(answer, "HTTP/1.1 100", 12), 0);
     free(answer);
     daemon_terminate(daemon);
@@ -120,7 +118,6 @@ static void a_repeated_signal_loses_nothing(void **state)
     (void)state;
     struct daemon *daemon = daemon_start(NULL);
     int slow = raw_connect(daemon);
-    char *answer;
     raw_send(slow, head);
     raw_send(slow, "Content-Length: 18\r\nExpect: 100-continue\r\n\r\n");
     free(raw_read_answer(slow));
@@ -129,7 +126,7 @@ static void a_repeated_signal_loses_nothing(void **state)
         usleep(60000);
     }
     raw_send(slow, "{\"inputs\": \"late\"}");
-    answer = raw_read_all(slow);
+    char *answer = raw_read_all(slow);
     assert_int_equal(strncmp(answer, "HTTP/1.1 200", 12), 0);
     free(answer);
     close(slow);
@@ -151,10 +148,9 @@ static void while_it_drains_it_says_so(void **state)
     struct daemon *daemon = daemon_start(NULL);
     int slow = raw_connect(daemon);
     struct answer answer;
-    char *text;
     raw_send(slow, head);
     raw_send(slow, "Content-Length: 18\r\nExpect: 100-continue\r\n\r\n");
-    text = raw_read_answer(slow);
+    char *text = raw_read_answer(slow);
     free(text);
     daemon_terminate(daemon);
     do {

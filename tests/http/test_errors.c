@@ -122,12 +122,11 @@ static void nulls_say_nothing(void **state)
 static void unknown_paths_and_models_are_404(void **state)
 {
     (void)state;
-    struct answer answer;
     expect_failure(the_daemon, "/embedd", "{\"inputs\": \"a\"}", 404, "Validation", "path");
     expect_failure(the_daemon, "/embed/", "{\"inputs\": \"a\"}", 404, "Validation", "path");
     expect_failure(the_daemon, "/embed", "{\"inputs\": \"a\", \"model\": \"\\u00e9\\\"x\"}", 404, "Validation",
                    "only \"builtin\"");
-    answer = daemon_get(the_daemon, "/favicon.ico");
+    struct answer answer = daemon_get(the_daemon, "/favicon.ico");
     expect_failure_answer(&answer, 404, "Validation", "path");
 }
 

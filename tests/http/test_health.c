@@ -116,13 +116,12 @@ static void metrics_count_requests_by_route(void **state)
 {
     (void)state;
     struct answer answer = daemon_post(daemon_under_test, "/embed", "{\"inputs\": \"count me\"}");
-    char *type;
     assert_int_equal(answer.status, 200);
     answer_free(&answer);
     answer = daemon_get(daemon_under_test, "/no/such/path/as/this");
     answer_free(&answer);
     answer = daemon_get(daemon_under_test, "/metrics");
-    type = answer_header(&answer, "Content-Type");
+    char *type = answer_header(&answer, "Content-Type");
     assert_int_equal(answer.status, 200);
     assert_int_equal(strncmp(type, "text/plain", 10), 0);
     assert_non_null(strstr(answer.body, "/embed"));

@@ -36,9 +36,8 @@ static void others_are_served(void)
 static void expect_raw(const char *text, const char *status_line)
 {
     int descriptor = raw_connect(the_daemon);
-    char *answer;
     raw_send(descriptor, text);
-    answer = raw_read_all(descriptor);
+    char *answer = raw_read_all(descriptor);
     if (strncmp(answer, status_line, strlen(status_line)) != 0)
         print_error("sent:\n%s\nexpected %s, found:\n%s\n", text, status_line, answer);
     assert_int_equal(strncmp(answer, status_line, strlen(status_line)), 0);
@@ -81,14 +80,13 @@ static void endless_headers_are_refused(void **state)
 {
     (void)state;
     int descriptor = raw_connect(the_daemon);
-    char *answer;
     raw_send(descriptor, "GET /health HTTP/1.1\r\nHost: x\r\n");
     for (int i = 0; i < 10000; i++) {
         if (!raw_try_send(descriptor, "X-Filler: yes yes yes yes\r\n", 27))
             break;
     }
     shutdown(descriptor, SHUT_WR);
-    answer = raw_read_all(descriptor);
+    char *answer = raw_read_all(descriptor);
     assert_int_equal(strncmp(answer, "HTTP/1.1 431", 12), 0);
     free(answer);
     close(descriptor);
@@ -143,7 +141,6 @@ static void chunks_of_one_byte_are_a_body(void **state)
     (void)state;
     const char *body = "{\"inputs\": \"chunked\"}";
     int descriptor = raw_connect(the_daemon);
-    char *answer;
     raw_send(descriptor, head);
     raw_send(descriptor, "Transfer-Encoding: chunked\r\n\r\n");
     for (const char *at = body; *at; at++) {
@@ -153,7 +150,7 @@ static void chunks_of_one_byte_are_a_body(void **state)
         raw_send(descriptor, chunk);
     }
     raw_send(descriptor, "0\r\n\r\n");
-    answer = raw_read_answer(descriptor);
+    char *answer = raw_read_answer(descriptor);
     assert_int_equal(strncmp(answer, "HTTP/1.1 200", 12), 0);
     free(answer);
     close(descriptor);
@@ -163,10 +160,9 @@ static void expect_100_continue_is_answered(void **state)
 {
     (void)state;
     int descriptor = raw_connect(the_daemon);
-    char *answer;
     raw_send(descriptor, head);
     raw_send(descriptor, "Expect: 100-continue\r\nContent-Length: 15\r\n\r\n");
-    answer = raw_read_answer(descriptor);
+    char *answer = raw_read_answer(descriptor);
     assert_int_equal(strncmp(answer, "HTTP/1.1 100", 12), 0);
     free(answer);
     raw_send(descriptor, "{\"inputs\": \"a\"}");

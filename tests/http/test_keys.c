@@ -118,9 +118,8 @@ static void the_key_is_looked_at_before_the_body(void **state)
 {
     (void)state;
     int descriptor = raw_connect(the_daemon);
-    char *answer;
     raw_send(descriptor, "POST /embed HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{");
-    answer = raw_read_all(descriptor);
+    char *answer = raw_read_all(descriptor);
     assert_int_equal(strncmp(answer, "HTTP/1.1 401", 12), 0);
     free(answer);
     close(descriptor);

@@ -46,9 +46,8 @@ static void a_folder_of_models_is_all_of_them(void **state)
 {
     (void)state;
     char folder[] = "/tmp/linformerd-models-XXXXXX";
-    struct daemon *daemon;
     make_folder(folder);
-    daemon = daemon_start(ARGUMENTS("--model", "first=" CASES "linformer_lm", "--model", folder));
+    struct daemon *daemon = daemon_start(ARGUMENTS("--model", "first=" CASES "linformer_lm", "--model", folder));
     struct answer list = daemon_get(daemon, "/v1/models");
     const json_t *models = json_object_get(list.json, "data");
     assert_int_equal(json_array_size(models), 3);

@@ -15,10 +15,10 @@ static const char *const prefixes[] = {"module.", "net.", "_orig_mod.", "model."
 static void set_name(struct checkpoint_tensor *tensor, const char *prefix)
 {
     static const char list[] = "pos_emb.weights.";
-    char *name = malloc(strlen(prefix) + strlen(tensor->name) + 1), *found;
+    char *name = malloc(strlen(prefix) + strlen(tensor->name) + 1);
     strcpy(name, prefix);
     strcat(name, tensor->name);
-    found = strstr(name, list);
+    char *found = strstr(name, list);
     if (found) /* as axial-positional-embedding up to 0.2.1 */
         found[sizeof list - 2] = '_';
     free(tensor->name);
@@ -160,7 +160,7 @@ enum fault { ONE_WITHOUT, UNKNOWN_PREFIX, NOT_IGNORED, FAULTS };
 static void expect_refused(enum fault fault, const char *part)
 {
     struct checkpoint checkpoint = checkpoint_read("linformer_lm");
-    char *folder = folder_make(), path[512], *log;
+    char *folder = folder_make(), path[512];
     for (size_t i = fault == ONE_WITHOUT; i < checkpoint.count; i++)
         set_name(&checkpoint.tensors[i], fault == UNKNOWN_PREFIX ? "wrapped." : "module.");
     if (fault == NOT_IGNORED)
@@ -168,7 +168,7 @@ static void expect_refused(enum fault fault, const char *part)
     set_ignore(&checkpoint, "[\"ema\", \"*.ema\", \"ema_*t_\", \"EMA_*\"]");
     snprintf(path, sizeof path, "%s/broken", folder);
     checkpoint_write(&checkpoint, path, 0);
-    log = daemon_refused(ARGUMENTS("--model", folder));
+    char *log = daemon_refused(ARGUMENTS("--model", folder));
     if (!strstr(log, part))
         fail_msg("\"%s\" is not in: %s", part, log);
     checkpoint_free(&checkpoint);
@@ -189,7 +189,7 @@ static void what_is_not_one_prefix_is_refused(void **state)
 static void a_prefix_is_logged(void **state)
 {
     (void)state;
-    char *folder = folder_make(), *log;
+    char *folder = folder_make();
     struct checkpoint broken = checkpoint_read("linformer_lm");
     char path[512];
     write_renamed("linformer_encoder", "net.", folder);
@@ -197,7 +197,7 @@ static void a_prefix_is_logged(void **state)
     snprintf(path, sizeof path, "%s/unloadable", folder);
     checkpoint_write(&broken, path, 0);
     checkpoint_free(&broken);
-    log = daemon_refused(ARGUMENTS("--model", folder));
+    char *log = daemon_refused(ARGUMENTS("--model", folder));
     if (!strstr(log, "names of tensors have a prefix, which is taken off name=linformer_encoder prefix=net."))
         fail_msg("no line says so: %s", log);
     folder_remove(folder);

@@ -77,11 +77,10 @@ static char *output_of(const char *arguments)
 {
     const char *binary = getenv("LINFORMERD");
     char command[512], *text = calloc(1, 1 << 16);
-    size_t length;
     snprintf(command, sizeof command, "LINFORMERD_DEVICE=cpu %s %s", binary ? binary : "build/linformerd", arguments);
     FILE *pipe = popen(command, "r");
     assert_true(pipe && text);
-    length = fread(text, 1, (1 << 16) - 1, pipe);
+    size_t length = fread(text, 1, (1 << 16) - 1, pipe);
     text[length] = '\0';
     assert_int_equal(pclose(pipe), 0);
     return text;

@@ -161,13 +161,11 @@ static void the_header_has_an_end(void **state)
     (void)state;
     char *body = malloc(400000);
     size_t length = (size_t)sprintf(body, "{\"inputs\": \"a\"");
-    struct answer answer;
-    char *header;
     for (int i = 0; i < 20000; i++)
         length += (size_t)sprintf(body + length, ", \"key_%d\": 0", i);
     strcpy(body + length, "}");
-    answer = daemon_post(the_daemon, "/embed", body);
-    header = answer_header(&answer, "x-ignored-keys");
+    struct answer answer = daemon_post(the_daemon, "/embed", body);
+    char *header = answer_header(&answer, "x-ignored-keys");
     assert_int_equal(answer.status, 200);
     assert_non_null(header);
     assert_in_range(strlen(header), 200, 255);

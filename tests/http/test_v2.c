@@ -114,14 +114,13 @@ static json_t *binary_answer(const struct answer *answer, const char **bytes)
 {
     char *header = answer_header(answer, "Inference-Header-Content-Length");
     char *type = answer_header(answer, "Content-Type");
-    json_t *json;
     if (answer->status != 200)
         print_error("%ld %s\n", answer->status, answer->body);
     assert_int_equal(answer->status, 200);
     assert_non_null(header);
     assert_string_equal(type, "application/octet-stream");
     assert_true((size_t)atol(header) < answer->length);
-    json = json_loadb(answer->body, (size_t)atol(header), 0, NULL);
+    json_t *json = json_loadb(answer->body, (size_t)atol(header), 0, NULL);
     assert_non_null(json);
     *bytes = answer->body + atol(header);
     free(header);
@@ -455,9 +454,8 @@ static void what_is_not_packed_as_said_is_refused(void **state)
 {
     (void)state;
     struct body plain = body_of("{\"inputs\": [" IDS "]}", "", 0), body = packed(&plain, true);
-    struct answer answer;
     body.length -= 9;
-    answer = infer_bytes(the_daemon, MODEL, &body, "Content-Encoding: gzip");
+    struct answer answer = infer_bytes(the_daemon, MODEL, &body, "Content-Encoding: gzip");
     expect_error(&answer, 400, "cut off");
     body = packed(&plain, false);
     answer = infer_bytes(the_daemon, MODEL, &body, "Content-Encoding: gzip");
@@ -523,13 +521,12 @@ static void optional_inputs_may_be_left_out(void **state)
 static struct answer masked(const char *mask, const char *bytes)
 {
     char json[4000] = "{\"inputs\": [";
-    struct body body;
     add_tensor(json, "tensor", 3, 24);
     if (*mask)
         sprintf(json + strlen(json), ", {\"name\": \"input_mask\", \"shape\": [1, 3], \"datatype\": \"BOOL\", %s}",
                 mask);
     strcat(json, "]}");
-    body = body_of(json, bytes, strlen(bytes));
+    struct body body = body_of(json, bytes, strlen(bytes));
     return infer_bytes(two_models, "/v2/models/linformer_pytorch_padder_linformer/infer", &body, NULL);
 }
 

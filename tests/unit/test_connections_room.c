@@ -70,10 +70,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_slow_make_room)};
     struct error error;
-    int failed;
     if (connections_open(10, NULL, &connections, &error))
         return 1;
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
     for (int i = 0; i < CLIENTS && ours[i]; i++) {
         connections_closed(connections, ours[i]);
         close(ours[i]);

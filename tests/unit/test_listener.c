@@ -88,12 +88,12 @@ static void connect_to(int client, const struct listener *listener)
 /* No new descriptor can be had; returns the limit as it was. */
 static struct rlimit exhaust(void)
 {
-    struct rlimit limit, none;
+    struct rlimit limit;
     int lowest = dup(STDIN_FILENO);
     assert_true(lowest >= 0);
     close(lowest);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    none = (struct rlimit){.rlim_cur = (rlim_t)lowest, .rlim_max = limit.rlim_max};
+    struct rlimit none = {.rlim_cur = (rlim_t)lowest, .rlim_max = limit.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
     assert_int_equal(dup(STDIN_FILENO), -1);
     return limit;

@@ -125,10 +125,10 @@ static void test_a_torn_line_spoils_no_other(void **context)
     (void)context;
     char name[] = "/tmp/linformerd-log-XXXXXX", text[256] = "";
     int file = mkstemp(name);
-    struct rlimit limit, small;
+    struct rlimit limit;
     assert_true(file >= 0);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
-    small = limit;
+    struct rlimit small = limit;
     small.rlim_cur = 25;
     stderr_to(file);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);

@@ -16,14 +16,13 @@ static char root[64];
 static void put(const char *path, const char *text)
 {
     char whole[512];
-    FILE *file;
     snprintf(whole, sizeof whole, "%s%s", root, path);
     for (char *slash = strchr(whole + strlen(root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         mkdir(whole, 0700);
         *slash = '/';
     }
-    file = fopen(whole, "w");
+    FILE *file = fopen(whole, "w");
     assert_non_null(file);
     fputs(text, file);
     fclose(file);

@@ -14,12 +14,11 @@
 static json_t *expect_answer(const char *path, const char *body)
 {
     struct request request;
-    json_t *json;
     fake_reset();
     if (native_call(path, body, strlen(body), &request))
         print_error("%s %s: %s\n", path, body, request.failure.error.message);
     assert_int_equal(request.failure.kind, FAILURE_NONE);
-    json = json_loadb(request.answer.data, request.answer.length, JSON_ALLOW_NUL, NULL);
+    json_t *json = json_loadb(request.answer.data, request.answer.length, JSON_ALLOW_NUL, NULL);
     assert_non_null(json);
     request_close(&request);
     return json;

@@ -22,9 +22,8 @@ static float from_bits(uint32_t bits)
 static void expect_round_trip(float value)
 {
     char text[F32_TEXT + 1];
-    float back;
     text[write_f32(text, value)] = '\0';
-    back = strtof(text, NULL);
+    float back = strtof(text, NULL);
     if (memcmp(&back, &value, sizeof value) != 0)
         print_error("%.9g was written %s\n", (double)value, text);
     assert_memory_equal(&back, &value, sizeof value);
@@ -207,11 +206,10 @@ static void lists_of_floats_grow(void **state)
     (void)state;
     struct writer writer = {0};
     float values[1000];
-    json_t *json;
     for (int i = 0; i < 1000; i++)
         values[i] = (float)i / 7;
     writer_floats(&writer, values, 1000);
-    json = json_loadb(writer.data, writer.length, 0, NULL);
+    json_t *json = json_loadb(writer.data, writer.length, 0, NULL);
     assert_int_equal(json_array_size(json), 1000);
     for (size_t i = 0; i < 1000; i++)
         assert_true((float)json_number_value(json_array_get(json, i)) == values[i]);

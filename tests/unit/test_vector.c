@@ -526,10 +526,9 @@ static void rows_stand_alone(void **state)
 static double element_at(enum element element, const void *row, int64_t i)
 {
     float x;
-    uint32_t word;
     if (element == ELEMENT_F32)
         return (double)((const float *)row)[i];
-    word = (uint32_t)((const uint16_t *)row)[i] << 16;
+    uint32_t word = (uint32_t)((const uint16_t *)row)[i] << 16;
     memcpy(&x, &word, sizeof x);
     return (double)x;
 }

@@ -62,7 +62,7 @@ static void longer_items_count_more(void **state)
     (void)state;
     struct loaded loaded = {NULL, NULL};
     struct error error = {""};
-    double before = 0, one, all;
+    double before = 0;
     float output;
     must(load_with(&options, "", "linformer_lm", NULL, &loaded, &error), &error);
     int64_t most = model_info(loaded.model)->inputs[0].max_length;
@@ -73,9 +73,9 @@ static void longer_items_count_more(void **state)
         before = flops;
     }
     struct engine_item item = {.inputs[0].length = most, .output = &output, .n_rows = 1};
-    one = model_item_flops(loaded.model, &item);
+    double one = model_item_flops(loaded.model, &item);
     item.n_rows = most;
-    all = model_item_flops(loaded.model, &item);
+    double all = model_item_flops(loaded.model, &item);
     assert_true(one > before && all > one);
     unload(&loaded);
 }
