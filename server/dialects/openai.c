@@ -105,7 +105,6 @@ static void write_failure(struct writer *writer, const struct failure *failure)
         [FAILURE_EXPIRED] = {"server_error", "timeout"},
     };
     const char *type = shapes[failure->kind].type;
-
     writer_text(writer, "{\"error\":{\"message\":");
     writer_string0(writer, failure->error.message);
     writer_text(writer, ",\"type\":");

@@ -173,7 +173,6 @@ static void stop_handshakes(int socket)
         BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
     };
     struct sock_fprog program = {.len = sizeof instructions / sizeof instructions[0], .filter = instructions};
-
     setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
 }
 

@@ -162,7 +162,6 @@ void writer_float(struct writer *writer, float value)
 void writer_floats(struct writer *writer, const float *values, int64_t count)
 {
     enum { AT_ONCE = 16 }; /* number of floats for each call of room() */
-
     writer_bytes(writer, "[", 1);
     for (int64_t i = 0; i < count; i += AT_ONCE) {
         int64_t end = count - i < AT_ONCE ? count : i + AT_ONCE;

@@ -1,6 +1,7 @@
 #!/bin/bash
 # style.sh: C sources are as clang-format leaves them, shell scripts are without what shellcheck finds.
 # A tool that is not installed is skipped by name: 'docker/packages.sh check' brings both.
+# In C, `(void)state;` is the first statement of a test. No blank line follows the opening declarations of a function.
 set -euo pipefail
 failed=0
 version=14 # Debian 12's; others break lines elsewhere
@@ -14,7 +15,26 @@ result() {
 
 files() { find config weights engine server tests docker .ci -type f "$@" -print0; }
 
-echo 1..2
+# Prints where the given C files break the two rules above. Relies on the format: a function's braces are in column 1.
+dialect() {
+    awk '
+        function report(what) { print FILENAME ":" FNR ": " what }
+        FNR == 1 { opening = inside = 0 }
+        /^\{$/ { first = FNR + 1; opening = 1; inside = declared = 0; next }
+        /^    \(void\)state;$/ { if (FNR != first) report("(void)state comes first in a test"); next }
+        !opening { next }
+        inside { # a declaration of several lines
+            if (inside == "}" ? /^    \}.*;/ : /;( *\/\*.*)?$/) inside = 0
+            next
+        }
+        /^$/ { if (declared) report("a blank line follows the opening declarations") }
+        /^    (return|goto|else|do|case) / { opening = 0; next }
+        !/^    ((static|const|unsigned|struct|enum|union) )*[A-Za-z_][A-Za-z_0-9]* (const )?(\**[A-Za-z_]|\{)/ { opening = 0; next }
+        { declared = 1; inside = /\{$/ ? "}" : !/;( *\/\*.*)?$/ }
+    ' "$@"
+}
+
+echo 1..4
 if ! command -v clang-format >/dev/null; then
     echo "ok 1 # SKIP clang-format is not installed"
 elif ! clang-format --version | grep -q "version $version\."; then
@@ -31,5 +51,62 @@ else
     status=0
     files '(' -name '*.sh' -o -path .ci/run ')' | xargs -0 shellcheck -x || status=1 # .ci/run has no suffix
     result 2 $status shellcheck
+fi
+
+# The rules themselves, so that they cannot pass by looking at nothing.
+good='static void one(void **state)
+{
+    (void)state;
+    static const struct {
+        int number;
+    } cases[] = {
+        {1},
+    };
+    struct error error;
+    for (size_t i = 0; i < LENGTH(cases); i++)
+        expect(cases[i], &error);
+
+    return;
+}'
+bad='static void one(void **state)
+{
+    int number = 1;
+    (void)state;
+    expect(number);
+}
+static void two(void)
+{
+    static const struct {
+        int number;
+    } cases[] = {
+        {1},
+    };
+    struct error error = {0}; /* a comment */
+
+    expect(cases, &error);
+}
+static int three(void)
+{
+    enum { COUNT = 2 };
+
+    return COUNT;
+}'
+found=$(dialect - <<<"$bad")
+if [ -z "$(dialect - <<<"$good")" ] && [ "$(cut -d : -f 2 <<<"$found" | xargs)" = "4 15 21" ]; then
+    echo "ok 3 - the rules of declarations tell good from bad"
+else
+    failed=1
+    echo "not ok 3 - the rules of declarations tell good from bad"
+    echo "# ${found//$'\n'/$'\n'# }"
+fi
+
+mapfile -d '' -t sources < <(files '(' -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp' ')')
+found=$(dialect "${sources[@]}")
+if [ -z "$found" ]; then
+    echo "ok 4 - functions begin with (void)state and declarations without a blank line after them"
+else
+    failed=1
+    echo "not ok 4 - functions begin with (void)state and declarations without a blank line after them"
+    echo "# ${found//$'\n'/$'\n'# }"
 fi
 exit $failed

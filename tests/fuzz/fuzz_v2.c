@@ -47,7 +47,6 @@ static void open_models(void)
          {.name = "ignored", .kind = INPUT_IGNORED, .max_length = LONGEST, .optional = true}},
     };
     static const int n_inputs[] = {2, 3, 4};
-
     for (int i = 0; i < 3; i++) {
         struct model_info info = {.architecture = "fake.Model",
                                   .inputs = inputs[i],

@@ -11,7 +11,6 @@ static char *large_body(int count)
 {
     enum { TOKENS = 1024 };
     char *body = malloc((size_t)count * (TOKENS + 3) + 32), *at = body;
-
     assert_non_null(body);
     at += sprintf(at, "{\"inputs\": [");
     for (int i = 0; i < count; i++) {

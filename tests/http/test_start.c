@@ -121,7 +121,6 @@ static void expect_served(const struct daemon *daemon)
 {
     enum { IDS = 900 };
     char body[64 + 4 * IDS] = "{\"inputs\": [";
-
     for (int i = 0; i < IDS; i++)
         sprintf(body + strlen(body), "%s%d", i ? "," : "", 3 + i % 200);
     strcat(body, "]}");

@@ -401,7 +401,6 @@ static char *unpacked(const struct answer *answer, bool gzip, size_t *length)
     enum { SIZE = 65536 };
     char *out = malloc(SIZE);
     z_stream stream = {0};
-
     assert_int_equal(inflateInit2(&stream, gzip ? 31 : 15), Z_OK);
     stream.next_in = (Bytef *)answer->body;
     stream.avail_in = (uInt)answer->length;

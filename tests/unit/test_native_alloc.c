@@ -34,6 +34,7 @@ static int call(struct error *error)
 
 static void each_allocation_may_fail(void **unused)
 {
+    (void)unused;
     static const struct {
         const char *path, *body;
     } cases[] = {
@@ -66,8 +67,6 @@ static void each_allocation_may_fail(void **unused)
         {"/v2/models/rows/infer", "{\"inputs\": [{\"name\": \"x\", \"shape\": [1, 1, 4], \"datatype\": \"FP32\","
                                   " \"data\": [1, 2, 3, 4]}], \"parameters\": {\"binary_data_output\": true}}"},
     };
-
-    (void)unused;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         path = cases[i].path;
         body = cases[i].body;
@@ -79,12 +78,11 @@ static void each_allocation_may_fail(void **unused)
 /* Memory ends in the midst of a long text, and stays out. The parse asks a few times more, not at each character. */
 static void a_parse_without_memory_does_not_ask_at_each_character(void **unused)
 {
+    (void)unused;
     enum { LENGTH = 100000, FEW = 50 };
     long n = 1;
     char *text = test_malloc(LENGTH + 64);
     struct error error;
-
-    (void)unused;
     int at = sprintf(text, "{\"inputs\": \"");
     memset(text + at, 'x', LENGTH);
     strcpy(text + at + LENGTH, "\"}");

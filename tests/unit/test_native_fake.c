@@ -365,7 +365,6 @@ static void expect_refused_cheaply(const char *path, const char *begin, const ch
     enum { COUNT = 100000 };
     int64_t limit = native_service.results.limit;
     struct writer body = {0};
-
     writer_text(&body, begin);
     for (int i = 0; i < COUNT; i++)
         writer_format(&body, "%s%s", i ? "," : "", part);
@@ -413,7 +412,6 @@ static void expect_list_refused(const char *path, const char *begin, const char 
     enum { COUNT = (1 << 20) + 1 };
     int64_t limit = native_service.results.limit;
     struct writer body = {0};
-
     writer_text(&body, begin);
     for (int i = 0; i < COUNT; i++) {
         if (i > 0)
