@@ -1,7 +1,6 @@
 #include "tests/http/generation.h"
 
 #include "tests/http/checkpoint.h"
-#include "tests/http/daemon.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -61,6 +60,33 @@ void generation_model_write(const char *folder, const char *name, const char *ke
 void generation_failing_model_write(const char *folder, const char *name, int64_t first_bad)
 {
     write_model(folder, name, "", first_bad);
+}
+
+struct daemon *generation_daemon_start(char **folder)
+{
+    *folder = folder_make();
+    generation_model_write(*folder, "texts", "");
+    generation_model_write(*folder, "ending",
+                           "\"eos_token\": 258, \"name\": \"ending\", \"prompts\": {\"query\": \"query: \"}, ");
+    generation_failing_model_write(*folder, "failing", 131);
+    char texts[512], ending[512], failing[512];
+    snprintf(texts, sizeof texts, "%s/texts", *folder);
+    snprintf(ending, sizeof ending, "%s/ending", *folder);
+    snprintf(failing, sizeof failing, "%s/failing", *folder);
+    return daemon_start(ARGUMENTS(
+        "--model", "tests/reference/linear_attention_lm_causal", "--model",
+        "tests/reference/linear_attention_lm_causal_blindspot_1", "--model",
+        "tests/reference/linear_attention_lm_causal_local_shift", "--model",
+        "tests/reference/linear_attention_lm_everything", "--model", "tests/reference/linear_attention_encoder_decoder",
+        "--model", "tests/reference/linformer_pytorch_lm_causal", "--model", "tests/reference/linformer_lm", "--model",
+        texts, "--model", ending, "--model", failing));
+}
+
+void generation_daemon_stop(struct daemon *daemon, char *folder)
+{
+    daemon_stop(daemon);
+    folder_remove(folder);
+    free(folder);
 }
 
 char *generation_body(const char *model, const json_t *prompt, const char *parameters)

@@ -2,6 +2,8 @@
 #ifndef TESTS_HTTP_GENERATION_H
 #define TESTS_HTTP_GENERATION_H
 
+#include "tests/http/daemon.h"
+
 #include <jansson.h>
 #include <stdint.h>
 
@@ -11,6 +13,11 @@ void generation_model_write(const char *folder, const char *name, const char *ke
 
 /* The same, but a sequence fails after a token with an id of at least `first_bad`: its logits are NaN. */
 void generation_failing_model_write(const char *folder, const char *name, int64_t first_bad);
+
+/* Starts a daemon with the models of generation_greedy_runs and with three models of bytes: "texts", "ending" and
+ * "failing". "ending" has the eos_token 258 and a prompt "query". Sets *folder to the folder of these three models. */
+struct daemon *generation_daemon_start(char **folder);
+void generation_daemon_stop(struct daemon *daemon, char *folder); /* also removes and frees the folder */
 
 /* A body of /generate. The caller frees it. */
 char *generation_body(const char *model, const json_t *prompt, const char *parameters);

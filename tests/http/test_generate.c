@@ -1,6 +1,5 @@
 /* /generate: the ids that linear-attention-transformer generates (tests/generation/greedy.json), from several clients
  * at once and alone, and what a request may ask for. */
-#include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 #include "tests/http/generation.h"
 
@@ -18,28 +17,14 @@ static struct daemon *the_daemon;
 static int start(void **state)
 {
     (void)state;
-    char texts[512], ending[512];
-    folder = folder_make();
-    generation_model_write(folder, "texts", "");
-    generation_model_write(folder, "ending", "\"eos_token\": 258, \"name\": \"ending\", ");
-    snprintf(texts, sizeof texts, "%s/texts", folder);
-    snprintf(ending, sizeof ending, "%s/ending", folder);
-    the_daemon = daemon_start(ARGUMENTS("--model", "tests/reference/linear_attention_lm_causal", "--model",
-                                        "tests/reference/linear_attention_lm_causal_blindspot_1", "--model",
-                                        "tests/reference/linear_attention_lm_causal_local_shift", "--model",
-                                        "tests/reference/linear_attention_lm_everything", "--model",
-                                        "tests/reference/linear_attention_encoder_decoder", "--model",
-                                        "tests/reference/linformer_pytorch_lm_causal", "--model",
-                                        "tests/reference/linformer_lm", "--model", texts, "--model", ending));
+    the_daemon = generation_daemon_start(&folder);
     return 0;
 }
 
 static int stop(void **state)
 {
     (void)state;
-    daemon_stop(the_daemon);
-    folder_remove(folder);
-    free(folder);
+    generation_daemon_stop(the_daemon, folder);
     return 0;
 }
 

@@ -1,6 +1,5 @@
 /* /generate_stream: its events are the answer of /generate in pieces, and its slots come back whatever clients do. The
  * ids are those that linear-attention-transformer generates (tests/generation/greedy.json). */
-#include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 #include "tests/http/generation.h"
 
@@ -22,28 +21,14 @@ static struct daemon *the_daemon;
 static int start(void **state)
 {
     (void)state;
-    folder = folder_make();
-    generation_model_write(folder, "texts", "");
-    generation_failing_model_write(folder, "failing", 131);
-    char texts[512], failing[512];
-    snprintf(texts, sizeof texts, "%s/texts", folder);
-    snprintf(failing, sizeof failing, "%s/failing", folder);
-    the_daemon = daemon_start(ARGUMENTS("--model", "tests/reference/linear_attention_lm_causal", "--model",
-                                        "tests/reference/linear_attention_lm_causal_blindspot_1", "--model",
-                                        "tests/reference/linear_attention_lm_causal_local_shift", "--model",
-                                        "tests/reference/linear_attention_lm_everything", "--model",
-                                        "tests/reference/linear_attention_encoder_decoder", "--model",
-                                        "tests/reference/linformer_pytorch_lm_causal", "--model",
-                                        "tests/reference/linformer_lm", "--model", texts, "--model", failing));
+    the_daemon = generation_daemon_start(&folder);
     return 0;
 }
 
 static int stop(void **state)
 {
     (void)state;
-    daemon_stop(the_daemon);
-    folder_remove(folder);
-    free(folder);
+    generation_daemon_stop(the_daemon, folder);
     return 0;
 }
 
