@@ -777,10 +777,15 @@ static void results_have_a_bound(void **state)
     (void)state;
     int64_t limit = native_service.results.limit;
     native_service.results.limit = 10000;
-    expect_failure(
-        "/logits", "{\"inputs\": \"abc\"}", FAILURE_INVALID,
-        "the request would take 17976 bytes of memory, this server gives one 10000: send fewer inputs at once, or ask "
-        "for less of each");
+    /* the encoding of the text, its item, three ids, and logits with their text */
+    const size_t bytes = 651 + sizeof(struct engine_item) + 3 * sizeof(int32_t) + 16705;
+    char message[256];
+    snprintf(
+        message, sizeof message,
+        "the request would take %zu bytes of memory, this server gives one 10000: send fewer inputs at once, or ask "
+        "for less of each",
+        bytes);
+    expect_failure("/logits", "{\"inputs\": \"abc\"}", FAILURE_INVALID, message);
     native_service.results.used = 9990;
     expect_failure("/logits", "{\"inputs\": \"abc\", \"top_k\": 1}", FAILURE_OVERLOADED,
                    "other requests take the memory that this one needs; try again later");
