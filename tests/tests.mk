@@ -49,7 +49,9 @@ $(call programs,$(FUZZERS)): %: %.o $(ARCHIVES)
 
 # ---- What runs in which build. tests/README.md says why.
 in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
-PLAIN     := $(HTTP) $(SERVED) $(FAKES) $(ORDINARY) $(SHIMMED) $(KERNEL_TESTS)
+# The shim takes long for thousands of tokens. Of `make test`, test_states and test_parts_cuda run the same kernels.
+LATE      := %/test_generate@cuda
+PLAIN     := $(HTTP) $(filter-out $(LATE),$(SERVED)) $(FAKES) $(ORDINARY) $(SHIMMED) $(KERNEL_TESTS)
 # Of `make test`, under the address and undefined-behaviour sanitizers: what reads bytes from outside, and operations.
 TRUSTED   := $(REPLAYS) $(filter %/test_operations,$(ORDINARY)) $(filter %/test_operations_cuda,$(SHIMMED))
 # Not under a sanitizer: kernels of f16 are those of bf16 over a type of the same size, kernels of tf32 are those of
@@ -62,7 +64,7 @@ CONCURRENT := $(filter-out $(REPEATED) %/test_cases_bf16 %/test_passes_cuda,$(SH
               $(filter %/test_batcher% %/test_lanes% %/test_generations% %/test_tokenizers,$(FAKES) $(ORDINARY))
 unserved   = $(filter-out %@cuda,$(1))
 
-REST      := $(wildcard tests/image/test_*.sh) \
+REST      := $(wildcard tests/image/test_*.sh) $(filter $(LATE),$(SERVED)) \
              $(filter-out $(call in,asan,$(TRUSTED)),$(call in,asan,$(CHECKED))) $(call in,tsan,$(CONCURRENT))
 
 programs: all $(SHIM) $(call unserved,$(PLAIN)) $(BENCHES)

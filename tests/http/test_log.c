@@ -216,7 +216,7 @@ static void every_answer_has_a_request_id(void **state)
         {{.path = "/health", .headers = {"x-request-id: two words"}}, 200, NULL},
         {{.path = "/nowhere", .headers = {"x-request-id: mine"}}, 404, "mine"},
         {{.path = "/embed", .headers = {"x-request-id: mine"}}, 405, "mine"},
-        {{.path = "/embed", .body = "{", .headers = {"x-request-id: mine"}}, 415, "mine"},
+        {{.path = "/embed", .body = "{", .headers = {"x-request-id: mine", "Content-Type: text/plain"}}, 415, "mine"},
         {{.path = "/v1/embeddings", .body = "{}", .headers = {"Content-Type: application/json"}}, 400, NULL},
     };
     for (size_t i = 0; i < LENGTH(cases); i++) {
