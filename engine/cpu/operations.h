@@ -4,6 +4,6 @@
 
 #include "engine/cpu/run.h"
 
-extern const struct cpu_operation cpu_operations[OP_COUNT];
+extern const struct cpu_operation cpu_operations[]; /* (OP_COUNT). A length here would hide a missing last row */
 
 #endif
