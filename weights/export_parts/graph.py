@@ -3,8 +3,10 @@
 Part of export_module(). A node of the graph is an ATen operation with its arguments by name, or a
 leaf. Sizes are integers, or expressions over the names of the free sizes."""
 
+import functools
 import math
 import operator
+import re
 
 import sympy
 import torch
@@ -45,9 +47,37 @@ LEFT_OUT = {"memory_format", "layout", "device", "pin_memory", "non_blocking", "
             "momentum", "training", "use_input_stats", "cudnn_enable", "half_to_float", "padding_idx", "sparse",
             "scale_grad_by_freq", "implicit", "align_to_window", "dropout_p", "is_coalesced"}
 SEVERAL = {"chunk", "split", "split_with_sizes", "unbind"}
-NUMBERS = {"other", "exponent", "value"}  # arguments where a number may stand for a tensor of one element
+NUMBERS = {"other", "exponent", "value", "min", "max"}  # arguments where a number may stand for a tensor of one element
 MOST_CONSTANT = 1 << 24  # elements of a constant that is computed here
+NUMBER_WORDS = ("inf", "-inf", "nan")  # JSON has no such numbers
+WORD = re.compile(r"[A-Za-z_][\w.]*")
 INPUT_DTYPES = {torch.int64: "int64", torch.int32: "int32", torch.bool: "bool"}
+
+# Arguments that the daemon takes only from the file.
+KERNELS, VECTORS, STATISTICS = ("weight", "bias"), ("weight", "bias"), ("running_mean", "running_var")
+FROM_FILE = {
+    **dict.fromkeys(("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "linear"), KERNELS),
+    **dict.fromkeys(("layer_norm", "native_layer_norm", "group_norm", "native_group_norm"), VECTORS),
+    **dict.fromkeys(("batch_norm", "_native_batch_norm_legit_no_training", "instance_norm"), VECTORS + STATISTICS),
+    "rms_norm": ("weight",), "embedding": ("weight",), "stft": ("window",)}
+MAY_BE_COMPUTED = {"linear", "rms_norm"}  # though one that is computed here costs nothing in a request
+
+# Arguments that are fixed integers for the daemon, and those that are numbers.
+WINDOW = ("kernel_size", "stride", "padding", "dilation", "divisor_override")
+FIXED = {
+    **dict.fromkeys(("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d"),
+                    ("stride", "padding", "output_padding", "dilation", "groups")),
+    **dict.fromkeys(("max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d"), WINDOW),
+    "pad": ("pad",), "roll": ("shifts",), "slice": ("step",), "chunk": ("chunks",), "group_norm": ("num_groups",),
+    "stft": ("n_fft", "hop_length", "win_length"), "arange": ("step",), "pixel_shuffle": ("upscale_factor",),
+    "pixel_unshuffle": ("downscale_factor",)}
+NUMERIC = {
+    "clamp": ("min", "max"), "clamp_min": ("min",), "clamp_max": ("max",), "hardtanh": ("min_val", "max_val"),
+    "leaky_relu": ("negative_slope",), "elu": ("alpha", "scale", "input_scale"), "softplus": ("beta", "threshold"),
+    **dict.fromkeys(("add", "sub", "rsub"), ("alpha",)), **dict.fromkeys(("addmm", "baddbmm"), ("alpha", "beta")),
+    **dict.fromkeys(("layer_norm", "rms_norm", "batch_norm", "group_norm", "instance_norm"), ("eps",)),
+    **dict.fromkeys(("full", "full_like"), ("fill_value",)), **dict.fromkeys(("var", "std"), ("correction",)),
+    "scaled_dot_product_attention": ("scale",), "linalg_vector_norm": ("ord",), "pad": ("value",)}
 
 
 def name_of(node):
@@ -75,6 +105,14 @@ class NotFree(Exception):
 
 
 # ---- Sizes ----------------------------------------------------------------------------------------------------------
+
+
+def free_symbols(sizes):
+    return {symbol for size in sizes if is_free(size) for symbol in size.node.expr.free_symbols}
+
+
+def shares_memory(one, other):
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
 def is_free(size):
@@ -122,6 +160,14 @@ class Sizes:
         expression = size.node.expr if hasattr(size, "node") else sympy.sympify(size)
         return int(expression) if expression.is_Integer else self.expression(expression)
 
+    def is_size(self, text):
+        """Whether a string is an expression of sizes, and no name of a tensor."""
+        return all(word in self.places for word in WORD.findall(text)) and not text.startswith("@")
+
+    def symbols_in(self, text):
+        words = set(WORD.findall(text))
+        return {symbol for symbol, name in self.names.items() if name in words}
+
     def expression(self, e):
         kind = type(e).__name__
         if e.is_Integer:
@@ -161,6 +207,8 @@ class Graph:
     references  torch.fx node -> its name in the graph ("@name": a tensor of the file), or a list for several results
     constants   torch.fx node -> its value, where no input and no parameter has a part in it
     made        name in the file -> constant that the nodes read
+    fixed       torch.fx node -> a function that computes its value, where no input has a part in it
+    source      torch.fx node that is being added
     viewed      result of a view -> the result that it shows, and its shape
     batch       the batch's size, where it is a plain number for the trace: what has it is no constant"""
 
@@ -173,16 +221,18 @@ class Graph:
                        and isinstance(node.meta.get("val"), torch.Tensor)}
         self.sizes = Sizes(program, self.inputs, ties)
         self.nodes, self.counts, self.seen, self.viewed = [], {}, {}, {}
-        self.made, self.constants, self.references = {}, {}, {}
+        self.made, self.constants, self.fixed, self.references = {}, {}, {}, {}
         for node in placeholders:
             file = self.files.get(node.name)
             self.references[node] = node.name if file is None else f"@{file}"
+            if file is not None:
+                self.fixed[node] = functools.partial(self.tensor, file)
             if node.name in lifted or self.is_fixed_buffer(file):
                 self.constants[node] = self.tensor(file)
         self.results, self.output_shapes = {}, {}
         for node in program.graph.nodes:
             if node.op == "call_function":
-                self.add(node)
+                self.add_at_line(node)
             elif node.op == "output":
                 self.results = self.name_outputs(node.args[0])
 
@@ -210,13 +260,7 @@ class Graph:
 
     def evaluate(self, node):
         """Computes a node of constants alone. Returns whether it is one."""
-        if node.target.namespace not in ("aten", "prims"):
-            return False
-        if not all(one in self.constants or self.is_number(one) for one in node.all_input_nodes):
-            return False
-        if any(is_free(size) or size == self.batch for size in self.shape_of(node)) or self.sized(node):
-            return False
-        if math.prod(self.shape_of(node)) > MOST_CONSTANT or getattr(node.target, "_opname", "") in RANDOM:
+        if not self.is_made_of(node, self.constants):
             return False
         written = is_written(node)
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda one: self.known(one, written))
@@ -225,6 +269,54 @@ class Graph:
         if written:
             self.constants[node.args[0]] = self.constants[node]
         return True
+
+    def is_made_of(self, node, values):
+        """Whether the node has a fixed shape, and can be computed from these nodes and from numbers."""
+        if node.target.namespace not in ("aten", "prims"):
+            return False
+        if not all(one in values or self.is_number(one) for one in node.all_input_nodes):
+            return False
+        if any(is_free(size) or size == self.batch for size in self.shape_of(node)) or self.sized(node):
+            return False
+        return math.prod(self.shape_of(node)) <= MOST_CONSTANT and node.target._opname not in RANDOM
+
+    def note_fixed(self, node):
+        """Notes how a node is computed, if no input has a part in it. Nothing is computed yet."""
+        written = is_written(node)
+        if not self.is_made_of(node, self.fixed):
+            if written:
+                self.fixed.pop(node.args[0], None)
+            return
+        sources = {one: self.fixed[one] for one in node.all_input_nodes if one in self.fixed}
+
+        def known(one):
+            value = sources[one]() if one in sources else self.known(one, False)
+            return value.clone() if written and isinstance(value, torch.Tensor) else value
+
+        @functools.lru_cache(maxsize=None)
+        def compute():
+            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), known)
+            with torch.no_grad():
+                return node.target(*args, **kwargs)
+
+        self.fixed[node] = compute
+        if written:
+            self.fixed[node.args[0]] = compute
+
+    def of_file(self, node):
+        """The reference of a tensor of the file, or of a view of one. A node of the file's tensors alone is computed
+        here. None: an input has a part in it."""
+        reference = self.reference(node)
+        if reference[0] == "@":
+            return reference
+        if node not in self.fixed:
+            return None
+        value = self.fixed[node]()
+        if any(shares_memory(value, self.tensor(file)) for file in self.files.values()):
+            return reference
+        name = f"constant.{node.name}"
+        self.made[name] = value.contiguous()
+        return f"@{name}"
 
     def known(self, node, written):
         value = self.constants[node] if node in self.constants else node.meta["val"]
@@ -246,6 +338,13 @@ class Graph:
 
     # ---- Nodes
 
+    def add_at_line(self, node):
+        """Adds a node. Sizes that cannot be free are reported with the line of forward()."""
+        try:
+            self.add(node)
+        except NotFree as error:
+            raise NotFree(error.symbols, f"{error} ({place(node.meta.get('stack_trace'))})") from None
+
     def add(self, node):
         value, target = node.meta.get("val"), node.target
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)):
@@ -256,11 +355,16 @@ class Graph:
             self.add_item(node)
         elif not isinstance(target, torch._ops.OpOverload):
             self.refuse(node, f"{target} is no operation of PyTorch")
-        elif target._opname not in CHECKS and not self.evaluate(node):
-            self.add_operation(node)
+        elif target._opname not in CHECKS:
+            self.note_fixed(node)
+            if not self.evaluate(node):
+                self.add_operation(node)
 
     def add_item(self, node):
         source, index = node.args
+        if source in self.fixed:
+            whole = self.fixed[source]
+            self.fixed[node] = lambda: whole()[index]
         if source in self.constants:
             self.constants[node] = self.constants[source][index]
             return
@@ -304,7 +408,7 @@ class Graph:
     def add_operation(self, node):
         from .lower import LOWER
 
-        op = name_of(node)
+        op, self.source = name_of(node), node
         if op in SAME:
             self.check_training(node, op)
             result = self.reference(node.args[0])
@@ -318,6 +422,7 @@ class Graph:
                                   "and what PyTorch makes of these")
             self.check_complex(node, op)
             arguments = self.arguments(node)
+            self.take_from_file(node, op, arguments)
             result = lower(self, node, arguments) if lower else self.emit_like(node, op, arguments)
         self.references[node] = result
         if is_written(node):
@@ -330,6 +435,7 @@ class Graph:
     def emit(self, op, arguments, results=None):
         """Appends a node, or finds an equal one. Returns the name of its result, or the names of its results."""
         arguments = {name: value for name, value in arguments.items() if value is not None}
+        self.check_arguments(op, arguments)
         key = repr((op, sorted(arguments.items()), results))
         if key not in self.seen:
             self.seen[key] = self.new_name(op) if results is None else [self.new_name(op) for _ in range(results)]
@@ -360,6 +466,42 @@ class Graph:
                 continue
             arguments[name] = self.argument(node, name, given)
         return arguments
+
+    def given(self, node, name):
+        """What forward() gave for an argument of the schema."""
+        names = [argument.name for argument in node.target._schema.arguments]
+        place = names.index(name)
+        return node.args[place] if place < len(node.args) else node.kwargs.get(name)
+
+    def take_from_file(self, node, op, arguments):
+        """Replaces arguments that must be tensors of the file, and are computed from such tensors."""
+        for name in FROM_FILE.get(op, ()):
+            given = self.given(node, name) if name in arguments else None
+            if not isinstance(given, torch.fx.Node):
+                continue
+            reference = self.of_file(given)
+            if reference is not None:
+                arguments[name] = reference
+            elif op not in MAY_BE_COMPUTED:
+                symbols = free_symbols(given.meta["val"].shape)
+                message = f'{op}: "{name}" is computed from an input. The daemon takes only a tensor of the module here'
+                if symbols - self.batch_symbols():
+                    raise NotFree(symbols, message)
+                self.refuse(node, message)
+
+    def batch_symbols(self):
+        return {symbol for symbol, name in self.sizes.names.items() if name == "batch"}
+
+    def check_arguments(self, op, arguments):
+        """That integers which the daemon wants fixed are fixed, and that numbers are numbers."""
+        for name in (*FIXED.get(op, ()), *NUMERIC.get(op, ())):
+            given = arguments.get(name)
+            for one in given if isinstance(given, list) else [given]:
+                if not isinstance(one, str) or name in NUMERIC.get(op, ()) and one in NUMBER_WORDS:
+                    continue
+                if not self.sizes.is_size(one):
+                    self.refuse(self.source, f'{op}: "{name}" is a tensor. The daemon takes only a number here')
+                raise NotFree(self.sizes.symbols_in(one), f'{op}: "{name}" must be fixed, and is {one}')
 
     def argument(self, node, name, given):
         if isinstance(given, (list, tuple)):

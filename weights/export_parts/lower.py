@@ -7,7 +7,7 @@ import math
 
 import torch
 
-from .graph import NotFree, dtype_name, is_free, plain_number
+from .graph import NUMBER_WORDS, NotFree, dtype_name, free_symbols, name_of, plain_number
 
 LOWER = {}
 
@@ -27,7 +27,7 @@ def tensor_of(node, index=0):
 
 
 def check_fixed(sizes, message):
-    symbols = {symbol for size in sizes if is_free(size) for symbol in size.node.expr.free_symbols}
+    symbols = free_symbols(sizes)
     if symbols:
         raise NotFree(symbols, message)
 
@@ -380,15 +380,31 @@ def is_one(size):
     return isinstance(size, int) and size == 1
 
 
-@lower("clamp")
+@lower("clamp", "clamp_min", "clamp_max")
 def lower_clamp(graph, node, arguments):
+    """Bounds are numbers. A bound that is a tensor or a size is the operand of a maximum or minimum."""
     result = arguments["self"]
-    if node.target._overloadname != "Tensor":
-        return graph.emit("clamp", arguments)
-    for name, op in (("min", "maximum"), ("max", "minimum")):
-        if name in arguments:
-            result = graph.emit(op, {"self": result, "other": arguments[name]})
+    bounds = {name: bound_of(graph, node, name, arguments.get(name)) for name in ("min", "max") if name in arguments}
+    if not any(isinstance(bound, str) and bound not in NUMBER_WORDS for bound in bounds.values()):
+        return graph.emit(name_of(node), {"self": result, **bounds})
+    for name, bound in bounds.items():
+        if isinstance(bound, str) and bound not in NUMBER_WORDS:
+            op, word = {"min": "maximum", "max": "minimum"}[name], "other"
+        else:
+            op, word = f"clamp_{name}", name
+        result = graph.emit(op, {"self": result, word: bound})
     return result
+
+
+def bound_of(graph, node, name, bound):
+    """A number, or the reference of a tensor."""
+    given = graph.given(node, name) if bound is not None else None
+    value = graph.constants.get(given) if isinstance(given, torch.fx.Node) else None
+    if value is not None and value.numel() == 1 and value.ndim <= tensor_of(node).ndim:
+        return plain_number(value.item())
+    if isinstance(bound, str) and bound not in NUMBER_WORDS and graph.sizes.is_size(bound):
+        return graph.emit("scalar_tensor", {"s": bound})
+    return bound
 
 
 @lower("std", "var")
@@ -434,10 +450,7 @@ def lower_tril(graph, node, arguments):
 
 @lower("fill", "new_full", "full_like")
 def lower_fill(graph, node, arguments):
-    value = arguments.get("value", arguments.get("fill_value"))
-    if isinstance(value, str) and value[0] == "@":
-        return graph.emit("expand", {"self": value, "size": graph.shape(node)})
-    return filled(graph, node, value)
+    return filled(graph, node, arguments.get("value", arguments.get("fill_value")))
 
 
 @lower("zero", "new_zeros", "zeros_like", "zeros")
@@ -461,6 +474,11 @@ def lower_full(graph, node, arguments):
 
 
 def filled(graph, node, value):
+    """A tensor of a number. The elements of a size, or of a tensor of one element, are repeated."""
+    if isinstance(value, str) and value not in NUMBER_WORDS:
+        if graph.sizes.is_size(value):
+            value = graph.emit("scalar_tensor", {"s": value})
+        return graph.emit("expand", {"self": value, "size": graph.shape(node)})
     return graph.emit("full", {"size": graph.shape(node), "fill_value": plain_number(value),
                                "dtype": dtype_name(node.meta["val"].dtype)})
 
