@@ -182,7 +182,8 @@ static void refuses_unknown_keys_and_names_the_known(void **state)
     refuse(
         "{\"architecture\": \"a\", \"Pooling\": \"mean\"}",
         "unknown key \"Pooling\"; the known ones are architecture, kwargs, graph, name, pooling, normalize, padding, "
-        "tokenizer, auto_truncate, eos_token, bos_token, pad_token, ignore, labels, image, generation, prompts, default_prompt");
+        "tokenizer, auto_truncate, eos_token, bos_token, pad_token, ignore, labels, image, generation, prompts, "
+        "default_prompt");
 }
 
 static void refuses_what_is_no_json_object(void **state)
