@@ -11,6 +11,7 @@ import argparse
 import functools
 import importlib
 import json
+import os
 import pathlib
 import re
 import struct
@@ -20,7 +21,7 @@ import warnings
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT / "weights"), str(ROOT / "tests/clients")]
+sys.path[:0] = [str(HERE), str(ROOT / "weights"), str(ROOT / "tests/clients"), str(ROOT / "tests/libraries")]
 
 import numpy as np
 import torch
@@ -30,12 +31,14 @@ from torch import nn
 import export as exporter
 import generate
 import support
+from daemon import Daemon
 from export import export_module
 from export_parts import check, leaves
 from export_parts.graph import OPERATIONS
 
 TESTS, OPTIONS = [], argparse.Namespace()
 TOLERANCE = 1e-6
+SERVED_TOLERANCE = 1e-5  # of answers of the daemon
 
 
 def test(function):
@@ -126,6 +129,24 @@ def refused(pattern, module, example, **config):
             assert not folder.exists(), "refused, but the folder is there"
             return str(error)
     raise AssertionError(f"not refused; expected {pattern}")
+
+
+def served(module, *calls):
+    """Exports the module with the first call as the example, and compares the daemon's answers with the module. Returns
+    the folder."""
+    module.eval()
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "m")
+        export_module(module, calls[0], path, daemon=OPTIONS.daemon)
+        found = Folder(path)
+        with Daemon(OPTIONS.daemon, str(path)) as daemon:
+            for inputs in calls:
+                found.agrees(module, inputs)
+                expected = generate.outputs_of(module, inputs)
+                answer = daemon.infer("m", {name: value.numpy() for name, value in inputs.items()}, list(expected))
+                error = check.difference({name: torch.from_numpy(one.copy()) for name, one in answer.items()}, expected)
+                assert error <= SERVED_TOLERANCE, f"relative L2 error {error:.1e} of the daemon"
+    return found
 
 
 class Function(nn.Module):
@@ -494,6 +515,77 @@ def numbers_that_are_made_of_sizes():
 
 
 @test
+def bounds_are_numbers():
+    class Similarity(nn.Module):
+        def forward(self, x, y):
+            return F.cosine_similarity(x.mean(1), y.mean(1), dim=-1)
+
+    found = served(Similarity(), {"x": rows(2, 6, 8), "y": rows(2, 6, 8)}, {"x": rows(3, 4, 8), "y": rows(3, 9, 8)})
+    bounds = [node["min"] for node in found.nodes if node["op"] == "clamp_min"]
+    assert bounds and all(isinstance(one, float) for one in bounds), bounds
+    bounds = Function(lambda self, x: (x.clamp(min=torch.tensor(-0.1), max=torch.tensor([0.5])), torch.clip(x, -0.3, 0.3),
+                                       x.clamp(torch.tensor(0.5), x[:, :1]), x.clamp_max(self.top),
+                                       (x * self.places[: x.shape[1]]).clamp(max=x.shape[1]),
+                                       (x * 4).clamp(min=x.shape[1] / 4), torch.full((len(x), 2), x.shape[1])),
+                      top=nn.Parameter(rows(1, 1)), places=nn.Parameter(rows(16, 1) * 4))
+    served(bounds, {"x": rows(2, 6, 8)}, {"x": rows(3, 3, 8)})
+
+
+class Standardised(nn.Conv2d):
+    """A convolution whose kernel has mean 0 and variance 1."""
+
+    def forward(self, x):
+        mean, variance = self.weight.mean((1, 2, 3), keepdim=True), self.weight.var((1, 2, 3), keepdim=True, unbiased=False)
+        return F.conv2d(x, (self.weight - mean) * (variance + 1e-5).rsqrt(), self.bias, self.stride, self.padding)
+
+
+@test
+def kernels_that_are_computed_from_parameters():
+    from torch.nn.utils import parametrizations
+
+    for make in (parametrizations.weight_norm, parametrizations.spectral_norm):
+        body = make(nn.Conv1d(8, 6, 3, padding=1))
+        found = served(Function(lambda self, x: self.body(x.mT).mT, body=body), {"x": rows(2, 6, 8)}, {"x": rows(3, 11, 8)})
+        assert [node["op"] for node in found.nodes] == ["transpose", "conv1d", "transpose"], found.nodes
+        assert [name for name in found.tensors if not name.startswith("constant.")] == ["body.bias"], list(found.tensors)
+        body = make(nn.Linear(8, 6))
+        found = served(Function(lambda self, x: self.body(x), body=body), {"x": rows(2, 6, 8)})
+        assert [node["op"] for node in found.nodes] == ["linear"], found.nodes
+    standardised = Function(lambda self, x: self.body(x), body=Standardised(3, 5, 3, padding=1))
+    served(standardised, {"x": rows(2, 3, 6, 6)}, {"x": rows(1, 3, 5, 9)})
+    found = served(Function(lambda self, x: F.conv1d(x, self.kernel.mT, self.shift[1:]), kernel=nn.Parameter(rows(4, 3, 8)),
+                            shift=nn.Parameter(rows(5))), {"x": rows(2, 8, 9)})
+    assert set(found.tensors) == {"kernel", "shift"}, list(found.tensors)
+
+    def written(self, x):
+        kernel = self.kernel * 2
+        kernel.add_(1).mul_(self.kernel)
+        return F.conv1d(x, kernel)
+
+    served(Function(written, kernel=nn.Parameter(rows(4, 8, 3))), {"x": rows(2, 8, 9)})
+
+
+@test
+def integers_that_must_be_fixed():
+    padded = Function(lambda self, x: F.pad(x, (0, 0, 0, -x.shape[1] % 8)).cumsum(1)[:, : x.shape[1]])
+    found = served(padded, {"x": rows(2, 9, 4)}, {"x": rows(3, 9, 4)})
+    assert found.graph["inputs"][0]["shape"] == ["batch", 9, "n"], found.graph["inputs"]
+    rolled = Function(lambda self, x: x.roll(x.shape[1] // 2, 1))
+    assert served(rolled, {"x": rows(2, 9, 4)}).graph["inputs"][0]["shape"][1] == 9
+
+
+@test
+def arguments_that_are_no_tensors_of_the_module():
+    line = "test_modules.py, line [0-9]+, in [a-z<>]+"
+    refused(f'conv1d: "weight" is computed from an input.*{line}',
+            Function(lambda self, x: F.conv1d(x, self.kernel * x.mean()), kernel=nn.Parameter(rows(4, 8, 3))), {"x": rows(2, 8, 9)})
+    refused(f'layer_norm: "weight" is computed from an input.*{line}',
+            Function(lambda self, x: F.layer_norm(x, (8,), x[0, 0])), {"x": rows(2, 3, 8)})
+    refused(f'pad: "pad" must be fixed, and is batch.*{line}',
+            Function(lambda self, x: F.pad(x, (0, x.shape[0]))[:, :, :2]), {"x": rows(2, 3, 8)})
+
+
+@test
 def tensors_are_those_of_the_state_dict():
     class Tied(nn.Module):
         def __init__(self):
@@ -674,6 +766,7 @@ def the_daemon_reads_it():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--daemon", default=os.environ.get("LINFORMERD", "build/linformerd"))
     parser.add_argument("--only", default="")
     parser.parse_args(namespace=OPTIONS)
     warnings.simplefilter("ignore")
