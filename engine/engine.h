@@ -86,8 +86,8 @@ struct model_info {
      *     Of a module    the tensors that the module returns come first, under the module's own names. The softmax of
      *                    each of its attentions follows.
      *
-     * An item may request any of them. Some attentions are missing in this list: those whose items the plan divides
-     * into several sequences (AXIS_SIZED in plan.h). */
+     * An item may request any of them. Some attentions are missing in this list: those for which the plan divides an
+     * item into several sequences (AXIS_SIZED in plan.h). */
     const char *const *outputs;
     int n_outputs;
     int n_tensors; /* for a module that returns tensors: how many. They are outputs[0] to outputs[n_tensors - 1]. 0 if

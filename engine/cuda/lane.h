@@ -1,13 +1,13 @@
 /* lane: the part of an engine's lane (engine.h) that belongs to one model. It is a place where one batch of the model
  * runs at a time. While the device computes the batch of lane A, it copies the batch of lane B:
  *
- *     up:       A up     B up           A up
- *     compute:           A compute      B compute      A compute
+ *     up:       A up     B up                          A up
+ *     compute:           A compute      B compute
  *     down:                             A down         B down
  *
  * A lane has its own memory for uploads and results. The memory for activations and scratch belongs to the model, and
- * the model's lanes use it in turn. A lane's thread waits until its batch has ended before it starts the next batch, so
- * the lane's memory is free then. */
+ * the model's lanes use it in turn. A lane's thread waits until the results of its batch have arrived before it starts
+ * the next batch. So the lane's memory is free then. */
 #ifndef ENGINE_CUDA_LANE_H
 #define ENGINE_CUDA_LANE_H
 

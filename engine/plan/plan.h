@@ -410,7 +410,7 @@ struct plan_step {
             int index; /* the attention's number, in order of execution. PLAN_NONE if the axis of x divides an item into
                           several sequences. Items then cannot request the softmax of this attention */
             int64_t heads, kv_heads; /* head h reads keys and values of head h * kv_heads / heads */
-            int64_t key_room;        /* if there are fewer keys, zero keys are added up to this number. 0 adds none */
+            int64_t key_room;        /* if there are fewer keys, keys of zeros are added up to this number */
             float scale;
             bool causal;      /* OP_ATTEND */
             int mask;         /* index of the optional input (not a value) that is the attention mask */

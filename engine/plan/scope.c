@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_PATH_BYTES 255 /* so that a path and a name of the class fit in PLAN_NAME_BYTES */
+#define MOST_PATH_BYTES 255 /* so that a path and the name of a tensor of the class fit in PLAN_NAME_BYTES */
 
 /* ---- Begin and end ---- */
 

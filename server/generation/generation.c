@@ -165,7 +165,7 @@ static int set_item(struct request *request, struct generation *generation, stru
         item->slot =
             sequence->slot != 0 ? sequence->slot : 1; /* in the first job, the batcher replaces this 1 by the slot */
         item->first = begin;
-        sequence->given.inputs[generation->sequence_input].data = sequence->ids; /* `kept` of them */
+        sequence->given.inputs[generation->sequence_input].data = sequence->ids; /* the first `kept` ids */
         item->earlier = &sequence->given;
     }
     item->inputs[generation->sequence_input].data = sequence->ids + begin;

@@ -32,8 +32,8 @@ enum generation_end {
     GENERATION_LEFT     /* the request ended before the sequence did. No answer contains this value */
 };
 
-/* The name of the end for clients and metrics. text-generation-inference uses these names, except for "abort", which
- * comes from vLLM. `end` must not be GENERATION_RUNS. */
+/* The name of the end for clients and metrics. text-generation-inference uses these names. Two others are "abort",
+ * which comes from vLLM, and "cancelled", which no client sees. `end` must not be GENERATION_RUNS. */
 const char *generation_end_name(enum generation_end end);
 
 struct generation;
@@ -84,8 +84,8 @@ struct generation {
 };
 
 /* Allocates `n_sequences` sequences in the request's memory. n_prompt[i] is the number of ids of prompt i. The caller
- * has set the members of `generation` before `sequences`. On failure, this function and the next one set
- * request->failure and return -1. */
+ * has set the members of `generation` that are declared above `sequences`. On failure, this function and the next one
+ * set request->failure and return -1. */
 int generation_open(struct request *request, struct generation *generation, const int64_t *n_prompt,
                     int64_t n_sequences);
 

@@ -639,8 +639,8 @@ static void exchange_open(struct exchange *exchange, struct event_loop *loop, st
     memcpy(request->parameters, exchange->match.parameters, sizeof request->parameters);
 }
 
-/* Prepares for receiving the body. Its binary data follow a JSON header of any length. `lead` unused bytes before the
- * body make the binary data aligned. */
+/* Prepares for receiving the body. A body of /v2 may have binary data behind a JSON header of any length. `lead` unused
+ * bytes before the body make these data aligned. */
 static void expect_body(struct exchange *exchange)
 {
     const struct request *request = &exchange->request;

@@ -32,8 +32,8 @@ int stream_append(struct stream *stream, const char *text, size_t length, bool *
 bool stream_end(struct stream *stream, bool broken, bool *asleep);
 
 /* Keeps the sender from ending until stream_release, so that the connection stays open. Returns false if the sender has
- * ended. Then the caller must not call stream_release. Hold a stream only for a few instructions. Any number of the
- * writer's threads may call these functions. */
+ * ended. Then the caller must not call stream_release. Hold a stream only for a few instructions. Several
+ * threads of the batcher may call these functions at the same time. */
 bool stream_hold(struct stream *stream);
 void stream_release(struct stream *stream);
 

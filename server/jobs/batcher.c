@@ -6,7 +6,8 @@
  *   3. batch_run runs the batch, checks the results and ends the jobs that are complete.
  * The deadline thread looks at the jobs in the queues. When a job's deadline passes, this thread removes the job's
  * waiting items. If none of its items is running, it also ends the job. So the answers to expired jobs do not wait for
- * a running batch. Once a second, the deadline thread calls `wanted` of the jobs that wait for slots.
+ * a running batch. Once a second, the deadline thread asks for each job that waits for slots
+ * whether its client is still there (job.wanted).
  *
  * Lock: one lock guards the queues, the counters, and the private fields of each job from batcher_submit to its end. It
  * is not held while a batch runs, nor during calls of `wanted`, `done` and the log. A lane's batch belongs to its
