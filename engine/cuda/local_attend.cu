@@ -250,8 +250,10 @@ template <typename T, int N> static __global__ void attend_part(struct local_att
     const T *query = a.queries + row * a.query_columns + (a.first_head + head) * a.d;
     struct warp_result result = {-INFINITY, 0, {0}};
     read_keys<T, N>(&a, &p, query, first + warp_thread(), &result);
-    shared->maxima[warp] = result.maximum;
-    shared->sums[warp] = result.sum;
+    if (warp_thread() == 0) {
+        shared->maxima[warp] = result.maximum;
+        shared->sums[warp] = result.sum;
+    }
     for (int v = 0; v < VALUES / WARP; v++)
         shared->values[warp][v * WARP + warp_thread()] = result.values[v];
     __syncthreads();
