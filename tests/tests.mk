@@ -55,8 +55,9 @@ PLAIN     := $(HTTP) $(filter-out $(LATE),$(SERVED)) $(FAKES) $(ORDINARY) $(SHIM
 # Of `make test`, under the address and undefined-behaviour sanitizers: what reads bytes from outside, and operations.
 TRUSTED   := $(REPLAYS) $(filter %/test_operations,$(ORDINARY)) $(filter %/test_operations_cuda,$(SHIMMED))
 # Not under a sanitizer: kernels of f16 are those of bf16 over a type of the same size, kernels of tf32 are those of
-# float32, and test_examples sends the largest inputs through code that other programs run.
-REPEATED  := %_f16 %_tf32 %/test_examples
+# float32. test_examples sends the largest inputs through code that other programs run. test_states runs the kernels of
+# test_parts_cuda, and test_generate the code of http/test_generations.
+REPEATED  := %_f16 %_tf32 %/test_examples %/test_parts_cuda %/http/test_generations
 CHECKED   := $(filter-out $(REPEATED),$(SHIMMED) $(KERNEL_TESTS) $(HTTP) $(FAKES) $(ORDINARY) $(REPLAYS))
 # Under the thread sanitizer: programs with several threads, and the kernels' threads. The random plans of
 # test_passes_cuda run no kernel with a barrier that other programs there lack.
