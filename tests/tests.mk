@@ -62,7 +62,8 @@ CHECKED   := $(filter-out $(REPEATED),$(SHIMMED) $(KERNEL_TESTS) $(HTTP) $(FAKES
 # Under the thread sanitizer: programs with several threads, and the kernels' threads. The random plans of
 # test_passes_cuda run no kernel with a barrier that other programs there lack.
 CONCURRENT := $(filter-out $(REPEATED) %/test_cases_bf16 %/test_passes_cuda,$(SHIMMED) $(KERNEL_TESTS) $(HTTP)) \
-              $(filter %/test_batcher% %/test_lanes% %/test_generations% %/test_tokenizers,$(FAKES) $(ORDINARY))
+              $(filter %/test_batcher_fake %/test_lanes_fake %/test_generations_fake,$(FAKES)) \
+              $(filter %/test_tokenizers,$(ORDINARY))
 unserved   = $(filter-out %@cuda,$(1))
 
 REST      := $(wildcard tests/image/test_*.sh) $(filter $(LATE),$(SERVED)) \
