@@ -9,9 +9,9 @@
 
 `kwargs` are the arguments that the class was made with. export(model, kwargs, folder, **config) writes config.json and
 model.safetensors; if it fails, it writes nothing. `config` are optional keys of config.json: name, pooling, normalize,
-padding, tokenizer, auto_truncate, eos_token, bos_token, pad_token, ignore, prompts, default_prompt. Tensors that a
-pattern of `ignore` matches and the class does not have are not written. This file needs Python 3.8, numpy and the
-library of the model. It needs nothing else of linformerd: copy it next to your own files.
+padding, tokenizer, auto_truncate, eos_token, bos_token, pad_token, generation, ignore, prompts, default_prompt. Tensors
+that a pattern of `ignore` matches and the class does not have are not written. This file needs Python 3.8, numpy and
+the library of the model. It needs nothing else of linformerd: copy it next to your own files.
 
 `tokenizer` makes the model take texts. It is the tokenizer that the model was trained with, and becomes tokenizer.json
 beside config.json: a tokenizers.Tokenizer, a fast tokenizer of transformers, or the path of a tokenizer.json:
@@ -118,7 +118,7 @@ CHOICES = {
 }
 
 CONFIG_KEYS = ["name", "pooling", "normalize", "padding", "tokenizer", "auto_truncate", "eos_token", "bos_token",
-               "pad_token", "ignore", "prompts", "default_prompt"]
+               "pad_token", "generation", "ignore", "prompts", "default_prompt"]
 BYTE_TOKENIZERS = [{"type": "byte"}, {"type": "byte", "offset": 0}, {"type": "byte", "offset": 3}]
 
 # The oldest versions that compute what linformerd computes. Before them, linformer 0.2.2 has no bias after its
@@ -416,6 +416,8 @@ def check_config(architecture, kwargs, config, tensors):
         ("auto_truncate", isinstance(config.get("auto_truncate"), bool), "true or false"),
         *((key, is_id(config.get(key)), "an id: an integer of at least 0")
           for key in ("eos_token", "bos_token", "pad_token")),
+        ("generation", are_generation_settings(config.get("generation")),
+         "a dict with do_sample, temperature, top_k, top_p, min_p or repetition_penalty, each in its range"),
         ("prompts", are_prompts(prompts), "a dict of texts by their names"),
         ("default_prompt", config.get("default_prompt") in list(prompts or ()), "a name from prompts"),
     ):
@@ -424,6 +426,21 @@ def check_config(architecture, kwargs, config, tensors):
     unknown = sorted(set(config) - set(CONFIG_KEYS))
     if unknown:
         refuse(f'unknown key "{unknown[0]}"; expected one of {", ".join(CONFIG_KEYS)}')
+
+
+def are_generation_settings(value):
+    """The same checks as in config/generation_settings.c."""
+    def is_number(number):
+        return isinstance(number, (int, float)) and not isinstance(number, bool)
+    valid = {
+        "do_sample": lambda given: isinstance(given, bool),
+        "temperature": lambda given: is_number(given) and given > 0,
+        "top_k": lambda given: is_id(given),
+        "top_p": lambda given: is_number(given) and 0 < given <= 1,
+        "min_p": lambda given: is_number(given) and 0 <= given <= 1,
+        "repetition_penalty": lambda given: is_number(given) and given > 0,
+    }
+    return isinstance(value, dict) and all(name in valid and valid[name](given) for name, given in value.items())
 
 
 def is_id(value):

@@ -12,6 +12,7 @@ import openai
 import support
 
 MODEL = "builtin"
+MODELS = [MODEL, "builtin-writer"]
 COLUMNS = 192
 KEY = "a-key"
 
@@ -51,7 +52,7 @@ def dimensions(client):
 
 
 def models(client):
-    assert [model.id for model in client.models.list()] == [MODEL]
+    assert [model.id for model in client.models.list()] == MODELS
     model = client.models.retrieve(MODEL)
     assert model.object == "model" and model.created > 1700000000 and model.owned_by
 
@@ -78,7 +79,7 @@ def asyncio_client(address):
             many = [client.embeddings.create(model=MODEL, input=["ab", f"text {i}"]) for i in range(20)]
             answers = await asyncio.gather(*many)
             assert all(np.allclose(vectors(answer)[0], vectors(answers[0])[0], atol=1e-6) for answer in answers)
-            assert [model.id async for model in client.models.list()] == [MODEL]
+            assert [model.id async for model in client.models.list()] == MODELS
             try:
                 await client.embeddings.create(model="none", input="a")
             except openai.NotFoundError as error:

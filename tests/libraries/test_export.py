@@ -702,7 +702,9 @@ def keras():
 @test
 def keys_are_those_of_the_daemon():
     values = {"name": "mine", "pooling": "cls", "normalize": False, "padding": "exact", "tokenizer": None,
-              "auto_truncate": True, "eos_token": 2, "bos_token": 1, "pad_token": 0, "ignore": ["ema_*", "step"],
+              "auto_truncate": True, "eos_token": 2, "bos_token": 1, "pad_token": 0,
+              "generation": {"do_sample": True, "top_p": 0.9, "top_k": 5},
+              "ignore": ["ema_*", "step"],
               "prompts": {"query": "query: "}, "default_prompt": "query"}
     exporter.check_config(exporter.KUIXU, {}, values, {})
     exporter.check_ignore(values["ignore"])
