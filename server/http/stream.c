@@ -99,15 +99,20 @@ void stream_release(struct stream *stream)
 
 /* ---- The sender ---- */
 
-/* The lock is held. Copies text that is not sent yet. */
+/* The lock is held. Copies text that is not sent yet. When half of the text is sent, this half is overwritten. So the
+ * memory is at most twice the text that is not sent, even if a slow client never reads all of it. */
 static size_t take(struct stream *stream, char *buffer, size_t size)
 {
-    size_t unsent = stream->text.length - stream->sent, length = unsent < size ? unsent : size;
-    memcpy(buffer, stream->text.data + stream->sent, length);
+    struct writer *text = &stream->text;
+    size_t unsent = text->length - stream->sent, length = unsent < size ? unsent : size;
+    memcpy(buffer, text->data + stream->sent, length);
     stream->sent += length;
     share_give(&stream->share, (int64_t)length);
-    if (stream->sent == stream->text.length)
-        stream->sent = stream->text.length = 0;
+    if (stream->sent >= text->length - stream->sent) {
+        memmove(text->data, text->data + stream->sent, text->length - stream->sent);
+        text->length -= stream->sent;
+        stream->sent = 0;
+    }
     return length;
 }
 

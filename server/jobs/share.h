@@ -6,9 +6,8 @@
  * items run together, and no kind gets ahead in a batch that it does not lead.
  *
  * A kind cannot save time for later. If none of its jobs waits, the amount by which the other kind has paid more is set
- * to 0. So a
- * kind that was idle cannot claim the lane for a long time afterwards. A kind that used the whole lane by itself owes
- * nothing. The caller must prevent concurrent calls. */
+ * to 0. So a kind that was idle cannot claim the lane for a long time afterwards. A kind that used the whole lane by
+ * itself owes nothing. The caller must prevent concurrent calls. */
 #ifndef SERVER_SHARE_H
 #define SERVER_SHARE_H
 
