@@ -194,13 +194,17 @@ static int keep_text(struct request *request, const json_t *prompt, const struct
     return echo->text ? 0 : -1;
 }
 
-/* The number of prompts. A text or a list of ids is one prompt. In any other list, each element is a prompt. On failure
- * sets request->failure and returns -1. */
+/* Whether each element of `prompt` is a prompt. A text or a list of ids is one prompt. */
+static bool is_list_of_prompts(const json_t *prompt)
+{
+    return json_is_array(prompt) && json_array_size(prompt) > 0 && !json_is_number(json_array_get(prompt, 0));
+}
+
+/* The number of prompts. On failure sets request->failure and returns -1. */
 static int64_t count_prompts(struct request *request, const json_t *prompt)
 {
-    int64_t most = request->service->options.settings->max_client_batch_size, count = 1;
-    if (json_is_array(prompt) && json_array_size(prompt) > 0 && !json_is_number(json_array_get(prompt, 0)))
-        count = (int64_t)json_array_size(prompt);
+    int64_t most = request->service->options.settings->max_client_batch_size;
+    int64_t count = is_list_of_prompts(prompt) ? (int64_t)json_array_size(prompt) : 1;
     if (count <= most)
         return count;
     return failure_set(&request->failure, FAILURE_INVALID,
@@ -212,8 +216,7 @@ static int read_prompts(struct request *request, const struct completions_body *
                         struct completions_plan *plan, struct given_ids *prompts)
 {
     struct text_inputs_options texts = {.add_special_tokens = body->add_special_tokens};
-    bool listed = json_is_array(body->prompt) && json_array_size(body->prompt) > 0 &&
-                  !json_is_number(json_array_get(body->prompt, 0));
+    bool listed = is_list_of_prompts(body->prompt);
     if (text_inputs_prompt(request, body->prompt_name, &texts) != 0)
         return -1;
     for (int64_t i = 0; i < count; i++) {
@@ -229,19 +232,6 @@ static int read_prompts(struct request *request, const struct completions_body *
     return 0;
 }
 
-/* Refuses more sequences than there are slots, because they would never find room. */
-static int check_sequences(struct request *request, int64_t count)
-{
-    const struct settings *settings = request->service->options.settings;
-    int64_t most = settings->max_generations > 0 ? settings->max_generations : settings->max_client_batch_size;
-    if (count <= most)
-        return 0;
-    return failure_set(&request->failure, FAILURE_INVALID,
-                       "prompts times n is %" PRId64 ", this server generates at most %" PRId64
-                       " sequences at a time%s",
-                       count, most, settings->max_generations > 0 ? " (--max-generations)" : "");
-}
-
 static int start(struct request *request, const struct completions_body *body, struct completions_plan *plan)
 {
     struct given_ids decoder, *prompts;
@@ -253,7 +243,7 @@ static int start(struct request *request, const struct completions_body *body, s
         return -1;
     if (__builtin_mul_overflow(count, plan->n, &n_sequences))
         n_sequences = INT64_MAX;
-    if (check_sequences(request, n_sequences) != 0)
+    if (generation_check_count(request, n_sequences) != 0)
         return -1;
     prompts = items_memory(request, count, sizeof *prompts);
     plan->sent = items_memory(request, n_sequences, sizeof *plan->sent);

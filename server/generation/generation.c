@@ -45,9 +45,24 @@ static int open_sequence(struct request *request, const struct generation *gener
     return sequence->best ? 0 : -1;
 }
 
+int generation_check_count(struct request *request, int64_t n_sequences)
+{
+    const struct settings *settings = request->service->options.settings;
+    bool slots = settings->max_generations > 0;
+    int64_t most = slots ? settings->max_generations : settings->max_client_batch_size;
+    if (n_sequences <= most)
+        return 0;
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "the request generates %" PRId64 " sequences, this server generates at most %" PRId64
+                       " at a time (%s)",
+                       n_sequences, most, slots ? "--max-generations" : "--max-client-batch-size");
+}
+
 int generation_open(struct request *request, struct generation *generation, const int64_t *n_prompt,
                     int64_t n_sequences)
 {
+    if (generation_check_count(request, n_sequences) != 0)
+        return -1;
     generation->sequences = take_memory(request, n_sequences, sizeof *generation->sequences);
     generation->slots = take_memory(request, n_sequences, sizeof *generation->slots);
     generation->running = take_memory(request, n_sequences, sizeof(struct generated *));
@@ -66,17 +81,10 @@ int generation_open(struct request *request, struct generation *generation, cons
 /* ---- Slots ---- */
 
 /* Makes the first job wait for a slot for each sequence. */
-static int want_slots(struct request *request, struct generation *generation)
+static void want_slots(struct request *request, struct generation *generation)
 {
-    int64_t most = request->service->options.settings->max_generations;
-    if (most > 0 && generation->n_sequences > most)
-        return failure_set(&request->failure, FAILURE_INVALID,
-                           "the request generates %" PRId64 " sequences, at most %" PRId64
-                           " are possible (--max-generations)",
-                           generation->n_sequences, most);
     request->job.n_slots = generation->n_sequences;
     request->job.slots = generation->slots;
-    return 0;
 }
 
 /* Gives each sequence its slot, after the batcher has given the slots to the first job. */
@@ -215,7 +223,8 @@ int generation_start(struct request *request, struct generation *generation)
 {
     generation->vocabulary = request->info->output_columns;
     request->job.kind = JOB_GENERATION;
-    if (want_slots(request, generation) != 0 || set_items(request, generation) < 0)
+    want_slots(request, generation);
+    if (set_items(request, generation) < 0)
         return -1;
     request->job.later_tokens = later_tokens(generation);
     return 0;

@@ -83,9 +83,13 @@ struct generation {
     struct generated **running; /* (request->job.n_items): the sequence of each item */
 };
 
+/* Refuses more sequences than the server generates at a time. They would never get slots. generation_open calls
+ * this function. A caller that allocates memory for each sequence must call it before. */
+int generation_check_count(struct request *request, int64_t n_sequences);
+
 /* Allocates `n_sequences` sequences in the request's memory. n_prompt[i] is the number of ids of prompt i. The caller
- * has set the members of `generation` that are declared above `sequences`. On failure, this function and the next one
- * set request->failure and return -1. */
+ * has set the members of `generation` that are declared above `sequences`. On failure, this function, the one before
+ * and the next one set request->failure and return -1. */
 int generation_open(struct request *request, struct generation *generation, const int64_t *n_prompt,
                     int64_t n_sequences);
 
