@@ -21,14 +21,19 @@ static int32_t ids[LENGTH], source[LENGTH];
 static float expected[LENGTH * VOCABULARY]; /* by the CPU, of the whole sequence */
 static float found[VOCABULARY];
 
+static struct engine_options options_of(struct device_choice device)
+{
+    return (struct engine_options){.device = device,
+                                   .dtype = DTYPE_F32,
+                                   .threads = 1,
+                                   .max_batch_tokens = 128,
+                                   .max_batch_requests = 2,
+                                   .max_slots = MOST_SLOTS};
+}
+
 static struct loaded load_on(enum device_kind device, const char *name)
 {
-    struct engine_options options = {.device = {device},
-                                     .dtype = DTYPE_F32,
-                                     .threads = 1,
-                                     .max_batch_tokens = 128,
-                                     .max_batch_requests = 2,
-                                     .max_slots = MOST_SLOTS};
+    struct engine_options options = options_of((struct device_choice){.kind = device});
     struct loaded loaded = {NULL, NULL};
     struct error error;
     must(load_with(&options, "", name, NULL, &loaded, &error), &error);
@@ -163,12 +168,7 @@ static void test_no_memory_for_slots(void **state)
     (void)state;
     int named = 0;
     for (int call = 2; call < 16; call++) { /* the first call is that of engine_open */
-        struct engine_options options = {.device = {DEVICE_CUDA},
-                                         .dtype = DTYPE_F32,
-                                         .threads = 1,
-                                         .max_batch_tokens = 128,
-                                         .max_batch_requests = 2,
-                                         .max_slots = MOST_SLOTS};
+        struct engine_options options = options_of((struct device_choice){.kind = DEVICE_CUDA});
         struct loaded loaded = {NULL, NULL};
         struct error error;
         char rules[64];
@@ -186,12 +186,7 @@ static void test_no_memory_for_slots(void **state)
 static void test_several_devices(void **state)
 {
     (void)state;
-    struct engine_options options = {.device = {.kind = DEVICE_CUDA, .all = true},
-                                     .dtype = DTYPE_F32,
-                                     .threads = 1,
-                                     .max_batch_tokens = 128,
-                                     .max_batch_requests = 2,
-                                     .max_slots = MOST_SLOTS};
+    struct engine_options options = options_of((struct device_choice){.kind = DEVICE_CUDA, .all = true});
     struct loaded loaded = {NULL, NULL};
     struct error error;
     faults_set("");

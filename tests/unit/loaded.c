@@ -44,6 +44,22 @@ int load_with(const struct engine_options *options, const char *prefix, const ch
     return result;
 }
 
+struct loaded load_builtin(enum weights_builtin_index index, const struct engine_options *options)
+{
+    struct weights_builtin builtin = weights_builtin(index);
+    struct loaded loaded = {NULL, NULL};
+    struct model_config config;
+    struct weights *weights;
+    struct error error;
+    must(engine_open(options, &loaded.engine, &error), &error);
+    must(model_config_parse(builtin.config, builtin.config_length, "builtin", &config, &error), &error);
+    must(weights_open_memory(builtin.model, builtin.model_size, "builtin", &weights, &error), &error);
+    must(engine_load(loaded.engine, &config, weights, NULL, NULL, &loaded.model, &error), &error);
+    weights_close(weights);
+    model_config_free(&config);
+    return loaded;
+}
+
 void unload(struct loaded *loaded)
 {
     model_close(loaded->model);

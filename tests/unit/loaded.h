@@ -1,8 +1,9 @@
-/* loaded: a reference case's model, in an engine of its own. */
+/* loaded: a model in an engine of its own. It is that of a reference case, or one that the binary contains. */
 #ifndef TESTS_UNIT_LOADED_H
 #define TESTS_UNIT_LOADED_H
 
 #include "engine/engine.h"
+#include "weights/weights.h"
 
 struct loaded {
     struct engine *engine;
@@ -18,6 +19,10 @@ void must(int result, const struct error *error);
 int load(const char *prefix, const char *name, const char *kwargs, struct loaded *loaded, struct error *error);
 int load_with(const struct engine_options *options, const char *prefix, const char *name, const char *kwargs,
               struct loaded *loaded, struct error *error);
+
+/* Loads a model that the binary contains. Fails the running test if this fails. */
+struct loaded load_builtin(enum weights_builtin_index index, const struct engine_options *options);
+
 void unload(struct loaded *loaded);
 
 /* Expects that model_check refuses the item, with a message that contains both texts. */

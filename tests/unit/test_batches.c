@@ -1,6 +1,6 @@
 /* The built-in model: a sequence must have the same bits alone, in any batch, and at any place in it. Also compares
  * with numbers that PyTorch computed from the same weights. SEED chooses lengths and ids. */
-#include "engine/engine.h"
+#include "tests/unit/loaded.h"
 #include "tests/unit/tensors.h"
 
 #include <math.h>
@@ -16,8 +16,7 @@
 #define SEQUENCES 24
 #define WANTED_ROWS 3
 
-static struct engine *engine;
-static struct model *model;
+static struct loaded loaded;
 
 /* One sequence with all that can be asked of it. */
 struct sequence {
@@ -26,42 +25,29 @@ struct sequence {
     float *hidden, *pooled, *output, top_values[WANTED_ROWS * 4];
 };
 
-static int load_builtin(void **state)
+static int load_model(void **state)
 {
     (void)state;
-    struct weights_builtin builtin = weights_builtin(WEIGHTS_BUILTIN);
     struct engine_options options = {.device = {DEVICE_CPU},
                                      .dtype = DTYPE_F32,
                                      .threads = 2,
                                      .all_threads = true,
                                      .max_batch_tokens = 4096,
                                      .max_batch_requests = SEQUENCES};
-    struct model_config config;
-    struct weights *weights;
-    struct error error;
-    if (engine_open(&options, &engine, &error) != 0 ||
-        model_config_parse(builtin.config, builtin.config_length, "builtin", &config, &error) != 0 ||
-        weights_open_memory(builtin.model, builtin.model_size, "builtin", &weights, &error) != 0 ||
-        engine_load(engine, &config, weights, NULL, NULL, &model, &error) != 0) {
-        print_message("%s\n", error.message);
-        return -1;
-    }
-    weights_close(weights);
-    model_config_free(&config);
+    loaded = load_builtin(WEIGHTS_BUILTIN, &options);
     return 0;
 }
 
-static int unload(void **state)
+static int unload_model(void **state)
 {
     (void)state;
-    model_close(model);
-    engine_close(engine);
+    unload(&loaded);
     return 0;
 }
 
 static void make_sequence(struct sequence *sequence, int64_t length)
 {
-    const struct model_info *info = model_info(model);
+    const struct model_info *info = model_info(loaded.model);
     memset(sequence, 0, sizeof *sequence);
     sequence->ids = malloc((size_t)length * sizeof *sequence->ids);
     for (int64_t i = 0; i < length; i++)
@@ -99,7 +85,7 @@ static void free_sequence(struct sequence *sequence)
 static struct sequence repeat_of(const struct sequence *sequence)
 {
     struct sequence again = *sequence;
-    const struct model_info *info = model_info(model);
+    const struct model_info *info = model_info(loaded.model);
     again.ids = NULL;
     again.item.hidden = again.hidden =
         calloc((size_t)(sequence->item.inputs[0].length * info->hidden_columns), sizeof(float));
@@ -112,15 +98,15 @@ static void run(struct engine_item *items, int64_t count)
 {
     struct error error;
     for (int64_t i = 0; i < count; i++)
-        if (model_check(model, &items[i], &error) != 0)
+        if (model_check(loaded.model, &items[i], &error) != 0)
             fail_msg("%s", error.message);
-    if (model_run(model, 0, items, count, &error) != 0)
+    if (model_run(loaded.model, 0, items, count, &error) != 0)
         fail_msg("%s", error.message);
 }
 
 static void assert_same(const float *found, const float *expected, int64_t n)
 {
-    if (model_info(model)->batch_invariant) {
+    if (model_info(loaded.model)->batch_invariant) {
         assert_memory_equal(found, expected, (size_t)n * sizeof(float));
         return;
     }
@@ -135,7 +121,7 @@ static void assert_same(const float *found, const float *expected, int64_t n)
 /* Runs the sequence alone and compares with what it gave in company. */
 static void compare_alone(const struct sequence *sequence)
 {
-    const struct model_info *info = model_info(model);
+    const struct model_info *info = model_info(loaded.model);
     struct sequence alone = repeat_of(sequence);
     alone.item.top_columns = alone.top_columns;
     alone.item.top_values = alone.top_values;
@@ -211,7 +197,7 @@ static void normalize(int64_t n, float *vector)
 
 static void compare_with_pytorch(const struct weights *parity, int index)
 {
-    const struct model_info *info = model_info(model);
+    const struct model_info *info = model_info(loaded.model);
     const struct weights_tensor *x = tensor(parity, index, "in/x"), *rows = tensor(parity, index, "out/rows");
     struct engine_item item = {0};
     int32_t *ids = calloc((size_t)x->elements, sizeof *ids), *wanted = calloc((size_t)rows->elements, sizeof *wanted);
@@ -262,5 +248,5 @@ int main(void)
         cmocka_unit_test(results_do_not_depend_on_batch_mates),
         cmocka_unit_test(builtin_agrees_with_pytorch),
     };
-    return cmocka_run_group_tests(tests, load_builtin, unload);
+    return cmocka_run_group_tests(tests, load_model, unload_model);
 }

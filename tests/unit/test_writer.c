@@ -1,7 +1,6 @@
 /* The built-in model that writes, in one pass over a whole sequence: its likeliest ids and their logits are those that
  * linear-attention-transformer computed from the same weights (weights/writer/examples.json). */
-#include "engine/engine.h"
-#include "weights/weights.h"
+#include "tests/unit/loaded.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -15,39 +14,25 @@
 
 #define EXAMPLES "weights/writer/examples.json"
 
-static struct engine *engine;
-static struct model *model;
+static struct loaded loaded;
 
-static int load_writer(void **state)
+static int load_model(void **state)
 {
     (void)state;
-    struct weights_builtin builtin = weights_builtin(WEIGHTS_BUILTIN_WRITER);
     struct engine_options options = {.device = {DEVICE_CPU},
                                      .dtype = DTYPE_F32,
                                      .threads = 2,
                                      .max_batch_tokens = 1024,
                                      .max_batch_requests = 1,
                                      .max_slots = 1};
-    struct model_config config;
-    struct weights *weights;
-    struct error error;
-    if (engine_open(&options, &engine, &error) != 0 ||
-        model_config_parse(builtin.config, builtin.config_length, "writer", &config, &error) != 0 ||
-        weights_open_memory(builtin.model, builtin.model_size, "writer", &weights, &error) != 0 ||
-        engine_load(engine, &config, weights, NULL, NULL, &model, &error) != 0) {
-        print_message("%s\n", error.message);
-        return -1;
-    }
-    weights_close(weights);
-    model_config_free(&config);
+    loaded = load_builtin(WEIGHTS_BUILTIN_WRITER, &options);
     return 0;
 }
 
-static int unload(void **state)
+static int unload_model(void **state)
 {
     (void)state;
-    model_close(model);
-    engine_close(engine);
+    unload(&loaded);
     return 0;
 }
 
@@ -70,7 +55,7 @@ static void compare(const json_t *example)
     item.inputs[0].data = ids;
     item.inputs[0].length = (int64_t)(n_given + count - 1);
     struct error error;
-    if (model_check(model, &item, &error) != 0 || model_run(model, 0, &item, 1, &error) != 0)
+    if (model_check(loaded.model, &item, &error) != 0 || model_run(loaded.model, 0, &item, 1, &error) != 0)
         fail_msg("%s", error.message);
     double most = 0;
     for (size_t i = 0; i < count; i++) {
@@ -102,7 +87,7 @@ static void the_writer_agrees_with_the_library(void **state)
 static void the_writer_is_causal_and_resumes(void **state)
 {
     (void)state;
-    const struct model_info *info = model_info(model);
+    const struct model_info *info = model_info(loaded.model);
     assert_true(info->is_causal);
     assert_true(info->n_slots > 0);
     assert_int_equal(info->vocabulary, info->output_columns);
@@ -114,5 +99,5 @@ int main(void)
         cmocka_unit_test(the_writer_agrees_with_the_library),
         cmocka_unit_test(the_writer_is_causal_and_resumes),
     };
-    return cmocka_run_group_tests(tests, load_writer, unload);
+    return cmocka_run_group_tests(tests, load_model, unload_model);
 }
