@@ -49,9 +49,11 @@ $(call programs,$(FUZZERS)): %: %.o $(ARCHIVES)
 
 # ---- What runs in which build. tests/README.md says why.
 in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
-# The shim takes long for thousands of tokens. Of `make test`, test_states and test_parts_cuda run the same kernels.
-LATE      := %/test_generate@cuda
-PLAIN     := $(HTTP) $(filter-out $(LATE),$(SERVED)) $(FAKES) $(ORDINARY) $(SHIMMED) $(KERNEL_TESTS)
+# Programs that take long on the shim run in `make test-all` only. In `make test`, test_states runs the kernels of the
+# first two, and test_operations_bf16 those of f16, which are the same over a type of the same size.
+LATE      := %/test_generate@cuda %/test_parts_cuda %/test_operations_f16
+EVERY     := $(HTTP) $(SERVED) $(FAKES) $(ORDINARY) $(SHIMMED) $(KERNEL_TESTS)
+PLAIN     := $(filter-out $(LATE),$(EVERY))
 # Of `make test`, under the address and undefined-behaviour sanitizers: what reads bytes from outside, and operations.
 TRUSTED   := $(REPLAYS) $(filter %/test_operations,$(ORDINARY)) $(filter %/test_operations_cuda,$(SHIMMED))
 # Not under a sanitizer: kernels of f16 are those of bf16 over a type of the same size, kernels of tf32 are those of
@@ -66,10 +68,11 @@ CONCURRENT := $(filter-out $(REPEATED) %/test_cases_bf16 %/test_passes_cuda,$(SH
               $(filter %/test_tokenizers,$(ORDINARY))
 unserved   = $(filter-out %@cuda,$(1))
 
-REST      := $(wildcard tests/image/test_*.sh) $(filter $(LATE),$(SERVED)) \
+REST      := $(wildcard tests/image/test_*.sh) $(filter $(LATE),$(EVERY)) \
              $(filter-out $(call in,asan,$(TRUSTED)),$(call in,asan,$(CHECKED))) $(call in,tsan,$(CONCURRENT))
 
 programs: all $(SHIM) $(call unserved,$(PLAIN)) $(BENCHES)
+programs-late: all $(SHIM) $(call unserved,$(filter $(LATE),$(EVERY)))
 programs-trusted: all $(SHIM) $(TRUSTED)
 programs-checked: all $(SHIM) $(CHECKED)
 programs-concurrent: all $(SHIM) $(CONCURRENT)
@@ -91,6 +94,7 @@ test: ## [CI] installs what tests need, builds, and runs what a change needs to 
 test-all: test ## [CI] that, then all programs with the sanitizers: every test that needs no network
 	@$(MAKE) --no-print-directory test-rest
 test-rest:
+	+$(call build-in,programs-late)
 	+$(call build-in,programs-checked SANITIZE=address BUILD=$(BUILD)/asan)
 	+$(call build-in,programs-concurrent SANITIZE=thread BUILD=$(BUILD)/tsan)
 	@BUILD=$(BUILD) tests/run.sh $(call long-first,$(REST))
@@ -173,5 +177,5 @@ programs-gpu: $(BUILD)/gpu.tar.gz ## [CI] makes build/gpu.tar.gz, what tests/gpu
 $(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(IN_ARCHIVE)
 	$(say) tests/gpu/bundle.sh $@ $(IN_ARCHIVE)
 
-.PHONY: programs programs-trusted programs-checked programs-concurrent programs-fuzz programs-gpu test test-all test-rest quick check \
+.PHONY: programs programs-late programs-trusted programs-checked programs-concurrent programs-fuzz programs-gpu test test-all test-rest quick check \
     test-clients test-libraries test-libraries-short test-tokenizers test-cuda test-image test-fresh docs reliability fuzz bench bench-million cuda
