@@ -80,7 +80,7 @@ median() {
 }
 
 "$BUILD/tests/bench/tiny_model" "$work"
-threads=$("$LINFORMERD" --help | awk '/--http-threads/ { getline; print $2 }')
+threads=$("$LINFORMERD" --help | awk '/--http-threads/ { found = 1 } found && /Default:/ { print $2; exit }')
 names=(linformerd constant resumed)
 [ -z "${OTHER:-}" ] || names=(linformerd other constant resumed)
 for ((round = 0; round < ROUNDS; round++)); do
@@ -112,7 +112,7 @@ for ((i = 0; i < STARTS; i++)); do
     exec 3>&-
     end
 done
-awk -v us="$(median start 2)" -v n="$STARTS" 'BEGIN { printf "built-in model: first answer %.1f ms after exec (median of %d starts)\n", us / 1e3, n }'
+awk -v us="$(median start 2)" -v n="$STARTS" 'BEGIN { printf "built-in models: first answer %.1f ms after exec (median of %d starts)\n", us / 1e3, n }'
 
 # Memory: with the largest texts, at rest and after a run.
 memory() {
