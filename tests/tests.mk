@@ -71,8 +71,7 @@ unserved   = $(filter-out %@cuda,$(1))
 REST      := $(wildcard tests/image/test_*.sh) $(filter $(LATE),$(EVERY)) \
              $(filter-out $(call in,asan,$(TRUSTED)),$(call in,asan,$(CHECKED))) $(call in,tsan,$(CONCURRENT))
 
-programs: all $(SHIM) $(call unserved,$(PLAIN)) $(BENCHES)
-programs-late: all $(SHIM) $(call unserved,$(filter $(LATE),$(EVERY)))
+programs: all $(SHIM) $(call unserved,$(EVERY)) $(BENCHES)
 programs-trusted: all $(SHIM) $(TRUSTED)
 programs-checked: all $(SHIM) $(CHECKED)
 programs-concurrent: all $(SHIM) $(CONCURRENT)
@@ -94,7 +93,6 @@ test: ## [CI] installs what tests need, builds, and runs what a change needs to 
 test-all: test ## [CI] that, then all programs with the sanitizers: every test that needs no network
 	@$(MAKE) --no-print-directory test-rest
 test-rest:
-	+$(call build-in,programs-late)
 	+$(call build-in,programs-checked SANITIZE=address BUILD=$(BUILD)/asan)
 	+$(call build-in,programs-concurrent SANITIZE=thread BUILD=$(BUILD)/tsan)
 	@BUILD=$(BUILD) tests/run.sh $(call long-first,$(REST))
@@ -177,5 +175,5 @@ programs-gpu: $(BUILD)/gpu.tar.gz ## [CI] makes build/gpu.tar.gz, what tests/gpu
 $(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(IN_ARCHIVE)
 	$(say) tests/gpu/bundle.sh $@ $(IN_ARCHIVE)
 
-.PHONY: programs programs-late programs-trusted programs-checked programs-concurrent programs-fuzz programs-gpu test test-all test-rest quick check \
+.PHONY: programs programs-trusted programs-checked programs-concurrent programs-fuzz programs-gpu test test-all test-rest quick check \
     test-clients test-libraries test-libraries-short test-tokenizers test-cuda test-image test-fresh docs reliability fuzz bench bench-million cuda
