@@ -11,6 +11,7 @@
 #include "server/jobs/batcher.h"
 #include "server/limits.h"
 #include "server/models.h"
+#include "server/reloads.h"
 #include "server/signals.h"
 
 #include <errno.h>
@@ -125,12 +126,20 @@ static void announce(const struct settings *settings, const struct http *http)
     log_announce(message, NULL);
 }
 
-static void serve_until_signal(const struct settings *settings, struct http *http, struct signals *signals)
+/* Serves until a signal asks the daemon to drain. */
+static int serve_until_signal(const struct settings *settings, struct http *http, struct signals *signals,
+                              struct error *error)
 {
-    signals_expect(signals);
+    /* What SIGHUP reloads, in this order. */
+    const struct reload_hook *hooks = NULL;
+    struct reloads *reloads = NULL;
+    if (reloads_open(hooks, 0, &reloads, error) != 0)
+        return -1;
+    signals_expect(signals, reloads);
     http_ready(http);
     announce(settings, http);
     int number = signals_wait(signals);
+    reloads_close(reloads);
     if (settings->drain_delay_ms > 0 && number != SIGINT) {
         log_write(LOG_LEVEL_INFO, "not ready any more; work is still accepted before the draining", "signal",
                   strsignal(number), LOG_INTEGER("delay_ms", settings->drain_delay_ms), NULL);
@@ -140,6 +149,7 @@ static void serve_until_signal(const struct settings *settings, struct http *htt
     log_write(LOG_LEVEL_INFO, "draining: what was accepted is answered, new work is refused", "signal",
               strsignal(number), NULL);
     http_drain(http);
+    return 0;
 }
 
 /* Opens and closes everything between the engine and the sockets. Requests that were accepted before the draining may
@@ -181,7 +191,7 @@ static int serve(struct settings *settings, bool check, struct engine *engine, s
     if (status != 0)
         goto close_batcher;
 
-    serve_until_signal(settings, http, signals);
+    status = serve_until_signal(settings, http, signals, error);
     http_close(http);
 close_batcher:
     waker_set(waker, NULL);

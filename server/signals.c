@@ -6,6 +6,7 @@
 #include "server/common/clock.h"
 #include "server/common/log.h"
 #include "server/common/thread.h"
+#include "server/reloads.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -26,8 +27,10 @@ struct signals {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* waited for with CLOCK_MONOTONIC */
     enum phase phase;
-    int received;        /* the signal that began this phase. 0 if there was none yet */
-    int64_t received_ns; /* when it came */
+    struct reloads *reloads; /* NULL until signals_expect */
+    bool hung_up;            /* SIGHUP came during the start */
+    int received;            /* the signal that began this phase. 0 if there was none yet */
+    int64_t received_ns;     /* when it came */
 };
 
 static bool is_ignored(int number)
@@ -60,8 +63,19 @@ static void signals_enter(struct signals *signals, enum phase phase, int number)
     pthread_cond_broadcast(&signals->changed);
 }
 
-/* Handles a signal. Returns whether the process ends at once. A second SIGINT comes from a user at a keyboard who does
- * not want to wait. Supervisors repeat SIGTERM, so a second SIGTERM has no further effect. */
+/* Handles SIGHUP. The lock is held during reloads_request, so that no call comes after the phase PHASE_SERVING. */
+static void signals_hang_up(struct signals *signals)
+{
+    pthread_mutex_lock(&signals->lock);
+    if (signals->phase == PHASE_STARTING)
+        signals->hung_up = true;
+    else if (signals->phase == PHASE_SERVING)
+        reloads_request(signals->reloads);
+    pthread_mutex_unlock(&signals->lock);
+}
+
+/* Handles a signal that drains. Returns whether the process ends at once. A second SIGINT comes from a user at a
+ * keyboard who does not want to wait. Supervisors repeat SIGTERM, so a second SIGTERM has no further effect. */
 static bool signals_take(struct signals *signals, int number)
 {
     bool end = false;
@@ -103,7 +117,9 @@ static void *signals_thread(void *argument)
         int number = 0;
         if (sigwait(&signals->set, &number) != 0)
             continue;
-        if (number == SIGUSR1 || number == SIGUSR2) {
+        if (number == SIGHUP) {
+            signals_hang_up(signals);
+        } else if (number == SIGUSR1 || number == SIGUSR2) {
             log_write_limited(&signals->limit, LOG_LEVEL_INFO, "a signal that does nothing here", "signal",
                               strsignal(number), NULL);
         } else if (signals_take(signals, number)) {
@@ -140,10 +156,13 @@ int signals_open(struct signals **opened, struct error *error)
     return 0;
 }
 
-void signals_expect(struct signals *signals)
+void signals_expect(struct signals *signals, struct reloads *reloads)
 {
     pthread_mutex_lock(&signals->lock);
+    signals->reloads = reloads;
     signals->phase = PHASE_SERVING;
+    if (signals->hung_up)
+        reloads_request(reloads);
     pthread_mutex_unlock(&signals->lock);
 }
 

@@ -3,8 +3,9 @@
  *     signals_open -> signals_expect -> signals_wait -> (signals_delay) -> signals_close
  *
  *     SIGTERM, SIGXCPU          drain
- *     SIGHUP                    drains, because the daemon does not reload its settings. nohup sets SIGHUP to be
- *                               ignored, and then it stays ignored
+ *     SIGHUP                    reloads (reloads.h). A SIGHUP during the start reloads after it. While the daemon
+ *                               drains, SIGHUP has no effect. nohup sets SIGHUP to be ignored, and then it stays
+ *                               ignored
  *     SIGINT                    drains without a delay. While the daemon drains, SIGINT ends it at once
  *     SIGUSR1, SIGUSR2          write a log line
  *     SIGPIPE, SIGXFSZ          are ignored, so that the write fails with EPIPE or EFBIG
@@ -16,6 +17,7 @@
 
 #include "config/config.h"
 
+struct reloads;
 struct signals;
 
 /* Blocks signals for the calling thread and for the threads that it starts later. Starts a thread that waits for
@@ -24,8 +26,9 @@ struct signals;
  * signals_close. */
 int signals_open(struct signals **signals, struct error *error);
 
-/* From now on, the first signal of the list above asks the daemon to drain. */
-void signals_expect(struct signals *signals);
+/* From now on, the first signal that drains asks the daemon to drain. Until then, SIGHUP calls reloads_request.
+ * `reloads` must stay open until signals_wait has returned. */
+void signals_expect(struct signals *signals, struct reloads *reloads);
 
 /* Waits until a signal asks the daemon to drain. Returns the number of this signal. */
 int signals_wait(struct signals *signals);

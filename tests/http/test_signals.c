@@ -41,7 +41,7 @@ static void expect_service(const struct daemon *daemon)
 static void those_that_drain(void **state)
 {
     (void)state;
-    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGXCPU};
+    static const int numbers[] = {SIGTERM, SIGINT, SIGXCPU};
     for (size_t i = 0; i < LENGTH(numbers); i++) {
         struct daemon *daemon = start(0);
         expect_service(daemon);
@@ -63,6 +63,22 @@ static void those_that_do_nothing(void **state)
     }
     assert_true(logs(daemon, "a signal that does nothing here"));
     daemon_terminate(daemon);
+    daemon_join(daemon);
+}
+
+/* SIGHUP reloads, and the daemon serves on. A SIGHUP that comes while the daemon drains has no effect. */
+static void the_one_that_reloads(void **state)
+{
+    (void)state;
+    struct daemon *daemon = start(0);
+    for (int i = 0; i < 3; i++) {
+        daemon_signal(daemon, SIGHUP);
+        assert_true(logs(daemon, "reloading, because SIGHUP came"));
+        expect_service(daemon);
+    }
+    daemon_terminate(daemon);
+    assert_true(logs(daemon, "draining"));
+    daemon_signal(daemon, SIGHUP);
     daemon_join(daemon);
 }
 
@@ -144,8 +160,11 @@ static void few_descriptors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(those_that_drain), cmocka_unit_test(those_that_do_nothing),
-        cmocka_unit_test(nohup_is_heeded),  cmocka_unit_test(a_start_that_hangs_in_a_library),
+        cmocka_unit_test(those_that_drain),
+        cmocka_unit_test(those_that_do_nothing),
+        cmocka_unit_test(the_one_that_reloads),
+        cmocka_unit_test(nohup_is_heeded),
+        cmocka_unit_test(a_start_that_hangs_in_a_library),
         cmocka_unit_test(few_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,32 @@
+/* reloads: the things that the daemon reloads when SIGHUP comes, and the thread that reloads them.
+ *
+ *     reloads_open -> reloads_request … -> reloads_close
+ *
+ * Requests that come while a reload runs cause one more reload together. So the last change of a file is always read.
+ */
+#ifndef SERVER_RELOADS_H
+#define SERVER_RELOADS_H
+
+#include "config/config.h"
+
+/* One thing to reload, such as keys or models. The function keeps the old state if the new one is bad. It logs both
+ * outcomes itself. It should end within a second, because the stop of the daemon waits for it. Longer work belongs to a
+ * thread of its own. */
+struct reload_hook {
+    void (*reload)(void *context);
+    void *context;
+};
+
+struct reloads;
+
+/* Starts the thread. It calls the hooks in their order. The array `hooks` (count) must outlive the result. After
+ * success the caller must call reloads_close. */
+int reloads_open(const struct reload_hook *hooks, size_t count, struct reloads **reloads, struct error *error);
+
+/* Asks for a reload. Returns at once. Any thread may call it. */
+void reloads_request(struct reloads *reloads);
+
+/* Waits for the running hook, and ends the thread. Hooks that have not begun are not called. */
+void reloads_close(struct reloads *reloads);
+
+#endif
