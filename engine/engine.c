@@ -619,7 +619,7 @@ static int check_input(const struct model *model, const struct engine_item *item
 /* Checks that the item requests the whole output, if the output is an image or the model returns tensors. */
 static int check_whole_output(const struct engine_item *item, const char *gives, struct error *error)
 {
-    if (item->hidden || item->pooled || item->rows || item->softmax || item->top_k != 0)
+    if (item->hidden || item->pooled || item->rows || item->softmax || item->top_k != 0 || item->targets)
         return error_set(error, "the model %s, and nothing of it alone", gives);
     return 0;
 }
@@ -631,7 +631,7 @@ static int check_output(const struct model *model, const struct engine_item *ite
     if (model->inputs[0].layout == LAYOUT_IMAGE &&
         check_whole_output(item, "takes an image and gives one, its output", error) != 0)
         return -1;
-    if (!item->output && item->top_k == 0)
+    if (!engine_item_wants_rows(item))
         return 0;
     int64_t length = model_hidden_rows(model, item), columns = model->info.output_columns;
     if (item->top_k < 0 || item->top_k > columns)
@@ -643,6 +643,10 @@ static int check_output(const struct model *model, const struct engine_item *ite
         if (item->rows[i] < 0 || item->rows[i] >= length)
             return error_set(error, "positions[%lld] is %ld; the input has positions 0 to %lld", (long long)i,
                              (long)item->rows[i], (long long)length - 1);
+    for (int64_t i = 0; item->targets && i < item->n_rows; i++)
+        if (item->targets[i] < -1 || item->targets[i] >= columns)
+            return error_set(error, "targets[%lld] is %ld; expected -1 to %lld", (long long)i, (long)item->targets[i],
+                             (long long)columns - 1);
     return 0;
 }
 
@@ -751,7 +755,7 @@ int64_t model_item_tokens(const struct model *model, const struct engine_item *i
 
 double model_item_flops(const struct model *model, const struct engine_item *item)
 {
-    int64_t rows = model_item_tokens(model, item), wanted = item->output || item->top_k > 0 ? item->n_rows : 0;
+    int64_t rows = model_item_tokens(model, item), wanted = engine_item_wants_rows(item) ? item->n_rows : 0;
     int size = 0;
     while (size < FLOPS_SIZES - 2 && rows >> (size + 1) > 0)
         size++;

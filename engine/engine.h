@@ -129,8 +129,8 @@ struct model_info {
 };
 const struct model_info *model_info(const struct model *model);
 
-/* Checks whether the model can run the item: its inputs, lengths, ids, rows and top_k. Returns 0 if so. Otherwise
- * returns -1, and the message names the input, the expected and the found value. */
+/* Checks whether the model can run the item: its inputs, lengths, ids, rows, top_k and targets. Returns 0 if so.
+ * Otherwise returns -1, and the message names the input, the expected and the found value. */
 int model_check(const struct model *model, const struct engine_item *item, struct error *error);
 
 /* The shape of an output for an item that passed model_check. All rows are counted, even if the item requests fewer.

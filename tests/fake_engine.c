@@ -473,11 +473,17 @@ static void run_output_row(const struct model *model, const struct engine_item *
     int64_t row = item->rows ? item->rows[index] : index, columns = model->info.output_columns;
     float most = -INFINITY;
     double sum = 0;
-    for (int64_t column = 0; item->softmax && column < columns; column++)
+    for (int64_t column = 0; (item->softmax || item->targets) && column < columns; column++)
         most = fmaxf(most, output_at(model, item, row, column));
-    for (int64_t column = 0; item->softmax && column < columns; column++)
+    for (int64_t column = 0; (item->softmax || item->targets) && column < columns; column++)
         sum += exp((double)output_at(model, item, row, column) - most);
-    for (int64_t column = 0; item->top_k == 0 && column < columns; column++)
+    if (item->targets) {
+        int32_t target = item->targets[index];
+        item->log_probabilities[index] =
+            target < 0 ? 0 : (float)((double)output_at(model, item, row, target) - most - log(sum));
+    }
+    sum = item->softmax ? sum : 0;
+    for (int64_t column = 0; item->output && item->top_k == 0 && column < columns; column++)
         item->output[index * columns + column] = probability(output_at(model, item, row, column), most, sum);
 
     int32_t *best = item->top_k ? item->top_columns + index * item->top_k : NULL;
@@ -503,7 +509,7 @@ static void run_item(const struct model *model, const struct engine_item *item)
             item->hidden[row * model->info.hidden_columns + column] = hidden_at(model, item, row, column);
     for (int64_t column = 0; item->pooled && column < model->info.hidden_columns; column++)
         item->pooled[column] = pooled_at(model, item, column);
-    for (int64_t index = 0; (item->output || item->top_k) && index < item->n_rows; index++)
+    for (int64_t index = 0; engine_item_wants_rows(item) && index < item->n_rows; index++)
         run_output_row(model, item, index);
 }
 

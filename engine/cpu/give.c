@@ -89,17 +89,28 @@ int64_t cpu_give_output_scratch(const struct cpu_run *run, const struct plan_ste
     return PLAN_ROW_BLOCK * (plan->weights[step->weight].columns + plan->weights[step->weight].rows);
 }
 
+/* The natural logarithm of the probability of the row's target. */
+static float log_probability(const struct cpu_run *run, const struct wanted_row *wanted, int64_t columns,
+                             const float *row)
+{
+    if (wanted->target < 0)
+        return 0;
+    return (float)((double)row[wanted->target] - run->vector->log_sum(columns, row));
+}
+
 /* Writes a row (columns) of the output to its item, in the form that the item requests. Computes the softmax in place.
  */
 static void deliver(const struct cpu_run *run, const struct wanted_row *wanted, int64_t columns, float *row)
 {
     const struct engine_item *item = &run->batch->items[wanted->item];
+    if (item->targets)
+        item->log_probabilities[wanted->index] = log_probability(run, wanted, columns, row);
     if (item->softmax)
         run->vector->softmax(columns, 1.0f, row);
     if (item->top_k > 0)
         top_k(columns, row, item->top_k, item->top_columns + wanted->index * item->top_k,
               item->top_values + wanted->index * item->top_k);
-    else
+    else if (item->output)
         memcpy(item->output + wanted->index * columns, row, (size_t)columns * sizeof *row);
     if (item->finish)
         item->finish(item->finish_context);
@@ -122,11 +133,11 @@ static void output_layer(const struct cpu_run *run, const struct plan_step *step
         cpu_linear_block(run, &block, p, p + 1, scratch_of(run));
 }
 
-/* Whether all items request plain rows, without softmax and top_k. */
+/* Whether all items request plain rows, without softmax, top_k and targets. */
 static bool wants_plain_rows(const struct batch *batch)
 {
     for (int64_t b = 0; b < batch->n_items; b++)
-        if (batch->items[b].softmax || batch->items[b].top_k > 0 || batch->items[b].finish)
+        if (batch->items[b].softmax || batch->items[b].top_k > 0 || batch->items[b].targets || batch->items[b].finish)
             return false;
     return true;
 }

@@ -155,6 +155,10 @@ struct vector_functions {
     /* x = softmax(scale * x), scale >= 0. The error of exp is at most 2 ulp. If one x is NaN, all results are NaN. */
     void (*softmax)(int64_t n, float scale, float *x);
 
+    /* Returns the natural logarithm of the sum of exp(x), at most 1e-6 off, plus 1 ulp of float. No x is so large or so
+     * small that the sum overflows or vanishes. Returns NaN if one x is NaN or +infinity, or if all are -infinity. */
+    double (*log_sum)(int64_t n, const float *x);
+
     /* y = x + (sin(position * frequencies), cos(position * frequencies)). x, y (2 * half), frequencies (half). Products
      * are computed in float. The error of sines and cosines is at most 1.2e-7. */
     void (*add_sinusoids)(int64_t half, float position, const float *frequencies, const float *x, float *y);

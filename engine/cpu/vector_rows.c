@@ -218,6 +218,29 @@ static void softmax(int64_t n, float scale, float *x)
         x[i] *= inverse;
 }
 
+#define LOG_SUM_BLOCK 512 /* elements that are summed up in floats. The sums of blocks are added in double */
+
+/* The sum of exp(x - maximum), n <= LOG_SUM_BLOCK. */
+INLINE float sum_of_exponentials(int64_t n, const float *x, float maximum)
+{
+    vector sums = {0};
+    int64_t i = 0;
+    for (; i + WIDTH <= n; i += WIDTH)
+        sums += exp_bounded(load(x + i) - maximum);
+    if (i < n)
+        sums += exp_bounded(load_part(x + i, n - i, -INFINITY) - maximum);
+    return sum_across(sums);
+}
+
+static double log_sum(int64_t n, const float *x)
+{
+    float maximum = row_maximum(n, x);
+    double sum = 0;
+    for (int64_t i = 0; i < n; i += LOG_SUM_BLOCK)
+        sum += (double)sum_of_exponentials(n - i < LOG_SUM_BLOCK ? n - i : LOG_SUM_BLOCK, x + i, maximum);
+    return (double)maximum + log(sum);
+}
+
 static void exp_rows(int64_t rows, int64_t columns, const float *x, int64_t x_stride, const float *z, float *y)
 {
     for (int64_t r = 0; r < rows; r++, x += x_stride, y += columns) {
@@ -259,6 +282,7 @@ const struct vector_functions VARIANT(vector) = {
     .finish_linear = finish_linear,
     .to_bf16 = to_bf16,
     .softmax = softmax,
+    .log_sum = log_sum,
     .add_sinusoids = add_sinusoids,
     .exp_rows = exp_rows,
     .maximum_rows = maximum_rows,

@@ -212,11 +212,13 @@ template <typename T> void cuda_give_pooled(struct cuda_run *run, const struct p
 
 /* ---- The output of the model's class: only the requested rows ---- */
 
-/* Places in scratch for OUTPUT_ROWS rows: of x, of the output, and of the best values and their columns. */
+/* Places in scratch for OUTPUT_ROWS rows: of x, of the output, of the best values and their columns, and of the
+ * log-probabilities. */
 struct output_places {
     void *rows;
     float *output, *top_values;
     int32_t *top_columns;
+    float *log_probabilities;
 };
 
 static int64_t output_columns(const struct plan *plan, const struct plan_step *step)
@@ -226,7 +228,7 @@ static int64_t output_columns(const struct plan *plan, const struct plan_step *s
 
 int64_t cuda_give_output_scratch(const struct plan *plan, const struct plan_step *step)
 {
-    return OUTPUT_ROWS * (plan->values[step->x].columns + 3 * output_columns(plan, step));
+    return OUTPUT_ROWS * (plan->values[step->x].columns + 3 * output_columns(plan, step) + 1);
 }
 
 template <typename T, typename To>
@@ -287,10 +289,24 @@ static void compute_output(struct cuda_run *run, const struct plan_step *step, i
         multiply_output<T>(run, step, count, places);
     }
     struct output_rows output = {count, columns, wanted, places->output};
+    if (run->shape->targets)
+        cuda_log_probabilities(run, &output, places->log_probabilities);
     if (run->shape->softmax)
         cuda_softmax_output(run, &output);
     if (run->shape->top_k > 0)
         cuda_top_k(run, &output, run->shape->top_k, places->top_values, places->top_columns);
+}
+
+/* Copies the best values of the row to the item. */
+static void deliver_top(struct cuda_run *run, const struct wanted_row *wanted, int64_t row,
+                        const struct output_places *places)
+{
+    const struct engine_item *item = &run->batch->items[wanted->item];
+    int64_t k = item->top_k, room = run->shape->top_k;
+    results_copy(run, item->top_values + wanted->index * k, places->top_values + row * room,
+                 k * (int64_t)sizeof(float));
+    results_copy(run, item->top_columns + wanted->index * k, places->top_columns + row * room,
+                 k * (int64_t)sizeof(int32_t));
 }
 
 /* Copies the requested rows [first, first + count) to their items. Used if they do not fit in the results. */
@@ -300,16 +316,17 @@ static void deliver(struct cuda_run *run, int64_t first, int64_t count, int64_t 
     const struct wanted_row *wanted = run->batch->wanted + first;
     for (int64_t r = 0, behind; r < count; r = behind) {
         const struct engine_item *item = &run->batch->items[wanted[r].item];
-        int64_t index = wanted[r].index, k = item->top_k, room = run->shape->top_k;
-        for (behind = r + 1; k == 0 && behind < count && wanted[behind].item == wanted[r].item;)
+        int64_t index = wanted[r].index;
+        for (behind = r + 1; behind < count && wanted[behind].item == wanted[r].item;)
             behind++;
-        if (k == 0) {
+        if (item->targets)
+            results_copy(run, item->log_probabilities + index, places->log_probabilities + r,
+                         (behind - r) * (int64_t)sizeof(float));
+        if (item->output && item->top_k == 0)
             results_copy(run, item->output + index * columns, places->output + r * columns,
                          (behind - r) * columns * (int64_t)sizeof(float));
-            continue;
-        }
-        results_copy(run, item->top_values + index * k, places->top_values + r * room, k * (int64_t)sizeof(float));
-        results_copy(run, item->top_columns + index * k, places->top_columns + r * room, k * (int64_t)sizeof(int32_t));
+        for (int64_t row = r; item->top_k > 0 && row < behind; row++)
+            deliver_top(run, &wanted[row], row, places);
     }
 }
 
@@ -323,6 +340,7 @@ static struct output_places places_in_results(const struct cuda_run *run, int64_
         places.output = (float *)(results->device + results->output) + first * columns;
     places.top_values = (float *)(results->device + results->top_values) + first * run->shape->top_k;
     places.top_columns = (int32_t *)(results->device + results->top_columns) + first * run->shape->top_k;
+    places.log_probabilities = (float *)(results->device + results->log_probabilities) + first;
     return places;
 }
 
@@ -334,6 +352,7 @@ template <typename T> void cuda_give_output(struct cuda_run *run, const struct p
     scratch.output = scratch_of(run) + OUTPUT_ROWS * depth;
     scratch.top_values = scratch.output + OUTPUT_ROWS * columns;
     scratch.top_columns = (int32_t *)(scratch.top_values + OUTPUT_ROWS * columns);
+    scratch.log_probabilities = scratch.top_values + 2 * OUTPUT_ROWS * columns;
     if (run->choosing) {
         choose_output<T>(run, step, &scratch);
         return;

@@ -52,6 +52,7 @@ static size_t lay_out(struct results *results, const struct plan *plan, const st
     results->output = place(&used, shape->n_wanted, plan->output_columns, shape->output);
     results->top_values = place(&used, shape->n_wanted, shape->top_k, true);
     results->top_columns = place(&used, shape->n_wanted, shape->top_k, true);
+    results->log_probabilities = place(&used, shape->n_wanted, 1, shape->targets);
     return used;
 }
 
@@ -168,24 +169,46 @@ static cudaError_t fetch_tensors(const struct results *results, const struct pla
     return status;
 }
 
-/* Copies requested rows or their best columns, with one copy for each group of neighbouring items with the same
- * request. */
-static cudaError_t fetch_rows(const struct results *results, const struct batch *batch, cudaStream_t stream)
+static bool wants_top(const struct engine_item *item)
+{
+    return item->top_k > 0;
+}
+
+static bool wants_whole_rows(const struct engine_item *item)
+{
+    return item->output && item->top_k == 0;
+}
+
+static bool wants_targets(const struct engine_item *item)
+{
+    return item->targets != NULL;
+}
+
+/* Copies an array with `columns` elements per requested row, for the items that it is wanted for. One copy brings all
+ * neighbouring rows of such items. */
+static cudaError_t fetch_rows(const struct results *results, const struct batch *batch,
+                              bool (*is_wanted)(const struct engine_item *item), size_t offset, int64_t columns,
+                              cudaStream_t stream)
 {
     cudaError_t status = cudaSuccess;
-    for (int64_t r = 0, behind; r < batch->n_wanted && status == cudaSuccess; r = behind) {
-        bool top = batch->items[batch->wanted[r].item].top_k > 0;
-        for (behind = r + 1; behind < batch->n_wanted && (batch->items[batch->wanted[behind].item].top_k > 0) == top;)
+    for (int64_t r = 0, behind; r < batch->n_wanted && status == cudaSuccess; r = behind + 1) {
+        for (behind = r; behind < batch->n_wanted && is_wanted(&batch->items[batch->wanted[behind].item]);)
             behind++;
-        if (!top)
-            status = fetch(results, results->output, r * results->output_columns,
-                           (behind - r) * results->output_columns, stream);
-        if (top)
-            status = fetch(results, results->top_values, r * results->top_k, (behind - r) * results->top_k, stream);
-        if (top && status == cudaSuccess)
-            status = fetch(results, results->top_columns, r * results->top_k, (behind - r) * results->top_k, stream);
+        status = fetch(results, offset, r * columns, (behind - r) * columns, stream);
     }
     return status;
+}
+
+/* Copies requested rows, their best columns and their log-probabilities. */
+static cudaError_t fetch_output(const struct results *results, const struct batch *batch, cudaStream_t stream)
+{
+    cudaError_t status = fetch_rows(results, batch, wants_whole_rows, results->output, results->output_columns, stream);
+    if (status == cudaSuccess)
+        status = fetch_rows(results, batch, wants_top, results->top_values, results->top_k, stream);
+    if (status == cudaSuccess)
+        status = fetch_rows(results, batch, wants_top, results->top_columns, results->top_k, stream);
+    return status == cudaSuccess ? fetch_rows(results, batch, wants_targets, results->log_probabilities, 1, stream)
+                                 : status;
 }
 
 static bool pools(const struct batch *batch)
@@ -208,7 +231,7 @@ cudaError_t results_fetch(const struct results *results, const struct plan *plan
         status = fetch(results, results->pooled, 0, batch->n_items * results->hidden_columns, stream);
     if (status == cudaSuccess)
         status = fetch_hidden(results, plan, batch, stream);
-    return status == cudaSuccess ? fetch_rows(results, batch, stream) : status;
+    return status == cudaSuccess ? fetch_output(results, batch, stream) : status;
 }
 
 /* ---- To the items ---- */
@@ -221,11 +244,13 @@ static const float *at(const struct results *results, size_t offset, int64_t ele
 static void deliver_row(const struct results *results, const struct engine_item *item, int64_t row, int64_t index)
 {
     int64_t k = item->top_k, columns = results->output_columns;
-    if (k == 0) {
+    if (item->targets)
+        item->log_probabilities[index] = *at(results, results->log_probabilities, row);
+    if (wants_whole_rows(item))
         memcpy(item->output + index * columns, at(results, results->output, row * columns),
                (size_t)columns * sizeof(float));
+    if (!wants_top(item))
         return;
-    }
     memcpy(item->top_values + index * k, at(results, results->top_values, row * results->top_k),
            (size_t)k * sizeof(float));
     memcpy(item->top_columns + index * k, at(results, results->top_columns, row * results->top_k),

@@ -28,7 +28,7 @@ struct results {
     int64_t top_k; /* how many best columns there is memory for, per wanted row */
     int64_t hidden_columns, output_columns;
     /* Offsets of arrays: hidden has an entry per row, pooled per item, the others per wanted row. */
-    size_t hidden, pooled, output, top_values, top_columns;
+    size_t hidden, pooled, output, top_values, top_columns, log_probabilities;
     size_t *tensors; /* by output of a module: the offset of the rows of its value, if an item requests it */
     struct results_half halves[2]; /* the halves of `host` */
     int filling;                   /* the half that is being filled */

@@ -88,7 +88,7 @@ static void find_tensors(const struct plan *plan, const struct engine_item *item
 static void find_wants(const struct plan *plan, const struct batch *batch, struct shape_class *shape)
 {
     int64_t top_k = 0;
-    shape->hidden = shape->pooled = shape->output = shape->softmax = false;
+    shape->hidden = shape->pooled = shape->output = shape->softmax = shape->targets = false;
     shape->tensors = 0;
     for (int64_t b = 0; b < batch->n_items; b++) {
         const struct engine_item *item = &batch->items[b];
@@ -96,11 +96,11 @@ static void find_wants(const struct plan *plan, const struct batch *batch, struc
             find_tensors(plan, item, shape);
             continue;
         }
-        bool rows = item->output || item->top_k > 0;
         shape->hidden |= item->hidden != NULL;
         shape->pooled |= item->pooled != NULL;
         shape->output |= item->output && item->top_k == 0;
-        shape->softmax |= rows && item->softmax;
+        shape->softmax |= item->softmax && (item->output || item->top_k > 0);
+        shape->targets |= item->targets != NULL;
         top_k = item->top_k > top_k ? item->top_k : top_k;
     }
     shape->top_k = top_k == 0 ? 0 : round_count(top_k, plan->output_columns);
@@ -144,7 +144,7 @@ void shape_of_size(const struct plan *plan, int64_t rows, int64_t n_items, struc
     shape->n_items = n_items;
     shape->n_wanted = plan->max_rows;
     shape->top_k = plan->output_columns;
-    shape->hidden = shape->pooled = shape->output = shape->softmax = true;
+    shape->hidden = shape->pooled = shape->output = shape->softmax = shape->targets = true;
     shape->wholes = true;
     shape->steps = shape->parts = plan->n_slots > 0;
     shape->tensors = UINT64_MAX;
@@ -168,8 +168,8 @@ void shape_of_largest(const struct plan *plan, struct shape_class *shape)
 bool shape_equals(const struct plan *plan, const struct shape_class *a, const struct shape_class *b)
 {
     return a->n_items == b->n_items && a->n_wanted == b->n_wanted && a->top_k == b->top_k && a->hidden == b->hidden &&
-           a->pooled == b->pooled && a->output == b->output && a->softmax == b->softmax && a->tensors == b->tensors &&
-           a->wholes == b->wholes && a->steps == b->steps && a->parts == b->parts &&
+           a->pooled == b->pooled && a->output == b->output && a->softmax == b->softmax && a->targets == b->targets &&
+           a->tensors == b->tensors && a->wholes == b->wholes && a->steps == b->steps && a->parts == b->parts &&
            memcmp(a->rows, b->rows, (size_t)plan->n_axes * sizeof *a->rows) == 0 &&
            memcmp(a->sequences, b->sequences, (size_t)plan->n_axes * sizeof *a->sequences) == 0 &&
            memcmp(a->selected, b->selected, (size_t)plan->n_steps * sizeof *a->selected) == 0;
@@ -177,9 +177,9 @@ bool shape_equals(const struct plan *plan, const struct shape_class *a, const st
 
 uint64_t shape_hash(const struct plan *plan, const struct shape_class *shape)
 {
-    const int64_t own[] = {shape->n_items, shape->n_wanted, shape->top_k,           shape->hidden,
-                           shape->pooled,  shape->output,   shape->softmax,         shape->wholes,
-                           shape->steps,   shape->parts,    (int64_t)shape->tensors};
+    const int64_t own[] = {shape->n_items, shape->n_wanted, shape->top_k,   shape->hidden,
+                           shape->pooled,  shape->output,   shape->softmax, shape->targets,
+                           shape->wholes,  shape->steps,    shape->parts,   (int64_t)shape->tensors};
     uint64_t hash = 14695981039346656037u; /* FNV-1a, of words */
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         hash = (hash ^ (uint64_t)own[i]) * 1099511628211u;

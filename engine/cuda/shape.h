@@ -23,11 +23,11 @@ struct shape_class {
     int64_t top_k;             /* the largest top_k of an item, rounded up. 0 if no item requests top_k */
     bool wholes, steps, parts; /* some item is a whole sequence, one row of a sequence, several rows of a sequence */
     bool hidden, pooled;       /* some item requests this result */
-    bool output, softmax;      /* some item requests this result for its rows of the output */
-    uint64_t tensors;          /* bits of the module's outputs that some item requests. Use shape_wants_tensor */
-    int64_t *rows;             /* by axis: number of rows, rounded up */
-    int64_t *sequences;        /* by axis: number of sequences, rounded up */
-    enum selected *selected;   /* by step */
+    bool output, softmax, targets; /* some item requests this result for its rows of the output */
+    uint64_t tensors;              /* bits of the module's outputs that some item requests. Use shape_wants_tensor */
+    int64_t *rows;                 /* by axis: number of rows, rounded up */
+    int64_t *sequences;            /* by axis: number of sequences, rounded up */
+    enum selected *selected;       /* by step */
 };
 
 /* After success the caller must call shape_free. */

@@ -68,6 +68,25 @@ static __device__ __forceinline__ float probability(struct softmax softmax, floa
     return expf(x - softmax.maximum) / softmax.sum;
 }
 
+static __global__ void __launch_bounds__(THREADS) log_probabilities(struct output_rows output, float *to)
+{
+    __shared__ float shares[WARPS];
+    const float *x = output.x + blockIdx.x * output.columns;
+    int32_t target = output.wanted[blockIdx.x].target;
+    if (target < 0) {
+        to[blockIdx.x] = 0;
+        return;
+    }
+    struct softmax softmax = softmax_of(x, output.columns, shares);
+    if (threadIdx.x == 0)
+        to[blockIdx.x] = x[target] - softmax.maximum - logf(softmax.sum);
+}
+
+void cuda_log_probabilities(struct cuda_run *run, const struct output_rows *output, float *to)
+{
+    launch(run, log_probabilities, output->rows, 1, THREADS, *output, to);
+}
+
 static __global__ void __launch_bounds__(THREADS)
     softmax_rows(struct output_rows output, const struct device_item *items)
 {

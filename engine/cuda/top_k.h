@@ -1,4 +1,4 @@
-/* top_k: the softmax and the largest columns of rows of floats. A block computes a row. */
+/* top_k: the softmax, log-probabilities and the largest columns of rows of floats. A block computes a row. */
 #ifndef ENGINE_CUDA_TOP_K_H
 #define ENGINE_CUDA_TOP_K_H
 
@@ -7,9 +7,13 @@
 /* Rows of a model's output. */
 struct output_rows {
     int64_t rows, columns;
-    const struct wanted_row *wanted; /* (rows): contains the item of each row */
+    const struct wanted_row *wanted; /* (rows): contains the item and the target of each row */
     float *x;                        /* (rows, columns) */
 };
+
+/* Writes the log-probability of each row's target, or 0 for a row without one. `to` is (rows). Call it before
+ * cuda_softmax_output. */
+void cuda_log_probabilities(struct cuda_run *run, const struct output_rows *output, float *to);
 
 /* Computes the softmax in place, for the rows of items that request it. Skips rows of which only a few best columns are
  * requested, because cuda_top_k computes their softmax. If one element of a row is NaN, all results of the row are NaN.

@@ -65,8 +65,8 @@ struct engine_extra {
  * returns. model_run writes the results into this memory. Zero the struct first. An input with data NULL is absent, and
  * a result that is NULL is not requested. In shapes, `length` is the number of rows of inputs[0], which with
  * LAYOUT_CALL is length * width. If inputs[0] is an image, the output is an image, perhaps of another size. The output
- * is then the only result: hidden, pooled, rows, softmax and top_k must be unset. The same holds for a module that
- * returns tensors. Its `output` is the whole first tensor, n_rows is 0, and `extras` are the other tensors. */
+ * is then the only result: hidden, pooled, rows, softmax, top_k and targets must be unset. The same holds for a module
+ * that returns tensors. Its `output` is the whole first tensor, n_rows is 0, and `extras` are the other tensors. */
 struct engine_item {
     struct engine_input {
         const void *data; /* of the type that model_input.kind prescribes. NULL if the item lacks the input. A missing
@@ -107,6 +107,10 @@ struct engine_item {
                       order. Of equal values the lower column comes first */
     int32_t *top_columns; /* (n_rows, top_k) */
     float *top_values;    /* (n_rows, top_k): logits, or with `softmax` probabilities over all columns */
+    /* The natural logarithms of probabilities, torch.log_softmax over the columns. They may be requested with `output`
+     * or top_k, or alone. No memory for whole rows is needed then. `softmax` does not change them. */
+    const int32_t *targets;   /* (n_rows): a column of each row, or -1. NULL if no logarithm is requested */
+    float *log_probabilities; /* (n_rows): receives the logarithm for the target of each row. 0 if the target is -1 */
 
     const struct engine_extra *extras; /* (n_extras) */
     int n_extras;
@@ -117,5 +121,11 @@ struct engine_item {
     void (*finish)(void *context);
     void *finish_context;
 };
+
+/* Whether the item requests any result for its n_rows rows of the output. */
+static inline bool engine_item_wants_rows(const struct engine_item *item)
+{
+    return item->output || item->top_k > 0 || item->targets;
+}
 
 #endif

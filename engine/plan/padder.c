@@ -239,14 +239,14 @@ int64_t padder_item_row(const struct layout *layout, int64_t item, int64_t numbe
 static bool wants_all_rows(const struct engine_item *item)
 {
     bool pools_all = item->pooled && item->pooling != POOLING_CLS && item->pooling != POOLING_LAST;
-    return item->hidden || pools_all || item->n_extras > 0 || ((item->output || item->top_k > 0) && !item->rows);
+    return item->hidden || pools_all || item->n_extras > 0 || (engine_item_wants_rows(item) && !item->rows);
 }
 
 /* Marks the requested rows among the item's `rows` rows, and `reach` rows on either side of each. */
 static void mark_wanted(struct batch *batch, const struct engine_item *item, int64_t own, int64_t reach, int64_t rows)
 {
     memset(batch->marks, 0, (size_t)rows);
-    int64_t outputs = item->output || item->top_k > 0 ? item->n_rows : 0;
+    int64_t outputs = engine_item_wants_rows(item) ? item->n_rows : 0;
     bool reads_last = item->slot > 0 || item->pooling == POOLING_LAST; /* a slot may keep a part of the last row */
     for (int64_t i = 0; i < outputs + (item->pooled || item->slot > 0); i++) {
         int64_t row = i < outputs ? item->rows[i] : reads_last ? own - 1 : 0;
@@ -274,11 +274,12 @@ static void lay_out_wanted_axis(const struct plan *plan, struct batch *batch, in
 static void lay_out_wanted(struct batch *batch, const struct layout *layout, int64_t index)
 {
     const struct engine_item *item = &batch->items[index];
-    if (!item->output && item->top_k == 0)
+    if (!engine_item_wants_rows(item))
         return;
     for (int64_t i = 0; i < item->n_rows; i++) {
         int64_t row = padder_item_row(layout, index, item->rows ? item->rows[i] : i);
-        batch->wanted[batch->n_wanted++] = (struct wanted_row){.item = index, .index = i, .row = row};
+        batch->wanted[batch->n_wanted++] =
+            (struct wanted_row){.item = index, .index = i, .row = row, .target = item->targets ? item->targets[i] : -1};
     }
 }
 

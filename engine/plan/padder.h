@@ -32,8 +32,9 @@ struct layout {
 /* One requested row of the output. */
 struct wanted_row {
     int64_t item;
-    int64_t index; /* index in the item's list of requested rows */
-    int64_t row;   /* index of the row in the value of the last hidden state */
+    int64_t index;  /* index in the item's list of requested rows */
+    int64_t row;    /* index of the row in the value of the last hidden state */
+    int32_t target; /* the column whose log-probability is requested. -1 if none is */
 };
 
 struct batch {

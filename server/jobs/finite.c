@@ -47,6 +47,14 @@ static bool extras_are_finite(const struct model *model, const struct engine_ite
     return true;
 }
 
+static bool logarithms_are_finite(const struct engine_item *item, struct flaw *flaw)
+{
+    bool finite = !item->targets || is_finite("the log-probabilities", item->log_probabilities, item->n_rows, 1, flaw);
+    if (!finite && item->rows)
+        flaw->row = item->rows[flaw->row];
+    return finite;
+}
+
 /* Checks the first output of a module. A row is the last dimension. */
 static bool tensor_is_finite(const struct model *model, const struct engine_item *item, struct flaw *flaw)
 {
@@ -77,5 +85,6 @@ bool item_is_finite(const struct model *model, const struct engine_item *item, s
     int64_t columns = model_info(model)->hidden_columns;
     return extras_are_finite(model, item, flaw) &&
            is_finite("the last hidden state", item->hidden, model_hidden_rows(model, item), columns, flaw) &&
-           is_finite("the pooled vector", item->pooled, 1, columns, flaw) && output_is_finite(model, item, flaw);
+           is_finite("the pooled vector", item->pooled, 1, columns, flaw) && output_is_finite(model, item, flaw) &&
+           logarithms_are_finite(item, flaw);
 }

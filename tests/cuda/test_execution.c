@@ -45,8 +45,9 @@ static const struct shape shapes[] = {
 
 /* An item with room for all that it may want, and what plain launches made of it. */
 struct sample {
-    int32_t ids[SEQ_LEN], rows[SEQ_LEN];
-    float hidden[SEQ_LEN * DIM], pooled[DIM], output[SEQ_LEN * IDS], top_values[SEQ_LEN * MOST_TOP_K];
+    int32_t ids[SEQ_LEN], rows[SEQ_LEN], targets[SEQ_LEN];
+    float hidden[SEQ_LEN * DIM], pooled[DIM], output[SEQ_LEN * IDS], log_probabilities[SEQ_LEN],
+        top_values[SEQ_LEN * MOST_TOP_K];
     int32_t top_columns[SEQ_LEN * MOST_TOP_K];
 };
 
@@ -116,9 +117,16 @@ static void want_rows(struct engine_item *item, struct sample *sample, int64_t l
         sample->rows[i] = (int32_t)random_size(0, length - 1);
     item->softmax = random_size(0, 1);
     if (random_size(0, 1)) {
-        item->output = sample->output;
-        return;
+        for (int64_t i = 0; i < item->n_rows; i++)
+            sample->targets[i] = (int32_t)random_size(-1, IDS - 1);
+        item->targets = sample->targets;
+        item->log_probabilities = sample->log_probabilities;
     }
+    int64_t form = random_size(item->targets ? -1 : 0, 1);
+    if (form == 0)
+        item->output = sample->output;
+    if (form != 1)
+        return;
     item->top_k = random_size(1, MOST_TOP_K);
     item->top_values = sample->top_values;
     item->top_columns = sample->top_columns;
@@ -345,9 +353,13 @@ static void compare_part(const struct loaded *loaded, const struct engine_item *
     wants.output = item->output ? part.output : NULL;
     wants.top_values = part.top_values;
     wants.top_columns = part.top_columns;
+    wants.targets = item->targets ? item->targets + first : NULL;
+    wants.log_probabilities = part.log_probabilities;
     must(model_run(loaded->model, 0, &wants, 1, &error), &error);
     for (int64_t i = 0; i < PART * IDS && item->output; i++)
         assert_true(fabsf(part.output[i] - sample->output[first * IDS + i]) <= 1e-4f);
+    for (int64_t i = 0; i < PART && item->targets; i++)
+        assert_true(fabsf(part.log_probabilities[i] - sample->log_probabilities[first + i]) <= 1e-4f);
     for (int64_t i = 0; i < PART * item->top_k; i++) {
         assert_true(fabsf(part.top_values[i] - sample->top_values[first * item->top_k + i]) <= 1e-4f);
         assert_true(on_device() || part.top_columns[i] == sample->top_columns[first * item->top_k + i]);
@@ -376,7 +388,13 @@ static void test_results_in_halves(void **state)
     items[1].top_k = MOST_TOP_K;
     items[1].top_values = samples[1].top_values;
     items[1].top_columns = samples[1].top_columns;
-    size_t bytes = (LONG * IDS + SHORT * (DIM + 2 * MOST_TOP_K)) * sizeof(float);
+    for (int i = 0; i < 2; i++) {
+        for (int64_t row = 0; row < items[i].n_rows; row++)
+            samples[i].targets[row] = (int32_t)random_size(-1, IDS - 1);
+        items[i].targets = samples[i].targets;
+        items[i].log_probabilities = samples[i].log_probabilities;
+    }
+    size_t bytes = (LONG * (IDS + 1) + SHORT * (DIM + 2 * MOST_TOP_K + 1)) * sizeof(float);
     uint64_t waits = count(WAITS), idle = count(IDLE_WAITS);
     must(model_run(loaded.model, 0, items, 2, &error), &error);
     waits = count(WAITS) - waits;

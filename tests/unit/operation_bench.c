@@ -490,6 +490,46 @@ static void compare_top_k(struct bench *bench, const struct engine_item *item)
     free(top.top_values);
 }
 
+/* The logarithms of probabilities are those of the row in full, with and without top_k beside them. */
+static void compare_targets(struct bench *bench, const struct engine_item *item)
+{
+    struct engine_item full = *item;
+    int64_t columns = bench->plan->output_columns;
+    bool best = random_next() % 2;
+    full.hidden = full.pooled = NULL;
+    full.n_extras = 0;
+    full.softmax = false;
+    struct engine_item chosen = full;
+    full.output = calloc((size_t)(full.n_rows * columns), sizeof *full.output);
+    chosen.output = NULL;
+    chosen.softmax = random_next() % 2;
+    chosen.top_k = best ? columns : 0;
+    chosen.top_columns = best ? calloc((size_t)(full.n_rows * columns), sizeof *chosen.top_columns) : NULL;
+    chosen.top_values = best ? calloc((size_t)(full.n_rows * columns), sizeof *chosen.top_values) : NULL;
+    int32_t *targets = calloc((size_t)full.n_rows, sizeof *targets);
+    for (int64_t r = 0; r < full.n_rows; r++)
+        targets[r] = (int32_t)random_size(-1, columns - 1);
+    chosen.targets = targets;
+    chosen.log_probabilities = calloc((size_t)full.n_rows, sizeof *chosen.log_probabilities);
+    bench_compute(bench, &full, 1);
+    bench_compute(bench, &chosen, 1);
+    for (int64_t r = 0; r < full.n_rows; r++) {
+        const float *row = full.output + r * columns;
+        double sum = 0, most = -INFINITY;
+        for (int64_t c = 0; c < columns; c++)
+            most = fmax(most, (double)row[c]);
+        for (int64_t c = 0; c < columns; c++)
+            sum += exp((double)row[c] - most);
+        double expected = targets[r] < 0 ? 0 : (double)row[targets[r]] - most - log(sum);
+        assert_true(fabs((double)chosen.log_probabilities[r] - expected) <= 1e-5 * fmax(1, fabs(expected)));
+    }
+    free(full.output);
+    free(chosen.top_columns);
+    free(chosen.top_values);
+    free(chosen.log_probabilities);
+    free(targets);
+}
+
 static void compare_alone(struct bench *bench, const struct engine_item *item)
 {
     struct engine_item alone = *item;
@@ -532,8 +572,10 @@ void bench_run(struct bench *bench)
         exchange_weights(bench);
         for (int64_t i = 0; i < count && i < ITEMS_ALONE; i++)
             compare_alone(bench, &items[i]);
-        if (!gives_image(bench->plan) && !gives_tensors(bench->plan))
+        if (!gives_image(bench->plan) && !gives_tensors(bench->plan)) {
             compare_top_k(bench, &items[0]);
+            compare_targets(bench, &items[0]);
+        }
         for (int64_t i = 0; i < count; i++)
             bench_free_item(&items[i], &results[i]);
     }

@@ -21,8 +21,8 @@ static struct loaded loaded;
 /* One sequence with all that can be asked of it. */
 struct sequence {
     struct engine_item item;
-    int32_t *ids, rows[WANTED_ROWS], top_columns[WANTED_ROWS * 4];
-    float *hidden, *pooled, *output, top_values[WANTED_ROWS * 4];
+    int32_t *ids, rows[WANTED_ROWS], top_columns[WANTED_ROWS * 4], targets[WANTED_ROWS];
+    float *hidden, *pooled, *output, top_values[WANTED_ROWS * 4], log_probabilities[WANTED_ROWS];
 };
 
 static int load_model(void **state)
@@ -70,6 +70,12 @@ static void make_sequence(struct sequence *sequence, int64_t length)
         sequence->item.top_k = 4;
         sequence->item.top_columns = sequence->top_columns;
         sequence->item.top_values = sequence->top_values;
+    }
+    for (int i = 0; i < WANTED_ROWS; i++)
+        sequence->targets[i] = (int32_t)random_size(-1, info->output_columns - 1);
+    if (random_size(0, 1) == 0) {
+        sequence->item.targets = sequence->targets;
+        sequence->item.log_probabilities = sequence->log_probabilities;
     }
 }
 
@@ -125,6 +131,7 @@ static void compare_alone(const struct sequence *sequence)
     struct sequence alone = repeat_of(sequence);
     alone.item.top_columns = alone.top_columns;
     alone.item.top_values = alone.top_values;
+    alone.item.log_probabilities = alone.log_probabilities;
     run(&alone.item, 1);
     assert_same(sequence->hidden, alone.hidden, sequence->item.inputs[0].length * info->hidden_columns);
     assert_same(sequence->pooled, alone.pooled, info->hidden_columns);
@@ -132,6 +139,8 @@ static void compare_alone(const struct sequence *sequence)
         assert_same(sequence->output, alone.output, sequence->item.n_rows * info->output_columns);
     else if (info->batch_invariant)
         assert_memory_equal(sequence->top_columns, alone.top_columns, sizeof alone.top_columns);
+    if (sequence->item.targets)
+        assert_same(sequence->log_probabilities, alone.log_probabilities, sequence->item.n_rows);
     free_sequence(&alone);
 }
 

@@ -295,6 +295,11 @@ static void items(void **state)
     item.n_rows = 1;
     item.top_k = 9;
     assert_bad_item(model, &item, "top_k is 9; expected 1 to 8");
+    item.top_k = 0;
+    item.targets = (const int32_t[]){8};
+    assert_bad_item(model, &item, "targets[0] is 8; expected -1 to 7");
+    item.targets = (const int32_t[]){-2};
+    assert_bad_item(model, &item, "targets[0] is -2; expected -1 to 7");
     model_close(model);
     engine_close(engine);
 }

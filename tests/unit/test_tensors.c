@@ -269,6 +269,9 @@ static void test_refused_items(void **state)
     item = t.item;
     item.top_k = 1;
     assert_refused(&made.loaded, item, "gives tensors", "nothing of it alone");
+    item = t.item;
+    item.targets = (const int32_t[]){0};
+    assert_refused(&made.loaded, item, "gives tensors", "nothing of it alone");
     t.extras[0].output = 3;
     assert_refused(&made.loaded, t.item, "output 3", "has 3");
     tag_free(&t);

@@ -434,6 +434,53 @@ static void softmax_sums_to_one(void **state)
     }
 }
 
+static double expected_log_sum(int64_t n, const float *x)
+{
+    double most = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        most = fmax(most, (double)x[i]);
+    for (int64_t i = 0; i < n; i++)
+        sum += exp((double)x[i] - most);
+    return most + log(sum);
+}
+
+static void log_sum_is_exact(void **state)
+{
+    enum { MOST = 20000 };
+    const struct vector_functions *vector = functions(state);
+    static float x[MOST];
+    double worst = 0;
+    for (int64_t n = 1; n <= MOST; n = n < 600 ? n + 1 : n * 3 / 2) {
+        for (int64_t i = 0; i < n; i++)
+            x[i] = random_float() * (float)(n % 90) - (float)(n % 7);
+        worst = worse(worst, fabs(vector->log_sum(n, x) - expected_log_sum(n, x)));
+    }
+    for (int64_t i = 0; i < MOST; i++) /* each sum of floats rounds in the same direction */
+        x[i] = 1.0000001f;
+    worst = worse(worst, fabs(vector->log_sum(MOST, x) - expected_log_sum(MOST, x)));
+    print_message("log_sum: largest error %.2g\n", worst);
+    assert_true(worst <= 1e-6);
+}
+
+static void log_sum_of_extremes(void **state)
+{
+    const struct vector_functions *vector = functions(state);
+    const float large[3] = {1e30f, -1e30f, -INFINITY}, none[2] = {-INFINITY, -INFINITY};
+    assert_true(vector->log_sum(3, large) == (double)1e30f);
+    assert_true(vector->log_sum(1, large + 1) == (double)-1e30f);
+    assert_true(isnan(vector->log_sum(2, none)));
+    for (int n = 1; n < 40; n++) {
+        float x[40] = {0};
+        for (int at = 0; at < n; at++) {
+            x[at] = NAN;
+            assert_true(isnan(vector->log_sum(n, x)));
+            x[at] = INFINITY;
+            assert_true(isnan(vector->log_sum(n, x)));
+            x[at] = 0;
+        }
+    }
+}
+
 /* One more row of causal linear attention, in doubles. Without powers or without a query, half of it stays undone. */
 static void expect_context_step(const struct vector_functions *vector, int rows, int columns, bool adds, bool reads)
 {
@@ -706,6 +753,8 @@ int main(void)
         EACH(combinations_of_extremes),
         EACH(softmax_has_exact_exponentials),
         EACH(softmax_of_extremes),
+        EACH(log_sum_is_exact),
+        EACH(log_sum_of_extremes),
         EACH(contexts_step_by_one_row),
         EACH(softmax_sums_to_one),
         EACH(rows_stand_alone),
