@@ -1,7 +1,7 @@
 /* native: the daemon's own dialect. It contains the routes of text-embeddings-inference. native.c has the table of its
- * routes. native_embed.c, native_similarity.c, native_logits.c, native_fill_mask.c, native_predict.c, native_text.c,
- * native_generate.c, native_info.c and native_index.c contain the functions of the routes. native_served.c says which
- * routes serve a model. native_inputs.c and native_pictures.c read the inputs. */
+ * routes. native_embed.c, native_similarity.c, native_logits.c, native_targets.c, native_fill_mask.c, native_predict.c,
+ * native_text.c, native_generate.c, native_info.c and native_index.c contain the functions of the routes.
+ * native_served.c says which routes serve a model. native_inputs.c and native_pictures.c read the inputs. */
 #ifndef SERVER_NATIVE_H
 #define SERVER_NATIVE_H
 
@@ -74,8 +74,9 @@ void native_place(const struct request *request, struct engine_item *item, const
  *
  * The struct that such a table fills must begin with a struct native_inputs. */
 struct native_inputs {
-    const char *key;        /* the route's name of the key `inputs`. NULL means "inputs" */
-    const char *other_list; /* another key of the route whose value may be a list. NULL if there is none */
+    const char *key;         /* the route's name of the key `inputs`. NULL means "inputs" */
+    const char *other_list;  /* another key of the route whose value may be a list. NULL if there is none */
+    const char *number_list; /* another key of the route that items_read reads. NULL if there is none */
     const char *model;
     json_t *inputs, *embeddings;
     bool truncate, add_special_tokens; /* native_body sets their defaults */
@@ -122,9 +123,9 @@ struct native_inputs {
 /* Parses the body, finds its model, and sets the defaults of options, which may depend on the model. Returns a new
  * reference. On failure sets request->failure and returns NULL.
  *
- * `inputs` is NULL for a route without inputs of a model. Otherwise the caller sets inputs->key and inputs->other_list
- * first. This function sets inputs->lists and inputs->is_file, and calls native_defaults. If the body is the file of a
- * picture, the result is an empty object, and the model is the first one. */
+ * `inputs` is NULL for a route without inputs of a model. Otherwise the caller sets inputs->key, inputs->other_list and
+ * inputs->number_list first. This function sets inputs->lists and inputs->is_file, and calls native_defaults. If the
+ * body is the file of a picture, the result is an empty object, and the model is the first one. */
 json_t *native_body(struct request *request, struct native_inputs *inputs);
 
 /* Sets the defaults of truncate and add_special_tokens. They may depend on the model. */
@@ -157,6 +158,15 @@ int native_check_elements(struct request *request, const char *name, int64_t cou
 /* Does the same for the list under a key of the body, and for each list in it. Call it before jansson has made an
  * object of any element. */
 int native_check_list(struct request *request, const char *key);
+
+/* ---- Log-probabilities of given ids (native_targets.c), for /logits ---- */
+
+/* Makes each item request the log-probabilities of its targets. `targets` is the value of the key, `base64` the form of
+ * the answer. Call it after native_items. */
+int native_targets_want(struct request *request, struct native_inputs *inputs, json_t *targets, bool base64);
+
+/* Writes the answer after the run. */
+void native_targets_write(struct request *request, bool base64);
 
 /* ---- Pictures (native_pictures.c) ---- */
 

@@ -39,7 +39,7 @@ static int check_count(struct request *request, int64_t count)
 
 struct numbers_counts native_count(const struct request *request, const char *key)
 {
-    return numbers_count(request->body, request->body_length, (struct numbers_place){.key = key, .depth = 1});
+    return numbers_count(request->body, request->body_length, key);
 }
 
 static int64_t most_elements(const struct request *request)
@@ -97,7 +97,8 @@ static json_t *parse_body(struct request *request, struct native_inputs *inputs)
 {
     if (!inputs)
         return request_json(request, request->body, request->body_length);
-    struct numbers_place place = {.key = inputs_key(inputs), .other = "embeddings", .depth = 1};
+    const char *keys[] = {inputs_key(inputs), "embeddings", inputs->number_list, NULL};
+    const struct numbers_place place = {.keys = keys, .least_depth = 1, .most_depth = 1};
     return items_parse(request, request->body_length, place, check_lists, inputs, &inputs->lists);
 }
 

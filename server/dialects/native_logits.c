@@ -1,5 +1,5 @@
-/* native_logits: /logits returns the model's output at the requested positions. It returns either all columns, or the
- * top_k largest ones of each row. */
+/* native_logits: /logits returns the model's output at the requested positions. It returns all columns, the top_k
+ * largest ones of each row, or the log-probability of a given id (native_targets.c). */
 #include "server/dialects/native.h"
 #include "server/dialects/results.h"
 
@@ -8,7 +8,7 @@
 
 struct logits_body {
     struct native_inputs inputs; /* NATIVE_INPUT_OPTIONS requires that it is the first member */
-    json_t *positions;
+    json_t *positions, *targets;
     int64_t top_k;
     bool softmax;
 };
@@ -17,6 +17,7 @@ struct logits_body {
 struct logits_plan {
     const struct model *model;
     bool base64;
+    bool targets;             /* the answer contains log-probabilities of given ids, and no logits */
     const int32_t *positions; /* (n_positions): positions in every item, in the order of the answer. NULL if all
                                  positions are requested, or only the last one */
     int64_t n_positions;
@@ -29,6 +30,7 @@ struct logits_plan {
 static const struct option options[] = {
     NATIVE_INPUT_OPTIONS,
     {"positions", OPTION_JSON, offsetof(struct logits_body, positions)},
+    {"targets", OPTION_JSON, offsetof(struct logits_body, targets)},
     {"top_k", OPTION_INTEGER, offsetof(struct logits_body, top_k)},
     {"softmax", OPTION_BOOL, offsetof(struct logits_body, softmax)},
 };
@@ -206,29 +208,48 @@ static int want_last(struct request *request)
     return 0;
 }
 
+/* The answer has one of two forms, so `targets` excludes the keys of the other form. */
+static int check_form(struct request *request, const struct logits_body *body)
+{
+    const char *key = body->positions ? "positions" : body->top_k > 0 ? "top_k" : body->softmax ? "softmax" : NULL;
+    if (!body->targets || !key)
+        return 0;
+    return failure_set(&request->failure, FAILURE_INVALID, "both targets and %s are given, one was expected", key);
+}
+
+/* Requests whole rows of the output, or their best columns. */
+static int want_rows(struct request *request, struct logits_body *body, struct logits_plan *plan)
+{
+    int64_t columns = request->info->output_columns;
+    if (check_positions(request, body, plan) != 0)
+        return -1;
+    if (body->top_k > columns)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "top_k is %" PRId64 ", model \"%s\" has %" PRId64 " logits for a token", body->top_k,
+                           request_model_name(request), columns);
+    if (find_rows(request, plan) != 0 || want_output(request, body, plan) != 0)
+        return -1;
+    return plan->last ? want_last(request) : 0;
+}
+
 static int read_body(struct request *request, const json_t *json, struct logits_body *body, struct logits_plan *plan)
 {
     plan->model = request_engine_model(request);
     if (native_serves(request, NATIVE_LOGITS) != 0)
         return -1;
-    if (request_options(request, json, options, OPTION_COUNT(options), body) != 0 ||
+    if (request_options(request, json, options, OPTION_COUNT(options), body) != 0 || check_form(request, body) != 0 ||
         read_positions(request, body->positions, plan) != 0 || native_items(request, &body->inputs) != 0 ||
-        native_encoding(request, &body->inputs, &plan->base64) != 0 || check_positions(request, body, plan) != 0)
+        native_encoding(request, &body->inputs, &plan->base64) != 0)
         return -1;
-    int64_t columns = request->info->output_columns;
-    if (body->top_k > columns)
-        return failure_set(&request->failure, FAILURE_INVALID,
-                           "top_k is %" PRId64 ", model \"%s\" has %" PRId64 " logits for a token", body->top_k,
-                           request_model_name(request), columns);
-    if (find_rows(request, plan) != 0 || want_output(request, body, plan) != 0 ||
-        (plan->last && want_last(request) != 0))
-        return -1;
-    return native_check(request, &body->inputs);
+    plan->targets = body->targets;
+    int status = plan->targets ? native_targets_want(request, &body->inputs, body->targets, plan->base64)
+                               : want_rows(request, body, plan);
+    return status == 0 ? native_check(request, &body->inputs) : -1;
 }
 
 enum outcome native_logits_read(struct request *request)
 {
-    struct logits_body body = {.inputs.other_list = "positions"};
+    struct logits_body body = {.inputs.other_list = "positions", .inputs.number_list = "targets"};
     json_t *json = native_body(request, &body.inputs);
     enum outcome outcome = OUTCOME_FAILED;
     if (!json)
@@ -297,6 +318,10 @@ int native_logits_answer(struct request *request)
 {
     const struct logits_plan *plan = request->options;
     struct writer *writer = &request->answer;
+    if (plan->targets) {
+        native_targets_write(request, plan->base64);
+        return 0;
+    }
     writer_reserve(writer, (size_t)request->answer_bytes);
     writer_text(writer, "[");
     for (int64_t i = 0; i < request->job.n_items; i++) {

@@ -50,8 +50,9 @@ static int read_body(struct v2_inputs *inputs, const json_t *json, struct v2_out
 /* Reads a body whose first `length` bytes are JSON. The other bytes belong to tensors. */
 static int read_json(struct v2_inputs *inputs, size_t length, struct v2_outputs *outputs)
 {
-    struct numbers_place place = {.key = "data",
-                                  .depth = 3}; /* depth 1 is the body, depth 2 the list `inputs`, depth 3 an entry */
+    static const char *const keys[] = {"data", NULL};
+    /* Depth 1 is the body, depth 2 the list `inputs`, depth 3 an entry. */
+    const struct numbers_place place = {.keys = keys, .least_depth = 3, .most_depth = 3};
     json_t *json = items_parse(inputs->request, length, place, NULL, NULL, &inputs->lists);
     if (!json)
         return -1;

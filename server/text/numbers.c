@@ -104,16 +104,19 @@ static const char *string_end(const char *at, const char *end)
     return at;
 }
 
-static bool is_key(const char *key, const char *start, const char *end)
+static bool is_key(const char *const *keys, const char *start, const char *end)
 {
-    return key && strlen(key) == (size_t)(end - start) && memcmp(key, start, (size_t)(end - start)) == 0;
+    size_t length = (size_t)(end - start);
+    while (*keys && (strlen(*keys) != length || memcmp(*keys, start, length) != 0))
+        keys++;
+    return *keys;
 }
 
 /* The position of find_value in a body. */
 struct cursor {
     const char *at, *end;
     int depth;
-    bool escaped; /* a key at the depth of the place contains an escape, and could be any key */
+    bool escaped; /* a key at a depth of the place contains an escape, and could be any key */
 };
 
 /* Returns the value of the next member with a key of the place. NULL if there is none. Does not check that the text
@@ -139,10 +142,11 @@ static const char *find_value(struct cursor *cursor, const struct numbers_place 
         }
         cursor->at = string_end(start, end);
         const char *colon = cursor->at < end ? skip_space(cursor->at + 1, end) : end;
-        if (cursor->depth != place->depth || colon == end || *colon != ':')
+        bool is_there = place->least_depth <= cursor->depth && cursor->depth <= place->most_depth;
+        if (!is_there || colon == end || *colon != ':')
             continue;
         cursor->escaped = cursor->escaped || memchr(start, '\\', (size_t)(cursor->at - start));
-        if (is_key(place->key, start, cursor->at) || is_key(place->other, start, cursor->at))
+        if (is_key(place->keys, start, cursor->at))
             value = skip_space(colon + 1, end);
     }
     return value;
@@ -207,11 +211,11 @@ static struct numbers_counts count_values(const char *at, const char *end)
     return counts;
 }
 
-struct numbers_counts numbers_count(const char *body, size_t length, struct numbers_place place)
+struct numbers_counts numbers_count(const char *body, size_t length, const char *key)
 {
+    const struct numbers_place place = {.keys = (const char *const[]){key, NULL}, .least_depth = 1, .most_depth = 1};
     const char *end = body + length;
     struct cursor cursor = {.at = body, .end = end};
-    place.other = NULL;
     const char *value = find_value(&cursor, &place);
     if (!value || value == end || *value != '[')
         return (struct numbers_counts){0};
@@ -236,14 +240,16 @@ size_t numbers_rest(const struct numbers *numbers, size_t n, const char *body, s
 
 /* ---- Reading a list. Its grammar was checked before, and some character follows each number ---- */
 
-static const char *read_id(const char *at, int64_t below, int32_t *id)
+static const char *read_id(const char *at, const struct numbers_target *target, int32_t *id)
 {
     bool negative = *at == '-';
     int64_t value = 0;
     for (at += negative; is_digit(*at); at++)
         value = value * 10 + (*at - '0');
-    *id = (int32_t)value;
-    return value < (negative ? 1 : below) && *at != '.' && *at != 'e' && *at != 'E' ? at : NULL;
+    bool is_none = negative && value > 0 && -value == target->none;
+    *id = is_none ? -1 : (int32_t)value;
+    bool in_range = is_none || value < (negative ? 1 : target->below);
+    return in_range && *at != '.' && *at != 'e' && *at != 'E' ? at : NULL;
 }
 
 static double power_of_ten(int exponent)
@@ -360,7 +366,7 @@ static const char *read_float(const char *at, float *value)
  * `at` if wrong numbers are counted, and otherwise NULL. */
 static const char *read_number(const char *at, const struct numbers_target *target, int64_t n)
 {
-    const char *end = target->ids ? read_id(at, target->below, &target->ids[n]) : read_float(at, &target->floats[n]);
+    const char *end = target->ids ? read_id(at, target, &target->ids[n]) : read_float(at, &target->floats[n]);
     if (end || !target->n_wrong)
         return end;
     ++*target->n_wrong;

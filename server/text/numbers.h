@@ -24,11 +24,10 @@ struct numbers {
     int64_t count;                /* number of all numbers */
 };
 
-/* The members of the body with one of two keys. `depth` is the depth of the object that contains the members. The body
- * itself has depth 1. */
+/* The members with one of these keys, in objects of certain depths. The body itself is the object of depth 1. */
 struct numbers_place {
-    const char *key, *other; /* `other` may be NULL */
-    int depth;
+    const char *const *keys; /* ends with NULL */
+    int least_depth, most_depth;
 };
 
 /* Finds those members of `place` that are lists of numbers. Returns their number, at most `most` <= NUMBERS_MOST.
@@ -36,7 +35,7 @@ struct numbers_place {
  *
  * Also returns 0 in the following cases, in which jansson must read the whole body:
  *   - a member of `place` is a list that contains other things than numbers, or more than `most` members are lists;
- *   - a key at this depth contains an escape, so it could be any key;
+ *   - a key at such a depth contains an escape, so it could be any key;
  *   - more than NUMBERS_REST bytes surround the lists. */
 size_t numbers_find(const char *body, size_t length, struct numbers_place place, struct numbers *numbers, size_t most);
 
@@ -48,9 +47,9 @@ struct numbers_counts {
     char first;       /* first character of the first element */
 };
 
-/* Counts the list with the key place.key, only by looking at commas, quotes and brackets. place.other is not used. A
- * key that contains an escape is not found. */
-struct numbers_counts numbers_count(const char *body, size_t length, struct numbers_place place);
+/* Counts the list with this key in the body, only by looking at commas, quotes and brackets. A key that contains an
+ * escape is not found. */
+struct numbers_counts numbers_count(const char *body, size_t length, const char *key);
 
 /* Writes the body with a mark for each list: "[0]" for numbers[0], "[1]" for the next. `n` is at most NUMBERS_MOST.
  * Returns the length. */
@@ -68,6 +67,7 @@ struct numbers_target {
     int32_t *ids;  /* (count), or NULL */
     float *floats; /* (count), used if `ids` is NULL */
     int64_t below; /* limit of ids: 0 <= id < below */
+    int64_t none;  /* a negative number that stands for no id, and is stored as -1. 0 if there is no such number */
     /* Expected elements of each list, by depth from 1 on. 0 allows any number of elements. */
     int64_t sizes[NUMBERS_DEPTH];
     int item_depth;   /* depth of the lists that are items. If it is 0, `ends` is not written */

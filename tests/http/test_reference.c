@@ -125,6 +125,59 @@ static const struct weights_tensor *only_input(const struct weights *calls, int 
     return weights_find(calls, name);
 }
 
+/* Targets for all positions of a call: an id, or null. */
+static json_t *targets_for(const struct weights_tensor *output)
+{
+    json_t *targets = json_array();
+    for (int64_t b = 0; b < output->shape[0]; b++) {
+        json_t *list = json_array();
+        for (int64_t r = 0; r < output->shape[1]; r++)
+            json_array_append_new(list, (b + r) % 5 == 4 ? json_null() : json_integer((7 * r + b) % output->shape[2]));
+        json_array_append_new(targets, list);
+    }
+    return targets;
+}
+
+/* The logarithm of the softmax of a row, in double. */
+static double log_softmax(const float *row, int64_t columns, int64_t column)
+{
+    double most = -INFINITY, sum = 0;
+    for (int64_t c = 0; c < columns; c++)
+        most = fmax(most, (double)row[c]);
+    for (int64_t c = 0; c < columns; c++)
+        sum += exp((double)row[c] - most);
+    return (double)row[column] - most - log(sum);
+}
+
+/* Expects the log-probabilities that follow from the library's output. */
+static void compare_targets(json_t *request, const struct weights_tensor *output)
+{
+    json_t *targets = targets_for(output);
+    int64_t columns = output->shape[2];
+    double worst = 0;
+    float *expected = calloc((size_t)output->elements, sizeof *expected);
+    weights_to_f32(output, expected);
+    json_object_set(request, "targets", targets);
+    char *body = json_dumps(request, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_t *answer = daemon_post_json(the_daemon, "/logits", body);
+    for (int64_t row = 0; row < output->shape[0] * output->shape[1]; row++) {
+        size_t b = (size_t)(row / output->shape[1]), r = (size_t)(row % output->shape[1]);
+        const json_t *target = json_array_get(json_array_get(targets, b), r);
+        const json_t *found = json_array_get(json_object_get(json_array_get(answer, b), "logprobs"), r);
+        assert_true(json_is_null(found) == json_is_null(target));
+        if (!json_is_null(target))
+            worst = fmax(worst, fabs(json_number_value(found) -
+                                     log_softmax(expected + row * columns, columns, json_integer_value(target))));
+    }
+    print_message("    log-probabilities: largest error %.2g\n", worst);
+    assert_true(worst <= TOLERANCE);
+    json_object_del(request, "targets");
+    json_decref(answer);
+    json_decref(targets);
+    free(expected);
+    free(body);
+}
+
 /* The library's output is that of /logits, or, where the model has none, of /embed_all. */
 static void compare_native(const char *name, const struct weights *calls, int index, const struct weights_tensor *x)
 {
@@ -142,6 +195,8 @@ static void compare_native(const char *name, const struct weights *calls, int in
     double distance = relative_l2(answer.json, weights_find(calls, output), logits);
     print_message("%s call %d, native: relative L2 error %.2g\n", name, index, distance);
     assert_true(distance <= TOLERANCE);
+    if (logits)
+        compare_targets(request, weights_find(calls, output));
     n_logits += logits;
     n_embed_all += !logits;
     answer_free(&answer);

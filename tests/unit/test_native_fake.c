@@ -107,6 +107,8 @@ static int run_with_long_floats(struct model *model, int lane, const struct engi
             item->output[n] = longest;
         for (int64_t n = 0; item->top_values && n < item->n_rows * item->top_k; n++)
             item->top_values[n] = longest;
+        for (int64_t n = 0; item->targets && n < item->n_rows; n++)
+            item->log_probabilities[n] = longest;
     }
     return 0;
 }
@@ -506,8 +508,7 @@ static void lists_are_counted_without_objects(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct numbers_counts expected = cases[i].counts,
-                              counts = numbers_count(cases[i].body, strlen(cases[i].body),
-                                                     (struct numbers_place){.key = "ids", .depth = 1});
+                              counts = numbers_count(cases[i].body, strlen(cases[i].body), "ids");
 
         print_message("%s\n", cases[i].body);
         assert_int_equal(counts.elements, expected.elements);
@@ -518,8 +519,7 @@ static void lists_are_counted_without_objects(void **state)
     char behind[2 * NUMBERS_REST] = "{\"a\": \"";
     memset(behind + strlen(behind), 'x', NUMBERS_REST);
     strcat(behind, "\", \"ids\": [1, 2]}");
-    assert_int_equal(numbers_count(behind, strlen(behind), (struct numbers_place){.key = "ids", .depth = 1}).elements,
-                     2);
+    assert_int_equal(numbers_count(behind, strlen(behind), "ids").elements, 2);
 }
 
 /* A list that cannot be ids is not called tokens, however long. */
@@ -725,6 +725,8 @@ static void answers_are_no_longer_than_counted(void **state)
         {"/logits", "{\"inputs\": [\"abc\", \"d\"], \"top_k\": 259}"},
         {"/logits", "{\"inputs\": \"abc\", \"positions\": [2,2,2,2,2,2,2,1], \"top_k\": 1}"},
         {"/logits", "{\"model\": \"words\", \"inputs\": [\"abc\", \"d\"], \"top_k\": 1000}"},
+        {"/logits", "{\"inputs\": [\"abc\", \"d\"], \"targets\": \"next\"}"},
+        {"/logits", "{\"inputs\": [\"abcd\", \"d\"], \"targets\": \"next\", \"encoding_format\": \"base64\"}"},
         {"/v1/embeddings", "{\"input\": [\"abc\", \"d\"]}"},
     };
     for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
@@ -740,6 +742,37 @@ static void answers_are_no_longer_than_counted(void **state)
         assert_int_equal(request.answer.capacity, request.answer_bytes); /* it never had to grow */
         request_close(&request);
     }
+}
+
+/* The target of a byte of a text is the next byte's id. Only rows with a target are requested. */
+static void targets_of_a_text_are_its_own_ids(void **state)
+{
+    (void)state;
+    struct request request;
+    const char *body = "{\"inputs\": [\"abc\", \"d\"], \"targets\": \"next\"}";
+    fake_reset();
+    assert_int_equal(native_call("/logits", body, strlen(body), &request), 0);
+    const struct engine_item *items = request.job.items;
+    assert_int_equal(items[0].n_rows, 2);
+    assert_memory_equal(items[0].targets, ((const int32_t[]){'b' + 3, 'c' + 3}), 2 * sizeof(int32_t));
+    assert_memory_equal(items[0].rows, ((const int32_t[]){0, 1}), 2 * sizeof(int32_t));
+    assert_int_equal(items[1].n_rows, 1);
+    assert_int_equal(items[1].targets[0], -1);
+    assert_null(items[0].output);
+    request_close(&request);
+    json_t *list = expect_answer("/logits", body), *logprobs = json_object_get(json_array_get(list, 0), "logprobs");
+    double most = -INFINITY, sum = 0;
+    for (int64_t id = 0; id < 259; id++)
+        most = fmax(most, (double)fake_output('a' + 3, 0, id));
+    for (int64_t id = 0; id < 259; id++)
+        sum += exp((double)fake_output('a' + 3, 0, id) - most);
+    assert_true(fabs(json_number_value(json_array_get(logprobs, 0)) - (double)fake_output('a' + 3, 0, 'b' + 3) + most +
+                     log(sum)) < 1e-5);
+    assert_true(json_is_null(json_array_get(logprobs, 2)));
+    json_decref(list);
+    expect_failure("/logits", "{\"inputs\": \"abc\", \"targets\": [1, 2]}", FAILURE_INVALID,
+                   "targets has 2 ids, but inputs has 3 tokens: one id for each token was expected, and -100 or null "
+                   "where none is asked for");
 }
 
 static void positions_are_computed_once(void **state)
@@ -882,6 +915,7 @@ int main(void)
         cmocka_unit_test(a_text_too_long_is_refused_or_cut),
         cmocka_unit_test(the_memory_of_a_text_is_counted),
         cmocka_unit_test(answers_are_no_longer_than_counted),
+        cmocka_unit_test(targets_of_a_text_are_its_own_ids),
         cmocka_unit_test(positions_are_computed_once),
         cmocka_unit_test(counts_do_not_overflow),
         cmocka_unit_test(results_have_a_bound),
