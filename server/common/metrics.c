@@ -473,11 +473,26 @@ static void write_generations(FILE *out, const struct metrics *metrics, const st
 static void write_gauges(FILE *out, const struct metrics_now *now)
 {
     write_gauge(out, "linformerd_connections", "Open client connections.", now->connections);
-    write_gauge(out, "linformerd_resident_memory_bytes", "Resident memory.", now->resident_bytes);
+    write_gauge(out, "linformerd_resident_memory_bytes", "Resident memory.", now->process.resident_bytes);
     write_head(out, "linformerd_uptime_seconds", "gauge", "Time since the daemon started.");
     fprintf(out, "linformerd_uptime_seconds %.3f\n", now->uptime_s);
     write_head(out, "linformerd_build_info", "gauge", "Always 1; the label says which build this is.");
     fprintf(out, "linformerd_build_info{version=\"%s\"} 1\n", LINFORMERD_VERSION);
+}
+
+/* Writes the metrics that Prometheus' client libraries have for each process, under the same names. */
+static void write_process(FILE *out, const struct metrics_now *now)
+{
+    const struct process_state *process = &now->process;
+    write_head(out, "process_cpu_seconds_total", "counter", "CPU time of the process.");
+    fprintf(out, "process_cpu_seconds_total %.6f\n", process->cpu_s);
+    write_gauge(out, "process_open_fds", "Open file descriptors.", process->open_fds);
+    write_gauge(out, "process_max_fds", "Largest number of open file descriptors.", process->max_fds);
+    write_gauge(out, "process_resident_memory_bytes", "Resident memory.", process->resident_bytes);
+    write_gauge(out, "process_virtual_memory_bytes", "Address space.", process->virtual_bytes);
+    write_gauge(out, "process_threads", "Threads of the process.", process->threads);
+    write_head(out, "process_start_time_seconds", "gauge", "Start of the process, in seconds since 1970.");
+    fprintf(out, "process_start_time_seconds %.2f\n", now->started_s);
 }
 
 /* Writes one value for each device. */
@@ -563,6 +578,7 @@ char *metrics_text(const struct metrics *metrics, const struct metrics_now *now,
     write_queues(out, metrics, now->queues);
     write_generations(out, metrics, now->queues);
     write_gauges(out, now);
+    write_process(out, now);
     write_counter(out, "linformerd_log_lines_dropped_total",
                   "Log lines that could not be written, or for which there was no room.", now->log_lines_dropped);
     bool failed = ferror(out) != 0;

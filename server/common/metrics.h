@@ -4,6 +4,7 @@
 #define SERVER_METRICS_H
 
 #include "engine/engine.h"
+#include "server/common/process.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,7 +53,8 @@ struct metrics_now {
     const struct metrics_queue *queues; /* (n_models) */
     int64_t log_lines_dropped;
     int64_t connections;
-    int64_t resident_bytes;
+    struct process_state process;
+    double started_s; /* the start of the process, in seconds since 1970 */
     double uptime_s;
     struct engine_device devices[ENGINE_MAX_DEVICES];
     int n_devices;

@@ -2,6 +2,7 @@
 #include "server/common/clock.h"
 #include "server/common/log.h"
 #include "server/common/metrics.h"
+#include "server/common/process.h"
 #include "server/dialects/native.h"
 
 #include <inttypes.h>
@@ -260,19 +261,6 @@ enum outcome native_info(struct request *request)
     return OUTCOME_ANSWERED;
 }
 
-/* The resident bytes of this process. 0 if /proc cannot be read. */
-static int64_t resident_bytes(void)
-{
-    FILE *file = fopen("/proc/self/statm", "re");
-    long long pages = 0;
-    if (!file)
-        return 0;
-    if (fscanf(file, "%*s %lld", &pages) != 1)
-        pages = 0;
-    fclose(file);
-    return pages * sysconf(_SC_PAGESIZE);
-}
-
 static struct metrics_queue queue_now(const struct service *service, int64_t model_index)
 {
     const struct model_info *info = model_info(service->options.models[model_index].model);
@@ -297,7 +285,8 @@ enum outcome native_metrics(struct request *request)
         .batches = engine_counts(engine),
         .connections = atomic_load(&service->connections),
         .log_lines_dropped = log_lines_dropped(),
-        .resident_bytes = resident_bytes(),
+        .process = process_state_now(),
+        .started_s = service->started_s,
         .uptime_s = (double)(clock_ns() - service->opened_ns) / 1e9,
     };
     size_t length = 0;

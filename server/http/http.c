@@ -7,6 +7,7 @@
 
 #include "server/common/clock.h"
 #include "server/common/memory.h"
+#include "server/common/process.h"
 #include "server/http/event_loop.h"
 #include "server/http/exchange.h"
 #include "server/http/listener.h"
@@ -104,6 +105,7 @@ static void init_server(struct server *server, const struct service_options *opt
     server->service.options = *options;
     server->service.opened_ns = clock_ns();
     server->service.opened_s = (int64_t)time(NULL);
+    server->service.started_s = process_started_s();
     for (int64_t i = 0; i < options->n_models; i++) {
         server->service.takes_pictures |= options->models[i].image.height > 0;
         server->service.tokenizes |= options->models[i].tokenizes;

@@ -50,6 +50,7 @@ struct service {
     struct budget results; /* memory of requests: JSON being read, inputs, results, and answers until they are sent */
     int64_t opened_ns;     /* CLOCK_MONOTONIC */
     int64_t opened_s;      /* seconds since 1970 */
+    double started_s;      /* the start of the process, in seconds since 1970. 0 if unknown */
     bool takes_pictures;   /* one of the models does */
     bool tokenizes;        /* one of the models does */
     _Atomic int64_t connections;

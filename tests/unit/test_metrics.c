@@ -37,7 +37,13 @@ static char *text_of(const struct metrics *metrics)
         .queues = queues,
         .log_lines_dropped = 11,
         .connections = 5,
-        .resident_bytes = 123456789,
+        .process = {.cpu_s = 1.25,
+                    .resident_bytes = 123456789,
+                    .virtual_bytes = 987654321,
+                    .threads = 9,
+                    .open_fds = 21,
+                    .max_fds = 1024},
+        .started_s = 1700000000.25,
         .uptime_s = 12.5,
         .devices = {{.name = "cuda:0", .works = true}, {.name = "cuda:1", .faults = 3, .recoveries = 2}},
         .n_devices = 2,
@@ -85,6 +91,13 @@ static void test_gauges(void **context)
     expect_sample(text, "linformerd_standby_batches_total", 9);
     expect_sample(text, "linformerd_resident_memory_bytes", 123456789);
     expect_sample(text, "linformerd_uptime_seconds", 12.5);
+    expect_sample(text, "process_cpu_seconds_total", 1.25);
+    expect_sample(text, "process_resident_memory_bytes", 123456789);
+    expect_sample(text, "process_virtual_memory_bytes", 987654321);
+    expect_sample(text, "process_threads", 9);
+    expect_sample(text, "process_open_fds", 21);
+    expect_sample(text, "process_max_fds", 1024);
+    expect_sample(text, "process_start_time_seconds", 1700000000.25);
     expect_sample(text, "linformerd_build_info{version=\"" LINFORMERD_VERSION "\"}", 1);
     free(text);
     metrics_close(metrics);
@@ -255,9 +268,11 @@ static void test_exposition_format(void **context)
     metrics_batch(metrics, 0, 1, 16, SECOND_NS);
     char *text = text_of(metrics);
     for (char *line = text; *line; line = strchr(line, '\n') + 1) {
-        if (strncmp(line, "# HELP linformerd_", 18) == 0 || strncmp(line, "# TYPE linformerd_", 18) == 0)
+        bool declares = strncmp(line, "# HELP ", 7) == 0 || strncmp(line, "# TYPE ", 7) == 0;
+        const char *prefixed = declares ? line + 7 : line;
+        assert_true(strncmp(prefixed, "linformerd_", 11) == 0 || strncmp(prefixed, "process_", 8) == 0);
+        if (declares)
             continue;
-        assert_int_equal(strncmp(line, "linformerd_", 11), 0);
         expect_declared(text, line);
         size_t length = strcspn(line, "\n"), name = length;
         while (line[name - 1] != ' ')

@@ -1,0 +1,103 @@
+/* What the kernel says about this process, compared with what the test does to it. */
+#include "server/common/process.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define MEMORY ((size_t)64 << 20)
+
+static void test_descriptors(void **state)
+{
+    (void)state;
+    int opened[20];
+    struct rlimit limit;
+    int64_t before = process_state_now().open_fds;
+    assert_true(before >= 3);
+    for (size_t i = 0; i < 20; i++)
+        assert_true((opened[i] = open("/dev/null", O_RDONLY)) >= 0);
+    assert_int_equal(process_state_now().open_fds, before + 20);
+    for (size_t i = 0; i < 20; i++)
+        close(opened[i]);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = limit.rlim_cur > 99 ? 99 : limit.rlim_cur;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(process_state_now().max_fds, (int64_t)limit.rlim_cur);
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    struct process_state before = process_state_now();
+    char *memory = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    int64_t grown = process_state_now().virtual_bytes - before.virtual_bytes;
+    assert_true(grown >= (int64_t)MEMORY && grown < 2 * (int64_t)MEMORY);
+    memset(memory, 1, MEMORY);
+    grown = process_state_now().resident_bytes - before.resident_bytes;
+    assert_true(grown > (int64_t)MEMORY * 9 / 10 && grown < 2 * (int64_t)MEMORY);
+    munmap(memory, MEMORY);
+}
+
+static void *wait_for_unlock(void *lock)
+{
+    pthread_mutex_lock(lock);
+    pthread_mutex_unlock(lock);
+    return NULL;
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t thread;
+    int64_t before = process_state_now().threads;
+    pthread_mutex_lock(&lock);
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_unlock, &lock), 0);
+    assert_int_equal(process_state_now().threads, before + 1);
+    pthread_mutex_unlock(&lock);
+    pthread_join(thread, NULL);
+}
+
+static void test_times(void **state)
+{
+    (void)state;
+    double started_s = process_started_s(), now_s = (double)time(NULL);
+    assert_true(started_s > now_s - 3600 && started_s < now_s + 2); /* the kernel rounds its own start to a second */
+    double before_s = process_state_now().cpu_s;
+    clock_t until = clock() + CLOCKS_PER_SEC / 20;
+    while (clock() < until)
+        ;
+    double used_s = process_state_now().cpu_s - before_s;
+    assert_true(used_s >= 0.04 && used_s < 60);
+}
+
+/* The name stands in the file between brackets, before the numbers. */
+static void test_a_strange_name(void **state)
+{
+    (void)state;
+    assert_int_equal(prctl(PR_SET_NAME, ") R 1 (2)"), 0);
+    struct process_state process = process_state_now();
+    assert_true(process.threads >= 1 && process.threads < 100);
+    assert_true(process.resident_bytes > 0 && process.resident_bytes < process.virtual_bytes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory),         cmocka_unit_test(test_threads),     cmocka_unit_test(test_times),
+        cmocka_unit_test(test_a_strange_name), cmocka_unit_test(test_descriptors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
