@@ -23,12 +23,11 @@
 #include "server/http/exchange.h"
 
 #include "server/common/clock.h"
-#include "server/common/log.h"
-#include "server/common/metrics.h"
 #include "server/http/body.h"
 #include "server/http/coding.h"
 #include "server/http/framing.h"
 #include "server/http/peer.h"
+#include "server/http/record.h"
 #include "server/http/refusal.h"
 #include "server/http/reply.h"
 #include "server/http/stream.h"
@@ -42,8 +41,7 @@
 
 #define LARGE_BYTES (64 * 1024)     /* bytes of JSON, which take about a millisecond to read or write */
 #define LARGE_TEXT_BYTES (8 * 1024) /* bytes of text, which a tokenizer.json turns into ids in about a millisecond */
-#define LOGGED_PATH_BYTES 256
-#define ALIGNMENT 16 /* in bytes. The engine reads the binary data of a body in place */
+#define ALIGNMENT 16                /* in bytes. The engine reads the binary data of a body in place */
 
 /* A client that closes its sending half within this time after its request is assumed to wait for the answer. */
 #define HALF_CLOSE_NS INT64_C(1000000000)
@@ -76,9 +74,7 @@ struct exchange {
     struct MHD_Connection *connection;
     int descriptor;
     struct route_match match;
-    char method[16]; /* used for the log */
-    char *path;      /* used for the log. NULL if requests are not logged */
-    char client[PEER_TEXT_BYTES];
+    struct record record;
     enum stage stage;
     enum passage passage;
     bool suspended;
@@ -89,8 +85,7 @@ struct exchange {
     enum coding coding; /* compression of the body */
     struct request request;
     struct reply reply;
-    int64_t begun_ns;    /* time when the headers had arrived */
-    int64_t complete_ns; /* time when the body was complete */
+    int64_t complete_ns; /* CLOCK_MONOTONIC: the body was complete */
 };
 
 int connection_descriptor(struct MHD_Connection *connection)
@@ -193,37 +188,19 @@ static bool job_wanted(struct job *job)
 
 /* ---- The end ---- */
 
-static void log_exchange(const struct exchange *exchange, const char *route, int status, int64_t total_ns)
-{
-    if (!log_enabled(LOG_LEVEL_DEBUG))
-        return;
-    const struct request *request = &exchange->request;
-    const char *ignored = request->ignored.list;
-    log_write(LOG_LEVEL_DEBUG, "request", "client", exchange->client, "request_id", request->id.text, "method",
-              exchange->method, "path", exchange->path ? exchange->path : route, "model",
-              request->info ? request_model_name(request) : NULL, LOG_INTEGER("status", status),
-              LOG_INTEGER("tokens", request->job.tokens), LOG_DECIMAL("ms", (double)total_ns / 1e6), "ignored_keys",
-              ignored[0] ? ignored : NULL, NULL);
-}
-
-/* Counts the request in the metrics, and writes its log line. */
-static void exchange_record(const struct exchange *exchange)
+static void exchange_record(struct exchange *exchange)
 {
     const struct request *request = &exchange->request;
-    const struct job *job = &request->job;
-    const char *route = exchange->match.route ? exchange->match.route->path : "unmatched";
     int status = exchange->reply.status ? exchange->reply.status : failure_status(FAILURE_GONE);
     if (exchange->streaming &&
         request->failure.kind != FAILURE_NONE) /* the failure occurred after the status 200 was sent */
         status = dialect_status(exchange->match.dialect, request->failure.kind);
-    int64_t total_ns = clock_ns() - exchange->begun_ns;
-    int64_t queue_ns = 0;
-    if (job->finished_ns) /* the batcher has run or ended the job */
-        queue_ns = (job->started_ns ? job->started_ns : job->finished_ns) - job->submitted_ns;
-    metrics_request(exchange->server->service.options.metrics, route,
-                    request->info ? request->model_index : METRICS_NO_MODEL, status, total_ns, queue_ns,
-                    job->inference_ns);
-    log_exchange(exchange, route, status, total_ns);
+    record_end(&exchange->record, request,
+               &(struct record_answer){
+                   .route = exchange->match.route ? exchange->match.route->path : "unmatched",
+                   .status = status,
+                   .bytes = exchange->reply.bytes,
+               });
 }
 
 /* Makes the calls that must still follow at the gate. */
@@ -253,7 +230,6 @@ static void exchange_destroy(struct exchange *exchange)
     stream_close(exchange->stream);
     request_close(&exchange->request);
     exchange_leave(exchange);
-    free(exchange->path);
     free(exchange);
 }
 
@@ -418,6 +394,8 @@ static ssize_t read_stream(void *context, uint64_t position, char *buffer, size_
     struct exchange *exchange = context;
     (void)position;
     ssize_t length = stream_read(exchange->stream, buffer, size);
+    if (length > 0)
+        exchange->reply.bytes += length;
     if (length == STREAM_ENDED)
         return MHD_CONTENT_READER_END_OF_STREAM;
     if (length == STREAM_BROKEN)
@@ -560,7 +538,7 @@ static enum MHD_Result exchange_reply(struct exchange *exchange)
 {
     struct reply *reply = &exchange->reply;
     struct gate *gate = &exchange->server->gate;
-    reply->total_ns = clock_ns() - exchange->begun_ns;
+    reply->total_ns = clock_ns() - exchange->record.begun_ns;
     reply->close = reply->close || gate_closing(gate);
     request_answered(&exchange->request);
     connections_holds(exchange->server->connections, exchange->descriptor, &exchange->request.memory);
@@ -622,14 +600,9 @@ static void exchange_open(struct exchange *exchange, struct event_loop *loop, st
     exchange->loop = loop;
     exchange->connection = connection;
     exchange->descriptor = connection_descriptor(connection);
-    exchange->begun_ns = clock_ns();
     exchange->body.share.budget = &server->bodies;
     exchange->body.limit = (size_t)server->service.options.settings->payload_limit;
-    if (log_enabled(LOG_LEVEL_DEBUG)) {
-        snprintf(exchange->method, sizeof exchange->method, "%s", method);
-        exchange->path = strndup(url_path(url), LOGGED_PATH_BYTES);
-        peer_text(connection_address(connection), exchange->client);
-    }
+    record_begin(&exchange->record, &server->service, method, url_path(url), connection_address(connection));
     routes_find(server->service.options.dialects, method, url_path(url), &exchange->match);
     struct request *request = &exchange->request;
     request_open(request, &server->service, NULL, 0);

@@ -84,8 +84,10 @@ enum MHD_Result reply_send(struct reply *reply, struct MHD_Connection *connectio
 {
     write_failure(reply, match, request);
     struct MHD_Response *response = NULL;
+    reply->bytes = (int64_t)request->answer.length;
     if (request->answer.failed) {
         const char *text = match->dialect->out_of_memory;
+        reply->bytes = (int64_t)strlen(text);
         response = MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_PERSISTENT);
     } else {
         response = MHD_create_response_from_buffer(request->answer.length, request->answer.data, MHD_RESPMEM_MUST_FREE);
@@ -132,6 +134,7 @@ void reply_send_raw(struct reply *reply, int descriptor, const struct route_matc
     writer_text(&text, "\r\n");
     writer_bytes(&text, answer->data, answer->length);
     /* These few hundred bytes fit in the socket's buffer, unless the client has not read its earlier answers. */
+    reply->bytes = (int64_t)answer->length;
     if (!text.failed && !answer->failed)
         (void)!send(descriptor, text.data, text.length, MSG_NOSIGNAL | MSG_DONTWAIT);
     writer_free(&text);

@@ -10,7 +10,8 @@ struct reply {
     int status;            /* the HTTP status. 0 if nothing was sent */
     int64_t retry_after_s; /* used with 429 and 503. 0 means one second */
     int64_t total_ns;
-    bool close; /* close the connection after the reply */
+    int64_t bytes; /* of the body that was handed over for sending, without framing */
+    bool close;    /* close the connection after the reply */
 };
 
 /* Sends request->answer, or request->failure in the dialect's format, through libmicrohttpd. */

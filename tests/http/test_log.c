@@ -51,7 +51,7 @@ static json_t *next_line_with(struct daemon *daemon, const char *part)
 static void a_log_that_is_not_read_holds_up_nothing(void **state)
 {
     (void)state;
-    struct daemon *daemon = start_unread(ARGUMENTS("--log-level", "debug", "--log-format", "json"));
+    struct daemon *daemon = start_unread(ARGUMENTS("--access-log"));
     CURL *curl = curl_easy_init();
     for (int i = 0; i < REQUESTS; i++) {
         struct answer answer = daemon_call(daemon, &(struct call){.path = "/health", .curl = curl});
@@ -151,6 +151,7 @@ static void the_line_of_a_request_says_all(void **state)
                                            .body = "{\"inputs\": \"four\"}",
                                            .headers = {"Content-Type: application/json", "x-request-id: mine-1"}});
     assert_int_equal(answer.status, 200);
+    size_t length = answer.length;
     answer_free(&answer);
     json_t *line = next_line_with(daemon, "\"request\"");
     expect_text(line, "request_id", "mine-1");
@@ -160,7 +161,11 @@ static void the_line_of_a_request_says_all(void **state)
     assert_int_equal(strncmp(json_string_value(json_object_get(line, "client")), "127.0.0.1:", 10), 0);
     assert_int_equal(json_integer_value(json_object_get(line, "status")), 200);
     assert_int_equal(json_integer_value(json_object_get(line, "tokens")), 4);
-    assert_true(json_is_real(json_object_get(line, "ms")));
+    assert_int_equal(json_integer_value(json_object_get(line, "bytes")), length);
+    double ms = json_real_value(json_object_get(line, "ms"));
+    double queue_ms = json_real_value(json_object_get(line, "queue_ms"));
+    double inference_ms = json_real_value(json_object_get(line, "inference_ms"));
+    assert_true(inference_ms > 0 && queue_ms > 0 && queue_ms + inference_ms < ms + 0.002); /* each is rounded */
     json_decref(line);
     answer = daemon_call(daemon, &(struct call){.method = "DELETE", .path = "/no%0a%22such%22"});
     assert_int_equal(answer.status, 404);
@@ -182,10 +187,70 @@ static void the_line_of_a_request_says_all(void **state)
     free(raw_read_all(descriptor));
     close(descriptor);
     line = next_line_with(daemon, "\"request\"");
-    size_t length = strlen(json_string_value(json_object_get(line, "path")));
-    assert_int_equal(length, 256);
+    assert_int_equal(strlen(json_string_value(json_object_get(line, "path"))), 256);
     json_decref(line);
     daemon_terminate(daemon);
+    daemon_join(daemon);
+}
+
+/* Reads on until a line of text holds `part`. */
+static void text_line_with(struct daemon *daemon, const char *part, char line[8192])
+{
+    do {
+        if (!daemon_log_line(daemon, line, 8192))
+            fail_msg("the log ended before a line with \"%s\"", part);
+    } while (!strstr(line, part));
+}
+
+static void expect_part(const char *line, const char *part)
+{
+    if (!strstr(line, part))
+        fail_msg("%s lacks \"%s\"", line, part);
+}
+
+static void the_access_log_has_a_line_of_info_for_each_request(void **state)
+{
+    (void)state;
+    struct daemon *daemon = start_unread(ARGUMENTS("--access-log"));
+    char line[8192], bytes[64];
+    struct answer answer = daemon_call(daemon, &(struct call){.path = "/info", .headers = {"x-request-id: mine-2"}});
+    snprintf(bytes, sizeof bytes, " status=200 bytes=%zu tokens=0 ms=", answer.length);
+    answer_free(&answer);
+    text_line_with(daemon, "request_id=mine-2", line);
+    expect_part(line, "Z INFO request client=127.0.0.1:");
+    expect_part(line, " method=GET path=/info status=");
+    expect_part(line, bytes);
+    expect_part(line, " queue_ms=0.000 inference_ms=0.000");
+
+    answer = daemon_call(daemon, &(struct call){.method = "HEAD", .path = "/info"});
+    answer_free(&answer);
+    text_line_with(daemon, " method=HEAD ", line);
+    expect_part(line, " status=200 bytes=0 ");
+
+    /* A streamed answer counts as many bytes as the client received. */
+    answer = daemon_call(daemon, &(struct call){.path = "/generate_stream",
+                                                .body = "{\"inputs\": \"a\", \"parameters\": {\"max_new_tokens\": 9}}",
+                                                .headers = {"Content-Type: application/json"}});
+    assert_int_equal(answer.status, 200);
+    assert_true(answer.length > 0);
+    snprintf(bytes, sizeof bytes, " status=200 bytes=%zu ", answer.length);
+    answer_free(&answer);
+    text_line_with(daemon, "path=/generate_stream", line);
+    expect_part(line, bytes);
+    daemon_stop(daemon);
+}
+
+static void without_the_access_log_a_request_has_no_line_of_info(void **state)
+{
+    (void)state;
+    struct daemon *daemon = start_unread(NULL);
+    char line[8192];
+    struct answer answer = daemon_get(daemon, "/info");
+    assert_int_equal(answer.status, 200);
+    answer_free(&answer);
+    daemon_terminate(daemon);
+    while (daemon_log_line(daemon, line, sizeof line))
+        assert_null(strstr(line, "INFO request "));
     daemon_join(daemon);
 }
 
@@ -263,6 +328,8 @@ int main(void)
         cmocka_unit_test(every_answer_has_a_request_id),
         cmocka_unit_test(an_answer_in_the_middle_of_a_body_has_one_too),
         cmocka_unit_test(the_line_of_a_request_says_all),
+        cmocka_unit_test(the_access_log_has_a_line_of_info_for_each_request),
+        cmocka_unit_test(without_the_access_log_a_request_has_no_line_of_info),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
