@@ -56,6 +56,7 @@ $(BUILD)/linformerd: $(BUILD)/server/main.o $(ARCHIVES)
 	$(link) -o $@ $^ $(LDLIBS)
 
 include engine/cpu/cpu.mk engine/cuda/cuda.mk
+include docker/packages.mk
 -include tests/tests.mk # not there when the image is built
 
 UNUSED     := $(foreach format,jpeg png,server/images/$(format)$(if $(filter lib$(format),$(IMAGE_LIBRARIES)),_missing).c)

@@ -179,10 +179,10 @@ def export_module(module, example, folder, *, arguments=None, daemon=None, **con
         refuse(f"export_module: the folder export_parts is missing in {here}: copy it there with export.py")
     sys.path.insert(0, here)
     try:
-        from export_parts.module import export_module
+        parts = importlib.import_module(f"{__package__ or ''}.export_parts.module".lstrip("."))
     finally:
         sys.path.remove(here)
-    export_module(module, example, folder, arguments=arguments, daemon=daemon, **config)
+    parts.export_module(module, example, folder, arguments=arguments, daemon=daemon, **config)
 
 
 # ---- Models ---------------------------------------------------------------------------------------------------------

@@ -7,3 +7,9 @@
     graph.py   the traced program as config.json has it
     lower.py   operations that are written as others
     check.py   the graph computed in torch, for comparison with the module"""
+
+import importlib
+
+# export.py beside this folder: a module of its own, or one of the package linformerd.
+exporter = importlib.import_module(f"{__name__.rpartition('.')[0]}.export".lstrip("."))
+refuse = exporter.refuse

@@ -11,7 +11,7 @@ import re
 import sympy
 import torch
 
-from export import refuse
+from . import refuse
 from .trace import LEAF, is_written, place
 
 # The operations that the daemon has, by their ATen names.

@@ -8,9 +8,9 @@ import inspect
 import sys
 import warnings
 
-import export as exporter
-from export import ATTENTION, KUIXU, LINEAR_LM, refuse
+from . import exporter, refuse
 
+ATTENTION, KUIXU, LINEAR_LM = exporter.ATTENTION, exporter.KUIXU, exporter.LINEAR_LM
 LINFORMER = "linformer.Linformer"
 LINFORMER_LM = "linformer.LinformerLM"
 LINFORMER_ATTENTION = "linformer.LinformerSelfAttention"

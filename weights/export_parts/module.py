@@ -12,10 +12,7 @@ import shutil
 
 import torch
 
-import export as exporter
-from export import refuse
-
-from . import sizes
+from . import exporter, refuse, sizes
 from .leaves import PADDERS, find_leaves
 
 RESERVED = ("architecture", "graph", "kwargs", "padding")

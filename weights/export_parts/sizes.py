@@ -9,8 +9,7 @@ import re
 import sympy
 import torch
 
-from export import refuse
-
+from . import refuse
 from .check import TOLERANCE, compute, difference
 from .graph import Graph, NotFree, is_free, output_name, without_names, words_in
 from .trace import Untraceable, trace
