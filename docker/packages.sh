@@ -54,6 +54,9 @@ image jq                                       reads the description of the imag
 image curl                                     asks the container for its health
 image iproute2                                 shows where the container listens
 fresh mmdebstrap                               makes a bare Debian
+wheel python3                                  packs the wheel
+wheel binutils                                 reads what libraries need
+wheel patchelf                                 lets libraries look for others beside themselves
 '
 
 die() {

@@ -4,7 +4,7 @@
 
 DAEMON looks for its libraries in ../lib first. FOLDER gets linformerd-VERSION-py3-none-PLATFORM.whl. The libraries are
 this machine's, copied with their licences. Only those of the C library stay outside. PLATFORM names the newest version
-of the C library that a file in the wheel asks for. Needs Debian or Ubuntu, and readelf; no packages of Python."""
+of the C library that a file in the wheel asks for. Needs Debian or Ubuntu, readelf and patchelf."""
 
 import base64
 import hashlib
@@ -13,6 +13,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import time
 import zipfile
 
@@ -81,6 +82,16 @@ def libraries_of(daemon):
     return found
 
 
+def bytes_of(library):
+    """The library, made to look for others in its own folder. DT_RPATH is stronger than LD_LIBRARY_PATH, with which
+    conda and CUDA bring other versions."""
+    with tempfile.NamedTemporaryFile() as copy:
+        copy.write(pathlib.Path(library).read_bytes())
+        copy.flush()
+        run("patchelf", "--force-rpath", "--set-rpath", "$ORIGIN", copy.name)
+        return pathlib.Path(copy.name).read_bytes()
+
+
 def newest_libc(files):
     """The newest GLIBC_2.N that the files ask for, as N."""
     asked = re.findall(r"Name: GLIBC_2\.(\d+)", "".join(run("readelf", "--version-info", "--wide", one) for one in files))
@@ -96,9 +107,10 @@ def licences_of(packages):
     versions = run("dpkg-query", "--show", "--showformat=${Package} ${Version} ${source:Package} ${source:Version}\n",
                    *sorted(packages))
     files["LIBRARIES"] = (
-        "linformerd is under the MIT license, see LICENSE. The libraries in linformerd/lib are files of these packages,\n"
-        "unchanged. The columns are package, version, source package and its version. The sources are in the archive of\n"
-        "the distribution. A library may be replaced by another version of it, in the same folder.\n\n" + versions).encode()
+        "linformerd is under the MIT license, see LICENSE. The libraries in linformerd/lib are files of these packages. Only\n"
+        "the folder in which they look for others was changed (DT_RPATH). The columns are package, version, source package\n"
+        "and its version. The sources are in the archive of the distribution. A library may be replaced by another version\n"
+        "of it, in the same folder.\n\n" + versions).encode()
     for package in packages:
         files[f"{package}/copyright"] = pathlib.Path("/usr/share/doc", package, "copyright").read_bytes()
     for name in sorted(set(re.findall(rb"/usr/share/common-licenses/([A-Za-z0-9.+-]*[A-Za-z0-9])", b"".join(files.values())))):
@@ -129,7 +141,7 @@ def contents(daemon, libraries, version, platform):
         files[f"linformerd/exporter/{one.relative_to(ROOT / 'weights')}"] = one.read_bytes(), False
     files["linformerd/bin/linformerd"] = pathlib.Path(daemon).read_bytes(), True
     for name, (path, _) in sorted(libraries.items()):
-        files[f"linformerd/lib/{name}"] = pathlib.Path(path).read_bytes(), True
+        files[f"linformerd/lib/{name}"] = bytes_of(path), True
     licences = licences_of({package for _, package in libraries.values()})
     described = {
         "METADATA": metadata_of(version, licences),
