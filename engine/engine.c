@@ -219,6 +219,7 @@ static void fill_info(struct model *model, const struct model_config *config, in
     info->vocabulary = plan->inputs[0].input.vocabulary;
     info->output_columns = plan->output_columns;
     info->hidden_columns = plan->hidden_columns;
+    info->earlier_rows_stay = plan->resumes;
     info->n_slots = plan->n_slots;
     info->slot_bytes = plan->n_slots > 0 ? (size_t)plan->state_floats * sizeof(float) : 0;
     info->has_logits = plan->has_logits;
@@ -587,9 +588,8 @@ static int check_part(const struct model *model, const struct engine_item *item,
     if (input->own_limit && (length < 0 || length > input->max_length - item->first))
         return error_set(error, "input \"%s\" has %lld rows after %lld; the model takes at most %lld", input->name,
                          (long long)length, (long long)item->first, (long long)input->max_length);
-    bool last_row = item->n_rows == 0 || (item->n_rows == 1 && item->rows && item->rows[0] == length - 1);
-    if (item->hidden || item->pooled || item->n_extras > 0 || !last_row)
-        return error_set(error, "a sequence in parts gives the output of its last row alone");
+    if (item->hidden || item->pooled || item->n_extras > 0)
+        return error_set(error, "a sequence in parts gives rows of the output alone");
     return 0;
 }
 

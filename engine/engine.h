@@ -101,6 +101,7 @@ struct model_info {
     int64_t hidden_columns; /* of the last hidden state, which the class's own output layer reads */
     bool has_logits;        /* the output is logits over `vocabulary` ids */
     bool is_causal;         /* has_logits, and row p of the output says which id follows the rows up to p */
+    bool earlier_rows_stay; /* is_causal, and rows of the output do not change when further rows follow */
     int64_t window; /* when the model generates, the class reads at most this many rows, the last ones of a sequence. At
                        most max_length of the sequence's input. 0 if the class always reads all rows */
     int sequence_input;   /* index of the input that has the same rows as the output. -1 if there is none */

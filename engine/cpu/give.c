@@ -113,7 +113,7 @@ static void deliver(const struct cpu_run *run, const struct wanted_row *wanted, 
     else if (item->output)
         memcpy(item->output + wanted->index * columns, row, (size_t)columns * sizeof *row);
     if (item->finish)
-        item->finish(item->finish_context);
+        item->finish(item->finish_context, wanted->index);
 }
 
 /* out (count, columns) = rows (count, depth) Wᵀ + b. The threads share the panels of W. */

@@ -84,7 +84,7 @@ struct engine_item {
 
     /* The rows of a sequence may come in several batches. Then this item has the rows from `first` on, and the slot
      * keeps what later rows need of the rows before. Other inputs of the sequence, such as a context, come only with
-     * first == 0. Such an item may request only one result, the output of its last row. */
+     * first == 0. Such an item may request only rows of the output. */
     int64_t slot;  /* number of a slot, 1 to model_info.n_slots. Two items of a batch must not have the same slot. 0 if
                       the item is a whole sequence */
     int64_t first; /* with a slot: number of rows of the sequence that earlier batches have computed. 0 begins a new
@@ -115,10 +115,10 @@ struct engine_item {
     const struct engine_extra *extras; /* (n_extras) */
     int n_extras;
 
-    /* The CPU engine calls this function when the one requested row is in `output`. It runs on one of the lane's
-     * threads. Several threads may call the functions of several items at once, so they share this work. A CUDA device
+    /* The CPU engine calls this function when requested row number `index` is in `output`. It runs on one of the lane's
+     * threads. Several threads may call it at once for several rows and items, so they share this work. A CUDA device
      * does not call it. NULL if nothing is to be called. */
-    void (*finish)(void *context);
+    void (*finish)(void *context, int64_t index);
     void *finish_context;
 };
 

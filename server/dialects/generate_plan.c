@@ -126,6 +126,19 @@ static int read_list(struct request *request, const char *name, const json_t *li
     return given->ids ? 0 : -1;
 }
 
+static int read_begins(struct request *request, struct text_encoding *encoding, struct given_ids *given)
+{
+    struct text_token token;
+    struct error error;
+    int status = 1;
+    given->begins = items_memory(request, given->count, sizeof *given->begins);
+    if (!given->begins)
+        return -1;
+    for (int64_t i = 0; i < given->count && (status = text_encoding_next(encoding, &token, &error)) == 1; i++)
+        given->begins[i] = token.begin;
+    return status < 0 ? failure_memory(&request->failure) : 0;
+}
+
 static int read_text(struct request *request, const char *name, const json_t *text,
                      const struct text_inputs_options *options, struct given_ids *given)
 {
@@ -138,6 +151,8 @@ static int read_text(struct request *request, const char *name, const json_t *te
         if (given->ids)
             text_encoding_ids(&texts.encoding, given->ids);
     }
+    if (status == 0 && given->ids && given->wants_begins)
+        status = read_begins(request, &texts.encoding, given);
     text_inputs_end(&texts);
     return status == 0 && given->ids ? 0 : -1;
 }

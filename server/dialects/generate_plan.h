@@ -42,6 +42,9 @@ struct generate_plan {
 struct given_ids {
     int32_t *ids; /* (count) */
     int64_t count;
+    bool wants_begins; /* set by the caller of generate_ids */
+    int64_t *begins;   /* (count): the character of the encoded text at which each token begins, 0 for a special token.
+                          NULL for a list, and without wants_begins */
 };
 
 /* ---- Reading. On failure these functions set request->failure and return -1. `name` is the key in messages ---- */

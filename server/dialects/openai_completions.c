@@ -4,6 +4,8 @@
 #include "server/dialects/generate_plan.h"
 #include "server/dialects/native.h"
 #include "server/dialects/openai.h"
+#include "server/dialects/openai_echo.h"
+#include "server/dialects/openai_logprobs.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -52,12 +54,6 @@ struct stream_options {
 
 static const struct option stream_option_table[] = {
     {"include_usage", OPTION_BOOL, offsetof(struct stream_options, include_usage)},
-};
-
-/* The text of a prompt, for the key `echo`. */
-struct echo {
-    char *text; /* (length): the text */
-    size_t length;
 };
 
 /* How much of a sequence was sent. */
@@ -127,9 +123,12 @@ static int read_logprobs(struct request *request, const struct completions_body 
 {
     int64_t columns = request->info->output_columns;
     plan->logprobs = body->logprobs != NULL;
-    if (plan->logprobs && body->echo)
+    plan->generate.generation.scores_prompts = plan->logprobs && body->echo;
+    if (plan->logprobs && body->echo && request->info->sequence_input > 0)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "logprobs with echo: this server has no logprobs of a prompt's tokens");
+                           "logprobs with echo: an encoder reads the prompt of model \"%s\", so the prompt's tokens "
+                           "have no log-probabilities",
+                           request_model_name(request));
     return read_integer(request, "logprobs", body->logprobs, 0,
                         columns < GENERATE_MOST_BEST ? columns : GENERATE_MOST_BEST, &plan->generate.generation.n_best);
 }
@@ -171,29 +170,6 @@ static int read_numbers(struct request *request, const struct completions_body *
 
 /* ---- Prompts ---- */
 
-/* Keeps the text of a prompt. */
-static int keep_text(struct request *request, const json_t *prompt, const struct given_ids *given, struct echo *echo)
-{
-    const struct text_codec *codec = native_model(request)->codec;
-    const char *text = json_string_value(prompt);
-    char *decoded = NULL;
-    struct error error;
-    echo->length = json_string_length(prompt);
-    if (!text && !codec)
-        return 0;
-    if (!text) {
-        decoded = text_codec_decode(codec, given->ids, given->count, true, &echo->length, &error);
-        if (!decoded)
-            return failure_set(&request->failure, FAILURE_BACKEND, "%s", error.message);
-        text = decoded;
-    }
-    echo->text = items_memory(request, (int64_t)echo->length + 1, 1);
-    if (echo->text)
-        memcpy(echo->text, text, echo->length);
-    free(decoded);
-    return echo->text ? 0 : -1;
-}
-
 /* Whether each element of `prompt` is a prompt. A text or a list of ids is one prompt. */
 static bool is_list_of_prompts(const json_t *prompt)
 {
@@ -216,7 +192,7 @@ static int read_prompts(struct request *request, const struct completions_body *
                         struct completions_plan *plan, struct given_ids *prompts)
 {
     struct text_inputs_options texts = {.add_special_tokens = body->add_special_tokens};
-    bool listed = is_list_of_prompts(body->prompt);
+    bool listed = is_list_of_prompts(body->prompt), scored = plan->generate.generation.scores_prompts;
     if (text_inputs_prompt(request, body->prompt_name, &texts) != 0)
         return -1;
     for (int64_t i = 0; i < count; i++) {
@@ -224,8 +200,9 @@ static int read_prompts(struct request *request, const struct completions_body *
         char name[32] = "prompt";
         if (listed)
             snprintf(name, sizeof name, "prompt[%" PRId64 "]", i);
+        prompts[i].wants_begins = scored;
         if (generate_ids(request, name, prompt, &texts, request->info->vocabulary, &prompts[i]) != 0 ||
-            (plan->echoes && keep_text(request, prompt, &prompts[i], &plan->echoes[i]) != 0))
+            (plan->echoes && echo_keep(request, prompt, &prompts[i], &texts, scored, &plan->echoes[i]) != 0))
             return -1;
         plan->prompt_tokens += prompts[i].count;
     }
@@ -274,113 +251,6 @@ enum outcome openai_completions_read(struct request *request)
     return ready ? OUTCOME_RUN : OUTCOME_FAILED;
 }
 
-/* ---- Tokens ---- */
-
-/* The number of characters that writer_string writes for the text. */
-static int64_t count_characters(const char *text, size_t length)
-{
-    int64_t count = 0;
-    for (size_t at = 0; at < length; count++) {
-        uint32_t code = 1;
-        size_t bytes = text_character(text + at, length - at, &code);
-        at += bytes > 0 ? bytes : code;
-    }
-    return count;
-}
-
-/* Whether the text is UTF-8 without NUL, which many JSON parsers refuse in a key. */
-static bool is_plain(const char *text, size_t length)
-{
-    for (size_t at = 0, bytes; at < length; at += bytes) {
-        uint32_t code;
-        bytes = text_character(text + at, length - at, &code);
-        if (bytes == 0 || code == 0)
-            return false;
-    }
-    return true;
-}
-
-/* Writes a token as a JSON string. It is the text of the token. If the token is a part of a character, it is
- * "bytes:\xc3", as in OpenAI's API. If the token has no text, it is "token_id:13", as in vLLM. So different tokens at
- * one place have different names. */
-static void write_token(struct writer *writer, const struct generate_plan *plan, int32_t id)
-{
-    size_t length = 0;
-    const char *text = plan->codec ? text_codec_token(plan->codec, id, &length) : "";
-    if (length == 0) {
-        writer_format(writer, "\"token_id:%" PRId32 "\"", id);
-    } else if (is_plain(text, length)) {
-        writer_string(writer, text, length);
-    } else {
-        writer_text(writer, "\"bytes:");
-        for (size_t i = 0; i < length; i++)
-            writer_format(writer, "\\\\x%02x", (unsigned char)text[i]);
-        writer_text(writer, "\"");
-    }
-}
-
-static int32_t token_id(const struct generated *sequence, int64_t index)
-{
-    return sequence->ids[sequence->n_prompt + index];
-}
-
-/* Writes {" the":-0.5,…}. These are the likeliest tokens at the place of new token number `index`, and this token. */
-static void write_best(struct writer *writer, const struct generate_plan *plan, const struct generated *sequence,
-                       int64_t index)
-{
-    int64_t n_best = plan->generation.n_best;
-    bool among = false;
-    writer_text(writer, "{");
-    for (int64_t i = 0; i < n_best; i++) {
-        const struct sampled_token *token = &sequence->best[index * n_best + i];
-        among |= token->id == token_id(sequence, index);
-        writer_text(writer, i > 0 ? "," : "");
-        write_token(writer, plan, token->id);
-        writer_text(writer, ":");
-        writer_float(writer, token->logprob);
-    }
-    if (!among) {
-        writer_text(writer, n_best > 0 ? "," : "");
-        write_token(writer, plan, token_id(sequence, index));
-        writer_text(writer, ":");
-        writer_float(writer, sequence->logprobs[index]);
-    }
-    writer_text(writer, "}");
-}
-
-/* The tokens [first, end) of a choice. The first of them begins at character `offset` of the choice's text. */
-struct piece {
-    const struct generated *sequence;
-    int64_t first, end, offset;
-};
-
-static void write_logprobs(struct writer *writer, const struct generate_plan *plan, const struct piece *piece)
-{
-    const struct generated *sequence = piece->sequence;
-    const struct generated_text *text = &plan->texts[sequence->number];
-    int64_t offset = piece->offset;
-    writer_text(writer, "{\"text_offset\":[");
-    for (int64_t i = piece->first; i < piece->end; i++) {
-        size_t begin = i > 0 ? text->ends[i - 1] : 0;
-        writer_format(writer, "%s%" PRId64, i > piece->first ? "," : "", offset);
-        if (text->ends[i] > begin)
-            offset += count_characters(text->stream.text.data + begin, text->ends[i] - begin);
-    }
-    writer_text(writer, "],\"token_logprobs\":");
-    writer_floats(writer, sequence->logprobs + piece->first, piece->end - piece->first);
-    writer_text(writer, ",\"tokens\":[");
-    for (int64_t i = piece->first; i < piece->end; i++) {
-        writer_text(writer, i > piece->first ? "," : "");
-        write_token(writer, plan, token_id(sequence, i));
-    }
-    writer_text(writer, "],\"top_logprobs\":[");
-    for (int64_t i = piece->first; i < piece->end; i++) {
-        writer_text(writer, i > piece->first ? "," : "");
-        write_best(writer, plan, sequence, i);
-    }
-    writer_text(writer, "]}");
-}
-
 /* ---- Choices ---- */
 
 /* The number of bytes at the end of the text that may be the beginning of a stop text. They are sent later, when more
@@ -426,12 +296,11 @@ static int64_t shown_tokens(const struct completions_plan *plan, const struct ge
     return plan->no_tokens ? 0 : generate_count(sequence);
 }
 
-/* Writes a JSON string with the text that is not sent yet. If the request asks for it, the prompt precedes the text of
- * the first token. */
+/* Writes a JSON string with the text that is not sent yet. `echo` is the prompt, which precedes the text of the first
+ * token. NULL if no prompt precedes this text. */
 static void write_text(struct writer *writer, const struct completions_plan *plan, const struct generated *sequence,
-                       bool first)
+                       const struct echo *echo)
 {
-    const struct echo *echo = plan->echoes && first ? &plan->echoes[sequence->number / plan->n] : NULL;
     const struct writer *text = &plan->generate.texts[sequence->number].stream.text;
     size_t begin = plan->sent[sequence->number].bytes, end = sendable_bytes(plan, sequence);
     struct writer whole = {0};
@@ -449,23 +318,28 @@ static void write_choice(struct writer *writer, struct completions_plan *plan, c
 {
     struct sent *sent = &plan->sent[sequence->number];
     const struct generated_text *text = &plan->generate.texts[sequence->number];
-    bool first = sent->tokens == 0;
-    if (first && plan->echoes) {
-        const struct echo *echo = &plan->echoes[sequence->number / plan->n];
-        sent->characters = count_characters(echo->text, echo->length);
-    }
-    struct piece piece = {sequence, sent->tokens, shown_tokens(plan, sequence), sent->characters};
+    bool first = sent->tokens == 0, scored = plan->generate.generation.scores_prompts;
+    const struct echo *echo = first && plan->echoes ? &plan->echoes[sequence->number / plan->n] : NULL;
+    if (echo)
+        sent->characters = echo->characters;
+    struct logprobs_piece piece = {
+        .sequence = sequence,
+        .echo = echo,
+        .first = first && scored ? -sequence->n_prompt : sent->tokens,
+        .end = shown_tokens(plan, sequence),
+        .offset = sent->characters,
+    };
     writer_format(writer, "{\"index\":%" PRId64 ",\"text\":", sequence->number);
-    write_text(writer, plan, sequence, first);
+    write_text(writer, plan, sequence, echo);
     writer_text(writer, ",\"logprobs\":");
     if (plan->logprobs)
-        write_logprobs(writer, &plan->generate, &piece);
+        logprobs_write(writer, &plan->generate, &piece);
     else
         writer_text(writer, "null");
     if (plan->token_ids) {
         writer_text(writer, ",\"token_ids\":[");
-        for (int64_t i = piece.first; i < piece.end; i++)
-            writer_format(writer, "%s%" PRId32, i > piece.first ? "," : "", token_id(sequence, i));
+        for (int64_t i = sent->tokens; i < piece.end; i++)
+            writer_format(writer, "%s%" PRId32, i > sent->tokens ? "," : "", sequence->ids[sequence->n_prompt + i]);
         writer_text(writer, "]");
     }
     writer_text(writer, ",\"finish_reason\":");
@@ -474,7 +348,7 @@ static void write_choice(struct writer *writer, struct completions_plan *plan, c
     size_t begin = sent->tokens > 0 ? text->ends[sent->tokens - 1] : 0;
     size_t end = generate_count(sequence) > 0 ? text->ends[generate_count(sequence) - 1] : 0;
     if (end > begin)
-        sent->characters += count_characters(text->stream.text.data + begin, end - begin);
+        sent->characters += echo_characters(text->stream.text.data + begin, end - begin);
     sent->tokens = generate_count(sequence);
     sent->bytes = sendable_bytes(plan, sequence);
     sent->ended = sequence->end != GENERATION_RUNS;

@@ -10,6 +10,9 @@
  * at most for one such job. */
 #define PART_ROWS 512
 
+/* Most logits of a prompt's rows that one job computes, for each sequence. They are 4 MiB. */
+#define MOST_LOGITS (INT64_C(1) << 20)
+
 /* ---- Memory ---- */
 
 static void *take_memory(struct request *request, int64_t count, size_t size)
@@ -22,27 +25,49 @@ static void *take_memory(struct request *request, int64_t count, size_t size)
     return request_charge(request, bytes) == 0 ? request_memory(request, count, size) : NULL;
 }
 
+/* Allocates `count` lists of the likeliest tokens. Returns NULL without a failure if n_best is 0. */
+static struct sampled_token *take_best(struct request *request, const struct generation *generation, int64_t count)
+{
+    int64_t tokens;
+    if (generation->n_best == 0)
+        return NULL;
+    if (__builtin_mul_overflow(count, generation->n_best, &tokens)) {
+        failure_memory(&request->failure);
+        return NULL;
+    }
+    return take_memory(request, tokens, sizeof(struct sampled_token));
+}
+
+/* The most rows of a sequence whose logits one job computes. */
+static int64_t most_wanted_rows(const struct generation *generation, int64_t n_prompt, int64_t vocabulary)
+{
+    int64_t rows = generation->scores_prompts ? MOST_LOGITS / vocabulary : 1;
+    rows = rows < PART_ROWS ? rows : PART_ROWS;
+    rows = rows < n_prompt ? rows : n_prompt;
+    return rows > 0 ? rows : 1;
+}
+
 static int open_sequence(struct request *request, const struct generation *generation, struct generated *sequence,
                          int64_t n_prompt)
 {
-    int64_t vocabulary = request->info->output_columns, room;
-    if (__builtin_add_overflow(n_prompt, generation->max_new_tokens, &room))
+    int64_t vocabulary = request->info->output_columns, room, n_logits;
+    sequence->most_wanted = most_wanted_rows(generation, n_prompt, vocabulary);
+    if (__builtin_add_overflow(n_prompt, generation->max_new_tokens, &room) ||
+        __builtin_mul_overflow(sequence->most_wanted, vocabulary, &n_logits))
         return failure_memory(&request->failure);
     sequence->generation = generation;
     sequence->n_prompt = sequence->count = n_prompt;
     sequence->ids = take_memory(request, room, sizeof *sequence->ids);
     sequence->logprobs = take_memory(request, generation->max_new_tokens, sizeof *sequence->logprobs);
-    sequence->logits = take_memory(request, vocabulary, sizeof *sequence->logits);
+    sequence->logits = take_memory(request, n_logits, sizeof *sequence->logits);
+    sequence->rows = take_memory(request, sequence->most_wanted, sizeof *sequence->rows);
     sequence->scratch = take_memory(request, (int64_t)sampling_scratch(vocabulary), sizeof *sequence->scratch);
-    if (!sequence->ids || !sequence->logprobs || !sequence->logits || !sequence->scratch)
-        return -1;
-    if (generation->n_best == 0)
-        return 0;
-    int64_t best;
-    if (__builtin_mul_overflow(generation->max_new_tokens, generation->n_best, &best))
-        return failure_memory(&request->failure);
-    sequence->best = take_memory(request, best, sizeof *sequence->best);
-    return sequence->best ? 0 : -1;
+    sequence->best = take_best(request, generation, generation->max_new_tokens);
+    if (generation->scores_prompts) {
+        sequence->prompt_logprobs = take_memory(request, n_prompt, sizeof *sequence->prompt_logprobs);
+        sequence->prompt_best = take_best(request, generation, n_prompt);
+    }
+    return request->failure.kind == FAILURE_NONE ? 0 : -1;
 }
 
 int generation_check_count(struct request *request, int64_t n_sequences)
@@ -137,56 +162,108 @@ const char *generation_end_name(enum generation_end end)
 
 /* ---- A job ---- */
 
-/* Chooses the next token of a sequence. The threads of the engine call this function when the logits are computed
- * (engine_item.finish). */
-static void choose(void *context)
+/* Chooses the next token of a sequence from its logits. */
+static void choose(struct generated *sequence, const float *logits)
 {
-    struct generated *sequence = context;
     const struct generation *generation = sequence->generation;
     const struct sampling_options *options = &generation->sampling;
     int64_t index = sequence->count - sequence->n_prompt, vocabulary = generation->vocabulary;
-    sequence->token = sampling_choose(options, vocabulary, sequence->logits, sequence->ids, sequence->count,
+    sequence->token = sampling_choose(options, vocabulary, logits, sequence->ids, sequence->count,
                                       sampling_random(options->seed, sequence->number, index), sequence->scratch);
     if (generation->n_best > 0)
-        sampling_best(vocabulary, sequence->logits, generation->n_best, sequence->best + index * generation->n_best);
-    sequence->chosen = true;
+        sampling_best(vocabulary, logits, generation->n_best, sequence->best + index * generation->n_best);
+}
+
+/* Finds the log-probability of token number `index` of the prompt. */
+static void score(struct generated *sequence, int64_t index, const float *logits)
+{
+    const struct generation *generation = sequence->generation;
+    int64_t vocabulary = generation->vocabulary, n_best = generation->n_best;
+    sequence->prompt_logprobs[index] = sampling_logprob(vocabulary, logits, sequence->ids[index]);
+    if (n_best > 0)
+        sampling_best(vocabulary, logits, n_best, sequence->prompt_best + index * n_best);
+}
+
+/* Reads the logits of requested row number `index` of the item. The threads of the engine call this function when these
+ * logits are computed (engine_item.finish). */
+static void read_logits(void *context, int64_t index)
+{
+    struct generated *sequence = context;
+    const float *logits = sequence->logits + index * sequence->generation->vocabulary;
+    int64_t next = sequence->first_wanted + index + 1;
+    if (next < sequence->n_prompt)
+        score(sequence, next, logits);
+    else
+        choose(sequence, logits);
+    atomic_store_explicit(&sequence->was_read, true, memory_order_relaxed); /* the end of the batch synchronises */
+}
+
+/* Ids [begin, end) of a sequence, which the next job reads. */
+struct range {
+    int64_t begin, end;
+    bool in_parts; /* the slot keeps what these rows need of the rows before `begin` */
+    bool scores;   /* the logits of all rows from sequence->kept on are needed, otherwise only of the last row */
+};
+
+/* Beyond the longest sequence that the model reads, the positions of all rows change with each token. Then a job has
+ * all these rows, and computes one new one. */
+static struct range next_range(const struct model_info *info, const struct generation *generation,
+                               const struct generated *sequence)
+{
+    const struct model_input *input = &info->inputs[generation->sequence_input];
+    int64_t most = info->window > 0 ? info->window : INT64_MAX, part = sequence->count;
+    bool scores = generation->scores_prompts && sequence->kept < sequence->n_prompt;
+    int64_t least_end = scores ? sequence->kept + 1 : sequence->count;
+    if (least_end > most)
+        return (struct range){.begin = least_end - most, .end = least_end, .scores = scores};
+    if (info->n_slots > 0)
+        part = input->max_length < PART_ROWS ? input->max_length : PART_ROWS;
+    if (scores) {
+        int64_t rows = info->earlier_rows_stay ? sequence->most_wanted : 1;
+        part = rows < part ? rows : part;
+    }
+    int64_t last = sequence->count < most ? sequence->count : most;
+    return (struct range){
+        .begin = info->n_slots > 0 ? sequence->kept : 0,
+        .end = last - sequence->kept > part ? sequence->kept + part : last,
+        .in_parts = info->n_slots > 0,
+        .scores = scores,
+    };
+}
+
+/* Requests the logits of the item's last `count` rows. */
+static void want_rows(struct generated *sequence, const struct range *range, int64_t count, struct engine_item *item)
+{
+    for (int64_t i = 0; i < count; i++)
+        sequence->rows[i] = (int32_t)(range->end - range->begin - count + i);
+    sequence->first_wanted = range->end - count;
+    item->output = sequence->logits;
+    item->rows = sequence->rows;
+    item->n_rows = count;
+    item->finish = read_logits;
+    item->finish_context = sequence;
 }
 
 /* Sets the item with the next rows of the sequence. On failure sets request->failure and returns -1. */
 static int set_item(struct request *request, struct generation *generation, struct generated *sequence,
                     struct engine_item *item)
 {
-    const struct model_input *input = &request->info->inputs[generation->sequence_input];
-    int64_t most = request->info->window > 0 ? request->info->window : INT64_MAX, begin = 0, end = sequence->count;
-    int64_t part = input->max_length < PART_ROWS ? input->max_length : PART_ROWS;
-    bool in_parts =
-        request->info->n_slots > 0 &&
-        sequence->count <= most; /* in a longer sequence, the positions of all rows change with each token */
-    if (in_parts) {
-        begin = sequence->kept;
-        end = end - begin > part ? begin + part : end;
-    } else if (sequence->count > most) {
-        begin = sequence->count - most;
-    }
-    *item = in_parts && begin > 0 ? (struct engine_item){0} : sequence->given;
-    if (in_parts) {
+    struct range range = next_range(request->info, generation, sequence);
+    *item = range.in_parts && range.begin > 0 ? (struct engine_item){0} : sequence->given;
+    if (range.in_parts) {
         item->slot =
             sequence->slot != 0 ? sequence->slot : 1; /* in the first job, the batcher replaces this 1 by the slot */
-        item->first = begin;
+        item->first = range.begin;
         sequence->given.inputs[generation->sequence_input].data = sequence->ids; /* the first `kept` ids */
         item->earlier = &sequence->given;
     }
-    item->inputs[generation->sequence_input].data = sequence->ids + begin;
-    item->inputs[generation->sequence_input].length = end - begin;
-    sequence->row = (int32_t)(end - begin - 1);
-    sequence->kept = end;
-    if (end == sequence->count) {
-        item->output = sequence->logits;
-        item->rows = &sequence->row;
-        item->n_rows = 1;
-        item->finish = choose;
-        item->finish_context = sequence;
-    }
+    item->inputs[generation->sequence_input].data = sequence->ids + range.begin;
+    item->inputs[generation->sequence_input].length = range.end - range.begin;
+    if (range.scores)
+        want_rows(sequence, &range, range.end - sequence->kept, item);
+    else if (range.end == sequence->count)
+        want_rows(sequence, &range, 1, item);
+    sequence->kept = range.end;
     struct error error;
     if (model_check(request_engine_model(request), item, &error) == 0)
         return 0;
@@ -256,7 +333,6 @@ static void record_token(const struct request *request, struct generated *sequen
 /* Appends the chosen token. */
 static void append(struct request *request, struct generation *generation, struct generated *sequence)
 {
-    sequence->chosen = false;
     sequence->logprobs[sequence->count - sequence->n_prompt] = sequence->token.logprob;
     sequence->ids[sequence->count++] = sequence->token.id;
     request->job.deadline_ns = 0; /* the deadline limits only the time until the first token */
@@ -276,15 +352,22 @@ static bool drain_ends(const struct service *service)
     return end_ns != 0 && clock_ns() >= end_ns;
 }
 
+/* A CUDA device does not call `finish`, so this function reads the logits. */
+static void read_rest(struct generated *sequence, const struct engine_item *item)
+{
+    bool was_read = atomic_exchange_explicit(&sequence->was_read, false, memory_order_relaxed);
+    for (int64_t i = 0; !was_read && item->output && i < item->n_rows; i++)
+        read_logits(sequence, i);
+}
+
 bool generation_next(struct request *request, struct generation *generation)
 {
     bool drained = drain_ends(request->service);
     take_slots(request, generation);
     for (int64_t i = 0; i < request->job.n_items; i++) {
         struct generated *sequence = generation->running[i];
-        if (request->job.items[i].output && !sequence->chosen) /* a CUDA device does not call `finish` */
-            choose(sequence);
-        if (sequence->chosen)
+        read_rest(sequence, &request->job.items[i]);
+        if (request->job.items[i].output && sequence->kept == sequence->count)
             append(request, generation, sequence);
         if (drained && sequence->end == GENERATION_RUNS && sequence->count > sequence->n_prompt)
             sequence->end = GENERATION_DRAINED;

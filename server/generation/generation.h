@@ -15,13 +15,20 @@
  * A sequence may become longer than the model can read (model_info.window). Then a job contains only its last rows, as
  * many as the model reads. AutoregressiveWrapper of linear-attention-transformer does the same.
  *
- * Threads: only one thread at a time may use a request. During a batch, the threads of the engine choose tokens.
- * Several of them may do this at once, each for another sequence. */
+ * The log-probability of a prompt's token needs the logits of the row before it. A prompt's logits are computed in
+ * blocks of rows, and a block is read before the next one is computed. If a model's earlier rows may change when the
+ * sequence grows (model_info.earlier_rows_stay), the block is one row. Its job has all rows up to this one, as if the
+ * prompt's tokens were generated.
+ *
+ * Threads: only one thread at a time may use a request. During a batch, the threads of the engine read
+ * logits. Several of them may do this at once, each for another sequence, or for another row of a prompt. */
 #ifndef SERVER_GENERATION_H
 #define SERVER_GENERATION_H
 
 #include "server/generation/sampling.h"
 #include "server/http/request.h"
+
+#include <stdatomic.h>
 
 enum generation_end {
     GENERATION_RUNS,
@@ -49,23 +56,31 @@ struct generated {
                                    if there are none */
     float *logprobs;            /* (max_new_tokens): by new token */
     struct sampled_token *best; /* (max_new_tokens, n_best): the likeliest tokens. NULL if n_best is 0 */
+    /* By token of the prompt. The first element is undefined, because no token precedes it. NULL without
+     * scores_prompts. */
+    float *prompt_logprobs;            /* (n_prompt) */
+    struct sampled_token *prompt_best; /* (n_prompt, n_best): NULL if n_best is 0 */
     enum generation_end end;
 
     /* Private. */
     const struct generation *generation;
-    int64_t slot;     /* number of the slot. 0 if the sequence has none */
-    int64_t kept;     /* number of rows of the sequence in the jobs so far */
-    int32_t row;      /* the requested row of the item */
-    int64_t token_ns; /* time of the newest token, by CLOCK_MONOTONIC */
-    float *logits, *scratch;
-    bool chosen; /* `token` is chosen, and not yet appended */
-    struct sampled_token token;
+    int64_t slot;         /* number of the slot. 0 if the sequence has none */
+    int64_t kept;         /* number of rows of the sequence in the jobs so far */
+    int64_t token_ns;     /* time of the newest token, by CLOCK_MONOTONIC */
+    int64_t most_wanted;  /* most rows of an item whose logits are requested */
+    int64_t first_wanted; /* position in the sequence of the first requested row of the item */
+    int32_t *rows;        /* (most_wanted): the requested rows of the item */
+    float *logits;        /* (most_wanted, vocabulary): their logits */
+    float *scratch;
+    atomic_bool was_read;       /* whether `finish` has read the logits */
+    struct sampled_token token; /* the chosen token, which is not appended yet */
 };
 
 struct generation {
     struct sampling_options sampling;
     int64_t max_new_tokens; /* at least 1 */
     int64_t n_best;
+    bool scores_prompts; /* true: find the log-probabilities of the prompts' tokens */
     const int32_t *ends; /* (n_ends): ids that end a sequence */
     int64_t n_ends;
     int sequence_input; /* index of the input that is the sequence */

@@ -230,9 +230,14 @@ struct sampled_token sampling_choose(const struct sampling_options *options, int
         penalize(candidates, vocabulary, logits, history, n_history, options->repetition_penalty);
     token.id = options->do_sample ? draw(options, candidates, filter(options, candidates, vocabulary), random)
                                   : largest(candidates, vocabulary).id;
-    struct log_softmax softmax = log_softmax_of(vocabulary, logits);
-    token.logprob = log_probability(&softmax, logits[token.id]);
+    token.logprob = sampling_logprob(vocabulary, logits, token.id);
     return token;
+}
+
+float sampling_logprob(int64_t vocabulary, const float *logits, int32_t id)
+{
+    struct log_softmax softmax = log_softmax_of(vocabulary, logits);
+    return log_probability(&softmax, logits[id]);
 }
 
 /* Sorts by insertion, because `count` is small. */

@@ -58,6 +58,9 @@ struct sampled_token {
 struct sampled_token sampling_choose(const struct sampling_options *options, int64_t vocabulary, const float *logits,
                                      const int32_t *history, int64_t n_history, double random, float *scratch);
 
+/* The logarithm of a token's softmax over the logits. -INFINITY if its logit is NaN. */
+float sampling_logprob(int64_t vocabulary, const float *logits, int32_t id);
+
 /* Finds the `count` tokens with the largest logits. `count` is at most `vocabulary`. They are in descending order. Of
  * equal logits, the lower id comes first. Options are not applied. */
 void sampling_best(int64_t vocabulary, const float *logits, int64_t count, struct sampled_token *best);

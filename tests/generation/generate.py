@@ -1,4 +1,4 @@
-"""Writes greedy.json, greedy_more.json and sampling.json: what linear-attention-transformer and transformers generate and choose.
+"""Writes greedy.json, greedy_more.json, scores.json and sampling.json: what linear-attention-transformer and transformers generate, find probable and choose.
 
     pip install torch safetensors linear-attention-transformer==0.19.1 linformer-pytorch==0.19.3 transformers
     python3 tests/generation/generate.py
@@ -8,6 +8,8 @@ max_seq_len. With filter_thres 0.98 the wrapper's top_k keeps one of 61 ids, so 
 has those of the other causal language models there. A decoder reads what its encoder makes of `source`, and a model
 with a context reads the rows `context`. linformer-pytorch has no such wrapper: its model stands within its own Padder
 in this one.
+scores.json has log_softmax of the logits of each token of a prompt after the first one, and the largest one beside it.
+The models see the tokens before it, at most max_seq_len of them, as the wrapper does.
 sampling.json has logits, options and the probabilities that the filters of both libraries leave.
 """
 import json
@@ -66,6 +68,22 @@ def greedy(models):
                 ids = wrapper.generate(torch.tensor([prompt]), NEW_TOKENS, filter_thres=0.98, **inputs)
                 runs.append({"model": name, "prompt": prompt, "ids": ids[0].tolist()} |
                             {key: tensor[0].tolist() for key, tensor in inputs.items()})
+    return runs
+
+
+def scores(models):
+    runs = []
+    for name in models:
+        wrapper, more = load(name)
+        prompt = [i * i % 53 for i in range(100)]
+        found, largest = [], []
+        for i in range(1, len(prompt)):
+            window = torch.tensor([prompt[max(0, i - wrapper.max_seq_len):i]])
+            with torch.no_grad():
+                row = wrapper.net(window, **more[0])[0, -1].double().log_softmax(-1)
+            found.append(row[prompt[i]].item())
+            largest.append(row.max().item())
+        runs.append({"model": name, "prompt": prompt, "logprobs": found, "largest": largest})
     return runs
 
 
@@ -128,4 +146,5 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     write("greedy.json", greedy(MODELS))
     write("greedy_more.json", greedy(MORE_MODELS))
+    write("scores.json", scores(MODELS + ["linformer_pytorch_lm_causal"]))
     write("sampling.json", sampling())

@@ -9,15 +9,16 @@
 
 #define GREEDY "tests/generation/greedy.json"
 #define RUNS 16
+#define BYTES 259 /* ids of the byte tokenizer */
 
 /* A causal model of bytes, with all that keeps a state: linear and local heads, a token shift, buckets. */
-static const char text_config[] = /* %s: more keys, each with a comma */
+static const char text_config[] = /* %s: more keys, each with a comma. %d: number of ids */
     "{\"architecture\": \"linear_attention_transformer.LinearAttentionTransformerLM\", %s\"kwargs\": {"
-    "\"num_tokens\": 259, \"dim\": 16, \"heads\": 2, \"depth\": 1, \"max_seq_len\": 256, \"dim_head\": 8, "
+    "\"num_tokens\": %d, \"dim\": 16, \"heads\": 2, \"depth\": 1, \"max_seq_len\": 256, \"dim_head\": 8, "
     "\"causal\": true, \"local_attn_window_size\": 16, \"n_local_attn_heads\": 1, \"shift_tokens\": true, "
     "\"blindspot_size\": 2}, \"tokenizer\": {\"type\": \"byte\"}}";
 static const struct checkpoint_shape text_shapes[] = {
-    {"token_emb.weight", 2, {259, 16}},
+    {"token_emb.weight", 2, {BYTES, 16}},
     {"pos_emb.weights.0", 4, {1, 16, 1, 16}},
     {"pos_emb.weights.1", 4, {1, 1, 16, 16}},
     {"transformer.layers.layers.0.0.fn.fn.to_q.weight", 2, {16, 16}},
@@ -35,15 +36,20 @@ static const struct checkpoint_shape text_shapes[] = {
     {"transformer.layers.layers.0.1.norm.bias", 1, {16}},
     {"norm.weight", 1, {16}},
     {"norm.bias", 1, {16}},
-    {"out.weight", 2, {259, 16}},
-    {"out.bias", 1, {259}},
+    {"out.weight", 2, {BYTES, 16}},
+    {"out.bias", 1, {BYTES}},
 };
 
-static void write_model(const char *folder, const char *name, const char *keys, int64_t first_bad)
+static void write_model(const char *folder, const char *name, const char *keys, int vocabulary, int64_t first_bad)
 {
     char config[1024], path[512];
-    snprintf(config, sizeof config, text_config, keys);
-    struct checkpoint checkpoint = checkpoint_random(config, text_shapes, LENGTH(text_shapes));
+    struct checkpoint_shape shapes[LENGTH(text_shapes)];
+    memcpy(shapes, text_shapes, sizeof shapes);
+    for (size_t i = 0; i < LENGTH(shapes); i++)
+        if (shapes[i].shape[0] == BYTES)
+            shapes[i].shape[0] = vocabulary;
+    snprintf(config, sizeof config, text_config, keys, vocabulary);
+    struct checkpoint checkpoint = checkpoint_random(config, shapes, LENGTH(shapes));
     struct checkpoint_tensor *table = checkpoint_tensor(&checkpoint, "token_emb.weight");
     for (int64_t i = first_bad * table->shape[1]; i < table->shape[0] * table->shape[1]; i++)
         ((float *)table->data)[i] = NAN;
@@ -54,12 +60,17 @@ static void write_model(const char *folder, const char *name, const char *keys, 
 
 void generation_model_write(const char *folder, const char *name, const char *keys)
 {
-    write_model(folder, name, keys, text_shapes[0].shape[0]);
+    write_model(folder, name, keys, BYTES, BYTES);
+}
+
+void generation_wide_model_write(const char *folder, const char *name, int vocabulary)
+{
+    write_model(folder, name, "", vocabulary, vocabulary);
 }
 
 void generation_failing_model_write(const char *folder, const char *name, int64_t first_bad)
 {
-    write_model(folder, name, "", first_bad);
+    write_model(folder, name, "", BYTES, first_bad);
 }
 
 struct daemon *generation_daemon_start(char **folder)

@@ -11,7 +11,11 @@
  * comma. */
 void generation_model_write(const char *folder, const char *name, const char *keys);
 
-/* The same, but a sequence fails after a token with an id of at least `first_bad`: its logits are NaN. */
+/* The same with more ids. Those of bytes are the first ones. */
+void generation_wide_model_write(const char *folder, const char *name, int vocabulary);
+
+/* The same as the first one, but a sequence fails after a token with an id of at least `first_bad`: its logits are NaN.
+ */
 void generation_failing_model_write(const char *folder, const char *name, int64_t first_bad);
 
 /* Starts a daemon with the models of generation_greedy_runs and with three models of bytes: "texts", "ending" and

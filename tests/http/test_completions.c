@@ -386,6 +386,7 @@ static void test_chunks_are_the_answer_in_pieces(void **state)
         "\"prompt\":\"hello\",\"max_tokens\":60,\"temperature\":2,\"seed\":%d,\"echo\":true,"
         "\"stop\":[\"e\",\"th\",\"xyz\",\"\xc3\xa9\xc3\xa9\",\"a b\"]",
         "\"prompt\":[\"hello\"],\"max_tokens\":0,\"seed\":%d,\"echo\":true",
+        "\"prompt\":[\"caf\xc3\xa9\",\"a b\"],\"max_tokens\":9,\"seed\":%d,\"echo\":true,\"logprobs\":2",
     };
     for (size_t i = 0; i < LENGTH(keys); i++) {
         for (int seed = 0; seed < 10; seed++) {
@@ -506,7 +507,6 @@ static void test_refusals(void **state)
         {400, "{\"model\":\"texts\",\"prompt\":\"a\",\"top_p\":0}", "top_p is 0"},
         {400, "{\"model\":\"texts\",\"prompt\":\"a\",\"top_k\":-2}", "top_k is -2"},
         {400, "{\"model\":\"texts\",\"prompt\":\"a\",\"logprobs\":65}", "logprobs is 65"},
-        {400, "{\"model\":\"texts\",\"prompt\":\"a\",\"logprobs\":1,\"echo\":true}", "logprobs with echo"},
         {400, "{\"model\":\"texts\",\"prompt\":\"a\",\"n\":0}", "n is 0"},
         {400, "{\"model\":\"texts\",\"prompt\":\"a\",\"n\":65}", "at most 64 at a time (--max-generations)"},
         {400, "{\"model\":\"texts\",\"prompt\":[\"a\",\"b\"],\"n\":9223372036854775807}",
