@@ -235,11 +235,12 @@ struct settings {
     int64_t connection_timeout_s; /* how long a connection may stay without a byte */
     int64_t drain_delay_ms;       /* between the signal to stop and the end of admission */
     int64_t max_connections;
-    int64_t payload_limit; /* bytes of one body. 0 means auto */
-    char *api_key;         /* NULL if requests need no key */
-    bool protect_metrics;  /* requests for /metrics need the key too */
-    bool strict;           /* a body with an unknown JSON key is refused */
-    bool auto_truncate;    /* the default of a request's `truncate` */
+    int64_t payload_limit;   /* bytes of one body. 0 means auto */
+    char *api_key;           /* NULL if requests need no key */
+    char *cors_allow_origin; /* "*", or origins with commas between them. NULL if no other origin may read answers */
+    bool protect_metrics;    /* requests for /metrics need the key too */
+    bool strict;             /* a body with an unknown JSON key is refused */
+    bool auto_truncate;      /* the default of a request's `truncate` */
     enum log_format log_format;
     enum log_level log_level;
     bool access_log; /* the line of each request has the level info instead of debug */

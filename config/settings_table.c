@@ -20,6 +20,36 @@ static bool is_key(const char *value)
     return true;
 }
 
+/* Whether the entry is scheme://host or scheme://host:port, as browsers write an origin. */
+static bool is_origin(const char *entry, size_t length)
+{
+    const char *host = strstr(entry, "://");
+    if (!host || host == entry || host + 3 >= entry + length)
+        return false;
+    for (const char *at = entry; at < host; at++)
+        if (!isalnum((unsigned char)*at) && !strchr("+-.", *at))
+            return false;
+    for (const char *at = host + 3; at < entry + length; at++)
+        if (!isgraph((unsigned char)*at) || isupper((unsigned char)*at) || strchr("/\\@?#*", *at))
+            return false;
+    return true;
+}
+
+/* Whether the value is "*", or a list of origins with commas between them. */
+static bool is_origins(const char *value)
+{
+    if (strcmp(value, "*") == 0)
+        return true;
+    for (;; value++) {
+        size_t length = strcspn(value, ",");
+        if (!is_origin(value, length))
+            return false;
+        value += length;
+        if (!*value)
+            return true;
+    }
+}
+
 #define AT(field) .offset = offsetof(struct settings, field)
 
 const struct setting settings_table[] = {
@@ -67,9 +97,18 @@ const struct setting settings_table[] = {
      .is_valid = is_key,
      .expected = "visible ASCII characters without spaces",
      .secret = true,
-     .help = "Requests must contain this key in the header \"Authorization: Bearer KEY\". Health, GET / "
-             "and /metrics are open without the key. Prefer the variable or the file, because other "
-             "users of the machine can read a command line."},
+     .help = "Requests must contain this key in the header \"Authorization: Bearer KEY\" or \"api-key: "
+             "KEY\". Health, GET / and /metrics are open without the key. Prefer the variable or the "
+             "file, because other users of the machine can read a command line."},
+    {.group = "Network",
+     .flag = "cors-allow-origin",
+     .kind = SETTING_TEXT,
+     AT(cors_allow_origin),
+     .value_name = "ORIGINS",
+     .is_valid = is_origins,
+     .expected = "* or origins such as https://app.example, with commas between them",
+     .help = "Pages of these origins may read the daemon's answers in a browser. * allows all origins. "
+             "Without this flag, browsers refuse the answers to pages of other origins."},
     {.group = "Network",
      .flag = "protect-metrics",
      .kind = SETTING_BOOL,

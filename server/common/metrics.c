@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define MAX_BUCKETS 18
-#define MAX_ROUTES 64
+#define MAX_ROUTES 128
 #define FIRST_STATUS 100
 #define LAST_STATUS 599
 #define MAX_STATUSES 24 /* failure.c uses fewer */
@@ -92,6 +92,7 @@ struct model_metrics {
     struct histogram queue, inference;
     struct histogram batch_items, batch_tokens, batch_time;
     struct generation_metrics generation;
+    struct statistics statistics;
     struct route_metrics routes[MAX_ROUTES]; /* the last entry is for "other" */
 };
 
@@ -178,12 +179,24 @@ void metrics_request(struct metrics *metrics, const char *route, int64_t model_i
         histogram_record(&model->inference, &time_scale, inference_ns);
 }
 
+void metrics_inference(struct metrics *metrics, int64_t model_index, const struct statistics_request *request)
+{
+    statistics_add_request(&metrics_of(metrics, model_index)->statistics, request);
+}
+
+const struct statistics *metrics_statistics(const struct metrics *metrics, int64_t model_index)
+{
+    assert(model_index >= 0 && model_index < metrics->n_models);
+    return &metrics->models[model_index].statistics;
+}
+
 void metrics_batch(struct metrics *metrics, int64_t model_index, int64_t items, int64_t tokens, int64_t inference_ns)
 {
     struct model_metrics *model = metrics_of(metrics, model_index);
     histogram_record(&model->batch_items, &item_scale, items);
     histogram_record(&model->batch_tokens, &token_scale, tokens);
     histogram_record(&model->batch_time, &time_scale, inference_ns);
+    statistics_add_batch(&model->statistics, items, inference_ns);
 }
 
 static void add_to(atomic_uint_fast64_t *counter, int64_t value)

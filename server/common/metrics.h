@@ -5,6 +5,7 @@
 
 #include "engine/engine.h"
 #include "server/common/process.h"
+#include "server/common/statistics.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,6 +25,12 @@ void metrics_close(struct metrics *metrics);
  * inference_ns are 0 for a request without a job. */
 void metrics_request(struct metrics *metrics, const char *route, int64_t model_index, int status, int64_t total_ns,
                      int64_t queue_ns, int64_t inference_ns);
+
+/* Records the end of a request for results of a model. */
+void metrics_inference(struct metrics *metrics, int64_t model_index, const struct statistics_request *request);
+
+/* The counts of these requests and of batches. */
+const struct statistics *metrics_statistics(const struct metrics *metrics, int64_t model_index);
 
 /* Records a batch after it has run. */
 void metrics_batch(struct metrics *metrics, int64_t model_index, int64_t items, int64_t tokens, int64_t inference_ns);

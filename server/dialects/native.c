@@ -3,6 +3,7 @@
 
 static const struct route routes[] = {
     {"POST", "/", BODY_PICTURE, .work = true, .read = native_root_read, .answer = native_root_answer},
+    {"POST", "/invocations", BODY_PICTURE, .work = true, .read = native_root_read, .answer = native_root_answer},
     {"POST", "/embed", BODY_PICTURE, .work = true, .read = native_embed_read, .answer = native_embed_answer},
     {"POST", "/embed_all", BODY_JSON, .work = true, .read = native_embed_all_read, .answer = native_embed_all_answer},
     {"POST", "/logits", BODY_JSON, .work = true, .read = native_logits_read, .answer = native_logits_answer},
@@ -10,12 +11,15 @@ static const struct route routes[] = {
      .answer = native_similarity_answer},
     {"POST", "/fill-mask", BODY_JSON, .work = true, .read = native_fill_mask_read, .answer = native_fill_mask_answer},
     {"POST", "/predict", BODY_PICTURE, .work = true, .read = native_predict_read, .answer = native_predict_answer},
+    {"POST", "/rerank", BODY_JSON, .work = true, .read = native_rerank},
+    {"POST", "/embed_sparse", BODY_JSON, .work = true, .read = native_embed_sparse},
     {"POST", "/generate", BODY_JSON, .work = true, .read = native_generate_read, .answer = native_generate_answer},
     {"POST", "/generate_stream", BODY_JSON, .work = true, .read = native_generate_stream_read,
      .answer = native_generate_answer},
     {"POST", "/tokenize", BODY_JSON, .work = true, .read = native_tokenize},
     {"POST", "/decode", BODY_JSON, .work = true, .read = native_decode},
     {"GET", "/", .open = true, .read = native_index},
+    {"GET", "/ping", .open = true, .read = native_ready}, /* Amazon SageMaker */
     {"GET", "/health", .open = true, .read = native_ready},
     {"GET", "/health/live", .open = true, .read = native_live},
     {"GET", "/health/ready", .open = true, .read = native_ready},

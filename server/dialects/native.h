@@ -1,7 +1,7 @@
 /* native: the daemon's own dialect. It contains the routes of text-embeddings-inference. native.c has the table of its
  * routes. native_embed.c, native_similarity.c, native_logits.c, native_targets.c, native_fill_mask.c, native_predict.c,
- * native_text.c, native_generate.c, native_info.c and native_index.c contain the functions of the routes.
- * native_served.c says which routes serve a model. native_inputs.c and native_pictures.c read the inputs. */
+ * native_text.c, native_generate.c, native_info.c, native_index.c and native_absent.c contain the functions of the
+ * routes. native_served.c says which routes serve a model. native_inputs.c and native_pictures.c read the inputs. */
 #ifndef SERVER_NATIVE_H
 #define SERVER_NATIVE_H
 
@@ -28,6 +28,8 @@ enum outcome native_similarity_read(struct request *request);
 int native_similarity_answer(struct request *request);
 enum outcome native_fill_mask_read(struct request *request);
 int native_fill_mask_answer(struct request *request);
+enum outcome native_rerank(struct request *request);
+enum outcome native_embed_sparse(struct request *request);
 enum outcome native_tokenize(struct request *request);
 enum outcome native_decode(struct request *request);
 enum outcome native_generate_read(struct request *request);
@@ -127,6 +129,9 @@ struct native_inputs {
  * inputs->number_list first. This function sets inputs->lists and inputs->is_file, and calls native_defaults. If the
  * body is the file of a picture, the result is an empty object, and the model is the first one. */
 json_t *native_body(struct request *request, struct native_inputs *inputs);
+
+/* The model that the path names, as Azure's paths do. If it names none, returns `named`, the key `model` of the body. */
+const char *native_path_model(const struct request *request, const char *named);
 
 /* Sets the defaults of truncate and add_special_tokens. They may depend on the model. */
 void native_defaults(const struct request *request, struct native_inputs *inputs);

@@ -220,6 +220,7 @@ static void write_settings(struct writer *writer, const struct request *request)
     const struct model_info *info = model_info(options->models[0].model);
     writer_text(writer, "{\"model_id\":");
     writer_string0(writer, options->models[0].name);
+    key_string(writer, "served_model_name", options->models[0].name);
     key_string(writer, "model_sha", NULL);
     key_string(writer, "model_dtype", long_dtype(info->dtype));
     write_model_type(writer, &options->models[0]);

@@ -108,6 +108,11 @@ void native_defaults(const struct request *request, struct native_inputs *inputs
     inputs->add_special_tokens = true;
 }
 
+const char *native_path_model(const struct request *request, const char *named)
+{
+    return request->parameters[0][0] ? request->parameters[0] : named;
+}
+
 json_t *native_body(struct request *request, struct native_inputs *inputs)
 {
     if (inputs && inputs->takes_files && native_body_is_picture(request))
@@ -125,7 +130,7 @@ json_t *native_body(struct request *request, struct native_inputs *inputs)
     else if (json_is_string(model) && !json_word(model))
         failure_set(&request->failure, FAILURE_INVALID, "model holds a NUL character");
     else
-        request_model(request, json_word(model));
+        request_model(request, native_path_model(request, json_word(model)));
     if (request->failure.kind == FAILURE_NONE) {
         if (inputs)
             native_defaults(request, inputs);

@@ -114,17 +114,35 @@ static void write_failure(struct writer *writer, const struct failure *failure)
     writer_text(writer, "}}");
 }
 
+#define EMBEDDINGS(path)                                                                            \
+    {                                                                                               \
+        "POST", path, BODY_JSON, .work = true, .read = embeddings_read, .answer = embeddings_answer \
+    }
+#define COMPLETIONS(path)                                                                                           \
+    {                                                                                                               \
+        "POST", path, BODY_JSON, .work = true, .read = openai_completions_read, .answer = openai_completions_answer \
+    }
+
+/* Below /openai are the paths of Azure. A deployment is a model. Azure's clients add ?api-version=…, which has no
+ * effect. */
 static const struct route routes[] = {
-    {"POST", "/v1/embeddings", BODY_JSON, .work = true, .read = embeddings_read, .answer = embeddings_answer},
-    {"POST", "/embeddings", BODY_JSON, .work = true, .read = embeddings_read, .answer = embeddings_answer},
-    {"POST", "/v1/completions", BODY_JSON, .work = true, .read = openai_completions_read,
-     .answer = openai_completions_answer},
+    EMBEDDINGS("/v1/embeddings"),
+    EMBEDDINGS("/embeddings"),
+    EMBEDDINGS("/openai/v1/embeddings"),
+    EMBEDDINGS("/openai/deployments/{}/embeddings"),
+    COMPLETIONS("/v1/completions"),
+    COMPLETIONS("/openai/v1/completions"),
+    COMPLETIONS("/openai/deployments/{}/completions"),
     {"GET", "/v1/models", .read = models_list},
     {"GET", "/v1/models/{}", .read = models_one},
+    {"GET", "/models", .read = models_list},
+    {"GET", "/models/{}", .read = models_one},
+    {"GET", "/openai/v1/models", .read = models_list},
+    {"GET", "/openai/v1/models/{}", .read = models_one},
 };
 
 const struct dialect openai_dialect = {
-    .prefixes = {"/v1", "/embeddings"},
+    .prefixes = {"/v1", "/embeddings", "/models", "/openai"},
     .routes = routes,
     .n_routes = sizeof routes / sizeof routes[0],
     .invalid_status = 400,

@@ -246,7 +246,7 @@ enum outcome openai_completions_read(struct request *request)
     struct completions_plan *plan = items_memory(request, 1, sizeof *plan);
     request->next = next;
     bool ready = plan && request_options(request, json, options, OPTION_COUNT(options), &body) == 0 &&
-                 generate_choose(request, body.model) == 0 && start(request, &body, plan) == 0;
+                 generate_choose(request, native_path_model(request, body.model)) == 0 && start(request, &body, plan) == 0;
     json_decref(json);
     return ready ? OUTCOME_RUN : OUTCOME_FAILED;
 }

@@ -1,10 +1,9 @@
 #include "server/dialects/v2.h"
 
+#include "server/dialects/v2_describe.h"
 #include "server/dialects/v2_infer.h"
-#include "server/dialects/v2_kinds.h"
 #include "server/dialects/v2_model.h"
-
-#include <string.h>
+#include "server/dialects/v2_statistics.h"
 
 static const char server_metadata[] =
     "{\"name\":\"linformerd\",\"version\":\"" LINFORMERD_VERSION "\",\"extensions\":[\"binary_tensor_data\"]}";
@@ -49,82 +48,6 @@ static enum outcome model_ready(struct request *request)
     return OUTCOME_ANSWERED;
 }
 
-static void write_tensor(struct writer *writer, const char *name, const char *datatype, const struct v2_shape *shape)
-{
-    writer_text(writer, "{\"name\":");
-    writer_string0(writer, name);
-    writer_format(writer, ",\"datatype\":\"%s\",\"shape\":", datatype);
-    v2_write_shape(writer, shape);
-    writer_text(writer, "}");
-}
-
-/* An item without values. Each length is the least length that the model accepts, plus `more`. Each width is 1 plus
- * `more`. */
-static struct engine_item sized_item(const struct model_info *info, int more)
-{
-    struct engine_item item = {0};
-    for (int i = 0; i < info->n_inputs; i++) {
-        const struct model_input *input = &info->inputs[i];
-        int64_t length = (input->min_length > 0 ? input->min_length : 1) + more;
-        item.inputs[i].length = length < input->max_length ? length : input->max_length;
-        item.inputs[i].width = 1 + more;
-    }
-    return item;
-}
-
-/* The shape (batch, sizes…). */
-static struct v2_shape module_shape(const struct model_shape *output)
-{
-    struct v2_shape shape = {1 + output->rank, {-1}};
-    memcpy(shape.sizes + 1, output->sizes, (size_t)output->rank * sizeof *output->sizes);
-    return shape;
-}
-
-/* The shape of an output in metadata. Compares two items of different lengths. A size that differs between them becomes
- * -1. */
-static struct v2_shape output_shape(const struct model *model, int output)
-{
-    const struct model_info *info = model_info(model);
-    if (info->shapes)
-        return module_shape(&info->shapes[output]);
-    const struct engine_item one = sized_item(info, 0), other = sized_item(info, 1);
-    int batch = info->inputs[0].layout == LAYOUT_CALL ? 0 : 1;
-    struct v2_shape shape = {0, {-1}}, other_shape;
-    shape.rank = batch + model_output_shape(model, &one, output, shape.sizes + batch);
-    model_output_shape(model, &other, output, other_shape.sizes + batch);
-    for (int d = batch; d < shape.rank; d++) {
-        if (shape.sizes[d] != other_shape.sizes[d])
-            shape.sizes[d] = -1;
-    }
-    return shape;
-}
-
-static enum outcome model_describe(struct request *request)
-{
-    struct writer *writer = &request->answer;
-    if (v2_model(request) != 0)
-        return OUTCOME_FAILED;
-    writer_text(writer, "{\"name\":");
-    writer_string0(writer, request->parameters[0]);
-    writer_text(writer, ",\"versions\":[\"" V2_VERSION "\"],\"platform\":\"linformerd_safetensors\",\"inputs\":[");
-    for (int i = 0; i < request->info->n_inputs; i++) {
-        const struct model_input *input = &request->info->inputs[i];
-        struct v2_shape shape = v2_input_shape(input, 0);
-        if (i > 0)
-            writer_text(writer, ",");
-        write_tensor(writer, input->name, v2_input_datatype(input, 0), &shape);
-    }
-    writer_text(writer, "],\"outputs\":[");
-    for (int i = 0; i < request->info->n_outputs; i++) {
-        struct v2_shape shape = output_shape(request_engine_model(request), i);
-        if (i > 0)
-            writer_text(writer, ",");
-        write_tensor(writer, request->info->outputs[i], "FP32", &shape);
-    }
-    writer_text(writer, "]}");
-    return OUTCOME_ANSWERED;
-}
-
 /* Checks the body. Its key "ready" limits the answer to models that are ready. The value is not needed: all models
  * become ready together. */
 static int read_index_body(struct request *request)
@@ -164,9 +87,14 @@ static const struct route routes[] = {
     {"GET", "/v2/", .read = server_describe},
     {"GET", "/v2/health/live", .open = true, .read = server_live},
     {"GET", "/v2/health/ready", .open = true, .read = server_ready},
-    {"GET", "/v2/models/{}", .read = model_describe},
+    {"GET", "/v2/models/stats", .read = v2_statistics_all},
+    {"GET", "/v2/models/{}", .read = v2_describe},
+    {"GET", "/v2/models/{}/config", .read = v2_describe_config},
+    {"GET", "/v2/models/{}/stats", .read = v2_statistics},
     {"GET", "/v2/models/{}/ready", .read = model_ready},
-    {"GET", "/v2/models/{}/versions/{}", .read = model_describe},
+    {"GET", "/v2/models/{}/versions/{}", .read = v2_describe},
+    {"GET", "/v2/models/{}/versions/{}/config", .read = v2_describe_config},
+    {"GET", "/v2/models/{}/versions/{}/stats", .read = v2_statistics},
     {"GET", "/v2/models/{}/versions/{}/ready", .read = model_ready},
     {"POST", "/v2/models/{}/infer", BODY_ANY, .work = true, .read = v2_infer_read, .answer = v2_infer_answer},
     {"POST", "/v2/models/{}/versions/{}/infer", BODY_ANY, .work = true, .read = v2_infer_read,

@@ -5,6 +5,7 @@
 #include "server/http/request.h"
 
 #define V2_VERSION "1" /* every model has only this version */
+#define V2_PLATFORM "linformerd_safetensors"
 
 /* Finds the model of the path. If the path names a version, checks the version. On failure sets request->failure and
  * returns -1. */

@@ -198,6 +198,8 @@ static void exchange_record(struct exchange *exchange)
     record_end(&exchange->record, request,
                &(struct record_answer){
                    .route = exchange->match.route ? exchange->match.route->path : "unmatched",
+                   .infers = exchange->match.route && exchange->match.route->answer,
+                   .complete_ns = exchange->complete_ns,
                    .status = status,
                    .bytes = exchange->reply.bytes,
                });

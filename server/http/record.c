@@ -36,6 +36,21 @@ static int64_t job_queue_ns(const struct job *job)
     return (job->started_ns ? job->started_ns : job->finished_ns) - job->submitted_ns;
 }
 
+/* Counts a request for results of a model. */
+static void count_inference(const struct request *request, const struct record_answer *answer, int64_t total_ns)
+{
+    const struct job *job = &request->job;
+    const struct statistics_request counted = {
+        .success = answer->status == 200,
+        .total_ns = total_ns,
+        .queue_ns = job_queue_ns(job),
+        .input_ns = job->submitted_ns - answer->complete_ns,
+        .infer_ns = job->inference_ns,
+        .output_ns = clock_ns() - job->finished_ns,
+    };
+    metrics_inference(request->service->options.metrics, request->model_index, &counted);
+}
+
 static void write_line(const struct record *record, const struct request *request, const struct record_answer *answer,
                        int64_t total_ns)
 {
@@ -58,6 +73,8 @@ void record_end(struct record *record, const struct request *request, const stru
     metrics_request(request->service->options.metrics, answer->route,
                     request->info ? request->model_index : METRICS_NO_MODEL, answer->status, total_ns,
                     job_queue_ns(job), job->inference_ns);
+    if (answer->infers && request->info)
+        count_inference(request, answer, total_ns);
     if (record->logged)
         write_line(record, request, answer, total_ns);
     free(record->path);

@@ -23,6 +23,8 @@ void record_begin(struct record *record, const struct service *service, const ch
 
 struct record_answer {
     const char *route; /* the path in the table of routes. It must outlive the metrics */
+    bool infers;         /* the route returns results of a model */
+    int64_t complete_ns; /* CLOCK_MONOTONIC: the body was complete */
     int status;
     int64_t bytes; /* of the answer's body. For a streamed answer, the bytes that were sent */
 };

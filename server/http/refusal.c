@@ -23,15 +23,24 @@ static bool needs_key(const struct route *route, const struct settings *settings
     return route->metrics ? settings->protect_metrics : !route->open;
 }
 
+/* The key that the client sent. Azure's clients send it in the header api-key. NULL if there is none. */
+static const char *given_key(const struct request *request)
+{
+    const char *authorization = request->header(request, "Authorization");
+    if (authorization && strncasecmp(authorization, "Bearer ", 7) == 0)
+        return authorization + 7;
+    return request->header(request, "api-key");
+}
+
 static int check_key(struct request *request)
 {
     const char *key = request->service->options.settings->api_key;
-    const char *given = request->header(request, "Authorization");
     if (!key)
         return 0;
-    if (!given || strncasecmp(given, "Bearer ", 7) != 0)
-        return failure_set(&request->failure, FAILURE_KEY, "an API key is needed: \"Authorization: Bearer KEY\"");
-    given += 7;
+    const char *given = given_key(request);
+    if (!given)
+        return failure_set(&request->failure, FAILURE_KEY,
+                           "an API key is needed: \"Authorization: Bearer KEY\" or \"api-key: KEY\"");
     given += strspn(given, " ");
     size_t length = strlen(given);
     while (length > 0 && (given[length - 1] == ' ' || given[length - 1] == '\t'))

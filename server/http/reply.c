@@ -1,6 +1,8 @@
 /* reply: status, headers and bytes of an answer. */
 #include "server/http/reply.h"
 
+#include "server/http/cors.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -39,8 +41,22 @@ static void add_times(struct MHD_Response *response, const struct reply *reply, 
     add_number(response, "x-compute-tokens", job->tokens);
 }
 
-static void add_common_headers(struct MHD_Response *response, const struct reply *reply, const struct request *request)
+static void add_header(void *response, const char *name, const char *value)
 {
+    MHD_add_response_header(response, name, value);
+}
+
+/* Whether the reply answers OPTIONS. */
+static bool lists_methods(const struct reply *reply)
+{
+    return reply->status == MHD_HTTP_NO_CONTENT;
+}
+
+/* `match` is NULL for a stream. */
+static void add_common_headers(struct MHD_Response *response, const struct reply *reply,
+                               const struct route_match *match, const struct request *request)
+{
+    cors_headers(request, match && lists_methods(reply) ? match : NULL, add_header, response);
     if (request->ignored.list[0])
         MHD_add_response_header(response, "x-ignored-keys", request->ignored.list);
     MHD_add_response_header(response, "x-request-id", request->id.text);
@@ -62,7 +78,7 @@ static int64_t later_s(const struct reply *reply)
 static void add_headers(struct MHD_Response *response, const struct reply *reply, const struct route_match *match,
                         const struct request *request)
 {
-    if (reply->status != MHD_HTTP_NO_CONTENT)
+    if (!lists_methods(reply))
         MHD_add_response_header(response, "Content-Type", request->answer_type);
     if (reply->status == MHD_HTTP_OK && request->answer_encoding)
         MHD_add_response_header(response, "Content-Encoding", request->answer_encoding);
@@ -70,13 +86,13 @@ static void add_headers(struct MHD_Response *response, const struct reply *reply
         add_number(response, "Inference-Header-Content-Length", (int64_t)request->answer_header);
     if (reply->status == MHD_HTTP_OK && match->route->work)
         add_times(response, reply, &request->job);
-    if (reply->status == MHD_HTTP_METHOD_NOT_ALLOWED || reply->status == MHD_HTTP_NO_CONTENT)
+    if (reply->status == MHD_HTTP_METHOD_NOT_ALLOWED || lists_methods(reply))
         MHD_add_response_header(response, "Allow", match->allow);
     if (reply->status == MHD_HTTP_UNAUTHORIZED)
         MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
     if (says_later(reply))
         add_number(response, "Retry-After", later_s(reply));
-    add_common_headers(response, reply, request);
+    add_common_headers(response, reply, match, request);
 }
 
 enum MHD_Result reply_send(struct reply *reply, struct MHD_Connection *connection, const struct route_match *match,
@@ -113,10 +129,15 @@ enum MHD_Result reply_stream(struct reply *reply, struct MHD_Connection *connect
     MHD_add_response_header(response, "Content-Type", "text/event-stream");
     MHD_add_response_header(response, "Cache-Control", "no-cache");
     MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* without this header, nginx delays events */
-    add_common_headers(response, reply, request);
+    add_common_headers(response, reply, NULL, request);
     enum MHD_Result result = MHD_queue_response(connection, (unsigned int)reply->status, response);
     MHD_destroy_response(response);
     return result;
+}
+
+static void write_header(void *text, const char *name, const char *value)
+{
+    writer_format(text, "%s: %s\r\n", name, value);
 }
 
 void reply_send_raw(struct reply *reply, int descriptor, const struct route_match *match, struct request *request)
@@ -131,6 +152,7 @@ void reply_send_raw(struct reply *reply, int descriptor, const struct route_matc
                   answer->length, request->id.text);
     if (says_later(reply))
         writer_format(&text, "Retry-After: %lld\r\n", (long long)later_s(reply));
+    cors_headers(request, NULL, write_header, &text);
     writer_text(&text, "\r\n");
     writer_bytes(&text, answer->data, answer->length);
     /* These few hundred bytes fit in the socket's buffer, unless the client has not read its earlier answers. */

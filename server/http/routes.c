@@ -81,7 +81,7 @@ static void find_in_dialect(const struct dialect *dialect, const char *method, c
         allow_method(match->allow, sizeof match->allow, route->method);
         if (strcmp(route->method, "GET") == 0)
             allow_method(match->allow, sizeof match->allow, "HEAD");
-        if (strcmp(route->method, wanted) == 0) {
+        if (strcmp(route->method, wanted) == 0 && !match->route) {
             match->dialect = dialect;
             match->route = route;
             memcpy(match->parameters, parameters, sizeof parameters);

@@ -1,0 +1,40 @@
+#include "server/http/cors.h"
+
+#include <string.h>
+
+/* Whether the list "https://a.example,https://b.example", or "*", contains the origin. Browsers send an origin in lower
+ * case, so the comparison needs no other case. */
+static bool is_allowed(const char *list, const char *origin)
+{
+    if (strcmp(list, "*") == 0)
+        return true;
+    size_t length = strlen(origin);
+    for (;;) {
+        size_t entry = strcspn(list, ",");
+        if (entry == length && memcmp(list, origin, length) == 0)
+            return true;
+        if (list[entry] == '\0')
+            return false;
+        list += entry + 1;
+    }
+}
+
+void cors_headers(const struct request *request, const struct route_match *match,
+                  void (*add)(void *context, const char *name, const char *value), void *context)
+{
+    const char *list = request->service->options.settings->cors_allow_origin;
+    if (!list)
+        return;
+    add(context, "Vary", "Origin"); /* a cache must not give one origin's answer to another origin */
+    const char *origin = request->header(request, "Origin");
+    if (!origin || !is_allowed(list, origin))
+        return;
+    add(context, "Access-Control-Allow-Origin", strcmp(list, "*") == 0 ? "*" : origin);
+    if (!match) {
+        add(context, "Access-Control-Expose-Headers", "*");
+        return;
+    }
+    add(context, "Access-Control-Allow-Methods", match->allow);
+    add(context, "Access-Control-Allow-Headers", "*, Authorization"); /* "*" alone leaves out Authorization */
+    add(context, "Access-Control-Max-Age", "7200");                   /* the most that Chromium accepts, in seconds */
+}

@@ -1,0 +1,13 @@
+/* cors: the headers that let a page of another origin read the daemon's answers. The setting --cors-allow-origin names
+ * the origins. https://fetch.spec.whatwg.org/#http-cors-protocol defines the headers. */
+#ifndef SERVER_CORS_H
+#define SERVER_CORS_H
+
+#include "server/http/routes.h"
+
+/* Calls `add` with `context` for each header of the answer to this request. Without the setting, there are none. The
+ * strings are valid only during the call. `match` is NULL if the answer is not one to OPTIONS. */
+void cors_headers(const struct request *request, const struct route_match *match,
+                  void (*add)(void *context, const char *name, const char *value), void *context);
+
+#endif
