@@ -157,6 +157,16 @@ static int read_text(struct request *request, const char *name, const json_t *te
     return status == 0 && given->ids ? 0 : -1;
 }
 
+void generate_truncate(int64_t tokens, struct given_ids *prompt)
+{
+    if (tokens == 0 || prompt->count <= tokens)
+        return;
+    prompt->ids += prompt->count - tokens;
+    if (prompt->begins)
+        prompt->begins += prompt->count - tokens;
+    prompt->count = tokens;
+}
+
 int generate_ids(struct request *request, const char *name, const json_t *value,
                  const struct text_inputs_options *options, int64_t vocabulary, struct given_ids *given)
 {

@@ -84,8 +84,10 @@ struct native_inputs {
     bool truncate, add_special_tokens; /* native_body sets their defaults */
     const char *truncation_direction;
     bool truncate_left; /* whether truncation_direction is left. Set by native_items */
-    const char *prompt_name;
+    const char *prompt_name, *input_type;
     const char *encoding_format;
+    json_t *truncate_prompt_tokens;
+    int64_t most_tokens;      /* the value of truncate_prompt_tokens. 0 if it is absent. Set by native_items */
     struct items_lists lists; /* the lists of the body that are not parsed yet */
     bool many;                /* the request contains a list of items, not a single item. Set by native_items */
     bool takes_files;         /* the body may be the file of a picture in place of JSON. Set it before native_body */
@@ -97,8 +99,10 @@ struct native_inputs {
     {"truncate", OPTION_BOOL, offsetof(struct native_inputs, truncate)},                               \
         {"truncation_direction", OPTION_STRING, offsetof(struct native_inputs, truncation_direction)}, \
         {"add_special_tokens", OPTION_BOOL, offsetof(struct native_inputs, add_special_tokens)},       \
+        {"prompt_name", OPTION_STRING, offsetof(struct native_inputs, prompt_name)},                   \
+        {"input_type", OPTION_STRING, offsetof(struct native_inputs, input_type)},                     \
     {                                                                                                  \
-        "prompt_name", OPTION_STRING, offsetof(struct native_inputs, prompt_name)                      \
+        "truncate_prompt_tokens", OPTION_JSON, offsetof(struct native_inputs, truncate_prompt_tokens)  \
     }
 #define NATIVE_TEXT_OPTIONS {"model", OPTION_STRING, offsetof(struct native_inputs, model)}, NATIVE_ENCODING_OPTIONS
 #define NATIVE_READING_OPTIONS                                                            \
@@ -130,7 +134,8 @@ struct native_inputs {
  * body is the file of a picture, the result is an empty object, and the model is the first one. */
 json_t *native_body(struct request *request, struct native_inputs *inputs);
 
-/* The model that the path names, as Azure's paths do. If it names none, returns `named`, the key `model` of the body. */
+/* The model that the path names, as Azure's paths do. If it names none, returns `named`, the key `model` of the body.
+ */
 const char *native_path_model(const struct request *request, const char *named);
 
 /* Sets the defaults of truncate and add_special_tokens. They may depend on the model. */

@@ -13,25 +13,33 @@ struct vector_form {
 
 static const struct option embed_options[] = {NATIVE_INPUT_OPTIONS, NATIVE_VECTOR_OPTIONS};
 
-static const struct option embed_all_options[] = {NATIVE_INPUT_OPTIONS};
+static const struct option embed_all_options[] = {
+    NATIVE_INPUT_OPTIONS,
+    {"normalize", OPTION_BOOL, offsetof(struct native_vectors, normalize)},
+    {"dimensions", OPTION_INTEGER, offsetof(struct native_vectors, dimensions)},
+};
 
 static int64_t vector_columns(const struct model_info *info)
 {
     return info->gives_vector ? info->output_columns : info->hidden_columns;
 }
 
-/* Allocates memory for one vector of each item, and for its text if it is written. If form->dimensions is 0, sets it to
- * the number of all columns. */
-static int want_vectors(struct request *request, enum pooling pooling, bool written, struct vector_form *form)
+/* Sets form->dimensions from the request. 0 means all columns. */
+static int set_dimensions(struct request *request, int64_t dimensions, int64_t columns, struct vector_form *form)
+{
+    form->dimensions = dimensions > 0 ? dimensions : columns;
+    if (dimensions <= columns)
+        return 0;
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "dimensions is %" PRId64 ", vectors of model \"%s\" have %" PRId64, dimensions,
+                       request_model_name(request), columns);
+}
+
+/* Allocates memory for one vector of each item, and for its text if it is written. */
+static int want_vectors(struct request *request, enum pooling pooling, bool written, const struct vector_form *form)
 {
     struct job *job = &request->job;
     int64_t columns = vector_columns(request->info), floats = 0;
-    if (form->dimensions > columns)
-        return failure_set(&request->failure, FAILURE_INVALID,
-                           "dimensions is %" PRId64 ", vectors of model \"%s\" have %" PRId64, form->dimensions,
-                           request_model_name(request), columns);
-    if (form->dimensions == 0)
-        form->dimensions = columns;
     if (results_count(request, job->n_items, columns, &floats) != 0)
         return -1;
     request->answer_bytes = written ? results_text_bytes(floats, job->n_items, form->base64) : 0;
@@ -61,8 +69,8 @@ int native_vectors_want(struct request *request, struct native_vectors *vectors)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "pooling is \"%.100s\", one of mean, cls, last, max was expected", vectors->pooling);
     form->normalize = vectors->normalize;
-    form->dimensions = vectors->dimensions;
-    if (want_vectors(request, (enum pooling)pooling, !vectors->unwritten, form) != 0)
+    if (set_dimensions(request, vectors->dimensions, vector_columns(request->info), form) != 0 ||
+        want_vectors(request, (enum pooling)pooling, !vectors->unwritten, form) != 0)
         return -1;
     return native_check(request, &vectors->inputs);
 }
@@ -106,6 +114,14 @@ static void write_vector(struct writer *writer, const float *vector, int64_t cou
         writer_floats(writer, vector, count);
 }
 
+/* Writes the first numbers of a vector, which it may change. */
+static void write_formed(struct writer *writer, float *vector, const struct vector_form *form)
+{
+    if (form->normalize)
+        normalize(vector, form->dimensions);
+    write_vector(writer, vector, form->dimensions, form->base64);
+}
+
 const float *native_vector(const struct request *request, int64_t item, int64_t *count)
 {
     const struct vector_form *form = request->options;
@@ -119,9 +135,7 @@ void native_vector_write(struct request *request, int64_t item)
     const struct vector_form *form = request->options;
     const struct engine_item *of = &request->job.items[item];
     float *vector = request->info->gives_vector ? of->output : of->pooled;
-    if (form->normalize)
-        normalize(vector, form->dimensions);
-    write_vector(&request->answer, vector, form->dimensions, form->base64);
+    write_formed(&request->answer, vector, form);
 }
 
 int native_embed_answer(struct request *request)
@@ -139,7 +153,7 @@ int native_embed_answer(struct request *request)
 }
 
 /* Allocates memory for (rows, hidden_columns) results of each item. */
-static int want_hidden(struct request *request, bool base64)
+static int want_hidden(struct request *request, const struct vector_form *form)
 {
     struct job *job = &request->job;
     int64_t columns = request->info->hidden_columns, floats = 0, rows = 0;
@@ -149,7 +163,7 @@ static int want_hidden(struct request *request, bool base64)
         if (results_count(request, length, columns, &floats) != 0)
             return -1;
     }
-    request->answer_bytes = results_text_bytes(floats, rows, base64);
+    request->answer_bytes = results_text_bytes(floats, rows, form->base64);
     if (request_charge(request, request->answer_bytes + floats * (int64_t)sizeof(float)) != 0)
         return -1;
     float *results = request_memory(request, floats, sizeof *results);
@@ -162,26 +176,34 @@ static int want_hidden(struct request *request, bool base64)
     return 0;
 }
 
+static int read_embed_all(struct request *request, const json_t *json, struct native_vectors *body)
+{
+    struct vector_form *form = request_memory(request, 1, sizeof *form);
+    request->options = form;
+    if (!form || native_serves(request, NATIVE_TOKENS) != 0 ||
+        request_options(request, json, embed_all_options, OPTION_COUNT(embed_all_options), body) != 0 ||
+        native_items(request, &body->inputs) != 0 || native_encoding(request, &body->inputs, &form->base64) != 0 ||
+        set_dimensions(request, body->dimensions, request->info->hidden_columns, form) != 0 ||
+        want_hidden(request, form) != 0)
+        return -1;
+    form->normalize = body->normalize;
+    return native_check(request, &body->inputs);
+}
+
 enum outcome native_embed_all_read(struct request *request)
 {
-    struct native_inputs body = {0};
-    json_t *json = native_body(request, &body);
-    enum outcome outcome = OUTCOME_FAILED;
+    struct native_vectors body = {0};
+    json_t *json = native_body(request, &body.inputs);
     if (!json)
         return OUTCOME_FAILED;
-    bool *base64 = request->options = request_memory(request, 1, sizeof *base64);
-    if (base64 && native_serves(request, NATIVE_TOKENS) == 0 &&
-        request_options(request, json, embed_all_options, OPTION_COUNT(embed_all_options), &body) == 0 &&
-        native_items(request, &body) == 0 && native_encoding(request, &body, base64) == 0 &&
-        want_hidden(request, *base64) == 0 && native_check(request, &body) == 0)
-        outcome = OUTCOME_RUN;
+    int status = read_embed_all(request, json, &body);
     json_decref(json);
-    return outcome;
+    return status == 0 ? OUTCOME_RUN : OUTCOME_FAILED;
 }
 
 int native_embed_all_answer(struct request *request)
 {
-    const bool *base64 = request->options;
+    const struct vector_form *form = request->options;
     struct writer *writer = &request->answer;
     int64_t columns = request->info->hidden_columns;
     writer_reserve(writer, (size_t)request->answer_bytes);
@@ -193,7 +215,7 @@ int native_embed_all_answer(struct request *request)
         for (int64_t row = 0; row < rows; row++) {
             if (row > 0)
                 writer_text(writer, ",");
-            write_vector(writer, item->hidden + row * columns, columns, *base64);
+            write_formed(writer, item->hidden + row * columns, form);
         }
         writer_text(writer, "]");
     }

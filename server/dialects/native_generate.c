@@ -10,7 +10,7 @@
 
 /* The keys of a body. */
 struct generate_body {
-    const char *model, *prompt_name;
+    const char *model, *prompt_name, *input_type;
     json_t *inputs, *parameters;
 };
 
@@ -19,6 +19,7 @@ static const struct option options[] = {
     {"model", OPTION_STRING, offsetof(struct generate_body, model)},
     {"parameters", OPTION_OBJECT, offsetof(struct generate_body, parameters)},
     {"prompt_name", OPTION_STRING, offsetof(struct generate_body, prompt_name)},
+    {"input_type", OPTION_STRING, offsetof(struct generate_body, input_type)},
     {"stream", OPTION_IGNORED, 0},
 };
 
@@ -144,25 +145,17 @@ static int keep_prompt(struct request *request, const json_t *inputs, struct nat
     return 0;
 }
 
-/* Cuts off the beginning of a prompt that is longer than `truncate`, as text-generation-inference does. */
-static void truncate_prompt(int64_t truncate, struct given_ids *prompt)
-{
-    if (truncate == 0 || prompt->count <= truncate)
-        return;
-    prompt->ids += prompt->count - truncate;
-    prompt->count = truncate;
-}
-
 /* Sets *prompt to the ids of `inputs`. Sets *decoder if the model has an encoder, which reads the prompt. */
 static int read_prompt(struct request *request, const struct generate_body *body, const struct generate_parameters *p,
                        struct native_plan *plan, struct given_ids *prompt, struct given_ids *decoder)
 {
     const struct model_info *info = request->info;
     struct text_inputs_options texts = {.add_special_tokens = p->add_special_tokens};
-    if (keep_prompt(request, body->inputs, plan) != 0 || text_inputs_prompt(request, body->prompt_name, &texts) != 0 ||
+    if (keep_prompt(request, body->inputs, plan) != 0 ||
+        text_inputs_prompt(request, body->prompt_name, body->input_type, &texts) != 0 ||
         generate_ids(request, "inputs", body->inputs, &texts, info->vocabulary, prompt) != 0)
         return -1;
-    truncate_prompt(p->truncate, prompt);
+    generate_truncate(p->truncate, prompt);
     if (info->sequence_input > 0)
         return generate_decoder_input(request, "parameters.decoder_input", p->decoder_input, decoder);
     return p->decoder_input ? failure_set(&request->failure, FAILURE_INVALID,

@@ -142,12 +142,21 @@ json_t *native_body(struct request *request, struct native_inputs *inputs)
 
 /* ---- Lengths ---- */
 
+/* The longest item. If the request has truncate_prompt_tokens, longer items are cut. */
+static struct items_limit limit_of(const struct request *request, const struct native_inputs *inputs)
+{
+    struct items_limit limit = items_limit(request->info, 0);
+    if (inputs->most_tokens > 0)
+        limit.tokens = inputs->most_tokens;
+    return limit;
+}
+
 /* Cuts *length to the model's limit. If the request does not ask for cutting, refuses a longer input. Sets *skip to the
  * number of rows that are cut off at the start. */
 static int fit(struct request *request, const struct native_inputs *inputs, const char *path, int64_t *length,
                int64_t *skip)
 {
-    const struct items_limit limit = items_limit(request->info, 0);
+    const struct items_limit limit = limit_of(request, inputs);
     *skip = 0;
     if (*length == 0)
         return failure_set(&request->failure, FAILURE_INVALID, "%s is empty, at least one token was expected", path);
@@ -384,7 +393,7 @@ static int place_items(struct request *request, const struct native_inputs *inpu
                        const struct numbers_target *target)
 {
     int64_t columns = target->ids ? 1 : native_columns(request->info), start = 0;
-    int64_t most = items_limit(request->info, 0).tokens;
+    int64_t most = limit_of(request, inputs).tokens;
     char path[NATIVE_PATH];
     for (int64_t i = 0; i < request->job.n_items; start = target->ends[i++]) {
         struct engine_item *item = &request->job.items[i];
@@ -521,7 +530,7 @@ static int item_from_file(struct request *request, const struct native_inputs *i
 static int read_list(struct request *request, struct native_inputs *inputs)
 {
     static const struct items_readers readers = {items_from_numbers, items_from_json};
-    const struct items_limit limit = items_limit(request->info, 0);
+    const struct items_limit limit = limit_of(request, inputs);
     struct inputs_reading reading = {
         .request = request,
         .inputs = inputs,
@@ -529,7 +538,7 @@ static int read_list(struct request *request, struct native_inputs *inputs)
                   .options = {inputs->truncate, inputs->truncate_left, inputs->add_special_tokens},
                   .limit = &limit},
     };
-    if (text_inputs_prompt(request, inputs->prompt_name, &reading.texts.options) != 0)
+    if (text_inputs_prompt(request, inputs->prompt_name, inputs->input_type, &reading.texts.options) != 0)
         return -1;
     json_t *value = inputs->inputs ? inputs->inputs : inputs->embeddings;
     int status = items_read(request, &inputs->lists, value, &readers, &reading);
@@ -540,8 +549,11 @@ static int read_list(struct request *request, struct native_inputs *inputs)
 int native_items(struct request *request, struct native_inputs *inputs)
 {
     if (check_kind(request, inputs) != 0 ||
-        items_direction(request, inputs->truncation_direction, &inputs->truncate_left) != 0)
+        items_direction(request, inputs->truncation_direction, &inputs->truncate_left) != 0 ||
+        text_inputs_truncation(request, inputs->truncate_prompt_tokens, items_limit(request->info, 0).tokens,
+                               &inputs->most_tokens) != 0)
         return -1;
+    inputs->truncate = inputs->truncate || inputs->most_tokens > 0;
     return inputs->is_file ? item_from_file(request, inputs) : read_list(request, inputs);
 }
 

@@ -13,7 +13,7 @@ enum { TOKEN_TEXT = 96, ESCAPE_TEXT = 6 };
 struct tokenize_body {
     const char *model;
     json_t *inputs;
-    const char *prompt_name;
+    const char *prompt_name, *input_type;
     bool add_special_tokens;
 };
 
@@ -22,6 +22,7 @@ static const struct option tokenize_options[] = {
     {"model", OPTION_STRING, offsetof(struct tokenize_body, model)},
     {"add_special_tokens", OPTION_BOOL, offsetof(struct tokenize_body, add_special_tokens)},
     {"prompt_name", OPTION_STRING, offsetof(struct tokenize_body, prompt_name)},
+    {"input_type", OPTION_STRING, offsetof(struct tokenize_body, input_type)},
 };
 
 struct decode_body {
@@ -164,7 +165,7 @@ static int tokenize_body(struct request *request, const json_t *json)
         check_tokenizer(request) != 0)
         return -1;
     struct text_inputs texts = {.request = request, .options.add_special_tokens = body.add_special_tokens};
-    if (text_inputs_prompt(request, body.prompt_name, &texts.options) != 0)
+    if (text_inputs_prompt(request, body.prompt_name, body.input_type, &texts.options) != 0)
         return -1;
     int status = tokenize(&texts, body.inputs);
     text_inputs_end(&texts);

@@ -18,8 +18,8 @@
 
 /* The keys of a body. An absent double is NaN. */
 struct completions_body {
-    const char *model, *prompt_name;
-    json_t *prompt, *max_tokens, *stop, *seed, *logprobs, *top_k, *stream_options;
+    const char *model, *prompt_name, *input_type;
+    json_t *prompt, *max_tokens, *stop, *seed, *logprobs, *top_k, *stream_options, *truncate_prompt_tokens;
     double temperature, top_p, min_p, repetition_penalty;
     int64_t n, best_of;
     bool stream, echo, add_special_tokens, return_token_ids;
@@ -45,6 +45,8 @@ static const struct option options[] = {
     {"add_special_tokens", OPTION_BOOL, offsetof(struct completions_body, add_special_tokens)},
     {"return_token_ids", OPTION_BOOL, offsetof(struct completions_body, return_token_ids)},
     {"prompt_name", OPTION_STRING, offsetof(struct completions_body, prompt_name)},
+    {"input_type", OPTION_STRING, offsetof(struct completions_body, input_type)},
+    {"truncate_prompt_tokens", OPTION_JSON, offsetof(struct completions_body, truncate_prompt_tokens)},
     {"user", OPTION_IGNORED, 0},
 };
 
@@ -193,7 +195,9 @@ static int read_prompts(struct request *request, const struct completions_body *
 {
     struct text_inputs_options texts = {.add_special_tokens = body->add_special_tokens};
     bool listed = is_list_of_prompts(body->prompt), scored = plan->generate.generation.scores_prompts;
-    if (text_inputs_prompt(request, body->prompt_name, &texts) != 0)
+    int64_t most = request->info->inputs[0].max_length; /* with an encoder, the encoder reads the prompt */
+    if (text_inputs_prompt(request, body->prompt_name, body->input_type, &texts) != 0 ||
+        text_inputs_truncation(request, body->truncate_prompt_tokens, most, &texts.most_tokens) != 0)
         return -1;
     for (int64_t i = 0; i < count; i++) {
         const json_t *prompt = listed ? json_array_get(body->prompt, (size_t)i) : body->prompt;
@@ -201,8 +205,10 @@ static int read_prompts(struct request *request, const struct completions_body *
         if (listed)
             snprintf(name, sizeof name, "prompt[%" PRId64 "]", i);
         prompts[i].wants_begins = scored;
-        if (generate_ids(request, name, prompt, &texts, request->info->vocabulary, &prompts[i]) != 0 ||
-            (plan->echoes && echo_keep(request, prompt, &prompts[i], &texts, scored, &plan->echoes[i]) != 0))
+        if (generate_ids(request, name, prompt, &texts, request->info->vocabulary, &prompts[i]) != 0)
+            return -1;
+        generate_truncate(texts.most_tokens, &prompts[i]);
+        if (plan->echoes && echo_keep(request, prompt, &prompts[i], &texts, scored, &plan->echoes[i]) != 0)
             return -1;
         plan->prompt_tokens += prompts[i].count;
     }
@@ -246,7 +252,8 @@ enum outcome openai_completions_read(struct request *request)
     struct completions_plan *plan = items_memory(request, 1, sizeof *plan);
     request->next = next;
     bool ready = plan && request_options(request, json, options, OPTION_COUNT(options), &body) == 0 &&
-                 generate_choose(request, native_path_model(request, body.model)) == 0 && start(request, &body, plan) == 0;
+                 generate_choose(request, native_path_model(request, body.model)) == 0 &&
+                 start(request, &body, plan) == 0;
     json_decref(json);
     return ready ? OUTCOME_RUN : OUTCOME_FAILED;
 }

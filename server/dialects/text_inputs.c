@@ -90,10 +90,51 @@ static int refuse_prompt(struct request *request, const char *name)
                        request_model_name(request), known);
 }
 
-int text_inputs_prompt(struct request *request, const char *name, struct text_inputs_options *options)
+/* Words that clients send in `input_type` for a question, or for a text to be searched. */
+static const char *const query_types[] = {"query", "search_query", NULL};
+static const char *const document_types[] = {"document", "search_document", "passage", NULL};
+
+static bool is_listed(const char *word, const char *const *list)
+{
+    while (*list && strcmp(*list, word) != 0)
+        list++;
+    return *list;
+}
+
+/* The name of the model's prompt for an input type: the type itself, or another word for it. NULL if the model has no
+ * such prompt. */
+static const char *prompt_of_type(const struct served_model *served, const char *type)
+{
+    if (json_object_get(served->prompts, type))
+        return type;
+    const char *const *others = is_listed(type, query_types)      ? query_types
+                                : is_listed(type, document_types) ? document_types
+                                                                  : NULL;
+    for (; others && *others; others++)
+        if (json_object_get(served->prompts, *others))
+            return *others;
+    return NULL;
+}
+
+/* Counts the key input_type as one without effect. */
+static int ignore_type(struct request *request, const char *type)
+{
+    if (request->ignored.strict)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "input_type is \"%.100s\", but model \"%s\" has no such prompt", type,
+                           request_model_name(request));
+    ignored_keys_add(&request->ignored, "input_type");
+    return 0;
+}
+
+int text_inputs_prompt(struct request *request, const char *name, const char *input_type,
+                       struct text_inputs_options *options)
 {
     const struct served_model *served = served_model(request);
-    const char *wanted = name ? name : served->default_prompt;
+    const char *typed = input_type ? prompt_of_type(served, input_type) : NULL;
+    if (input_type && !typed && ignore_type(request, input_type) != 0)
+        return -1;
+    const char *wanted = name ? name : typed ? typed : served->default_prompt;
     if (!wanted)
         return 0;
     const json_t *prompt = json_object_get(served->prompts, wanted);
@@ -101,6 +142,20 @@ int text_inputs_prompt(struct request *request, const char *name, struct text_in
         return refuse_prompt(request, wanted);
     options->prompt = json_string_value(prompt);
     options->prompt_length = json_string_length(prompt);
+    return 0;
+}
+
+int text_inputs_truncation(struct request *request, const json_t *value, int64_t most, int64_t *tokens)
+{
+    *tokens = 0;
+    if (!value || json_is_null(value))
+        return 0;
+    json_int_t given = json_integer_value(value);
+    if (!json_is_integer(value) || given < -1 || given == 0)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "truncate_prompt_tokens is %s, -1 or an integer of at least 1 was expected",
+                           json_is_integer(value) ? given == 0 ? "0" : "below -1" : json_kind(value));
+    *tokens = given == -1 || given > most ? most : given;
     return 0;
 }
 

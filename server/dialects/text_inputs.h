@@ -12,6 +12,7 @@ struct text_inputs_options {
     bool add_special_tokens;
     const char *prompt; /* (prompt_length). It is put in front of each text. NULL if there is no prompt */
     size_t prompt_length;
+    int64_t most_tokens; /* the callers that set a limit observe it. 0 means the model's limit */
 };
 
 /* The texts of one request while they are read. The caller sets the first three members, and zeroes the others. After
@@ -31,9 +32,16 @@ struct text_inputs {
 /* The codec of the request's model. NULL if the model accepts no texts. */
 const struct text_codec *text_inputs_codec(const struct request *request);
 
-/* Sets the prompt of `options`. `name` is the name in the request. NULL stands for the model's default prompt. Here and
- * below, a failing function sets request->failure and returns -1. */
-int text_inputs_prompt(struct request *request, const char *name, struct text_inputs_options *options);
+/* Sets the prompt of `options`. `name` is the key prompt_name of the request, and `input_type` the key of this name.
+ * Both may be NULL. If the model has a prompt for the input type, the key has the effect of prompt_name, which wins if
+ * both are given. Otherwise the input type counts as an ignored key. Without any name, the prompt is the model's
+ * default prompt. Here and below, a failing function sets request->failure and returns -1. */
+int text_inputs_prompt(struct request *request, const char *name, const char *input_type,
+                       struct text_inputs_options *options);
+
+/* Reads the key truncate_prompt_tokens. Sets *tokens to its value, to `most` for -1, and never to more than `most`.
+ * Sets it to 0 if `value` is NULL or null. */
+int text_inputs_truncation(struct request *request, const json_t *value, int64_t most, int64_t *tokens);
 
 /* Encodes the prompt, followed by the `length` bytes of the text, into texts->encoding. Fails if the model has no
  * tokenizer. `path` names the text in messages. The caller must keep the text until the next call. */

@@ -38,13 +38,17 @@ static int read_word(struct request *request, const json_t *parameters, const ch
 
 int v2_texts_options(struct request *request, const json_t *parameters, struct text_inputs_options *options)
 {
-    const char *direction, *prompt;
+    const char *direction, *prompt, *type;
     if (v2_entry_bool(request, parameters, "truncate", &options->truncate) != 0 ||
         v2_entry_bool(request, parameters, "add_special_tokens", &options->add_special_tokens) != 0 ||
         read_word(request, parameters, "truncation_direction", "\"Left\" or \"Right\"", &direction) != 0 ||
         read_word(request, parameters, "prompt_name", "the name of a prompt", &prompt) != 0 ||
-        text_inputs_prompt(request, prompt, options) != 0)
+        read_word(request, parameters, "input_type", "the name of a prompt", &type) != 0 ||
+        text_inputs_prompt(request, prompt, type, options) != 0 ||
+        text_inputs_truncation(request, json_object_get(parameters, "truncate_prompt_tokens"), INT64_MAX,
+                               &options->most_tokens) != 0)
         return -1;
+    options->truncate = options->truncate || options->most_tokens > 0;
     return items_direction(request, direction, &options->truncate_left);
 }
 
@@ -151,6 +155,8 @@ int v2_texts_read(struct request *request, const struct text_inputs_options *opt
 {
     const struct model_input *input = &request->info->inputs[index];
     struct items_limit limit = items_limit(request->info, index);
+    if (options->most_tokens > 0 && options->most_tokens < limit.tokens)
+        limit.tokens = options->most_tokens;
     limit.cutting = "set the parameter truncate to true";
     if (check_tensor(request, tensor, input) != 0)
         return -1;
