@@ -76,6 +76,8 @@ $(BUILD)/%.o: %.S $(BUILD)/flags
 $(BUILD)/weights/builtin.o: $(wildcard weights/builtin/*.json weights/builtin/*.safetensors \
                                        weights/writer/*.json weights/writer/*.safetensors)
 
+$(BUILD)/server/dialects/openapi_source.o: server/dialects/openapi.json
+
 # What was built with other flags is built again; and a missing library is told once, not by each file.
 $(BUILD)/flags: FORCE
 	@pkg-config --print-errors --exists $(PKGS) || { echo "'docker/packages.sh build' installs what is missing"; exit 1; }

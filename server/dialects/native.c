@@ -1,6 +1,8 @@
 /* native: the table of routes, and errors in the format of text-embeddings-inference. */
 #include "server/dialects/native.h"
 
+#include "server/dialects/openapi.h"
+
 static const struct route routes[] = {
     {"POST", "/", BODY_PICTURE, .work = true, .read = native_root_read, .answer = native_root_answer},
     {"POST", "/invocations", BODY_PICTURE, .work = true, .read = native_root_read, .answer = native_root_answer},
@@ -24,6 +26,7 @@ static const struct route routes[] = {
     {"GET", "/health/live", .open = true, .read = native_live},
     {"GET", "/health/ready", .open = true, .read = native_ready},
     {"GET", "/info", .read = native_info},
+    {"GET", "/openapi.json", .open = true, .read = openapi_read},
     {"GET", "/metrics", .metrics = true, .read = native_metrics},
 };
 
