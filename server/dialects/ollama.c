@@ -24,7 +24,18 @@ static const struct option embeddings_options[] = {
     VECTOR_OPTIONS,
 };
 
-static enum outcome read_vectors(struct request *request, const char *key, const struct option *table, size_t count)
+/* Refuses a list of inputs. */
+static int check_one(struct request *request, const struct native_inputs *inputs)
+{
+    if (!inputs->many)
+        return 0;
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "%s is a list of inputs, one text was expected: use /api/embed for several", inputs->key);
+}
+
+/* `one`: the request may contain only one input. */
+static enum outcome read_vectors(struct request *request, const char *key, bool one, const struct option *table,
+                                 size_t count)
 {
     struct native_vectors body = {.inputs.key = key};
     json_t *json = native_body(request, &body.inputs);
@@ -32,14 +43,15 @@ static enum outcome read_vectors(struct request *request, const char *key, const
         return OUTCOME_FAILED;
     body.normalize = request->info->normalize;
     body.inputs.truncate = true; /* Ollama's default */
-    bool read = request_options(request, json, table, count, &body) == 0 && native_vectors_want(request, &body) == 0;
+    bool read = request_options(request, json, table, count, &body) == 0 && native_vectors_want(request, &body) == 0 &&
+                (!one || check_one(request, &body.inputs) == 0);
     json_decref(json);
     return read ? OUTCOME_RUN : OUTCOME_FAILED;
 }
 
 static enum outcome embed_read(struct request *request)
 {
-    return read_vectors(request, "input", embed_options, OPTION_COUNT(embed_options));
+    return read_vectors(request, "input", false, embed_options, OPTION_COUNT(embed_options));
 }
 
 static int embed_answer(struct request *request)
@@ -64,12 +76,7 @@ static int embed_answer(struct request *request)
 
 static enum outcome embeddings_read(struct request *request)
 {
-    enum outcome outcome = read_vectors(request, "prompt", embeddings_options, OPTION_COUNT(embeddings_options));
-    if (outcome != OUTCOME_RUN || request->job.n_items == 1)
-        return outcome;
-    failure_set(&request->failure, FAILURE_INVALID,
-                "prompt has %" PRId64 " inputs, one was expected: use /api/embed for several", request->job.n_items);
-    return OUTCOME_FAILED;
+    return read_vectors(request, "prompt", true, embeddings_options, OPTION_COUNT(embeddings_options));
 }
 
 static int embeddings_answer(struct request *request)

@@ -1,0 +1,115 @@
+"""schemathesis over /openapi.json: requests that the document allows and forbids, and all its checks of the answers.
+
+SEED chooses the requests (default 1), EXAMPLES their number for each route beside those that cover the document's
+keywords (default 10). The document holds for any model, so `narrowed` first puts in what the served models accept.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import urllib.request
+
+from openapi_spec_validator import validate
+
+import support
+
+SEED = os.environ.get("SEED", "1")
+EXAMPLES = os.environ.get("EXAMPLES", "10")
+MODELS = ["reader", "writer", "none"]
+
+# A value may be valid for the document and not for the model: a route of classifiers, or a text without a mask.
+# On the routes that serve every text, valid requests must succeed, or name a model that does not exist.
+CONFIGURATION = """
+[checks.positive_data_acceptance]
+expected-statuses = ["2xx", "400", "404", "422"]
+
+[[operations]]
+include-path-regex = "^/(tokenize|decode|embed|similarity|embeddings|v1/embeddings|api/.*|models.*|v1/models.*)$"
+[operations.checks.positive_data_acceptance]
+expected-statuses = ["2xx", "404"]
+"""
+
+# By key: what the served models accept.
+NARROWER = {
+    "model": {"anyOf": [{"type": "null"}, {"enum": MODELS}, {"type": "string"}]},
+    "prompt_name": {"type": "null"},
+    "dimensions": {"type": ["integer", "null"], "minimum": 1, "maximum": 192},
+    "max_new_tokens": {"type": ["integer", "null"], "minimum": 1, "maximum": 8},
+    "max_tokens": {"type": ["integer", "null"], "minimum": 0, "maximum": 8},
+    "n": {"type": ["integer", "null"], "minimum": 1, "maximum": 4},
+    "embeddings": {"type": "null"},
+}
+
+
+def narrowed(document):
+    """The document for the served models: their names and ids, no pictures and floats, short generations."""
+
+    def walk(value):
+        if isinstance(value, list):
+            for each in value:
+                walk(each)
+        if not isinstance(value, dict):
+            return
+        if "anyOf" in value:
+            value["anyOf"] = [each for each in value["anyOf"] if each.get("required") != ["embeddings"]]
+        for name, schema in value.get("properties", {}).items():
+            if name in NARROWER:
+                value["properties"][name] = NARROWER[name]
+        for each in value.values():
+            walk(each)
+
+    components = document["components"]
+    walk({name: schema for name, schema in components["schemas"].items() if name.endswith("Body")})
+    components["schemas"]["Id"]["maximum"] = 258  # both models have 259 ids
+    for path in document["paths"].values():
+        for media_type in ("image/jpeg", "image/png"):
+            path.get("post", {}).get("requestBody", {"content": {}})["content"].pop(media_type, None)
+    for name in ("model", "deployment"):
+        components["parameters"][name]["schema"] = {"enum": MODELS}
+    components["parameters"]["version"]["schema"] = {"enum": ["1", "2"]}
+    return document
+
+
+def fetch(address):
+    with urllib.request.urlopen(f"http://{address}/openapi.json") as answer:
+        assert answer.headers["Content-Type"] == "application/json"
+        return json.load(answer)
+
+
+def explore(address, folder):
+    document, configuration = os.path.join(folder, "openapi.json"), os.path.join(folder, "schemathesis.toml")
+    with open(document, "w") as file:
+        json.dump(narrowed(fetch(address)), file)
+    with open(configuration, "w") as file:
+        file.write(CONFIGURATION)
+    command = [os.path.join(os.path.dirname(sys.executable), "schemathesis"), "--config-file", configuration, "run"]
+    command += [document, "--url", f"http://{address}", "--checks", "all", "--phases", "examples,coverage,fuzzing"]
+    command += ["--seed", SEED, "--max-examples", EXAMPLES, "--continue-on-failure", "--warnings", "off"]
+    command += ["--suppress-health-check", "all", "--generation-database", "none"]
+    print(f"# schemathesis: seed {SEED}, {EXAMPLES} examples")
+    hooks = {"SCHEMATHESIS_HOOKS": "openapi_hooks", "PYTHONPATH": os.path.dirname(os.path.abspath(__file__))}
+    result = subprocess.run(
+        command, cwd=folder, env=os.environ | hooks, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert result.returncode == 0, result.stdout
+    (count,) = re.findall(r"\d+ generated, \d+ passed", result.stdout)
+    print(f"# schemathesis: {count}")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        writer = os.path.join(folder, "writer")
+        support.generating_model(writer)
+        with support.Daemon("--model", "reader=weights/builtin", "--model", f"writer={writer}") as daemon:
+            tests = [
+                ("openapi-spec-validator: /openapi.json", lambda: validate(fetch(daemon.address))),
+                ("schemathesis: /openapi.json", lambda: explore(daemon.address, folder)),
+            ]
+            return support.run(tests)
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main() else 0)
