@@ -3,6 +3,7 @@
 #include "server/model_folders.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +55,9 @@ static bool ends_in_one(const char *name, const char *const *suffixes, size_t co
     return false;
 }
 
-void model_folder_list(const char *folder, const char *const *suffixes, size_t count, char *names, size_t size)
+/* Writes a list such as "a.bin, b.pt". It contains the files of the folder whose names end in one of the `count`
+ * suffixes, sorted by name. Names that do not fit are left out. */
+static void list_files(const char *folder, const char *const *suffixes, size_t count, char *names, size_t size)
 {
     struct dirent **entries = NULL;
     int n_entries = scandir(folder, &entries, is_visible, alphasort);
@@ -66,6 +69,51 @@ void model_folder_list(const char *folder, const char *const *suffixes, size_t c
         free(entries[i]);
     }
     free(entries);
+}
+
+/* The names that are read. The first is that of weights/export.py, the others are those of Hugging Face's libraries and
+ * of torch.save. */
+static const char *const weights_names[] = {"model.safetensors", "model.safetensors.index.json",
+                                            "model.pt",          "model.pth",
+                                            "pytorch_model.bin", "pytorch_model.bin.index.json"};
+#define N_WEIGHTS_NAMES (sizeof weights_names / sizeof *weights_names)
+
+/* Refuses a folder without weights of these names. The message names other files with weights. */
+static char *refuse_weights(const char *folder, struct error *error)
+{
+    static const char *const readable[] = {".safetensors", ".bin", ".pt", ".pth"};
+    static const char *const others[] = {".ckpt", ".h5", ".hdf5", ".keras", ".gguf"};
+    char names[256];
+    list_files(folder, readable, sizeof readable / sizeof *readable, names, sizeof names);
+    if (names[0]) {
+        error_set(error,
+                  "%s: expected %s or model.pt, found %s: rename the file, or add %s if the model has several files",
+                  folder, weights_names[0], names, weights_names[1]);
+        return NULL;
+    }
+    list_files(folder, others, sizeof others / sizeof *others, names, sizeof names);
+    if (names[0])
+        error_set(error,
+                  "%s: expected %s, found %s: load the weights into the class and save the model with "
+                  "weights/export.py",
+                  folder, weights_names[0], names);
+    else
+        error_set(error, "%s/%s: cannot be opened: %s", folder, weights_names[0], strerror(ENOENT));
+    return NULL;
+}
+
+char *model_folder_weights(const char *folder, struct error *error)
+{
+    for (size_t i = 0; i < N_WEIGHTS_NAMES; i++) {
+        char *path = NULL;
+        if (!model_folder_has(folder, weights_names[i]))
+            continue;
+        if (asprintf(&path, "%s/%s", folder, weights_names[i]) >= 0)
+            return path;
+        error_set(error, "%s: out of memory", folder);
+        return NULL;
+    }
+    return refuse_weights(folder, error);
 }
 
 /* Adds those subfolders of `given` that are models. There may be none. */

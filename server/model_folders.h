@@ -17,8 +17,8 @@ void model_folders_free(struct model_folders *folders);
 /* Whether the folder contains a file with this name. */
 bool model_folder_has(const char *folder, const char *name);
 
-/* Writes a list such as "a.bin, b.pt". It contains the files of the folder whose names end in one of the `count`
- * suffixes, sorted by name. Names that do not fit are left out. The list is empty if there is no such file. */
-void model_folder_list(const char *folder, const char *const *suffixes, size_t count, char *names, size_t size);
+/* Returns the path of the folder's weights, which the caller frees: the first existing name of a list that begins with
+ * model.safetensors. If none exists, returns NULL, and the message names other files with weights. */
+char *model_folder_weights(const char *folder, struct error *error);
 
 #endif

@@ -19,8 +19,6 @@
 #define PROGRESS_AFTER_NS INT64_C(1000000000) /* shorter loads show no bar */
 #define PROGRESS_EVERY_NS INT64_C(100000000)
 #define PROGRESS_WIDTH 40
-#define WEIGHTS_FILE "model.safetensors"
-#define WEIGHTS_INDEX "model.safetensors.index.json" /* the index of a checkpoint in several files */
 
 struct source {
     const struct model_source *given; /* NULL if the model is built in */
@@ -103,39 +101,15 @@ static int source_open(const struct model_source *given, struct source *source, 
     return status == 0 ? source_name(source, error) : -1;
 }
 
-/* Refuses a folder that contains weights only under names that are not read. Returns 0 if it contains no weights. */
-static int refuse_other_weights(const char *folder, struct error *error)
-{
-    static const char *const safetensors[] = {".safetensors"};
-    static const char *const others[] = {".bin", ".pt", ".pth", ".ckpt", ".h5", ".hdf5", ".keras", ".gguf"};
-    char names[256];
-    model_folder_list(folder, safetensors, 1, names, sizeof names);
-    if (names[0])
-        return error_set(error,
-                         "%s: expected " WEIGHTS_FILE ", found %s: rename the file, or add " WEIGHTS_INDEX
-                         " if the model has several",
-                         folder, names);
-    model_folder_list(folder, others, sizeof others / sizeof *others, names, sizeof names);
-    if (names[0])
-        return error_set(error,
-                         "%s: expected " WEIGHTS_FILE ", found %s: load the weights into the class and save the model "
-                         "with weights/export.py",
-                         folder, names);
-    return 0;
-}
-
 static int source_open_weights(struct source *source, struct error *error)
 {
     const struct model_source *given = source->given;
-    char *path = NULL;
     if (!given)
         return weights_open_memory(source->builtin.model, source->builtin.model_size, "the built-in model.safetensors",
                                    &source->weights, error);
-    bool indexed = model_folder_has(given->path, WEIGHTS_INDEX), whole = model_folder_has(given->path, WEIGHTS_FILE);
-    if (!whole && !indexed && refuse_other_weights(given->path, error) != 0)
+    char *path = model_folder_weights(given->path, error);
+    if (!path)
         return -1;
-    if (asprintf(&path, "%s/%s", given->path, whole || !indexed ? WEIGHTS_FILE : WEIGHTS_INDEX) < 0)
-        return error_set(error, "%s: out of memory", given->path);
     int status = weights_open(path, &source->weights, error);
     free(path);
     return status;

@@ -3,29 +3,49 @@
 #include <stddef.h>
 #include <string.h>
 
-#define NOT_SAFETENSORS ", and no safetensors file: "
-#define SAVE_TORCH "save the state_dict with safetensors.torch.save_file, or the model with weights/export.py"
+#define NO_SAFETENSORS ", and no safetensors file: "
+#define NO_TORCH ", and no file of torch.save: "
 #define SAVE_LOADED "load the weights into the class and save the model with weights/export.py"
+#define FETCH "\"git lfs pull\" fetches the file"
+#define SAVE_TORCH "save the state_dict with safetensors.torch.save_file, or the model with weights/export.py"
+#define SAVE_AGAIN "load it in Python and save it again: torch.save(torch.load(PATH), \"model.pt\")"
 
-/* A pickle begins with the byte 0x80 and the version of its protocol. */
+/* Formats, with a sentence for each of both functions. A pickle begins with the byte 0x80 and the version of its
+ * protocol. A TAR file, as torch.save wrote before PyTorch 0.4, has no fixed start. */
 static const struct {
     const char *start; /* NUL-terminated. No start listed here contains a 0 byte */
-    const char *format;
+    const char *for_safetensors, *for_torch;
 } formats[] = {
-    {"PK\3\4", "a zip archive, as torch.save writes one" NOT_SAFETENSORS SAVE_TORCH},
-    {"\x80\2", "a pickle, as torch.save wrote one before PyTorch 1.6" NOT_SAFETENSORS SAVE_TORCH},
-    {"\x80\3", "a pickle" NOT_SAFETENSORS SAVE_TORCH},
-    {"\x80\4", "a pickle" NOT_SAFETENSORS SAVE_TORCH},
-    {"\x80\5", "a pickle" NOT_SAFETENSORS SAVE_TORCH},
-    {"\x89HDF", "an HDF5 file, as Keras writes one" NOT_SAFETENSORS SAVE_LOADED},
-    {"GGUF", "a GGUF file" NOT_SAFETENSORS SAVE_LOADED},
-    {"version ", "a text that begins as a pointer of Git LFS does" NOT_SAFETENSORS "\"git lfs pull\" fetches the file"},
+    {"PK\3\4", "a zip archive, as torch.save writes one" NO_SAFETENSORS "name it model.pt, or " SAVE_TORCH, NULL},
+    {"\x80\2", "a pickle, as torch.save wrote one before PyTorch 1.6" NO_SAFETENSORS SAVE_TORCH,
+     "a pickle without an archive, as torch.save wrote one before PyTorch 1.6; " SAVE_AGAIN},
+    {"\x80\3", "a pickle" NO_SAFETENSORS SAVE_TORCH, "a pickle" NO_TORCH SAVE_AGAIN},
+    {"\x80\4", "a pickle" NO_SAFETENSORS SAVE_TORCH, "a pickle" NO_TORCH SAVE_AGAIN},
+    {"\x80\5", "a pickle" NO_SAFETENSORS SAVE_TORCH, "a pickle" NO_TORCH SAVE_AGAIN},
+    {"\x89HDF", "an HDF5 file, as Keras writes one" NO_SAFETENSORS SAVE_LOADED,
+     "an HDF5 file, as Keras writes one" NO_TORCH SAVE_LOADED},
+    {"GGUF", "a GGUF file" NO_SAFETENSORS SAVE_LOADED, "a GGUF file" NO_TORCH SAVE_LOADED},
+    {"version ", "a text that begins as a pointer of Git LFS does" NO_SAFETENSORS FETCH,
+     "a text that begins as a pointer of Git LFS does" NO_TORCH FETCH},
 };
+#define N_FORMATS (sizeof formats / sizeof *formats)
+
+static size_t find(const void *bytes)
+{
+    size_t index = 0;
+    while (index < N_FORMATS && memcmp(bytes, formats[index].start, strlen(formats[index].start)) != 0)
+        index++;
+    return index;
+}
 
 const char *foreign_format(const void *bytes)
 {
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-        if (memcmp(bytes, formats[i].start, strlen(formats[i].start)) == 0)
-            return formats[i].format;
-    return NULL;
+    size_t index = find(bytes);
+    return index < N_FORMATS ? formats[index].for_safetensors : NULL;
+}
+
+const char *foreign_to_torch(const void *bytes)
+{
+    size_t index = find(bytes);
+    return index < N_FORMATS ? formats[index].for_torch : "no zip archive, as torch.save writes one; " SAVE_TORCH;
 }

@@ -1,4 +1,5 @@
-/* foreign: recognises files of other formats that have the name of a safetensors file. */
+/* foreign: recognises files of other formats that have the name of a safetensors file or of an archive of torch.save.
+ */
 #ifndef WEIGHTS_FOREIGN_H
 #define WEIGHTS_FOREIGN_H
 
@@ -7,5 +8,8 @@
 /* Returns a text for a message: the format of a file that starts with these FOREIGN_BYTES bytes, and how to convert it
  * to safetensors. Returns NULL if the format is not known here. */
 const char *foreign_format(const void *bytes);
+
+/* The same for a file whose name says that torch.save wrote it. Returns NULL if the file is a zip archive. */
+const char *foreign_to_torch(const void *bytes);
 
 #endif

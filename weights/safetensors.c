@@ -135,7 +135,7 @@ static int compare_places(const void *left, const void *right)
 }
 
 /* Checks for gaps and overlaps. The tensors are sorted by compare_places, and end within the data. */
-static int check_cover(const struct safetensors *table, size_t data_size, struct error *error)
+static int check_cover(const struct tensor_table *table, size_t data_size, struct error *error)
 {
     size_t next = 0;
     for (size_t i = 0; i < table->n_tensors; i++) {
@@ -154,15 +154,16 @@ static int check_cover(const struct safetensors *table, size_t data_size, struct
     return 0;
 }
 
-static int parse_tensors(struct safetensors *table, size_t data_size, struct error *error)
+static int parse_tensors(struct safetensors *file, size_t data_size, struct error *error)
 {
-    size_t count = json_object_size(table->header);
+    struct tensor_table *table = &file->table;
+    size_t count = json_object_size(file->header);
     table->tensors = calloc(count + 1, sizeof *table->tensors);
     if (!table->tensors)
         return error_set(error, "out of memory for %zu tensors", count);
     const char *name;
     json_t *entry;
-    json_object_foreach (table->header, name, entry) {
+    json_object_foreach (file->header, name, entry) {
         if (strcmp(name, METADATA_KEY) == 0)
             continue;
         struct weights_tensor *tensor = &table->tensors[table->n_tensors++];
@@ -176,45 +177,34 @@ static int parse_tensors(struct safetensors *table, size_t data_size, struct err
 
 /* ---- Names ---------------------------------------------------------------------------------------------------- */
 
-static int compare_names(const void *left, const void *right)
+/* Appends the aliases to the names in the header, and sorts all. n_names is increased last, so that until
+ * then only the names in the header are searched. */
+static int add_aliases(struct tensor_table *table, const json_t *metadata, struct error *error)
 {
-    const struct safetensors_name *a = left, *b = right;
-    return strcmp(a->name, b->name);
-}
-
-static const struct safetensors_name *find_name(const struct safetensors *table, const char *name)
-{
-    struct safetensors_name key = {.name = name};
-    return bsearch(&key, table->names, table->n_names, sizeof *table->names, compare_names);
-}
-
-/* Appends the aliases to the names in the header, and sorts all. n_names is increased last, so that find_name searches
- * only the names in the header until then. */
-static int add_aliases(struct safetensors *table, const json_t *metadata, struct error *error)
-{
-    struct safetensors_name *alias = table->names + table->n_names;
+    struct tensor_name *alias = table->names + table->n_names;
     const char *key;
     json_t *value;
     json_object_foreach ((json_t *)metadata, key, value) {
         if (!json_is_string(value))
             return error_set(error, METADATA_KEY ": the value of '" SHOWN "' is not a string", key);
-        const struct safetensors_name *stored = find_name(table, json_string_value(value));
+        const struct tensor_name *stored = tensor_table_name(table, json_string_value(value));
         if (strcmp(key, "format") == 0 || !stored)
             continue;
-        if (find_name(table, key))
+        if (tensor_table_name(table, key))
             return error_set(error,
                              METADATA_KEY ": '" SHOWN "' is mapped to '" SHOWN "', but is itself stored in the file",
                              key, stored->name);
-        *alias++ = (struct safetensors_name){key, stored->tensor};
+        *alias++ = (struct tensor_name){key, stored->tensor};
     }
     table->n_names = (size_t)(alias - table->names);
-    qsort(table->names, table->n_names, sizeof *table->names, compare_names);
+    tensor_table_sort(table);
     return 0;
 }
 
-static int build_names(struct safetensors *table, struct error *error)
+static int build_names(struct safetensors *file, struct error *error)
 {
-    const json_t *metadata = json_object_get(table->header, METADATA_KEY);
+    struct tensor_table *table = &file->table;
+    const json_t *metadata = json_object_get(file->header, METADATA_KEY);
     if (metadata && !json_is_object(metadata))
         return error_set(error, METADATA_KEY " is not an object");
     size_t capacity = table->n_tensors + json_object_size(metadata);
@@ -222,9 +212,9 @@ static int build_names(struct safetensors *table, struct error *error)
     if (!table->names)
         return error_set(error, "out of memory for %zu names", capacity);
     for (size_t i = 0; i < table->n_tensors; i++)
-        table->names[i] = (struct safetensors_name){table->tensors[i].name, i};
+        table->names[i] = (struct tensor_name){table->tensors[i].name, i};
     table->n_names = table->n_tensors;
-    qsort(table->names, table->n_names, sizeof *table->names, compare_names);
+    tensor_table_sort(table);
     return metadata ? add_aliases(table, metadata, error) : 0;
 }
 
@@ -249,36 +239,28 @@ int safetensors_header(const void *bytes, size_t size, size_t *header_size, stru
     return 0;
 }
 
-int safetensors_parse(const char *header, size_t header_size, size_t data_size, struct safetensors *table,
+int safetensors_parse(const char *header, size_t header_size, size_t data_size, struct safetensors *file,
                       struct error *error)
 {
-    *table = (struct safetensors){0};
-    table->header = parse_header(header, header_size, error);
-    if (!table->header)
+    *file = (struct safetensors){.header = parse_header(header, header_size, error)};
+    if (!file->header)
         return -1;
-    if (parse_tensors(table, data_size, error) != 0 || build_names(table, error) != 0) {
-        safetensors_free(table);
+    if (parse_tensors(file, data_size, error) != 0 || build_names(file, error) != 0) {
+        safetensors_free(file);
         return -1;
     }
     return 0;
 }
 
-void safetensors_place(struct safetensors *table, const void *data)
+void safetensors_place(struct safetensors *file, const void *data)
 {
-    for (size_t i = 0; i < table->n_tensors; i++)
-        table->tensors[i].data = (const char *)data + table->tensors[i].offset;
+    for (size_t i = 0; i < file->table.n_tensors; i++)
+        file->table.tensors[i].data = (const char *)data + file->table.tensors[i].offset;
 }
 
-void safetensors_free(struct safetensors *table)
+void safetensors_free(struct safetensors *file)
 {
-    free(table->names);
-    free(table->tensors);
-    json_decref(table->header);
-    *table = (struct safetensors){0};
-}
-
-const struct weights_tensor *safetensors_find(const struct safetensors *table, const char *name)
-{
-    const struct safetensors_name *found = find_name(table, name);
-    return found ? &table->tensors[found->tensor] : NULL;
+    tensor_table_free(&file->table);
+    json_decref(file->header);
+    *file = (struct safetensors){0};
 }

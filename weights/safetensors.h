@@ -6,23 +6,14 @@
 #define WEIGHTS_SAFETENSORS_H
 
 #include "config/config.h"
-#include "weights/tensor.h"
+#include "weights/tensor_table.h"
 
 #include <jansson.h>
 
-/* A name of a tensor: the name in the header, or an alias in __metadata__. */
-struct safetensors_name {
-    const char *name;
-    size_t tensor; /* index of the tensor */
-};
-
-/* The tensors of a file. After safetensors_parse succeeded, the caller must call safetensors_free. */
+/* A file. After safetensors_parse succeeded, the caller must call safetensors_free. */
 struct safetensors {
-    json_t *header; /* owns the strings of names and metadata */
-    struct weights_tensor *tensors;
-    size_t n_tensors; /* number of tensors, which are in the order of their data */
-    struct safetensors_name *names;
-    size_t n_names; /* number of names, which are sorted by strcmp */
+    json_t *header;            /* owns the names */
+    struct tensor_table table; /* the tensors are in the order of their data */
 };
 
 #define SAFETENSORS_LENGTH_BYTES 8
@@ -34,12 +25,9 @@ int safetensors_header(const void *bytes, size_t size, size_t *header_size, stru
 
 /* Parses the header (header_size bytes of JSON) and checks it against the size of the data. The data itself is not
  * needed yet. safetensors_place sets the addresses of the tensors later. */
-int safetensors_parse(const char *header, size_t header_size, size_t data_size, struct safetensors *table,
+int safetensors_parse(const char *header, size_t header_size, size_t data_size, struct safetensors *file,
                       struct error *error);
-void safetensors_place(struct safetensors *table, const void *data);
-void safetensors_free(struct safetensors *table);
-
-/* NULL if no tensor has the name. */
-const struct weights_tensor *safetensors_find(const struct safetensors *table, const char *name);
+void safetensors_place(struct safetensors *file, const void *data);
+void safetensors_free(struct safetensors *file);
 
 #endif

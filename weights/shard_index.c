@@ -36,7 +36,24 @@ static int read_files(struct shard_index *index, struct error *error)
         index->files[index->n_files++] = name;
     }
     index->n_files = sort_once(index->files, index->n_files);
+    if (index->n_files > SHARD_INDEX_FILES)
+        return error_set(error, "weight_map: names %zu files, expected at most %d", index->n_files, SHARD_INDEX_FILES);
     return 0;
+}
+
+/* Reads the strings of the metadata. Others, such as the number total_size, describe the checkpoint. */
+static int read_aliases(struct shard_index *index, struct error *error)
+{
+    const char *key;
+    json_t *value, *metadata = json_object_get(index->json, "metadata");
+    index->aliases = json_object();
+    if (metadata && !json_is_object(metadata))
+        return error_set(error, "metadata is not an object");
+    json_object_foreach (metadata, key, value) {
+        if (json_is_string(value) && strcmp(key, "format") != 0 && json_object_set(index->aliases, key, value) != 0)
+            return error_set(error, "out of memory for names");
+    }
+    return index->aliases ? 0 : error_set(error, "out of memory for names");
 }
 
 int shard_index_parse(const char *text, size_t length, struct shard_index *index, struct error *error)
@@ -51,8 +68,8 @@ int shard_index_parse(const char *text, size_t length, struct shard_index *index
     int status = 0;
     if (!json_is_object(index->weight_map) || json_object_size(index->weight_map) == 0)
         status = error_set(error, "expected an object \"weight_map\" of tensors' names and the files that hold them");
-    else
-        status = read_files(index, error);
+    else if (read_files(index, error) != 0 || read_aliases(index, error) != 0)
+        status = -1;
     if (status != 0)
         shard_index_free(index);
     return status;
@@ -61,6 +78,7 @@ int shard_index_parse(const char *text, size_t length, struct shard_index *index
 void shard_index_free(struct shard_index *index)
 {
     free(index->files);
+    json_decref(index->aliases);
     json_decref(index->json);
     *index = (struct shard_index){0};
 }

@@ -1,5 +1,6 @@
 /* The index of a checkpoint that consists of several files: model.safetensors.index.json. Its content is {"metadata":
- * …, "weight_map": {tensor: file, …}}. The files are in the folder of the index. Private to weights/. */
+ * {…}, "weight_map": {tensor: file, …}}. The files are in the folder of the index. huggingface_hub stores a tensor with
+ * several names once. It writes the other names to the metadata: {other name: stored name}. Private to weights/. */
 #ifndef WEIGHTS_SHARD_INDEX_H
 #define WEIGHTS_SHARD_INDEX_H
 
@@ -10,9 +11,13 @@
 struct shard_index {
     json_t *json;
     const json_t *weight_map; /* values are strings. `json` owns them and all names */
+    json_t *aliases;    /* other names, and the names that they stand for, as strings. A value may also be any other
+                           string. The struct owns the object */
     const char **files; /* (n_files) different names, sorted by strcmp. All files are in the folder of the index */
-    size_t n_files;     /* at least 1 */
+    size_t n_files;     /* at least 1, at most SHARD_INDEX_FILES */
 };
+
+#define SHARD_INDEX_FILES 1000
 
 /* Does no I/O. The error does not name the file. After success, the caller must call shard_index_free. */
 int shard_index_parse(const char *text, size_t length, struct shard_index *index, struct error *error);

@@ -1,5 +1,5 @@
-/* weights: tensors by name, from safetensors files or from memory. The built-in models are in memory, as a part of
- * the binary. Names, dtypes and shapes are those of the file. tensor.h describes a tensor. */
+/* weights: tensors by name, from safetensors files, from files of torch.save, or from memory. The built-in models are
+ * in memory, as a part of the binary. Names, dtypes and shapes are those of the file. tensor.h describes a tensor. */
 #ifndef WEIGHTS_WEIGHTS_H
 #define WEIGHTS_WEIGHTS_H
 
@@ -12,8 +12,8 @@
  * Any thread may read it while weights_read and weights_close do not run. */
 struct weights;
 
-/* Opens a safetensors file. If the path ends in .index.json, opens an index and the files that it lists. They are in
- * the folder of the index.
+/* Opens a safetensors file. If the path ends in .pt, .pth or .bin, opens an archive of torch.save. If the path ends in
+ * .index.json, opens an index and the files that it lists. They are in the folder of the index.
  *
  * Reads only the headers, and checks each tensor in them. The sizes of its shape must not be negative. The number of
  * bytes that follows from shape and dtype must not overflow, and must be the number that the offsets state. The data

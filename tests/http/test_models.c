@@ -148,15 +148,15 @@ static void weights_of_another_format_are_named(void **state)
     static const struct {
         const char *names[3], *expected;
     } cases[] = {
-        {{"pytorch_model.bin"},
-         ": expected model.safetensors, found pytorch_model.bin: load the weights into the class and save the model "
-         "with "
+        {{"last.ckpt"},
+         ": expected model.safetensors, found last.ckpt: load the weights into the class and save the model with "
          "weights/export.py"},
-        {{"optimizer.pt", "pytorch_model.bin", "notes.txt"}, "found optimizer.pt, pytorch_model.bin: load the weights"},
-        {{"last.ckpt"}, "found last.ckpt: load the weights"},
-        {{"weights.h5"}, "found weights.h5: load the weights"},
-        {{"mine.safetensors", "pytorch_model.bin"},
-         "found mine.safetensors: rename the file, or add model.safetensors.index.json"},
+        {{"weights.h5", "notes.txt"}, "found weights.h5: load the weights"},
+        {{"mine.safetensors", "optimizer.pt", "notes.txt"},
+         ": expected model.safetensors or model.pt, found mine.safetensors, optimizer.pt: rename the file, or add "
+         "model.safetensors.index.json"},
+        {{"pytorch_model.bin"}, "/pytorch_model.bin: has 0 bytes, expected a file of torch.save"},
+        {{"model.pth", "pytorch_model.bin"}, "/model.pth: has 0 bytes"},
         {{"notes.txt"}, "/model.safetensors: cannot be opened: No such file or directory"},
         {{"model.safetensors", "pytorch_model.bin"}, "/model.safetensors: is empty, expected a safetensors file"},
         {{"model.safetensors.index.json", "pytorch_model.bin"}, "/model.safetensors.index.json: "},

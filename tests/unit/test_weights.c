@@ -168,8 +168,8 @@ static void names_another_format(void **state)
 {
     (void)state;
     refuse_bytes("PK\3\4\0\0\10\10\0", 9,
-                 "is a zip archive, as torch.save writes one, and no safetensors file: save the state_dict with "
-                 "safetensors.torch.save_file, or the model with weights/export.py");
+                 "is a zip archive, as torch.save writes one, and no safetensors file: name it model.pt, or save the "
+                 "state_dict with safetensors.torch.save_file, or the model with weights/export.py");
     refuse_bytes(
         "\x80\2\x8a\nl\xfc\x9c\x46\xf9", 9,
         "is a pickle, as torch.save wrote one before PyTorch 1.6, and no safetensors file: save the state_dict");
@@ -490,6 +490,23 @@ static void an_index_joins_its_files(void **state)
     weights_close(weights);
 }
 
+/* huggingface_hub writes a tensor with several names once. The other names are in the metadata of the index. */
+static void an_index_has_other_names(void **state)
+{
+    (void)state;
+    struct weights *weights;
+    struct error error;
+    if (open_index(
+            "{\"metadata\": {\"total_size\": 6, \"tied\": \"a\", \"format\": \"pt\", \"note\": \"none of them\"}, "
+            "\"weight_map\": {\"a\": \"one.safetensors\", \"c\": \"two.safetensors\"}}",
+            &weights, &error) != 0)
+        fail_msg("%s", error.message);
+    assert_ptr_equal(weights_find(weights, "tied"), weights_find(weights, "a"));
+    assert_non_null(weights_find(weights, "a"));
+    assert_null(weights_find(weights, "note"));
+    weights_close(weights);
+}
+
 static void cut(const char *name, off_t size)
 {
     char path[128];
@@ -578,6 +595,23 @@ static void refuses_an_index_that_is_not_true(void **state)
     refuse_index(INDEX("{\"a\": \"m.index.json\"}"), "m.index.json: m.index.json: ");
     refuse_index(INDEX("{\"a\": \"two.safetensors\"}"), "weight_map: tensor 'a' is not in two.safetensors");
     refuse_index(INDEX("{\"a\": \"one.safetensors\", \"b\": \"one.safetensors\"}"), "'b' is not in one.safetensors");
+    refuse_index("{\"metadata\": [], \"weight_map\": {\"a\": \"one.safetensors\"}}", "metadata is not an object");
+    refuse_index("{\"metadata\": {\"c\": \"a\"}, \"weight_map\": {\"a\": \"one.safetensors\", \"c\": "
+                 "\"two.safetensors\"}}",
+                 "metadata: 'c' is mapped to 'a', but is itself stored");
+}
+
+static void refuses_an_index_of_too_many_files(void **state)
+{
+    (void)state;
+    enum { FILES = 1001 };
+    char *index = malloc(FILES * 32 + 64);
+    size_t length = (size_t)sprintf(index, "{\"weight_map\": {\"a\": \"0\"");
+    for (int i = 1; i < FILES; i++)
+        length += (size_t)sprintf(index + length, ", \"%d\": \"%d\"", i, i);
+    strcpy(index + length, "}}");
+    refuse_index(index, "weight_map: names 1001 files, expected at most 1000");
+    free(index);
 }
 
 static void refuses_a_tensor_in_two_files(void **state)
@@ -614,9 +648,11 @@ int main(void)
         cmocka_unit_test(a_large_file_with_a_wrong_header_is_not_read),
         cmocka_unit_test(opens_files),
         cmocka_unit_test(an_index_joins_its_files),
+        cmocka_unit_test(an_index_has_other_names),
         cmocka_unit_test(a_file_that_is_cut_before_its_data_is_read_is_an_error),
         cmocka_unit_test(a_file_that_takes_the_name_changes_no_data),
         cmocka_unit_test(refuses_an_index_that_is_not_true),
+        cmocka_unit_test(refuses_an_index_of_too_many_files),
         cmocka_unit_test(refuses_a_tensor_in_two_files),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
