@@ -20,7 +20,7 @@ struct storage {
 };
 
 /* Where the elements of a tensor are. */
-struct view {
+struct tensor_view {
     size_t storage; /* index */
     enum weights_dtype dtype;
     int rank;
@@ -35,7 +35,7 @@ struct named_view {
     char *name;
     size_t order; /* in the state_dict */
     size_t tensor;
-    struct view view;
+    struct tensor_view view;
 };
 
 struct torch_archive {
@@ -44,8 +44,8 @@ struct torch_archive {
     size_t n_storages;
     struct named_view *named; /* (n_named) */
     size_t n_named;
-    struct view *views; /* (table.n_tensors) */
-    char **copies;      /* (table.n_tensors): NULL for a contiguous tensor */
+    struct tensor_view *views; /* (table.n_tensors) */
+    char **copies;             /* (table.n_tensors): NULL for a contiguous tensor */
     struct tensor_table table;
 };
 
@@ -138,7 +138,7 @@ static int read_sizes(const struct pickle *pickle, uint32_t tuple, const char *w
 
 /* Finds the storage of a tensor, which must have as many bytes as the pickle says. */
 static int find_storage(const struct torch_archive *archive, const struct zip_entry *data, int prefix,
-                        const struct pickle *pickle, const struct pickle_value *storage, struct view *view,
+                        const struct pickle *pickle, const struct pickle_value *storage, struct tensor_view *view,
                         struct error *error)
 {
     const struct pickle_value *key = &pickle->values[storage->storage.key];
@@ -162,7 +162,7 @@ static int find_storage(const struct torch_archive *archive, const struct zip_en
 }
 
 /* Checks that all elements are in the storage. Sets `elements`. */
-static int check_extent(struct view *view, int64_t storage_elements, struct error *error)
+static int check_extent(struct tensor_view *view, int64_t storage_elements, struct error *error)
 {
     char text[192];
     int64_t last = view->offset, step, bytes;
@@ -189,7 +189,7 @@ static int check_extent(struct view *view, int64_t storage_elements, struct erro
 }
 
 /* Whether the elements follow each other in the order of the tensor. */
-static bool is_contiguous(const struct view *view)
+static bool is_contiguous(const struct tensor_view *view)
 {
     int64_t step = 1;
     for (int i = view->rank; view->elements > 0 && i-- > 0;) {
@@ -201,12 +201,12 @@ static bool is_contiguous(const struct view *view)
 }
 
 static int read_view(const struct torch_archive *archive, const struct zip_entry *data, int prefix,
-                     const struct pickle *pickle, const struct pickle_value *tensor, struct view *view,
+                     const struct pickle *pickle, const struct pickle_value *tensor, struct tensor_view *view,
                      struct error *error)
 {
     const struct pickle_value *storage = &pickle->values[tensor->tensor.storage];
     int strides;
-    *view = (struct view){.offset = pickle->values[tensor->tensor.offset].integer};
+    *view = (struct tensor_view){.offset = pickle->values[tensor->tensor.offset].integer};
     if (read_sizes(pickle, tensor->tensor.shape, "shape", &view->rank, view->shape, error) != 0 ||
         read_sizes(pickle, tensor->tensor.strides, "the strides", &strides, view->strides, error) != 0)
         return -1;
@@ -336,7 +336,7 @@ static int read_state(struct torch_archive *archive, const struct zip_entry *dat
 
 /* ---- The table ---- */
 
-static int compare_views(const struct view *a, const struct view *b)
+static int compare_views(const struct tensor_view *a, const struct tensor_view *b)
 {
     if (a->storage != b->storage)
         return a->storage < b->storage ? -1 : 1;
@@ -491,7 +491,7 @@ static int read_storage(struct storage *storage, const struct zip_source *source
 }
 
 /* Copies the elements in the order of the tensor. There is at least one. */
-static void gather(const struct view *view, const char *storage, char *out)
+static void gather(const struct tensor_view *view, const char *storage, char *out)
 {
     size_t size = weights_dtype_size(view->dtype);
     int64_t place[WEIGHTS_MAX_RANK] = {0}, at = view->offset;
@@ -510,7 +510,7 @@ static void gather(const struct view *view, const char *storage, char *out)
 static int place_tensor(struct torch_archive *archive, size_t index, const struct zip_source *source,
                         struct error *error)
 {
-    const struct view *view = &archive->views[index];
+    const struct tensor_view *view = &archive->views[index];
     struct weights_tensor *tensor = &archive->table.tensors[index];
     struct storage *storage = &archive->storages[view->storage];
     if (read_storage(storage, source, error) != 0)

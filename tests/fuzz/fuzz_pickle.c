@@ -11,8 +11,9 @@
 #define STORAGES 4
 #define STORAGE_BYTES 64
 #define ENTRIES (1 + STORAGES)
-#define NAME_BYTES 10 /* a/data.pkl. The names of the storages are shorter, and end in spaces that belong to no name \
-                       */
+#define NAME_BYTES                                                                                    \
+    10 /* a/data.pkl. The names of the storages are shorter, and end in spaces that belong to no name \
+        */
 #define LOCAL_BYTES 30
 #define ENTRY_BYTES 46
 #define END_BYTES 22
