@@ -60,7 +60,7 @@ include docker/packages.mk
 -include tests/tests.mk # not there when the image is built
 
 UNUSED     := $(foreach format,jpeg png,server/images/$(format)$(if $(filter lib$(format),$(IMAGE_LIBRARIES)),_missing).c)
-SOURCES    := $(filter-out server/main.c $(WIDE) $(UNUSED),$(call sources_in,$(ROOMS))) $(WIDE_SOURCES)
+SOURCES    := $(filter-out server/main.c config/pages.c $(WIDE) $(UNUSED),$(call sources_in,$(ROOMS))) $(WIDE_SOURCES)
 $(foreach room,$(ROOMS),$(eval $(BUILD)/$(room).a: $(call objects,$(filter $(room)/%,$(SOURCES)))))
 
 # A source that went away leaves its archive, too: the list of members is a file that changes with it.
@@ -91,11 +91,6 @@ run: ## [by hand, last 2026-11-22] installs what is missing, builds, and serves 
 	@$(MAKE) --no-print-directory all
 	@exec $(BUILD)/linformerd $(ARGS)
 
-install: all ## [CI, in the image] puts the daemon into DESTDIR PREFIX/bin, and the CUDA engine, where it is built, into PREFIX/lib/linformerd
-	install -D -m 755 $(BUILD)/linformerd $(DESTDIR)$(PREFIX)/bin/linformerd
-	[ ! -e $(BUILD)/libengine_cuda.so ] || \
-	    install -D -m 755 $(BUILD)/libengine_cuda.so $(DESTDIR)$(PREFIX)/lib/linformerd/libengine_cuda.so
-
 format: ## [by hand, last 2026-11-22] formats the sources with clang-format
 	@docker/packages.sh check
 	git ls-files '*.c' '*.h' '*.cu' '*.cpp' | xargs clang-format -i
@@ -107,6 +102,6 @@ help: ## shows this. [CI]: .ci/run runs it, or its tests; else when it was last 
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(filter %akefile %.mk,$(MAKEFILE_LIST))
 
 FORCE:
-.PHONY: all run install format clean help FORCE
+.PHONY: all run format clean help FORCE
 .DELETE_ON_ERROR:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,5 +1,30 @@
 # What leaves this folder for other machines: `make install`, the wheel, and Debian's packages.
 
+# ---- make install
+# Files that follow from the settings table: the manual page, and completion for bash and zsh.
+MANUAL     := $(BUILD)/pages/linformerd.8
+COMPLETION := $(BUILD)/pages/linformerd.bash $(BUILD)/pages/_linformerd
+PAGES      := $(MANUAL) $(COMPLETION)
+
+$(BUILD)/config/pages: $(BUILD)/config/pages.o $(BUILD)/config.a
+	$(link) -o $@ $^ $(LDLIBS)
+$(MANUAL): page := manual
+$(BUILD)/pages/linformerd.bash: page := bash
+$(BUILD)/pages/_linformerd: page := zsh
+$(PAGES): $(BUILD)/config/pages
+	$(say) $< $(page) >$@
+
+pages: $(PAGES) ## [CI] writes the manual page and the completion of flags into build/pages
+
+SHARE       = $(DESTDIR)$(PREFIX)/share
+install: all pages ## [CI, in the image] puts into DESTDIR PREFIX: the daemon, the CUDA engine if it is built, the manual page, and completion for bash and zsh
+	install -D -m 755 $(BUILD)/linformerd $(DESTDIR)$(PREFIX)/bin/linformerd
+	[ ! -e $(BUILD)/libengine_cuda.so ] || \
+	    install -D -m 755 $(BUILD)/libengine_cuda.so $(DESTDIR)$(PREFIX)/lib/linformerd/libengine_cuda.so
+	install -D -m 644 $(MANUAL) $(SHARE)/man/man8/linformerd.8
+	install -D -m 644 $(BUILD)/pages/linformerd.bash $(SHARE)/bash-completion/completions/linformerd
+	install -D -m 644 $(BUILD)/pages/_linformerd $(SHARE)/zsh/site-functions/_linformerd
+
 # ---- The wheel: weights/python, weights/export.py and the daemon with its libraries, for pip
 # The daemon looks for libraries beside itself, as wheel.py makes the libraries do.
 $(BUILD)/wheel/linformerd: $(BUILD)/server/main.o $(ARCHIVES)
@@ -11,4 +36,4 @@ wheel: ## [CI] makes build/wheel/linformerd-*.whl: the daemon with its libraries
 	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)} \
 	    python3 docker/wheel.py $(BUILD)/wheel/linformerd $(BUILD)/wheel
 
-.PHONY: wheel
+.PHONY: pages install wheel

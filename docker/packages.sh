@@ -33,6 +33,8 @@ test  g++                                      kernels of the CUDA engine, on th
 test  libcmocka-dev                            unit tests
 test  libcurl4-openssl-dev|libcurl4-gnutls-dev HTTP client of the tests
 test  curl                                     load scripts
+test  groff-base                               prints the manual page
+test  zsh                                      completes flags
 clients python3-venv                           clients from PyPI
 bench wrk                                      HTTP load
 bench python3-venv                             peers from PyPI

@@ -18,7 +18,7 @@ SHIMMED   := $(call programs,$(filter tests/cuda/%,$(TESTS)))
 ORDINARY  := $(filter-out $(HTTP) $(FAKES) $(SHIMMED),$(call programs,$(TESTS)))
 BENCHES   := $(call programs,$(wildcard tests/bench/*.c tests/tokenizers/*.c))
 REPLAYS   := $(FUZZERS:tests/fuzz/fuzz_%.c=$(BUILD)/tests/fuzz/replay_%)
-SCRIPTS   := $(wildcard tests/load/test_*.sh tests/bench/test_*.sh tests/gpu/test_*.sh)
+SCRIPTS   := $(wildcard tests/load/test_*.sh tests/bench/test_*.sh tests/gpu/test_*.sh) tests/packages/test_pages.sh
 CHECKS    := $(wildcard tests/check/*.sh)
 SERVED    := $(patsubst %,$(BUILD)/tests/http/test_%@cuda,batches embed generate health logits openai reference v2) # on the shim
 
@@ -72,7 +72,7 @@ unserved   = $(filter-out %@cuda,$(1))
 REST      := $(wildcard tests/image/test_*.sh) $(filter $(LATE),$(EVERY)) \
              $(filter-out $(call in,asan,$(TRUSTED)),$(call in,asan,$(CHECKED))) $(call in,tsan,$(CONCURRENT))
 
-programs: all $(SHIM) $(call unserved,$(EVERY)) $(BENCHES)
+programs: all pages $(SHIM) $(call unserved,$(EVERY)) $(BENCHES)
 programs-trusted: all $(TRUSTED)
 programs-checked: all $(SHIM) $(CHECKED)
 programs-concurrent: all $(SHIM) $(CONCURRENT)
