@@ -17,13 +17,14 @@ $(PAGES): $(BUILD)/config/pages
 pages: $(PAGES) ## [CI] writes the manual page and the completion of flags into build/pages
 
 SHARE       = $(DESTDIR)$(PREFIX)/share
+ZSH        ?= share/zsh/site-functions
 install: all pages ## [CI, in the image] puts into DESTDIR PREFIX: the daemon, the CUDA engine if it is built, the manual page, and completion for bash and zsh
 	install -D -m 755 $(BUILD)/linformerd $(DESTDIR)$(PREFIX)/bin/linformerd
 	[ ! -e $(BUILD)/libengine_cuda.so ] || \
 	    install -D -m 755 $(BUILD)/libengine_cuda.so $(DESTDIR)$(PREFIX)/lib/linformerd/libengine_cuda.so
 	install -D -m 644 $(MANUAL) $(SHARE)/man/man8/linformerd.8
 	install -D -m 644 $(BUILD)/pages/linformerd.bash $(SHARE)/bash-completion/completions/linformerd
-	install -D -m 644 $(BUILD)/pages/_linformerd $(SHARE)/zsh/site-functions/_linformerd
+	install -D -m 644 $(BUILD)/pages/_linformerd $(DESTDIR)$(PREFIX)/$(ZSH)/_linformerd
 
 # ---- The wheel: weights/python, weights/export.py and the daemon with its libraries, for pip
 # The daemon looks for libraries beside itself, as wheel.py makes the libraries do.
@@ -36,4 +37,9 @@ wheel: ## [CI] makes build/wheel/linformerd-*.whl: the daemon with its libraries
 	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)} \
 	    python3 docker/wheel.py $(BUILD)/wheel/linformerd $(BUILD)/wheel
 
-.PHONY: pages install wheel
+# ---- Debian's packages
+deb: ## [by hand, last 2026-11-23] makes build/deb/*.deb for this machine's Debian or Ubuntu: linformerd, and linformerd-cuda where nvcc is
+	@docker/packages.sh build deb
+	@BUILD=$(BUILD) docker/deb.sh
+
+.PHONY: pages install wheel deb
