@@ -402,7 +402,7 @@ def check_config(architecture, kwargs, config, tensors):
     if all(side.get("linformer_settings") for side in sides):
         paddings = ["slice", *paddings]
     if kwargs.get("decoder_mode"):
-        paddings = ["exact"]
+        paddings = ["exact", "zero"]
     padding = config.get("padding", paddings[0])
     for fault, message in faults(architecture, kwargs, padding):
         if fault:

@@ -474,11 +474,22 @@ static bool prepare(struct plan_builder *builder, const char *name, const struct
     if (!read_arguments(builder, name, table, count, config, arguments))
         return false;
     refuse_combinations(builder, name, arguments);
-    plan_choose_padding(builder, name, config->padding, arguments->decoder_mode ? exact_only : all_paddings);
+    plan_choose_padding(builder, name, config->padding, arguments->decoder_mode ? exact_or_zero : all_paddings);
     arguments->dim = arguments->dim_d ? arguments->dim_d : arguments->channels / arguments->nhead;
     if (arguments->emb_dim == 0)
         arguments->emb_dim = arguments->channels;
     return !builder->failed;
+}
+
+/* The rows to which decoder_mode attends. The class Padder pads `tensor` to input_size rows, but not these rows, and
+ * the class needs as many of both. So with padding "zero" zeros are appended to fewer rows. */
+static int embeddings_input(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
+                            int64_t channels, int tensor)
+{
+    if (builder->padding != PADDING_ZERO)
+        return plan_input_rows_like(builder, "embeddings", channels, tensor, PLAN_NONE);
+    int embeddings = plan_input_rows(builder, "embeddings", channels, arguments->input_size, PLAN_NONE);
+    return plan_pad(builder, embeddings, arguments->input_size);
 }
 
 /* Declares the inputs after the first one, in the order of forward(). With checkpointing there are none. `tensor` is
@@ -492,7 +503,7 @@ static struct masks mask_inputs(struct plan_builder *builder, const struct linfo
         return masks;
     masks.input = plan_input_mask(builder, "input_mask", tensor);
     if (arguments->decoder_mode)
-        *embeddings = plan_input_rows_like(builder, "embeddings", channels, tensor, PLAN_NONE);
+        *embeddings = embeddings_input(builder, arguments, channels, tensor);
     masks.embeddings = plan_input_mask(builder, "embeddings_mask", tensor);
     return masks;
 }

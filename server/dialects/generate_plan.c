@@ -39,6 +39,22 @@ int generate_number(struct request *request, const char *name, double value, boo
     return 0;
 }
 
+int generate_integer(struct request *request, const char *name, const json_t *given, int64_t least, int64_t most,
+                     int64_t *field)
+{
+    if (!given)
+        return 0;
+    if (!json_is_integer(given))
+        return failure_set(&request->failure, FAILURE_INVALID, "%s is %s, an integer was expected", name,
+                           json_kind(given));
+    *field = json_integer_value(given);
+    if (*field >= least && *field <= most)
+        return 0;
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "%s is %" PRId64 ", an integer from %" PRId64 " to %" PRId64 " was expected", name, *field,
+                       least, most);
+}
+
 struct sampling_options generate_sampling(const struct request *request)
 {
     const struct generation_settings *settings = &native_model(request)->generation;
@@ -252,7 +268,8 @@ static int open_text(struct request *request, struct generate_plan *plan, int64_
 }
 
 int generate_plan_start(struct request *request, struct generate_plan *plan, const struct given_ids *prompts,
-                        int64_t n_prompts, int64_t n_copies, const struct given_ids *decoder)
+                        int64_t n_prompts, int64_t n_copies, const struct given_ids *decoder,
+                        const struct engine_item *given)
 {
     struct generation *generation = &plan->generation;
     int64_t n_sequences = n_prompts * n_copies; /* both numbers are small, so the product does not overflow */
@@ -272,6 +289,7 @@ int generate_plan_start(struct request *request, struct generate_plan *plan, con
         return -1;
     for (int64_t i = 0; i < n_sequences; i++) {
         const struct given_ids *prompt = &prompts[i / n_copies];
+        generation->sequences[i].given = *given;
         if (decoder) {
             generation->sequences[i].given.inputs[0].data = prompt->ids;
             generation->sequences[i].given.inputs[0].length = prompt->count;

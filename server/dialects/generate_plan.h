@@ -5,6 +5,7 @@
 #ifndef SERVER_DIALECTS_GENERATE_PLAN_H
 #define SERVER_DIALECTS_GENERATE_PLAN_H
 
+#include "server/dialects/named_inputs.h"
 #include "server/dialects/native.h"
 #include "server/dialects/text_stream.h"
 #include "server/generation/generation.h"
@@ -60,6 +61,10 @@ int generate_choose(struct request *request, const char *named);
 int generate_number(struct request *request, const char *name, double value, bool valid, const char *expected,
                     double *field);
 
+/* Reads an integer from `least` to `most` into *field. If `given` is NULL, *field stays unchanged. */
+int generate_integer(struct request *request, const char *name, const json_t *given, int64_t least, int64_t most,
+                     int64_t *field);
+
 /* The options of the model's config.json. */
 struct sampling_options generate_sampling(const struct request *request);
 
@@ -81,9 +86,11 @@ void generate_truncate(int64_t tokens, struct given_ids *prompt);
 
 /* Opens `n_copies` sequences for each of the `n_prompts` prompts, and sets the items of the first job. The sequences of
  * one prompt follow one another. If the model has an encoder, the encoder reads the prompts, and the sequences begin
- * with `decoder`. Sets request->leave. On failure sets request->failure and returns -1. */
+ * with `decoder`. `given` has the model's inputs besides the sequence and the encoder's input, for all sequences. Sets
+ * request->leave. On failure sets request->failure and returns -1. */
 int generate_plan_start(struct request *request, struct generate_plan *plan, const struct given_ids *prompts,
-                        int64_t n_prompts, int64_t n_copies, const struct given_ids *decoder);
+                        int64_t n_prompts, int64_t n_copies, const struct given_ids *decoder,
+                        const struct engine_item *given);
 
 /* Reads the beginning of a decoder's sequence, for a model with an encoder. If `value` is NULL, it is the id that is
  * usual for the model. */

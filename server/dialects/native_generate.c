@@ -12,6 +12,7 @@
 struct generate_body {
     const char *model, *prompt_name, *input_type;
     json_t *inputs, *parameters;
+    struct named_inputs named;
 };
 
 static const struct option options[] = {
@@ -21,21 +22,22 @@ static const struct option options[] = {
     {"prompt_name", OPTION_STRING, offsetof(struct generate_body, prompt_name)},
     {"input_type", OPTION_STRING, offsetof(struct generate_body, input_type)},
     {"stream", OPTION_IGNORED, 0},
+    NAMED_INPUT_OPTIONS(struct generate_body, named),
 };
 
 /* The keys of `parameters`. An absent double is NaN. */
 struct generate_parameters {
-    int64_t max_new_tokens, top_k, top_n_tokens, truncate;
+    int64_t max_new_tokens, top_n_tokens, truncate;
     double temperature, top_p, min_p, filter_thres, repetition_penalty;
     bool return_full_text, details, top_p_library, add_special_tokens;
-    json_t *do_sample, *seed, *stop, *decoder_input;
+    json_t *do_sample, *top_k, *seed, *stop, *decoder_input;
 };
 
 static const struct option parameter_options[] = {
     {"max_new_tokens", OPTION_INTEGER, offsetof(struct generate_parameters, max_new_tokens)},
     {"do_sample", OPTION_JSON, offsetof(struct generate_parameters, do_sample)},
     {"temperature", OPTION_NUMBER, offsetof(struct generate_parameters, temperature)},
-    {"top_k", OPTION_INTEGER, offsetof(struct generate_parameters, top_k)},
+    {"top_k", OPTION_JSON, offsetof(struct generate_parameters, top_k)},
     {"top_p", OPTION_NUMBER, offsetof(struct generate_parameters, top_p)},
     {"top_p_library", OPTION_BOOL, offsetof(struct generate_parameters, top_p_library)},
     {"filter_thres", OPTION_NUMBER, offsetof(struct generate_parameters, filter_thres)},
@@ -78,13 +80,12 @@ static int read_sampling(struct request *request, const struct generate_paramete
                         p->filter_thres >= 0 && p->filter_thres < 1, "a number from 0, below 1",
                         &sampling->filter_thres) != 0 ||
         generate_number(request, "parameters.repetition_penalty", p->repetition_penalty, p->repetition_penalty > 0,
-                        "a number above 0", &sampling->repetition_penalty) != 0)
+                        "a number above 0", &sampling->repetition_penalty) != 0 ||
+        generate_integer(request, "parameters.top_k", p->top_k, 0, INT64_MAX, &sampling->top_k) != 0)
         return -1;
-    if (p->top_k > 0)
-        sampling->top_k = p->top_k;
     sampling->top_p_library = p->top_p_library && !isnan(p->top_p);
     bool filters = p->temperature < 1 || p->temperature > 1 || p->top_p < 1 || p->min_p > 0 || p->filter_thres >= 0 ||
-                   p->top_k > 0; /* whether the request has such a key. false for NaN */
+                   json_integer_value(p->top_k) > 0; /* whether the request has such a key. false for NaN */
     if (p->do_sample && !json_is_boolean(p->do_sample))
         return failure_set(&request->failure, FAILURE_INVALID, "parameters.do_sample is %s, true or false was expected",
                            json_kind(p->do_sample));
@@ -168,15 +169,17 @@ static int read_prompt(struct request *request, const struct generate_body *body
 static int start(struct request *request, const struct generate_body *body, struct native_plan *plan)
 {
     struct generate_parameters parameters;
-    struct given_ids prompt, decoder;
+    struct given_ids prompt = {0}, decoder = {0};
+    struct engine_item given = {0};
     request->options = plan;
     plan->generate.codec = native_model(request)->codec;
     if (read_parameters(request, body->parameters, &parameters, plan) != 0 ||
-        read_prompt(request, body, &parameters, plan, &prompt, &decoder) != 0)
+        read_prompt(request, body, &parameters, plan, &prompt, &decoder) != 0 ||
+        named_inputs_read(request, &body->named, &given) != 0)
         return -1;
     plan->n_input = prompt.count;
     bool has_encoder = request->info->sequence_input > 0;
-    return generate_plan_start(request, &plan->generate, &prompt, 1, 1, has_encoder ? &decoder : NULL);
+    return generate_plan_start(request, &plan->generate, &prompt, 1, 1, has_encoder ? &decoder : NULL, &given);
 }
 
 static void write_events(struct writer *writer, struct native_plan *plan);
@@ -193,7 +196,8 @@ static bool next(struct request *request)
 static enum outcome generate_read(struct request *request, bool streamed, bool listed)
 {
     struct generate_body body = {0};
-    json_t *json = native_check_list(request, "inputs") == 0 ? native_body(request, NULL) : NULL;
+    bool checked = native_check_list(request, "inputs") == 0 && named_inputs_check(request) == 0;
+    json_t *json = checked ? native_body(request, NULL) : NULL;
     if (!json)
         return OUTCOME_FAILED;
     struct native_plan *plan = items_memory(request, 1, sizeof *plan);

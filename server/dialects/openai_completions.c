@@ -23,6 +23,7 @@ struct completions_body {
     double temperature, top_p, min_p, repetition_penalty;
     int64_t n, best_of;
     bool stream, echo, add_special_tokens, return_token_ids;
+    struct named_inputs named;
 };
 
 static const struct option options[] = {
@@ -48,6 +49,7 @@ static const struct option options[] = {
     {"input_type", OPTION_STRING, offsetof(struct completions_body, input_type)},
     {"truncate_prompt_tokens", OPTION_JSON, offsetof(struct completions_body, truncate_prompt_tokens)},
     {"user", OPTION_IGNORED, 0},
+    NAMED_INPUT_OPTIONS(struct completions_body, named),
 };
 
 struct stream_options {
@@ -81,23 +83,6 @@ struct completions_plan {
 
 /* ---- Reading ---- */
 
-/* Reads an integer of at least `least` into *value. If `given` is NULL, *value stays unchanged. */
-static int read_integer(struct request *request, const char *name, const json_t *given, int64_t least, int64_t most,
-                        int64_t *value)
-{
-    if (!given)
-        return 0;
-    if (!json_is_integer(given))
-        return failure_set(&request->failure, FAILURE_INVALID, "%s is %s, an integer was expected", name,
-                           json_kind(given));
-    *value = json_integer_value(given);
-    if (*value >= least && *value <= most)
-        return 0;
-    return failure_set(&request->failure, FAILURE_INVALID,
-                       "%s is %" PRId64 ", an integer from %" PRId64 " to %" PRId64 " was expected", name, *value,
-                       least, most);
-}
-
 static int read_sampling(struct request *request, const struct completions_body *body,
                          struct sampling_options *sampling)
 {
@@ -111,7 +96,7 @@ static int read_sampling(struct request *request, const struct completions_body 
                         &sampling->min_p) != 0 ||
         generate_number(request, "repetition_penalty", body->repetition_penalty, body->repetition_penalty > 0,
                         "a number above 0", &sampling->repetition_penalty) != 0 ||
-        read_integer(request, "top_k", body->top_k, -1, INT64_MAX, &top_k) != 0 ||
+        generate_integer(request, "top_k", body->top_k, -1, INT64_MAX, &top_k) != 0 ||
         generate_seed(request, "seed", body->seed, sampling) != 0)
         return -1;
     sampling->top_k = top_k > 0 ? top_k : 0; /* -1 and 0 mean all, as in vLLM */
@@ -131,8 +116,9 @@ static int read_logprobs(struct request *request, const struct completions_body 
                            "logprobs with echo: an encoder reads the prompt of model \"%s\", so the prompt's tokens "
                            "have no log-probabilities",
                            request_model_name(request));
-    return read_integer(request, "logprobs", body->logprobs, 0,
-                        columns < GENERATE_MOST_BEST ? columns : GENERATE_MOST_BEST, &plan->generate.generation.n_best);
+    return generate_integer(request, "logprobs", body->logprobs, 0,
+                            columns < GENERATE_MOST_BEST ? columns : GENERATE_MOST_BEST,
+                            &plan->generate.generation.n_best);
 }
 
 static int read_stream(struct request *request, const struct completions_body *body, struct completions_plan *plan)
@@ -158,8 +144,8 @@ static int read_numbers(struct request *request, const struct completions_body *
                            "best_of is %" PRId64 ", but n is %" PRId64 ": this server returns all that it generates",
                            body->best_of, body->n);
     generation->max_new_tokens = DEFAULT_TOKENS;
-    if (read_integer(request, "max_tokens", body->max_tokens, 0, GENERATE_MOST_NEW_TOKENS,
-                     &generation->max_new_tokens) != 0 ||
+    if (generate_integer(request, "max_tokens", body->max_tokens, 0, GENERATE_MOST_NEW_TOKENS,
+                         &generation->max_new_tokens) != 0 ||
         read_sampling(request, body, &generation->sampling) != 0 || read_logprobs(request, body, plan) != 0 ||
         read_stream(request, body, plan) != 0)
         return -1;
@@ -218,6 +204,7 @@ static int read_prompts(struct request *request, const struct completions_body *
 static int start(struct request *request, const struct completions_body *body, struct completions_plan *plan)
 {
     struct given_ids decoder, *prompts;
+    struct engine_item given = {0};
     request->options = plan;
     plan->generate.codec = native_model(request)->codec;
     plan->created_s = (int64_t)time(NULL);
@@ -232,12 +219,13 @@ static int start(struct request *request, const struct completions_body *body, s
     plan->sent = items_memory(request, n_sequences, sizeof *plan->sent);
     plan->echoes = body->echo ? items_memory(request, count, sizeof *plan->echoes) : NULL;
     if (!prompts || !plan->sent || (body->echo && !plan->echoes) ||
-        read_prompts(request, body, count, plan, prompts) != 0)
+        read_prompts(request, body, count, plan, prompts) != 0 || named_inputs_read(request, &body->named, &given) != 0)
         return -1;
     bool has_encoder = request->info->sequence_input > 0;
     if (has_encoder && generate_decoder_input(request, "decoder_input", NULL, &decoder) != 0)
         return -1;
-    return generate_plan_start(request, &plan->generate, prompts, count, plan->n, has_encoder ? &decoder : NULL);
+    return generate_plan_start(request, &plan->generate, prompts, count, plan->n, has_encoder ? &decoder : NULL,
+                               &given);
 }
 
 static bool next(struct request *request);
@@ -246,7 +234,8 @@ enum outcome openai_completions_read(struct request *request)
 {
     struct completions_body body = {
         .temperature = NAN, .top_p = NAN, .min_p = NAN, .repetition_penalty = NAN, .n = 1, .add_special_tokens = true};
-    json_t *json = native_check_list(request, "prompt") == 0 ? native_body(request, NULL) : NULL;
+    bool checked = native_check_list(request, "prompt") == 0 && named_inputs_check(request) == 0;
+    json_t *json = checked ? native_body(request, NULL) : NULL;
     if (!json)
         return OUTCOME_FAILED;
     struct completions_plan *plan = items_memory(request, 1, sizeof *plan);

@@ -5,7 +5,7 @@
     python3 tests/generation/random_models.py [--seed 1] [--out tests/generation/random.tar.gz]
 
 A folder NAME_SEED of the archive has config.json and model.safetensors of weights/export.py, and runs.json: prompts and
-the 200 ids that follow. A decoder's run has the ids of its source, too, and that of a model with a context its rows.
+the 200 ids that follow. A decoder's run has the ids of its source, too, and that of a model with a context or embeddings these rows.
 Seeds are consecutive numbers from --seed. A seed is left out if the library refuses its model or its lengths.
 
 If two ids were nearly as likely, rounding could choose between them. So a run counts only if the best logit is above
@@ -227,6 +227,16 @@ def linformer_lm(rng):
     return Model("linformer", Padder(model), kwargs, wrapper_of(Padded(model), size), kwargs["num_tokens"], {})
 
 
+def linformer_decoder(rng):
+    """In decoder_mode. Padder pads the ids, and `embeddings` have all rows."""
+    size = rng.randint(20, 64)
+    kwargs = pytorch_kwargs(rng, size) | {"causal": True, "decoder_mode": True}
+    model = few_values(LinformerLM(**kwargs))
+    embeddings = (torch.randn(1, size, kwargs["channels"]) * 8).round() / 8
+    return Model("decoder", Padder(model), kwargs, wrapper_of(Padded(model), size), kwargs["num_tokens"],
+                 {"embeddings": embeddings})
+
+
 class PaddedPair(torch.nn.Module):
     """Both sequences end in zeros, as Padder ends those of other classes."""
 
@@ -308,7 +318,7 @@ class Model:
 
 
 KINDS = [(84, language_model), (8, with_context), (8, pair), (12, linformer_lm), (6, linformer_pair),
-         (4, module)]
+         (4, module), (6, linformer_decoder)]
 
 
 def draw(arguments):

@@ -1,6 +1,6 @@
 /* /generate gives the ids that the libraries generate: of random models (tests/generation/random.tar.gz), and of those
- * of tests/reference (greedy_more.json; test_generate has those of greedy.json). Modules, and models with a context
- * of rows, are left to tests/reference/test_generations.c: this route does not serve them. */
+ * of tests/reference (greedy_more.json; test_generate has those of greedy.json). Modules are left to
+ * tests/reference/test_generations.c: this route does not serve them. */
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 #include "tests/unit/case_files.h"
@@ -13,8 +13,8 @@
 
 #define RANDOM "tests/generation/random.tar.gz"
 #define RUNS "tests/generation/greedy_more.json"
-#define FEWEST_RUNS 200 /* of random models */
-#define REFERENCE_MODELS 2
+#define FEWEST_RUNS 220 /* of random models */
+#define REFERENCE_MODELS 3
 #define SOURCE_ROWS 64
 
 static void write_file(const char *folder, const char *name, const char *bytes, size_t length)
@@ -45,9 +45,13 @@ static void unpack(const struct case_files *files, const char *folder, const cha
 /* The caller frees the body. A source is what the encoder reads, and the prompt then begins the decoder's sequence. */
 static char *body_of(const char *model, const json_t *run)
 {
+    static const char *const named[] = {"context", "embeddings"};
     json_t *prompt = json_object_get(run, "prompt"), *source = json_object_get(run, "source");
     json_t *body = json_pack("{s:s, s:O, s:{s:I}}", "model", model, "inputs", source ? source : prompt, "parameters",
                              "max_new_tokens", (json_int_t)json_array_size(json_object_get(run, "ids")));
+    for (size_t i = 0; i < LENGTH(named); i++)
+        if (json_object_get(run, named[i]))
+            json_object_set(body, named[i], json_object_get(run, named[i]));
     if (source)
         json_object_set(json_object_get(body, "parameters"), "decoder_input", prompt);
     char *text = json_dumps(body, JSON_COMPACT);
@@ -91,7 +95,7 @@ static void test_random_models(void **state)
         char *text = case_files_read(files, name, "runs.json", &length);
         json_t *runs = json_loads(text, 0, NULL), *run;
         json_array_foreach (runs, r, run) {
-            if (json_object_get(run, "context") || strncmp(name, "module", strlen("module")) == 0)
+            if (strncmp(name, "module", strlen("module")) == 0)
                 continue;
             expect_run(daemon, name, run);
             runs_done++;
@@ -140,7 +144,7 @@ static void test_reference_models(void **state)
     assert_non_null(runs);
     json_array_foreach (runs, i, run) {
         const char *model = json_string_value(json_object_get(run, "model"));
-        if (strcmp(model, last) == 0 || json_object_get(run, "context"))
+        if (strcmp(model, last) == 0)
             continue;
         assert_true(count < REFERENCE_MODELS);
         snprintf(paths[count], sizeof paths[count], "tests/reference/%s", model);
@@ -152,23 +156,24 @@ static void test_reference_models(void **state)
     assert_int_equal(count, REFERENCE_MODELS);
     struct daemon *daemon = daemon_start(arguments);
     json_array_foreach (runs, i, run)
-        if (!json_object_get(run, "context"))
-            expect_run(daemon, json_string_value(json_object_get(run, "model")), run);
+        expect_run(daemon, json_string_value(json_object_get(run, "model")), run);
     daemon_stop(daemon);
     json_decref(runs);
 }
 
 /* Sequences within the decoder's length, so that no row is computed twice. */
-static void test_an_encoder_reads_the_source_once(void **state)
+static void test_a_source_or_context_is_read_once(void **state)
 {
     (void)state;
-    static const char model[] = "linear_attention_encoder_decoder";
-    struct daemon *daemon = daemon_start(ARGUMENTS("--model", "tests/reference/linear_attention_encoder_decoder"));
+    struct daemon *daemon = daemon_start(ARGUMENTS("--model", "tests/reference/linear_attention_encoder_decoder",
+                                                   "--model", "tests/reference/linear_attention_context_linformer"));
     json_t *runs = json_load_file(RUNS, 0, NULL), *run;
     size_t i;
     int compared = 0;
     json_array_foreach (runs, i, run) {
-        if (!json_object_get(run, "source") || json_array_size(json_object_get(run, "prompt")) > 40)
+        const char *model = json_string_value(json_object_get(run, "model"));
+        bool reads_more = json_object_get(run, "source") || json_object_get(run, "context");
+        if (!reads_more || json_array_size(json_object_get(run, "prompt")) > 40)
             continue;
         json_t *ids = json_object_get(run, "ids"), *shorter = json_array();
         for (size_t j = 0; j < 20; j++)
@@ -179,7 +184,7 @@ static void test_an_encoder_reads_the_source_once(void **state)
         expect_rows(daemon, model, run, before);
         compared++;
     }
-    assert_in_range(compared, 4, 100);
+    assert_in_range(compared, 7, 100);
     daemon_stop(daemon);
     json_decref(runs);
 }
@@ -189,7 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_models),
         cmocka_unit_test(test_reference_models),
-        cmocka_unit_test(test_an_encoder_reads_the_source_once),
+        cmocka_unit_test(test_a_source_or_context_is_read_once),
     };
     return cmocka_run_group_tests_name("generations", tests, NULL, NULL);
 }

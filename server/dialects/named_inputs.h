@@ -1,0 +1,29 @@
+/* named_inputs: inputs of a model that a request names as forward() does, beside the input that is the sequence. They
+ * are rows of floats, such as `context`, and masks of rows, such as `context_mask`. */
+#ifndef SERVER_DIALECTS_NAMED_INPUTS_H
+#define SERVER_DIALECTS_NAMED_INPUTS_H
+
+#include "server/dialects/native.h"
+
+/* Values of the keys. NULL if the request lacks the key. */
+struct named_inputs {
+    json_t *context, *context_mask, *embeddings;
+};
+
+/* Entries of a table of options. `member` is the struct named_inputs within the struct that the table fills. */
+#define NAMED_INPUT_OPTIONS(type, member)                                   \
+    {"context", OPTION_JSON, offsetof(type, member.context)},               \
+        {"context_mask", OPTION_JSON, offsetof(type, member.context_mask)}, \
+    {                                                                       \
+        "embeddings", OPTION_JSON, offsetof(type, member.embeddings)        \
+    }
+
+/* Refuses lists of these keys that are too long, before jansson makes an object of each element. Here and below, a
+ * failing function sets request->failure and returns -1. */
+int named_inputs_check(struct request *request);
+
+/* Reads the given inputs into `item`, in the request's memory. Refuses an input that the model does not have.
+ * model_check finds missing inputs and wrong lengths. */
+int named_inputs_read(struct request *request, const struct named_inputs *named, struct engine_item *item);
+
+#endif
