@@ -63,8 +63,10 @@ TRUSTED   := $(REPLAYS) $(filter %/test_operations,$(ORDINARY))
 REPEATED  := %_f16 %_tf32 %/test_examples %/test_parts_cuda %/http/test_generations
 CHECKED   := $(filter-out $(REPEATED),$(SHIMMED) $(KERNEL_TESTS) $(HTTP) $(FAKES) $(ORDINARY) $(REPLAYS))
 # Under the thread sanitizer: programs with several threads, and the kernels' threads. The random plans of
-# test_passes_cuda run no kernel with a barrier that other programs there lack.
-CONCURRENT := $(filter-out $(REPEATED) %/test_cases_bf16 %/test_passes_cuda,$(SHIMMED) $(KERNEL_TESTS) $(HTTP)) \
+# test_passes_cuda run no kernel with a barrier that other programs there lack. test_operations_bf16 and others execute
+# each line of the engine that test_operations_cuda and test_long execute.
+SAME_LINES     := %/test_cases_bf16 %/test_passes_cuda %/test_operations_cuda %/test_long
+CONCURRENT := $(filter-out $(REPEATED) $(SAME_LINES),$(SHIMMED) $(KERNEL_TESTS) $(HTTP)) \
               $(filter %/test_batcher_fake %/test_lanes_fake %/test_generations_fake,$(FAKES)) \
               $(filter %/test_tokenizers,$(ORDINARY))
 unserved   = $(filter-out %@cuda,$(1))
