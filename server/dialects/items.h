@@ -11,7 +11,7 @@
 
 #include <jansson.h>
 
-#define ITEMS_MOST_LISTS (ENGINE_MAX_INPUTS + 1)
+#define ITEMS_MOST_LISTS (ENGINE_MAX_INPUTS + 2)
 
 /* The lists of a body that jansson has not parsed. In the JSON of the body, a mark replaces each of them
  * (numbers.h). */

@@ -89,11 +89,20 @@ struct native_inputs {
     json_t *truncate_prompt_tokens;
     int64_t most_tokens;      /* the value of truncate_prompt_tokens. 0 if it is absent. Set by native_items */
     struct items_lists lists; /* the lists of the body that are not parsed yet */
-    bool many;                /* the request contains a list of items, not a single item. Set by native_items */
+    bool many;                /* the request contains a list of items of some input. Set by native_items */
     bool takes_files;         /* the body may be the file of a picture in place of JSON. Set it before native_body */
     bool is_file;             /* the body is the file of a picture. Set by native_body */
     bool texts_in_lists;      /* `[["a text"]]` is a batch of one text. Set it before native_items */
     bool compared;            /* the inputs are the source of /similarity, followed by its sentences */
+    bool named;               /* the route takes all inputs of a model by their names. Set it before native_body */
+
+    /* By input of the model. native_options sets `given`, native_items the other members. */
+    json_t *given[ENGINE_MAX_INPUTS]; /* the value under the input's name. NULL if there is none */
+    bool listed[ENGINE_MAX_INPUTS];   /* the request contains a list of items of this input, not a single item */
+    unsigned in_object;               /* bit i: input i is a member of the object `inputs` */
+    const char *own_name;             /* the first input is given under this name of its own. Otherwise NULL */
+    int shown;                        /* index of the input whose name stands for an item in messages */
+    const char *shown_name;           /* its name. NULL if it is the first input */
 };
 #define NATIVE_ENCODING_OPTIONS                                                                        \
     {"truncate", OPTION_BOOL, offsetof(struct native_inputs, truncate)},                               \
@@ -141,8 +150,14 @@ const char *native_path_model(const struct request *request, const char *named);
 /* Sets the defaults of truncate and add_special_tokens. They may depend on the model. */
 void native_defaults(const struct request *request, struct native_inputs *inputs);
 
-/* Makes the job's items from `inputs` or `embeddings`, or from the file that the body is. The route must then say which
- * results it wants. Here and below, a failing function sets request->failure and returns -1. */
+/* Calls request_options for a body whose route takes named inputs. Names of the model's inputs are options, too, unless
+ * the table has an option of this name. `table` has at most NATIVE_MOST_OPTIONS entries. `out` begins with a struct
+ * native_inputs. */
+#define NATIVE_MOST_OPTIONS 24
+int native_options(struct request *request, const json_t *json, const struct option *table, size_t count, void *out);
+
+/* Makes the job's items from `inputs` or `embeddings`, or from the file that the body is, and from `given`. The route
+ * must then say which results it wants. Here and below, a failing function sets request->failure and returns -1. */
 int native_items(struct request *request, struct native_inputs *inputs);
 
 /* Finds out whether the vectors of the answer are written as base64. */
@@ -156,6 +171,14 @@ int native_check(struct request *request, const struct native_inputs *inputs);
 #define NATIVE_PATH 64
 const char *native_item_path(const struct native_inputs *inputs, int64_t item, char path[NATIVE_PATH]);
 
+/* Cuts *length to the limit of an input. If the request does not ask for cutting, refuses a longer input. Sets *skip to
+ * the number of rows that are cut off at the start. */
+int native_fit(struct request *request, const struct native_inputs *inputs, int index, const char *path,
+               int64_t *length, int64_t *skip);
+
+/* Fails if a request may not have `count` inputs. */
+int native_check_count(struct request *request, int64_t count);
+
 /* Counts the elements of the list under a key of the body. The body need not be valid JSON. */
 struct numbers_counts native_count(const struct request *request, const char *key);
 
@@ -168,6 +191,20 @@ int native_check_elements(struct request *request, const char *name, int64_t cou
 /* Does the same for the list under a key of the body, and for each list in it. Call it before jansson has made an
  * object of any element. */
 int native_check_list(struct request *request, const char *key);
+
+/* ---- Inputs by their names (native_named.c), for native_items ---- */
+
+/* Finds the inputs that the request names. Sets inputs->inputs or inputs->embeddings to the first one. Fails if a name
+ * is unknown or appears twice, or if an input is missing that the model requires. */
+int native_named_find(struct request *request, struct native_inputs *inputs);
+
+/* Reads all inputs but the first one, and adds them to the job's items. If only one input has several items, the items
+ * of the others are repeated. */
+int native_named_read(struct request *request, struct native_inputs *inputs);
+
+/* Like native_item_path, for an input other than the first one. */
+const char *native_input_path(const struct request *request, const struct native_inputs *inputs, int index,
+                              int64_t item, char path[NATIVE_PATH]);
 
 /* ---- Log-probabilities of given ids (native_targets.c), for /logits ---- */
 

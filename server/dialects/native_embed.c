@@ -78,14 +78,14 @@ int native_vectors_want(struct request *request, struct native_vectors *vectors)
 enum outcome native_embed_json(struct request *request, const json_t *json, const struct native_inputs *inputs)
 {
     struct native_vectors body = {.inputs = *inputs, .normalize = request->info->normalize};
-    bool read = request_options(request, json, embed_options, OPTION_COUNT(embed_options), &body) == 0 &&
+    bool read = native_options(request, json, embed_options, OPTION_COUNT(embed_options), &body) == 0 &&
                 native_vectors_want(request, &body) == 0;
     return read ? OUTCOME_RUN : OUTCOME_FAILED;
 }
 
 enum outcome native_embed_read(struct request *request)
 {
-    struct native_inputs inputs = {.takes_files = true};
+    struct native_inputs inputs = {.takes_files = true, .named = true};
     json_t *json = native_body(request, &inputs);
     if (!json)
         return OUTCOME_FAILED;
@@ -181,7 +181,7 @@ static int read_embed_all(struct request *request, const json_t *json, struct na
     struct vector_form *form = request_memory(request, 1, sizeof *form);
     request->options = form;
     if (!form || native_serves(request, NATIVE_TOKENS) != 0 ||
-        request_options(request, json, embed_all_options, OPTION_COUNT(embed_all_options), body) != 0 ||
+        native_options(request, json, embed_all_options, OPTION_COUNT(embed_all_options), body) != 0 ||
         native_items(request, &body->inputs) != 0 || native_encoding(request, &body->inputs, &form->base64) != 0 ||
         set_dimensions(request, body->dimensions, request->info->hidden_columns, form) != 0 ||
         want_hidden(request, form) != 0)
@@ -192,7 +192,7 @@ static int read_embed_all(struct request *request, const json_t *json, struct na
 
 enum outcome native_embed_all_read(struct request *request)
 {
-    struct native_vectors body = {0};
+    struct native_vectors body = {.inputs.named = true};
     json_t *json = native_body(request, &body.inputs);
     if (!json)
         return OUTCOME_FAILED;

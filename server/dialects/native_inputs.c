@@ -20,14 +20,19 @@ const char *native_item_path(const struct native_inputs *inputs, int64_t item, c
         snprintf(path, NATIVE_PATH, item > 0 ? "inputs.sentences[%" PRId64 "]" : "inputs.source_sentence", item - 1);
         return path;
     }
-    const char *name = inputs->is_file ? "the body" : inputs->inputs ? inputs_key(inputs) : "embeddings";
-    snprintf(path, NATIVE_PATH, inputs->many ? "%s[%" PRId64 "]" : "%s", name, item);
+    const char *name = inputs->is_file      ? "the body"
+                       : inputs->shown_name ? inputs->shown_name
+                       : inputs->own_name   ? inputs->own_name
+                       : inputs->inputs     ? inputs_key(inputs)
+                                            : "embeddings";
+    const char *object = inputs->in_object >> inputs->shown & 1 ? "inputs." : "";
+    snprintf(path, NATIVE_PATH, inputs->listed[inputs->shown] ? "%s%.40s[%" PRId64 "]" : "%s%.40s", object, name, item);
     return path;
 }
 
 /* ---- The body ---- */
 
-static int check_count(struct request *request, int64_t count)
+int native_check_count(struct request *request, int64_t count)
 {
     int64_t limit = request->service->options.settings->max_client_batch_size;
     if (count <= limit)
@@ -84,7 +89,7 @@ static int check_lists(struct request *request, const void *context)
     const struct native_inputs *inputs = context;
     struct numbers_counts counts = native_count(request, inputs_key(inputs));
     if ((counts.first == '"' || counts.first == '[') && counts.elements > 1 &&
-        check_count(request, counts.elements) != 0)
+        native_check_count(request, counts.elements) != 0)
         return -1;
     if ((int64_t)request->body_length / 2 < NATIVE_MOST_TOKENS)
         return 0; /* an element and its comma have two bytes */
@@ -93,12 +98,43 @@ static int check_lists(struct request *request, const void *context)
     return inputs->other_list ? native_check_list(request, inputs->other_list) : 0;
 }
 
+#define MOST_KEYS 32
+
+static void add_key(const char *keys[MOST_KEYS + 1], const char *key)
+{
+    size_t n = 0;
+    while (keys[n] && strcmp(keys[n], key) != 0)
+        n++;
+    if (n < MOST_KEYS)
+        keys[n] = key;
+}
+
+/* Finds the keys whose lists of numbers are not parsed by jansson. The model is not known before the body is parsed. So
+ * the names of the inputs of all models are among them, but no key that the route reads otherwise. */
+static void find_keys(const struct request *request, const struct native_inputs *inputs,
+                      const char *keys[MOST_KEYS + 1])
+{
+    const struct service_options *options = &request->service->options;
+    memset(keys, 0, (MOST_KEYS + 1) * sizeof *keys);
+    add_key(keys, inputs_key(inputs));
+    add_key(keys, "embeddings");
+    if (inputs->number_list)
+        add_key(keys, inputs->number_list);
+    for (int64_t m = 0; inputs->named && m < options->n_models; m++) {
+        const struct model_info *info = model_info(options->models[m].model);
+        for (int i = 0; i < info->n_inputs; i++)
+            if (!inputs->other_list || strcmp(info->inputs[i].name, inputs->other_list) != 0)
+                add_key(keys, info->inputs[i].name);
+    }
+}
+
 static json_t *parse_body(struct request *request, struct native_inputs *inputs)
 {
     if (!inputs)
         return request_json(request, request->body, request->body_length);
-    const char *keys[] = {inputs_key(inputs), "embeddings", inputs->number_list, NULL};
-    const struct numbers_place place = {.keys = keys, .least_depth = 1, .most_depth = 1};
+    const char *keys[MOST_KEYS + 1];
+    const struct numbers_place place = {.keys = keys, .least_depth = 1, .most_depth = inputs->named ? 2 : 1};
+    find_keys(request, inputs, keys);
     return items_parse(request, request->body_length, place, check_lists, inputs, &inputs->lists);
 }
 
@@ -142,21 +178,19 @@ json_t *native_body(struct request *request, struct native_inputs *inputs)
 
 /* ---- Lengths ---- */
 
-/* The longest item. If the request has truncate_prompt_tokens, longer items are cut. */
-static struct items_limit limit_of(const struct request *request, const struct native_inputs *inputs)
+/* The longest item of an input. If the request has truncate_prompt_tokens, longer items of the first input are cut. */
+static struct items_limit limit_of(const struct request *request, const struct native_inputs *inputs, int index)
 {
-    struct items_limit limit = items_limit(request->info, 0);
-    if (inputs->most_tokens > 0)
+    struct items_limit limit = items_limit(request->info, index);
+    if (index == 0 && inputs->most_tokens > 0)
         limit.tokens = inputs->most_tokens;
     return limit;
 }
 
-/* Cuts *length to the model's limit. If the request does not ask for cutting, refuses a longer input. Sets *skip to the
- * number of rows that are cut off at the start. */
-static int fit(struct request *request, const struct native_inputs *inputs, const char *path, int64_t *length,
-               int64_t *skip)
+int native_fit(struct request *request, const struct native_inputs *inputs, int index, const char *path,
+               int64_t *length, int64_t *skip)
 {
-    const struct items_limit limit = limit_of(request, inputs);
+    const struct items_limit limit = limit_of(request, inputs, index);
     *skip = 0;
     if (*length == 0)
         return failure_set(&request->failure, FAILURE_INVALID, "%s is empty, at least one token was expected", path);
@@ -227,7 +261,7 @@ static int ids_item(struct request *request, const struct native_inputs *inputs,
     const json_t *first = json_array_get(value, 0);
     if (first && !json_is_number(first) && !inputs->truncate) /* this is not a list of tokens */
         return refuse_kind_of_id(request, path, 0, json_kind(first));
-    if (fit(request, inputs, path, &length, &skip) != 0)
+    if (native_fit(request, inputs, 0, path, &length, &skip) != 0)
         return -1;
     int32_t *ids = items_memory(request, length, sizeof *ids);
     if (!ids)
@@ -268,7 +302,7 @@ static int rows_item(struct request *request, const struct native_inputs *inputs
     if (!json_is_array(value))
         return failure_set(&request->failure, FAILURE_INVALID, "%s is %s, a list of rows was expected", path,
                            json_kind(value));
-    if (fit(request, inputs, path, &length, &skip) != 0)
+    if (native_fit(request, inputs, 0, path, &length, &skip) != 0)
         return -1;
     for (int64_t i = 0; i < length; i++) {
         const json_t *row = json_array_get(value, (size_t)(skip + i));
@@ -340,9 +374,9 @@ static int items_from_json(void *context, const json_t *value)
     struct inputs_reading *reading = context;
     struct request *request = reading->request;
     struct native_inputs *inputs = reading->inputs;
-    bool many = inputs->many = gives_many(inputs, value);
+    bool many = inputs->many = inputs->listed[0] = gives_many(inputs, value);
     int64_t count = many ? (int64_t)json_array_size(value) : 1;
-    if (check_count(request, count) != 0)
+    if (native_check_count(request, count) != 0)
         return -1;
     request->job.items = items_memory(request, count, sizeof *request->job.items);
     if (!request->job.items)
@@ -393,14 +427,14 @@ static int place_items(struct request *request, const struct native_inputs *inpu
                        const struct numbers_target *target)
 {
     int64_t columns = target->ids ? 1 : native_columns(request->info), start = 0;
-    int64_t most = limit_of(request, inputs).tokens;
+    int64_t most = limit_of(request, inputs, 0).tokens;
     char path[NATIVE_PATH];
     for (int64_t i = 0; i < request->job.n_items; start = target->ends[i++]) {
         struct engine_item *item = &request->job.items[i];
         int64_t length = (target->ends[i] - start) / columns, skip;
         if (length == 0 || length > most || *target->n_wrong > 0)
             native_item_path(inputs, i, path); /* only a refusal needs it, and snprintf is slow */
-        if (fit(request, inputs, path, &length, &skip) != 0)
+        if (native_fit(request, inputs, 0, path, &length, &skip) != 0)
             return -1;
         int64_t first = start + skip * columns;
         if (*target->n_wrong > 0 && check_numbers(request, numbers, path, target, first, skip, length * columns) != 0)
@@ -425,8 +459,8 @@ static int items_from_numbers(void *context, const struct numbers *numbers)
                            inputs_key(inputs));
     int64_t n_items = item_depth > 1 ? numbers->lists[1] : 1, n_wrong = 0;
     bool ids = input->kind == INPUT_IDS;
-    inputs->many = item_depth == 2;
-    if (check_count(request, n_items) != 0)
+    inputs->many = inputs->listed[0] = item_depth == 2;
+    if (native_check_count(request, n_items) != 0)
         return -1;
     if (item_depth < 1 || item_depth > 2)
         return 0;
@@ -450,27 +484,6 @@ static int items_from_numbers(void *context, const struct numbers *numbers)
 
 /* ---- For the routes ---- */
 
-/* Refuses a model that needs several inputs, because these routes provide only one. */
-static int takes_one_input(struct request *request)
-{
-    const struct model_info *info = request->info;
-    int last = info->n_inputs - 1;
-    size_t length = 0;
-    while (last > 0 && info->inputs[last].optional)
-        last--;
-    if (last == 0)
-        return 0;
-    char names[256];
-    for (int i = 0; i <= last && length < sizeof names; i++) {
-        const char *between = length == 0 ? "" : i == last ? " and " : ", ";
-        if (!info->inputs[i].optional)
-            length +=
-                (size_t)snprintf(names + length, sizeof names - length, "%s\"%s\"", between, info->inputs[i].name);
-    }
-    return failure_set(&request->failure, FAILURE_INVALID, "model \"%s\" needs the inputs %s; this route gives it one",
-                       request_model_name(request), names);
-}
-
 /* Checks that the model accepts pictures, and that the request contains pictures. */
 static int check_picture(struct request *request, const struct native_inputs *inputs)
 {
@@ -492,7 +505,7 @@ static int check_kind(struct request *request, const struct native_inputs *input
     const char *name = request_model_name(request);
     if (native_takes_pictures(request))
         return check_picture(request, inputs);
-    if (native_takes_sequences(request) != 0 || takes_one_input(request) != 0)
+    if (native_takes_sequences(request) != 0)
         return -1;
     if (inputs->is_file)
         return failure_set(&request->failure, FAILURE_INVALID,
@@ -530,7 +543,7 @@ static int item_from_file(struct request *request, const struct native_inputs *i
 static int read_list(struct request *request, struct native_inputs *inputs)
 {
     static const struct items_readers readers = {items_from_numbers, items_from_json};
-    const struct items_limit limit = limit_of(request, inputs);
+    const struct items_limit limit = limit_of(request, inputs, 0);
     struct inputs_reading reading = {
         .request = request,
         .inputs = inputs,
@@ -548,13 +561,15 @@ static int read_list(struct request *request, struct native_inputs *inputs)
 
 int native_items(struct request *request, struct native_inputs *inputs)
 {
-    if (check_kind(request, inputs) != 0 ||
+    if (native_named_find(request, inputs) != 0 || check_kind(request, inputs) != 0 ||
         items_direction(request, inputs->truncation_direction, &inputs->truncate_left) != 0 ||
         text_inputs_truncation(request, inputs->truncate_prompt_tokens, items_limit(request->info, 0).tokens,
                                &inputs->most_tokens) != 0)
         return -1;
     inputs->truncate = inputs->truncate || inputs->most_tokens > 0;
-    return inputs->is_file ? item_from_file(request, inputs) : read_list(request, inputs);
+    if ((inputs->is_file ? item_from_file(request, inputs) : read_list(request, inputs)) != 0)
+        return -1;
+    return native_named_read(request, inputs);
 }
 
 int native_encoding(struct request *request, const struct native_inputs *inputs, bool *base64)

@@ -237,7 +237,7 @@ static int read_body(struct request *request, const json_t *json, struct logits_
     plan->model = request_engine_model(request);
     if (native_serves(request, NATIVE_LOGITS) != 0)
         return -1;
-    if (request_options(request, json, options, OPTION_COUNT(options), body) != 0 || check_form(request, body) != 0 ||
+    if (native_options(request, json, options, OPTION_COUNT(options), body) != 0 || check_form(request, body) != 0 ||
         read_positions(request, body->positions, plan) != 0 || native_items(request, &body->inputs) != 0 ||
         native_encoding(request, &body->inputs, &plan->base64) != 0)
         return -1;
@@ -249,7 +249,7 @@ static int read_body(struct request *request, const json_t *json, struct logits_
 
 enum outcome native_logits_read(struct request *request)
 {
-    struct logits_body body = {.inputs.other_list = "positions", .inputs.number_list = "targets"};
+    struct logits_body body = {.inputs.named = true, .inputs.other_list = "positions", .inputs.number_list = "targets"};
     json_t *json = native_body(request, &body.inputs);
     enum outcome outcome = OUTCOME_FAILED;
     if (!json)

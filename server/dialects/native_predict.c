@@ -149,7 +149,7 @@ static int read_body(struct request *request, const json_t *json, struct predict
     struct predict_parameters parameters = {0};
     body->inputs.texts_in_lists = true;
     if (native_serves(request, NATIVE_CLASSES) != 0 ||
-        request_options(request, json, options, OPTION_COUNT(options), body) != 0 ||
+        native_options(request, json, options, OPTION_COUNT(options), body) != 0 ||
         (body->parameters && request_options(request, body->parameters, parameter_options,
                                              OPTION_COUNT(parameter_options), &parameters) != 0) ||
         read_function(request, body, parameters.function_to_apply, &plan->function) != 0 ||
@@ -169,7 +169,7 @@ enum outcome native_predict_json(struct request *request, const json_t *json, co
 
 enum outcome native_predict_read(struct request *request)
 {
-    struct native_inputs inputs = {.takes_files = true};
+    struct native_inputs inputs = {.takes_files = true, .named = true};
     json_t *json = native_body(request, &inputs);
     if (!json)
         return OUTCOME_FAILED;
@@ -270,7 +270,7 @@ static enum outcome read_root(struct request *request, const json_t *json, const
 
 enum outcome native_root_read(struct request *request)
 {
-    struct native_inputs inputs = {.takes_files = true};
+    struct native_inputs inputs = {.takes_files = true, .named = true};
     json_t *json = native_body(request, &inputs);
     if (!json)
         return OUTCOME_FAILED;

@@ -50,6 +50,7 @@ void native_place(const struct request *request, struct engine_item *item, const
     const struct model_input *input = &request->info->inputs[0];
     item->inputs[0].data = data;
     item->inputs[0].length = length;
+    item->inputs[0].width = input->layout == LAYOUT_CALL ? 1 : 0;
     if (input->layout != LAYOUT_TENSOR)
         return;
     memcpy(item->inputs[0].sizes, input->shape, sizeof input->shape);
