@@ -207,6 +207,7 @@ static void fill_info(struct model *model, const struct model_config *config, in
     struct model_info *info = &model->info;
     for (int i = 0; i < plan->n_inputs; i++) {
         model->inputs[i] = plan->inputs[i].input;
+        model->inputs[i].fallback = plan->inputs[i].fallback;
         tensors_limit_length(plan, &model->inputs[i], i);
     }
     info->parameters = parameters;

@@ -53,6 +53,7 @@ struct model_input {
     bool own_limit;   /* true if the model itself sets max_length. Otherwise max_length follows from max_batch_tokens */
     int64_t multiple; /* the number of rows, padding included, must be a multiple of this */
     bool optional;
+    int fallback; /* index of the input whose rows are read if an item lacks this input. -1 if there is none */
 };
 
 /* A requested output other than outputs[0]. */

@@ -74,25 +74,30 @@ int items_read(struct request *request, struct items_lists *lists, json_t *value
     return readers->from_json(context, value);
 }
 
-/* An absent optional input copies the first input, so the smaller limit applies. For example, keys may have a limit
- * although queries have none. */
-static const struct model_input *limiting_input(const struct model_info *info)
-{
-    const struct model_input *first = &info->inputs[0], *limiting = first;
-    for (int i = 1; i < info->n_inputs; i++) {
-        const struct model_input *input = &info->inputs[i];
-        if (input->optional && input->kind == first->kind && input->columns == first->columns &&
-            input->max_length < limiting->max_length)
-            limiting = input;
-    }
-    return limiting;
-}
-
 struct items_limit items_limit(const struct model_info *info, int index)
 {
-    const struct model_input *input = index == 0 ? limiting_input(info) : &info->inputs[index];
+    return items_limit_beside(info, index, 0);
+}
+
+/* The input whose rows are those of input `index`, if the item contains only the inputs `given`. */
+static int source_of(const struct model_info *info, int index, unsigned given)
+{
+    while (!(given >> index & 1) && info->inputs[index].optional && info->inputs[index].fallback >= 0 &&
+           info->inputs[index].fallback < index) /* fallbacks precede */
+        index = info->inputs[index].fallback;
+    return index;
+}
+
+/* The rows of the input also replace those of absent inputs, so the smallest limit applies. For example, keys may have
+ * a limit although queries have none. */
+struct items_limit items_limit_beside(const struct model_info *info, int index, unsigned given)
+{
+    const struct model_input *limiting = &info->inputs[index];
+    for (int i = 0; i < info->n_inputs; i++)
+        if (source_of(info, i, given | 1u << index) == index && info->inputs[i].max_length < limiting->max_length)
+            limiting = &info->inputs[i];
     return (struct items_limit){
-        .tokens = input->max_length, .own = input->own_limit, .cutting = "set truncate to true"};
+        .tokens = limiting->max_length, .own = limiting->own_limit, .cutting = "set truncate to true"};
 }
 
 int items_too_long(struct request *request, const char *path, int64_t count, const struct items_limit *limit)

@@ -51,6 +51,9 @@ struct items_limit {
 /* The limit for an item that contains only input `index`. */
 struct items_limit items_limit(const struct model_info *info, int index);
 
+/* The limit for input `index` of an item that also contains the inputs `given`. Bit i stands for input i. */
+struct items_limit items_limit_beside(const struct model_info *info, int index, unsigned given);
+
 /* Refuses an item whose number of tokens, `count`, exceeds the limit. Call it if the request does not ask for cutting.
  * `path` names the item in the message. Sets request->failure, and returns -1. */
 int items_too_long(struct request *request, const char *path, int64_t count, const struct items_limit *limit);

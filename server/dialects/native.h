@@ -202,6 +202,9 @@ int native_named_find(struct request *request, struct native_inputs *inputs);
  * of the others are repeated. */
 int native_named_read(struct request *request, struct native_inputs *inputs);
 
+/* The inputs that the request names. Bit i stands for input i. */
+unsigned native_given(const struct native_inputs *inputs);
+
 /* Like native_item_path, for an input other than the first one. */
 const char *native_input_path(const struct request *request, const struct native_inputs *inputs, int index,
                               int64_t item, char path[NATIVE_PATH]);

@@ -181,7 +181,7 @@ json_t *native_body(struct request *request, struct native_inputs *inputs)
 /* The longest item of an input. If the request has truncate_prompt_tokens, longer items of the first input are cut. */
 static struct items_limit limit_of(const struct request *request, const struct native_inputs *inputs, int index)
 {
-    struct items_limit limit = items_limit(request->info, index);
+    struct items_limit limit = items_limit_beside(request->info, index, native_given(inputs));
     if (index == 0 && inputs->most_tokens > 0)
         limit.tokens = inputs->most_tokens;
     return limit;
@@ -563,7 +563,8 @@ int native_items(struct request *request, struct native_inputs *inputs)
 {
     if (native_named_find(request, inputs) != 0 || check_kind(request, inputs) != 0 ||
         items_direction(request, inputs->truncation_direction, &inputs->truncate_left) != 0 ||
-        text_inputs_truncation(request, inputs->truncate_prompt_tokens, items_limit(request->info, 0).tokens,
+        text_inputs_truncation(request, inputs->truncate_prompt_tokens,
+                               items_limit_beside(request->info, 0, native_given(inputs)).tokens,
                                &inputs->most_tokens) != 0)
         return -1;
     inputs->truncate = inputs->truncate || inputs->most_tokens > 0;

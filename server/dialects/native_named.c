@@ -145,6 +145,14 @@ const char *native_input_path(const struct request *request, const struct native
     return path;
 }
 
+unsigned native_given(const struct native_inputs *inputs)
+{
+    unsigned given = 0;
+    for (int i = 0; i < ENGINE_MAX_INPUTS; i++)
+        given |= inputs->given[i] ? 1u << i : 0;
+    return given;
+}
+
 /* ---- Reading one input ---- */
 
 /* The items of one input while they are read. */
@@ -363,7 +371,10 @@ static int64_t cut_of_mask(const struct named_item *item, int64_t length)
         return length;
     int64_t number = item->number < job->n_items ? item->number : 0;
     int64_t tokens = job->items[number].inputs[like].length;
-    return tokens == items_limit(reading->request->info, like).tokens && length > tokens ? tokens : length;
+    return tokens == items_limit_beside(reading->request->info, like, native_given(reading->inputs)).tokens &&
+                   length > tokens
+               ? tokens
+               : length;
 }
 
 /* Cuts the outermost list, or refuses it, if it is too long. */
@@ -517,7 +528,7 @@ static int read_input(struct request *request, struct native_inputs *inputs, int
         .index = index,
         .input = input,
         .depth = depth_of(input),
-        .limit = items_limit(request->info, index),
+        .limit = items_limit_beside(request->info, index, native_given(inputs)),
         .texts = {.request = request, .options = {inputs->truncate, inputs->truncate_left, inputs->add_special_tokens}},
     };
     reading->texts.limit = &reading->limit;

@@ -1,20 +1,21 @@
 /* Every reference case through one running daemon. Each call goes through /v2 with binary tensors, and compares all
- * stored outputs. Calls with one input also go through the native routes, in JSON. Outputs must be within 1e-5 of the
- * library's. */
+ * stored outputs. Most calls also go through the native routes, in JSON, once with all inputs in one object. Outputs
+ * must be within 1e-5 of the library's. */
 #include "tests/http/infer.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define FEWEST_CALLS 150    /* of all cases, through /v2 */
-#define FEWEST_LOGITS 40    /* calls through /logits */
-#define FEWEST_EMBED_ALL 20 /* and through /embed_all */
+#define FEWEST_CALLS 150     /* of all cases, through /v2 */
+#define FEWEST_LOGITS 100    /* calls through /logits */
+#define FEWEST_EMBED_ALL 100 /* and through /embed_all */
+#define FEWEST_NAMED 100     /* calls with all inputs in one object */
 #define TOLERANCE 1e-5
 
 static struct daemon *the_daemon;
 static struct cases cases;
-static int n_calls, n_logits, n_embed_all; /* that were compared */
+static int n_calls, n_logits, n_embed_all, n_named; /* that were compared */
 
 static int start(void **state)
 {
@@ -51,37 +52,83 @@ static int compare_calls(const char *name, const struct weights *calls)
 
 /* ---- Native routes ---- */
 
+/* An element of a tensor as JSON: an id, a boolean or a float. */
+static json_t *element_of(const struct weights_tensor *tensor, const float *floats, int64_t index)
+{
+    int64_t id = 0;
+    if (tensor->dtype == WEIGHTS_I64)
+        memcpy(&id, (const char *)tensor->data + index * 8, sizeof id);
+    return tensor->dtype == WEIGHTS_I64    ? json_integer(id)
+           : tensor->dtype == WEIGHTS_BOOL ? json_boolean(((const char *)tensor->data)[index])
+                                           : json_real((double)floats[index]);
+}
+
 /* (n, columns) of a tensor (batch, n, columns), or (n) of (batch, n), as JSON. */
 static json_t *rows_of(const struct weights_tensor *tensor, int64_t sequence)
 {
     json_t *list = json_array();
     int64_t columns = tensor->rank == 3 ? tensor->shape[2] : 1;
     float *floats = calloc((size_t)tensor->elements, sizeof *floats);
-    weights_to_f32(tensor, floats);
+    if (tensor->dtype == WEIGHTS_F32)
+        weights_to_f32(tensor, floats);
     for (int64_t r = 0; r < tensor->shape[1]; r++) {
-        int64_t first = (sequence * tensor->shape[1] + r) * columns, id = 0;
+        int64_t first = (sequence * tensor->shape[1] + r) * columns;
         json_t *row = json_array();
-        for (int64_t c = 0; c < columns; c++)
-            json_array_append_new(row, json_real((double)floats[first + c]));
-        if (tensor->dtype == WEIGHTS_I64) {
-            memcpy(&id, (const char *)tensor->data + first * 8, sizeof id);
+        for (int64_t c = 0; c < columns && tensor->rank == 3; c++)
+            json_array_append_new(row, element_of(tensor, floats, first + c));
+        json_array_append_new(list, tensor->rank == 3 ? row : element_of(tensor, floats, first));
+        if (tensor->rank != 3)
             json_decref(row);
-            row = json_integer(id);
-        }
-        json_array_append_new(list, row);
     }
     free(floats);
     return list;
 }
 
-static json_t *request_for(const char *name, const struct weights_tensor *x)
+static json_t *items_of(const struct weights_tensor *tensor)
 {
-    json_t *inputs = json_array(), *request = json_object();
-    for (int64_t b = 0; b < x->shape[0]; b++)
-        json_array_append_new(inputs, rows_of(x, b));
-    json_object_set_new(request, x->dtype == WEIGHTS_I64 ? "inputs" : "embeddings", inputs);
-    json_object_set_new(request, "model", json_string(name));
-    return request;
+    json_t *items = json_array();
+    for (int64_t b = 0; b < tensor->shape[0]; b++)
+        json_array_append_new(items, rows_of(tensor, b));
+    return items;
+}
+
+/* The parameters of forward() that the libraries have first. */
+static bool is_first(const char *name)
+{
+    static const char *const names[] = {"x", "src", "tensor", "query"};
+    for (size_t i = 0; i < LENGTH(names); i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* Requests with all inputs of the call. `named`: they are members of one object. Otherwise the first one is `inputs` or
+ * `embeddings`, and the others are beside it. NULL: the native routes cannot take this call. */
+static json_t *request_for(const char *name, const struct weights *calls, int index, bool named)
+{
+    struct infer_tensor tensors[8];
+    size_t count = case_tensors(calls, index, "in", tensors, LENGTH(tensors));
+    json_t *request = json_pack("{s:s}", "model", name), *inputs = named ? json_object() : json_incref(request);
+    /* An image has no key here, and an item of this layer would be a whole call */
+    bool takes = !strstr(name, "_image") && !strstr(name, "linear_multihead");
+    for (size_t i = 0; i < count; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "%d/in/%s", index, tensors[i].name);
+        const struct weights_tensor *tensor = weights_find(calls, path);
+        const char *key = named || !is_first(tensors[i].name) ? tensors[i].name
+                          : tensor->dtype == WEIGHTS_I64      ? "inputs"
+                                                              : "embeddings";
+        bool own_name = !named && json_object_get(request, "embeddings");
+        takes = takes && tensor->rank <= 3 && !(own_name && strcmp(key, "embeddings") == 0);
+        json_object_set_new(inputs, key, takes ? items_of(tensor) : json_null());
+    }
+    if (named)
+        json_object_set(request, "inputs", inputs);
+    json_decref(inputs);
+    if (takes)
+        return request;
+    json_decref(request);
+    return NULL;
 }
 
 /* Adds the squares of one row's differences and of its numbers. */
@@ -96,7 +143,7 @@ static void add_squares(const json_t *row, const float *expected, int64_t column
 
 static double relative_l2(const json_t *answer, const struct weights_tensor *output, bool logits)
 {
-    int64_t length = output->shape[1], columns = output->shape[2];
+    int64_t length = output->shape[1], columns = output->elements / (output->shape[0] * length);
     double difference = 0, norm = 0;
     float *expected = calloc((size_t)output->elements, sizeof *expected);
     weights_to_f32(output, expected);
@@ -113,16 +160,17 @@ static double relative_l2(const json_t *answer, const struct weights_tensor *out
     return sqrt(difference / norm);
 }
 
-/* What the native routes can ask: one input of ids or rows, and no image; one output. NULL: not this call. */
-static const struct weights_tensor *only_input(const struct weights *calls, int index)
+/* The class's own output. */
+static const struct weights_tensor *output_of(const struct weights *calls, int index)
 {
-    struct infer_tensor tensors[8];
-    char name[64];
-    if (case_tensors(calls, index, "out", tensors, LENGTH(tensors)) != 1 || strcmp(tensors[0].name, "output") != 0 ||
-        case_tensors(calls, index, "in", tensors, LENGTH(tensors)) != 1 || tensors[0].rank > 3)
-        return NULL;
-    snprintf(name, sizeof name, "%d/in/%s", index, tensors[0].name);
-    return weights_find(calls, name);
+    static const char *const names[] = {"output", "attention_output"};
+    const struct weights_tensor *output = NULL;
+    for (size_t i = 0; i < LENGTH(names) && !output; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "%d/out/%s", index, names[i]);
+        output = weights_find(calls, path);
+    }
+    return output;
 }
 
 /* Targets for all positions of a call: an id, or null. */
@@ -178,30 +226,41 @@ static void compare_targets(json_t *request, const struct weights_tensor *output
     free(body);
 }
 
-/* The library's output is that of /logits, or, where the model has none, of /embed_all. */
-static void compare_native(const char *name, const struct weights *calls, int index, const struct weights_tensor *x)
+/* Sends a request to /logits, or, where the model has no logits, to /embed_all. */
+static struct answer send_native(const json_t *request, bool *logits)
 {
-    json_t *request = request_for(name, x);
-    char *body = json_dumps(request, JSON_COMPACT | JSON_REAL_PRECISION(9)), output[32];
+    char *body = json_dumps(request, JSON_COMPACT | JSON_REAL_PRECISION(9));
     struct answer answer = daemon_post(the_daemon, "/logits", body);
-    bool logits = answer.status == 200;
-    if (!logits) {
+    *logits = answer.status == 200;
+    if (!*logits) {
         expect_failure_answer(&answer, 422, "Validation", "has no logits");
         answer = daemon_post(the_daemon, "/embed_all", body);
     }
     if (answer.status != 200)
-        fail_msg("%s: %ld %s", name, answer.status, answer.body);
-    snprintf(output, sizeof output, "%d/out/output", index);
-    double distance = relative_l2(answer.json, weights_find(calls, output), logits);
-    print_message("%s call %d, native: relative L2 error %.2g\n", name, index, distance);
+        fail_msg("%s: %ld %s", json_string_value(json_object_get(request, "model")), answer.status, answer.body);
+    free(body);
+    return answer;
+}
+
+/* The library's output is that of the route. Returns whether the call was compared. */
+static bool compare_native(const char *name, const struct weights *calls, int index, bool named)
+{
+    json_t *request = request_for(name, calls, index, named);
+    const struct weights_tensor *output = output_of(calls, index);
+    bool logits;
+    if (!request)
+        return false;
+    struct answer answer = send_native(request, &logits);
+    double distance = relative_l2(answer.json, output, logits);
+    print_message("%s call %d, native%s: relative L2 error %.2g\n", name, index, named ? ", named" : "", distance);
     assert_true(distance <= TOLERANCE);
     if (logits)
-        compare_targets(request, weights_find(calls, output));
+        compare_targets(request, output);
     n_logits += logits;
     n_embed_all += !logits;
     answer_free(&answer);
     json_decref(request);
-    free(body);
+    return true;
 }
 
 static void compare_case(void **state)
@@ -210,20 +269,19 @@ static void compare_case(void **state)
     struct weights *calls = case_calls(CASES_FOLDER, name);
     int count = compare_calls(name, calls);
     n_calls += count;
-    for (int index = 0; index < count; index++) {
-        const struct weights_tensor *x = only_input(calls, index);
-
-        if (x)
-            compare_native(name, calls, index, x);
-    }
+    for (int index = 0; index < count; index++)
+        for (int named = 0; named < 2; named++)
+            n_named += compare_native(name, calls, index, named) && named;
     weights_close(calls);
 }
 
 static void enough_was_compared(void **state)
 {
     (void)state;
-    print_message("%d calls through /v2, %d through /logits, %d through /embed_all\n", n_calls, n_logits, n_embed_all);
-    assert_true(n_calls >= FEWEST_CALLS && n_logits >= FEWEST_LOGITS && n_embed_all >= FEWEST_EMBED_ALL);
+    print_message("%d calls through /v2, %d through /logits, %d through /embed_all, %d of them with named inputs\n",
+                  n_calls, n_logits, n_embed_all, n_named);
+    assert_true(n_calls >= FEWEST_CALLS && n_logits >= FEWEST_LOGITS && n_embed_all >= FEWEST_EMBED_ALL &&
+                n_named >= FEWEST_NAMED);
 }
 
 /* What a device failed at the CPU would have computed, and nothing above would show it. */
