@@ -26,10 +26,12 @@ static int index_of(const struct model_info *info, const char *name)
 /* Writes the names of all inputs, or only of those that the model requires. */
 static void list_names(const struct model_info *info, bool required, char names[NAMES_BYTES])
 {
+    int length = 0;
     *names = '\0';
-    for (int i = 0; i < info->n_inputs; i++)
+    for (int i = 0; i < info->n_inputs && length < NAMES_BYTES; i++)
         if (!required || !info->inputs[i].optional)
-            text_list_add(names, NAMES_BYTES, info->inputs[i].name);
+            length += snprintf(names + length, (size_t)(NAMES_BYTES - length), "%s\"%.60s\"", length > 0 ? ", " : "",
+                               info->inputs[i].name);
 }
 
 int native_options(struct request *request, const json_t *json, const struct option *table, size_t count, void *out)

@@ -106,6 +106,28 @@ static int check_floats(struct v2_place *place, const void *values, int64_t coun
     return 0;
 }
 
+/* Converts FP16 or BF16, which is exact. */
+static int floats_from_halves(struct v2_place *place, const char *bytes, int64_t count, void *values)
+{
+    const struct weights_tensor tensor = {
+        .dtype = strcmp(place->tensor->datatype, "FP16") == 0 ? WEIGHTS_F16 : WEIGHTS_BF16,
+        .data = bytes,
+        .elements = count,
+    };
+    weights_to_f32(&tensor, values);
+    return check_floats(place, values, count);
+}
+
+/* As in Triton, numbers in JSON have no such datatype. */
+static int half_from_json(const struct v2_place *place, const json_t *number, void *value)
+{
+    (void)number;
+    (void)value;
+    return failure_set(&place->request->failure, FAILURE_INVALID,
+                       "input \"%.100s\": data in JSON cannot be %s: send binary data, or the datatype FP32",
+                       place->tensor->name, place->tensor->datatype);
+}
+
 static int mask_from_json(const struct v2_place *place, const json_t *boolean, void *value)
 {
     if (!json_is_boolean(boolean))
@@ -118,6 +140,8 @@ static const struct v2_datatype datatypes[] = {
     {"INT64", 8, sizeof(int32_t), id_from_json, ids_from_int64, NULL},
     {"INT32", 4, sizeof(int32_t), id_from_json, NULL, check_ids},
     {"FP32", 4, sizeof(float), float_from_json, NULL, check_floats},
+    {"FP16", 2, sizeof(float), half_from_json, floats_from_halves, NULL},
+    {"BF16", 2, sizeof(float), half_from_json, floats_from_halves, NULL},
     {"BOOL", 1, sizeof(uint8_t), mask_from_json, NULL, NULL},
 };
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 struct kind {
-    const char *datatypes[2]; /* metadata contains the first one. The second may be NULL */
+    const char *datatypes[V2_MOST_DATATYPES]; /* metadata contains the first one. NULL follows the last one */
     struct v2_shape (*shape)(const struct model_input *input, int rank);
     void (*place)(const struct v2_tensor *tensor, const struct model_input *input, const char *values,
                   struct engine_item *item, int index);
@@ -100,7 +100,7 @@ static void place_attention_mask(const struct v2_tensor *tensor, const struct mo
     item->inputs[index].length = shape->sizes[shape->rank - 2];
     item->inputs[index].columns = shape->sizes[shape->rank - 1];
     item->inputs[index].n_masks = input->n_masks > 0 && shape->rank == 3 ? shape->sizes[0] : 0;
-    item->inputs[index].floats = strcmp(tensor->datatype, "FP32") == 0;
+    item->inputs[index].floats = strcmp(tensor->datatype, "BOOL") != 0;
 }
 
 static void place_ignored(const struct v2_tensor *tensor, const struct model_input *input, const char *values,
@@ -113,15 +113,15 @@ static void place_ignored(const struct v2_tensor *tensor, const struct model_inp
 
 static const struct kind kinds[] = {
     [INPUT_IDS] = {{"INT64", "INT32"}, list_shape, place_rows},
-    [INPUT_ROWS] = {{"FP32", NULL}, rows_shape, place_rows},
-    [INPUT_MASK] = {{"BOOL", NULL}, list_shape, place_rows},
-    [INPUT_ATTENTION_MASK] = {{"BOOL", "FP32"}, attention_mask_shape, place_attention_mask},
-    [INPUT_IGNORED] = {{"BOOL", NULL}, list_shape, place_ignored},
+    [INPUT_ROWS] = {{"FP32", "FP16", "BF16"}, rows_shape, place_rows},
+    [INPUT_MASK] = {{"BOOL"}, list_shape, place_rows},
+    [INPUT_ATTENTION_MASK] = {{"BOOL", "FP32", "FP16", "BF16"}, attention_mask_shape, place_attention_mask},
+    [INPUT_IGNORED] = {{"BOOL"}, list_shape, place_ignored},
 };
 
 const char *v2_input_datatype(const struct model_input *input, int index)
 {
-    if (index > 1 || (index == 1 && input->kind == INPUT_ATTENTION_MASK && !input->takes_floats))
+    if (index >= V2_MOST_DATATYPES || (index > 0 && input->kind == INPUT_ATTENTION_MASK && !input->takes_floats))
         return NULL;
     return kinds[input->kind].datatypes[index];
 }

@@ -17,6 +17,8 @@ struct v2_tensor {
     const struct engine_input *texts; /* (batch): the ids of the texts, for datatype BYTES. Otherwise NULL */
 };
 
+#define V2_MOST_DATATYPES 4 /* of an input */
+
 /* The name of a datatype that the input accepts. Metadata contains the one with index 0. NULL if the input accepts no
  * more than `index` datatypes. */
 const char *v2_input_datatype(const struct model_input *input, int index);

@@ -4,19 +4,30 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define SHAPE_TEXT 128
+#define DATATYPES_TEXT 64
 
 /* ---- Declared and expected ---- */
 
 static int check_datatype(struct request *request, const struct v2_tensor *tensor, const struct model_input *input)
 {
-    const char *first = v2_input_datatype(input, 0), *second = v2_input_datatype(input, 1);
-    if (strcmp(first, tensor->datatype) == 0 || (second && strcmp(second, tensor->datatype) == 0))
-        return 0;
-    return failure_set(&request->failure, FAILURE_INVALID, "input \"%.100s\" has datatype %.20s, %s%s%s was expected",
-                       tensor->name, tensor->datatype, first, second ? " or " : "", second ? second : "");
+    char wanted[DATATYPES_TEXT] = "";
+    for (int i = 0; v2_input_datatype(input, i); i++) {
+        const char *datatype = v2_input_datatype(input, i);
+        size_t length = strlen(wanted);
+        if (strcmp(datatype, tensor->datatype) == 0)
+            return 0;
+        snprintf(wanted + length, sizeof wanted - length, "%s%s",
+                 i == 0                            ? ""
+                 : v2_input_datatype(input, i + 1) ? ", "
+                                                   : " or ",
+                 datatype);
+    }
+    return failure_set(&request->failure, FAILURE_INVALID, "input \"%.100s\" has datatype %.20s, %s was expected",
+                       tensor->name, tensor->datatype, wanted);
 }
 
 static int check_shape(struct request *request, const struct v2_tensor *tensor, const struct model_input *input)
