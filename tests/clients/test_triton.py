@@ -61,6 +61,29 @@ def infer(client, case):
             check(client.infer(case, tensors(inputs, binary_in), outputs=wanted(outputs, binary_out)), outputs)
 
 
+def halves(client, case):
+    """FP16 arrays, and BF16 as tritonclient writes it: the result is that of the rounded array as FP32."""
+    inputs, outputs = support.calls(case)[0]
+    for datatype in ("FP16", "BF16"):
+        narrow, wide = [], []
+        for name, array in inputs.items():
+            if array.dtype == np.float32:
+                bits = array.view(np.uint32) & np.uint32(0xFFFF0000)  # what serialize_bf16_tensor keeps
+                rounded = array.astype(np.float16) if datatype == "FP16" else bits.view(np.float32)
+                tensor = triton.InferInput(name, list(array.shape), datatype)
+                tensor.set_data_from_numpy(rounded, binary_data=True)
+                narrow.append(tensor)
+                wide += tensors({name: rounded.astype(np.float32)}, True)
+            else:
+                narrow += tensors({name: array}, True)
+                wide += tensors({name: array}, True)
+        found = client.infer(case, narrow, outputs=wanted(outputs, True))
+        expected = client.infer(case, wide, outputs=wanted(outputs, True))
+        for name in outputs:
+            assert found.as_numpy(name).dtype == np.float32
+            assert np.array_equal(found.as_numpy(name), expected.as_numpy(name)), (datatype, name)
+
+
 def compressed(client, case):
     inputs, outputs = support.calls(case)[0]
     for request, response, binary in itertools.product(COMPRESSIONS, COMPRESSIONS, [True, False]):
@@ -181,6 +204,8 @@ def main():
             tests.append((f"tritonclient: {case}", lambda case=case: infer(client, case)))
         for case in ["linformer_lm", "linformer_attention"]:
             tests.append((f"tritonclient: {case}, compressed", lambda case=case: compressed(client, case)))
+        for case in ["linformer_attention", "linear_attention_context_linformer", "linear_multihead_attention_attn_mask"]:
+            tests.append((f"tritonclient: {case}, FP16 and BF16", lambda case=case: halves(client, case)))
         tests += [
             ("tritonclient: several calls at once", lambda: several_at_once(client, "linformer_lm")),
             ("tritonclient: a body made by hand", lambda: body_by_hand(client, "linformer_lm")),

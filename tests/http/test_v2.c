@@ -654,6 +654,86 @@ static void bytes_are_counted(void **state)
     expect_error(&answer, 400, "input \"x\"[0][0][1] is nan");
 }
 
+/* Numbers of 16 bits, and the same numbers as floats. */
+struct half {
+    uint16_t bits;
+    float value;
+};
+
+/* The binary output for a row of 32 numbers, which come in turn from `halves`. Sends floats if `datatype` is FP32. The
+ * test frees the answer. */
+static struct answer infer_row(const char *datatype, const struct half *halves, size_t count)
+{
+    char json[256];
+    uint16_t bits[32];
+    float floats[32];
+    bool wide = strcmp(datatype, "FP32") == 0;
+    for (size_t i = 0; i < 32; i++) {
+        bits[i] = halves[i % count].bits;
+        floats[i] = halves[i % count].value;
+    }
+    snprintf(json, sizeof json,
+             "{\"inputs\": [{\"name\": \"x\", \"shape\": [1, 1, 32], \"datatype\": \"%s\", \"parameters\": "
+             "{\"binary_data_size\": %d}}], \"parameters\": {\"binary_data_output\": true}}",
+             datatype, wide ? 128 : 64);
+    struct body body = body_of(json, wide ? (const void *)floats : bits, wide ? 128 : 64);
+    return infer_bytes(two_models, "/v2/models/two/infer", &body, NULL);
+}
+
+static void halves_are_converted_exactly(void **state)
+{
+    (void)state;
+    /* subnormal and normal numbers, the smallest and large ones, zeros of both signs */
+    static const struct half fp16[] = {
+        {0x3c00, 1},  {0x0001, 0x1p-24f}, {0x03ff, 0x3ffp-24f}, {0x0400, 0x1p-14f}, {0x3c01, 0x401p-10f},
+        {0xc000, -2}, {0x63d0, 1000},     {0x8000, -0.0f},      {0x0000, 0},        {0xb555, -0x555p-12f}};
+    static const struct half bf16[] = {{0x3f80, 1},    {0xbf80, -1},    {0x0001, 0x1p-133f}, {0x4049, 3.140625f},
+                                       {0x447a, 1000}, {0x8000, -0.0f}, {0x3eab, 0xabp-9f},  {0x0080, 0x1p-126f}};
+    const struct half *const halves[] = {fp16, bf16};
+    const size_t counts[] = {LENGTH(fp16), LENGTH(bf16)};
+    for (size_t i = 0; i < 2; i++) {
+        struct answer found = infer_row(i == 0 ? "FP16" : "BF16", halves[i], counts[i]);
+        struct answer expected = infer_row("FP32", halves[i], counts[i]);
+        assert_int_equal(expected.status, 200);
+        if (found.status != 200)
+            fail_msg("%s", found.body);
+        assert_int_equal(found.length, expected.length);
+        assert_memory_equal(found.body, expected.body, expected.length);
+        assert_non_null(strstr(found.body, "\"datatype\":\"FP32\""));
+        answer_free(&found);
+        answer_free(&expected);
+    }
+}
+
+static void halves_are_checked(void **state)
+{
+    (void)state;
+    static const struct half beyond[] = {{0x7c00, 0}, {0x7e00, 0}};
+    static const struct half beyond_bf16[] = {{0x3f80, 1}, {0x7f80, 0}};
+    struct answer answer = infer_row("FP16", beyond, 1);
+    expect_error(&answer, 400, "input \"x\"[0][0][0] is inf, a finite 32 bit float was expected");
+    answer = infer_row("FP16", beyond + 1, 1);
+    expect_error(&answer, 400, "is nan, a finite");
+    answer = infer_row("BF16", beyond_bf16, 2);
+    expect_error(&answer, 400, "input \"x\"[0][0][1] is inf");
+    expect_refusal(two_models, "/v2/models/two/infer",
+                   "{\"inputs\": [{\"name\": \"x\", \"shape\": [1, 1, 2], \"datatype\": \"FP16\", \"data\": [1, 2]}]}",
+                   "has shape [1, 1, 2], [-1, -1, 32] was expected");
+    char json[512] = "{\"inputs\": [{\"name\": \"x\", \"shape\": [1, 1, 32], \"datatype\": \"BF16\", \"data\": [0";
+    for (int i = 1; i < 32; i++)
+        strcat(json, ",0");
+    expect_refusal(two_models, "/v2/models/two/infer", strcat(json, "]}]}"),
+                   "input \"x\": data in JSON cannot be BF16: send binary data, or the datatype FP32");
+    expect_refusal(two_models, "/v2/models/two/infer",
+                   "{\"inputs\": [{\"name\": \"x\", \"shape\": [1, 1, 32], \"datatype\": \"FP64\", \"data\": [1]}]}",
+                   "input \"x\" has datatype FP64, FP32, FP16 or BF16 was expected");
+    struct body body = body_of("{\"inputs\": [{\"name\": \"x\", \"shape\": [1, 1, 32], \"datatype\": \"FP16\", "
+                               "\"parameters\": {\"binary_data_size\": 128}}]}",
+                               (const char[128]){0}, 128);
+    answer = infer_bytes(two_models, "/v2/models/two/infer", &body, NULL);
+    expect_error(&answer, 400, "input \"x\" has 128 bytes of data, which is not what FP16 with shape [1, 1, 32] takes");
+}
+
 static void header_lengths_are_numbers(void **state)
 {
     (void)state;
@@ -749,6 +829,8 @@ int main(void)
         cmocka_unit_test(masks_are_booleans),
         cmocka_unit_test(what_is_wrong_names_the_tensor),
         cmocka_unit_test(bytes_are_counted),
+        cmocka_unit_test(halves_are_converted_exactly),
+        cmocka_unit_test(halves_are_checked),
         cmocka_unit_test(header_lengths_are_numbers),
         cmocka_unit_test(the_engine_speaks_of_lengths_and_missing_inputs),
         cmocka_unit_test(unknown_models_and_paths_are_404),
