@@ -105,6 +105,8 @@ struct model_config {
     struct json_t *prompts;
     char *default_prompt; /* the name of the prompt for requests that name none. NULL if there is none */
     struct image_settings image;
+    bool causal; /* for the architecture "module": row p of the output scores the token after position p, and does not
+                    depend on later tokens */
     struct generation_settings generation;
 };
 

@@ -236,6 +236,11 @@ static int read_default_prompt(json_t *value, struct model_config *config, struc
     return copy_string(value, &config->default_prompt, error);
 }
 
+static int read_causal(json_t *value, struct model_config *config, struct error *error)
+{
+    return read_bool(value, &config->causal, error);
+}
+
 static int read_image(json_t *value, struct model_config *config, struct error *error)
 {
     return image_settings_parse(value, &config->image, error);
@@ -265,6 +270,7 @@ static const struct {
     {"ignore", read_ignore},
     {"labels", read_labels},
     {"image", read_image},
+    {"causal", read_causal},
     {"generation", read_generation},
     {"prompts", read_prompts},
     {"default_prompt", read_default_prompt},
@@ -295,6 +301,14 @@ static int check_default_prompt(const struct model_config *config, struct error 
                      config->default_prompt, *known ? ": " : ", which is missing or empty", known);
 }
 
+static int check_causal(const struct model_config *config, struct error *error)
+{
+    if (!config->causal || config->graph)
+        return 0;
+    return error_set(error, "causal: found true without a \"graph\"; only a module has this key, other classes have an "
+                            "argument causal in \"kwargs\"");
+}
+
 int model_config_parse(const char *text, size_t length, const char *origin, struct model_config *config,
                        struct error *error)
 {
@@ -318,7 +332,7 @@ int model_config_parse(const char *text, size_t length, const char *origin, stru
                          "as in \"linformer.LinformerLM\"");
         goto fail;
     }
-    if (check_default_prompt(config, error) != 0)
+    if (check_default_prompt(config, error) != 0 || check_causal(config, error) != 0)
         goto fail;
     if (!config->kwargs && !(config->kwargs = json_object())) {
         error_set(error, "out of memory");

@@ -33,7 +33,7 @@ $(ORDINARY) $(SHIMMED): $(BUILD)/tests/unit.a $(ARCHIVES)
 $(FAKES):    $(BUILD)/tests/fake_engine.o $(BUILD)/tests/unit.a $(filter-out %/engine.a,$(ARCHIVES))
 $(SHIMMED):  | $(SHIM)
 $(BUILD)/tests/cuda/test_faults_served: $(BUILD)/tests/http.a
-$(BUILD)/tests/http/test_generations: $(BUILD)/tests/unit.a
+$(BUILD)/tests/http/test_generations $(BUILD)/tests/http/test_generate_inputs: $(BUILD)/tests/unit.a
 # private: not of what they need, too, such as the daemon.
 $(HTTP) $(BUILD)/tests/cuda/test_faults_served: private LDLIBS += -lcurl
 $(SHIMMED) $(BUILD)/tests/bench/worker: private LDLIBS += $(BESIDE)

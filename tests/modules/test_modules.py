@@ -644,6 +644,14 @@ def keys_of_config_json():
     refused("labels: expected 2 strings", module, example, labels=["a", "b", "c"])
     refused("labels: expected a list of strings", module, example, labels="cat")
     refused('"kwargs" is no key', module, example, kwargs={})
+    ids = {"x": torch.arange(14).reshape(2, 7) % 9}
+    model = Function(lambda self, x: self.head(self.table(x)), table=nn.Embedding(9, 4), head=nn.Linear(4, 9))
+    assert exported(model, ids, causal=True).config["causal"] is True
+    mixing = Function(lambda self, x: self.head(self.table(x).mean(1, keepdim=True) + self.table(x)),
+                      table=nn.Embedding(9, 4), head=nn.Linear(4, 9))
+    refused("causal: a row of the output changes with a later id", mixing, ids, causal=True)
+    refused("causal: expected a first input of at least 2 ids", module, example, causal=True)
+    refused("causal: expected true or false, found 1", model, ids, causal=1)
     assert exported(Function(lambda self, x: {"a": x, "b": (x, x + 1)}), example).graph["outputs"].keys() == {"a", "b.0", "b.1"}
 
 

@@ -176,14 +176,29 @@ static void reads_prompts(void **state)
            "default_prompt: found \"q\"; expected a name from \"prompts\", which is missing or empty");
 }
 
+/* Only a graph has this key. A class has an argument causal. */
+static void reads_causal(void **state)
+{
+    (void)state;
+    struct model_config config;
+    parse("{\"architecture\": \"module\", \"graph\": {}, \"causal\": true}", &config);
+    assert_true(config.causal);
+    model_config_free(&config);
+    parse("{\"architecture\": \"a\", \"causal\": false}", &config);
+    assert_false(config.causal);
+    model_config_free(&config);
+    refuse("{\"architecture\": \"a\", \"causal\": 1}", "causal: expected true or false, found 1");
+    refuse("{\"architecture\": \"a\", \"causal\": true}", "causal: found true without a \"graph\"");
+}
+
 static void refuses_unknown_keys_and_names_the_known(void **state)
 {
     (void)state;
     refuse(
         "{\"architecture\": \"a\", \"Pooling\": \"mean\"}",
         "unknown key \"Pooling\"; the known ones are architecture, kwargs, graph, name, pooling, normalize, padding, "
-        "tokenizer, auto_truncate, eos_token, bos_token, pad_token, ignore, labels, image, generation, prompts, "
-        "default_prompt");
+        "tokenizer, auto_truncate, eos_token, bos_token, pad_token, ignore, labels, image, causal, "
+        "generation, prompts, default_prompt");
 }
 
 static void refuses_what_is_no_json_object(void **state)
@@ -261,6 +276,7 @@ int main(void)
         cmocka_unit_test(knows_each_pooling_and_padding),
         cmocka_unit_test(refuses_values_of_another_type),
         cmocka_unit_test(reads_prompts),
+        cmocka_unit_test(reads_causal),
         cmocka_unit_test(refuses_unknown_keys_and_names_the_known),
         cmocka_unit_test(refuses_what_is_no_json_object),
         cmocka_unit_test(refuses_deep_nesting),

@@ -55,13 +55,13 @@ static struct weights *open_weights(char *bytes, size_t size)
     return weights;
 }
 
-/* The message of the refusal; empty: the graph is served. */
-static struct error load_graph(const char *graph)
+/* The message of the refusal; empty: the graph is served. `causal` is the key of config.json. */
+static struct error load_config(const char *graph, bool causal)
 {
     char bytes[2048];
     struct error error = {""};
     struct model *model = NULL;
-    struct model_config config = {.architecture = (char *)"module"};
+    struct model_config config = {.architecture = (char *)"module", .causal = causal};
     struct weights *weights = open_weights(bytes, sizeof bytes);
     json_error_t where;
     config.graph = json_loads(graph, 0, &where);
@@ -75,6 +75,11 @@ static struct error load_graph(const char *graph)
     json_decref(config.graph);
     json_decref(config.ignore);
     return error;
+}
+
+static struct error load_graph(const char *graph)
+{
+    return load_config(graph, false);
 }
 
 /* A graph over ids (batch, n), 1 to 8 of them, x (batch, n, 4) and image (batch, 4, 6, 6). `y` is an output. */
@@ -370,6 +375,30 @@ static void results_of_absurd_sizes_are_refused(void **state)
     free(graph);
 }
 
+/* Logits are a linear layer's rows over as many ids as the input takes. */
+static void causal_needs_logits_of_sequences_that_grow(void **state)
+{
+    (void)state;
+#define IDS(length)                                                                                 \
+    "{\"inputs\": [{\"name\": \"ids\", \"dtype\": \"int64\", \"shape\": [\"batch\", " length "]}]," \
+    "\"sizes\": {\"n\": {}}, \"nodes\": [{\"op\": \"embedding\", \"to\": \"rows\", \"weight\": "    \
+    "\"@table\", \"indices\": \"ids\"}, "
+#define LINEAR(weight) "{\"op\": \"linear\", \"to\": \"y\", \"input\": \"rows\", \"weight\": \"@" weight "\"}"
+#define END "], \"outputs\": {\"output\": \"y\"}}"
+    static const struct refusal cases[] = {
+        {IDS("\"n\"") LINEAR("table") END, ""},
+        {IDS("\"n\"") LINEAR("matrix") END, "the output has logits for 4 ids, and input \"ids\" takes 8"},
+        {IDS("4") LINEAR("table") END, "input \"ids\" always has 4 ids"},
+        {IDS("\"n\"") "{\"op\": \"relu\", \"to\": \"y\", \"self\": \"rows\"}" END, "the output is not logits"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct error error = load_config(cases[i].text, true);
+        if (i == 0 ? *error.message : !strstr(error.message, cases[i].expected))
+            fail_msg("%s: expected \"%s\", found \"%s\"", cases[i].text, cases[i].expected, error.message);
+        assert_string_equal(load_graph(cases[i].text).message, "");
+    }
+}
+
 static void graphs_are_refused(void **state)
 {
     (void)state;
@@ -430,10 +459,15 @@ static void memory_stays_small(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_graphs_around_are_served), cmocka_unit_test(nodes_are_refused_by_name),
-        cmocka_unit_test(a_leaf_takes_the_batch_first), cmocka_unit_test(items_do_not_meet),
-        cmocka_unit_test(graphs_are_refused),           cmocka_unit_test(results_of_absurd_sizes_are_refused),
-        cmocka_unit_test(too_many_nodes_are_refused),   cmocka_unit_test(too_many_numbers_are_refused),
+        cmocka_unit_test(the_graphs_around_are_served),
+        cmocka_unit_test(nodes_are_refused_by_name),
+        cmocka_unit_test(a_leaf_takes_the_batch_first),
+        cmocka_unit_test(items_do_not_meet),
+        cmocka_unit_test(causal_needs_logits_of_sequences_that_grow),
+        cmocka_unit_test(graphs_are_refused),
+        cmocka_unit_test(results_of_absurd_sizes_are_refused),
+        cmocka_unit_test(too_many_nodes_are_refused),
+        cmocka_unit_test(too_many_numbers_are_refused),
         cmocka_unit_test(memory_stays_small),
     };
     return cmocka_run_group_tests(tests, start, stop);

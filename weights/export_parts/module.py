@@ -27,6 +27,7 @@ def export_module(module, example, folder, *, arguments=None, daemon=None, **con
         found = find_leaves(plain, arguments)
         graph, described = sizes.find(plain, found, example)
     check_labels(config.get("labels"), graph)
+    check_causal(config.get("causal", False), plain, example)
     tensors = tensors_of(module, graph, described["nodes"], found)
     exporter.check_vocabulary(tokenizer or config.get("tokenizer"), vocabulary_of(described, tensors))
     text = config_text({"architecture": "module", **config}, described)
@@ -111,6 +112,27 @@ def check_labels(labels, graph):
     shapes = list(graph.output_shapes.values())
     if len(shapes) == 1 and len(shapes[0]) == 2 and isinstance(shapes[0][1], int) and shapes[0][1] != len(labels):
         refuse(f"labels: expected {shapes[0][1]} strings, one for each class, found {len(labels)}")
+
+
+def check_causal(causal, module, example):
+    """Earlier rows of a causal module's output do not change with the last id."""
+    if not isinstance(causal, bool):
+        refuse(f"causal: expected true or false, found {causal!r:.80}")
+    name = next(iter(example))
+    if not causal:
+        return
+    if example[name].is_floating_point() or example[name].ndim != 2 or example[name].shape[1] < 2:
+        refuse(f'causal: expected a first input of at least 2 ids (batch, n), found "{name}" {list(example[name].shape)}')
+    with eval_mode(module), torch.no_grad():
+        changed = example[name].clone()
+        first, last = changed[:, 0], changed[:, -1]
+        changed[:, -1] = torch.where(first != last, first, torch.where(first > 0, first - 1, first + 1))
+        found = [module(**{**example, name: ids}) for ids in (example[name], changed)]
+    if not isinstance(found[0], torch.Tensor) or found[0].ndim != 3:
+        refuse("causal: expected one output (batch, n, vocabulary)")
+    before, after = (one[:, :-1].float() for one in found)
+    if not torch.allclose(before, after, rtol=1e-4, atol=1e-5):
+        refuse("causal: a row of the output changes with a later id, so the module is not causal")
 
 
 def vocabulary_of(described, tensors):

@@ -387,6 +387,27 @@ static void give_outputs(struct module *module, const json_t *outputs)
     }
 }
 
+/* Marks the plan as causal, if config.json says so. A graph does not show whether a module is causal. Its parts may set
+ * causal and window, which have no meaning for the whole module. */
+static void set_causal(struct module *module, const struct model_config *config)
+{
+    struct plan *plan = module->builder->plan;
+    plan->causal = config->causal;
+    plan->window = 0;
+    if (!config->causal)
+        return;
+    const struct model_input *input = &plan->inputs[0].input;
+    if (!plan->has_logits)
+        module_fail(module, "causal is true, but the output is not logits (batch, n, vocabulary), computed by a linear "
+                            "layer, for ids (batch, n)");
+    else if (input->min_length == input->max_length)
+        module_fail(module, "causal is true, but input \"%.80s\" always has %lld ids, so a sequence cannot grow",
+                    input->name, (long long)input->min_length);
+    else if (plan->output_columns != input->vocabulary)
+        module_fail(module, "causal is true, but the output has logits for %lld ids, and input \"%.80s\" takes %lld",
+                    (long long)plan->output_columns, input->name, (long long)input->vocabulary);
+}
+
 static void build_module(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
     static const enum padding paddings[] = {PADDING_SLICE, PADDING_DEFAULT};
@@ -414,6 +435,8 @@ static void build_module(struct plan_builder *builder, const char *name, const s
         build_nodes(&module, json_object_get(config->graph, "nodes"));
     if (!builder->failed)
         give_outputs(&module, json_object_get(config->graph, "outputs"));
+    if (!builder->failed)
+        set_causal(&module, config);
     if (!builder->failed)
         plan_drop_unread_steps(builder->plan);
     free(module.tensors);
