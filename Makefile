@@ -27,7 +27,7 @@ $(error SANITIZE is address, thread or fuzzer)
 endif
 BUILD     ?= build
 
-PKGS       := libmicrohttpd jansson zlib oniguruma libutf8proc
+PKGS       := libmicrohttpd gnutls jansson zlib oniguruma libutf8proc
 WARNINGS   := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror=switch
 # Those that are installed. Without one, the daemon refuses images of that format. "make IMAGE_LIBRARIES=" uses none.
 IMAGE_LIBRARIES := $(foreach library,libjpeg libpng,$(shell pkg-config --exists $(library) 2>/dev/null && echo $(library)))

@@ -213,11 +213,23 @@ struct model_source {
     char *path; /* folder with config.json and model.safetensors */
 };
 
+/* The type of a setting that another thread may change while the daemon serves. C++ has no _Atomic, and reads none of
+ * these settings. */
+#ifdef __cplusplus
+#define LIVE(type) type
+#else
+#define LIVE(type) _Atomic type
+#endif
+
 struct settings {
     struct model_source *models; /* (n_models). Empty if the built-in models are to be served */
     size_t n_models;
-    char *host;
+    char *host; /* a list of addresses, names and unix:PATH, with commas between them */
     int64_t port;
+    bool reuse_port;         /* other processes may listen on the same port */
+    char *unix_socket_mode;  /* octal digits */
+    char *tls_certificate;   /* NULL if connections are not encrypted */
+    char *tls_key;           /* NULL together with tls_certificate */
     struct device_choice device;
     enum dtype dtype;
     enum instruction_set kernels;  /* used by the CPU engine */
@@ -228,21 +240,22 @@ struct settings {
     int64_t max_batch_tokens;      /* 0 means auto */
     int64_t max_batch_requests;    /* sequences in a batch */
     int64_t max_batch_ms;          /* 0 means no limit */
-    int64_t max_client_batch_size; /* sequences in a request */
-    int64_t max_queue_tokens;
-    int64_t max_queue_requests;   /* number of sequences that wait in the queue */
+    LIVE(int64_t) max_client_batch_size; /* sequences in a request */
+    LIVE(int64_t) max_queue_tokens;
+    LIVE(int64_t) max_queue_requests; /* number of sequences that wait in the queue */
     int64_t max_generations;      /* number of sequences that one model generates at a time. 0 means no limit */
     int64_t generation_percent;   /* of a lane's time, while other requests wait, too */
-    int64_t request_timeout_ms;   /* from the end of the body to the answer. 0 means no limit */
+    LIVE(int64_t) request_timeout_ms; /* from the end of the body to the answer. 0 means no limit */
     int64_t connection_timeout_s; /* how long a connection may stay without a byte */
-    int64_t drain_delay_ms;       /* between the signal to stop and the end of admission */
+    LIVE(int64_t) drain_delay_ms; /* between the signal to stop and the end of admission */
     int64_t max_connections;
-    int64_t payload_limit;   /* bytes of one body. 0 means auto */
-    char *api_key;           /* NULL if requests need no key */
+    int64_t payload_limit; /* bytes of one body. 0 means auto */
+    char *api_key;         /* NULL if there is none */
+    char *api_key_file;    /* NULL if there is none */
     char *cors_allow_origin; /* "*", or origins with commas between them. NULL if no other origin may read answers */
-    bool protect_metrics;    /* requests for /metrics need the key too */
-    bool strict;             /* a body with an unknown JSON key is refused */
-    bool auto_truncate;      /* the default of a request's `truncate` */
+    LIVE(bool) protect_metrics; /* requests for /metrics need the key too */
+    LIVE(bool) strict; /* a body with an unknown JSON key is refused */
+    LIVE(bool) auto_truncate; /* the default of a request's `truncate` */
     enum log_format log_format;
     enum log_level log_level;
     bool access_log; /* the line of each request has the level info instead of debug */
@@ -259,6 +272,19 @@ enum settings_action { SETTINGS_SERVE, SETTINGS_HELP, SETTINGS_VERSION, SETTINGS
 int settings_read(int argc, char **argv, char **environment, struct settings *settings, enum settings_action *action,
                   const char **explain, struct error *error);
 void settings_free(struct settings *settings);
+
+/* The arguments of settings_read, which are read once more when settings are reloaded. */
+struct settings_source {
+    int argc;
+    char **argv;
+    char **environment;
+};
+
+/* Copies each live setting from `changed` to `running`, except texts and choices. Their user must take them from
+ * `changed`. Calls `fixed` for each other setting whose value differs between `started` and `changed`. Other threads may
+ * read `running` meanwhile. */
+void settings_apply(const struct settings *started, const struct settings *changed, struct settings *running,
+                    void (*fixed)(void *context, const char *flag), void *context);
 
 /* The text of --help, from the table of settings. The caller frees the text. NULL if memory is lacking. */
 char *settings_help(void);

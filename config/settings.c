@@ -126,11 +126,15 @@ static int check_model_names(const struct settings *settings, struct error *erro
     return 0;
 }
 
-/* Refuses --protect-metrics without an API key. Without a key /metrics would stay open, which nobody would notice. */
+/* Refuses --protect-metrics without an API key. Without a key /metrics would stay open, which nobody would notice. Also
+ * refuses one half of a pair of TLS files. */
 static int check_protection(const struct settings *settings, struct error *error)
 {
-    if (settings->protect_metrics && !settings->api_key)
-        return error_set(error, "--protect-metrics needs a key, and --api-key is not set");
+    if (settings->protect_metrics && !settings->api_key && !settings->api_key_file)
+        return error_set(error, "--protect-metrics needs a key, and --api-key and --api-key-file are not set");
+    if (!settings->tls_certificate != !settings->tls_key)
+        return error_set(error, "--tls-certificate and --tls-key need each other, and --%s is not set",
+                         settings->tls_key ? "tls-certificate" : "tls-key");
     return 0;
 }
 

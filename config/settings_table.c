@@ -50,6 +50,12 @@ static bool is_origins(const char *value)
     }
 }
 
+static bool is_mode(const char *value)
+{
+    size_t length = strlen(value);
+    return strspn(value, "01234567") == length && (length == 3 || (length == 4 && value[0] == '0'));
+}
+
 #define AT(field) .offset = offsetof(struct settings, field)
 
 const struct setting settings_table[] = {
@@ -79,7 +85,9 @@ const struct setting settings_table[] = {
      AT(host),
      .value_name = "ADDRESS",
      .fallback = "127.0.0.1",
-     .help = "Address on which the daemon listens. 0.0.0.0 means all addresses of the machine."},
+     .help = "Address or name on which the daemon listens. 0.0.0.0 means all addresses of the machine. unix:PATH is "
+             "a Unix socket. A list with commas between its entries is allowed, too. If the service manager passes "
+             "sockets (LISTEN_FDS), the daemon uses these sockets instead."},
     {.group = "Network",
      .flag = "port",
      .kind = SETTING_INTEGER,
@@ -90,7 +98,42 @@ const struct setting settings_table[] = {
      .maximum = 65535,
      .help = "Port on which the daemon listens. With 0, the system chooses a free port."},
     {.group = "Network",
+     .flag = "reuse-port",
+     .kind = SETTING_BOOL,
+     AT(reuse_port),
+     .fallback = "false",
+     .choices = switches,
+     .help = "Other daemons of the same user with this flag may listen on the same port (SO_REUSEPORT), or take over "
+             "the Unix socket. So a second daemon can replace the first one without a refused connection. Without "
+             "this flag, a port in use is an error."},
+    {.group = "Network",
+     .flag = "unix-socket-mode",
+     .kind = SETTING_TEXT,
+     AT(unix_socket_mode),
+     .value_name = "MODE",
+     .fallback = "0660",
+     .is_valid = is_mode,
+     .expected = "three or four octal digits, at most 0777",
+     .help = "Permissions of the Unix sockets of --host. A client needs the permission to write."},
+    {.group = "Network",
+     .flag = "tls-certificate",
+     .live = true,
+     .kind = SETTING_TEXT,
+     AT(tls_certificate),
+     .value_name = "FILE",
+     .help = "PEM file with the certificate of the server and the intermediate certificates. With this flag, all TCP "
+             "connections are encrypted (TLS 1.2 or 1.3). Connections on Unix sockets are never encrypted. SIGHUP "
+             "reads the file again."},
+    {.group = "Network",
+     .flag = "tls-key",
+     .live = true,
+     .kind = SETTING_TEXT,
+     AT(tls_key),
+     .value_name = "FILE",
+     .help = "PEM file with the private key for --tls-certificate, without a password. SIGHUP reads the file again."},
+    {.group = "Network",
      .flag = "api-key",
+     .live = true,
      .kind = SETTING_TEXT,
      AT(api_key),
      .value_name = "KEY",
@@ -110,12 +153,22 @@ const struct setting settings_table[] = {
      .help = "Pages of these origins may read the daemon's answers in a browser. * allows all origins. "
              "Without this flag, browsers refuse the answers to pages of other origins."},
     {.group = "Network",
+     .flag = "api-key-file",
+     .live = true,
+     .kind = SETTING_TEXT,
+     AT(api_key_file),
+     .value_name = "FILE",
+     .help = "File with API keys, one on each line: KEY or NAME:KEY. sha256: and the digest of a key in hexadecimal "
+             "may stand for the key. Each of the keys is valid, and that of --api-key, too. The log line of a request "
+             "contains the name of its key. SIGHUP reads the file again."},
+    {.group = "Network",
      .flag = "protect-metrics",
+     .live = true,
      .kind = SETTING_BOOL,
      AT(protect_metrics),
      .fallback = "false",
      .choices = switches,
-     .help = "/metrics requires the key of --api-key, too. Without --api-key, the daemon then refuses "
+     .help = "/metrics requires an API key, too. Without --api-key and --api-key-file, the daemon then refuses "
              "to start. Without this flag, /metrics is open to everyone."},
     {.group = "Network",
      .flag = "http-threads",
@@ -150,6 +203,7 @@ const struct setting settings_table[] = {
      .help = "Time without a byte after which the daemon closes a connection."},
     {.group = "Network",
      .flag = "drain-delay-ms",
+     .live = true,
      .kind = SETTING_INTEGER,
      AT(drain_delay_ms),
      .value_name = "N",
@@ -273,6 +327,7 @@ const struct setting settings_table[] = {
              "no limit."},
     {.group = "Batches and queues",
      .flag = "max-client-batch-size",
+     .live = true,
      .kind = SETTING_INTEGER,
      AT(max_client_batch_size),
      .value_name = "N",
@@ -283,6 +338,7 @@ const struct setting settings_table[] = {
      .help = "Largest number of sequences in a request."},
     {.group = "Batches and queues",
      .flag = "max-queue-tokens",
+     .live = true,
      .kind = SETTING_INTEGER,
      AT(max_queue_tokens),
      .value_name = "N",
@@ -294,6 +350,7 @@ const struct setting settings_table[] = {
              "answered with 429."},
     {.group = "Batches and queues",
      .flag = "max-queue-requests",
+     .live = true,
      .kind = SETTING_INTEGER,
      AT(max_queue_requests),
      .value_name = "N",
@@ -329,6 +386,7 @@ const struct setting settings_table[] = {
              "requests get the rest. If only one of the two waits, it gets all of the time."},
     {.group = "Batches and queues",
      .flag = "request-timeout-ms",
+     .live = true,
      .kind = SETTING_INTEGER,
      AT(request_timeout_ms),
      .value_name = "N",
@@ -340,6 +398,7 @@ const struct setting settings_table[] = {
              "request that takes longer is answered with 504. 0: no limit."},
     {.group = "Requests",
      .flag = "strict",
+     .live = true,
      .kind = SETTING_BOOL,
      AT(strict),
      .fallback = "false",
@@ -349,6 +408,7 @@ const struct setting settings_table[] = {
              "ignored keys."},
     {.group = "Requests",
      .flag = "auto-truncate",
+     .live = true,
      .kind = SETTING_BOOL,
      AT(auto_truncate),
      .fallback = "false",
@@ -357,6 +417,7 @@ const struct setting settings_table[] = {
              "\"truncate\": false."},
     {.group = "Log",
      .flag = "log-format",
+     .live = true,
      .kind = SETTING_CHOICE,
      AT(log_format),
      .value_name = "FORMAT",
@@ -365,6 +426,7 @@ const struct setting settings_table[] = {
      .help = "Format of the log. The log goes to standard error, with one line for each event."},
     {.group = "Log",
      .flag = "log-level",
+     .live = true,
      .kind = SETTING_CHOICE,
      AT(log_level),
      .value_name = "LEVEL",

@@ -36,6 +36,7 @@ struct setting {
     bool (*is_valid)(const char *value); /* of SETTING_TEXT. NULL if every text that is not empty is valid */
     const char *expected; /* describes the valid values in messages. Used for SETTING_DEVICE, and for SETTING_TEXT with
                              is_valid */
+    bool live;            /* SIGHUP changes the value while the daemon serves */
     bool secret;          /* the value is never printed */
     const char *help;     /* sentences */
 };

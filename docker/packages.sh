@@ -11,6 +11,7 @@ build gcc                                      C compiler, with OpenMP
 build libc6-dev                                C headers
 build pkg-config                               finds the libraries below
 build libmicrohttpd-dev                        HTTP server
+build libgnutls28-dev                         TLS and digests, which libmicrohttpd uses, too
 build libjansson-dev                           JSON
 build zlib1g-dev                               gzip and deflate
 build libjpeg-dev                              JPEG images
@@ -20,6 +21,7 @@ build libutf8proc-dev                          normal forms of Unicode, for toke
 build libopenblas0-openmp                      matrix products, loaded when the daemon starts
 build libdnnl-dev|                             oneDNN: products with weights, twice as fast with AVX-512
 run   libmicrohttpd12t64|libmicrohttpd12       HTTP server
+run   libgnutls30t64|libgnutls30               TLS and digests, which libmicrohttpd uses, too
 run   libjansson4                              JSON
 run   zlib1g                                   gzip and deflate
 run   libjpeg62-turbo|libjpeg-turbo8           JPEG images

@@ -10,9 +10,12 @@
 #include "server/http/http.h"
 #include "server/jobs/batcher.h"
 #include "server/limits.h"
+#include "server/live.h"
 #include "server/models.h"
+#include "server/notifier.h"
 #include "server/reloads.h"
 #include "server/signals.h"
+#include "server/watchdog.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -21,6 +24,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+
+/* What the whole process has once. */
+struct process {
+    struct settings settings; /* a copy, in which auto is replaced by a value, and in which live settings change */
+    struct signals *signals;
+    struct live *live;
+    struct notifier notifier;
+};
+
+#define HAND_OVER_LEAST_NS INT64_C(2000000000)
 
 /* Each connection needs a descriptor. So the soft limit is raised to the hard limit, which the operator has chosen. */
 static void raise_descriptor_limit(void)
@@ -117,35 +130,74 @@ static int open_batcher(const struct settings *settings, const struct models *mo
     return batcher_open(models->engine_models, models->count, &options, metrics, batcher, error);
 }
 
-static void announce(const struct settings *settings, const struct http *http)
+static void announce(const struct http *http)
 {
-    char message[320];
-    bool brackets = strchr(settings->host, ':') != NULL && settings->host[0] != '[';
-    snprintf(message, sizeof message, "listening on http://%s%s%s:%d", brackets ? "[" : "", settings->host,
-             brackets ? "]" : "", http_port(http));
-    log_announce(message, NULL);
+    char address[HTTP_ADDRESS_BYTES], message[HTTP_ADDRESS_BYTES + 16];
+    for (int i = 0; http_address(http, i, address); i++) {
+        snprintf(message, sizeof message, "listening on %s", address);
+        log_announce(message, NULL);
+    }
 }
 
-/* Serves until a signal asks the daemon to drain. */
-static int serve_until_signal(const struct settings *settings, struct http *http, struct signals *signals,
-                              struct error *error)
+/* How long open connections may wait for a request while another process takes over. */
+static int64_t hand_over_ns(const struct settings *settings)
 {
-    /* What SIGHUP reloads, in this order. */
-    const struct reload_hook *hooks = NULL;
-    struct reloads *reloads = NULL;
-    if (reloads_open(hooks, 0, &reloads, error) != 0)
-        return -1;
-    signals_expect(signals, reloads);
-    http_ready(http);
-    announce(settings, http);
-    int number = signals_wait(signals);
-    reloads_close(reloads);
-    if (settings->drain_delay_ms > 0 && number != SIGINT) {
+    int64_t delay_ns = settings->drain_delay_ms * 1000000;
+    return delay_ns > HAND_OVER_LEAST_NS ? delay_ns : HAND_OVER_LEAST_NS;
+}
+
+static void tell_reloading(void *process)
+{
+    notifier_reloading(&((struct process *)process)->notifier);
+}
+
+static void tell_ready(void *process)
+{
+    notifier_ready(&((struct process *)process)->notifier, "serving");
+}
+
+/* Stops new connections, or the readiness, before the daemon drains. */
+static void prepare_to_drain(const struct settings *settings, struct http *http, struct signals *signals, int number)
+{
+    if (number == SIGINT)
+        return;
+    if (http_shares_sockets(http)) {
+        log_write(LOG_LEVEL_INFO, "another process accepts new connections; open ones end with their requests",
+                  "signal", strsignal(number), NULL);
+        http_hand_over(http, hand_over_ns(settings));
+    } else if (settings->drain_delay_ms > 0) {
         log_write(LOG_LEVEL_INFO, "not ready any more; work is still accepted before the draining", "signal",
                   strsignal(number), LOG_INTEGER("delay_ms", settings->drain_delay_ms), NULL);
         http_unready(http);
         signals_delay(signals, settings->drain_delay_ms);
     }
+}
+
+/* Serves until a signal asks the daemon to drain. */
+static int serve_until_signal(struct process *process, struct http *http, struct batcher *batcher, struct error *error)
+{
+    const struct reload_hook hooks[] = { /* what SIGHUP does, in this order */
+        {tell_reloading, process},
+        {live_reload, process->live},
+        {tell_ready, process},
+    };
+    struct reloads *reloads = NULL;
+    struct watchdog *watchdog = NULL;
+    if (reloads_open(hooks, sizeof hooks / sizeof hooks[0], &reloads, error) != 0)
+        return -1;
+    if (watchdog_open(&process->notifier, http, batcher, &watchdog, error) != 0) {
+        reloads_close(reloads);
+        return -1;
+    }
+    signals_expect(process->signals, reloads);
+    http_ready(http);
+    announce(http);
+    tell_ready(process);
+    int number = signals_wait(process->signals);
+    notifier_stopping(&process->notifier, "answering the last requests");
+    reloads_close(reloads);
+    watchdog_close(watchdog); /* a service manager wants no watchdog of a service that stops */
+    prepare_to_drain(&process->settings, http, process->signals, number);
     log_write(LOG_LEVEL_INFO, "draining: what was accepted is answered, new work is refused", "signal",
               strsignal(number), NULL);
     http_drain(http);
@@ -155,9 +207,9 @@ static int serve_until_signal(const struct settings *settings, struct http *http
 /* Opens and closes everything between the engine and the sockets. Requests that were accepted before the draining may
  * still submit jobs, so the batcher closes after the HTTP server. A check ends when the batcher has run its first
  * batches. */
-static int serve(struct settings *settings, bool check, struct engine *engine, struct waker *waker,
-                 struct signals *signals, struct error *error)
+static int serve(struct process *process, bool check, struct engine *engine, struct waker *waker, struct error *error)
 {
+    struct settings *settings = &process->settings;
     struct models models = {.count = 0};
     struct metrics *metrics = NULL;
     struct batcher *batcher = NULL;
@@ -178,6 +230,7 @@ static int serve(struct settings *settings, bool check, struct engine *engine, s
         goto close_batcher;
     }
     waker_set(waker, batcher);
+    live_set_batcher(process->live, batcher);
     struct service_options options = {
         .settings = settings,
         .models = models.served,
@@ -186,12 +239,14 @@ static int serve(struct settings *settings, bool check, struct engine *engine, s
         .engine = engine,
         .batcher = batcher,
         .metrics = metrics,
+        .keys = live_keys(process->live),
+        .tls = live_tls(process->live),
     };
     status = http_open(&options, &http, error);
     if (status != 0)
         goto close_batcher;
 
-    status = serve_until_signal(settings, http, signals, error);
+    status = serve_until_signal(process, http, batcher, error);
     http_close(http);
 close_batcher:
     waker_set(waker, NULL);
@@ -203,34 +258,41 @@ close_models:
     return status;
 }
 
-static int run(const struct settings *given, bool check, struct error *error)
+static int run(const struct settings *given, const struct settings_source *source, bool check, struct error *error)
 {
-    struct settings settings = *given; /* a copy, in which auto is replaced by a value */
+    struct process process = {.settings = *given};
     struct waker waker = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    struct signals *signals = NULL;
     struct engine *engine = NULL;
-    int status = signals_open(
-        &signals, error); /* this comes first, so that the threads of libraries inherit the blocked signals */
+    /* this comes first, so that the threads of libraries inherit the blocked signals */
+    int status = signals_open(&process.signals, error);
     if (status != 0)
         return -1;
+    notifier_open(&process.notifier);
     status = log_start(error);
     if (status != 0)
         goto close_signals;
+    notifier_starting(&process.notifier, "loading the models");
     raise_descriptor_limit();
-    status = open_engine(&settings, &waker, &engine, error);
+    status = live_open(given, source, &process.settings, &process.live, error);
     if (status != 0)
         goto close_signals;
-    status = serve(&settings, check, engine, &waker, signals, error);
+    status = open_engine(&process.settings, &waker, &engine, error);
+    if (status != 0)
+        goto close_live;
+    status = serve(&process, check, engine, &waker, error);
     engine_close(engine);
+close_live:
+    live_close(process.live);
 close_signals:
-    signals_close(signals);
+    notifier_close(&process.notifier);
+    signals_close(process.signals);
     return status;
 }
 
-int daemon_serve(const struct settings *settings)
+int daemon_serve(const struct settings *settings, const struct settings_source *source)
 {
     struct error error;
-    int status = run(settings, false, &error);
+    int status = run(settings, source, false, &error);
     if (status != 0)
         log_write(LOG_LEVEL_ERROR, "cannot start", "reason", error.message, NULL);
     else
@@ -239,10 +301,10 @@ int daemon_serve(const struct settings *settings)
     return status == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-int daemon_check(const struct settings *settings)
+int daemon_check(const struct settings *settings, const struct settings_source *source)
 {
     struct error error;
-    int status = run(settings, true, &error);
+    int status = run(settings, source, true, &error);
     if (status != 0)
         log_write(LOG_LEVEL_ERROR, "the check failed", "reason", error.message, NULL);
     log_flush();

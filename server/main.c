@@ -59,6 +59,7 @@ int main(int argc, char **argv)
     enum settings_action action;
     const char *folder = NULL;
     struct error error;
+    const struct settings_source source = {.argc = argc, .argv = argv, .environment = environ};
     if (settings_read(argc, argv, environ, &settings, &action, &folder, &error) != 0) {
         fprintf(stderr, "linformerd: %s\n", error.message);
         return 2;
@@ -80,11 +81,11 @@ int main(int argc, char **argv)
         break;
     case SETTINGS_CHECK:
         bound_spinning(argv);
-        status = daemon_check(&settings);
+        status = daemon_check(&settings, &source);
         break;
     case SETTINGS_SERVE:
         bound_spinning(argv);
-        status = daemon_serve(&settings);
+        status = daemon_serve(&settings, &source);
         break;
     }
     settings_free(&settings);

@@ -22,8 +22,8 @@
 const char log_integer[] = "integer", log_decimal[] = "decimal";
 
 static struct {
-    enum log_format format;
-    enum log_level level;
+    _Atomic enum log_format format;
+    _Atomic enum log_level level;
 } destination = {LOG_FORMAT_TEXT, LOG_LEVEL_INFO};
 
 static const char *const level_names[] = {

@@ -14,7 +14,7 @@
 
 #include <stdatomic.h>
 
-void log_configure(enum log_format format, enum log_level level); /* call it before other threads write lines */
+void log_configure(enum log_format format, enum log_level level); /* any thread may call it */
 bool log_enabled(enum log_level level);
 
 /* Starts the thread that writes the lines. Until then, each caller writes its line itself. Call it once per process. */

@@ -27,7 +27,7 @@ static void write_escaped(struct writer *writer, const char *text)
 static void write_models(struct writer *writer, const struct service_options *options)
 {
     writer_text(writer, "<h2>Models</h2>\n");
-    if (options->settings->api_key) { /* this page needs no key */
+    if (keys_needed(options->keys)) { /* this page needs no key */
         writer_text(writer, "<p>/info lists them and needs the API key.</p>\n");
         return;
     }

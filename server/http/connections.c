@@ -59,6 +59,7 @@ struct connections {
     int64_t count;          /* number of connections that are admitted and not closed */
     int64_t evicted;        /* number of these connections in the state SLOT_EVICTED */
     int ending; /* SHUT_RD, then SHUT_RDWR, when connections_finish shuts all connections down. NONE before */
+    bool dismissing; /* connections_dismiss was called */
     int first_idle, last_idle;
     int n_slots;
     struct slot slots[];
@@ -201,6 +202,8 @@ void connections_busy(struct connections *connections, int fd)
     pthread_mutex_lock(&connections->lock);
     if (connections->slots[fd].state == SLOT_IDLE)
         idle_remove(connections, fd, SLOT_BUSY);
+    if (connections->dismissing)
+        pthread_cond_broadcast(&connections->changed);
     pthread_mutex_unlock(&connections->lock);
 }
 
@@ -215,6 +218,16 @@ void connections_idle(struct connections *connections, int fd)
         idle_remove(connections, fd, SLOT_BUSY);
     if (connections->slots[fd].state == SLOT_BUSY)
         idle_append(connections, fd);
+    pthread_mutex_unlock(&connections->lock);
+}
+
+void connections_rest(struct connections *connections, int fd)
+{
+    connections_holds(connections, fd, NULL);
+    connections_idle(connections, fd);
+    pthread_mutex_lock(&connections->lock);
+    if (connections->dismissing)
+        shut(connections, fd, SHUT_RD);
     pthread_mutex_unlock(&connections->lock);
 }
 
@@ -315,6 +328,25 @@ void connections_settle(struct connections *connections)
     pthread_mutex_lock(&connections->lock);
     while ((until_ns = patience_until(connections)) != 0 && clock_ns() < last_ns)
         wait_until(connections, until_ns);
+    pthread_mutex_unlock(&connections->lock);
+}
+
+/* Whether the client has no request in progress, but has sent one before. The lock is held. */
+static bool rests(const struct slot *slot)
+{
+    return slot->state == SLOT_IDLE && !slot->silent && !slot->share;
+}
+
+void connections_dismiss(struct connections *connections, int64_t patience_ns)
+{
+    int64_t last_ns = clock_ns() + patience_ns;
+    pthread_mutex_lock(&connections->lock);
+    connections->dismissing = true;
+    for (int fd = 0; fd < connections->n_slots; fd++)
+        if (rests(&connections->slots[fd]))
+            shut(connections, fd, SHUT_RD); /* a request that has arrived is still read */
+    while (connections->first_idle != NONE && wait_until(connections, last_ns))
+        ;
     pthread_mutex_unlock(&connections->lock);
 }
 

@@ -35,6 +35,9 @@ void connections_busy(struct connections *connections, int fd);
 void connections_idle(struct connections *connections, int fd);
 void connections_unread(struct connections *connections, int fd); /* the client may still be sending a body */
 
+/* The connection's request has ended. The share is removed, and the connection is idle. */
+void connections_rest(struct connections *connections, int fd);
+
 /* Sets the share of memory that the connection's request holds (budget.h). While a share is set, its client counts as
  * possibly slow, because it is sending a body or receiving an answer. NULL removes the share. */
 void connections_holds(struct connections *connections, int fd, struct share *share);
@@ -49,6 +52,11 @@ void connections_closed(struct connections *connections, int fd);
 /* Waits until each of the newest connections has sent a request, at most one second for each. No connection may be
  * admitted meanwhile. */
 void connections_settle(struct connections *connections);
+
+/* From now on, ends each connection that has no request in progress. Waits until no connection is idle, at most
+ * `patience_ns`. New connections that have not sent a request have until then. No connection may be admitted meanwhile.
+ */
+void connections_dismiss(struct connections *connections, int64_t patience_ns);
 
 /* Ends all connections, and waits until they are closed. First calls connections_settle. Then bytes that have already
  * arrived are still read, and clients have `patience_ns` to receive their answers. No connection may be admitted

@@ -19,6 +19,7 @@
 #include "server/common/clock.h"
 #include "server/common/log.h"
 #include "server/common/thread.h"
+#include "server/http/tls.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -63,6 +64,7 @@ struct event_loop {
     struct inbox inbox;
     int wake;   /* an eventfd, which is readable while `woken` is true */
     bool woken; /* the inbox contains something new */
+    int64_t asked, answered; /* number of questions whether the loop turns, and of those that it has answered */
 };
 
 static void log_message(void *context, const char *format, va_list arguments)
@@ -105,6 +107,7 @@ static struct inbox take_inbox(struct event_loop *loop)
     while (loop->woken && read(loop->wake, &count, sizeof count) < 0 && errno == EINTR)
         ;
     loop->woken = false;
+    loop->answered = loop->asked;
     pthread_mutex_unlock(&loop->lock);
     return taken;
 }
@@ -136,6 +139,18 @@ void event_loop_resume(struct event_loop *loop, struct resumption *resumption)
     loop->inbox.resumptions_end = &resumption->next;
     wake(loop);
     pthread_mutex_unlock(&loop->lock);
+}
+
+bool event_loop_turns(struct event_loop *loop)
+{
+    pthread_mutex_lock(&loop->lock);
+    bool turns = loop->answered == loop->asked;
+    if (turns) {
+        loop->asked++;
+        wake(loop);
+    }
+    pthread_mutex_unlock(&loop->lock);
+    return turns;
 }
 
 /* ---- The thread ---- */
@@ -202,6 +217,7 @@ static void wait_for_events(struct event_loop *loop)
 static void *run_loop(void *argument)
 {
     struct event_loop *loop = argument;
+    tls_use_on_thread(loop->options.tls);
     for (;;) {
         wait_for_events(loop);
         struct inbox inbox = take_inbox(loop);
@@ -236,14 +252,17 @@ static void socket_changed(void *argument, struct MHD_Connection *connection, vo
 
 static struct MHD_Daemon *start_daemon(struct event_loop *loop)
 {
+    static const struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
     const struct event_loop_options *options = &loop->options;
-    return MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
-                            NULL, NULL, options->handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_message, NULL,
+    unsigned int flags =
+        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    return MHD_start_daemon(flags | (options->tls ? MHD_USE_TLS : 0), 0, NULL, NULL, options->handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_message, NULL,
                             MHD_OPTION_URI_LOG_CALLBACK, options->target, loop, MHD_OPTION_NOTIFY_COMPLETED,
                             options->completed, loop, MHD_OPTION_NOTIFY_CONNECTION, socket_changed, loop,
                             MHD_OPTION_CONNECTION_LIMIT, options->max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
                             options->timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, options->connection_memory,
-                            MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+                            MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY,
+                            options->tls ? tls_daemon_options() : none, MHD_OPTION_END);
 }
 
 int event_loop_open(const struct event_loop_options *options, struct event_loop **opened, struct error *error)

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 struct event_loop;
+struct tls;
 
 /* The callbacks of libmicrohttpd receive the event loop as their first argument. They run on the thread of the loop. */
 struct event_loop_options {
@@ -26,6 +27,7 @@ struct event_loop_options {
     void *context;
     unsigned int max_connections, timeout_s;
     size_t connection_memory; /* bytes */
+    struct tls *tls;          /* the certificate for all connections of the loop. NULL if they are not encrypted */
 };
 
 /* An entry of the inbox. It stays there until the loop resumes its connection. */
@@ -43,6 +45,9 @@ void *event_loop_context(const struct event_loop *loop);
 void event_loop_add(struct event_loop *loop, int descriptor, int64_t number, const struct sockaddr *address,
                     socklen_t length);
 void event_loop_resume(struct event_loop *loop, struct resumption *resumption);
+
+/* Whether the loop has turned since the last call. The first call returns true. Only one thread may call it. */
+bool event_loop_turns(struct event_loop *loop);
 
 /* Call it when all connections are closed and no new ones can come. libmicrohttpd aborts the process if it is stopped
  * while a connection is suspended. */

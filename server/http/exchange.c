@@ -20,6 +20,7 @@
  * Without a stream, only one thread at a time changes an exchange. Suspending and resuming the connection orders the
  * threads, so an exchange needs no lock. After the job was submitted, job_wanted may run on several lane threads at
  * once. It reads the exchange, and changes only `half_closed`. */
+#define _GNU_SOURCE /* POLLRDHUP */
 #include "server/http/exchange.h"
 
 #include "server/common/clock.h"
@@ -32,7 +33,6 @@
 #include "server/http/reply.h"
 #include "server/http/stream.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,15 +140,13 @@ enum client_state {
     CLIENT_GONE,  /* the connection was reset */
 };
 
+/* Asks the kernel without reading, because bytes that wait may be encrypted, or belong to the next request. */
 static enum client_state client_state(const struct exchange *exchange)
 {
-    char byte = 0;
-    ssize_t length = recv(exchange->descriptor, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (length == 0) { /* recv also returns 0 after a reset, if the client had closed its sending half before */
-        struct pollfd polled = {.fd = exchange->descriptor};
-        return poll(&polled, 1, 0) > 0 ? CLIENT_GONE : CLIENT_ENDED;
-    }
-    return length > 0 || errno == EAGAIN || errno == EINTR ? CLIENT_STAYS : CLIENT_GONE;
+    struct pollfd polled = {.fd = exchange->descriptor, .events = POLLRDHUP};
+    if (poll(&polled, 1, 0) <= 0)
+        return CLIENT_STAYS;
+    return polled.revents & (POLLHUP | POLLERR | POLLNVAL) ? CLIENT_GONE : CLIENT_ENDED;
 }
 
 /* Like client_state, but can be called while the event loop may close the connection. */
@@ -563,7 +561,7 @@ static enum MHD_Result exchange_break_off(struct exchange *exchange, enum body_s
     exchange->stage = STAGE_REPLY;
     body_free(&exchange->body);
     connections_unread(exchange->server->connections, exchange->descriptor);
-    reply_send_raw(&exchange->reply, exchange->descriptor, &exchange->match, &exchange->request);
+    reply_send_raw(&exchange->reply, exchange->connection, &exchange->match, &exchange->request);
     return MHD_NO;
 }
 
@@ -655,8 +653,8 @@ static enum MHD_Result exchange_begin(struct exchange *exchange, struct event_lo
      * function waits for connections that have not sent a request yet. connections_idle ends the wait for this
      * connection, and the server may then close the gate. So if exchange_admit came later, the gate could refuse a
      * request that had arrived before it was closed. */
-    connections_idle(exchange->server->connections, exchange->descriptor);
     connections_holds(exchange->server->connections, exchange->descriptor, &exchange->body.share);
+    connections_idle(exchange->server->connections, exchange->descriptor);
     if (accepted && exchange->match.route) /* only OPTIONS is accepted without a route */
         return MHD_YES;
     if (refusal_has_body(request))
@@ -717,8 +715,7 @@ void exchange_completed(void *loop, struct MHD_Connection *connection, void **co
         return;
     }
     struct connections *connections = exchange->server->connections;
-    connections_holds(connections, exchange->descriptor, NULL);
-    connections_idle(connections, exchange->descriptor);
+    connections_rest(connections, exchange->descriptor);
     if (!exchange->streaming || stream_leave(exchange->stream))
         exchange_destroy(exchange);
 }

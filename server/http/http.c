@@ -39,14 +39,20 @@
 /* Memory of libmicrohttpd for each connection. The headers of a request must fit in it. */
 #define CONNECTION_MEMORY (32 * 1024)
 
+/* Event loops that serve the new connections in turn. */
+struct loops {
+    struct event_loop **list; /* (count) */
+    int count;
+    int next; /* only the listener's thread uses it */
+};
+
 struct http {
     struct server server;
     struct linger_room *linger;
     struct listener *listener; /* NULL when closed */
     bool unready;              /* http_unready was called */
-    int next_loop;             /* only the listener's thread uses it */
-    int n_loops;
-    struct event_loop *loops[];
+    struct loops plain;        /* of connections that are not encrypted */
+    struct loops encrypted;    /* empty without TLS */
 };
 
 /* ---- Connections ---- */
@@ -59,8 +65,10 @@ static void connection_accepted(void *context, int fd, const struct sockaddr *ad
         close(fd);
         return;
     }
-    http->next_loop = (http->next_loop + 1) % http->n_loops;
-    event_loop_add(http->loops[http->next_loop], fd, admission, address, length);
+    bool encrypted = http->encrypted.count > 0 && address->sa_family != AF_UNIX;
+    struct loops *loops = encrypted ? &http->encrypted : &http->plain;
+    loops->next = (loops->next + 1) % loops->count;
+    event_loop_add(loops->list[loops->next], fd, admission, address, length);
 }
 
 static void connection_lost(void *context, int fd, int64_t admission)
@@ -122,8 +130,10 @@ static void init_server(struct server *server, const struct service_options *opt
     gate_init(&server->gate);
 }
 
-static int open_loops(struct http *http, const struct settings *settings, struct error *error)
+/* Opens the loops for connections that are encrypted with `tls`, or for those that are not if it is NULL. */
+static int open_loops(struct http *http, struct loops *loops, struct tls *tls, struct error *error)
 {
+    const struct settings *settings = http->server.service.options.settings;
     /* connections_admit enforces the limit. libmicrohttpd's own limit is higher, and never reached. */
     int64_t max_connections = connections_limit(http->server.connections) * 2 + 1024;
     struct event_loop_options options = {
@@ -136,9 +146,13 @@ static int open_loops(struct http *http, const struct settings *settings, struct
         .max_connections = (unsigned int)max_connections,
         .timeout_s = (unsigned int)settings->connection_timeout_s,
         .connection_memory = CONNECTION_MEMORY,
+        .tls = tls,
     };
-    for (; http->n_loops < settings->http_threads; http->n_loops++) {
-        if (event_loop_open(&options, &http->loops[http->n_loops], error) != 0)
+    loops->list = calloc((size_t)settings->http_threads, sizeof *loops->list);
+    if (!loops->list)
+        return error_set(error, "out of memory");
+    for (; loops->count < settings->http_threads; loops->count++) {
+        if (event_loop_open(&options, &loops->list[loops->count], error) != 0)
             return -1;
     }
     return 0;
@@ -158,10 +172,11 @@ static int check_descriptors(struct error *error)
     return enough ? 0 : error_set(error, "no descriptor is left for connections: %s (ulimit -n)", strerror(reason));
 }
 
-static void close_loops(struct http *http)
+static void close_loops(struct loops *loops)
 {
-    while (http->n_loops > 0)
-        event_loop_close(http->loops[--http->n_loops]);
+    while (loops->count > 0)
+        event_loop_close(loops->list[--loops->count]);
+    free(loops->list);
 }
 
 static void stop_listening(struct http *http)
@@ -173,7 +188,8 @@ static void stop_listening(struct http *http)
 
 static void http_free(struct http *http)
 {
-    close_loops(http);
+    close_loops(&http->encrypted);
+    close_loops(&http->plain);
     workers_close(http->server.workers);
     connections_close(http->server.connections);
     linger_close(http->linger);
@@ -184,17 +200,24 @@ static void http_free(struct http *http)
 int http_open(const struct service_options *options, struct http **opened, struct error *error)
 {
     const struct settings *settings = options->settings;
-    struct http *http = calloc(1, sizeof *http + (size_t)settings->http_threads * sizeof http->loops[0]);
+    struct http *http = calloc(1, sizeof *http);
     if (!http)
         return error_set(error, "out of memory");
     struct listener_options listener = {
-        .host = settings->host, .port = (int)settings->port, .accepted = connection_accepted, .context = http};
+        .sockets = {.hosts = settings->host,
+                    .port = (int)settings->port,
+                    .reuse_port = settings->reuse_port,
+                    .unix_mode = (int)strtol(settings->unix_socket_mode, NULL, 8)},
+        .accepted = connection_accepted,
+        .context = http,
+    };
     json_body_init();
     init_server(&http->server, options);
     if (linger_open(&http->linger, error) != 0 ||
         connections_open(settings->max_connections, http->linger, &http->server.connections, error) != 0 ||
         workers_open((int)settings->http_threads, &http->server.workers, error) != 0 ||
-        open_loops(http, settings, error) != 0 || check_descriptors(error) != 0 ||
+        open_loops(http, &http->plain, NULL, error) != 0 ||
+        (options->tls && open_loops(http, &http->encrypted, options->tls, error) != 0) || check_descriptors(error) != 0 ||
         listener_open(&listener, &http->listener, error) != 0) {
         http_free(http);
         return -1;
@@ -203,15 +226,40 @@ int http_open(const struct service_options *options, struct http **opened, struc
     return 0;
 }
 
-int http_port(const struct http *http)
+bool http_address(const struct http *http, int index, char text[HTTP_ADDRESS_BYTES])
 {
-    return listener_port(http->listener);
+    const struct sockets *sockets = listener_sockets(http->listener);
+    if (index >= sockets->n_names)
+        return false;
+    bool is_unix = strncmp(sockets->names[index], "unix:", 5) == 0;
+    const char *scheme = is_unix ? "" : http->encrypted.count > 0 ? "https://" : "http://";
+    snprintf(text, HTTP_ADDRESS_BYTES, "%s%s", scheme, sockets->names[index]);
+    return true;
+}
+
+bool http_shares_sockets(const struct http *http)
+{
+    return listener_sockets(http->listener)->shared;
 }
 
 void http_ready(struct http *http)
 {
     gate_open(&http->server.gate);
     atomic_store(&http->server.service.ready, true);
+}
+
+static bool loops_turn(struct loops *loops)
+{
+    bool turn = true;
+    for (int i = 0; i < loops->count; i++)
+        turn = event_loop_turns(loops->list[i]) && turn;
+    return turn;
+}
+
+bool http_turns(struct http *http)
+{
+    bool plain = loops_turn(&http->plain), encrypted = loops_turn(&http->encrypted);
+    return plain && encrypted;
 }
 
 void http_unready(struct http *http)
@@ -228,6 +276,13 @@ static void bound_generations(struct service *service)
     int64_t timeout_ms = service->options.settings->request_timeout_ms, none = 0;
     if (timeout_ms > 0)
         atomic_compare_exchange_strong(&service->drain_end_ns, &none, clock_ns() + timeout_ms * 1000000);
+}
+
+void http_hand_over(struct http *http, int64_t patience_ns)
+{
+    gate_begin_closing(&http->server.gate);
+    stop_listening(http);
+    connections_dismiss(http->server.connections, patience_ns);
 }
 
 /* If http_unready was not called, clients had no time to choose another server. Then the sockets stay open, because an

@@ -1,7 +1,7 @@
 /* http: the HTTP server. It contains the sockets, libmicrohttpd and the routes. It passes the job of a request to the
  * batcher, and sends the answer.
  *
- *     http_open -> http_ready -> … -> (http_unready ->) http_drain -> http_close
+ *     http_open -> http_ready -> … -> (http_unready or http_hand_over ->) http_drain -> http_close
  *
  * After a successful http_open, the caller must call http_close. The batcher must accept jobs until http_close has
  * returned, because a request that was accepted before the drain may submit its job late. */
@@ -12,13 +12,29 @@
 
 struct http;
 
-/* Listens on the port of the settings. If the port is 0, chooses a free one. /health/ready is 503 until http_ready. */
+/* Listens on the hosts and the port of the settings. If the port is 0, chooses a free one. /health/ready is 503 until
+ * http_ready. */
 int http_open(const struct service_options *options, struct http **http, struct error *error);
-int http_port(const struct http *http); /* the port on which the server listens */
+
+#define HTTP_ADDRESS_BYTES 320
+/* Writes the address with this index, from 0: "http://HOST:PORT", "https://HOST:PORT" or "unix:PATH". Returns false if
+ * the index is too large. Call it before the server drains. */
+bool http_address(const struct http *http, int index, char text[HTTP_ADDRESS_BYTES]);
+
 void http_ready(struct http *http);
+
+/* Whether each event loop has turned since the last call. Only one thread may call it. */
+bool http_turns(struct http *http);
 
 /* From now on, /health/ready is 503, and each answer closes its connection. Work is still accepted. */
 void http_unready(struct http *http);
+
+/* Whether another process accepts the new connections after this one, because they share the sockets. */
+bool http_shares_sockets(const struct http *http);
+
+/* Leaves new connections to the process that shares the sockets. Each open connection ends when its request is answered,
+ * or at once if it has none. Waits for this, at most `patience_ns`. No request is refused meanwhile. */
+void http_hand_over(struct http *http, int64_t patience_ns);
 
 /* From now on, new requests for work are refused with 503. Accepted requests are still answered. If http_unready was
  * called before, this function first stops listening. Then it waits, for at most two seconds, until the latest

@@ -4,15 +4,14 @@
 #ifndef SERVER_LISTENER_H
 #define SERVER_LISTENER_H
 
-#include "config/config.h"
+#include "server/http/sockets.h"
 
 #include <sys/socket.h>
 
 struct listener;
 
 struct listener_options {
-    const char *host; /* an address, or a name. For a name, the server listens on all addresses of the name */
-    int port;         /* 0 for a free port, which is the same on all addresses */
+    struct sockets_options sockets;
 
     /* Called on the listener's thread. It takes over `fd`, a non-blocking socket. */
     void (*accepted)(void *context, int fd, const struct sockaddr *address, socklen_t length);
@@ -20,10 +19,10 @@ struct listener_options {
 };
 
 int listener_open(const struct listener_options *options, struct listener **listener, struct error *error);
-int listener_port(const struct listener *listener);
+const struct sockets *listener_sockets(const struct listener *listener);
 
 /* Passes connections that the kernel has already established to `accepted`. Then closes the sockets and ends the
- * thread. */
+ * thread. Leaves the connections of inherited sockets to the next process. */
 void listener_close(struct listener *listener);
 
 #endif

@@ -34,6 +34,6 @@ void peer_text(const struct sockaddr *address, char text[PEER_TEXT_BYTES])
         inet_ntop(mapped ? AF_INET : AF_INET6, ipv6->sin6_addr.s6_addr + (mapped ? MAPPED_AT : 0), host, sizeof host);
         snprintf(text, PEER_TEXT_BYTES, mapped ? "%s:%d" : "[%s]:%d", host, ntohs(ipv6->sin6_port));
     } else {
-        snprintf(text, PEER_TEXT_BYTES, "unknown");
+        snprintf(text, PEER_TEXT_BYTES, "%s", address && address->sa_family == AF_UNIX ? "unix" : "unknown");
     }
 }

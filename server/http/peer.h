@@ -14,7 +14,8 @@
  * that connects to a socket on [::] counts as IPv4. Returns 0 for NULL, and for an address that is not IPv4 or IPv6. */
 uint64_t peer_of(const struct sockaddr *address);
 
-/* Writes the address as text: "192.0.2.1:40000", "[2001:db8::1]:40000", or "unknown" if peer_of is 0. */
+/* Writes the address as text: "192.0.2.1:40000", "[2001:db8::1]:40000", "unix" for any client of a Unix socket, or
+ * "unknown". */
 void peer_text(const struct sockaddr *address, char text[PEER_TEXT_BYTES]);
 
 #endif

@@ -2,21 +2,12 @@
 #include "server/http/refusal.h"
 
 #include "server/http/coding.h"
+#include "server/http/keys.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-/* The time depends only on the length of the given key. So it does not reveal how many of its bytes are right. */
-static bool equal_in_constant_time(const char *key, const char *given, size_t given_length)
-{
-    size_t key_length = strlen(key);
-    unsigned char difference = key_length != given_length;
-    for (size_t i = 0; i < given_length; i++)
-        difference |= (unsigned char)(key[key_length ? i % key_length : 0] ^ given[i]);
-    return difference == 0;
-}
 
 static bool needs_key(const struct route *route, const struct settings *settings)
 {
@@ -34,8 +25,8 @@ static const char *given_key(const struct request *request)
 
 static int check_key(struct request *request)
 {
-    const char *key = request->service->options.settings->api_key;
-    if (!key)
+    struct keys *keys = request->service->options.keys;
+    if (!keys_needed(keys))
         return 0;
     const char *given = given_key(request);
     if (!given)
@@ -45,7 +36,7 @@ static int check_key(struct request *request)
     size_t length = strlen(given);
     while (length > 0 && (given[length - 1] == ' ' || given[length - 1] == '\t'))
         length--;
-    if (!equal_in_constant_time(key, given, length))
+    if (!keys_contain(keys, given, length, request->key_name))
         return failure_set(&request->failure, FAILURE_KEY, "the API key is not the right one");
     return 0;
 }

@@ -2,6 +2,7 @@
 #include "server/http/reply.h"
 
 #include "server/http/cors.h"
+#include "server/http/tls.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -140,7 +141,18 @@ static void write_header(void *text, const char *name, const char *value)
     writer_format(text, "%s: %s\r\n", name, value);
 }
 
-void reply_send_raw(struct reply *reply, int descriptor, const struct route_match *match, struct request *request)
+/* Sends bytes past libmicrohttpd, as far as they fit into the socket's buffer. */
+static void send_raw(struct MHD_Connection *connection, const struct writer *text)
+{
+    int descriptor = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    if (tls_encrypts(connection))
+        tls_send(connection, text->data, text->length);
+    else
+        (void)!send(descriptor, text->data, text->length, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void reply_send_raw(struct reply *reply, struct MHD_Connection *connection, const struct route_match *match,
+                    struct request *request)
 {
     struct writer text = {0};
     const struct writer *answer = &request->answer;
@@ -158,6 +170,6 @@ void reply_send_raw(struct reply *reply, int descriptor, const struct route_matc
     /* These few hundred bytes fit in the socket's buffer, unless the client has not read its earlier answers. */
     reply->bytes = (int64_t)answer->length;
     if (!text.failed && !answer->failed)
-        (void)!send(descriptor, text.data, text.length, MSG_NOSIGNAL | MSG_DONTWAIT);
+        send_raw(connection, &text);
     writer_free(&text);
 }

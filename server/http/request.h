@@ -10,6 +10,7 @@
 
 #include "server/common/budget.h"
 #include "server/common/failure.h"
+#include "server/http/keys.h"
 #include "server/http/request_id.h"
 #include "server/http/service.h"
 #include "server/jobs/batcher.h"
@@ -24,6 +25,7 @@
 struct request {
     struct service *service;
     struct request_id id;
+    char key_name[KEY_NAME_BYTES]; /* the name of its API key. Empty if it has none */
     const char *body; /* borrowed, without a final NUL */
     size_t body_length;
     bool body_kept; /* `read` sets it if items point into the body. Then the body must stay until request_close */

@@ -8,8 +8,10 @@
 
 struct batcher;
 struct dialect;
+struct keys;
 struct metrics;
 struct text_codec;
+struct tls;
 
 /* The name of a class. */
 struct served_label {
@@ -42,6 +44,8 @@ struct service_options {
     struct engine *engine;
     struct batcher *batcher;
     struct metrics *metrics;
+    struct keys *keys; /* server/http/keys.h */
+    struct tls *tls;   /* server/http/tls.h. NULL if connections are not encrypted */
 };
 
 struct service {

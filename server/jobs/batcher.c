@@ -98,6 +98,8 @@ struct lane {
 
     pthread_cond_t work; /* signalled when `asleep` becomes false */
     bool asleep;         /* guarded by the batcher's lock */
+    int64_t rounds;      /* guarded by the batcher's lock: how often the lane has looked for work */
+    int64_t seen_rounds; /* guarded by the batcher's lock: `rounds` at the last call of batcher_progresses */
 
     /* Only the lane's thread uses the members below. */
     int64_t turns[JOB_KINDS]; /* by kind: the model whose queue the lane searches first */
@@ -500,7 +502,7 @@ static void *lane_thread(void *argument)
     pthread_mutex_lock(&batcher->lock);
     lane->state = status == 0 ? LANE_WARM : LANE_FAILED;
     pthread_cond_signal(&batcher->warmed);
-    for (;;) {
+    for (;; lane->rounds++) {
         look_at_devices(batcher);
         if (!batch_form(lane, &ended)) {
             if (batcher->closing)
@@ -799,6 +801,28 @@ int batcher_open(struct model **models, int64_t n_models, const struct batcher_o
     }
     *result = batcher;
     return 0;
+}
+
+bool batcher_progresses(struct batcher *batcher)
+{
+    bool progresses = true;
+    pthread_mutex_lock(&batcher->lock);
+    for (int i = 0; i < batcher->n_lanes; i++) {
+        struct lane *lane = &batcher->lanes[i];
+        bool rests = lane->asleep && !lane_has_work(lane, JOB_GENERATION) && !lane_has_work(lane, JOB_OTHER);
+        progresses = progresses && (rests || lane->rounds != lane->seen_rounds);
+        lane->seen_rounds = lane->rounds;
+    }
+    pthread_mutex_unlock(&batcher->lock);
+    return progresses;
+}
+
+void batcher_set_limits(struct batcher *batcher, int64_t max_queue_tokens, int64_t max_queue_requests)
+{
+    pthread_mutex_lock(&batcher->lock);
+    batcher->options.max_queue_tokens = max_queue_tokens;
+    batcher->options.max_queue_requests = max_queue_requests;
+    pthread_mutex_unlock(&batcher->lock);
 }
 
 void batcher_drain(struct batcher *batcher)

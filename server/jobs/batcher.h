@@ -48,6 +48,14 @@ int batcher_open(struct model **models, int64_t n_models, const struct batcher_o
 /* Call it when a device works again, so that its sleeping lanes look for work. Any thread may call it. */
 void batcher_wake(struct batcher *batcher);
 
+/* Whether each lane has made progress since the last call: it began another batch, or has nothing to do. Only one thread
+ * may call it. */
+bool batcher_progresses(struct batcher *batcher);
+
+/* Replaces max_queue_tokens and max_queue_requests. Jobs that wait already stay in their queue. Any thread may call it.
+ */
+void batcher_set_limits(struct batcher *batcher, int64_t max_queue_tokens, int64_t max_queue_requests);
+
 /* Refuses new jobs from now on. Accepted jobs are still run. */
 void batcher_drain(struct batcher *batcher);
 

@@ -69,7 +69,7 @@ static void accepted(void *context, int fd, const struct sockaddr *address, sock
 
 static struct listener *open_listener(void)
 {
-    struct listener_options options = {.host = "127.0.0.1", .port = 0, .accepted = accepted};
+    struct listener_options options = {.sockets = {.hosts = "127.0.0.1"}, .accepted = accepted};
     struct listener *listener = NULL;
     struct error error;
     atomic_store(&taken, 0);

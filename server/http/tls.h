@@ -1,0 +1,36 @@
+/* tls: the certificate and the private key for encrypted connections. libmicrohttpd does the encryption, with GnuTLS.
+ * The files may be read again while the daemon serves. Handshakes in progress end with the certificate with which they
+ * began. Open connections stay open. */
+#ifndef SERVER_TLS_H
+#define SERVER_TLS_H
+
+#include "config/config.h"
+
+#include <microhttpd.h>
+#include <sys/types.h>
+
+struct tls;
+
+/* Reads the two PEM files. The first file contains the certificate of the server, followed by the intermediate
+ * certificates. Refuses a certificate that has expired or is not valid yet, and a key that does not belong to the
+ * certificate. Warns in the log if other users may read the key. After success the caller must call tls_close. */
+int tls_open(const char *certificate_path, const char *key_path, struct tls **tls, struct error *error);
+void tls_close(struct tls *tls); /* call it when no connection is open. NULL is harmless */
+
+/* Reads the files again, perhaps others than before. On failure, the old certificate stays in use. Any thread may call
+ * it. */
+int tls_reload(struct tls *tls, const char *certificate_path, const char *key_path, struct error *error);
+
+/* Sets the certificate for the handshakes on the calling thread. libmicrohttpd's callback for certificates has no
+ * argument for a context, so the thread has to know it. */
+void tls_use_on_thread(struct tls *tls);
+
+/* Options for MHD_start_daemon, ended by MHD_OPTION_END. The daemon also needs the flag MHD_USE_TLS. */
+const struct MHD_OptionItem *tls_daemon_options(void);
+
+bool tls_encrypts(struct MHD_Connection *connection);
+
+/* Sends bytes on an encrypted connection, past libmicrohttpd. Call it on the event loop of the connection. */
+ssize_t tls_send(struct MHD_Connection *connection, const void *bytes, size_t length);
+
+#endif

@@ -1,0 +1,113 @@
+/* live: only the thread of the reloads changes anything here. */
+#include "server/live.h"
+
+#include "server/common/log.h"
+#include "server/http/keys.h"
+#include "server/http/tls.h"
+#include "server/jobs/batcher.h"
+
+#include <stdlib.h>
+
+struct live {
+    const struct settings *started;
+    const struct settings_source *source;
+    struct settings *running;
+    struct keys *keys;
+    struct tls *tls;
+    struct batcher *batcher;
+};
+
+int live_open(const struct settings *started, const struct settings_source *source, struct settings *running,
+              struct live **opened, struct error *error)
+{
+    struct live *live = calloc(1, sizeof *live);
+    if (!live)
+        return error_set(error, "out of memory");
+    *live = (struct live){.started = started, .source = source, .running = running};
+    if (keys_open(started->api_key, started->api_key_file, &live->keys, error) != 0 ||
+        (started->tls_certificate &&
+         tls_open(started->tls_certificate, started->tls_key, &live->tls, error) != 0)) {
+        live_close(live);
+        return -1;
+    }
+    *opened = live;
+    return 0;
+}
+
+void live_close(struct live *live)
+{
+    if (!live)
+        return;
+    tls_close(live->tls);
+    keys_close(live->keys);
+    free(live);
+}
+
+struct keys *live_keys(const struct live *live)
+{
+    return live->keys;
+}
+
+struct tls *live_tls(const struct live *live)
+{
+    return live->tls;
+}
+
+void live_set_batcher(struct live *live, struct batcher *batcher)
+{
+    live->batcher = batcher;
+}
+
+static void refuse(const char *what, const struct error *error)
+{
+    log_write(LOG_LEVEL_ERROR, "cannot reload; the old state stays", "what", what, "reason", error->message, NULL);
+}
+
+static void name_fixed(void *context, const char *flag)
+{
+    (void)context;
+    log_write(LOG_LEVEL_WARNING, "a changed setting needs a restart", "setting", flag, NULL);
+}
+
+static void reload_keys(struct live *live, const struct settings *changed)
+{
+    struct error error;
+    if (keys_needed(live->keys) && !changed->api_key && !changed->api_key_file) {
+        error_set(&error, "without --api-key and --api-key-file, requests would need no key");
+        refuse("API keys", &error);
+    } else if (keys_reload(live->keys, changed->api_key, changed->api_key_file, &error) != 0) {
+        refuse("API keys", &error);
+    }
+}
+
+static void reload_tls(struct live *live, const struct settings *changed)
+{
+    struct error error;
+    if (!live->tls != !changed->tls_certificate)
+        name_fixed(live, "tls-certificate");
+    else if (live->tls && tls_reload(live->tls, changed->tls_certificate, changed->tls_key, &error) != 0)
+        refuse("certificate", &error);
+}
+
+void live_reload(void *context)
+{
+    struct live *live = context;
+    struct settings changed;
+    enum settings_action action;
+    const char *folder = NULL;
+    struct error error;
+    if (settings_read(live->source->argc, live->source->argv, live->source->environment, &changed, &action, &folder,
+                      &error) != 0) {
+        refuse("settings", &error);
+        reload_keys(live, live->started);
+        reload_tls(live, live->started);
+        return;
+    }
+    settings_apply(live->started, &changed, live->running, name_fixed, live);
+    log_configure(changed.log_format, changed.log_level);
+    batcher_set_limits(live->batcher, changed.max_queue_tokens, changed.max_queue_requests);
+    reload_keys(live, &changed);
+    reload_tls(live, &changed);
+    settings_free(&changed);
+    log_write(LOG_LEVEL_INFO, "settings, keys and certificate reloaded", NULL);
+}

@@ -1,0 +1,30 @@
+/* live: what SIGHUP changes while the daemon serves: settings, API keys and the certificate. The settings are read again
+ * from the command line, the environment and the file of --config. */
+#ifndef SERVER_LIVE_H
+#define SERVER_LIVE_H
+
+#include "config/config.h"
+
+struct batcher;
+struct keys;
+struct live;
+struct tls;
+
+/* Reads the files with keys and certificates. `started` are the settings as they were read at the start. `running` are
+ * those that the daemon uses, and that live_reload changes. Both must outlive the result, and `source` too. After
+ * success the caller must call live_close. */
+int live_open(const struct settings *started, const struct settings_source *source, struct settings *running,
+              struct live **live, struct error *error);
+void live_close(struct live *live); /* NULL is harmless */
+
+struct keys *live_keys(const struct live *live);
+struct tls *live_tls(const struct live *live); /* NULL if connections are not encrypted */
+
+/* Sets the batcher whose limits follow the settings. Call it before the first reload. */
+void live_set_batcher(struct live *live, struct batcher *batcher);
+
+/* Reads everything again. What is bad keeps its old value, and a log line says why. Other log lines name the settings
+ * that have changed, but cannot change while the daemon serves. A reload hook (reloads.h), whose context is the struct. */
+void live_reload(void *live);
+
+#endif
