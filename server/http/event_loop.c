@@ -12,7 +12,11 @@
  *
  * `leaving` is level-triggered: it reports a socket until the socket is closed. So if libmicrohttpd misses the new
  * edge, too, another shutdown follows. A half-closed client that waits for its answer is reported all the time.
- * LEAVING_PAUSE_NS limits how often the set is read. */
+ * LEAVING_PAUSE_NS limits how often the set is read.
+ *
+ * libmicrohttpd 0.9.75 runs a TLS handshake again and again while the client has not sent its next bytes, because it
+ * keeps the socket marked as readable. So a client that pauses in its handshake would use a whole CPU. If a handshake is
+ * in progress, and nothing happened for QUIET_TURNS turns, the loop waits a millisecond in each turn. */
 #define _GNU_SOURCE /* pthread_setname_np, EPOLLRDHUP */
 #include "server/http/event_loop.h"
 
@@ -33,7 +37,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { LEAVING_AT_ONCE = 1024 /* events */ };
+enum {
+    LEAVING_AT_ONCE = 1024, /* events */
+    QUIET_TURNS = 32,
+};
 #define LEAVING_PAUSE_NS INT64_C(100000000)
 
 struct arrival {
@@ -59,6 +66,8 @@ struct event_loop {
     int leaving;               /* an epoll set of all sockets of the loop, only for EPOLLRDHUP */
     int64_t look_ns;           /* time at which `leaving` is read again. 0 means together with the next events */
     struct epoll_event *ended; /* (LEAVING_AT_ONCE) */
+    int handshakes;            /* number of TLS handshakes in progress */
+    int quiet_turns;           /* turns since the last event, if libmicrohttpd wanted to run at once in each of them */
 
     pthread_mutex_t lock;
     struct inbox inbox;
@@ -210,8 +219,11 @@ static void wait_for_events(struct event_loop *loop)
         {.fd = loop->look_ns > 0 ? -1 : loop->leaving, .events = POLLIN}, /* poll skips an entry of -1 */
     };
     int timeout_ms = wait_ms(loop);
-    if (timeout_ms != 0)
-        poll(polled, sizeof polled / sizeof polled[0], timeout_ms);
+    loop->quiet_turns = timeout_ms == 0 && loop->handshakes > 0 ? loop->quiet_turns + 1 : 0;
+    if (loop->quiet_turns > QUIET_TURNS)
+        timeout_ms = 1;
+    if (timeout_ms != 0 && poll(polled, sizeof polled / sizeof polled[0], timeout_ms) > 0)
+        loop->quiet_turns = 0;
 }
 
 static void *run_loop(void *argument)
@@ -243,6 +255,10 @@ static void socket_changed(void *argument, struct MHD_Connection *connection, vo
     int descriptor = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     struct epoll_event event = {.events = EPOLLRDHUP, .data.fd = descriptor};
     bool started = code == MHD_CONNECTION_NOTIFY_STARTED;
+    if (started && loop->options.tls)
+        *socket_context = tls_handshake_begin(connection, &loop->handshakes);
+    else if (!started)
+        tls_handshake_forget(*socket_context);
     /* If there is no memory for the set, the end of this client's stream is noticed when the connection times out. */
     epoll_ctl(loop->leaving, started ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, descriptor, &event);
     loop->options.changed(loop, connection, socket_context, code);

@@ -179,6 +179,51 @@ static int retrieve(gnutls_session_t session, const struct gnutls_cert_retr_st *
     return status;
 }
 
+struct tls_handshake {
+    int *pending; /* NULL when the handshake has ended */
+};
+
+static void handshake_end(struct tls_handshake *handshake)
+{
+    if (handshake->pending)
+        --*handshake->pending;
+    handshake->pending = NULL;
+}
+
+/* GnuTLS calls it for the message Finished. The one of the client ends a handshake, except for bytes that are sent. */
+static int finished(gnutls_session_t session, unsigned int type, unsigned int when, unsigned int incoming,
+                    const gnutls_datum_t *message)
+{
+    (void)type;
+    (void)when;
+    (void)message;
+    if (incoming)
+        handshake_end(gnutls_db_get_ptr(session));
+    return 0;
+}
+
+/* The pointer for GnuTLS's session database is free, because libmicrohttpd uses no such database. */
+struct tls_handshake *tls_handshake_begin(struct MHD_Connection *connection, int *pending)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    struct tls_handshake *handshake = info ? calloc(1, sizeof *handshake) : NULL;
+    if (!handshake)
+        return NULL;
+    handshake->pending = pending;
+    ++*pending;
+    gnutls_db_set_ptr((gnutls_session_t)info->tls_session, handshake);
+    gnutls_handshake_set_hook_function((gnutls_session_t)info->tls_session, GNUTLS_HANDSHAKE_FINISHED, GNUTLS_HOOK_POST,
+                                       finished);
+    return handshake;
+}
+
+void tls_handshake_forget(struct tls_handshake *handshake)
+{
+    if (handshake)
+        handshake_end(handshake);
+    free(handshake);
+}
+
 void tls_use_on_thread(struct tls *tls)
 {
     of_thread = tls;

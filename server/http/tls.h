@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 struct tls;
+struct tls_handshake;
 
 /* Reads the two PEM files. The first file contains the certificate of the server, followed by the intermediate
  * certificates. Refuses a certificate that has expired or is not valid yet, and a key that does not belong to the
@@ -27,6 +28,12 @@ void tls_use_on_thread(struct tls *tls);
 
 /* Options for MHD_start_daemon, ended by MHD_OPTION_END. The daemon also needs the flag MHD_USE_TLS. */
 const struct MHD_OptionItem *tls_daemon_options(void);
+
+/* Counts the handshakes of a loop that are in progress. tls_handshake_begin adds 1 to *pending for a new connection. The
+ * end of the handshake subtracts 1. The result must be passed to tls_handshake_forget when the connection is closed. It
+ * is NULL if memory is lacking, and then nothing is counted. */
+struct tls_handshake *tls_handshake_begin(struct MHD_Connection *connection, int *pending);
+void tls_handshake_forget(struct tls_handshake *handshake); /* NULL is harmless */
 
 bool tls_encrypts(struct MHD_Connection *connection);
 
