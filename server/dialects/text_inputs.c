@@ -121,8 +121,8 @@ static int ignore_type(struct request *request, const char *type)
 {
     if (request->ignored.strict)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "input_type is \"%.100s\", but model \"%s\" has no such prompt", type,
-                           request_model_name(request));
+                           "unknown key \"input_type\": model \"%s\" has no prompt \"%.100s\"",
+                           request_model_name(request), type);
     ignored_keys_add(&request->ignored, "input_type");
     return 0;
 }

@@ -36,10 +36,6 @@ expected-statuses = ["2xx", "404"]
 NARROWER = {
     "model": {"anyOf": [{"type": "null"}, {"enum": MODELS}, {"type": "string"}]},
     "prompt_name": {"type": "null"},
-    "dimensions": {"type": ["integer", "null"], "minimum": 1, "maximum": 192},
-    "max_new_tokens": {"type": ["integer", "null"], "minimum": 1, "maximum": 8},
-    "max_tokens": {"type": ["integer", "null"], "minimum": 0, "maximum": 8},
-    "n": {"type": ["integer", "null"], "minimum": 1, "maximum": 4},
     "embeddings": {"type": "null"},
 }
 

@@ -31,7 +31,8 @@ static struct answer embed(const char *authorization)
 static void the_key_lets_in(void **state)
 {
     (void)state;
-    static const char *const right[] = {"Authorization: Bearer a-long-secret", "authorization: bearer  a-long-secret"};
+    static const char *const right[] = {"Authorization: Bearer a-long-secret", "authorization: bearer  a-long-secret",
+                                        "api-key: a-long-secret", "Api-Key: a-long-secret "};
     for (size_t i = 0; i < LENGTH(right); i++) {
         struct answer answer = embed(right[i]);
 
@@ -52,6 +53,9 @@ static void anything_else_does_not(void **state)
         "Authorization: Basic a-long-secret",
         "Authorization: a-long-secret",
         "X-Api-Key: a-long-secret",
+        "api-key: a-long-secre",
+        "api-key: Bearer a-long-secret",
+        "api-key:",
     };
     for (size_t i = 0; i < LENGTH(wrong); i++) {
         struct answer answer = embed(wrong[i]);

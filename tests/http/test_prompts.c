@@ -96,8 +96,10 @@ static void they_stand_before_texts_on_every_route(void **state)
         json_t *plain = ask(i, "", ""), *by_hand = ask(i, "Ada gives ", "");
         json_t *by_name = ask(i, "", ", \"prompt_name\": \"query\""), *none = ask(i, "", ", \"prompt_name\": \"none\"");
         json_t *null = ask(i, "", ", \"prompt_name\": null");
+        json_t *by_type = ask(i, "", ", \"input_type\": \"search_query\"");
         if (!json_equal(by_name, by_hand) || json_equal(by_name, plain))
             fail_msg("%s: the prompt does not stand before the text", routes[i].path);
+        assert_true(json_equal(by_type, by_hand));
         assert_true(json_equal(none, plain));
         assert_true(json_equal(null, plain));
         json_decref(plain);
@@ -105,6 +107,7 @@ static void they_stand_before_texts_on_every_route(void **state)
         json_decref(by_name);
         json_decref(none);
         json_decref(null);
+        json_decref(by_type);
     }
 }
 

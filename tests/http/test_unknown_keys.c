@@ -39,9 +39,9 @@ static const struct {
 } cases[] = {
     {"/embed", "{\"inputs\": \"a\", \"parameters\": {}, \"input_type\": \"query\"}", "{\"inputs\": \"a\"}",
      "parameters, input_type", 422},
-    {"/", "{\"inputs\": \"a\", \"truncate_prompt_tokens\": 3}", "{\"inputs\": \"a\"}", "truncate_prompt_tokens", 422},
-    {"/embed_all", "{\"inputs\": \"a\", \"normalize\": false, \"prompt\": \"q\"}", "{\"inputs\": \"a\"}",
-     "normalize, prompt", 422},
+    {"/", "{\"inputs\": \"a\", \"truncate_tokens\": 3}", "{\"inputs\": \"a\"}", "truncate_tokens", 422},
+    {"/embed_all", "{\"inputs\": \"a\", \"pooling\": \"cls\", \"prompt\": \"q\"}", "{\"inputs\": \"a\"}",
+     "pooling, prompt", 422},
     {"/logits", "{\"inputs\": [70], \"raw_scores\": true, \"a\\r\\nb: c\": 1}", "{\"inputs\": [70]}",
      "raw_scores, a%0D%0Ab:%20c", 422},
     {"/tokenize", "{\"inputs\": \"a\", \"prompt\": \"q\"}", "{\"inputs\": \"a\"}", "prompt", 422},
@@ -103,7 +103,7 @@ static void strict_refuses_them(void **state)
     }
     expect_failure(strict_daemon, "/embed", "{\"inputs\": \"a\", \"normalise\": true}", 422, "Validation",
                    "unknown key \"normalise\"; known are inputs, embeddings, model, truncate, truncation_direction, "
-                   "add_special_tokens, prompt_name, encoding_format, normalize, pooling, dimensions");
+                   "add_special_tokens, prompt_name, input_type, truncate_prompt_tokens, encoding_format, normalize");
 }
 
 /* Keys that other servers know, and null, which says nothing, are never named. */

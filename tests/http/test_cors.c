@@ -1,0 +1,191 @@
+/* --cors-allow-origin: the headers that let pages of other origins read answers. */
+#include "tests/http/daemon.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+static struct daemon *listed, *open_to_all, *closed;
+
+static int start(void **state)
+{
+    (void)state;
+    listed = daemon_start(ARGUMENTS("--api-key", "secret", "--payload-limit", "1024", "--cors-allow-origin",
+                                    "https://a.example,http://b.example:81"));
+    open_to_all = daemon_start(ARGUMENTS("--cors-allow-origin", "*"));
+    closed = daemon_start(NULL);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    daemon_stop(listed);
+    daemon_stop(open_to_all);
+    daemon_stop(closed);
+    return 0;
+}
+
+/* Expects that the answer has the header with this value, or lacks it if `value` is NULL. */
+static void expect_header(const struct answer *answer, const char *name, const char *value)
+{
+    char *found = answer_header(answer, name);
+    if (value)
+        assert_string_equal(found ? found : "(no header)", value);
+    else
+        assert_null(found);
+    free(found);
+}
+
+static void expect_origin(const struct answer *answer, const char *origin)
+{
+    expect_header(answer, "Access-Control-Allow-Origin", origin);
+}
+
+static struct answer ask(struct daemon *daemon, const char *method, const char *path, const char *origin,
+                         const char *further)
+{
+    return daemon_call(daemon, &(struct call){.method = method, .path = path, .headers = {origin, further}});
+}
+
+static void only_listed_origins_are_allowed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *header, *allowed;
+    } origins[] = {
+        {"Origin: https://a.example", "https://a.example"},
+        {"Origin: http://b.example:81", "http://b.example:81"},
+        {"Origin: http://a.example", NULL},
+        {"Origin: https://a.example.evil.example", NULL},
+        {"Origin: https://a.exampl", NULL},
+        {"Origin: https://a.example,http://b.example:81", NULL},
+        {"Origin: null", NULL},
+        {NULL, NULL},
+    };
+    for (size_t i = 0; i < LENGTH(origins); i++) {
+        struct answer answer = ask(listed, NULL, "/health", origins[i].header, NULL);
+        assert_int_equal(answer.status, 200);
+        expect_origin(&answer, origins[i].allowed);
+        expect_header(&answer, "Vary", "Origin");
+        expect_header(&answer, "Access-Control-Expose-Headers", origins[i].allowed ? "*" : NULL);
+        answer_free(&answer);
+    }
+}
+
+/* A browser asks without the key, and needs a status of success. */
+static void a_preflight_needs_no_key(void **state)
+{
+    (void)state;
+    struct answer answer =
+        ask(listed, "OPTIONS", "/embed", "Origin: https://a.example", "Access-Control-Request-Method: POST");
+    assert_int_equal(answer.status, 204);
+    expect_origin(&answer, "https://a.example");
+    expect_header(&answer, "Access-Control-Allow-Methods", "POST, OPTIONS");
+    expect_header(&answer, "Access-Control-Allow-Headers", "*, Authorization");
+    expect_header(&answer, "Access-Control-Max-Age", "7200");
+    expect_header(&answer, "Vary", "Origin");
+    answer_free(&answer);
+    answer = ask(listed, "OPTIONS", "/embed", "Origin: https://c.example", NULL);
+    assert_int_equal(answer.status, 204);
+    expect_origin(&answer, NULL);
+    expect_header(&answer, "Access-Control-Allow-Methods", NULL);
+    answer_free(&answer);
+}
+
+static void errors_have_the_headers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path, *body, *further;
+        long status;
+    } cases[] = {
+        {"/embed", "{\"inputs\": \"a\"}", NULL, 401},
+        {"/embed", "{\"inputs\": 1}", "api-key: secret", 422},
+        {"/nothing", "{}", "api-key: secret", 404},
+        {"/v2", "{}", "api-key: secret", 405},
+    };
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        struct answer answer =
+            daemon_call(listed, &(struct call){.path = cases[i].path,
+                                               .body = cases[i].body,
+                                               .headers = {"Origin: https://a.example",
+                                                           "Content-Type: application/json", cases[i].further}});
+        assert_int_equal(answer.status, cases[i].status);
+        expect_origin(&answer, "https://a.example");
+        expect_header(&answer, "Vary", "Origin");
+        answer_free(&answer);
+    }
+}
+
+/* The daemon breaks off a chunked body that grows too large, and writes this answer itself. */
+static void an_answer_to_a_broken_off_body_has_them(void **state)
+{
+    (void)state;
+    int descriptor = raw_connect(listed);
+    raw_send(descriptor, "POST /embed HTTP/1.1\r\nHost: a\r\nOrigin: https://a.example\r\napi-key: secret\r\n"
+                         "Transfer-Encoding: chunked\r\n\r\n");
+    char chunk[2048] = "7d0\r\n";
+    memset(chunk + 5, ' ', 2000);
+    strcpy(chunk + 2005, "\r\n");
+    raw_send(descriptor, chunk);
+    char *text = raw_read_all(descriptor);
+    assert_non_null(strstr(text, " 413 "));
+    assert_non_null(strstr(text, "Vary: Origin\r\n"));
+    assert_non_null(strstr(text, "Access-Control-Allow-Origin: https://a.example\r\n"));
+    free(text);
+}
+
+static void a_stream_has_them(void **state)
+{
+    (void)state;
+    struct answer answer =
+        daemon_call(open_to_all, &(struct call){.path = "/generate_stream",
+                                                .body = "{\"inputs\": \"a\", \"parameters\": {\"max_new_tokens\": 2}}",
+                                                .headers = {"Origin: https://any.example"}});
+    assert_int_equal(answer.status, 200);
+    expect_header(&answer, "Content-Type", "text/event-stream");
+    expect_origin(&answer, "*");
+    answer_free(&answer);
+}
+
+static void without_the_setting_nothing_is_allowed(void **state)
+{
+    (void)state;
+    struct answer answer = ask(closed, "OPTIONS", "/embed", "Origin: https://a.example", NULL);
+    assert_int_equal(answer.status, 204);
+    expect_origin(&answer, NULL);
+    expect_header(&answer, "Vary", NULL);
+    answer_free(&answer);
+}
+
+static void wrong_origins_are_refused_at_the_start(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"https://a.example/", "a.example",   "https://a.example,*",
+                                        "https://",           "https://a b", "https://A.example",
+                                        "https://a.example,", "https://*.a"};
+    for (size_t i = 0; i < LENGTH(wrong); i++) {
+        char *said;
+        int status;
+        const struct daemon_options options = {.arguments = ARGUMENTS("--cors-allow-origin", wrong[i])};
+        assert_null(daemon_open(&options, &said, &status));
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 2);
+        assert_non_null(strstr(said, "--cors-allow-origin: expected * or origins such as https://app.example"));
+        free(said);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_listed_origins_are_allowed),
+        cmocka_unit_test(a_preflight_needs_no_key),
+        cmocka_unit_test(errors_have_the_headers),
+        cmocka_unit_test(an_answer_to_a_broken_off_body_has_them),
+        cmocka_unit_test(a_stream_has_them),
+        cmocka_unit_test(without_the_setting_nothing_is_allowed),
+        cmocka_unit_test(wrong_origins_are_refused_at_the_start),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
