@@ -92,7 +92,7 @@ struct model_metrics {
     struct histogram queue, inference;
     struct histogram batch_items, batch_tokens, batch_time;
     struct generation_metrics generation;
-    struct statistics statistics;
+    struct model_statistics statistics;
     struct route_metrics routes[MAX_ROUTES]; /* the last entry is for "other" */
 };
 
@@ -184,7 +184,7 @@ void metrics_inference(struct metrics *metrics, int64_t model_index, const struc
     statistics_add_request(&metrics_of(metrics, model_index)->statistics, request);
 }
 
-const struct statistics *metrics_statistics(const struct metrics *metrics, int64_t model_index)
+const struct model_statistics *metrics_statistics(const struct metrics *metrics, int64_t model_index)
 {
     assert(model_index >= 0 && model_index < metrics->n_models);
     return &metrics->models[model_index].statistics;

@@ -30,7 +30,7 @@ void metrics_request(struct metrics *metrics, const char *route, int64_t model_i
 void metrics_inference(struct metrics *metrics, int64_t model_index, const struct statistics_request *request);
 
 /* The counts of these requests and of batches. */
-const struct statistics *metrics_statistics(const struct metrics *metrics, int64_t model_index);
+const struct model_statistics *metrics_statistics(const struct metrics *metrics, int64_t model_index);
 
 /* Records a batch after it has run. */
 void metrics_batch(struct metrics *metrics, int64_t model_index, int64_t items, int64_t tokens, int64_t inference_ns);

@@ -24,7 +24,7 @@ static struct statistics_duration duration_of(const struct statistics_counter *c
     return (struct statistics_duration){now_of(&counter->count), now_of(&counter->ns)};
 }
 
-void statistics_add_request(struct statistics *statistics, const struct statistics_request *request)
+void statistics_add_request(struct model_statistics *statistics, const struct statistics_request *request)
 {
     if (!request->success) {
         count(&statistics->fail, request->total_ns);
@@ -37,7 +37,7 @@ void statistics_add_request(struct statistics *statistics, const struct statisti
     add(&statistics->output_ns, request->output_ns);
 }
 
-void statistics_add_batch(struct statistics *statistics, int64_t items, int64_t inference_ns)
+void statistics_add_batch(struct model_statistics *statistics, int64_t items, int64_t inference_ns)
 {
     struct timespec time;
     clock_gettime(CLOCK_REALTIME, &time);
@@ -49,7 +49,7 @@ void statistics_add_batch(struct statistics *statistics, int64_t items, int64_t 
         count(&statistics->batches_of[items - 1], inference_ns);
 }
 
-struct statistics_now statistics_read(const struct statistics *statistics)
+struct statistics_now statistics_read(const struct model_statistics *statistics)
 {
     return (struct statistics_now){
         .success = duration_of(&statistics->success),
@@ -64,7 +64,7 @@ struct statistics_now statistics_read(const struct statistics *statistics)
     };
 }
 
-struct statistics_duration statistics_batches(const struct statistics *statistics, int64_t items)
+struct statistics_duration statistics_batches(const struct model_statistics *statistics, int64_t items)
 {
     assert(items >= 1 && items <= STATISTICS_MOST_ITEMS);
     return duration_of(&statistics->batches_of[items - 1]);

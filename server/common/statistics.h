@@ -15,7 +15,7 @@ struct statistics_counter {
 };
 
 /* A zeroed struct has no events. Its members are private to statistics.c. */
-struct statistics {
+struct model_statistics {
     struct statistics_counter success, fail;                     /* requests */
     atomic_int_fast64_t queue_ns, input_ns, infer_ns, output_ns; /* sums over successful requests */
     atomic_int_fast64_t items, batches;                          /* what batches computed */
@@ -33,8 +33,8 @@ struct statistics_request {
     int64_t output_ns; /* writing and sending the answer */
 };
 
-void statistics_add_request(struct statistics *statistics, const struct statistics_request *request);
-void statistics_add_batch(struct statistics *statistics, int64_t items, int64_t inference_ns);
+void statistics_add_request(struct model_statistics *statistics, const struct statistics_request *request);
+void statistics_add_batch(struct model_statistics *statistics, int64_t items, int64_t inference_ns);
 
 struct statistics_duration {
     int64_t count, ns;
@@ -46,9 +46,9 @@ struct statistics_now {
     int64_t items, batches, last_ms; /* last_ms is 0 if no batch has run */
 };
 
-struct statistics_now statistics_read(const struct statistics *statistics);
+struct statistics_now statistics_read(const struct model_statistics *statistics);
 
 /* The batches with this number of items, from 1 to STATISTICS_MOST_ITEMS. */
-struct statistics_duration statistics_batches(const struct statistics *statistics, int64_t items);
+struct statistics_duration statistics_batches(const struct model_statistics *statistics, int64_t items);
 
 #endif

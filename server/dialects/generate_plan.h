@@ -78,8 +78,8 @@ int generate_stops(struct request *request, const char *name, const json_t *stop
 int generate_ids(struct request *request, const char *name, const json_t *value,
                  const struct text_inputs_options *options, int64_t vocabulary, struct given_ids *given);
 
-/* Cuts off the beginning of a prompt with more than `tokens` ids, as text-generation-inference and vLLM do. 0 stands for
- * no limit. */
+/* Cuts off the beginning of a prompt with more than `tokens` ids, as text-generation-inference and vLLM do. 0 stands
+ * for no limit. */
 void generate_truncate(int64_t tokens, struct given_ids *prompt);
 
 /* ---- Running ---- */

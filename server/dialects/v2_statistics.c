@@ -25,7 +25,7 @@ static void write_requests(struct writer *writer, const struct statistics_now *n
 
 /* Writes the batches by their number of items. Reading inputs and writing outputs is not timed for batches, so their
  * counts are 0. */
-static void write_batches(struct writer *writer, const struct statistics *statistics)
+static void write_batches(struct writer *writer, const struct model_statistics *statistics)
 {
     bool first = true;
     writer_text(writer, ",\"batch_stats\":[");
@@ -46,7 +46,7 @@ static void write_batches(struct writer *writer, const struct statistics *statis
 static void write_model(struct request *request, int64_t model_index)
 {
     const struct service_options *options = &request->service->options;
-    const struct statistics *statistics = metrics_statistics(options->metrics, model_index);
+    const struct model_statistics *statistics = metrics_statistics(options->metrics, model_index);
     const struct statistics_now now = statistics_read(statistics);
     struct writer *writer = &request->answer;
     writer_text(writer, "{\"name\":");

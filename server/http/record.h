@@ -22,7 +22,7 @@ void record_begin(struct record *record, const struct service *service, const ch
                   const struct sockaddr *address);
 
 struct record_answer {
-    const char *route; /* the path in the table of routes. It must outlive the metrics */
+    const char *route;   /* the path in the table of routes. It must outlive the metrics */
     bool infers;         /* the route returns results of a model */
     int64_t complete_ns; /* CLOCK_MONOTONIC: the body was complete */
     int status;

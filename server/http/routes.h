@@ -33,8 +33,8 @@ struct route {
 };
 
 struct dialect {
-    const char *prefixes[6]; /* prefixes of its paths, ended by NULL. The dialect also writes the errors for unknown
-                                paths with such a prefix */
+    const char *prefixes[6];    /* prefixes of its paths, ended by NULL. The dialect also writes the errors for unknown
+                                   paths with such a prefix */
     const struct route *routes; /* the first one that matches serves a path */
     size_t n_routes;
     int invalid_status; /* HTTP status of FAILURE_INVALID: 422, or 400 if the clients of the dialect expect 400 */

@@ -207,7 +207,8 @@ static void prompts_are_cut_to_a_number_of_tokens(void **state)
     expect_same("/embed", "{\"inputs\": \"ab\", \"truncate_prompt_tokens\": 5000}", "{\"inputs\": \"ab\"}");
 #define TEXT_TENSOR(text) \
     "{\"inputs\": [{\"name\": \"x\", \"datatype\": \"BYTES\", \"shape\": [1], \"data\": [" text "]}]"
-    expect_same("/v2/models/builtin/infer", TEXT_TENSOR("\"abcd\"") ", \"parameters\": {\"truncate_prompt_tokens\": 2}}",
+    expect_same("/v2/models/builtin/infer",
+                TEXT_TENSOR("\"abcd\"") ", \"parameters\": {\"truncate_prompt_tokens\": 2}}",
                 TEXT_TENSOR("\"ab\"") "}");
 }
 
