@@ -49,8 +49,8 @@ def narrowed(document):
                 walk(each)
         if not isinstance(value, dict):
             return
-        if "anyOf" in value:
-            value["anyOf"] = [each for each in value["anyOf"] if each.get("required") != ["embeddings"]]
+        if {"required", "properties"} <= set(value.get("anyOf", [{}])[0]):
+            del value["anyOf"][1:]  # leaves `inputs`
         for name, schema in value.get("properties", {}).items():
             if name in NARROWER:
                 value["properties"][name] = NARROWER[name]
