@@ -104,4 +104,4 @@ help: ## shows this. [CI]: .ci/run runs it, or its tests; else when it was last 
 FORCE:
 .PHONY: all run format clean help FORCE
 .DELETE_ON_ERROR:
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) -name '*.d' -type f 2>/dev/null)

@@ -116,6 +116,16 @@ test-clients: ## [CI] runs tritonclient and openai from PyPI against the daemon
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) tests/run.sh tests/clients/test_clients.sh
 
+test-packages: ## [CI] builds the wheel, installs it, and runs it alone, beside torch, and in a notebook
+	@docker/packages.sh clients
+	@$(MAKE) --no-print-directory wheel
+	@BUILD=$(BUILD) tests/run.sh tests/packages/test_wheel.sh
+
+test-releases: ## [by hand, last 2026-11-23] builds, installs and removes the packages on bare systems (root; SUITE="bookworm trixie noble")
+	@docker/packages.sh fresh
+	@$(MAKE) --no-print-directory wheel
+	@BUILD=$(BUILD) tests/packages/release.sh $(or $(SUITE),bookworm trixie noble)
+
 test-libraries-short: ## [CI] runs 30 random models of the Python libraries on PyPI, and weights/export.py, against the daemon
 	@docker/packages.sh build clients
 	@$(MAKE) --no-print-directory all
@@ -179,4 +189,4 @@ $(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(IN_ARCHIVE)
 	$(say) tests/gpu/bundle.sh $@ $(IN_ARCHIVE)
 
 .PHONY: programs programs-trusted programs-checked programs-concurrent programs-fuzz programs-gpu test test-all test-rest quick check \
-    test-clients test-libraries test-libraries-short test-tokenizers test-cuda test-image test-fresh docs reliability fuzz bench bench-million cuda
+    test-clients test-packages test-releases test-libraries test-libraries-short test-tokenizers test-cuda test-image test-fresh docs reliability fuzz bench bench-million cuda

@@ -1,13 +1,13 @@
-"""What the client scripts share: the daemon under test, TAP, and tensors of the reference cases."""
+"""What the client scripts share: the daemon under test, and tensors of the reference cases."""
 
 import json
 import os
 import re
 import subprocess
-import traceback
-import unittest
 
 import numpy as np
+
+from tap import expect, run  # noqa: F401 (scripts take them from here)
 
 CASES = "tests/reference"
 TOLERANCE = 1e-5
@@ -33,25 +33,6 @@ class Daemon:
         self.process.stderr.read()
         status = self.process.wait()
         assert status == 0, f"the daemon ended with {status}"
-
-
-def run(tests):
-    """Runs (name, function) pairs and reports them in TAP."""
-    failed = 0
-    print(f"1..{len(tests)}")
-    for number, (name, function) in enumerate(tests, 1):
-        try:
-            function()
-        except unittest.SkipTest as skip:
-            print(f"ok {number} - {name} # SKIP {skip}", flush=True)
-        except Exception:
-            failed += 1
-            print(f"not ok {number} - {name}")
-            for line in traceback.format_exc().splitlines():
-                print(f"# {line}")
-        else:
-            print(f"ok {number} - {name}", flush=True)
-    return failed
 
 
 def write_model(folder, config, tensors):
@@ -122,14 +103,3 @@ def calls(case):
 def relative_error(found, expected):
     assert found.shape == expected.shape, f"shape {found.shape}, expected {expected.shape}"
     return np.linalg.norm(found.astype(np.float64) - expected) / np.linalg.norm(expected.astype(np.float64))
-
-
-def expect(error, function, *parts):
-    """Calls function, which raises an error whose text has all the parts. Returns it."""
-    try:
-        function()
-    except error as raised:
-        for part in parts:
-            assert part in str(raised), f"{part!r} is not in: {raised}"
-        return raised
-    raise AssertionError(f"no {error.__name__} was raised")

@@ -3,25 +3,14 @@
 # test_examples.py of tests/modules, then run.py.
 # SHORT=1: only the libraries on PyPI, 30 models, always the same ones, and the results in TAP.
 #
-# Makes the environment BUILD/libraries/venv anew when its requirements change. Files of libraries that are not on PyPI:
-# their variables name them (run.py --libraries), else their repositories are cloned into BUILD/libraries.
+# environment.sh makes the environment. Files of libraries that are not on PyPI: their variables name them (run.py
+# --libraries), else their repositories are cloned into BUILD/libraries.
 set -euo pipefail
 folder=${BUILD:-build}/libraries
 requirements=(tests/libraries/requirements.txt)
 [ -n "${SHORT:-}" ] || requirements+=(tests/libraries/requirements_keras.txt)
 
-if ! cat "${requirements[@]}" tests/modules/requirements.txt | cmp -s - "$folder/venv/installed.txt"; then
-    rm -rf "$folder/venv"
-    python3 -m venv "$folder/venv"
-    install() { "$folder/venv/bin/pip" install --quiet --disable-pip-version-check "$@"; }
-    # PyPI's torch brings CUDA along, several GB; PyTorch's own index has one without.
-    install --no-deps --retries 0 --index-url https://download.pytorch.org/whl/cpu \
-        "$(grep -h ^torch== "${requirements[@]}")" || true
-    install "${requirements[@]/#/--requirement=}"
-    # Single files of these are read, which need nothing of what the whole packages need.
-    install --no-deps --requirement=tests/modules/requirements.txt
-    cat "${requirements[@]}" tests/modules/requirements.txt >"$folder/venv/installed.txt"
-fi
+tests/libraries/environment.sh "${requirements[@]}"
 python=$folder/venv/bin/python
 
 # find_source VARIABLE REPOSITORY FILE: exports VARIABLE, the path of FILE; fails when there is none.

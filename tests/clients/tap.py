@@ -1,0 +1,34 @@
+"""Tests in Python with results in TAP. It needs no package."""
+
+import traceback
+import unittest
+
+
+def run(tests):
+    """Runs (name, function) pairs and reports them in TAP."""
+    failed = 0
+    print(f"1..{len(tests)}")
+    for number, (name, function) in enumerate(tests, 1):
+        try:
+            function()
+        except unittest.SkipTest as skip:
+            print(f"ok {number} - {name} # SKIP {skip}", flush=True)
+        except Exception:
+            failed += 1
+            print(f"not ok {number} - {name}")
+            for line in traceback.format_exc().splitlines():
+                print(f"# {line}")
+        else:
+            print(f"ok {number} - {name}", flush=True)
+    return failed
+
+
+def expect(error, function, *parts):
+    """Calls function, which raises an error whose text has all the parts. Returns it."""
+    try:
+        function()
+    except error as raised:
+        for part in parts:
+            assert part in str(raised), f"{part!r} is not in: {raised}"
+        return raised
+    raise AssertionError(f"no {error.__name__} was raised")

@@ -1,0 +1,19 @@
+#!/bin/bash
+# environment.sh REQUIREMENTS…: the environment BUILD/libraries/venv with torch and the Python libraries of these files. It
+# is made anew when the requirements change.
+set -euo pipefail
+folder=${BUILD:-build}/libraries
+requirements=("$@")
+
+if ! cat "${requirements[@]}" tests/modules/requirements.txt | cmp -s - "$folder/venv/installed.txt"; then
+    rm -rf "$folder/venv"
+    python3 -m venv "$folder/venv"
+    install() { "$folder/venv/bin/pip" install --quiet --disable-pip-version-check "$@"; }
+    # PyPI's torch brings CUDA along, several GB; PyTorch's own index has one without.
+    install --no-deps --retries 0 --index-url https://download.pytorch.org/whl/cpu \
+        "$(grep -h ^torch== "${requirements[@]}")" || true
+    install "${requirements[@]/#/--requirement=}"
+    # Single files of these are read, which need nothing of what the whole packages need.
+    install --no-deps --requirement=tests/modules/requirements.txt
+    cat "${requirements[@]}" tests/modules/requirements.txt >"$folder/venv/installed.txt"
+fi

@@ -1,0 +1,113 @@
+#!/bin/bash
+# release.sh SUITE…: the packages on bare systems of these releases: bookworm (Debian 12), trixie (13), noble (Ubuntu 24.04).
+# Root, network, and the wheel that `make wheel` built. For each release:
+#   1. `make deb` builds the packages there, and lintian finds no error and no warning
+#   2. on another bare system, apt installs the package, and the daemon serves; the manual page, the completion and the
+#      user are there; after a purge none of it is
+#   3. on this system, pip installs the wheel into an empty environment, and the daemon serves
+# Not covered: systemd, which needs a machine that boots. KEEP=1 leaves the root file systems.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+build=$(realpath "${BUILD:-build}")
+cache=$build/packages
+work=$(mktemp -d /var/tmp/linformerd-release.XXXXXX)
+cleanup() { [ -n "${KEEP:-}" ] || rm -rf "$work"; }
+trap cleanup EXIT
+fail() {
+    echo "release.sh: $*" >&2
+    exit 1
+}
+[ "$(id -u)" = 0 ] || fail "needs root: it makes root file systems and changes into them"
+wheels=("$build"/wheel/linformerd-*.whl)
+wheel=${wheels[0]}
+[ -e "$wheel" ] || fail "no wheel in $build/wheel: make wheel"
+
+# in_root ROOT COMMAND: in mount and process namespaces of its own, so that nothing outlives it.
+in_root() {
+    # shellcheck disable=SC2016 # expanded by the inner shell
+    unshare --mount --pid --fork --kill-child bash -c '
+        set -e
+        mount -t proc proc "$1/proc"
+        mount --rbind /dev "$1/dev"
+        mount -t tmpfs tmpfs "$1/tmp"
+        exec chroot "$1" /bin/bash -euc "$2"' - "$@" </dev/null
+}
+
+# logged NAME COMMAND…: its output goes to a file, and to the terminal if it fails.
+logged() {
+    local log=$work/$1.log
+    shift
+    "$@" >"$log" 2>&1 || { tail -n 60 "$log" && fail "$*"; }
+}
+
+# A bare system, from a file that later runs use again.
+new_root() {
+    local suite=$1 root=$2 bare=$cache/$1.tar script=tests/fresh/debian.sh
+    [ "$suite" != noble ] || script=tests/packages/ubuntu.sh
+    mkdir -p "$cache" "$root"
+    if [ ! -e "$bare" ]; then
+        SUITE=$suite logged bare "$script" "$bare.part.tar" --include=make,git,ca-certificates,python3-venv
+        mv "$bare.part.tar" "$bare"
+    fi
+    tar -C "$root" -xf "$bare"
+}
+
+# COMMAND starts the daemon on a free port. It answers a request of bash, and ends.
+# shellcheck disable=SC2016 # expanded within the root
+serves='
+    serve() {
+        "$@" --port 0 2>/tmp/log &
+        until grep -q "listening on" /tmp/log; do kill -0 $! || { cat /tmp/log; exit 1; }; sleep 0.1; done
+        address=$(sed -n "s,^.*listening on http://127.0.0.1:,,p" /tmp/log)
+        exec 3<>"/dev/tcp/127.0.0.1/$address"
+        printf "POST /embed HTTP/1.0\r\nContent-Length: 16\r\n\r\n{\"inputs\": \"cp\"}" >&3
+        grep -q "^\[\[-\?[0-9]" <&3
+        kill $! && wait $!
+        grep "model loaded name=builtin " /tmp/log
+    }'
+
+# What a purge has to remove, except what apt-get leaves of other packages.
+files_of_package='find / -xdev \( -path /proc -o -path /dev -o -path /tmp -o -path /root -o -path /var/log -o -path /var/cache \) -prune -o -iname "*linformerd*" -print'
+
+for suite in "$@"; do
+    echo "== $suite, $SECONDS s"
+    root=$work/$suite-build
+    new_root "$suite" "$root"
+    git clone -q --no-hardlinks . "$root/root/linformerd"
+    logged build in_root "$root" 'cd /root/linformerd && make deb >/root/make.log 2>&1 || { tail -n 50 /root/make.log; exit 1; }
+        apt-get install -y -qq --no-install-recommends lintian >/dev/null 2>&1
+        lintian --allow-root --fail-on error,warning build/deb/*.changes'
+    echo "make deb, and lintian agrees, $SECONDS s"
+
+    clean=$work/$suite
+    new_root "$suite" "$clean"
+    mkdir "$clean/root/deb"
+    cp "$root"/root/linformerd/build/deb/linformerd_*.deb "$wheel" "$clean/root/deb/"
+    rm -rf "$root"
+    logged install in_root "$clean" "$serves"'
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get update -qq && apt-get install -y -qq /root/deb/linformerd_*.deb
+        serve linformerd
+        getent passwd linformerd
+        ls /usr/share/man/man8/linformerd.8.gz /usr/share/bash-completion/completions/linformerd
+        '"$files_of_package"' | grep /usr/bin/linformerd
+        apt-get purge -y -qq linformerd
+        left=$('"$files_of_package"')
+        [ -z "$left" ] || { echo "left: $left"; exit 1; }'
+    grep "model loaded" "$work/install.log" | grep -o 'kernels="[^"]*"'
+    echo "apt installs, serves and purges, $SECONDS s"
+
+    logged wheel in_root "$clean" "$serves"'
+        apt-get autoremove -y -qq --purge # also the libraries that came with the package
+        ! ls /usr/lib/*/libmicrohttpd.so.* /usr/lib/*/libopenblas.so.* 2>/dev/null
+        python3 -m venv /root/venv && /root/venv/bin/pip install -q --no-index /root/deb/linformerd-*.whl
+        serve /root/venv/bin/linformerd
+        cd /root && venv/bin/python -c "
+import linformerd
+with linformerd.serve() as server:
+    print(len(server.embed([\"a\", \"b\"])), server.generate(\"This option\", max_new_tokens=5, seed=2))"'
+    grep "Generation(" "$work/wheel.log"
+    echo "pip installs the wheel, and it serves, $SECONDS s"
+    rm -rf "$clean"
+done
+echo "== all passed, $SECONDS s"

@@ -1,0 +1,90 @@
+#!/bin/bash
+# test_wheel.sh: the wheel that `make wheel` built, in TAP, in two environments: BUILD/packages/bare has the wheel alone,
+# BUILD/packages/full also torch and the Python libraries. Other releases are release.sh's.
+# shellcheck disable=SC2317 # functions that are called through check
+set -euo pipefail
+build=${BUILD:-build}
+work=$build/packages
+max_mb=60
+unset LINFORMERD # the daemon of the wheel is tested
+export PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore OMP_NUM_THREADS=1
+export NO_PROXY='*' no_proxy='*' # the daemon is on this machine
+wheels=("$build"/wheel/linformerd-*.whl)
+wheel=${wheels[0]}
+[ -e "$wheel" ] || { echo "test_wheel.sh: no wheel in $build/wheel: make wheel" >&2 && exit 1; }
+
+# environment NAME FILE: makes the environment NAME anew if the words of FILE have changed, and puts the wheel into it.
+environment() {
+    local folder=$work/$1
+    if ! cmp -s "$2" "$folder/installed.txt"; then
+        rm -rf "$folder"
+        python3 -m venv "$folder"
+        "$folder/bin/pip" install --quiet --disable-pip-version-check --requirement "$2"
+        cp "$2" "$folder/installed.txt"
+    fi
+    "$folder/bin/pip" install --quiet --disable-pip-version-check --no-index --force-reinstall --no-deps "$wheel"
+}
+
+mkdir -p "$work"
+tests/libraries/environment.sh tests/libraries/requirements.txt
+environment bare /dev/null
+environment full tests/packages/requirements.txt
+bare=$work/bare/bin/python full=$work/full/bin/python
+realpath "$build"/libraries/venv/lib/python3*/site-packages >"$("$full" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/libraries.pth"
+
+number=0 failed=0
+check() {
+    local output name=$1
+    shift
+    number=$((number + 1))
+    if output=$("$@" 2>&1); then
+        echo "ok $number - $name"
+    else
+        failed=1
+        echo "not ok $number - $name"
+        echo "# ${output//$'\n'/$'\n# '}"
+    fi
+}
+
+wheel_is_small() {
+    stat --format=%s "$wheel"
+    [ "$(stat --format=%s "$wheel")" -lt $((max_mb * 1000 * 1000)) ]
+}
+
+# auditwheel looks at the symbols of all files itself.
+auditwheel_agrees() {
+    local platform=${wheel%.whl}
+    "$full" -m auditwheel show "$wheel" | tr -s '\n' ' ' | tee /dev/stderr |
+        grep -qF "following platform tag: \"${platform##*-}\""
+}
+
+sources_are_typed() { "$full" -m mypy --strict --cache-dir "$work/mypy" weights/python/linformerd; }
+
+# From the place where pip installed it, as a user's mypy sees the package.
+users_see_the_types() {
+    local found expected
+    found=$("$full" -m mypy --strict --cache-dir "$work/mypy" tests/packages/typed.py | tee /dev/stderr |
+        sed -n 's/^.*Revealed type is "\(.*\)"$/\1/p')
+    expected=$(sed -n 's/^.*reveal_type.*  # //p' tests/packages/typed.py)
+    [ "$found" = "$expected" ] || { echo "expected $expected" && return 1; }
+}
+
+same_twice() {
+    local before
+    before=$(sha256sum <"$wheel")
+    make --no-print-directory wheel BUILD="$build" && [ "$before" = "$(sha256sum <"$wheel")" ]
+}
+
+echo 1..5
+check "the wheel is below $max_mb MB" wheel_is_small
+check "auditwheel finds the same platform" auditwheel_agrees
+check "mypy --strict accepts the sources" sources_are_typed
+check "mypy --strict knows the types of the installed package" users_see_the_types
+check "the same sources make the same wheel" same_twice
+FOLDER=$(mktemp -d)
+export FOLDER
+trap 'rm -rf "$FOLDER"' EXIT
+"$bare" tests/packages/test_wheel.py || failed=1
+"$full" tests/packages/test_exporter.py || failed=1
+"$full" tests/packages/test_notebook.py || failed=1
+exit $failed
