@@ -52,22 +52,24 @@ new_root() {
     tar -C "$root" -xf "$bare"
 }
 
-# COMMAND starts the daemon on a free port. It answers a request of bash, and ends.
+# Functions for in_root. serve COMMAND…: the daemon starts on a free port, answers a request of bash, and ends. files:
+# those with the name of the package, except what pip, apt and the shell wrote for themselves.
 # shellcheck disable=SC2016 # expanded within the root
-serves='
+functions='
     serve() {
         "$@" --port 0 2>/tmp/log &
         until grep -q "listening on" /tmp/log; do kill -0 $! || { cat /tmp/log; exit 1; }; sleep 0.1; done
-        address=$(sed -n "s,^.*listening on http://127.0.0.1:,,p" /tmp/log)
-        exec 3<>"/dev/tcp/127.0.0.1/$address"
+        port=$(sed -n "s,^.*listening on http://127.0.0.1:,,p" /tmp/log)
+        exec 3<>"/dev/tcp/127.0.0.1/$port"
         printf "POST /embed HTTP/1.0\r\nContent-Length: 16\r\n\r\n{\"inputs\": \"cp\"}" >&3
         grep -q "^\[\[-\?[0-9]" <&3
         kill $! && wait $!
         grep "model loaded name=builtin " /tmp/log
+    }
+    files() {
+        find / -xdev \( -path /proc -o -path /dev -o -path /tmp -o -path /root -o -path /var/log -o -path /var/cache \) \
+            -prune -o -iname "*linformerd*" -print
     }'
-
-# What a purge has to remove, except what apt-get leaves of other packages.
-files_of_package='find / -xdev \( -path /proc -o -path /dev -o -path /tmp -o -path /root -o -path /var/log -o -path /var/cache \) -prune -o -iname "*linformerd*" -print'
 
 for suite in "$@"; do
     echo "== $suite, $SECONDS s"
@@ -84,20 +86,20 @@ for suite in "$@"; do
     mkdir "$clean/root/deb"
     cp "$root"/root/linformerd/build/deb/linformerd_*.deb "$wheel" "$clean/root/deb/"
     rm -rf "$root"
-    logged install in_root "$clean" "$serves"'
+    logged install in_root "$clean" "$functions"'
         export DEBIAN_FRONTEND=noninteractive
         apt-get update -qq && apt-get install -y -qq /root/deb/linformerd_*.deb
         serve linformerd
         getent passwd linformerd
         ls /usr/share/man/man8/linformerd.8.gz /usr/share/bash-completion/completions/linformerd
-        '"$files_of_package"' | grep /usr/bin/linformerd
+        files | grep -x /usr/bin/linformerd
         apt-get purge -y -qq linformerd
-        left=$('"$files_of_package"')
+        left=$(files)
         [ -z "$left" ] || { echo "left: $left"; exit 1; }'
     grep "model loaded" "$work/install.log" | grep -o 'kernels="[^"]*"'
     echo "apt installs, serves and purges, $SECONDS s"
 
-    logged wheel in_root "$clean" "$serves"'
+    logged wheel in_root "$clean" "$functions"'
         apt-get autoremove -y -qq --purge # also the libraries that came with the package
         ! ls /usr/lib/*/libmicrohttpd.so.* /usr/lib/*/libopenblas.so.* 2>/dev/null
         python3 -m venv /root/venv && /root/venv/bin/pip install -q --no-index /root/deb/linformerd-*.whl
