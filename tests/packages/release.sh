@@ -86,6 +86,7 @@ for suite in "$@"; do
     mkdir "$clean/root/deb"
     cp "$root"/root/linformerd/build/deb/linformerd_*.deb "$wheel" "$clean/root/deb/"
     rm -rf "$root"
+    # shellcheck disable=SC2016 # expanded within the root
     logged install in_root "$clean" "$functions"'
         export DEBIAN_FRONTEND=noninteractive
         apt-get update -qq && apt-get install -y -qq /root/deb/linformerd_*.deb

@@ -87,4 +87,5 @@ trap 'rm -rf "$FOLDER"' EXIT
 "$bare" tests/packages/test_wheel.py || failed=1
 "$full" tests/packages/test_exporter.py || failed=1
 "$full" tests/packages/test_notebook.py || failed=1
+"$full" tests/packages/test_documents.py || failed=1
 exit $failed
