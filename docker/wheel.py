@@ -105,7 +105,7 @@ def licences_of(packages):
     """{file: bytes}: the licence of linformerd, those of the packages, and the texts that they point to."""
     files = {"LICENSE": (ROOT / "LICENSE").read_bytes()}
     versions = run("dpkg-query", "--show", "--showformat=${Package} ${Version} ${source:Package} ${source:Version}\n",
-                   *sorted(packages))
+                   *packages)
     files["LIBRARIES"] = (
         "linformerd is under the MIT license, see LICENSE. The libraries in linformerd/lib are files of these packages. Only\n"
         "the folder in which they look for others was changed (DT_RPATH). The columns are package, version, source package\n"
@@ -142,7 +142,7 @@ def contents(daemon, libraries, version, platform):
     files["linformerd/bin/linformerd"] = pathlib.Path(daemon).read_bytes(), True
     for name, (path, _) in sorted(libraries.items()):
         files[f"linformerd/lib/{name}"] = bytes_of(path), True
-    licences = licences_of({package for _, package in libraries.values()})
+    licences = licences_of(sorted({package for _, package in libraries.values()}))
     described = {
         "METADATA": metadata_of(version, licences),
         "WHEEL": f"Wheel-Version: 1.0\nGenerator: docker/wheel.py\nRoot-Is-Purelib: false\nTag: py3-none-{platform}\n".encode(),

@@ -4,10 +4,10 @@ import linformerd
 
 with linformerd.serve("folder", threads=2) as server:
     reveal_type(server)  # linformerd._serve.Server
-    reveal_type(server.embed(["a"]))  # builtins.list[builtins.list[builtins.float]]
-    reveal_type(server.embed_all("a", truncate=True))  # builtins.list[builtins.list[builtins.list[builtins.float]]]
-    reveal_type(server.generate("a", max_new_tokens=3).ids)  # builtins.list[builtins.int]
-    reveal_type([token.text for token in server.generate_stream("a")])  # builtins.list[builtins.str]
-    reveal_type(server.url)  # builtins.str
+    reveal_type(server.embed(["a"]))  # list[list[float]]
+    reveal_type(server.embed_all("a", truncate=True))  # list[list[list[float]]]
+    reveal_type(server.generate("a", max_new_tokens=3).ids)  # list[int]
+    reveal_type([token.text for token in server.generate_stream("a")])  # list[str]
+    reveal_type(server.url)  # str
 reveal_type(linformerd.export(object(), {"dim": 3}, "folder", name="a"))  # None
-reveal_type(linformerd.__version__)  # builtins.str
+reveal_type(linformerd.__version__)  # str
