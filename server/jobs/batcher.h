@@ -20,24 +20,12 @@
 #ifndef SERVER_BATCHER_H
 #define SERVER_BATCHER_H
 
+#include "server/jobs/batcher_options.h"
 #include "server/jobs/job.h"
 
 #include <stdint.h>
 
 struct batcher;
-
-/* If the first job of a request is larger than a limit of its queue, it is admitted only when the queue is empty. */
-struct batcher_options {
-    int64_t max_batch_tokens;
-    int64_t max_batch_requests;
-    int64_t max_batch_ms;     /* limit on the estimated time of a batch with several items. The estimate comes from the
-                                 model's earlier batches. 0 means no limit */
-    int64_t max_queue_tokens; /* limit on the tokens that wait for one model. Each model has its own queue, with the
-                                 limits once for generation and once for other jobs */
-    int64_t max_queue_requests; /* limit on the items that wait for one model */
-    int64_t max_generations;    /* number of slots of each causal model. 0 if jobs do not wait for slots */
-    int64_t generation_percent; /* percentage of a lane's time for generation, from 1 to 99 */
-};
 
 /* Starts the threads. Returns when each thread has warmed up the models of its lane (model_warm_up). The models must
  * outlive the batcher. The array `models` (n_models) is copied. `metrics` may be NULL. */
@@ -48,8 +36,8 @@ int batcher_open(struct model **models, int64_t n_models, const struct batcher_o
 /* Call it when a device works again, so that its sleeping lanes look for work. Any thread may call it. */
 void batcher_wake(struct batcher *batcher);
 
-/* Whether each lane has made progress since the last call: it began another batch, or has nothing to do. Only one thread
- * may call it. */
+/* Whether each lane has made progress since the last call: it began another batch, or has nothing to do. Only one
+ * thread may call it. */
 bool batcher_progresses(struct batcher *batcher);
 
 /* Replaces max_queue_tokens and max_queue_requests. Jobs that wait already stay in their queue. Any thread may call it.

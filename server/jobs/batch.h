@@ -1,0 +1,25 @@
+/* batch: the batch of a lane. The lane's thread repeats these steps:
+ *   1. batch_form chooses a kind of work (share.h), and a model with waiting jobs of this kind. It moves items from
+ *      the model's queue into the lane's batch.
+ *   2. batch_drop_ended removes jobs from the batch: those whose client is gone, and those that another thread has
+ *      ended since step 1, because they expired or failed.
+ *   3. batch_run runs the batch, checks the results and ends the jobs that are complete.
+ *
+ * Turns: a lane may serve several models. After a batch of model i, it first searches the queue of model i + 1. Each
+ * kind of work has its own turns. */
+#ifndef SERVER_BATCH_H
+#define SERVER_BATCH_H
+
+#include "server/jobs/batcher_state.h"
+
+/* The lock is held. Returns false if no queue holds a job that the lane can run. */
+bool batch_form(struct lane *lane, struct job_list *ended);
+
+/* The lock is not held. Drops jobs that are no longer wanted. Also drops jobs that expired or failed since the batch
+ * was formed. The deadline thread or another lane has set the status of such a job. */
+void batch_drop_ended(struct lane *lane);
+
+/* The lock is not held. The batch has at least one item. */
+void batch_run(struct lane *lane);
+
+#endif

@@ -1,0 +1,20 @@
+/* batcher_options: limits of the batcher's queues and batches. */
+#ifndef SERVER_BATCHER_OPTIONS_H
+#define SERVER_BATCHER_OPTIONS_H
+
+#include <stdint.h>
+
+/* If the first job of a request is larger than a limit of its queue, it is admitted only when the queue is empty. */
+struct batcher_options {
+    int64_t max_batch_tokens;
+    int64_t max_batch_requests;
+    int64_t max_batch_ms;     /* limit on the estimated time of a batch with several items. The estimate comes from the
+                                 model's earlier batches. 0 means no limit */
+    int64_t max_queue_tokens; /* limit on the tokens that wait for one model. Each model has its own queue, with the
+                                 limits once for generation and once for other jobs */
+    int64_t max_queue_requests; /* limit on the items that wait for one model */
+    int64_t max_generations;    /* number of slots of each causal model. 0 if jobs do not wait for slots */
+    int64_t generation_percent; /* percentage of a lane's time for generation, from 1 to 99 */
+};
+
+#endif

@@ -1,0 +1,24 @@
+/* deadlines: the deadline thread. It looks at the jobs in the queues. When a job's deadline passes, this thread removes
+ * the job's waiting items. If none of its items is running, it also ends the job. So the answers to expired jobs do not
+ * wait for a running batch. Once a second, it asks for each job that waits for slots whether its client is still there
+ * (job.wanted). */
+#ifndef SERVER_DEADLINES_H
+#define SERVER_DEADLINES_H
+
+#include "server/jobs/batcher_state.h"
+
+/* Starts the thread. After success the caller must call deadlines_stop. */
+int deadlines_start(struct batcher *batcher, struct error *error);
+
+/* Ends the thread, after it has called `done` of all jobs in batcher->ended. */
+void deadlines_stop(struct batcher *batcher);
+
+/* The functions below need the lock. */
+
+/* The job has been submitted, and may have a deadline. `waits_for_slots`: it waits for slots. */
+void deadlines_watch(struct batcher *batcher, const struct job *job, bool waits_for_slots);
+
+/* Ends the jobs that wait for slots. */
+void deadlines_cancel_slotless(struct batcher *batcher);
+
+#endif

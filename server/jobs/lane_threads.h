@@ -1,0 +1,18 @@
+/* lane_threads: the threads of the lanes. Each warms up the models of its lane, and then runs one batch after another
+ * (batch.h). */
+#ifndef SERVER_LANE_THREADS_H
+#define SERVER_LANE_THREADS_H
+
+#include "server/jobs/batcher_state.h"
+
+/* Starts a thread for each lane. Returns -1 if a thread cannot be created. Then lane_threads_stop must end the others.
+ */
+int lane_threads_start(struct batcher *batcher, struct error *error);
+
+/* Waits until no lane is cold. Returns -1 with the first error if a warm-up failed. */
+int lane_threads_wait(struct batcher *batcher, struct error *error);
+
+/* Lets the lanes end when no jobs wait, and joins their threads. */
+void lane_threads_stop(struct batcher *batcher);
+
+#endif

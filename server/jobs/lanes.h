@@ -1,0 +1,41 @@
+/* lanes: finds lanes that can run a waiting job, and wakes them.
+ *
+ * Sleep: a lane sleeps when no queue holds a job that it can run. Each lane runs the batches of a model on one device.
+ * The lane can run the model if this device works (model_ready_lanes). batcher_submit wakes one sleeping lane that can
+ * run the new job. A lane that leaves a job in a queue does the same. When a device works again, batcher_wake wakes
+ * lanes that can now run a waiting job. A job is not forgotten if all lanes that can run it are awake, because each
+ * lane searches the queues again when its batch ends.
+ *
+ * Threads: callers must hold the batcher's lock, except for lane_of_model. */
+#ifndef SERVER_LANES_H
+#define SERVER_LANES_H
+
+#include "server/jobs/batcher_state.h"
+
+/* Takes a snapshot of the states of all devices. Forming a batch and waking lanes use the same snapshot. So each job
+ * that the lane leaves in a queue wakes a lane that, by this snapshot, can run it. No job is left without a lane. */
+void lanes_look_at_devices(struct batcher *batcher);
+
+/* The number of the lane among the lanes of the model. -1 if the lane does not serve the model. */
+int lane_of_model(const struct lane *lane, const struct model *model);
+
+/* Whether the lane serves the model and its device works. While the batcher closes, the device need not work: the
+ * engine then runs the batch on the CPU, and the model's other lanes may have ended already. */
+bool lane_runs(const struct lane *lane, int64_t model_index);
+
+/* Whether there is a waiting job of this kind that the lane can run. */
+bool lane_has_work(const struct lane *lane, enum job_kind kind);
+
+/* Wakes the first sleeping lane that can run the model. */
+void lanes_wake_one(struct batcher *batcher, int64_t model_index);
+
+/* Wakes a lane for each model with waiting jobs. */
+void lanes_wake(struct batcher *batcher);
+
+/* Call it when slots of the model may have become free. Gives slots to jobs that wait for them, and wakes a lane. */
+void lanes_seat_jobs(struct batcher *batcher, int64_t model_index);
+
+/* Returns when the lane is woken. The lock is released meanwhile. */
+void lane_sleep(struct lane *lane);
+
+#endif
