@@ -258,7 +258,7 @@ struct settings {
     LIVE(bool) auto_truncate; /* the default of a request's `truncate` */
     enum log_format log_format;
     enum log_level log_level;
-    bool access_log; /* the line of each request has the level info instead of debug */
+    LIVE(bool) access_log; /* the line of each request has the level info instead of debug */
 };
 
 enum settings_action { SETTINGS_SERVE, SETTINGS_HELP, SETTINGS_VERSION, SETTINGS_EXPLAIN, SETTINGS_CHECK };

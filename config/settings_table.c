@@ -435,6 +435,7 @@ const struct setting settings_table[] = {
      .help = "Least important level that is logged. debug adds a line for each request."},
     {.group = "Log",
      .flag = "access-log",
+     .live = true,
      .kind = SETTING_BOOL,
      AT(access_log),
      .fallback = "false",

@@ -44,12 +44,13 @@ static int read_port(FILE *log, FILE *said)
 {
     char line[1024];
     while (fgets(line, sizeof line, log)) {
-        char *address = strstr(line, "listening on http://"), *colon;
-
+        const char *address = strstr(line, "listening on "), *colon;
         fputs(line, stderr);
         fputs(line, said);
         if (!address)
             continue;
+        if (strstr(address, "listening on unix:"))
+            return 1;
         colon = strrchr(address, ':'); /* behind an IPv6 address in brackets too */
         return colon ? atoi(colon + 1) : 0;
     }
@@ -166,6 +167,11 @@ bool daemon_log_line(struct daemon *daemon, char *line, size_t size)
     return fgets(line, (int)size, daemon->log) != NULL;
 }
 
+int daemon_process(const struct daemon *daemon)
+{
+    return (int)daemon->process;
+}
+
 int daemon_port(const struct daemon *daemon)
 {
     return daemon->port;
@@ -259,7 +265,10 @@ struct answer daemon_call(const struct daemon *daemon, const struct call *call)
     struct answer answer = {0};
     char url[256];
     assert_non_null(curl);
-    snprintf(url, sizeof url, "http://%s:%d%s", call->host ? call->host : "127.0.0.1", daemon->port, call->path);
+    curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, call->unix_socket);
+    curl_easy_setopt(curl, CURLOPT_CAINFO, call->trusted);
+    snprintf(url, sizeof url, "%s://%s:%d%s", call->trusted ? "https" : "http", call->host ? call->host : "127.0.0.1",
+             call->port ? call->port : daemon->port, call->path);
     for (size_t i = 0; i < LENGTH(call->headers) && call->headers[i]; i++)
         headers = curl_slist_append(headers, call->headers[i]);
     set_options(curl, call, url, headers);

@@ -44,7 +44,8 @@ char *daemon_refused(const char *const *arguments);
 /* The next line of a log that is unread. False: the daemon has ended. */
 bool daemon_log_line(struct daemon *daemon, char *line, size_t size);
 
-int daemon_port(const struct daemon *daemon);
+int daemon_port(const struct daemon *daemon); /* 1 if it listens only on Unix sockets */
+int daemon_process(const struct daemon *daemon);
 void daemon_freeze(struct daemon *daemon); /* stops the process until daemon_thaw */
 void daemon_thaw(struct daemon *daemon);
 void daemon_signal(struct daemon *daemon, int number);
@@ -74,6 +75,9 @@ struct call {
     size_t length;          /* 0: strlen(body) */
     const char *headers[6]; /* "Name: value"; "Name:" removes one of curl's own headers */
     const char *host;       /* NULL: 127.0.0.1 */
+    int port;                /* 0: that of the daemon */
+    const char *unix_socket; /* path of a Unix socket to connect to; NULL: the port */
+    const char *trusted;    /* PEM file of the certificate to expect, over TLS; NULL: without TLS */
     void *curl;             /* an easy handle that keeps its connection; NULL: a new one */
 };
 struct answer daemon_call(const struct daemon *daemon, const struct call *call);

@@ -80,7 +80,7 @@ static struct listener *open_listener(void)
 static void connect_to(int client, const struct listener *listener)
 {
     struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_port = htons((uint16_t)listener_port(listener)),
+                                  .sin_port = htons((uint16_t)listener_sockets(listener)->port),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     assert_int_equal(connect(client, (struct sockaddr *)&address, sizeof address), 0);
 }
@@ -155,7 +155,7 @@ static void test_a_host_without_an_address_is_told(void **state)
     (void)state;
     struct sockaddr_un path = {.sun_family = AF_UNIX};
     struct addrinfo info = {.ai_family = AF_UNIX, .ai_addrlen = sizeof path, .ai_addr = (struct sockaddr *)&path};
-    struct listener_options options = {.host = "odd", .port = 0, .accepted = accepted};
+    struct listener_options options = {.sockets = {.hosts = "odd"}, .accepted = accepted};
     struct listener *listener;
     struct error error;
     found_addresses = &info;
