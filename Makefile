@@ -55,11 +55,11 @@ all: $(BUILD)/linformerd ## [CI] builds build/linformerd
 $(BUILD)/linformerd: $(BUILD)/server/main.o $(ARCHIVES)
 	$(link) -o $@ $^ $(LDLIBS)
 
-include engine/cpu/cpu.mk engine/cuda/cuda.mk
+include engine/cpu/cpu.mk engine/cuda/cuda.mk server/console/console.mk
 include docker/packages.mk
 -include tests/tests.mk # not there when the image is built
 
-UNUSED     := $(foreach format,jpeg png,server/images/$(format)$(if $(filter lib$(format),$(IMAGE_LIBRARIES)),_missing).c)
+UNUSED     := $(foreach source,jpeg png png_writer,server/images/$(source)$(if $(filter lib$(firstword $(subst _, ,$(source))),$(IMAGE_LIBRARIES)),_missing).c)
 SOURCES    := $(filter-out server/main.c config/pages.c $(WIDE) $(UNUSED),$(call sources_in,$(ROOMS))) $(WIDE_SOURCES)
 $(foreach room,$(ROOMS),$(eval $(BUILD)/$(room).a: $(call objects,$(filter $(room)/%,$(SOURCES)))))
 

@@ -186,4 +186,34 @@ uint64_t model_ready_lanes(const struct model *model);
  * request_bytes counts the item's input and output in binary. The server holds both while it answers. */
 void model_explain(const struct model *model, int64_t tokens, FILE *out);
 
+/* One step of a model's plan, with the numbers of model_explain. Names and formulas live as long as the model. */
+struct model_step {
+    const char *operation, *formula;
+    int64_t flops, bytes;
+    bool runs; /* false if only items with fewer or more rows run this step */
+    /* The values that the step reads, and the value that it writes. A value has the number `value` in the plan. */
+    struct model_step_value {
+        const char *role; /* "x", "keys", "values" or "z" */
+        int value;
+        int64_t rows, columns;
+    } reads[4], result; /* result.value is -1 if the step writes results of the items instead */
+    int n_reads;
+    struct model_step_weight {
+        const char *name;
+        int64_t rows, columns;
+    } weights[5];
+    int n_weights;
+    char settings[200]; /* parameters of the operation, such as "4 heads". "" if there are none */
+};
+
+int model_n_steps(const struct model *model);
+
+/* The number of rows for which model_explain describes an item of `tokens` tokens, 1 <= tokens <= the max_length of the
+ * first input. Images have as many rows as pixels. */
+int64_t model_explained_rows(const struct model *model, int64_t tokens);
+
+/* Describes a step, 0 <= index < model_n_steps, for one item with `rows` rows of model_explained_rows. Any thread may
+ * call it. */
+void model_step_describe(const struct model *model, int64_t rows, int index, struct model_step *step);
+
 #endif

@@ -1,4 +1,4 @@
-/* explain: prints the plan as a table, for --explain. */
+/* explain: prints the plan as a table, for --explain. Describes single steps, for other forms of this table. */
 #include "engine/backend.h"
 #include "engine/cpu/elements.h"
 #include "engine/engine.h"
@@ -284,4 +284,65 @@ void model_explain(const struct model *model, int64_t tokens, FILE *out)
     fprintf(out, "flops_before %" PRId64 "\nflops %" PRId64 "\n", flops + saved, flops);
     fprintf(out, "request_bytes %" PRId64 "\nweights_bytes %zu\narena_bytes %zu\n", request_bytes(model, e.rows),
             info->weights_bytes, info->arena_bytes);
+}
+
+/* ---- Single steps ---- */
+
+int model_n_steps(const struct model *model)
+{
+    return model_plan(model)->n_steps;
+}
+
+int64_t model_explained_rows(const struct model *model, int64_t tokens)
+{
+    return explained_rows(model_plan(model), tokens);
+}
+
+static struct model_step_value described_value(const struct explanation *e, const char *role, int value)
+{
+    if (value == PLAN_NONE)
+        return (struct model_step_value){.role = role, .value = -1};
+    return (struct model_step_value){role, value, plan_value_rows(e->plan, value, e->rows),
+                                     e->plan->values[value].columns};
+}
+
+/* Sets step->settings to what the operation prints, without the separators in front. */
+static void describe_settings(const struct plan *plan, const struct plan_step *of, struct model_step *step)
+{
+    char text[sizeof step->settings] = "";
+    FILE *out = fmemopen(text, sizeof text - 1, "w");
+    if (!out)
+        return;
+    plan_operations[of->operation].print(plan, of, out);
+    fclose(out);
+    snprintf(step->settings, sizeof step->settings, "%s", text + strspn(text, ", "));
+}
+
+void model_step_describe(const struct model *model, int64_t rows, int index, struct model_step *step)
+{
+    static const char *const roles[] = {"x", "z", "keys", "values"}; /* by the index in plan_step.reads */
+    _Static_assert(sizeof roles / sizeof *roles == PLAN_READS, "each operand has a role");
+    _Static_assert(sizeof step->weights / sizeof *step->weights == PLAN_WEIGHTS, "each weight has room");
+    const struct plan *plan = model_plan(model);
+    const struct plan_step *of = &plan->steps[index];
+    const struct model_info *info = model_info(model);
+    const struct explanation e = {
+        .plan = plan, .rows = rows, .bf16 = info->is_on_cpu && info->dtype == DTYPE_BF16, .out = NULL};
+    *step = (struct model_step){
+        .operation = plan_operations[of->operation].name,
+        .formula = plan_operations[of->operation].formula,
+        .flops = plan_step_flops(plan, of, rows),
+        .bytes = step_bytes(&e, of),
+        .result = described_value(&e, "y", of->y),
+    };
+    step->runs = of->only.axis == PLAN_NONE || step->flops > 0;
+    for (int i = 0; i < PLAN_READS; i++)
+        if (of->reads[i] != PLAN_NONE)
+            step->reads[step->n_reads++] = described_value(&e, roles[i], of->reads[i]);
+    for (int i = 0; i < PLAN_WEIGHTS; i++)
+        if (of->weights[i] != PLAN_NONE) {
+            const struct plan_weight *weight = &plan->weights[of->weights[i]];
+            step->weights[step->n_weights++] = (struct model_step_weight){weight->name, weight->rows, weight->columns};
+        }
+    describe_settings(plan, of, step);
 }

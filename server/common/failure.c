@@ -21,6 +21,7 @@ static const struct {
     [FAILURE_OVERLOADED] = {429, "Overloaded"},
     [FAILURE_GONE] = {499, "Backend"},
     [FAILURE_BACKEND] = {500, "Backend"},
+    [FAILURE_UNSUPPORTED] = {501, "Backend"},
     [FAILURE_UNAVAILABLE] = {503, "Unhealthy"},
     [FAILURE_EXPIRED] = {504, "Backend"},
 };

@@ -19,6 +19,7 @@ enum failure_kind {
     FAILURE_OVERLOADED,  /* the same request may succeed later */
     FAILURE_GONE,        /* the client has closed the connection, so nobody reads the answer */
     FAILURE_BACKEND,     /* the daemon itself is at fault: the engine failed, or memory is lacking */
+    FAILURE_UNSUPPORTED, /* this build of the daemon lacks what the request needs */
     FAILURE_UNAVAILABLE, /* the daemon is not ready yet, or it is draining */
     FAILURE_EXPIRED,     /* the deadline passed */
     FAILURE_COUNT,

@@ -20,7 +20,7 @@ static const struct route routes[] = {
      .answer = native_generate_answer},
     {"POST", "/tokenize", BODY_JSON, .work = true, .read = native_tokenize},
     {"POST", "/decode", BODY_JSON, .work = true, .read = native_decode},
-    {"GET", "/", .open = true, .read = native_index},
+    {"GET", "/", .open = true, .read = native_front},
     {"GET", "/ping", .open = true, .read = native_ready}, /* Amazon SageMaker */
     {"GET", "/health", .open = true, .read = native_ready},
     {"GET", "/health/live", .open = true, .read = native_live},

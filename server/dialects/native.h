@@ -1,7 +1,8 @@
 /* native: the daemon's own dialect. It contains the routes of text-embeddings-inference. native.c has the table of its
  * routes. native_embed.c, native_similarity.c, native_logits.c, native_targets.c, native_fill_mask.c, native_predict.c,
- * native_text.c, native_generate.c, native_info.c, native_index.c and native_absent.c contain the functions of the
- * routes. native_served.c says which routes serve a model. native_inputs.c and native_pictures.c read the inputs. */
+ * native_text.c, native_generate.c, native_info.c, native_index.c, native_front.c and native_absent.c contain the
+ * functions of the routes. native_served.c says which routes serve a model. native_inputs.c and native_pictures.c read
+ * the inputs. */
 #ifndef SERVER_NATIVE_H
 #define SERVER_NATIVE_H
 
@@ -35,6 +36,7 @@ enum outcome native_decode(struct request *request);
 enum outcome native_generate_read(struct request *request);
 enum outcome native_generate_stream_read(struct request *request);
 int native_generate_answer(struct request *request);
+enum outcome native_front(struct request *request);
 enum outcome native_index(struct request *request);
 enum outcome native_live(struct request *request);
 enum outcome native_ready(struct request *request);

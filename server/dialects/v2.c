@@ -1,8 +1,10 @@
 #include "server/dialects/v2.h"
 
+#include "server/dialects/v2_attention.h"
 #include "server/dialects/v2_describe.h"
 #include "server/dialects/v2_infer.h"
 #include "server/dialects/v2_model.h"
+#include "server/dialects/v2_plan.h"
 #include "server/dialects/v2_statistics.h"
 
 static const char server_metadata[] =
@@ -92,6 +94,8 @@ static const struct route routes[] = {
     {"GET", "/v2/models/{}/config", .read = v2_describe_config},
     {"GET", "/v2/models/{}/stats", .read = v2_statistics},
     {"GET", "/v2/models/{}/ready", .read = model_ready},
+    {"GET", "/v2/models/{}/plan", .read = v2_plan},
+    {"GET", "/v2/models/{}/attention.png", .work = true, .read = v2_attention_read, .answer = v2_attention_answer},
     {"GET", "/v2/models/{}/versions/{}", .read = v2_describe},
     {"GET", "/v2/models/{}/versions/{}/config", .read = v2_describe_config},
     {"GET", "/v2/models/{}/versions/{}/stats", .read = v2_statistics},

@@ -583,6 +583,18 @@ static const char *request_header(const struct request *request, const char *nam
     return MHD_lookup_connection_value(exchange->connection, MHD_HEADER_KIND, name);
 }
 
+static const char *request_query(const struct request *request, const char *name)
+{
+    const struct exchange *exchange =
+        (const struct exchange *)((const char *)request - offsetof(struct exchange, request));
+    const char *value = NULL;
+    size_t length = 0;
+    if (MHD_lookup_connection_value_n(exchange->connection, MHD_GET_ARGUMENT_KIND, name, strlen(name), &value,
+                                      &length) != MHD_YES)
+        return NULL;
+    return value ? value : "";
+}
+
 /* The path in a URL. Clients send an absolute URL to a proxy. */
 static const char *url_path(const char *url)
 {
@@ -607,6 +619,7 @@ static void exchange_open(struct exchange *exchange, struct event_loop *loop, st
     struct request *request = &exchange->request;
     request_open(request, &server->service, NULL, 0);
     request->header = request_header;
+    request->query = request_query;
     request_id_set(&request->id, &server->service.ids, request->header(request, "x-request-id"),
                    request->header(request, "traceparent"));
     memcpy(request->parameters, exchange->match.parameters, sizeof request->parameters);

@@ -23,6 +23,8 @@ static void write_failure(struct reply *reply, const struct route_match *match, 
         reply->status = failure_status(FAILURE_BACKEND);
     else if (request->failure.kind == FAILURE_NONE && !match->route)
         reply->status = MHD_HTTP_NO_CONTENT; /* OPTIONS */
+    else if (request->failure.kind == FAILURE_NONE && request->unchanged)
+        reply->status = MHD_HTTP_NOT_MODIFIED;
 }
 
 static void add_number(struct MHD_Response *response, const char *name, int64_t value)
@@ -76,11 +78,19 @@ static int64_t later_s(const struct reply *reply)
     return reply->retry_after_s > 0 ? reply->retry_after_s : 1;
 }
 
+static void add_headers_of_route(struct MHD_Response *response, const struct answer_header *header)
+{
+    for (; header && header->name; header++)
+        MHD_add_response_header(response, header->name, header->value);
+}
+
 static void add_headers(struct MHD_Response *response, const struct reply *reply, const struct route_match *match,
                         const struct request *request)
 {
-    if (!lists_methods(reply))
+    if (!lists_methods(reply) && reply->status != MHD_HTTP_NOT_MODIFIED)
         MHD_add_response_header(response, "Content-Type", request->answer_type);
+    if (reply->status == MHD_HTTP_OK || reply->status == MHD_HTTP_NOT_MODIFIED)
+        add_headers_of_route(response, request->answer_headers);
     if (reply->status == MHD_HTTP_OK && request->answer_encoding)
         MHD_add_response_header(response, "Content-Encoding", request->answer_encoding);
     if (reply->status == MHD_HTTP_OK && request->answer_header > 0)

@@ -22,6 +22,11 @@
 #define REQUEST_PARAMETERS 2
 #define REQUEST_PARAMETER_BYTES 256
 
+/* A header that a route adds to its answer. Both strings outlive the request. */
+struct answer_header {
+    const char *name, *value;
+};
+
 struct request {
     struct service *service;
     struct request_id id;
@@ -32,6 +37,9 @@ struct request {
     char parameters[REQUEST_PARAMETERS][REQUEST_PARAMETER_BYTES]; /* the segment of the path for each {} of the route */
     /* Returns the value of a header. NULL if it was not sent. */
     const char *(*header)(const struct request *request, const char *name);
+    /* Returns the value of a key in the query of the URL, decoded. It may be invalid UTF-8. "" if the key has no value.
+     * NULL if the query lacks the key. */
+    const char *(*query)(const struct request *request, const char *name);
 
     struct job job; /* `read` sets the items. The caller of batcher_submit sets the other members */
     int64_t model_index;
@@ -46,6 +54,8 @@ struct request {
     const char *answer_type;     /* for Content-Type. A string constant */
     const char *answer_encoding; /* for Content-Encoding. A string constant, or NULL */
     size_t answer_header;        /* bytes of JSON before the binary data of the answer. 0 if there is no binary data */
+    const struct answer_header *answer_headers; /* more headers, ended by a name that is NULL. NULL if there are none */
+    bool unchanged; /* the client already has the answer. The status is 304, and `answer` must be empty */
     struct failure failure;
     /* Set by the `read` of a route whose requests may need several jobs. Otherwise NULL. The function is called on a
      * lane's thread after each job that did not fail, so it must be quick. It returns true if it has set the items of

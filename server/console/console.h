@@ -1,0 +1,12 @@
+/* console: the page that a browser shows for GET /. The page is a constant of the binary. It has no link to another
+ * host. Its script reads the routes of this daemon. console.html, console.css and console.js are its sources. */
+#ifndef SERVER_CONSOLE_CONSOLE_H
+#define SERVER_CONSOLE_CONSOLE_H
+
+extern const char console_page[], console_page_end[];     /* the bytes of the page, without a final NUL */
+extern const char console_packed[], console_packed_end[]; /* the same, compressed by gzip */
+
+extern const char console_policy[]; /* for Content-Security-Policy. It names the page's script and style by hash */
+extern const char console_tag[];    /* for ETag: a weak tag, with the hash of the page */
+
+#endif

@@ -1,0 +1,25 @@
+/* png_writer: writes a picture as a PNG file. The function keeps no state, so any thread may call it. */
+#ifndef SERVER_IMAGES_PNG_WRITER_H
+#define SERVER_IMAGES_PNG_WRITER_H
+
+#include "config/config.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+extern const bool png_writer_exists; /* false if the build lacks libpng. Then png_write fails */
+
+/* A picture whose pixels are indices of colours. */
+struct png_picture {
+    int64_t width, height;
+    const uint8_t *pixels;       /* (height, width) */
+    const uint8_t (*palette)[3]; /* (256): red, green, blue */
+};
+
+/* Passes the file in pieces to `append`. Returns -1 with a message if memory is lacking. The pieces before are then
+ * useless. */
+int png_write(const struct png_picture *picture, void (*append)(void *context, const void *bytes, size_t length),
+              void *context, struct error *error);
+
+#endif
