@@ -10,7 +10,7 @@ $(CONSOLE)/page.html: server/console/console.html server/console/console.css ser
 $(CONSOLE)/page.html.gz: $(CONSOLE)/page.html
 	@gzip -9 -n <$< >$@
 $(CONSOLE)/page.sha256: $(CONSOLE)/page.html
-	@$(sha256) <$<
+	@cat $< | $(sha256)
 # In the page, a newline is between the tag and the file.
 $(CONSOLE)/style.sha256: server/console/console.css
 	@mkdir -p $(@D)

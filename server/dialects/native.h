@@ -52,6 +52,9 @@ enum native_result { NATIVE_VECTORS, NATIVE_TOKENS, NATIVE_LOGITS, NATIVE_CLASSE
  * request->failure and returns -1. */
 int native_serves(struct request *request, enum native_result result);
 
+/* Writes a JSON list of routes that serve the model: those that need one input, and that not every model serves. */
+void native_write_routes(struct writer *writer, const struct served_model *served);
+
 /* Whether the model has classes with names. Then POST / does the same as POST /predict. */
 bool native_is_classifier(const struct served_model *served);
 

@@ -128,6 +128,8 @@ static void write_model(struct writer *writer, const struct served_model *served
     key_integer(writer, "output_columns", info->output_columns);
     key_bool(writer, "has_logits", info->has_logits);
     key_string(writer, "gives", info->n_tensors > 0 ? "tensors" : info->gives_vector ? "vector" : "rows");
+    writer_text(writer, ",\"routes\":");
+    native_write_routes(writer, served);
     write_labels(writer, served);
     write_image(writer, served);
     key_integer(writer, "parameters", info->parameters);

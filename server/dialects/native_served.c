@@ -1,5 +1,7 @@
 /* native_served: which routes serve a model, and which kind of input its first one is. */
+#include "server/dialects/generate_plan.h"
 #include "server/dialects/native.h"
+#include "server/dialects/v2_attention.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -118,4 +120,50 @@ int native_serves(struct request *request, enum native_result result)
 bool native_is_classifier(const struct served_model *served)
 {
     return served->labels && gives_classes(model_info(served->model));
+}
+
+/* ---- Routes ---- */
+
+/* Whether the first input alone is enough, and is a sequence or a picture. */
+static bool takes_one(const struct served_model *served)
+{
+    const struct model_info *info = model_info(served->model);
+    bool alone = served->image.height > 0 || is_sequence(&info->inputs[0]);
+    for (int i = 1; i < info->n_inputs; i++)
+        alone = alone && info->inputs[i].optional;
+    return alone;
+}
+
+static bool has_mask_token(const struct served_model *served)
+{
+    return served->codec && text_codec_role_id(served->codec, TOKENIZER_MASK) >= 0;
+}
+
+void native_write_routes(struct writer *writer, const struct served_model *served)
+{
+    const struct model_info *info = model_info(served->model);
+    const char *separator = "[";
+    bool takes[NATIVE_RESULT_COUNT];
+    for (int i = 0; i < NATIVE_RESULT_COUNT; i++)
+        takes[i] = takes_one(served) && results[i].gives(info);
+    const struct {
+        const char *path;
+        bool served;
+    } routes[] = {
+        {"/embed", takes[NATIVE_VECTORS]},
+        {"/embed_all", takes[NATIVE_TOKENS]},
+        {"/logits", takes[NATIVE_LOGITS]},
+        {"/fill-mask", takes[NATIVE_LOGITS] && has_mask_token(served)},
+        {"/predict", takes[NATIVE_CLASSES]},
+        {"/generate", generate_fits(info)},
+        {"/v2/models/{}/attention.png", v2_attention_fits(info)},
+    };
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        if (!routes[i].served)
+            continue;
+        writer_text(writer, separator);
+        writer_string0(writer, routes[i].path);
+        separator = ",";
+    }
+    writer_text(writer, *separator == '[' ? "[]" : "]");
 }

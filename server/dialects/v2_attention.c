@@ -44,7 +44,7 @@ bool v2_attention_fits(const struct model_info *info)
 static int check_model(struct request *request)
 {
     const struct model_info *info = request->info;
-    if (!png_writer_exists)
+    if (!png_write)
         return failure_set(&request->failure, FAILURE_UNSUPPORTED,
                            "this build cannot write PNG images: libpng was not there when it was built");
     if (v2_attention_fits(info))
@@ -166,14 +166,24 @@ static int shape_rows(struct request *request, struct attention_picture *picture
     return 0;
 }
 
-/* Reads layer, head, rows and cell of the query, and sets the panels. Sets *floats to the number of values of their
- * layers. */
+static int read_scale(struct request *request, bool *each)
+{
+    const char *text = request->query(request, "scale");
+    *each = text && strcmp(text, "each") == 0;
+    if (!text || *each || strcmp(text, "all") == 0)
+        return 0;
+    return failure_set(&request->failure, FAILURE_INVALID, "scale is \"%.40s\", all or each was expected", text);
+}
+
+/* Reads layer, head, rows, scale and cell of the query, and sets the panels. Sets *floats to the number of values of
+ * their layers. */
 static int read_panels(struct request *request, struct attention_picture *picture, int64_t *floats)
 {
     struct panels *panels = &picture->panels;
     int64_t layers = request->info->n_outputs - first_attention(request->info), layer = -1, head = -1, heads = 0;
     panels->most_n = INT64_MAX;
-    if (v2_query_integer(request, "layer", 0, layers - 1, &layer) != 0 ||
+    if (read_scale(request, &panels->scaled_each) != 0 ||
+        v2_query_integer(request, "layer", 0, layers - 1, &layer) != 0 ||
         v2_query_integer(request, "rows", 1, INT32_MAX, &panels->most_n) != 0 ||
         v2_query_integer(request, "cell", 1, PANELS_MOST_CELL, &panels->cell) != 0)
         return -1;

@@ -30,8 +30,9 @@ static const struct letter {
     {'3', {0x21, 0x41, 0x45, 0x4b, 0x31}}, {'4', {0x18, 0x14, 0x12, 0x7f, 0x10}}, {'5', {0x27, 0x45, 0x45, 0x45, 0x39}},
     {'6', {0x3c, 0x4a, 0x49, 0x49, 0x30}}, {'7', {0x01, 0x71, 0x09, 0x05, 0x03}}, {'8', {0x36, 0x49, 0x49, 0x49, 0x36}},
     {'9', {0x06, 0x49, 0x49, 0x29, 0x1e}}, {'.', {0x00, 0x60, 0x60, 0x00, 0x00}}, {'a', {0x20, 0x54, 0x54, 0x54, 0x78}},
-    {'d', {0x38, 0x44, 0x44, 0x48, 0x7f}}, {'e', {0x38, 0x54, 0x54, 0x54, 0x18}}, {'h', {0x7f, 0x08, 0x04, 0x04, 0x78}},
-    {'l', {0x00, 0x41, 0x7f, 0x40, 0x00}}, {'r', {0x7c, 0x08, 0x04, 0x04, 0x08}}, {'y', {0x0c, 0x50, 0x50, 0x50, 0x3c}},
+    {'c', {0x38, 0x44, 0x44, 0x44, 0x20}}, {'d', {0x38, 0x44, 0x44, 0x48, 0x7f}}, {'e', {0x38, 0x54, 0x54, 0x54, 0x18}},
+    {'h', {0x7f, 0x08, 0x04, 0x04, 0x78}}, {'l', {0x00, 0x41, 0x7f, 0x40, 0x00}}, {'r', {0x7c, 0x08, 0x04, 0x04, 0x08}},
+    {'y', {0x0c, 0x50, 0x50, 0x50, 0x3c}},
 };
 
 static const uint8_t *letter_columns(char character)
@@ -127,19 +128,27 @@ static void draw_text(const struct panels *panels, uint8_t *pixels, int64_t x, i
     }
 }
 
+/* The largest of `count` values, or `most` if this is larger. */
+static float largest(const float *values, int64_t count, float most)
+{
+    for (int64_t i = 0; i < count; i++)
+        most = values[i] > most ? values[i] : most;
+    return most;
+}
+
+static const float *head_values(const struct panels *panels, int64_t row, int64_t head)
+{
+    const struct panel_row *of = &panels->rows[row];
+    return of->values + (panels->first_head + head) * of->n * of->k;
+}
+
 /* The largest value that is drawn. 0 if there is no positive one. */
-static float largest(const struct panels *panels)
+static float largest_of_all(const struct panels *panels)
 {
     float most = 0;
-    for (int64_t i = 0; i < panels->n_rows; i++) {
-        const struct panel_row *row = &panels->rows[i];
-        int64_t count = shown_rows(panels, i) * row->k;
-        for (int64_t h = 0; h < shown_heads(panels, i); h++) {
-            const float *values = row->values + (panels->first_head + h) * row->n * row->k;
-            for (int64_t j = 0; j < count; j++)
-                most = values[j] > most ? values[j] : most;
-        }
-    }
+    for (int64_t i = 0; i < panels->n_rows; i++)
+        for (int64_t h = 0; h < shown_heads(panels, i); h++)
+            most = largest(head_values(panels, i, h), shown_rows(panels, i) * panels->rows[i].k, most);
     return most;
 }
 
@@ -177,14 +186,17 @@ static void draw_legend(const struct panels *panels, uint8_t *pixels, float most
     draw_text(panels, pixels, x - GAP - text_width("0", LABEL_SIZE), text_y, LABEL_SIZE, "0");
     for (int64_t i = 0; i < LEGEND_WIDTH; i++)
         fill(panels, pixels, x + i, y, 1, LEGEND_HEIGHT, (uint8_t)(i * (SCALED - 1) / (LEGEND_WIDTH - 1)));
-    snprintf(text, sizeof text, "%.3f", (double)most);
+    if (panels->scaled_each)
+        snprintf(text, sizeof text, "each");
+    else
+        snprintf(text, sizeof text, "%.3f", (double)most);
     draw_text(panels, pixels, x + LEGEND_WIDTH + GAP, text_y, LABEL_SIZE, text);
 }
 
 void panels_draw(const struct panels *panels, uint8_t *pixels)
 {
     int64_t left = MARGIN + left_room(panels), y = MARGIN + LABEL_ROOM, step = column_width(panels) + GAP;
-    float most = largest(panels);
+    float most = largest_of_all(panels);
     memset(pixels, PAPER, (size_t)(panels->width * panels->height));
     for (int64_t h = 0; h < panels->n_heads; h++)
         draw_head_label(panels, pixels, left + h * step, step - GAP, panels->first_head + h);
@@ -194,9 +206,11 @@ void panels_draw(const struct panels *panels, uint8_t *pixels)
         char text[32];
         label_text(text, "layer", row->number);
         draw_text(panels, pixels, MARGIN, y, LABEL_SIZE, text);
-        for (int64_t h = 0; h < shown_heads(panels, i); h++)
-            draw_panel(panels, pixels, left + h * step, y, row->values + (panels->first_head + h) * row->n * row->k, n,
-                       row->k, most);
+        for (int64_t h = 0; h < shown_heads(panels, i); h++) {
+            const float *values = head_values(panels, i, h);
+            float end = panels->scaled_each ? largest(values, n * row->k, 0) : most;
+            draw_panel(panels, pixels, left + h * step, y, values, n, row->k, end);
+        }
         y += n * panels->cell + GAP;
     }
     draw_legend(panels, pixels, most);

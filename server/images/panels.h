@@ -23,6 +23,7 @@ struct panels {
     int64_t first_head; /* the first head that is drawn */
     int64_t n_heads;    /* number of heads that are drawn. A row of the grid with fewer heads ends earlier */
     int64_t most_n;     /* of each panel, only the first most_n rows are drawn */
+    bool scaled_each;   /* the colours of each panel end at its own largest value */
     int64_t cell;       /* pixels of a cell in each direction, 1 to PANELS_MOST_CELL. 0 lets panels_fit choose */
 
     int64_t width, height; /* of the picture. Set by panels_fit */
@@ -33,8 +34,8 @@ struct panels {
  * limits above. */
 bool panels_fit(struct panels *panels);
 
-/* Draws the picture. `pixels` (height, width) are indices of colours. Colours of all panels have the same scale. It
- * begins at 0 and ends at the largest value of the picture. */
+/* Draws the picture. `pixels` (height, width) are indices of colours. The scale of the colours begins at 0. It ends at
+ * the largest value of the picture, or of each panel. */
 void panels_draw(const struct panels *panels, uint8_t *pixels);
 
 /* The colours for the indices: red, green, blue. */

@@ -5,8 +5,6 @@
 
 #include <png.h>
 
-const bool png_writer_exists = true;
-
 struct png_output {
     void (*append)(void *context, const void *bytes, size_t length);
     void *context;
@@ -50,8 +48,9 @@ static void write_rows(png_structp encoder, png_infop info, const struct png_pic
     png_write_end(encoder, info);
 }
 
-int png_write(const struct png_picture *picture, void (*append)(void *context, const void *bytes, size_t length),
-              void *context, struct error *error)
+static int write_picture(const struct png_picture *picture,
+                         void (*append)(void *context, const void *bytes, size_t length), void *context,
+                         struct error *error)
 {
     struct png_output output = {append, context};
     png_structp encoder = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, leave, hear_warning);
@@ -65,3 +64,7 @@ int png_write(const struct png_picture *picture, void (*append)(void *context, c
     png_destroy_write_struct(&encoder, &info);
     return 0;
 }
+
+int (*const png_write)(const struct png_picture *picture,
+                       void (*append)(void *context, const void *bytes, size_t length), void *context,
+                       struct error *error) = write_picture;

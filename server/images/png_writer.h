@@ -4,11 +4,8 @@
 
 #include "config/config.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-extern const bool png_writer_exists; /* false if the build lacks libpng. Then png_write fails */
 
 /* A picture whose pixels are indices of colours. */
 struct png_picture {
@@ -18,8 +15,9 @@ struct png_picture {
 };
 
 /* Passes the file in pieces to `append`. Returns -1 with a message if memory is lacking. The pieces before are then
- * useless. */
-int png_write(const struct png_picture *picture, void (*append)(void *context, const void *bytes, size_t length),
-              void *context, struct error *error);
+ * useless. NULL if the build lacks libpng. */
+extern int (*const png_write)(const struct png_picture *picture,
+                              void (*append)(void *context, const void *bytes, size_t length), void *context,
+                              struct error *error);
 
 #endif
