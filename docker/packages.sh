@@ -38,6 +38,9 @@ test  curl                                     load scripts
 test  groff-base                               prints the manual page
 test  zsh                                      completes flags
 clients python3-venv                           clients from PyPI
+console python3-venv                           packages from PyPI that drive the browser
+console chromium                               browser
+console fonts-dejavu-core                      letters of the page
 bench wrk                                      HTTP load
 bench python3-venv                             peers from PyPI
 bench python3-dev                              what torch.compile compiles against

@@ -126,6 +126,11 @@ test-releases: ## [by hand, last 2026-11-23] builds, installs and removes the pa
 	@$(MAKE) --no-print-directory wheel
 	@BUILD=$(BUILD) tests/packages/release.sh $(or $(SUITE),bookworm trixie noble)
 
+test-console: ## [CI] runs the page for browsers in headless Chromium, with packages from PyPI
+	@docker/packages.sh build console
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) tests/run.sh tests/console/test_console.sh
+
 test-libraries-short: ## [CI] runs 30 random models of the Python libraries on PyPI, and weights/export.py, against the daemon
 	@docker/packages.sh build clients
 	@$(MAKE) --no-print-directory all
@@ -189,4 +194,4 @@ $(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(IN_ARCHIVE)
 	$(say) tests/gpu/bundle.sh $@ $(IN_ARCHIVE)
 
 .PHONY: programs programs-trusted programs-checked programs-concurrent programs-fuzz programs-gpu test test-all test-rest quick check \
-    test-clients test-packages test-releases test-libraries test-libraries-short test-tokenizers test-cuda test-image test-fresh docs reliability fuzz bench bench-million cuda
+    test-clients test-console test-packages test-releases test-libraries test-libraries-short test-tokenizers test-cuda test-image test-fresh docs reliability fuzz bench bench-million cuda

@@ -39,6 +39,8 @@ function count(value) {
         units[unit];
 }
 
+const whole = (value) => String(value).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+
 function bytes(value) {
     const units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let unit = 0;
@@ -194,7 +196,7 @@ class Chart {
             element("span", { className: i ? "key-second" : "key-first", textContent: name }));
         this.figure = element("figure", { className: "chart" },
             element("figcaption", {}, element("span", { className: "name", textContent: plan.name }), this.now),
-            this.svg, element("div", { className: "scale" }, this.least, ...legend));
+            this.svg, element("div", { className: "scale" }, this.least, ...legend, legend.length ? null : calm.matches ? "10 min" : "2 min"));
         this.row = element("tr", {});
     }
 
@@ -265,11 +267,11 @@ function resetLoad() {
 
 async function readMetrics() {
     const samples = samplesOf(await (await call("metrics")).text());
-    const at = performance.now(), whole = summary(samples, "");
+    const at = performance.now(), total = summary(samples, "");
     const after = reading(samples);
     const before = load.before;
     load.before = { at, model: $("load-model").value, after };
-    showFacts(whole);
+    showFacts(total);
     if (!before || before.model !== load.before.model) return;
     if (after.get("batch_tokens_count") < before.after.get("batch_tokens_count")) return; /* the daemon has started again */
     load.charts.forEach((chart) => chart.add(before.after, after, (at - before.at) / 1000));
@@ -391,9 +393,9 @@ function changeModel(form) {
 
 function modelCard(model) {
     const rows = [["class", model.architecture], ["takes", model.inputs.map((input) => `${input.name}${input.optional ? "?" : ""}`).join(", ")
-        + ` · ${model.image ? `images ${model.image.join(" × ")}` : `up to ${count(model.inputs[0].max_length)} rows`}`],
-    ["gives", model.gives + (model.has_logits ? `, logits over ${count(model.vocabulary)} ids` : `, ${model.output_columns} columns`)],
-    ["text", model.tokenizer || "no tokenizer: ids only"], ["parameters", count(model.parameters)],
+        + ` · ${model.image ? `images ${model.image.join(" × ")}` : `up to ${whole(model.inputs[0].max_length)} rows`}`],
+    ["gives", model.gives + (model.has_logits ? `, logits over ${whole(model.vocabulary)} ids` : `, ${model.output_columns} columns`)],
+    ["text", model.tokenizer || "no tokenizer: ids only"], ["parameters", whole(model.parameters)],
     ["memory", `${bytes(model.weights_bytes)} weights, ${bytes(model.arena_bytes)} arena`
         + (model.slots ? `, ${model.slots} slots of ${bytes(model.slot_bytes)}` : "")],
     ["runs on", `${model.device}, ${model.dtype}${model.batch_invariant ? ", batch invariant" : ""}`],
@@ -403,7 +405,7 @@ function modelCard(model) {
     return element("article", { className: "card model" }, element("h3", { textContent: model.name }),
         element("dl", {}, ...rows.flatMap(([name, value]) => [element("dt", { textContent: name }),
             element("dd", { textContent: value, className: name === "class" ? "mono" : "" })])),
-        element("ul", { className: "chips", ariaLabel: "Routes that serve this model" }, ...(model.routes || []).map((route) =>
+        element("ul", { className: "chips", "aria-label": "Routes that serve this model" }, ...(model.routes || []).map((route) =>
             element("li", { textContent: route.replace("/v2/models/{}", "…") })), element("li", { textContent: "…/infer" })));
 }
 
@@ -549,7 +551,7 @@ async function compare(form) {
         })))));
     place.replaceChildren(element("p", { className: "quiet", textContent: "Nearest to the first line:" }),
         element("ol", { className: "nearest" }, ...order.map((i) => element("li", {}, lines[i], element("span", { className: "quiet", textContent: ` ${cosines[0][i].toFixed(4)}` })))),
-        element("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Cosines" }, table));
+        element("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "Cosines" }, table));
 }
 
 /* ---- Try it: fill ---- */
@@ -598,10 +600,10 @@ let stream = null; /* aborts the running generation */
 async function generate(form) {
     const model = chosen(form), place = form.querySelector(".answer"), measure = form.querySelector(".measure");
     const text = form.elements.text.value, temperature = Number(form.elements.temperature.value);
-    const parameters = { max_new_tokens: Number(form.elements.count.value) || 60 };
-    if (temperature > 0) Object.assign(parameters, { do_sample: true, temperature });
+    const parameters = { max_new_tokens: Number(form.elements.count.value) || 60, do_sample: temperature > 0 };
+    if (temperature > 0) parameters.temperature = temperature;
     const fresh = element("span", {});
-    const box = element("p", { className: "text stream", tabIndex: 0, role: "group", ariaLabel: "Generated text" }, element("span", { className: "given", textContent: text }), fresh);
+    const box = element("p", { className: "text stream", tabIndex: 0, role: "group", "aria-label": "Generated text" }, element("span", { className: "given", textContent: text }), fresh);
     const begun = performance.now();
     let first = 0, tokens = 0;
     stream = new AbortController();
@@ -748,6 +750,16 @@ function canvasOf(canvas, width, height) {
     return context;
 }
 
+/* Draws the colours from 0 to the largest value. */
+function drawRamp(end) {
+    const context = canvasOf($("ramp"), 128, 10);
+    for (let x = 0; x < 128; x++) {
+        context.fillStyle = `rgb(${colour(x / 127).join(" ")})`;
+        context.fillRect(x, 0, 1, 10);
+    }
+    $("ramp-end").textContent = end;
+}
+
 const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 function drawAttention() {
@@ -774,8 +786,10 @@ function drawAttention() {
         }
         y += heightOf(layer) + gap;
     });
+    drawRamp(each ? "the largest weight of each head" : all.toPrecision(3));
     canvas.setAttribute("aria-label", `Attention of ${view.layers.length} layers with up to ${heads} heads, ${view.tokens.length} tokens`);
-    view.overview = context.getImageData(0, 0, canvas.width, canvas.height);
+    view.overview = element("canvas", { width: canvas.width, height: canvas.height });
+    view.overview.getContext("2d").drawImage(canvas, 0, 0);
     mark();
     drawOne();
 }
@@ -784,7 +798,11 @@ function drawAttention() {
 function mark() {
     const canvas = $("heads"), context = canvas.getContext("2d"), layer = view.layers[view.layer];
     const place = view.places.find((one) => one.l === view.layer && one.h === view.head);
-    context.putImageData(view.overview, 0, 0);
+    context.save();
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    context.drawImage(view.overview, 0, 0);
+    context.restore();
     const w = place.width / layer.k, h = place.height / layer.n;
     context.strokeStyle = token("--second");
     context.lineWidth = 1.5;

@@ -1,0 +1,18 @@
+#!/bin/bash
+# test_console.sh: the console in headless Chromium, in TAP. Chromium is the distribution's. Python packages drive it and
+# look for faults of accessibility. Their versions are in requirements.txt. The environment is BUILD/console, made anew
+# when that file changes. SCREENSHOTS=FOLDER writes the pictures of docs/console.md into a folder.
+set -euo pipefail
+environment=${BUILD:-build}/console
+wanted=tests/console/requirements.txt
+
+if ! cmp -s "$wanted" "$environment/installed.txt"; then
+    rm -rf "$environment"
+    python3 -m venv "$environment"
+    "$environment/bin/pip" install --quiet --disable-pip-version-check -r "$wanted"
+    cp "$wanted" "$environment/installed.txt"
+fi
+
+export PYTHONDONTWRITEBYTECODE=1
+export NO_PROXY='*' no_proxy='*' # the daemon is on this machine
+exec "$environment/bin/python" tests/console/test_console.py "$@"
