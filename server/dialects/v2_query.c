@@ -10,7 +10,7 @@ int64_t v2_query_digits(const char **text, int64_t most)
         return -1;
     for (; *digit >= '0' && *digit <= '9'; digit++) {
         int64_t units = *digit - '0';
-        if (value > (most - units) / 10)
+        if (value > most / 10 || value * 10 > most - units)
             return -1;
         value = value * 10 + units;
     }

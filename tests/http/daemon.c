@@ -263,7 +263,7 @@ struct answer daemon_call(const struct daemon *daemon, const struct call *call)
     struct curl_slist *headers = NULL;
     struct text head = {NULL, 0}, body = {NULL, 0};
     struct answer answer = {0};
-    char url[256];
+    char url[8192];
     assert_non_null(curl);
     curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, call->unix_socket);
     curl_easy_setopt(curl, CURLOPT_CAINFO, call->trusted);
