@@ -372,6 +372,18 @@ def a_picture_is_saved(browser):
         assert Image.open(io.BytesIO(saved)).format == "PNG"
 
 
+def the_program_in_the_document_draws_the_same(browser):
+    """The Python program of docs/console.md runs as it is."""
+    with open("docs/console.md") as file:
+        program = re.search(r"```python\n(.*?)```", file.read(), re.DOTALL).group(1)
+    with Daemon() as daemon, tempfile.TemporaryDirectory() as folder:
+        program = program.replace("http://localhost:8080", daemon.url)
+        environment = {**os.environ, "MPLBACKEND": "Agg", "MPLCONFIGDIR": folder}
+        subprocess.run([sys.executable, "-c", program], cwd=folder, env=environment, check=True)
+        picture = Image.open(os.path.join(folder, "attention.png"))
+        assert picture.format == "PNG" and len(picture.convert("RGB").getcolors(1 << 24)) > 100
+
+
 # ---- From outside
 
 
@@ -451,26 +463,31 @@ TESTS = [
     the_page_shows_the_daemon, axe_finds_nothing, a_phone_needs_no_sideways_scrolling, all_controls_are_reached_by_tab,
     less_motion_is_respected, the_policy_is_in_force, charts_follow_the_metrics, polling_pauses, the_plan_is_drawn,
     texts_are_compared, masks_are_filled, text_is_streamed, models_of_all_kinds, attention_is_read_with_pointer_and_keys,
-    a_picture_is_saved, hostile_names_are_text, hostile_texts_are_text, a_key_is_asked_for, a_daemon_that_ends_is_noticed,
+    a_picture_is_saved, the_program_in_the_document_draws_the_same, hostile_names_are_text, hostile_texts_are_text, a_key_is_asked_for, a_daemon_that_ends_is_noticed,
 ]
 
 
 def take_screenshots(browser, folder):
     """Writes the pictures of docs/console.md."""
     with Daemon("--threads", "1") as daemon:
-        for name, width, height, scheme in (("desktop-light", 1280, 1500, "light"), ("desktop-dark", 1280, 1250, "dark"), ("phone", 360, 780, "light")):
+        for name, width, height, scheme in (("desktop-light", 1280, 1500, "light"), ("desktop-dark", 1280, 1400, "dark"), ("phone", 360, 780, "light")):
             with opened(browser, daemon, color_scheme=scheme, viewport={"width": width, "height": height}) as page:
                 for turn in range(150):
                     daemon.post("/embed", {"inputs": ["some text to embed " * (1 + turn * 7 % 5)] * (1 + turn * 5 % 9)})
                     if turn % 4 == 0:
                         daemon.post("/generate", {"inputs": "The", "parameters": {"max_new_tokens": 8 + turn * 3 % 40}})
                     page.wait_for_timeout(100)
+                page.fill("#generate [name=temperature]", "0.3")
                 use_all_forms(page)
                 page.evaluate("document.querySelectorAll('details').forEach((node) => { node.open = false; })")
                 start = {"desktop-light": "header", "desktop-dark": "#try", "phone": "header"}[name]
                 page.locator(start).evaluate("(node) => node.scrollIntoView({ behavior: 'instant' })")
+                page.mouse.move(0, 0)
                 shot = Image.open(io.BytesIO(page.screenshot(animations="disabled"))).convert("RGB")
-                shot.quantize(128, dither=Image.Dither.NONE).save(os.path.join(folder, f"{name}.png"), optimize=True)
+                shot = shot.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+                shot.save(os.path.join(folder, f"{name}.png"), optimize=True)
+        with open(os.path.join(folder, "attention.png"), "wb") as file:
+            file.write(daemon.get("/v2/models/builtin/attention.png?text=This+option+can+be+used+more+than+once.&layer=3&cell=6"))
 
 
 def run(browser, tests):
