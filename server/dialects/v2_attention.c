@@ -84,7 +84,7 @@ static int read_text(struct request *request, const char *text, bool truncate)
     if (!is_utf8(text))
         return failure_set(&request->failure, FAILURE_INVALID, "text is not UTF-8");
     int32_t *ids = NULL;
-    if (text_inputs_prompt(request, NULL, &texts.options) == 0 &&
+    if (text_inputs_prompt(request, NULL, NULL, &texts.options) == 0 &&
         text_inputs_encode(&texts, "text", text, strlen(text)) == 0)
         ids = items_memory(request, texts.encoding.count, sizeof *ids);
     if (ids) {
