@@ -31,7 +31,7 @@ struct request {
     struct service *service;
     struct request_id id;
     char key_name[KEY_NAME_BYTES]; /* the name of its API key. Empty if it has none */
-    const char *body; /* borrowed, without a final NUL */
+    const char *body;              /* borrowed, without a final NUL */
     size_t body_length;
     bool body_kept; /* `read` sets it if items point into the body. Then the body must stay until request_close */
     char parameters[REQUEST_PARAMETERS][REQUEST_PARAMETER_BYTES]; /* the segment of the path for each {} of the route */
