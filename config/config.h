@@ -224,38 +224,40 @@ struct model_source {
 struct settings {
     struct model_source *models; /* (n_models). Empty if the built-in models are to be served */
     size_t n_models;
-    char *host; /* a list of addresses, names and unix:PATH, with commas between them */
+    bool model_control;     /* requests may load and unload models */
+    char *model_repository; /* a folder of models that requests may load. NULL if there is none */
+    char *host;             /* a list of addresses, names and unix:PATH, with commas between them */
     int64_t port;
-    bool reuse_port;         /* other processes may listen on the same port */
-    char *unix_socket_mode;  /* octal digits */
-    char *tls_certificate;   /* NULL if connections are not encrypted */
-    char *tls_key;           /* NULL together with tls_certificate */
+    bool reuse_port;        /* other processes may listen on the same port */
+    char *unix_socket_mode; /* octal digits */
+    char *tls_certificate;  /* NULL if connections are not encrypted */
+    char *tls_key;          /* NULL together with tls_certificate */
     struct device_choice device;
     enum dtype dtype;
-    enum instruction_set kernels;  /* used by the CPU engine */
-    enum product_library products; /* used by the CPU engine */
-    int64_t threads;               /* of the CPU engine. 0 means one per core that this process may use */
-    int64_t cuda_tuning_ms;        /* the time for choosing CUDA kernels, for each model. 0 means no tuning */
-    int64_t http_threads;          /* number of event loops, and number of workers */
-    int64_t max_batch_tokens;      /* 0 means auto */
-    int64_t max_batch_requests;    /* sequences in a batch */
-    int64_t max_batch_ms;          /* 0 means no limit */
+    enum instruction_set kernels;        /* used by the CPU engine */
+    enum product_library products;       /* used by the CPU engine */
+    int64_t threads;                     /* of the CPU engine. 0 means one per core that this process may use */
+    int64_t cuda_tuning_ms;              /* the time for choosing CUDA kernels, for each model. 0 means no tuning */
+    int64_t http_threads;                /* number of event loops, and number of workers */
+    int64_t max_batch_tokens;            /* 0 means auto */
+    int64_t max_batch_requests;          /* sequences in a batch */
+    int64_t max_batch_ms;                /* 0 means no limit */
     LIVE(int64_t) max_client_batch_size; /* sequences in a request */
     LIVE(int64_t) max_queue_tokens;
     LIVE(int64_t) max_queue_requests; /* number of sequences that wait in the queue */
-    int64_t max_generations;      /* number of sequences that one model generates at a time. 0 means no limit */
-    int64_t generation_percent;   /* of a lane's time, while other requests wait, too */
+    int64_t max_generations;          /* number of sequences that one model generates at a time. 0 means no limit */
+    int64_t generation_percent;       /* of a lane's time, while other requests wait, too */
     LIVE(int64_t) request_timeout_ms; /* from the end of the body to the answer. 0 means no limit */
-    int64_t connection_timeout_s; /* how long a connection may stay without a byte */
-    LIVE(int64_t) drain_delay_ms; /* between the signal to stop and the end of admission */
+    int64_t connection_timeout_s;     /* how long a connection may stay without a byte */
+    LIVE(int64_t) drain_delay_ms;     /* between the signal to stop and the end of admission */
     int64_t max_connections;
-    int64_t payload_limit; /* bytes of one body. 0 means auto */
-    char *api_key;         /* NULL if there is none */
-    char *api_key_file;    /* NULL if there is none */
-    char *cors_allow_origin; /* "*", or origins with commas between them. NULL if no other origin may read answers */
+    int64_t payload_limit;      /* bytes of one body. 0 means auto */
+    char *api_key;              /* NULL if there is none */
+    char *api_key_file;         /* NULL if there is none */
+    char *cors_allow_origin;    /* "*", or origins with commas between them. NULL if no other origin may read answers */
     LIVE(bool) protect_metrics; /* requests for /metrics need the key too */
-    LIVE(bool) strict; /* a body with an unknown JSON key is refused */
-    LIVE(bool) auto_truncate; /* the default of a request's `truncate` */
+    LIVE(bool) strict;          /* a body with an unknown JSON key is refused */
+    LIVE(bool) auto_truncate;   /* the default of a request's `truncate` */
     enum log_format log_format;
     enum log_level log_level;
     LIVE(bool) access_log; /* the line of each request has the level info instead of debug */
@@ -281,8 +283,8 @@ struct settings_source {
 };
 
 /* Copies each live setting from `changed` to `running`, except texts and choices. Their user must take them from
- * `changed`. Calls `fixed` for each other setting whose value differs between `started` and `changed`. Other threads may
- * read `running` meanwhile. */
+ * `changed`. Calls `fixed` for each other setting whose value differs between `started` and `changed`. Other threads
+ * may read `running` meanwhile. */
 void settings_apply(const struct settings *started, const struct settings *changed, struct settings *running,
                     void (*fixed)(void *context, const char *flag), void *context);
 

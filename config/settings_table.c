@@ -68,6 +68,21 @@ const struct setting settings_table[] = {
              "Without a model, the daemon serves the built-in models. NAME must not contain a slash. So "
              "the value ./a=b has no NAME, and means the folder a=b."},
     {.group = "Models",
+     .flag = "model-control",
+     .kind = SETTING_BOOL,
+     AT(model_control),
+     .fallback = "false",
+     .choices = switches,
+     .help = "Requests may load and unload models, as Triton's clients do. Only models of --model and "
+             "--model-repository can be loaded. Use it with --api-key if others can reach the daemon."},
+    {.group = "Models",
+     .flag = "model-repository",
+     .kind = SETTING_TEXT,
+     AT(model_repository),
+     .value_name = "DIR",
+     .help = "Folder whose subfolders are models. They are not loaded at the start. With --model-control, a "
+             "request can load them by the names of their folders."},
+    {.group = "Models",
      .flag = "explain",
      .kind = SETTING_EXPLAIN,
      .value_name = "[DIR]",

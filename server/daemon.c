@@ -11,6 +11,7 @@
 #include "server/jobs/batcher.h"
 #include "server/limits.h"
 #include "server/live.h"
+#include "server/model_version.h"
 #include "server/models.h"
 #include "server/notifier.h"
 #include "server/reloads.h"
@@ -127,7 +128,7 @@ static int open_batcher(const struct settings *settings, const struct models *mo
         .max_generations = settings->max_generations,
         .generation_percent = settings->generation_percent,
     };
-    return batcher_open(models->engine_models, models->count, &options, metrics, batcher, error);
+    return batcher_open(models_engine_models(models), models_count(models), &options, metrics, batcher, error);
 }
 
 static void announce(const struct http *http)
@@ -174,11 +175,14 @@ static void prepare_to_drain(const struct settings *settings, struct http *http,
 }
 
 /* Serves until a signal asks the daemon to drain. */
-static int serve_until_signal(struct process *process, struct http *http, struct batcher *batcher, struct error *error)
+static int serve_until_signal(struct process *process, struct http *http, struct models *models,
+                              struct batcher *batcher, struct error *error)
 {
-    const struct reload_hook hooks[] = { /* what SIGHUP does, in this order */
+    const struct reload_hook hooks[] = {
+        /* what SIGHUP does, in this order. Loading models may take minutes */
         {tell_reloading, process},
         {live_reload, process->live},
+        {models_reload, models},
         {tell_ready, process},
     };
     struct reloads *reloads = NULL;
@@ -195,12 +199,14 @@ static int serve_until_signal(struct process *process, struct http *http, struct
     tell_ready(process);
     int number = signals_wait(process->signals);
     notifier_stopping(&process->notifier, "answering the last requests");
-    reloads_close(reloads);
+    reloads_stop(reloads);
+    models_stop_reload(models);
     watchdog_close(watchdog); /* a service manager wants no watchdog of a service that stops */
     prepare_to_drain(&process->settings, http, process->signals, number);
     log_write(LOG_LEVEL_INFO, "draining: what was accepted is answered, new work is refused", "signal",
               strsignal(number), NULL);
     http_drain(http);
+    reloads_close(reloads);
     return 0;
 }
 
@@ -210,31 +216,34 @@ static int serve_until_signal(struct process *process, struct http *http, struct
 static int serve(struct process *process, bool check, struct engine *engine, struct waker *waker, struct error *error)
 {
     struct settings *settings = &process->settings;
-    struct models models = {.count = 0};
+    struct models *models = NULL;
     struct metrics *metrics = NULL;
     struct batcher *batcher = NULL;
     struct http *http = NULL;
-    int status = models_open(&models, settings, engine, error);
+    int status = models_open(settings, engine, &models, error);
     if (status != 0)
-        goto close_models;
-    limits_set_payload(settings, models.engine_models, models.count, memory_bytes(""));
-    metrics = metrics_open(models.names, models.count);
+        return -1;
+    limits_set_payload(settings, models_engine_models(models), models_count(models), memory_bytes(""));
+    metrics = metrics_open(models_names(models), models_count(models));
     status = metrics ? 0 : error_set(error, "out of memory");
     if (status != 0)
         goto close_models;
-    status = open_batcher(settings, &models, metrics, &batcher, error);
+    status = open_batcher(settings, models, metrics, &batcher, error);
     if (status != 0)
         goto close_metrics;
     if (check) {
-        log_announce("checked: each model has run a batch", LOG_INTEGER("models", models.count), NULL);
+        log_announce("checked: each model has run a batch", LOG_INTEGER("models", models_count(models)), NULL);
         goto close_batcher;
     }
     waker_set(waker, batcher);
     live_set_batcher(process->live, batcher);
+    status = models_serve(models, batcher, metrics, error);
+    if (status != 0)
+        goto close_batcher;
     struct service_options options = {
         .settings = settings,
-        .models = models.served,
-        .n_models = models.count,
+        .sets = models_sets(models),
+        .control = models_control(models),
         .dialects = all_dialects,
         .engine = engine,
         .batcher = batcher,
@@ -243,18 +252,17 @@ static int serve(struct process *process, bool check, struct engine *engine, str
         .tls = live_tls(process->live),
     };
     status = http_open(&options, &http, error);
-    if (status != 0)
-        goto close_batcher;
-
-    status = serve_until_signal(process, http, batcher, error);
+    if (status == 0)
+        status = serve_until_signal(process, http, models, batcher, error);
     http_close(http);
+    models_stop(models);
 close_batcher:
     waker_set(waker, NULL);
     batcher_close(batcher);
 close_metrics:
     metrics_close(metrics);
 close_models:
-    models_close(&models);
+    models_close(models);
     return status;
 }
 
@@ -326,7 +334,7 @@ int daemon_explain(const struct settings *given, const char *path)
     struct error error;
     int status = open_engine(&settings, &waker, &engine, &error);
     if (status == 0) {
-        status = models_explain(explained(given, &folder), engine, stdout, &error);
+        status = model_version_explain(explained(given, &folder), engine, stdout, &error);
         engine_close(engine);
     }
     if (status != 0)

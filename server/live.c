@@ -25,8 +25,7 @@ int live_open(const struct settings *started, const struct settings_source *sour
         return error_set(error, "out of memory");
     *live = (struct live){.started = started, .source = source, .running = running};
     if (keys_open(started->api_key, started->api_key_file, &live->keys, error) != 0 ||
-        (started->tls_certificate &&
-         tls_open(started->tls_certificate, started->tls_key, &live->tls, error) != 0)) {
+        (started->tls_certificate && tls_open(started->tls_certificate, started->tls_key, &live->tls, error) != 0)) {
         live_close(live);
         return -1;
     }

@@ -1,5 +1,5 @@
-/* live: what SIGHUP changes while the daemon serves: settings, API keys and the certificate. The settings are read again
- * from the command line, the environment and the file of --config. */
+/* live: what SIGHUP changes while the daemon serves: settings, API keys and the certificate. The settings are read
+ * again from the command line, the environment and the file of --config. */
 #ifndef SERVER_LIVE_H
 #define SERVER_LIVE_H
 
@@ -24,7 +24,8 @@ struct tls *live_tls(const struct live *live); /* NULL if connections are not en
 void live_set_batcher(struct live *live, struct batcher *batcher);
 
 /* Reads everything again. What is bad keeps its old value, and a log line says why. Other log lines name the settings
- * that have changed, but cannot change while the daemon serves. A reload hook (reloads.h), whose context is the struct. */
+ * that have changed, but cannot change while the daemon serves. A reload hook (reloads.h), whose context is the struct.
+ */
 void live_reload(void *live);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 bool model_folder_has(const char *folder, const char *name)
@@ -149,6 +150,75 @@ static int add_given(struct model_folders *folders, const struct model_source *g
             return 0;
     }
     return add(folders, given->name, strdup(given->path), error); /* models_open refuses a folder without config.json */
+}
+
+/* FNV-1a */
+static uint64_t mix(uint64_t hash, const void *bytes, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ ((const unsigned char *)bytes)[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static uint64_t mix_file(uint64_t hash, const char *folder, const char *name)
+{
+    char *path = NULL;
+    struct stat status;
+    if (asprintf(&path, "%s/%s", folder, name) < 0)
+        return hash;
+    if (stat(path, &status) == 0 && S_ISREG(status.st_mode)) {
+        const int64_t numbers[] = {(int64_t)status.st_dev, (int64_t)status.st_ino, (int64_t)status.st_size,
+                                   (int64_t)status.st_mtim.tv_sec, (int64_t)status.st_mtim.tv_nsec};
+        hash = mix(mix(hash, name, strlen(name) + 1), numbers, sizeof numbers);
+    }
+    free(path);
+    return hash;
+}
+
+uint64_t model_folder_fingerprint(const char *folder)
+{
+    struct dirent **entries = NULL;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    int count = scandir(folder, &entries, is_visible, alphasort);
+    for (int i = 0; i < count; i++) {
+        hash = mix_file(hash, folder, entries[i]->d_name);
+        free(entries[i]);
+    }
+    free(entries);
+    return hash;
+}
+
+/* Lists the models of a repository. If `name` is not NULL, returns the path of the model with this name. */
+static char *search_repository(const char *repository, const char *name, void (*found)(void *context, const char *name),
+                               void *context)
+{
+    struct dirent **entries = NULL;
+    char *result = NULL;
+    int count = scandir(repository, &entries, is_visible, alphasort);
+    for (int i = 0; i < count; i++) {
+        char *path = NULL;
+        if (asprintf(&path, "%s/%s", repository, entries[i]->d_name) < 0)
+            path = NULL;
+        if (path && has_config(path) && found)
+            found(context, entries[i]->d_name);
+        if (path && !result && name && strcmp(name, entries[i]->d_name) == 0 && has_config(path))
+            result = path;
+        else
+            free(path);
+        free(entries[i]);
+    }
+    free(entries);
+    return result;
+}
+
+char *model_repository_find(const char *repository, const char *name)
+{
+    return search_repository(repository, name, NULL, NULL);
+}
+
+void model_repository_list(const char *repository, void (*found)(void *context, const char *name), void *context)
+{
+    free(search_repository(repository, NULL, found, context));
 }
 
 int model_folders_find(const struct settings *settings, struct model_folders *folders, struct error *error)

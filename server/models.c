@@ -1,282 +1,613 @@
-/* models: loads models from folders. A source is a model that is not loaded yet: its name, configuration and
- * weights. */
-#define _GNU_SOURCE /* asprintf */
+/* Threads: `changing` is held while models are loaded or unloaded, which may take minutes. `lock` is held for a few
+ * instructions. It guards what model_control.list and the thread read: the list of entries, their states, and the
+ * numbers of sets that contain a version. Who changes these holds both. */
+#define _GNU_SOURCE /* pthread_setname_np */
 #include "server/models.h"
 
 #include "server/common/clock.h"
+#include "server/common/failure.h"
 #include "server/common/log.h"
-#include "server/http/http.h"
-#include "server/served_model.h"
-#include "server/tokenizer/text_codec.h"
-#include "weights/weights.h"
+#include "server/common/metrics.h"
+#include "server/common/thread.h"
+#include "server/jobs/batcher.h"
+#include "server/model_folders.h"
+#include "server/model_version.h"
 
-#include <errno.h>
-#include <stdio.h>
+#include <omp.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define PROGRESS_AFTER_NS INT64_C(1000000000) /* shorter loads show no bar */
-#define PROGRESS_EVERY_NS INT64_C(100000000)
-#define PROGRESS_WIDTH 40
+/* Most versions of one model in memory, the current one included. Long requests may keep old versions. */
+#define VERSIONS_MOST 4
 
-struct source {
-    const struct model_source *given; /* NULL if the model is built in */
-    struct weights_builtin builtin;   /* only if `given` is NULL */
+/* A model that was named by the operator. It stays in the list when it is unloaded. */
+struct entry {
+    struct model_source source; /* owns its strings. The path is NULL if the model is built in */
+    enum weights_builtin_index builtin;
     char *name;
-    struct model_config config;
-    struct weights *weights; /* NULL except while the model is loaded, because then all data is in memory */
+    int64_t metrics;               /* its index in the metrics */
+    struct model_version *version; /* NULL while it is not loaded */
+    int64_t n_versions;            /* versions in memory, with those that only old requests use */
+    const char *state;             /* as in struct model_state */
+    struct error reason;           /* why it is not loaded */
 };
 
-static void source_close(struct source *source)
+struct models {
+    const struct settings *settings;
+    struct engine *engine;
+    struct batcher *batcher;
+    struct metrics *metrics;
+    struct model_control control;
+    struct model_sets sets;
+    pthread_mutex_t changing, lock;
+    struct entry **entries; /* (n_entries), in the order of their first loading */
+    int64_t n_entries;
+    pthread_t thread;
+    atomic_bool stopping;
+    struct model **engine_models; /* (n_entries) and names: only until models_serve */
+    const char **names;
+};
+
+/* ---- Entries ---- */
+
+static void entry_free(struct entry *entry)
 {
-    free(source->name);
-    model_config_free(&source->config);
-    weights_close(source->weights);
+    if (!entry)
+        return;
+    model_version_close(entry->version);
+    free(entry->source.name);
+    free(entry->source.path);
+    free(entry->name);
+    free(entry);
 }
 
-/* The last part of the path. For "." and ".." it is the last part of the real path. NULL if memory is lacking, or if
- * there is no such folder. */
-static char *folder_name(const char *path)
+/* Makes an entry for a folder, or for the built-in model `builtin` if `source` is NULL. NULL if memory is lacking. */
+static struct entry *entry_new(const struct model_source *source, enum weights_builtin_index builtin,
+                               struct error *error)
 {
-    size_t end = strlen(path);
-    while (end > 1 && path[end - 1] == '/')
-        end--;
-    size_t start = end;
-    while (start > 0 && path[start - 1] != '/')
-        start--;
-    char *name = strndup(path + start, end - start);
-    if (!name || (*name && strcmp(name, ".") != 0 && strcmp(name, "..") != 0))
-        return name;
-    free(name);
-    char *real = realpath(path, NULL);
-    name = real ? strdup(strrchr(real, '/') + 1) : NULL;
-    free(real);
-    return name;
+    struct entry *entry = calloc(1, sizeof *entry);
+    if (entry)
+        entry->builtin = builtin;
+    if (entry && source) {
+        entry->source.name = source->name ? strdup(source->name) : NULL;
+        entry->source.path = strdup(source->path);
+    }
+    if (entry && (!source || (entry->source.path && (entry->source.name || !source->name)))) {
+        entry->state = "UNAVAILABLE";
+        return entry;
+    }
+    entry_free(entry);
+    error_set(error, "out of memory");
+    return NULL;
 }
 
-/* Finds the model's name. It comes from --model NAME=DIR. Otherwise it comes from config.json, or else it is the name
- * of the folder. */
-static int source_name(struct source *source, struct error *error)
+static int add_entry(struct models *models, struct entry *entry, struct error *error)
 {
-    const struct model_source *given = source->given;
-    if (given->name)
-        source->name = strdup(given->name);
-    else if (source->config.name)
-        source->name = strdup(source->config.name);
-    else
-        source->name = folder_name(given->path);
-    if (!source->name)
-        return error_set(error, "%s: no name could be made of the path: %s", given->path, strerror(errno));
-    if (!*source->name || strchr(source->name, '/'))
-        return error_set(error,
-                         "%s: a model's name is not empty and has no slash, found \"%s\"; --model NAME=%s sets it",
-                         given->path, source->name, given->path);
-    return 0;
+    if (models->n_entries == BATCHER_MOST_MODELS / 2)
+        return error_set(error, "there are more than %d models", BATCHER_MOST_MODELS / 2);
+    pthread_mutex_lock(&models->lock);
+    struct entry **entries = realloc(models->entries, (size_t)(models->n_entries + 1) * sizeof *entries);
+    if (entries) {
+        entries[models->n_entries++] = entry;
+        models->entries = entries;
+    }
+    pthread_mutex_unlock(&models->lock);
+    return entries ? 0 : error_set(error, "out of memory");
 }
 
-/* Reads the configuration of a built-in model, which has a name. */
-static int source_open_builtin(struct source *source, enum weights_builtin_index index, struct error *error)
+static struct entry *find_name(const struct models *models, const char *name)
 {
-    source->builtin = weights_builtin(index);
-    if (model_config_parse(source->builtin.config, source->builtin.config_length, "the built-in config.json",
-                           &source->config, error) != 0)
+    for (int64_t i = 0; i < models->n_entries; i++)
+        if (strcmp(models->entries[i]->name, name) == 0)
+            return models->entries[i];
+    return NULL;
+}
+
+static struct entry *find_path(const struct models *models, const char *path)
+{
+    for (int64_t i = 0; i < models->n_entries; i++)
+        if (models->entries[i]->source.path && strcmp(models->entries[i]->source.path, path) == 0)
+            return models->entries[i];
+    return NULL;
+}
+
+static const char *path_of(const struct entry *entry)
+{
+    return entry->source.path ? entry->source.path : "the built-in model";
+}
+
+static const struct model_source *source_of(const struct entry *entry)
+{
+    return entry->source.path ? &entry->source : NULL;
+}
+
+/* ---- The start ---- */
+
+/* Reads the configuration of an entry, and gives the entry its name, which no other entry may have. */
+static int open_entry(struct models *models, const struct model_source *source, enum weights_builtin_index index,
+                      struct error *error)
+{
+    struct entry *entry = entry_new(source, index, error);
+    if (!entry)
         return -1;
-    source->name = strdup(source->config.name);
-    return source->name ? 0 : error_set(error, "out of memory");
+    entry->version = model_version_open(source_of(entry), index, error);
+    const struct entry *other = entry->version ? find_name(models, entry->version->name) : NULL;
+    if (other)
+        error_set(error, "two models are named \"%s\": %s and %s; --model NAME=DIR gives another name",
+                  entry->version->name, path_of(other), path_of(entry));
+    entry->name = entry->version && !other ? strdup(entry->version->name) : NULL;
+    if (entry->name && add_entry(models, entry, error) == 0)
+        return 0;
+    if (entry->version && !other && !entry->name)
+        error_set(error, "out of memory");
+    entry_free(entry);
+    return -1;
 }
 
-/* Reads the configuration of a zeroed source. If `given` is NULL, it is the first built-in model. The caller closes the
- * source, also after a failure. */
-static int source_open(const struct model_source *given, struct source *source, struct error *error)
+static int open_entries(struct models *models, struct error *error)
 {
-    char *path = NULL;
-    if (!given)
-        return source_open_builtin(source, WEIGHTS_BUILTIN, error);
-    source->given = given;
-    if (asprintf(&path, "%s/config.json", given->path) < 0)
-        return error_set(error, "%s: out of memory", given->path);
-    int status = model_config_read(path, &source->config, error);
-    free(path);
-    return status == 0 ? source_name(source, error) : -1;
-}
-
-static int source_open_weights(struct source *source, struct error *error)
-{
-    const struct model_source *given = source->given;
-    if (!given)
-        return weights_open_memory(source->builtin.model, source->builtin.model_size, "the built-in model.safetensors",
-                                   &source->weights, error);
-    char *path = model_folder_weights(given->path, error);
-    if (!path)
-        return -1;
-    int status = weights_open(path, &source->weights, error);
-    free(path);
+    struct model_folders folders = {.count = 0};
+    int status = model_folders_find(models->settings, &folders, error);
+    for (size_t i = 0; i < folders.count && status == 0; i++)
+        status = open_entry(models, &folders.sources[i], WEIGHTS_BUILTIN, error);
+    for (int i = 0; i < WEIGHTS_N_BUILTIN && folders.count == 0 && status == 0; i++)
+        status = open_entry(models, NULL, (enum weights_builtin_index)i, error);
+    model_folders_free(&folders);
     return status;
 }
 
-struct progress {
-    const char *name;
-    int64_t start_ns;
-    int64_t drawn_ns; /* when the bar was last drawn. 0 if it was never drawn */
+static int load_entries(struct models *models, struct error *error)
+{
+    const struct model_load_options options = {.draws = isatty(STDERR_FILENO), .logs = true};
+    models->engine_models = calloc((size_t)models->n_entries, sizeof *models->engine_models);
+    models->names = calloc((size_t)models->n_entries, sizeof *models->names);
+    if (!models->engine_models || !models->names)
+        return error_set(error, "out of memory");
+    for (int64_t i = 0; i < models->n_entries; i++) {
+        struct entry *entry = models->entries[i];
+        if (model_version_load(entry->version, models->engine, &options, error) != 0)
+            return -1;
+        entry->state = "READY";
+        entry->n_versions = 1;
+        entry->metrics = entry->version->served.queue = entry->version->served.metrics = i;
+        models->engine_models[i] = entry->version->served.model;
+        models->names[i] = entry->name;
+    }
+    return 0;
+}
+
+static void list_states(void *context, void (*write)(void *out, const struct model_state *state), void *out);
+static int load_named(void *context, const char *name, struct failure *failure);
+static int unload_named(void *context, const char *name, struct failure *failure);
+
+int models_open(const struct settings *settings, struct engine *engine, struct models **opened, struct error *error)
+{
+    struct models *models = calloc(1, sizeof *models);
+    if (!models)
+        return error_set(error, "out of memory");
+    models->settings = settings;
+    models->engine = engine;
+    models->control = (struct model_control){.context = models, .list = list_states};
+    if (settings->model_control) {
+        models->control.load = load_named;
+        models->control.unload = unload_named;
+    }
+    pthread_mutex_init(&models->changing, NULL);
+    pthread_mutex_init(&models->lock, NULL);
+    pthread_mutex_init(&models->sets.lock, NULL);
+    pthread_cond_init(&models->sets.changed, NULL);
+    if (open_entries(models, error) != 0 || load_entries(models, error) != 0) {
+        models_close(models);
+        return -1;
+    }
+    *opened = models;
+    return 0;
+}
+
+int64_t models_count(const struct models *models)
+{
+    return models->n_entries;
+}
+
+struct model **models_engine_models(const struct models *models)
+{
+    return models->engine_models;
+}
+
+const char *const *models_names(const struct models *models)
+{
+    return models->names;
+}
+
+struct model_sets *models_sets(struct models *models)
+{
+    return &models->sets;
+}
+
+const struct model_control *models_control(const struct models *models)
+{
+    return &models->control;
+}
+
+/* ---- Sets ---- */
+
+/* Makes a set of the loaded models the current one. Both locks are held. */
+static int publish(struct models *models, struct error *error)
+{
+    struct model_set *set = calloc(1, sizeof *set);
+    if (set)
+        set->models = calloc((size_t)models->n_entries, sizeof *set->models);
+    if (!set || !set->models) {
+        free(set);
+        return error_set(error, "out of memory");
+    }
+    for (int64_t i = 0; i < models->n_entries; i++) {
+        struct model_version *version = models->entries[i]->version;
+        if (!version)
+            continue;
+        version->n_sets++;
+        set->models[set->n_models++] = version->served;
+        set->takes_pictures |= version->served.image.height > 0;
+        set->tokenizes |= version->served.tokenizes;
+    }
+    model_sets_replace(&models->sets, set);
+    return 0;
+}
+
+/* Removes models from a set, up to one whose version is in no other set. Returns this version. NULL if the set is empty
+ * then. */
+static struct model_version *remove_models(struct models *models, struct model_set *set)
+{
+    struct model_version *unused = NULL;
+    pthread_mutex_lock(&models->lock);
+    while (set->n_models > 0 && !unused) {
+        struct model_version *version = set->models[--set->n_models].version;
+        if (--version->n_sets == 0)
+            unused = version;
+    }
+    pthread_mutex_unlock(&models->lock);
+    return unused;
+}
+
+/* Counts a version that leaves the memory. */
+static void forget(struct models *models, const struct model_version *version)
+{
+    pthread_mutex_lock(&models->lock);
+    find_name(models, version->name)->n_versions--;
+    pthread_mutex_unlock(&models->lock);
+}
+
+/* Frees the versions that only this set contained. */
+static void drop_set(struct models *models, struct model_set *set)
+{
+    for (struct model_version *version; (version = remove_models(models, set)) != NULL;) {
+        batcher_remove(models->batcher, version->served.queue);
+        forget(models, version);
+        log_write(LOG_LEVEL_INFO, "the weights of a former model are freed", "name", version->name, NULL);
+        model_version_close(version);
+    }
+    free(set->models);
+    free(set);
+}
+
+static void *models_thread(void *argument)
+{
+    struct models *models = argument;
+    for (struct model_set *set; (set = model_sets_take_left(&models->sets)) != NULL;)
+        drop_set(models, set);
+    return NULL;
+}
+
+int models_serve(struct models *models, struct batcher *batcher, struct metrics *metrics, struct error *error)
+{
+    models->batcher = batcher;
+    models->metrics = metrics;
+    if (publish(models, error) != 0)
+        return -1;
+    int status = pthread_create(&models->thread, NULL, models_thread, models);
+    if (status != 0)
+        return thread_refused("models", status, error);
+    pthread_setname_np(models->thread, "models");
+    return 0;
+}
+
+/* ---- Loading while the daemon serves. `changing` is held ---- */
+
+static void set_state(struct models *models, struct entry *entry, const char *state, const struct error *reason)
+{
+    pthread_mutex_lock(&models->lock);
+    entry->state = state;
+    entry->reason.message[0] = '\0';
+    if (reason)
+        entry->reason = *reason;
+    pthread_mutex_unlock(&models->lock);
+}
+
+/* Exchanges the version of an entry, and makes a new set. The thread frees the old version when no request uses it. */
+static int exchange_version(struct models *models, struct entry *entry, struct model_version *version,
+                            struct error *error)
+{
+    pthread_mutex_lock(&models->lock);
+    struct model_version *old = entry->version;
+    entry->version = version;
+    int status = publish(models, error);
+    if (status != 0)
+        entry->version = old;
+    else if (version)
+        entry->n_versions++;
+    pthread_mutex_unlock(&models->lock);
+    return status;
+}
+
+/* Loads a version of the entry's files, and serves it from now on. */
+static int load_version(struct models *models, struct entry *entry, struct error *error)
+{
+    const struct model_load_options options = {.logs = true, .is_beside = true};
+    struct model_version *version = model_version_open(source_of(entry), entry->builtin, error);
+    if (!version)
+        return -1;
+    int status = -1;
+    bool is_added = false;
+    if (strcmp(version->name, entry->name) != 0)
+        error_set(error, "%s: the model is named \"%s\" now, and was \"%s\"; restart the daemon", path_of(entry),
+                  version->name, entry->name);
+    else if (entry->n_versions >= VERSIONS_MOST)
+        error_set(error, "%lld versions of the model are still used by requests", (long long)entry->n_versions);
+    else if (model_version_load(version, models->engine, &options, error) == 0) {
+        version->served.metrics = entry->metrics;
+        is_added =
+            batcher_add(models->batcher, version->served.model, entry->metrics, &version->served.queue, error) == 0;
+    }
+    if (is_added)
+        status = exchange_version(models, entry, version, error);
+    if (is_added && status != 0)
+        batcher_remove(models->batcher, version->served.queue);
+    if (status != 0)
+        model_version_close(version);
+    return status;
+}
+
+/* Loads the model of an entry. If that fails, the entry stays as it is. */
+static int load_entry(struct models *models, struct entry *entry, struct error *error)
+{
+    omp_set_num_threads(1); /* so that batches keep their cores. It also starts no OpenMP threads for this thread */
+    set_state(models, entry, "LOADING", NULL);
+    metrics_load_begin(models->metrics);
+    int status = load_version(models, entry, error);
+    metrics_load_end(models->metrics, entry->metrics, status == 0);
+    if (status != 0)
+        log_write(LOG_LEVEL_ERROR,
+                  entry->version ? "a model could not be loaded again: the old one stays"
+                                 : "a model could not be loaded",
+                  "name", entry->name, "reason", error->message, NULL);
+    set_state(models, entry, entry->version ? "READY" : "UNAVAILABLE", entry->version ? NULL : error);
+    return status;
+}
+
+/* Whether the files of a loaded model are those that were read. */
+static bool is_current(const struct entry *entry)
+{
+    return entry->version &&
+           (!entry->source.path || model_folder_fingerprint(entry->source.path) == entry->version->fingerprint);
+}
+
+/* Makes an entry without a version. `name` is not the name of an entry. */
+static struct entry *new_entry(struct models *models, const struct model_source *source, const char *name,
+                               struct error *error)
+{
+    struct entry *entry = entry_new(source, WEIGHTS_BUILTIN, error);
+    if (!entry)
+        return NULL;
+    entry->name = strdup(name);
+    entry->metrics = entry->name ? metrics_add_model(models->metrics, name) : -1;
+    if (entry->metrics < 0)
+        error_set(error, "out of memory");
+    else if (add_entry(models, entry, error) == 0)
+        return entry;
+    entry_free(entry);
+    return NULL;
+}
+
+/* ---- SIGHUP ---- */
+
+/* Loads a model whose folder has appeared since the last look. */
+static int load_new(struct models *models, const struct model_source *source, struct error *error)
+{
+    struct model_version *version = model_version_open(source, WEIGHTS_BUILTIN, error);
+    struct entry *entry = NULL;
+    if (version && find_name(models, version->name))
+        error_set(error, "%s: there is another model named \"%s\"", source->path, version->name);
+    else if (version)
+        entry = new_entry(models, source, version->name, error);
+    model_version_close(version);
+    if (entry)
+        return load_entry(models, entry, error);
+    log_write(LOG_LEVEL_ERROR, "a model could not be loaded", "name", source->path, "reason", error->message, NULL);
+    return -1;
+}
+
+/* Reports models whose folder is gone. They are served on. */
+static void report_gone(const struct models *models, const struct model_folders *folders)
+{
+    for (int64_t i = 0; i < models->n_entries; i++) {
+        const struct entry *entry = models->entries[i];
+        bool found = !entry->source.path || !entry->version || model_folder_has(entry->source.path, "config.json");
+        for (size_t f = 0; f < folders->count && !found; f++)
+            found = strcmp(folders->sources[f].path, entry->source.path) == 0;
+        if (!found)
+            log_write(LOG_LEVEL_WARNING, "the folder of a model is gone: the model stays", "name", entry->name, "path",
+                      entry->source.path, NULL);
+    }
+}
+
+void models_reload(void *context)
+{
+    struct models *models = context;
+    struct model_folders folders = {.count = 0};
+    struct error error = {""};
+    int64_t loaded = 0, failed = 0, unchanged = 0;
+    pthread_mutex_lock(&models->changing);
+    if (model_folders_find(models->settings, &folders, &error) != 0) {
+        log_write(LOG_LEVEL_ERROR, "the folders of the models cannot be read", "reason", error.message, NULL);
+        failed++;
+    }
+    for (size_t i = 0; i < folders.count && !atomic_load(&models->stopping); i++) {
+        struct entry *entry = find_path(models, folders.sources[i].path);
+        if (entry && (is_current(entry) || !entry->version)) /* a model that was unloaded stays so */
+            unchanged++;
+        else if ((entry ? load_entry(models, entry, &error) : load_new(models, &folders.sources[i], &error)) == 0)
+            loaded++;
+        else
+            failed++;
+    }
+    for (int64_t i = 0; i < models->n_entries && !atomic_load(&models->stopping); i++) {
+        struct entry *entry = models->entries[i];
+        bool found = !entry->source.path;
+        for (size_t f = 0; f < folders.count && !found; f++)
+            found = strcmp(folders.sources[f].path, entry->source.path) == 0;
+        if (found || !entry->version || is_current(entry) || !model_folder_has(entry->source.path, "config.json"))
+            continue; /* else a model that was loaded from the repository */
+        *(load_entry(models, entry, &error) == 0 ? &loaded : &failed) += 1;
+    }
+    report_gone(models, &folders);
+    log_write(LOG_LEVEL_INFO, "models reloaded", LOG_INTEGER("loaded", loaded), LOG_INTEGER("failed", failed),
+              LOG_INTEGER("unchanged", unchanged), NULL);
+    pthread_mutex_unlock(&models->changing);
+    model_folders_free(&folders);
+}
+
+/* ---- The routes of the repository ---- */
+
+struct listing {
+    const struct models *models;
+    void (*write)(void *out, const struct model_state *state);
+    void *out;
 };
 
-static void progress_draw(void *context, double fraction)
+static void list_stored(void *context, const char *name)
 {
-    struct progress *progress = context;
-    int64_t now = clock_ns();
-    if (now - progress->start_ns < PROGRESS_AFTER_NS || now - progress->drawn_ns < PROGRESS_EVERY_NS)
-        return;
-    if (progress->drawn_ns == 0)
-        log_flush(); /* so that the bar appears below the log lines */
-    progress->drawn_ns = now;
-    int filled = (int)(fraction * PROGRESS_WIDTH);
-    filled = filled < 0 ? 0 : filled > PROGRESS_WIDTH ? PROGRESS_WIDTH : filled;
-    fprintf(stderr, "\r[%.*s%*s] %3.0f%% %s", filled, "########################################",
-            PROGRESS_WIDTH - filled, "", fraction * 100, progress->name);
+    const struct listing *listing = context;
+    if (!find_name(listing->models, name))
+        listing->write(listing->out,
+                       &(struct model_state){.name = name, .state = "UNAVAILABLE", .reason = "not loaded yet"});
 }
 
-static void progress_clear(const struct progress *progress)
+static void list_states(void *context, void (*write)(void *out, const struct model_state *state), void *out)
 {
-    if (progress->drawn_ns != 0)
-        fputs("\r\033[K", stderr);
+    struct models *models = context;
+    struct listing listing = {.models = models, .write = write, .out = out};
+    pthread_mutex_lock(&models->lock);
+    for (int64_t i = 0; i < models->n_entries; i++) {
+        const struct entry *entry = models->entries[i];
+        write(out, &(struct model_state){.name = entry->name, .state = entry->state, .reason = entry->reason.message});
+    }
+    if (models->settings->model_repository)
+        model_repository_list(models->settings->model_repository, list_stored, &listing);
+    pthread_mutex_unlock(&models->lock);
 }
 
-static void log_loaded(const struct source *source, const struct served_model *served, int64_t elapsed_ns)
+static int refuse_unknown(const char *name, struct failure *failure)
 {
-    const struct model_info *info = model_info(served->model);
-    if (served->codec_unused)
-        log_write(LOG_LEVEL_INFO, "tokenizer.json is not used", "name", source->name, "reason",
-                  "the model takes no ids", NULL);
-    if (info->notice)
-        log_write(LOG_LEVEL_WARNING, "model runs on the CPU", "name", source->name, "reason", info->notice, NULL);
-    if (info->prefix)
-        log_write(LOG_LEVEL_INFO, "names of tensors have a prefix, which is taken off", "name", source->name, "prefix",
-                  info->prefix, NULL);
-    if (info->cpu_notice)
-        log_write(LOG_LEVEL_WARNING, "products of a model run without oneDNN", "name", source->name, "reason",
-                  info->cpu_notice, NULL);
-    log_write(LOG_LEVEL_INFO, "model loaded", "name", source->name, "architecture", info->architecture,
-              LOG_INTEGER("parameters", info->parameters), LOG_INTEGER("weights_bytes", info->weights_bytes),
-              LOG_INTEGER("arena_bytes", info->arena_bytes), "device", info->device, "dtype", dtype_name(info->dtype),
-              "kernels", info->kernels, "tokenizer", served->codec ? text_codec_name(served->codec) : NULL,
-              LOG_INTEGER("milliseconds", elapsed_ns / 1000000), NULL);
+    return failure_set(failure, FAILURE_NO_MODEL,
+                       "there is no model \"%.100s\" to load; POST /v2/repository/index lists the models", name);
 }
 
-/* Loads the model and opens what it is served with. The model and `served` are the caller's, also after a failure. */
-static int source_load(const struct source *source, struct engine *engine, bool draws, struct served_model *served,
-                       struct error *error)
+/* Finds the entry of a model, or makes it if the repository has the model. `changing` is held. */
+static struct entry *entry_to_load(struct models *models, const char *name, struct failure *failure)
 {
-    struct progress progress = {.name = source->name, .start_ns = clock_ns()};
-    *served = (struct served_model){.name = source->name};
-    int status = engine_load(engine, &source->config, source->weights, draws ? progress_draw : NULL, &progress,
-                             &served->model, error);
-    progress_clear(&progress);
+    struct entry *entry = find_name(models, name);
+    struct error error = {""};
+    const char *repository = models->settings->model_repository;
+    if (entry)
+        return entry;
+    char *path = repository ? model_repository_find(repository, name) : NULL;
+    if (!path) {
+        refuse_unknown(name, failure);
+        return NULL;
+    }
+    const struct model_source source = {.name = (char *)name, .path = path};
+    entry = new_entry(models, &source, name, &error);
+    if (!entry)
+        failure_set(failure, FAILURE_BACKEND, "%s", error.message);
+    free(path);
+    return entry;
+}
+
+static int load_named(void *context, const char *name, struct failure *failure)
+{
+    struct models *models = context;
+    struct error error = {""};
+    pthread_mutex_lock(&models->changing);
+    struct entry *entry = entry_to_load(models, name, failure);
+    int status = !entry ? -1 : is_current(entry) ? 0 : load_entry(models, entry, &error);
+    pthread_mutex_unlock(&models->changing);
+    return !entry || status == 0
+               ? status
+               : failure_set(failure, FAILURE_INVALID, "failed to load \"%.100s\": %s", name, error.message);
+}
+
+/* Unloads the model of an entry, which is loaded. The last model stays, because routes describe the first model. */
+static int unload_entry(struct models *models, struct entry *entry, struct error *error)
+{
+    int64_t loaded = 0;
+    for (int64_t i = 0; i < models->n_entries; i++)
+        loaded += models->entries[i]->version != NULL;
+    if (loaded == 1)
+        return error_set(error, "it is the only loaded model; load another one first");
+    set_state(models, entry, "UNLOADING", NULL);
+    int status = exchange_version(models, entry, NULL, error);
+    struct error reason = {""};
+    error_set(&reason, "unloaded");
+    set_state(models, entry, status == 0 ? "UNAVAILABLE" : "READY", status == 0 ? &reason : NULL);
     if (status == 0)
-        status = served_model_open(served, source->given ? source->given->path : NULL, &source->builtin,
-                                   &source->config, error);
-    return status == 0 ? 0 : error_prefix(error, "model %s", source->name);
+        log_write(LOG_LEVEL_INFO, "model unloaded", "name", entry->name, NULL);
+    return status;
+}
+
+static int unload_named(void *context, const char *name, struct failure *failure)
+{
+    struct models *models = context;
+    struct error error = {""};
+    pthread_mutex_lock(&models->changing);
+    struct entry *entry = find_name(models, name);
+    int status = !entry ? refuse_unknown(name, failure) : !entry->version ? 0 : unload_entry(models, entry, &error);
+    pthread_mutex_unlock(&models->changing);
+    return !entry || status == 0
+               ? status
+               : failure_set(failure, FAILURE_INVALID, "failed to unload \"%.100s\": %s", name, error.message);
+}
+
+/* ---- The end ---- */
+
+void models_stop_reload(struct models *models)
+{
+    atomic_store(&models->stopping, true);
+}
+
+void models_stop(struct models *models)
+{
+    model_sets_close(&models->sets);
+    pthread_join(models->thread, NULL);
 }
 
 void models_close(struct models *models)
 {
-    for (int64_t i = 0; i < models->count; i++) {
-        if (models->served) {
-            served_model_free(&models->served[i]);
-            model_close(models->served[i].model);
-        }
-        if (models->sources)
-            source_close(&models->sources[i]);
-    }
-    model_folders_free(&models->folders);
-    free(models->sources);
-    free(models->served);
-    free(models->names);
+    if (!models)
+        return;
+    if (models->sets.current)
+        free(models->sets.current->models);
+    free(models->sets.current);
+    for (int64_t i = 0; i < models->n_entries; i++)
+        entry_free(models->entries[i]);
+    free(models->entries);
     free(models->engine_models);
-}
-
-static int models_open_sources(struct models *models, struct error *error)
-{
-    const struct model_source *given = models->folders.sources;
-    if (models->folders.count == 0) {
-        for (int index = 0; index < WEIGHTS_N_BUILTIN; index++)
-            if (source_open_builtin(&models->sources[index], index, error) != 0)
-                return -1;
-        return 0;
-    }
-    for (int64_t i = 0; i < models->count; i++) {
-        if (source_open(&given[i], &models->sources[i], error) != 0)
-            return -1;
-        for (int64_t earlier = 0; earlier < i; earlier++) {
-            if (strcmp(models->sources[earlier].name, models->sources[i].name) == 0)
-                return error_set(error, "two models are named \"%s\": %s and %s; --model NAME=DIR gives another name",
-                                 models->sources[i].name, given[earlier].path, given[i].path);
-        }
-    }
-    return 0;
-}
-
-int models_open(struct models *models, const struct settings *settings, struct engine *engine, struct error *error)
-{
-    if (model_folders_find(settings, &models->folders, error) != 0)
-        return -1;
-    models->count = models->folders.count ? (int64_t)models->folders.count : WEIGHTS_N_BUILTIN;
-    models->sources = calloc((size_t)models->count, sizeof *models->sources);
-    models->served = calloc((size_t)models->count, sizeof *models->served);
-    models->names = calloc((size_t)models->count, sizeof *models->names);
-    models->engine_models = calloc((size_t)models->count, sizeof *models->engine_models);
-    if (!models->sources || !models->served || !models->names || !models->engine_models)
-        return error_set(error, "out of memory");
-    if (models_open_sources(models, error) != 0)
-        return -1;
-    for (int64_t i = 0; i < models->count; i++) {
-        int64_t begun_ns = clock_ns();
-        if (source_open_weights(&models->sources[i], error) != 0 ||
-            source_load(&models->sources[i], engine, isatty(STDERR_FILENO), &models->served[i], error) != 0)
-            return -1;
-        log_loaded(&models->sources[i], &models->served[i], clock_ns() - begun_ns);
-        weights_close(models->sources[i].weights);
-        models->sources[i].weights = NULL;
-        models->names[i] = models->sources[i].name;
-        models->engine_models[i] = models->served[i].model;
-    }
-    return 0;
-}
-
-static void print_codec(const struct served_model *served, FILE *out)
-{
-    const struct text_codec *codec = served->codec;
-    if (codec)
-        fprintf(out, "tokenizer %s: ids 0 to %lld, %lld special tokens are added to each text\n",
-                text_codec_name(codec), (long long)text_codec_ids(codec) - 1,
-                (long long)text_codec_template_tokens(codec));
-    else if (served->codec_unused)
-        fputs("tokenizer none: tokenizer.json is not used, because the model takes no ids\n", out);
-}
-
-static int source_explain(const struct source *source, struct engine *engine, FILE *out, struct error *error)
-{
-    struct served_model served;
-    int status = source_load(source, engine, false, &served, error);
-    if (status == 0) {
-        print_codec(&served, out);
-        model_explain(served.model, model_info(served.model)->inputs[0].max_length, out);
-    }
-    served_model_free(&served);
-    model_close(served.model);
-    if (status == 0 && (fflush(out) != 0 || ferror(out)))
-        return error_set(error, "standard output: %s", strerror(errno));
-    return status;
-}
-
-int models_explain(const struct model_source *given, struct engine *engine, FILE *out, struct error *error)
-{
-    struct source source = {.name = NULL};
-    int status = source_open(given, &source, error);
-    if (status == 0)
-        status = source_open_weights(&source, error);
-    if (status == 0)
-        status = source_explain(&source, engine, out, error);
-    source_close(&source);
-    return status;
+    free(models->names);
+    pthread_mutex_destroy(&models->changing);
+    pthread_mutex_destroy(&models->lock);
+    pthread_mutex_destroy(&models->sets.lock);
+    pthread_cond_destroy(&models->sets.changed);
+    free(models);
 }

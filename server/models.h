@@ -1,30 +1,46 @@
-/* models: opens, names and loads the models of --model. */
+/* models: the models that the operator has named. They are loaded at the start. While the daemon serves, changed models
+ * are loaded again, and single models can be loaded and unloaded.
+ *
+ *     models_open -> models_serve -> (models_reload, the functions of model_control …) -> models_stop -> models_close
+ *
+ * A new version of a model is loaded beside the old one, on the thread that asks for it. Then a new set of models
+ * becomes the current one (http/model_sets.h). Requests that began before use the old version until they end. A thread
+ * of its own frees versions that no request uses. */
 #ifndef SERVER_MODELS_H
 #define SERVER_MODELS_H
 
 #include "engine/engine.h"
-#include "server/model_folders.h"
+#include "server/http/service.h"
 
-#include <stdio.h>
+struct models;
 
-struct source;
+/* Loads the models of the settings. Reads all configurations and compares all names before it loads the first model.
+ * After success the caller must call models_close. Settings and engine must outlive the result. */
+int models_open(const struct settings *settings, struct engine *engine, struct models **models, struct error *error);
 
-/* The served models, as parallel arrays. */
-struct models {
-    struct model_folders folders;
-    struct source *sources;       /* (count). They own the names. Their files are closed after loading */
-    struct served_model *served;  /* (count), for service_options */
-    const char **names;           /* (count), for the metrics */
-    struct model **engine_models; /* (count), for the batcher */
-    int64_t count;
-};
+/* The loaded models, for the batcher and the metrics, which must have the same order. The arrays are valid until
+ * models_serve. */
+int64_t models_count(const struct models *models);
+struct model **models_engine_models(const struct models *models);
+const char *const *models_names(const struct models *models);
 
-/* Reads all configurations and compares all names before it loads the first model. Zero the struct first. The caller
- * must call models_close, even after a failure. */
-int models_open(struct models *models, const struct settings *settings, struct engine *engine, struct error *error);
-void models_close(struct models *models);
+/* Begins to serve: makes the first set, and starts the thread. Batcher and metrics must outlive models_stop. After
+ * success the caller must call models_stop. */
+int models_serve(struct models *models, struct batcher *batcher, struct metrics *metrics, struct error *error);
 
-/* Loads one model, and writes its plan to `out`. `given` is NULL for the first built-in model. */
-int models_explain(const struct model_source *given, struct engine *engine, FILE *out, struct error *error);
+/* For service_options, after models_serve. */
+struct model_sets *models_sets(struct models *models);
+const struct model_control *models_control(const struct models *models);
+
+/* Loads new models, and those whose files have changed. Logs what it does. A model that cannot be loaded stays as it
+ * is. May take minutes. Any thread may call it, after models_serve. */
+void models_reload(void *models);
+
+/* A running models_reload ends after the model that is being loaded. Does not wait. */
+void models_stop_reload(struct models *models);
+
+/* Ends the thread. No request may use models any more, and no models_reload may run. */
+void models_stop(struct models *models);
+void models_close(struct models *models); /* NULL does nothing */
 
 #endif

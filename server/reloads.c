@@ -83,12 +83,17 @@ void reloads_request(struct reloads *reloads)
     pthread_mutex_unlock(&reloads->lock);
 }
 
-void reloads_close(struct reloads *reloads)
+void reloads_stop(struct reloads *reloads)
 {
     pthread_mutex_lock(&reloads->lock);
     reloads->closing = true;
     pthread_cond_signal(&reloads->changed);
     pthread_mutex_unlock(&reloads->lock);
+}
+
+void reloads_close(struct reloads *reloads)
+{
+    reloads_stop(reloads);
     pthread_join(reloads->thread, NULL);
     reloads_free(reloads);
 }

@@ -1,6 +1,6 @@
 /* reloads: the things that the daemon reloads when SIGHUP comes, and the thread that reloads them.
  *
- *     reloads_open -> reloads_request … -> reloads_close
+ *     reloads_open -> reloads_request … -> reloads_stop -> reloads_close
  *
  * Requests that come while a reload runs cause one more reload together. So the last change of a file is always read.
  */
@@ -10,8 +10,7 @@
 #include "config/config.h"
 
 /* One thing to reload, such as keys or models. The function keeps the old state if the new one is bad. It logs both
- * outcomes itself. It should end within a second, because the stop of the daemon waits for it. Longer work belongs to a
- * thread of its own. */
+ * outcomes itself. The end of the daemon waits for the function, after the draining has begun. */
 struct reload_hook {
     void (*reload)(void *context);
     void *context;
@@ -26,7 +25,10 @@ int reloads_open(const struct reload_hook *hooks, size_t count, struct reloads *
 /* Asks for a reload. Returns at once. Any thread may call it. */
 void reloads_request(struct reloads *reloads);
 
-/* Waits for the running hook, and ends the thread. Hooks that have not begun are not called. */
+/* From now on, no further hook begins. Does not wait for a running hook. */
+void reloads_stop(struct reloads *reloads);
+
+/* Stops, waits for the running hook, and ends the thread. */
 void reloads_close(struct reloads *reloads);
 
 #endif

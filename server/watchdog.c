@@ -78,8 +78,8 @@ static void watchdog_free(struct watchdog *watchdog)
     free(watchdog);
 }
 
-int watchdog_open(const struct notifier *notifier, struct http *http, struct batcher *batcher,
-                  struct watchdog **opened, struct error *error)
+int watchdog_open(const struct notifier *notifier, struct http *http, struct batcher *batcher, struct watchdog **opened,
+                  struct error *error)
 {
     int64_t microseconds = wanted_us();
     *opened = NULL;

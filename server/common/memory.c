@@ -67,3 +67,15 @@ int64_t memory_bytes(const char *root)
         fclose(file);
     return least;
 }
+
+int64_t memory_resident_bytes(void)
+{
+    long long total = 0, pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (!file)
+        return 0;
+    if (fscanf(file, "%lld %lld", &total, &pages) != 2)
+        pages = 0;
+    fclose(file);
+    return pages * sysconf(_SC_PAGESIZE);
+}

@@ -8,4 +8,7 @@
  * /proc and /sys. It is "" except in tests. */
 int64_t memory_bytes(const char *root);
 
+/* The resident bytes of this process. 0 if /proc cannot be read. */
+int64_t memory_resident_bytes(void);
+
 #endif

@@ -88,45 +88,90 @@ struct generation_metrics {
 
 /* The counts of one model, or of requests without a model. */
 struct model_metrics {
-    const char *name; /* NULL for requests without a model */
+    char *name; /* NULL for requests without a model */
     struct histogram queue, inference;
     struct histogram batch_items, batch_tokens, batch_time;
     struct generation_metrics generation;
     struct model_statistics statistics;
+    atomic_uint_fast64_t loads, failed_loads;
     struct route_metrics routes[MAX_ROUTES]; /* the last entry is for "other" */
 };
 
 struct metrics {
-    int64_t n_models;
-    struct model_metrics models[]; /* (n_models + 1). The last entry is for requests without a model */
+    struct model_metrics none;                         /* of requests without a model */
+    _Atomic int64_t loading;                           /* models that are being loaded */
+    _Atomic int64_t n_models;                          /* only grows */
+    struct model_metrics *models[METRICS_MOST_MODELS]; /* (n_models) */
 };
+
+static void model_metrics_init(struct model_metrics *model)
+{
+    atomic_store(&model->routes[MAX_ROUTES - 1].name, "other");
+    for (int j = 0; j < MAX_ROUTES; j++)
+        atomic_store(&model->routes[j].statuses[MAX_STATUSES - 1].status, LAST_STATUS);
+}
 
 struct metrics *metrics_open(const char *const *names, int64_t n_models)
 {
-    size_t count = (size_t)n_models + 1;
-    struct metrics *metrics = calloc(1, sizeof *metrics + count * sizeof metrics->models[0]);
+    struct metrics *metrics = calloc(1, sizeof *metrics);
     if (!metrics)
         return NULL;
-    metrics->n_models = n_models;
-    for (size_t i = 0; i < count; i++) {
-        struct model_metrics *model = &metrics->models[i];
-        model->name = i < count - 1 ? names[i] : NULL;
-        atomic_store(&model->routes[MAX_ROUTES - 1].name, "other");
-        for (int j = 0; j < MAX_ROUTES; j++)
-            atomic_store(&model->routes[j].statuses[MAX_STATUSES - 1].status, LAST_STATUS);
-    }
+    model_metrics_init(&metrics->none);
+    for (int64_t i = 0; i < n_models; i++)
+        if (metrics_add_model(metrics, names[i]) < 0) {
+            metrics_close(metrics);
+            return NULL;
+        }
     return metrics;
 }
 
 void metrics_close(struct metrics *metrics)
 {
+    for (int64_t i = 0; metrics && i < metrics->n_models; i++) {
+        free(metrics->models[i]->name);
+        free(metrics->models[i]);
+    }
     free(metrics);
+}
+
+int64_t metrics_models(const struct metrics *metrics)
+{
+    return atomic_load(&metrics->n_models);
+}
+
+int64_t metrics_add_model(struct metrics *metrics, const char *name)
+{
+    int64_t index = metrics->n_models;
+    for (int64_t i = 0; i < index; i++)
+        if (strcmp(metrics->models[i]->name, name) == 0)
+            return i;
+    struct model_metrics *model = index < METRICS_MOST_MODELS ? calloc(1, sizeof *model) : NULL;
+    if (model)
+        model->name = strdup(name);
+    if (!model || !model->name) {
+        free(model);
+        return -1;
+    }
+    model_metrics_init(model);
+    metrics->models[index] = model;
+    atomic_store(&metrics->n_models, index + 1); /* after all of the model is set, because others read it now */
+    return index;
+}
+
+const char *metrics_model_name(const struct metrics *metrics, int64_t model_index)
+{
+    return metrics->models[model_index]->name;
+}
+
+static const struct model_metrics *metrics_at(const struct metrics *metrics, int64_t model_index)
+{
+    return model_index == METRICS_NO_MODEL ? &metrics->none : metrics->models[model_index];
 }
 
 static struct model_metrics *metrics_of(struct metrics *metrics, int64_t model_index)
 {
     assert(model_index >= METRICS_NO_MODEL && model_index < metrics->n_models);
-    return &metrics->models[model_index == METRICS_NO_MODEL ? metrics->n_models : model_index];
+    return model_index == METRICS_NO_MODEL ? &metrics->none : metrics->models[model_index];
 }
 
 static void histogram_record(struct histogram *histogram, const struct scale *scale, int64_t value)
@@ -187,7 +232,7 @@ void metrics_inference(struct metrics *metrics, int64_t model_index, const struc
 const struct model_statistics *metrics_statistics(const struct metrics *metrics, int64_t model_index)
 {
     assert(model_index >= 0 && model_index < metrics->n_models);
-    return &metrics->models[model_index].statistics;
+    return &metrics->models[model_index]->statistics;
 }
 
 void metrics_batch(struct metrics *metrics, int64_t model_index, int64_t items, int64_t tokens, int64_t inference_ns)
@@ -202,6 +247,18 @@ void metrics_batch(struct metrics *metrics, int64_t model_index, int64_t items, 
 static void add_to(atomic_uint_fast64_t *counter, int64_t value)
 {
     atomic_fetch_add_explicit(counter, (uint_fast64_t)value, memory_order_relaxed);
+}
+
+void metrics_load_begin(struct metrics *metrics)
+{
+    atomic_fetch_add(&metrics->loading, 1);
+}
+
+void metrics_load_end(struct metrics *metrics, int64_t model_index, bool loaded)
+{
+    struct model_metrics *model = metrics_of(metrics, model_index);
+    add_to(loaded ? &model->loads : &model->failed_loads, 1);
+    atomic_fetch_sub(&metrics->loading, 1);
 }
 
 void metrics_first_token(struct metrics *metrics, int64_t model_index, int64_t prompt_tokens, int64_t queue_ns,
@@ -342,27 +399,27 @@ static void write_requests(FILE *out, const struct metrics *metrics)
 {
     write_head(out, "linformerd_requests_total", "counter",
                "Answered requests, by route, HTTP status, and the model where the request reached one.");
-    for (int64_t i = 0; i <= metrics->n_models; i++)
+    for (int64_t i = METRICS_NO_MODEL; i < metrics->n_models; i++)
         for (int j = 0; j < MAX_ROUTES; j++)
-            write_route(out, &metrics->models[i].routes[j], metrics->models[i].name);
+            write_route(out, &metrics_at(metrics, i)->routes[j], metrics_at(metrics, i)->name);
     write_head(out, "linformerd_request_duration_seconds", "histogram",
                "Time from a request's start to its answer, by route and model.");
-    for (int64_t i = 0; i <= metrics->n_models; i++)
+    for (int64_t i = METRICS_NO_MODEL; i < metrics->n_models; i++)
         for (int j = 0; j < MAX_ROUTES; j++) {
-            const struct route_metrics *route = &metrics->models[i].routes[j];
+            const struct route_metrics *route = &metrics_at(metrics, i)->routes[j];
             if (route_seen(route))
                 write_histogram(out, "linformerd_request_duration_seconds", &route->total, &time_scale, route->name,
-                                metrics->models[i].name);
+                                metrics_at(metrics, i)->name);
         }
 }
 
 static uint64_t count_errors(const struct metrics *metrics, int status)
 {
     uint64_t count = 0;
-    for (int64_t i = 0; i <= metrics->n_models; i++)
+    for (int64_t i = METRICS_NO_MODEL; i < metrics->n_models; i++)
         for (int j = 0; j < MAX_ROUTES; j++)
             for (int k = 0; k < MAX_STATUSES; k++) {
-                const struct status_count *entry = &metrics->models[i].routes[j].statuses[k];
+                const struct status_count *entry = &metrics_at(metrics, i)->routes[j].statuses[k];
                 if (atomic_load_explicit(&entry->status, memory_order_relaxed) == status)
                     count += requests_of(entry);
             }
@@ -393,56 +450,74 @@ static void write_gauge(FILE *out, const char *name, const char *help, int64_t v
 
 /* Writes one value for each model. If `generation`, writes only values of models that generate. `offset` is the offset
  * of an int64_t in struct metrics_queue. */
-static void write_queue_values(FILE *out, const struct metrics *metrics, const struct metrics_queue *queues,
+static void write_queue_values(FILE *out, const struct metrics *metrics, const struct metrics_now *now,
                                const char *name, size_t offset, bool generation, const char *help)
 {
     write_head(out, name, "gauge", help);
-    for (int64_t i = 0; i < metrics->n_models; i++) {
-        if (generation && !queues[i].generates)
+    for (int64_t i = 0; i < now->n_queues; i++) {
+        if (now->queues[i].absent || (generation && !now->queues[i].generates))
             continue;
-        write_sample(out, name, "", &(struct labels){.model = metrics->models[i].name});
-        fprintf(out, "%lld\n", (long long)*(const int64_t *)((const char *)&queues[i] + offset));
+        write_sample(out, name, "", &(struct labels){.model = metrics_at(metrics, i)->name});
+        fprintf(out, "%lld\n", (long long)*(const int64_t *)((const char *)&now->queues[i] + offset));
     }
 }
 
-static void write_queues(FILE *out, const struct metrics *metrics, const struct metrics_queue *queues)
+static void write_queues(FILE *out, const struct metrics *metrics, const struct metrics_now *now)
 {
-    write_queue_values(out, metrics, queues, "linformerd_queue_requests", offsetof(struct metrics_queue, requests),
-                       false, "Sequences that wait for a batch.");
-    write_queue_values(out, metrics, queues, "linformerd_queue_tokens", offsetof(struct metrics_queue, tokens), false,
+    write_queue_values(out, metrics, now, "linformerd_queue_requests", offsetof(struct metrics_queue, requests), false,
+                       "Sequences that wait for a batch.");
+    write_queue_values(out, metrics, now, "linformerd_queue_tokens", offsetof(struct metrics_queue, tokens), false,
                        "Tokens of the sequences that wait for a batch.");
-    write_queue_values(out, metrics, queues, "linformerd_generations_running",
-                       offsetof(struct metrics_queue, slots_used), true, "Sequences that have a slot.");
-    write_queue_values(out, metrics, queues, "linformerd_generations_waiting", offsetof(struct metrics_queue, slotless),
+    write_queue_values(out, metrics, now, "linformerd_generations_running", offsetof(struct metrics_queue, slots_used),
+                       true, "Sequences that have a slot.");
+    write_queue_values(out, metrics, now, "linformerd_generations_waiting", offsetof(struct metrics_queue, slotless),
                        true, "Sequences that wait for a slot.");
-    write_queue_values(out, metrics, queues, "linformerd_generation_slots", offsetof(struct metrics_queue, slots), true,
+    write_queue_values(out, metrics, now, "linformerd_generation_slots", offsetof(struct metrics_queue, slots), true,
                        "Slots for sequences that are generated.");
-    write_queue_values(out, metrics, queues, "linformerd_generation_slots_bytes",
+    write_queue_values(out, metrics, now, "linformerd_generation_slots_bytes",
                        offsetof(struct metrics_queue, slot_bytes), true, "Reserved memory of all slots.");
 }
 
+/* Counts of models that were loaded while the daemon served, or at its start. */
+static void write_loads(FILE *out, const struct metrics *metrics, const struct metrics_now *now)
+{
+    write_queue_values(out, metrics, now, "linformerd_model_weights_bytes",
+                       offsetof(struct metrics_queue, weights_bytes), false, "Resident weights of a loaded model.");
+    write_gauge(out, "linformerd_models_loading", "Models that are being loaded now.", atomic_load(&metrics->loading));
+    write_head(out, "linformerd_model_loads_total", "counter", "Models that were loaded, or failed to load.");
+    for (int64_t i = 0; i < metrics->n_models; i++)
+        for (int failed = 0; failed < 2; failed++) {
+            const struct model_metrics *model = metrics_at(metrics, i);
+            write_sample(
+                out, "linformerd_model_loads", "_total",
+                &(struct labels){.model = model->name, .last = failed ? "outcome=\"failed\"" : "outcome=\"loaded\""});
+            fprintf(out, "%llu\n", (unsigned long long)atomic_load(failed ? &model->failed_loads : &model->loads));
+        }
+}
+
 /* Writes a counter for each model that generates. */
-static void write_generation_counter(FILE *out, const struct metrics *metrics, const struct metrics_queue *queues,
+static void write_generation_counter(FILE *out, const struct metrics *metrics, const struct metrics_now *now,
                                      const char *name, size_t offset, const char *help)
 {
     write_head(out, name, "counter", help);
-    for (int64_t i = 0; i < metrics->n_models; i++) {
-        if (!queues[i].generates)
+    for (int64_t i = 0; i < now->n_queues; i++) {
+        if (!now->queues[i].generates)
             continue;
-        const char *counter = (const char *)&metrics->models[i].generation + offset;
-        write_sample(out, name, "", &(struct labels){.model = metrics->models[i].name});
+        const char *counter = (const char *)&metrics_at(metrics, i)->generation + offset;
+        write_sample(out, name, "", &(struct labels){.model = metrics_at(metrics, i)->name});
         fprintf(out, "%llu\n", (unsigned long long)atomic_load((const atomic_uint_fast64_t *)counter));
     }
 }
 
-static void write_generation_histogram(FILE *out, const struct metrics *metrics, const struct metrics_queue *queues,
+static void write_generation_histogram(FILE *out, const struct metrics *metrics, const struct metrics_now *now,
                                        const char *name, size_t offset, const char *help)
 {
     write_head(out, name, "histogram", help);
-    for (int64_t i = 0; i < metrics->n_models; i++) {
-        const char *histogram = (const char *)&metrics->models[i].generation + offset;
-        if (queues[i].generates)
-            write_histogram(out, name, (const struct histogram *)histogram, &time_scale, NULL, metrics->models[i].name);
+    for (int64_t i = 0; i < now->n_queues; i++) {
+        const char *histogram = (const char *)&metrics_at(metrics, i)->generation + offset;
+        if (now->queues[i].generates)
+            write_histogram(out, name, (const struct histogram *)histogram, &time_scale, NULL,
+                            metrics_at(metrics, i)->name);
     }
 }
 
@@ -452,33 +527,33 @@ static void write_ends(FILE *out, const struct metrics *metrics)
                "Generated sequences that have ended, by finish_reason.");
     for (int64_t i = 0; i < metrics->n_models; i++)
         for (int j = 0; j < MAX_REASONS; j++) {
-            const struct reason_count *entry = &metrics->models[i].generation.reasons[j];
+            const struct reason_count *entry = &metrics_at(metrics, i)->generation.reasons[j];
             const char *name = atomic_load(&entry->name);
             char reason[64];
             if (!name)
                 break;
             snprintf(reason, sizeof reason, "finish_reason=\"%s\"", name);
             write_sample(out, "linformerd_generations", "_total",
-                         &(struct labels){.model = metrics->models[i].name, .last = reason});
+                         &(struct labels){.model = metrics_at(metrics, i)->name, .last = reason});
             fprintf(out, "%llu\n", (unsigned long long)atomic_load(&entry->sequences));
         }
 }
 
-static void write_generations(FILE *out, const struct metrics *metrics, const struct metrics_queue *queues)
+static void write_generations(FILE *out, const struct metrics *metrics, const struct metrics_now *now)
 {
-    write_generation_histogram(out, metrics, queues, "linformerd_generation_queue_duration_seconds",
+    write_generation_histogram(out, metrics, now, "linformerd_generation_queue_duration_seconds",
                                offsetof(struct generation_metrics, queue),
                                "Time that a sequence waited for a slot and its first batch.");
-    write_generation_histogram(out, metrics, queues, "linformerd_time_to_first_token_seconds",
+    write_generation_histogram(out, metrics, now, "linformerd_time_to_first_token_seconds",
                                offsetof(struct generation_metrics, first_token),
                                "Time from the arrival of a request to the first new token of a sequence.");
-    write_generation_histogram(out, metrics, queues, "linformerd_inter_token_latency_seconds",
+    write_generation_histogram(out, metrics, now, "linformerd_inter_token_latency_seconds",
                                offsetof(struct generation_metrics, between_tokens),
                                "Time from one new token of a sequence to the next one.");
-    write_generation_counter(out, metrics, queues, "linformerd_prompt_tokens_total",
+    write_generation_counter(out, metrics, now, "linformerd_prompt_tokens_total",
                              offsetof(struct generation_metrics, prompt_tokens),
                              "Tokens of the prompts of generated sequences.");
-    write_generation_counter(out, metrics, queues, "linformerd_generation_tokens_total",
+    write_generation_counter(out, metrics, now, "linformerd_generation_tokens_total",
                              offsetof(struct generation_metrics, tokens), "New tokens of generated sequences.");
     write_ends(out, metrics);
 }
@@ -563,7 +638,7 @@ static void write_series(FILE *out, const struct metrics *metrics, const char *n
 {
     write_head(out, name, "histogram", help);
     for (int64_t i = 0; i < metrics->n_models; i++) {
-        const struct model_metrics *model = &metrics->models[i];
+        const struct model_metrics *model = metrics_at(metrics, i);
         write_histogram(out, name, (const struct histogram *)((const char *)model + offset), scale, NULL, model->name);
     }
 }
@@ -588,8 +663,9 @@ char *metrics_text(const struct metrics *metrics, const struct metrics_now *now,
     write_series(out, metrics, "linformerd_batch_duration_seconds", offsetof(struct model_metrics, batch_time),
                  &time_scale, "Time to run a batch.");
     write_devices(out, now);
-    write_queues(out, metrics, now->queues);
-    write_generations(out, metrics, now->queues);
+    write_queues(out, metrics, now);
+    write_loads(out, metrics, now);
+    write_generations(out, metrics, now);
     write_gauges(out, now);
     write_process(out, now);
     write_counter(out, "linformerd_log_lines_dropped_total",

@@ -13,10 +13,22 @@
 
 struct metrics;
 
-/* `names` (n_models) are the names of the served models. The strings must outlive the metrics. NULL if memory is
- * lacking. */
+#define METRICS_MOST_MODELS 1000
+
+/* `names` (n_models, at most METRICS_MOST_MODELS) are the names of the served models, which are copied. NULL if memory
+ * is lacking. */
 struct metrics *metrics_open(const char *const *names, int64_t n_models);
 void metrics_close(struct metrics *metrics);
+
+/* Returns the index of the model with this name, and adds the model if it is new. Returns -1 if memory is lacking, or
+ * if there are too many models. Only one thread at a time may call it. An index and its name stay valid. */
+int64_t metrics_add_model(struct metrics *metrics, const char *name);
+int64_t metrics_models(const struct metrics *metrics); /* the number of models. It only grows */
+const char *metrics_model_name(const struct metrics *metrics, int64_t model_index);
+
+/* Call metrics_load_begin before a model is loaded, and metrics_load_end when it was loaded or could not be loaded. */
+void metrics_load_begin(struct metrics *metrics);
+void metrics_load_end(struct metrics *metrics, int64_t model_index, bool loaded);
 
 #define METRICS_NO_MODEL (-1)
 
@@ -45,19 +57,22 @@ void metrics_next_token(struct metrics *metrics, int64_t model_index, int64_t si
 /* Records the end of a sequence that has at least one new token. The string `reason` must outlive the metrics. */
 void metrics_generation_end(struct metrics *metrics, int64_t model_index, const char *reason);
 
-/* The jobs that wait for one model. */
+/* One model now, mainly the jobs that wait for it. */
 struct metrics_queue {
+    bool absent;      /* the model is not loaded. All other members are 0 */
     int64_t requests; /* number of sequences that wait */
     int64_t tokens;   /* sum of the tokens of these sequences */
     bool generates;   /* the model generates, so the members below are shown */
     int64_t slotless; /* number of sequences that wait for a slot */
     int64_t slots, slots_used;
     int64_t slot_bytes; /* bytes of all slots together */
+    int64_t weights_bytes;
 };
 
 /* Values that are read at the time of the scrape. */
 struct metrics_now {
-    const struct metrics_queue *queues; /* (n_models) */
+    const struct metrics_queue *queues; /* (n_queues), by the index of the model */
+    int64_t n_queues;                   /* at most metrics_models() */
     int64_t log_lines_dropped;
     int64_t connections;
     struct process_state process;

@@ -24,19 +24,20 @@ static void write_escaped(struct writer *writer, const char *text)
     }
 }
 
-static void write_models(struct writer *writer, const struct service_options *options)
+static void write_models(struct writer *writer, const struct request *request)
 {
+    const struct model_set *set = request->set;
     writer_text(writer, "<h2>Models</h2>\n");
-    if (keys_needed(options->keys)) { /* this page needs no key */
+    if (keys_needed(request->service->options.keys)) { /* this page needs no key */
         writer_text(writer, "<p>/info lists them and needs the API key.</p>\n");
         return;
     }
     writer_text(writer, "<ul>\n");
-    for (int64_t i = 0; i < options->n_models; i++) {
+    for (int64_t i = 0; i < set->n_models; i++) {
         writer_text(writer, "<li>");
-        write_escaped(writer, options->models[i].name);
+        write_escaped(writer, set->models[i].name);
         writer_text(writer, ": ");
-        write_escaped(writer, model_info(options->models[i].model)->architecture);
+        write_escaped(writer, model_info(set->models[i].model)->architecture);
         writer_text(writer, "\n");
     }
     writer_text(writer, "</ul>\n");
@@ -63,7 +64,7 @@ enum outcome native_index(struct request *request)
     writer_text(writer, "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>linformerd</title>\n"
                         "<h1>linformerd " LINFORMERD_VERSION "</h1>\n"
                         "<p>An inference server for Linformer transformers.</p>\n");
-    write_models(writer, &request->service->options);
+    write_models(writer, request);
     write_routes(writer, request->service->options.dialects);
     request->answer_type = "text/html; charset=utf-8";
     return OUTCOME_ANSWERED;

@@ -219,13 +219,14 @@ static void write_settings(struct writer *writer, const struct request *request)
 {
     const struct service_options *options = &request->service->options;
     const struct settings *settings = options->settings;
-    const struct model_info *info = model_info(options->models[0].model);
+    const struct served_model *first = &request->set->models[0];
+    const struct model_info *info = model_info(first->model);
     writer_text(writer, "{\"model_id\":");
-    writer_string0(writer, options->models[0].name);
-    key_string(writer, "served_model_name", options->models[0].name);
+    writer_string0(writer, first->name);
+    key_string(writer, "served_model_name", first->name);
     key_string(writer, "model_sha", NULL);
     key_string(writer, "model_dtype", long_dtype(info->dtype));
-    write_model_type(writer, &options->models[0]);
+    write_model_type(writer, first);
     key_integer(writer, "max_concurrent_requests", settings->max_queue_requests);
     key_integer(writer, "max_input_length", items_limit(info, 0).tokens);
     key_integer(writer, "max_batch_tokens", settings->max_batch_tokens);
@@ -245,8 +246,8 @@ enum outcome native_info(struct request *request)
     const struct service_options *options = &request->service->options;
     struct writer *writer = &request->answer;
     bool invariant = true;
-    for (int64_t i = 0; i < options->n_models; i++)
-        invariant = invariant && model_info(options->models[i].model)->batch_invariant;
+    for (int64_t i = 0; i < request->set->n_models; i++)
+        invariant = invariant && model_info(request->set->models[i].model)->batch_invariant;
     write_settings(writer, request);
     key_string(writer, "device", engine_device(options->engine));
     key_string(writer, "dtype", dtype_name(engine_dtype(options->engine)));
@@ -255,19 +256,19 @@ enum outcome native_info(struct request *request)
     write_devices(writer, options->engine);
     key_bool(writer, "batch_invariant", invariant);
     writer_text(writer, ",\"models\":[");
-    for (int64_t i = 0; i < options->n_models; i++) {
+    for (int64_t i = 0; i < request->set->n_models; i++) {
         if (i > 0)
             writer_text(writer, ",");
-        write_model(writer, &options->models[i]);
+        write_model(writer, &request->set->models[i]);
     }
     writer_text(writer, "]}");
     return OUTCOME_ANSWERED;
 }
 
-static struct metrics_queue queue_now(const struct service *service, int64_t model_index)
+static struct metrics_queue queue_now(const struct service *service, const struct served_model *served)
 {
-    const struct model_info *info = model_info(service->options.models[model_index].model);
-    struct batcher_depth depth = batcher_depth(service->options.batcher, model_index);
+    const struct model_info *info = model_info(served->model);
+    struct batcher_depth depth = batcher_depth(service->options.batcher, served->queue);
     return (struct metrics_queue){
         .requests = depth.requests,
         .tokens = depth.tokens,
@@ -276,6 +277,7 @@ static struct metrics_queue queue_now(const struct service *service, int64_t mod
         .slots = depth.slots,
         .slots_used = depth.slots_used,
         .slot_bytes = info->n_slots * (int64_t)info->slot_bytes,
+        .weights_bytes = (int64_t)info->weights_bytes,
     };
 }
 
@@ -293,12 +295,17 @@ enum outcome native_metrics(struct request *request)
         .uptime_s = (double)(clock_ns() - service->opened_ns) / 1e9,
     };
     size_t length = 0;
-    int64_t n_models = service->options.n_models;
-    struct metrics_queue *queues = request_memory(request, n_models, sizeof *queues);
+    now.n_queues = metrics_models(service->options.metrics);
+    struct metrics_queue *queues = request_memory(request, now.n_queues, sizeof *queues);
     if (!queues)
         return OUTCOME_FAILED;
-    for (int64_t i = 0; i < n_models; i++)
-        queues[i] = queue_now(service, i);
+    for (int64_t i = 0; i < now.n_queues; i++)
+        queues[i].absent = true;
+    for (int64_t i = 0; i < request->set->n_models; i++) {
+        const struct served_model *served = &request->set->models[i];
+        if (served->metrics < now.n_queues)
+            queues[served->metrics] = queue_now(service, served);
+    }
     now.queues = queues;
     char *text = metrics_text(service->options.metrics, &now, &length);
     if (!text) {

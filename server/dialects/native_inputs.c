@@ -52,8 +52,8 @@ static int64_t most_elements(const struct request *request)
     const struct service_options *options = &request->service->options;
     int64_t most = options->settings->max_client_batch_size;
     most = most > NATIVE_MOST_TOKENS ? most : NATIVE_MOST_TOKENS;
-    for (int64_t i = 0; i < options->n_models; i++) {
-        const struct model_info *info = model_info(options->models[i].model);
+    for (int64_t i = 0; i < request->set->n_models; i++) {
+        const struct model_info *info = model_info(request->set->models[i].model);
         int64_t length = items_limit(info, 0).tokens, columns = native_columns(info);
         most = most > length ? most : length;
         most = most > columns ? most : columns;
@@ -114,14 +114,14 @@ static void add_key(const char *keys[MOST_KEYS + 1], const char *key)
 static void find_keys(const struct request *request, const struct native_inputs *inputs,
                       const char *keys[MOST_KEYS + 1])
 {
-    const struct service_options *options = &request->service->options;
+    const struct model_set *set = request->set;
     memset(keys, 0, (MOST_KEYS + 1) * sizeof *keys);
     add_key(keys, inputs_key(inputs));
     add_key(keys, "embeddings");
     if (inputs->number_list)
         add_key(keys, inputs->number_list);
-    for (int64_t m = 0; inputs->named && m < options->n_models; m++) {
-        const struct model_info *info = model_info(options->models[m].model);
+    for (int64_t m = 0; inputs->named && m < set->n_models; m++) {
+        const struct model_info *info = model_info(set->models[m].model);
         for (int i = 0; i < info->n_inputs; i++)
             if (!inputs->other_list || strcmp(info->inputs[i].name, inputs->other_list) != 0)
                 add_key(keys, info->inputs[i].name);

@@ -9,7 +9,7 @@
 
 const struct served_model *native_model(const struct request *request)
 {
-    return &request->service->options.models[request->model_index];
+    return &request->set->models[request->model_index];
 }
 
 bool native_takes_pictures(const struct request *request)

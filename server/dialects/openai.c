@@ -72,12 +72,12 @@ static void write_model(struct request *request, const char *name)
 
 static enum outcome models_list(struct request *request)
 {
-    const struct service_options *options = &request->service->options;
+    const struct model_set *set = request->set;
     writer_text(&request->answer, "{\"object\":\"list\",\"data\":[");
-    for (int64_t i = 0; i < options->n_models; i++) {
+    for (int64_t i = 0; i < set->n_models; i++) {
         if (i > 0)
             writer_text(&request->answer, ",");
-        write_model(request, options->models[i].name);
+        write_model(request, set->models[i].name);
     }
     writer_text(&request->answer, "]}");
     return OUTCOME_ANSWERED;

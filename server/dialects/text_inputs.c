@@ -9,7 +9,7 @@
 
 static const struct served_model *served_model(const struct request *request)
 {
-    return &request->service->options.models[request->model_index];
+    return &request->set->models[request->model_index];
 }
 
 const struct text_codec *text_inputs_codec(const struct request *request)

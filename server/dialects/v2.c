@@ -7,6 +7,8 @@
 #include "server/dialects/v2_plan.h"
 #include "server/dialects/v2_statistics.h"
 
+#include <string.h>
+
 static const char server_metadata[] =
     "{\"name\":\"linformerd\",\"version\":\"" LINFORMERD_VERSION "\",\"extensions\":[\"binary_tensor_data\"]}";
 
@@ -50,36 +52,111 @@ static enum outcome model_ready(struct request *request)
     return OUTCOME_ANSWERED;
 }
 
-/* Checks the body. Its key "ready" limits the answer to models that are ready. The value is not needed: all models
- * become ready together. */
-static int read_index_body(struct request *request)
+/* Reads the body. Its key "ready" limits the answer to models that are ready. */
+static int read_index_body(struct request *request, bool *ready)
 {
-    bool ready = false;
     const struct option options[] = {{"ready", OPTION_BOOL, 0}};
     if (request->body_length == 0)
         return 0;
     json_t *json = request_json(request, request->body, request->body_length);
     if (!json)
         return -1;
-    int status = request_options(request, json, options, OPTION_COUNT(options), &ready);
+    int status = request_options(request, json, options, OPTION_COUNT(options), ready);
     json_decref(json);
     return status;
 }
 
+struct index {
+    struct writer *writer;
+    bool only_ready, begun;
+};
+
+static void write_state(void *context, const struct model_state *state)
+{
+    struct index *index = context;
+    bool is_ready = strcmp(state->state, "READY") == 0;
+    if (index->only_ready && !is_ready)
+        return;
+    writer_text(index->writer, index->begun ? ",{\"name\":" : "{\"name\":");
+    writer_string0(index->writer, state->name);
+    if (is_ready)
+        writer_text(index->writer, ",\"version\":\"" V2_VERSION "\"");
+    writer_format(index->writer, ",\"state\":\"%s\",\"reason\":", state->state);
+    writer_string0(index->writer, state->reason);
+    writer_text(index->writer, "}");
+    index->begun = true;
+}
+
 static enum outcome models_index(struct request *request)
 {
-    if (read_index_body(request) != 0)
+    struct index index = {.writer = &request->answer};
+    if (read_index_body(request, &index.only_ready) != 0)
         return OUTCOME_FAILED;
-    const struct service_options *options = &request->service->options;
-    struct writer *writer = &request->answer;
-    writer_text(writer, "[");
-    for (int64_t i = 0; i < options->n_models; i++) {
-        writer_text(writer, i > 0 ? ",{\"name\":" : "{\"name\":");
-        writer_string0(writer, options->models[i].name);
-        writer_text(writer, ",\"version\":\"" V2_VERSION "\",\"state\":\"READY\",\"reason\":\"\"}");
-    }
-    writer_text(writer, "]");
+    const struct model_control *control = request->service->options.control;
+    writer_text(index.writer, "[");
+    if (control && control->list)
+        control->list(control->context, write_state, &index);
+    for (int64_t i = 0; !(control && control->list) && i < request->set->n_models; i++)
+        write_state(&index,
+                    &(struct model_state){.name = request->set->models[i].name, .state = "READY", .reason = ""});
+    writer_text(index.writer, "]");
     return OUTCOME_ANSWERED;
+}
+
+/* Checks the body of a request to load or unload a model. Triton's clients may send a configuration or files under
+ * `parameters`. Those are refused, because only the operator chooses what is loaded. */
+static int read_control_body(struct request *request, bool load)
+{
+    json_t *parameters = NULL;
+    const struct option options[] = {{"parameters", OPTION_OBJECT, 0}};
+    json_t *json = request->body_length > 0 ? request_json(request, request->body, request->body_length) : NULL;
+    if (request->body_length == 0)
+        return 0;
+    int status = json ? request_options(request, json, options, OPTION_COUNT(options), &parameters) : -1;
+    if (status == 0 && load && json_object_size(parameters) > 0)
+        status = failure_set(&request->failure, FAILURE_INVALID,
+                             "parameters: a model is loaded with the files of its folder; expected no parameters");
+    json_decref(json);
+    return status;
+}
+
+static enum outcome read_control(struct request *request, bool load)
+{
+    const struct model_control *control = request->service->options.control;
+    if (!control || !control->load) {
+        failure_set(&request->failure, FAILURE_INVALID,
+                    "models are not loaded or unloaded on request; --model-control of the server allows it");
+        return OUTCOME_FAILED;
+    }
+    return read_control_body(request, load) == 0 ? OUTCOME_SLOW : OUTCOME_FAILED;
+}
+
+static enum outcome read_load(struct request *request)
+{
+    return read_control(request, true);
+}
+
+static enum outcome read_unload(struct request *request)
+{
+    return read_control(request, false);
+}
+
+static int load_model(struct request *request)
+{
+    const struct model_control *control = request->service->options.control;
+    if (control->load(control->context, request->parameters[0], &request->failure) != 0)
+        return -1;
+    writer_text(&request->answer, "{}");
+    return 0;
+}
+
+static int unload_model(struct request *request)
+{
+    const struct model_control *control = request->service->options.control;
+    if (control->unload(control->context, request->parameters[0], &request->failure) != 0)
+        return -1;
+    writer_text(&request->answer, "{}");
+    return 0;
 }
 
 /* ---- The dialect ---- */
@@ -104,6 +181,8 @@ static const struct route routes[] = {
     {"POST", "/v2/models/{}/versions/{}/infer", BODY_ANY, .work = true, .read = v2_infer_read,
      .answer = v2_infer_answer},
     {"POST", "/v2/repository/index", BODY_ANY, .read = models_index},
+    {"POST", "/v2/repository/models/{}/load", BODY_ANY, .work = true, .read = read_load, .answer = load_model},
+    {"POST", "/v2/repository/models/{}/unload", BODY_ANY, .work = true, .read = read_unload, .answer = unload_model},
 };
 
 static void write_failure(struct writer *writer, const struct failure *failure)

@@ -45,12 +45,12 @@ static void write_batches(struct writer *writer, const struct model_statistics *
 
 static void write_model(struct request *request, int64_t model_index)
 {
-    const struct service_options *options = &request->service->options;
-    const struct model_statistics *statistics = metrics_statistics(options->metrics, model_index);
+    const struct served_model *served = &request->set->models[model_index];
+    const struct model_statistics *statistics = metrics_statistics(request->service->options.metrics, served->metrics);
     const struct statistics_now now = statistics_read(statistics);
     struct writer *writer = &request->answer;
     writer_text(writer, "{\"name\":");
-    writer_string0(writer, options->models[model_index].name);
+    writer_string0(writer, served->name);
     writer_format(writer,
                   ",\"version\":\"" V2_VERSION "\",\"last_inference\":%" PRId64 ",\"inference_count\":%" PRId64
                   ",\"execution_count\":%" PRId64,
@@ -73,7 +73,7 @@ enum outcome v2_statistics(struct request *request)
 enum outcome v2_statistics_all(struct request *request)
 {
     writer_text(&request->answer, "{\"model_stats\":[");
-    for (int64_t i = 0; i < request->service->options.n_models; i++) {
+    for (int64_t i = 0; i < request->set->n_models; i++) {
         if (i > 0)
             writer_text(&request->answer, ",");
         write_model(request, i);

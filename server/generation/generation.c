@@ -126,7 +126,7 @@ static void take_slots(struct request *request, struct generation *generation)
 static void give_slot(struct request *request, struct generated *sequence)
 {
     if (sequence->slot != 0)
-        batcher_give_slots(request->service->options.batcher, request->model_index, 1, &sequence->slot);
+        batcher_give_slots(request->service->options.batcher, request->queue, 1, &sequence->slot);
     sequence->slot = 0;
 }
 
@@ -134,7 +134,7 @@ static void give_slot(struct request *request, struct generated *sequence)
 static void record_end(const struct request *request, const struct generated *sequence)
 {
     if (sequence->count > sequence->n_prompt)
-        metrics_generation_end(request->service->options.metrics, request->model_index,
+        metrics_generation_end(request->service->options.metrics, request->metrics,
                                generation_end_name(sequence->end));
 }
 
@@ -323,10 +323,10 @@ static void record_token(const struct request *request, struct generated *sequen
     const struct job *job = &request->job;
     int64_t now = clock_ns();
     if (sequence->count - sequence->n_prompt == 1)
-        metrics_first_token(metrics, request->model_index, sequence->n_prompt, job->started_ns - job->submitted_ns,
+        metrics_first_token(metrics, request->metrics, sequence->n_prompt, job->started_ns - job->submitted_ns,
                             now - job->submitted_ns);
     else
-        metrics_next_token(metrics, request->model_index, now - sequence->token_ns);
+        metrics_next_token(metrics, request->metrics, now - sequence->token_ns);
     sequence->token_ns = now;
 }
 

@@ -58,7 +58,7 @@ struct connections {
     int64_t admissions;     /* number of admissions so far */
     int64_t count;          /* number of connections that are admitted and not closed */
     int64_t evicted;        /* number of these connections in the state SLOT_EVICTED */
-    int ending; /* SHUT_RD, then SHUT_RDWR, when connections_finish shuts all connections down. NONE before */
+    int ending;      /* SHUT_RD, then SHUT_RDWR, when connections_finish shuts all connections down. NONE before */
     bool dismissing; /* connections_dismiss was called */
     int first_idle, last_idle;
     int n_slots;

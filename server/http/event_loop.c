@@ -15,8 +15,8 @@
  * LEAVING_PAUSE_NS limits how often the set is read.
  *
  * libmicrohttpd 0.9.75 runs a TLS handshake again and again while the client has not sent its next bytes, because it
- * keeps the socket marked as readable. So a client that pauses in its handshake would use a whole CPU. If a handshake is
- * in progress, and nothing happened for QUIET_TURNS turns, the loop waits a millisecond in each turn. */
+ * keeps the socket marked as readable. So a client that pauses in its handshake would use a whole CPU. If a handshake
+ * is in progress, and nothing happened for QUIET_TURNS turns, the loop waits a millisecond in each turn. */
 #define _GNU_SOURCE /* pthread_setname_np, EPOLLRDHUP */
 #include "server/http/event_loop.h"
 
@@ -71,8 +71,8 @@ struct event_loop {
 
     pthread_mutex_t lock;
     struct inbox inbox;
-    int wake;   /* an eventfd, which is readable while `woken` is true */
-    bool woken; /* the inbox contains something new */
+    int wake;                /* an eventfd, which is readable while `woken` is true */
+    bool woken;              /* the inbox contains something new */
     int64_t asked, answered; /* number of questions whether the loop turns, and of those that it has answered */
 };
 
@@ -270,14 +270,13 @@ static struct MHD_Daemon *start_daemon(struct event_loop *loop)
 {
     static const struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
     const struct event_loop_options *options = &loop->options;
-    unsigned int flags =
-        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
-    return MHD_start_daemon(flags | (options->tls ? MHD_USE_TLS : 0), 0, NULL, NULL, options->handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_message, NULL,
-                            MHD_OPTION_URI_LOG_CALLBACK, options->target, loop, MHD_OPTION_NOTIFY_COMPLETED,
-                            options->completed, loop, MHD_OPTION_NOTIFY_CONNECTION, socket_changed, loop,
-                            MHD_OPTION_CONNECTION_LIMIT, options->max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
-                            options->timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, options->connection_memory,
-                            MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY,
+    unsigned int flags = MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    return MHD_start_daemon(flags | (options->tls ? MHD_USE_TLS : 0), 0, NULL, NULL, options->handle, loop,
+                            MHD_OPTION_EXTERNAL_LOGGER, log_message, NULL, MHD_OPTION_URI_LOG_CALLBACK, options->target,
+                            loop, MHD_OPTION_NOTIFY_COMPLETED, options->completed, loop, MHD_OPTION_NOTIFY_CONNECTION,
+                            socket_changed, loop, MHD_OPTION_CONNECTION_LIMIT, options->max_connections,
+                            MHD_OPTION_CONNECTION_TIMEOUT, options->timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                            options->connection_memory, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY,
                             options->tls ? tls_daemon_options() : none, MHD_OPTION_END);
 }
 

@@ -107,11 +107,11 @@ static bool is_large(int64_t bytes)
 }
 
 /* Gives the exchange to a worker. Clients take turns at the workers. */
-static void exchange_hand_on(struct exchange *exchange, void (*run)(struct task *task))
+static void exchange_hand_on(struct exchange *exchange, struct workers *workers, void (*run)(struct task *task))
 {
     exchange->task.run = run;
     exchange->task.peer = peer_of(connection_address(exchange->connection));
-    workers_add(exchange->server->workers, &exchange->task);
+    workers_add(workers, &exchange->task);
 }
 
 static void exchange_suspend(struct exchange *exchange)
@@ -277,6 +277,16 @@ static void exchange_answer(struct exchange *exchange)
     }
 }
 
+/* Calls `answer` of a route whose work is slow. */
+static void task_slow(struct task *task)
+{
+    struct exchange *exchange = (struct exchange *)task;
+    struct request *request = &exchange->request;
+    if (exchange->match.route->answer(request) == 0 && request->answer.failed)
+        failure_memory(&request->failure);
+    exchange_resume(exchange, STAGE_REPLY);
+}
+
 static void task_answer(struct task *task)
 {
     struct exchange *exchange = (struct exchange *)task;
@@ -289,7 +299,7 @@ static void submit_next(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
     request->job.continues = true;
-    batcher_submit(exchange->server->service.options.batcher, request->model_index, &request->job);
+    batcher_submit(exchange->server->service.options.batcher, request->queue, &request->job);
 }
 
 /* Whether the request needs another job. If so, request->job contains its items. */
@@ -310,7 +320,7 @@ static void job_done(struct job *job)
     else if (job_goes_on(&exchange->request))
         submit_next(exchange);
     else if (job->status == JOB_OK && is_large(exchange->request.answer_bytes))
-        exchange_hand_on(exchange, task_answer);
+        exchange_hand_on(exchange, exchange->server->workers, task_answer);
     else
         exchange_resume(exchange, STAGE_ANSWER);
 }
@@ -428,11 +438,11 @@ static int exchange_submit(struct exchange *exchange)
     job->wanted = job_wanted;
     job->done = job_done;
     job->context = exchange;
-    switch (batcher_submit(batcher, request->model_index, job)) {
+    switch (batcher_submit(batcher, request->queue, job)) {
     case SUBMIT_OK:
         return 0;
     case SUBMIT_FULL:
-        exchange->reply.retry_after_s = batcher_retry_after_s(batcher, request->model_index);
+        exchange->reply.retry_after_s = batcher_retry_after_s(batcher, request->queue);
         return failure_set(&request->failure, FAILURE_OVERLOADED, "the queue is full; try again later");
     case SUBMIT_DRAINING:
         break;
@@ -461,6 +471,12 @@ static bool exchange_read(struct exchange *exchange)
         body_free(&exchange->body);
     if (outcome == OUTCOME_ANSWERED && request->answer.failed)
         failure_memory(&request->failure);
+    if (outcome == OUTCOME_SLOW) {
+        if (!exchange->suspended)
+            exchange_suspend(exchange);
+        exchange_hand_on(exchange, exchange->server->slow, task_slow);
+        return false;
+    }
     if (outcome == OUTCOME_RUN && request->streamed) {
         exchange->stream = stream_open(request->memory.budget);
         if (!exchange->stream) {
@@ -493,10 +509,10 @@ static void task_read(struct task *task)
  * text for it, and its limit is LARGE_TEXT_BYTES. */
 static bool is_quickly_read(const struct exchange *exchange)
 {
-    const struct service *service = &exchange->server->service;
     const struct route *route = exchange->match.route;
-    bool pictures = service->takes_pictures && route->work && route->body != BODY_ANY;
-    bool texts = service->tokenizes && route->work;
+    const struct model_set *set = exchange->request.set;
+    bool pictures = set->takes_pictures && route->work && route->body != BODY_ANY;
+    bool texts = set->tokenizes && route->work;
     return exchange->body.length <= (texts ? LARGE_TEXT_BYTES : LARGE_BYTES) && exchange->coding == CODING_NONE &&
            !pictures;
 }
@@ -528,7 +544,7 @@ static bool exchange_complete(struct exchange *exchange)
     if (is_quickly_read(exchange))
         return exchange_read(exchange);
     exchange_suspend(exchange);
-    exchange_hand_on(exchange, task_read);
+    exchange_hand_on(exchange, server->workers, task_read);
     return false;
 }
 

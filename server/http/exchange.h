@@ -25,6 +25,7 @@ struct server {
     struct budget bodies; /* memory of bodies that are being received */
     struct gate gate;
     struct workers *workers;
+    struct workers *slow; /* one thread, for work that may take minutes. NULL if no route has such work */
     struct connections *connections;
 };
 

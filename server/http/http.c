@@ -114,10 +114,6 @@ static void init_server(struct server *server, const struct service_options *opt
     server->service.opened_ns = clock_ns();
     server->service.opened_s = (int64_t)time(NULL);
     server->service.started_s = process_started_s();
-    for (int64_t i = 0; i < options->n_models; i++) {
-        server->service.takes_pictures |= options->models[i].image.height > 0;
-        server->service.tokenizes |= options->models[i].tokenizes;
-    }
     request_id_source_init(&server->service.ids);
     results->limit = larger(part, RESULTS_LEAST);
     results->reserve = results->limit / RESULTS_RESERVE;
@@ -191,6 +187,7 @@ static void http_free(struct http *http)
     close_loops(&http->encrypted);
     close_loops(&http->plain);
     workers_close(http->server.workers);
+    workers_close(http->server.slow);
     connections_close(http->server.connections);
     linger_close(http->linger);
     gate_destroy(&http->server.gate);
@@ -216,9 +213,10 @@ int http_open(const struct service_options *options, struct http **opened, struc
     if (linger_open(&http->linger, error) != 0 ||
         connections_open(settings->max_connections, http->linger, &http->server.connections, error) != 0 ||
         workers_open((int)settings->http_threads, &http->server.workers, error) != 0 ||
+        (options->control && options->control->load && workers_open(1, &http->server.slow, error) != 0) ||
         open_loops(http, &http->plain, NULL, error) != 0 ||
-        (options->tls && open_loops(http, &http->encrypted, options->tls, error) != 0) || check_descriptors(error) != 0 ||
-        listener_open(&listener, &http->listener, error) != 0) {
+        (options->tls && open_loops(http, &http->encrypted, options->tls, error) != 0) ||
+        check_descriptors(error) != 0 || listener_open(&listener, &http->listener, error) != 0) {
         http_free(http);
         return -1;
     }

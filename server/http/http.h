@@ -32,8 +32,8 @@ void http_unready(struct http *http);
 /* Whether another process accepts the new connections after this one, because they share the sockets. */
 bool http_shares_sockets(const struct http *http);
 
-/* Leaves new connections to the process that shares the sockets. Each open connection ends when its request is answered,
- * or at once if it has none. Waits for this, at most `patience_ns`. No request is refused meanwhile. */
+/* Leaves new connections to the process that shares the sockets. Each open connection ends when its request is
+ * answered, or at once if it has none. Waits for this, at most `patience_ns`. No request is refused meanwhile. */
 void http_hand_over(struct http *http, int64_t patience_ns);
 
 /* From now on, new requests for work are refused with 503. Accepted requests are still answered. If http_unready was

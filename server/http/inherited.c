@@ -55,8 +55,7 @@ static int check_descriptor(int index, struct error *error)
         return error_set(error, "LISTEN_FDS: descriptor %d (%s) is not a listening stream socket", fd,
                          inherited_name(index, name));
     if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0 || fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0)
-        return error_set(error, "LISTEN_FDS: descriptor %d (%s): %s", fd, inherited_name(index, name),
-                         strerror(errno));
+        return error_set(error, "LISTEN_FDS: descriptor %d (%s): %s", fd, inherited_name(index, name), strerror(errno));
     return 0;
 }
 

@@ -1,5 +1,5 @@
-/* keys: the API keys that requests may contain. They come from --api-key and from the file of --api-key-file, and may be
- * replaced while the daemon serves. Any thread may call the functions.
+/* keys: the API keys that requests may contain. They come from --api-key and from the file of --api-key-file, and may
+ * be replaced while the daemon serves. Any thread may call the functions.
  *
  * A line of the file is one of these. Empty lines and lines that begin with # are skipped:
  *

@@ -22,8 +22,8 @@ struct listener {
     struct listener_options options;
     struct sockets sockets;
     struct pollfd polled[SOCKETS_MOST + 1]; /* the last entry is `stop` */
-    int stop;               /* an eventfd, which is readable when the thread must end */
-    struct log_limit limit; /* for the warning that connections cannot be accepted */
+    int stop;                               /* an eventfd, which is readable when the thread must end */
+    struct log_limit limit;                 /* for the warning that connections cannot be accepted */
     pthread_t thread;
 };
 

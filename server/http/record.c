@@ -48,18 +48,20 @@ static void count_inference(const struct request *request, const struct record_a
         .infer_ns = job->inference_ns,
         .output_ns = clock_ns() - job->finished_ns,
     };
-    metrics_inference(request->service->options.metrics, request->model_index, &counted);
+    metrics_inference(request->service->options.metrics, request->metrics, &counted);
 }
 
 static void write_line(const struct record *record, const struct request *request, const struct record_answer *answer,
                        int64_t total_ns)
 {
     const struct job *job = &request->job;
+    const struct metrics *metrics = request->service->options.metrics;
+    bool write_model = request->metrics != METRICS_NO_MODEL;
     const char *ignored = request->ignored.list;
     int64_t bytes = strcmp(record->method, "HEAD") == 0 ? 0 : answer->bytes; /* libmicrohttpd leaves out the body */
     log_write(line_level(request->service), "request", "client", record->client, "request_id", request->id.text,
               "method", record->method, "path", record->path ? record->path : answer->route, "model",
-              request->info ? request_model_name(request) : NULL, "key",
+              write_model ? metrics_model_name(metrics, request->metrics) : NULL, "key",
               request->key_name[0] ? request->key_name : NULL, LOG_INTEGER("status", answer->status),
               LOG_INTEGER("bytes", bytes), LOG_INTEGER("tokens", job->tokens),
               LOG_DECIMAL("ms", (double)total_ns / 1e6), LOG_DECIMAL("queue_ms", (double)job_queue_ns(job) / 1e6),
@@ -71,10 +73,9 @@ void record_end(struct record *record, const struct request *request, const stru
 {
     const struct job *job = &request->job;
     int64_t total_ns = clock_ns() - record->begun_ns;
-    metrics_request(request->service->options.metrics, answer->route,
-                    request->info ? request->model_index : METRICS_NO_MODEL, answer->status, total_ns,
+    metrics_request(request->service->options.metrics, answer->route, request->metrics, answer->status, total_ns,
                     job_queue_ns(job), job->inference_ns);
-    if (answer->infers && request->info)
+    if (answer->infers && request->metrics != METRICS_NO_MODEL)
         count_inference(request, answer, total_ns);
     if (record->logged)
         write_line(record, request, answer, total_ns);

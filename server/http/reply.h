@@ -23,8 +23,8 @@ enum MHD_Result reply_send(struct reply *reply, struct MHD_Connection *connectio
 enum MHD_Result reply_stream(struct reply *reply, struct MHD_Connection *connection, const struct request *request,
                              MHD_ContentReaderCallback read, void *context);
 
-/* Writes a failure directly to the socket or its encryption, while libmicrohttpd cannot accept a response. The caller then closes the
- * connection. */
+/* Writes a failure directly to the socket or its encryption, while libmicrohttpd cannot accept a response. The caller
+ * then closes the connection. */
 void reply_send_raw(struct reply *reply, struct MHD_Connection *connection, const struct route_match *match,
                     struct request *request);
 

@@ -1,6 +1,8 @@
 /* request: memory and model of one request. */
 #include "server/http/request.h"
 
+#include "server/common/metrics.h"
+
 #include <malloc.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -26,6 +28,8 @@ void request_open(struct request *request, struct service *service, const char *
 {
     memset(request, 0, sizeof *request);
     request->service = service;
+    request->set = model_sets_acquire(service->options.sets);
+    request->metrics = METRICS_NO_MODEL;
     request->body = body;
     request->body_length = body_length;
     request->memory.budget = &service->results;
@@ -42,6 +46,15 @@ static void free_blocks(struct request *request)
     request->blocks = NULL;
 }
 
+/* Call it after call_leave, because a route gives back slots of its model. */
+static void release_models(struct request *request)
+{
+    if (request->set)
+        model_sets_release(request->service->options.sets, request->set);
+    request->set = NULL;
+    request->info = NULL;
+}
+
 static void call_leave(struct request *request)
 {
     void (*leave)(struct request *) = request->leave;
@@ -53,6 +66,7 @@ static void call_leave(struct request *request)
 void request_close(struct request *request)
 {
     call_leave(request);
+    release_models(request);
     free_blocks(request);
     writer_free(&request->answer);
     share_end(&request->memory);
@@ -62,6 +76,7 @@ void request_answered(struct request *request)
 {
     int64_t held = atomic_load(&request->memory.bytes);
     call_leave(request);
+    release_models(request);
     free_blocks(request);
     writer_shrink(&request->answer);
     int64_t kept = (int64_t)request->answer.capacity;
@@ -150,47 +165,51 @@ void request_read_done(struct request *request)
     request->json_bytes = 0;
 }
 
+static void choose_model(struct request *request, int64_t index)
+{
+    const struct served_model *served = &request->set->models[index];
+    request->model_index = index;
+    request->info = model_info(served->model);
+    request->queue = served->queue;
+    request->metrics = served->metrics;
+}
+
 int request_model(struct request *request, const char *name)
 {
-    const struct service_options *options = &request->service->options;
-    for (int64_t i = 0; i < options->n_models; i++) {
-        if (!name || strcmp(options->models[i].name, name) == 0) {
-            request->model_index = i;
-            request->info = model_info(options->models[i].model);
+    const struct model_set *set = request->set;
+    for (int64_t i = 0; i < set->n_models; i++) {
+        if (!name || strcmp(set->models[i].name, name) == 0) {
+            choose_model(request, i);
             return 0;
         }
     }
     char names[256] = "";
-    for (int64_t i = 0; i < options->n_models; i++) {
+    for (int64_t i = 0; i < set->n_models; i++) {
         char quoted[128];
-        snprintf(quoted, sizeof quoted, "\"%s\"", options->models[i].name);
+        snprintf(quoted, sizeof quoted, "\"%s\"", set->models[i].name);
         text_list_add(names, sizeof names, quoted);
     }
-    return failure_set(&request->failure, FAILURE_NO_MODEL, "there is no model \"%.100s\" here, only %s",
-                       name ? name : "", names);
+    return failure_set(&request->failure, FAILURE_NO_MODEL, "there is no model \"%.100s\" here, only %s", name, names);
 }
 
 void request_first_model(struct request *request, bool (*fits)(const struct model_info *info))
 {
-    const struct service_options *options = &request->service->options;
-    for (int64_t i = 0; i < options->n_models; i++) {
-        const struct model_info *info = model_info(options->models[i].model);
-        if (!fits(info))
+    for (int64_t i = 0; i < request->set->n_models; i++) {
+        if (!fits(model_info(request->set->models[i].model)))
             continue;
-        request->model_index = i;
-        request->info = info;
+        choose_model(request, i);
         return;
     }
 }
 
 const struct model *request_engine_model(const struct request *request)
 {
-    return request->service->options.models[request->model_index].model;
+    return request->set->models[request->model_index].model;
 }
 
 const char *request_model_name(const struct request *request)
 {
-    return request->service->options.models[request->model_index].name;
+    return request->set->models[request->model_index].name;
 }
 
 bool request_auto_truncate(const struct request *request)

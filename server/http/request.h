@@ -41,9 +41,12 @@ struct request {
      * NULL if the query lacks the key. */
     const char *(*query)(const struct request *request, const char *name);
 
-    struct job job; /* `read` sets the items. The caller of batcher_submit sets the other members */
-    int64_t model_index;
-    const struct model_info *info; /* describes the requested model */
+    struct job job;                /* `read` sets the items. The caller of batcher_submit sets the other members */
+    struct model_set *set;         /* the models that the request may use. NULL after request_answered */
+    int64_t model_index;           /* the requested model in `set` */
+    const struct model_info *info; /* describes the requested model. NULL if it was not found yet */
+    int64_t queue;                 /* its index in the batcher */
+    int64_t metrics;               /* its index in the metrics. METRICS_NO_MODEL if it was not found yet */
     void *options;                 /* data that only the route uses, from request_memory */
     int64_t answer_bytes;          /* an estimate of the answer's length */
     struct share memory;           /* share of the budget service->results */
@@ -69,7 +72,7 @@ struct request {
     void *blocks; /* the memory blocks of request_memory */
 };
 
-/* Initialises the struct, without parsing the body. The caller keeps `body`. */
+/* Initialises the struct, without parsing the body. Acquires the current set of models. The caller keeps `body`. */
 void request_open(struct request *request, struct service *service, const char *body, size_t body_length);
 void request_close(struct request *request);
 
@@ -95,15 +98,15 @@ int request_options(struct request *request, const json_t *json, const struct op
 /* Call it after `read`, when the JSON values are freed. Returns their memory to the budget. */
 void request_read_done(struct request *request);
 
-/* Call it after `answer`. Frees all memory except the answer, because a client may read its answer slowly. Afterwards
- * only the answer, the failure, and the job's times and counts are valid. */
+/* Call it after `answer`. Releases the set of models, and frees all memory except the answer, because a client may read
+ * its answer slowly. Afterwards only the answer, the failure, and the job's times and counts are valid. */
 void request_answered(struct request *request);
 
-/* Sets model_index and info for the model `name`, or for the first model if `name` is NULL. On failure sets
- * request->failure and returns -1. */
+/* Sets model_index, info, queue and metrics for the model `name`, or for the first model if `name` is NULL. On failure
+ * sets request->failure and returns -1. */
 int request_model(struct request *request, const char *name);
 
-/* For a request that names no model: sets model_index and info for the first model that `fits`. Changes nothing if
+/* For a request that names no model: sets the same members for the first model that `fits`. Changes nothing if
  * there is none. */
 void request_first_model(struct request *request, bool (*fits)(const struct model_info *info));
 const struct model *request_engine_model(const struct request *request);

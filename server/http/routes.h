@@ -9,6 +9,7 @@ enum outcome {
     OUTCOME_FAILED,   /* request->failure is set */
     OUTCOME_ANSWERED, /* request->answer is complete */
     OUTCOME_RUN,      /* request->job is ready for the batcher */
+    OUTCOME_SLOW,     /* the route's `answer` is to be called on the thread for slow work. It may take minutes */
 };
 
 enum route_body {
@@ -27,8 +28,8 @@ struct route {
     bool metrics; /* requests need an API key only with --protect-metrics, because scrapers often have no key */
     bool work;    /* requests are refused before the models are ready, and while the server drains */
     enum outcome (*read)(struct request *request);
-    /* Called after the last job has run. On failure sets request->failure and returns -1. For a streamed answer, it
-     * writes the last text. Then it is called on a lane's thread, so it must be quick. */
+    /* Called after the last job has run, or after OUTCOME_SLOW. On failure sets request->failure and returns -1. For a
+     * streamed answer, it writes the last text. Then it is called on a lane's thread, so it must be quick. */
     int (*answer)(struct request *request);
 };
 

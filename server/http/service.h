@@ -4,12 +4,15 @@
 
 #include "engine/engine.h"
 #include "server/common/budget.h"
+#include "server/http/model_sets.h"
 #include "server/http/request_id.h"
 
 struct batcher;
 struct dialect;
 struct keys;
+struct failure;
 struct metrics;
+struct model_version;
 struct text_codec;
 struct tls;
 
@@ -23,7 +26,10 @@ struct served_label {
 struct served_model {
     const char *name;
     struct model *model;
-    struct served_label *labels; /* (info.output_columns), by class. NULL if the classes have no names */
+    int64_t queue;                 /* its index in the batcher */
+    int64_t metrics;               /* its index in the metrics */
+    struct model_version *version; /* private to the owner of the models */
+    struct served_label *labels;   /* (info.output_columns), by class. NULL if the classes have no names */
     struct image_settings image; /* how a picture becomes an input. Its height is 0 if the model accepts no pictures */
     struct text_codec *codec;    /* converts texts to ids. NULL if the model accepts no texts */
     struct generation_settings generation; /* how its tokens are chosen if a request does not say it */
@@ -35,11 +41,28 @@ struct served_model {
     const char *default_prompt;   /* the name of the prompt for requests that name none. NULL if there is none */
 };
 
-/* All pointers must outlive the server. The models have the same order as in batcher_open. */
+/* The state of a model that the operator has named, for the repository routes of Triton. */
+struct model_state {
+    const char *name;
+    const char *state;  /* "READY", "LOADING", "UNLOADING" or "UNAVAILABLE" */
+    const char *reason; /* why the model is unavailable. "" otherwise */
+};
+
+/* Loads and unloads models by name, while the daemon serves. The functions may take minutes. They return -1 after
+ * failure_set. */
+struct model_control {
+    void *context;
+    /* Calls `write` for each model that could be served. NULL if only the current set is known. */
+    void (*list)(void *context, void (*write)(void *out, const struct model_state *state), void *out);
+    int (*load)(void *context, const char *name, struct failure *failure);
+    int (*unload)(void *context, const char *name, struct failure *failure);
+};
+
+/* All pointers must outlive the server. */
 struct service_options {
     const struct settings *settings;
-    const struct served_model *models;
-    int64_t n_models;
+    struct model_sets *sets;
+    const struct model_control *control;
     const struct dialect *const *dialects; /* the list ends with NULL. The last dialect answers unknown paths */
     struct engine *engine;
     struct batcher *batcher;
@@ -55,8 +78,6 @@ struct service {
     int64_t opened_ns;     /* CLOCK_MONOTONIC */
     int64_t opened_s;      /* seconds since 1970 */
     double started_s;      /* the start of the process, in seconds since 1970. 0 if unknown */
-    bool takes_pictures;   /* one of the models does */
-    bool tokenizes;        /* one of the models does */
     _Atomic int64_t connections;
     _Atomic bool ready; /* work is accepted */
     /* a time of CLOCK_MONOTONIC. Sequences that are still being generated at this time end with the tokens that they

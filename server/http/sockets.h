@@ -22,9 +22,9 @@ struct sockets_options {
 
 struct listening_socket {
     int fd;
-    bool inherited;                /* another process has the socket, too */
-    char path[SOCKET_PATH_BYTES];  /* the file of a Unix socket that the daemon opened. Otherwise empty */
-    dev_t device;                  /* together with `inode`, tells whether the path is still this socket */
+    bool inherited;               /* another process has the socket, too */
+    char path[SOCKET_PATH_BYTES]; /* the file of a Unix socket that the daemon opened. Otherwise empty */
+    dev_t device;                 /* together with `inode`, tells whether the path is still this socket */
     ino_t inode;
 };
 

@@ -127,8 +127,7 @@ static int pair_read(const char *certificate_path, const char *key_path, struct 
 {
     *pair = (struct pair){0};
     if (read_chain(certificate_path, pair, error) == 0 && read_key(key_path, pair, error) == 0 &&
-        check_dates(certificate_path, pair, error) == 0 &&
-        check_match(certificate_path, key_path, pair, error) == 0) {
+        check_dates(certificate_path, pair, error) == 0 && check_match(certificate_path, key_path, pair, error) == 0) {
         log_loaded(certificate_path, pair);
         return 0;
     }

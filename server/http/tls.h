@@ -29,9 +29,9 @@ void tls_use_on_thread(struct tls *tls);
 /* Options for MHD_start_daemon, ended by MHD_OPTION_END. The daemon also needs the flag MHD_USE_TLS. */
 const struct MHD_OptionItem *tls_daemon_options(void);
 
-/* Counts the handshakes of a loop that are in progress. tls_handshake_begin adds 1 to *pending for a new connection. The
- * end of the handshake subtracts 1. The result must be passed to tls_handshake_forget when the connection is closed. It
- * is NULL if memory is lacking, and then nothing is counted. */
+/* Counts the handshakes of a loop that are in progress. tls_handshake_begin adds 1 to *pending for a new connection.
+ * The end of the handshake subtracts 1. The result must be passed to tls_handshake_forget when the connection is
+ * closed. It is NULL if memory is lacking, and then nothing is counted. */
 struct tls_handshake *tls_handshake_begin(struct MHD_Connection *connection, int *pending);
 void tls_handshake_forget(struct tls_handshake *handshake); /* NULL is harmless */
 

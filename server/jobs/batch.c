@@ -266,8 +266,8 @@ void batch_run(struct lane *lane)
     } else {
         batch_look_at_results(batcher, batch);
         if (batcher->metrics)
-            metrics_batch(batcher->metrics, batch->parts[0].job->model_index, batch->n_items, batch->tokens,
-                          inference_ns);
+            metrics_batch(batcher->metrics, batcher->queues[batch->parts[0].job->model_index].metrics, batch->n_items,
+                          batch->tokens, inference_ns);
     }
     pthread_mutex_lock(&batcher->lock);
     batch_end(lane, inference_ns, failed ? &error : NULL, &ended);

@@ -53,25 +53,32 @@ static bool lanes_new(struct batcher *batcher)
     return batcher->lanes != NULL;
 }
 
+/* Opens the queue of a model in a free entry. All lanes of the model are cold. Returns -1 if memory is lacking. */
+static int queue_open(struct batcher *batcher, int64_t index, struct model *model, int64_t metrics)
+{
+    const struct model_info *info = model_info(model);
+    struct queue *queue = &batcher->queues[index];
+    *queue = (struct queue){.metrics = metrics, .cold = UINT64_MAX >> (64 - info->n_lanes)};
+    if (model_queue_open(&queue->waiting, info->is_causal ? batcher->options.max_generations : 0) != 0)
+        return -1;
+    batcher->models[index] = model;
+    if (index >= batcher->n_models)
+        batcher->n_models = index + 1;
+    return 0;
+}
+
 static struct batcher *batcher_new(struct model **models, int64_t n_models, const struct batcher_options *options)
 {
     struct batcher *batcher = calloc(1, sizeof *batcher);
     if (!batcher)
         return NULL;
-    batcher->models = calloc((size_t)n_models, sizeof *batcher->models);
-    batcher->queues = calloc((size_t)n_models, sizeof *batcher->queues);
+    batcher->models = calloc(BATCHER_MOST_MODELS, sizeof *batcher->models);
+    batcher->queues = calloc(BATCHER_MOST_MODELS, sizeof *batcher->queues);
     batcher->options = *options;
-    if (!batcher->models || !batcher->queues) {
-        batcher_free(batcher);
-        return NULL;
-    }
-    memcpy(batcher->models, models, (size_t)n_models * sizeof *models);
-    batcher->n_models = n_models;
-    bool opened = lanes_new(batcher);
-    for (int64_t i = 0; i < n_models; i++)
-        opened &= model_queue_open(&batcher->queues[i].waiting,
-                                   model_info(models[i])->is_causal ? options->max_generations : 0) == 0;
-    if (!opened) {
+    bool opened = batcher->models && batcher->queues;
+    for (int64_t i = 0; i < n_models && opened; i++)
+        opened = queue_open(batcher, i, models[i], i) == 0;
+    if (!opened || !lanes_new(batcher)) {
         batcher_free(batcher);
         return NULL;
     }
@@ -110,7 +117,12 @@ int batcher_open(struct model **models, int64_t n_models, const struct batcher_o
         batcher_destroy(batcher);
         return -1;
     }
-    if (lane_threads_start(batcher, error) != 0 || lane_threads_wait(batcher, error) != 0) {
+    int status = lane_threads_start(batcher, error);
+    pthread_mutex_lock(&batcher->lock);
+    if (status == 0)
+        status = lane_threads_wait(batcher, error);
+    pthread_mutex_unlock(&batcher->lock);
+    if (status != 0) {
         batcher_close(batcher);
         return -1;
     }
@@ -137,6 +149,58 @@ void batcher_set_limits(struct batcher *batcher, int64_t max_queue_tokens, int64
     pthread_mutex_lock(&batcher->lock);
     batcher->options.max_queue_tokens = max_queue_tokens;
     batcher->options.max_queue_requests = max_queue_requests;
+    pthread_mutex_unlock(&batcher->lock);
+}
+
+/* ---- Models that come and go ---- */
+
+/* The lock is held. Wakes all lanes, so that they warm up a new model. */
+static void wake_all(struct batcher *batcher)
+{
+    for (int i = 0; i < batcher->n_lanes; i++) {
+        batcher->lanes[i].asleep = false;
+        pthread_cond_signal(&batcher->lanes[i].work);
+    }
+}
+
+/* The lock is held. The model has no jobs, and all its slots are free. */
+static void queue_remove(struct batcher *batcher, int64_t index)
+{
+    model_queue_close(&batcher->queues[index].waiting);
+    batcher->models[index] = NULL;
+}
+
+int batcher_add(struct batcher *batcher, struct model *model, int64_t metrics, int64_t *index, struct error *error)
+{
+    const struct model_info *info = model_info(model);
+    if (info->first_lane + info->n_lanes > batcher->n_lanes)
+        return error_set(error, "the model runs on %s, where no model ran at the start; restart the daemon",
+                         info->device);
+    pthread_mutex_lock(&batcher->lock);
+    int64_t entry = 0;
+    while (entry < batcher->n_models && batcher->models[entry])
+        entry++;
+    int status = -1;
+    batcher->warm_failed = false;
+    if (entry == BATCHER_MOST_MODELS) {
+        error_set(error, "there are %d models", BATCHER_MOST_MODELS);
+    } else if (queue_open(batcher, entry, model, metrics) != 0) {
+        error_set(error, "out of memory");
+    } else {
+        wake_all(batcher);
+        status = lane_threads_wait(batcher, error);
+        if (status != 0)
+            queue_remove(batcher, entry);
+    }
+    pthread_mutex_unlock(&batcher->lock);
+    *index = entry;
+    return status;
+}
+
+void batcher_remove(struct batcher *batcher, int64_t index)
+{
+    pthread_mutex_lock(&batcher->lock);
+    queue_remove(batcher, index);
     pthread_mutex_unlock(&batcher->lock);
 }
 
@@ -201,7 +265,7 @@ static void job_prepare(struct job *job, const struct model *model, int64_t mode
 
 enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, struct job *job)
 {
-    assert(model_index >= 0 && model_index < batcher->n_models && job->n_items >= 1 && job->done);
+    assert(model_index >= 0 && model_index < BATCHER_MOST_MODELS && job->n_items >= 1 && job->done);
     struct queue *queue = &batcher->queues[model_index];
     job_prepare(job, batcher->models[model_index], model_index);
 

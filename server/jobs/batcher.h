@@ -28,10 +28,21 @@
 struct batcher;
 
 /* Starts the threads. Returns when each thread has warmed up the models of its lane (model_warm_up). The models must
- * outlive the batcher. The array `models` (n_models) is copied. `metrics` may be NULL. */
+ * outlive the batcher, or leave it with batcher_remove. The array `models` (n_models, at most BATCHER_MOST_MODELS) is
+ * copied. Its index of a model is also the model's index in the metrics. `metrics` may be NULL. */
+#define BATCHER_MOST_MODELS 1000
 struct metrics;
 int batcher_open(struct model **models, int64_t n_models, const struct batcher_options *options,
                  struct metrics *metrics, struct batcher **batcher, struct error *error);
+
+/* Adds a model while the batcher runs. Returns when the lanes of the model have warmed it up, between their batches.
+ * `metrics` is its index in the metrics. On success sets *index. On failure the model does not belong to the batcher.
+ * Only one thread at a time may call it. */
+int batcher_add(struct batcher *batcher, struct model *model, int64_t metrics, int64_t *index, struct error *error);
+
+/* Removes a model. All its jobs must have ended, and all its slots must be free. Afterwards no thread of the batcher
+ * uses the model. */
+void batcher_remove(struct batcher *batcher, int64_t index);
 
 /* Call it when a device works again, so that its sleeping lanes look for work. Any thread may call it. */
 void batcher_wake(struct batcher *batcher);

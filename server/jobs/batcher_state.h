@@ -19,6 +19,8 @@
 
 struct queue {
     struct model_queue waiting; /* the jobs of one model */
+    int64_t metrics;            /* the model's index in the metrics */
+    uint64_t cold;              /* bit i is set until the model's lane i has warmed up the model */
     uint64_t ready_lanes;       /* copy of model_ready_lanes. Bit i is set if the device of the model's lane i works */
     struct pace paces[JOB_KINDS]; /* by kind. Their `work` is in FLOPs. A step of generation reads all weights for a few
                                      rows, so a FLOP of generation takes longer than a FLOP of other items */
@@ -57,9 +59,6 @@ struct lane {
     pthread_t thread;
     struct job_batch batch;
 
-    enum { LANE_COLD, LANE_WARM, LANE_FAILED } state; /* guarded by the batcher's lock */
-    struct error error;                               /* set in the state LANE_FAILED */
-
     pthread_cond_t work; /* signalled when `asleep` becomes false */
     bool asleep;         /* guarded by the batcher's lock */
     int64_t rounds;      /* guarded by the batcher's lock: how often the lane has looked for work */
@@ -72,20 +71,23 @@ struct lane {
 
 struct batcher {
     struct batcher_options options;
-    struct model **models;
-    int64_t n_models;
     struct metrics *metrics;
     struct lane *lanes; /* (n_lanes) */
     int n_lanes, n_started;
     pthread_t deadline_thread;
     struct log_limit not_finite, failures; /* limits of log lines about batches */
 
-    pthread_mutex_t lock;  /* guards the members below */
-    pthread_cond_t warmed; /* signalled when a lane leaves the state LANE_COLD */
-    pthread_cond_t alarm;  /* the deadline thread waits for it, with CLOCK_MONOTONIC. Signalled when alarm_ns or
-                              `stopping` changes */
-    struct queue *queues;  /* (n_models) */
-    struct job_list ended; /* the deadline thread will call their `done` */
+    pthread_mutex_t lock;    /* guards the members below */
+    pthread_cond_t warmed;   /* signalled when a lane has warmed up a model */
+    bool warm_failed;        /* a warm-up failed since this member was set to false */
+    struct error warm_error; /* the first reason */
+    pthread_cond_t alarm;    /* the deadline thread waits for it, with CLOCK_MONOTONIC. Signalled when alarm_ns or
+                                `stopping` changes */
+    struct model **models;   /* (n_models). An entry is NULL if it is free. The submitter of a job may read the entry of
+                                its model without the lock, because the entry does not change before the job ends */
+    struct queue *queues;    /* (n_models) */
+    int64_t n_models;        /* entries that were ever used, at most BATCHER_MOST_MODELS. It only grows */
+    struct job_list ended;   /* the deadline thread will call their `done` */
     int64_t alarm_ns; /* when to search the queues next for expired jobs. The search may begin ALARM_STEP_NS too late */
     int64_t ask_ns;   /* when to call `wanted` next for jobs that wait for slots. INT64_MAX if no job waits for slots */
     bool draining;    /* new jobs are refused */

@@ -7,23 +7,40 @@
 #include "server/jobs/deadlines.h"
 #include "server/jobs/lanes.h"
 
-/* Warms up each model that the lane serves. The time of a warm-up is a first, rough measure of the pace. */
-static int warm_up(struct lane *lane)
+/* The lock is held, but not during the warm-up. Warms up a model, and sets the bit of `cold` for this lane to 0. The
+ * time of the warm-up is a first, rough measure of the pace. */
+static void warm_up(struct lane *lane, int64_t model_index, int number)
+{
+    struct batcher *batcher = lane->batcher;
+    struct model *model = batcher->models[model_index];
+    struct queue *queue = &batcher->queues[model_index];
+    struct error error;
+    double flops = 0;
+    pthread_mutex_unlock(&batcher->lock);
+    int64_t start = clock_ns();
+    int status = model_warm_up(model, number, &flops, &error);
+    int64_t ns = clock_ns() - start;
+    pthread_mutex_lock(&batcher->lock);
+    if (status == 0) {
+        pace_add(&queue->paces[JOB_OTHER], flops, ns);
+    } else if (!batcher->warm_failed) {
+        error_prefix(&error, "warming up %s", model_info(model)->architecture);
+        batcher->warm_failed = true;
+        batcher->warm_error = error;
+    }
+    queue->cold &= ~(UINT64_C(1) << number);
+    pthread_cond_broadcast(&batcher->warmed);
+}
+
+/* The lock is held. Warms up the models that need it on this lane. Such a model has no jobs yet. */
+static void warm_up_all(struct lane *lane)
 {
     struct batcher *batcher = lane->batcher;
     for (int64_t i = 0; i < batcher->n_models; i++) {
-        int number = lane_of_model(lane, batcher->models[i]);
-        if (number < 0)
-            continue;
-        double flops;
-        int64_t start = clock_ns();
-        if (model_warm_up(batcher->models[i], number, &flops, &lane->error) != 0)
-            return error_prefix(&lane->error, "warming up %s", model_info(batcher->models[i])->architecture);
-        pthread_mutex_lock(&batcher->lock);
-        pace_add(&batcher->queues[i].paces[JOB_OTHER], flops, clock_ns() - start);
-        pthread_mutex_unlock(&batcher->lock);
+        int number = batcher->models[i] ? lane_of_model(lane, batcher->models[i]) : -1;
+        if (number >= 0 && batcher->queues[i].cold >> number & 1)
+            warm_up(lane, i, number);
     }
-    return 0;
 }
 
 static void *lane_thread(void *argument)
@@ -31,11 +48,9 @@ static void *lane_thread(void *argument)
     struct lane *lane = argument;
     struct batcher *batcher = lane->batcher;
     struct job_list ended = {NULL, NULL};
-    int status = warm_up(lane);
     pthread_mutex_lock(&batcher->lock);
-    lane->state = status == 0 ? LANE_WARM : LANE_FAILED;
-    pthread_cond_signal(&batcher->warmed);
     for (;; lane->rounds++) {
+        warm_up_all(lane);
         lanes_look_at_devices(batcher);
         if (!batch_form(lane, &ended)) {
             if (batcher->closing)
@@ -70,19 +85,12 @@ int lane_threads_start(struct batcher *batcher, struct error *error)
 
 int lane_threads_wait(struct batcher *batcher, struct error *error)
 {
-    int status = 0;
-    pthread_mutex_lock(&batcher->lock);
-    for (int i = 0; i < batcher->n_lanes; i++) {
-        struct lane *lane = &batcher->lanes[i];
-        while (lane->state == LANE_COLD)
+    for (int64_t i = 0; i < batcher->n_models; i++)
+        while (batcher->models[i] && batcher->queues[i].cold != 0)
             pthread_cond_wait(&batcher->warmed, &batcher->lock);
-        if (lane->state == LANE_FAILED && status == 0) {
-            *error = lane->error;
-            status = -1;
-        }
-    }
-    pthread_mutex_unlock(&batcher->lock);
-    return status;
+    if (batcher->warm_failed)
+        *error = batcher->warm_error;
+    return batcher->warm_failed ? -1 : 0;
 }
 
 void lane_threads_stop(struct batcher *batcher)

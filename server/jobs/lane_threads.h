@@ -9,7 +9,8 @@
  */
 int lane_threads_start(struct batcher *batcher, struct error *error);
 
-/* Waits until no lane is cold. Returns -1 with the first error if a warm-up failed. */
+/* The lock is held, except while the function waits. Waits until the lanes have warmed up all models. Returns -1 with
+ * the first error if a warm-up failed. */
 int lane_threads_wait(struct batcher *batcher, struct error *error);
 
 /* Lets the lanes end when no jobs wait, and joins their threads. */

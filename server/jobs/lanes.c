@@ -3,7 +3,8 @@
 void lanes_look_at_devices(struct batcher *batcher)
 {
     for (int64_t i = 0; i < batcher->n_models; i++)
-        batcher->queues[i].ready_lanes = model_ready_lanes(batcher->models[i]);
+        if (batcher->models[i])
+            batcher->queues[i].ready_lanes = model_ready_lanes(batcher->models[i]);
 }
 
 int lane_of_model(const struct lane *lane, const struct model *model)
@@ -16,7 +17,8 @@ int lane_of_model(const struct lane *lane, const struct model *model)
 bool lane_runs(const struct lane *lane, int64_t model_index)
 {
     const struct batcher *batcher = lane->batcher;
-    int number = lane_of_model(lane, batcher->models[model_index]);
+    const struct model *model = batcher->models[model_index];
+    int number = model ? lane_of_model(lane, model) : -1;
     return number >= 0 && (batcher->closing || batcher->queues[model_index].ready_lanes >> number & 1);
 }
 

@@ -10,8 +10,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct settings settings = {.max_batch_tokens = 1024, .max_client_batch_size = 8, .payload_limit = 1 << 20};
 static struct served_model models[3];
+static struct model_set set = {.models = models, .n_models = 3};
+static struct model_sets sets = MODEL_SETS_OF(&set);
 static struct service service = {
-    .options = {.settings = &settings, .models = models, .n_models = 3},
+    .options = {.settings = &settings, .sets = &sets},
     .results = {.limit = INT64_C(1) << 30},
 };
 static char header_length[32];

@@ -16,8 +16,10 @@
 static struct settings native_settings = {
     .max_batch_tokens = 1024, .max_client_batch_size = 8, .max_queue_requests = 100, .http_threads = 1};
 static struct served_model native_models[8];
+static struct model_set native_set = {.models = native_models};
+static struct model_sets native_sets = MODEL_SETS_OF(&native_set);
 static struct service native_service = {
-    .options = {.settings = &native_settings, .models = native_models},
+    .options = {.settings = &native_settings, .sets = &native_sets},
     .results = {.limit = INT64_C(1) << 30},
 };
 
@@ -27,7 +29,7 @@ static int (*native_run)(struct model *model, int lane, const struct engine_item
 
 static inline void native_add(const char *name, const struct model_info *info, struct served_label *labels)
 {
-    int64_t index = native_service.options.n_models++;
+    int64_t index = native_set.n_models++;
     native_models[index] = (struct served_model){.name = name, .model = fake_model(info), .labels = labels};
 }
 
@@ -35,7 +37,7 @@ static inline void native_add(const char *name, const struct model_info *info, s
 static inline void native_add_bytes(void)
 {
     struct error error;
-    if (text_codec_open_bytes(3, &native_models[native_service.options.n_models - 1].codec, &error) != 0)
+    if (text_codec_open_bytes(3, &native_models[native_set.n_models - 1].codec, &error) != 0)
         abort();
 }
 
@@ -45,8 +47,8 @@ static inline void native_add_tokenizer(const char *path)
     struct error error;
     size_t length;
     char *json = file_read(path, SIZE_MAX / 2, &length, &error);
-    if (!json || text_codec_open(json, length, "tokenizer.json", path,
-                                 &native_models[native_service.options.n_models - 1].codec, &error) != 0)
+    if (!json || text_codec_open(json, length, "tokenizer.json", path, &native_models[native_set.n_models - 1].codec,
+                                 &error) != 0)
         abort();
     free(json);
 }
@@ -94,7 +96,7 @@ static inline void native_open_modules(struct model_info info)
     info.inputs = &picture;
     info.output_columns = 3;
     native_add("pictures", &info, NULL);
-    native_models[native_service.options.n_models - 1].image = image_settings_default(4, 6);
+    native_models[native_set.n_models - 1].image = image_settings_default(4, 6);
 }
 
 static inline void native_open(void)
@@ -132,14 +134,14 @@ static inline void native_open(void)
     info.has_logits = true;
     native_add("words", &info, NULL);
     native_add_tokenizer("tests/tokenizers/reference/bert.json");
-    native_models[native_service.options.n_models - 1].prompts = json_pack("{s:s}", "query", "query: ");
+    native_models[native_set.n_models - 1].prompts = json_pack("{s:s}", "query", "query: ");
     atomic_store(&native_service.ready, true);
 }
 
 static inline void native_close(void)
 {
-    while (native_service.options.n_models > 0) {
-        struct served_model *served = &native_models[--native_service.options.n_models];
+    while (native_set.n_models > 0) {
+        struct served_model *served = &native_models[--native_set.n_models];
         text_codec_close(served->codec);
         json_decref((json_t *)served->prompts);
         model_close(served->model);

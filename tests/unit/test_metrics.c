@@ -35,6 +35,7 @@ static char *text_of(const struct metrics *metrics)
                                                   {.requests = 1, .tokens = 2}};
     struct metrics_now now = {
         .queues = queues,
+        .n_queues = 2,
         .log_lines_dropped = 11,
         .connections = 5,
         .process = {.cpu_s = 1.25,

@@ -54,6 +54,8 @@ struct fixture {
     struct settings settings;
     struct engine *engine;
     struct served_model model;
+    struct model_set set;
+    struct model_sets sets;
     struct metrics *metrics;
     struct http *http;
 };
@@ -77,9 +79,11 @@ static int open_server(struct fixture *fixture, bool pictures, bool tokenizes)
         fixture->model.image = image_settings_default(4, 6);
     fixture->model.tokenizes = tokenizes;
     fixture->metrics = metrics_open(names, 1);
+    fixture->set = (struct model_set){
+        .models = &fixture->model, .n_models = 1, .takes_pictures = pictures, .tokenizes = tokenizes};
+    fixture->sets = (struct model_sets)MODEL_SETS_OF(&fixture->set);
     struct service_options options = {.settings = &fixture->settings,
-                                      .models = &fixture->model,
-                                      .n_models = 1,
+                                      .sets = &fixture->sets,
                                       .dialects = dialects,
                                       .engine = fixture->engine,
                                       .metrics = fixture->metrics};
