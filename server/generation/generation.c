@@ -134,8 +134,7 @@ static void give_slot(struct request *request, struct generated *sequence)
 static void record_end(const struct request *request, const struct generated *sequence)
 {
     if (sequence->count > sequence->n_prompt)
-        metrics_generation_end(request->service->options.metrics, request->metrics,
-                               generation_end_name(sequence->end));
+        metrics_generation_end(request->service->options.metrics, request->metrics, generation_end_name(sequence->end));
 }
 
 void generation_leave(struct request *request, struct generation *generation)

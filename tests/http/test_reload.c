@@ -235,6 +235,7 @@ static void a_bad_model_leaves_the_old_one(void **state)
     unlink(path);
     daemon_signal(daemon, SIGHUP);
     expect_line(daemon, "the old one stays");
+    expect_line(daemon, "models reloaded");
     char *after = answer_of(daemon);
     assert_string_equal(before, after);
     struct answer answer = daemon_get(daemon, "/metrics");

@@ -615,7 +615,8 @@ static void test_batches_are_counted(void **context)
     batcher_close(batcher);
     batcher = NULL;
     size_t length;
-    char *text = metrics_text(metrics, &(struct metrics_now){.uptime_s = 1, .queues = queues, .n_queues = MODELS}, &length);
+    char *text =
+        metrics_text(metrics, &(struct metrics_now){.uptime_s = 1, .queues = queues, .n_queues = MODELS}, &length);
     assert_non_null(strstr(text, "\nlinformerd_batch_items_count{model=\"a\"} 3\n"));
     assert_non_null(strstr(text, "\nlinformerd_batch_items_sum{model=\"a\"} 10\n"));
     assert_non_null(strstr(text, "\nlinformerd_batch_tokens_sum{model=\"a\"} 10\n"));
