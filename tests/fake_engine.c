@@ -589,3 +589,24 @@ void model_explain(const struct model *model, int64_t tokens, FILE *out)
     fprintf(out, "fake plan for %lld tokens\nweights_bytes %zu\narena_bytes %zu\n", (long long)tokens,
             model->info.weights_bytes, model->info.arena_bytes);
 }
+
+/* The fake plan has no steps. */
+int model_n_steps(const struct model *model)
+{
+    (void)model;
+    return 0;
+}
+
+int64_t model_explained_rows(const struct model *model, int64_t tokens)
+{
+    (void)model;
+    return tokens;
+}
+
+void model_step_describe(const struct model *model, int64_t rows, int index, struct model_step *step)
+{
+    (void)model;
+    (void)rows;
+    (void)index;
+    *step = (struct model_step){0};
+}

@@ -768,7 +768,7 @@ static void the_engine_speaks_of_lengths_and_missing_inputs(void **state)
 static void unknown_models_and_paths_are_404(void **state)
 {
     (void)state;
-    static const char *const paths[] = {"/v2/models/none", "/v2/models/none/ready", "/v2/models/builtin/config",
+    static const char *const paths[] = {"/v2/models/none", "/v2/models/none/ready", "/v2/models/builtin/other",
                                         "/v2/nothing"};
     struct answer answer = infer(the_daemon, "/v2/models/none/infer", "{\"inputs\": [" IDS "]}");
     expect_error(&answer, 404, "there is no model \"none\" here, only \"builtin\"");

@@ -244,9 +244,11 @@ static void keys_without_a_meaning_are_told(void **state)
     assert_string_equal(request.ignored.list, "encoding_format, truncation");
     request_close(&request);
     native_settings.strict = true;
-    expect_failure("/predict", "{\"model\": \"classes\", \"inputs\": \"a\", \"topk\": 1}",
-                   "unknown key \"topk\"; known are inputs, embeddings, model, truncate, "
-                   "truncation_direction, add_special_tokens, prompt_name, raw_scores, top_k, parameters");
+    expect_failure(
+        "/predict", "{\"model\": \"classes\", \"inputs\": \"a\", \"topk\": 1}",
+        "unknown key \"topk\"; known are inputs, embeddings, model, truncate, "
+        "truncation_direction, add_special_tokens, prompt_name, input_type, truncate_prompt_tokens, raw_scores, "
+        "top_k, parameters, ids");
     native_settings.strict = false;
 }
 
