@@ -61,6 +61,7 @@ image jq                                       reads the description of the imag
 image curl                                     asks the container for its health
 image iproute2                                 shows where the container listens
 fresh mmdebstrap                               makes a bare Debian
+deb   build-essential                          what every package is built with
 deb   debhelper                                makes packages
 deb   patchelf                                 takes a path out of the CUDA engine
 wheel python3                                  packs the wheel

@@ -199,13 +199,17 @@ def folders_are_served_under_their_names():
 
 @test
 def settings_are_keywords_and_the_environment_has_none():
-    os.environ["LINFORMERD_MODEL"] = "/nonexistent"
+    outside = {"LINFORMERD_MODEL": "/nonexistent", "NOTIFY_SOCKET": "/nonexistent"}
+    os.environ.update(outside)
     try:
         with linformerd.serve(max_client_batch_size=1, strict=True) as server:
+            variables = pathlib.Path(f"/proc/{server.pid}/environ").read_bytes()
+            assert b"/nonexistent" not in variables, variables
             expect(linformerd.RequestError, lambda: server.embed(["a", "b"]), "422")
             expect(linformerd.RequestError, lambda: server.embed("a", nonsense=1), "nonsense")
     finally:
-        del os.environ["LINFORMERD_MODEL"]
+        for name in outside:
+            del os.environ[name]
     expect(linformerd.StartError, lambda: linformerd.serve(threadz=1), "LINFORMERD_THREADS?")
     expect(linformerd.StartError, lambda: linformerd.serve(threads=-1), "0 to 4096")
     expect(TypeError, lambda: linformerd.serve(object()), "kwargs")

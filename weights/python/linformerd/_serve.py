@@ -13,6 +13,9 @@ from ._export import export, export_module
 
 Folder = Union[str, "os.PathLike[str]"]
 
+# Settings, and what a service manager tells the process that calls serve().
+_NOT_INHERITED = ("LINFORMERD_", "LISTEN_", "NOTIFY_SOCKET", "WATCHDOG_")
+
 
 class Server(Client):
     """A daemon that serve() started, and the client of this daemon. close(), the end of a with block, or the end of
@@ -73,7 +76,7 @@ def serve(model: object = None, kwargs: Mapping[str, Any] | None = None, *, exam
     _ in place of -: threads=2, dtype="bf16". Environment variables with settings (LINFORMERD_…) have no effect here.
 
     Raises StartError with the daemon's log if the daemon refuses a setting or a model."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("LINFORMERD_")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
     environment.update({f"LINFORMERD_{name.upper()}": _spelled(value) for name, value in {"port": 0, **settings}.items()})
     api_key = settings.get("api_key")
     exported = kwargs is not None or example is not None
