@@ -294,11 +294,6 @@ bool devices_are_cpu(const struct devices *devices)
     return devices->count == 0;
 }
 
-int devices_count(const struct devices *devices)
-{
-    return devices->count;
-}
-
 enum dtype devices_dtype(const struct devices *devices)
 {
     return devices->count > 0 ? devices->list[0].dtype : backend_cpu.dtype(devices->cpu);

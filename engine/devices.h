@@ -32,7 +32,6 @@ const char *devices_name(const struct devices *devices); /* "cpu", "cuda:0,cuda:
 const char *devices_cpu_notice(const struct devices *devices);
 const char *devices_kernels(const struct devices *devices); /* of the first device */
 bool devices_are_cpu(const struct devices *devices);
-int devices_count(const struct devices *devices); /* the number of devices, without the CPU */
 enum dtype devices_dtype(const struct devices *devices);
 int devices_states(struct devices *devices, struct engine_device *states, int room);
 struct engine_counts devices_counts(const struct devices *devices);

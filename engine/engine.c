@@ -228,6 +228,7 @@ static void fill_info(struct model *model, const struct model_config *config, in
     info->sequence_input = sequence_input(plan);
     info->window = window_of(plan, info);
     info->first_lane = placement->first_lane;
+    info->n_devices = placement->n_replicas > 0 ? placement->n_replicas : 1;
     info->device = placement->device;
     info->is_on_cpu = placement->n_replicas == 0;
     info->dtype = placement->dtype;
@@ -339,9 +340,7 @@ int model_load(struct engine *engine, const struct family_class *class, const st
     builder.progress = progress;
     builder.progress_context = context;
     builder.image_arena_bytes = engine->image_arena_bytes;
-    /* Each device has its own slots. With several devices, the next batch of a sequence could run on a device without
-     * its states. So there are no slots then. */
-    builder.n_slots = devices_count(engine->devices) <= 1 ? engine->max_slots : 0;
+    builder.n_slots = engine->max_slots;
     build(class, config, &builder);
     if (plan_finish(&builder, engine->max_batch_tokens, engine->max_batch_requests, &loaded->plan) != 0)
         goto fail;

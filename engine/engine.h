@@ -106,13 +106,15 @@ struct model_info {
                        most max_length of the sequence's input. 0 if the class always reads all rows */
     int sequence_input;   /* index of the input that has the same rows as the output. -1 if there is none */
     int64_t n_slots;      /* number of slots, 0 or more. With a slot, the rows of a sequence may come in several batches
-                             (engine_item.slot). 0 if the model needs all rows at once, if max_slots is 0, or if there are
-                             several devices */
+                             (engine_item.slot). 0 if the model needs all rows at once, or if max_slots is 0. Each
+                             device has memory for all slots. A slot keeps its states on the device of its latest
+                             batch. On another device, its earlier rows are computed again */
     size_t slot_bytes;    /* bytes of one slot */
     int64_t parameters;   /* elements of all tensors of the file */
     size_t weights_bytes; /* resident bytes, summed over all devices of the model */
     size_t arena_bytes;   /* bytes for the activations of the largest batch, summed over all devices of the model */
     int first_lane, n_lanes; /* n_lanes >= 1, at most ENGINE_MAX_LANES */
+    int n_devices;           /* >= 1. Lane i of the model is on its device i % n_devices */
     const char *device;      /* "cpu", "cuda:0,cuda:1" */
     bool is_on_cpu;          /* true if the CPU is its only device */
     enum dtype dtype;        /* never DTYPE_AUTO */

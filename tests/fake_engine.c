@@ -298,6 +298,7 @@ struct model *fake_model(const struct model_info *info)
     }
     model->info = *info;
     model->info.n_lanes = info->n_lanes ? info->n_lanes : 1;
+    model->info.n_devices = info->n_devices ? info->n_devices : 1;
     memcpy(model->inputs, info->inputs, sizeof *info->inputs * (size_t)info->n_inputs);
     model->info.inputs = model->inputs;
     model->info.architecture = model->architecture = architecture;

@@ -18,7 +18,7 @@
 #define FAKE_ID_INFINITE 991 /* … has an infinity there */
 #define FAKE_ID_FAIL 992     /* … makes model_run fail: "the fake device failed" */
 
-/* Makes a model as `info` describes it; 0 lanes mean one. `info` is copied. NULL: a language model with one input `x`
+/* Makes a model as `info` describes it; 0 lanes or devices mean one. `info` is copied. NULL: a language model with one input `x`
  * of ids, with logits, and with the sizes above. In a model of INPUT_ROWS, the id of a row is (int)row[0]. model_close
  * is owed. */
 struct model *fake_model(const struct model_info *info);

@@ -67,6 +67,9 @@ static void batch_take(struct lane *lane, struct job *job, double allowance)
     }
     if (part.n_items == 0)
         return;
+    const struct model_info *info = model_info(batch->model);
+    if (job->kind == JOB_GENERATION && info->n_slots > 0) /* without slots, no states stay */
+        job->home = lane_of_model(lane, batch->model) % info->n_devices;
     job_queue_start(queue_of(lane->batcher, job), job, part.n_items, part.tokens);
     batch->parts[batch->n_parts++] = part;
 }
@@ -88,6 +91,8 @@ static void batch_fill(struct lane *lane, int64_t model_index, enum job_kind kin
             job_expire(queue_of(batcher, job), job, ended);
             continue;
         }
+        if (!lane_takes(lane, job))
+            continue;
         batch_take(lane, job, allowance);
         passed += job_waits(job);
     }
@@ -122,7 +127,7 @@ bool batch_form(struct lane *lane, struct job_list *ended)
         return false;
     enum job_kind leader = share_turn(&lane->share, generation_waits, others_wait);
     int64_t model_index = lane->turns[leader];
-    while (!batcher->queues[model_index].waiting.lists[leader].first || !lane_runs(lane, model_index))
+    while (!lane_has_work_of(lane, model_index, leader))
         model_index = (model_index + 1) % batcher->n_models;
     lane->turns[leader] = (model_index + 1) % batcher->n_models;
     batch_fill_both(lane, model_index, leader, ended);

@@ -255,6 +255,7 @@ static void job_prepare(struct job *job, const struct model *model, int64_t mode
     if (!job->continues) {
         job->started_ns = job->inference_ns = job->tokens = 0;
         job->submitted_ns = clock_ns();
+        job->home = HOMELESS;
     }
     job->finished_ns = 0;
     job->model_index = model_index;

@@ -26,6 +26,8 @@ enum job_kind {
 };
 #define JOB_KINDS 2
 
+#define HOMELESS (-1)
+
 struct job {
     /* Set by the code that submits the job. The members and their memory must stay valid until `done`. */
     struct engine_item *items;       /* each must have passed model_check */
@@ -64,6 +66,8 @@ struct job {
     struct job *next_asked;
     bool left; /* `wanted` returned false in this call */
     int64_t model_index;
+    int home;               /* the device with the states of the job's sequences, as a number among the devices of the
+                               model. HOMELESS if no batch with its slots was formed yet */
     int64_t next_item;      /* items with a lower index were started */
     int64_t waiting_tokens; /* tokens of the items that were not started */
     int64_t running; /* number of items in batches that are being formed or are running. One more while `wanted` is

@@ -22,11 +22,45 @@ bool lane_runs(const struct lane *lane, int64_t model_index)
     return number >= 0 && (batcher->closing || batcher->queues[model_index].ready_lanes >> number & 1);
 }
 
+/* Whether the device of the job's home works. The lane has the number of the home, so it is on this device. */
+static bool home_works(const struct batcher *batcher, const struct job *job)
+{
+    return batcher->queues[job->model_index].ready_lanes >> job->home & 1;
+}
+
+bool lane_takes(const struct lane *lane, const struct job *job)
+{
+    const struct batcher *batcher = lane->batcher;
+    const struct model *model = batcher->models[job->model_index];
+    if (!lane_runs(lane, job->model_index))
+        return false;
+    return job->home == HOMELESS || lane_of_model(lane, model) % model_info(model)->n_devices == job->home ||
+           batcher->closing || !home_works(batcher, job);
+}
+
+bool lane_has_work_of(const struct lane *lane, int64_t model_index, enum job_kind kind)
+{
+    const struct job *job = lane->batcher->queues[model_index].waiting.lists[kind].first;
+    while (job && !lane_takes(lane, job))
+        job = job->next;
+    return job != NULL;
+}
+
+bool lane_has_work(const struct lane *lane, enum job_kind kind)
+{
+    for (int64_t i = 0; i < lane->batcher->n_models; i++)
+        if (lane_has_work_of(lane, i, kind))
+            return true;
+    return false;
+}
+
 void lanes_wake_one(struct batcher *batcher, int64_t model_index)
 {
     for (int i = 0; i < batcher->n_lanes; i++) {
         struct lane *lane = &batcher->lanes[i];
-        if (!lane->asleep || !lane_runs(lane, model_index))
+        bool works = lane->asleep && (lane_has_work_of(lane, model_index, JOB_OTHER) ||
+                                      lane_has_work_of(lane, model_index, JOB_GENERATION));
+        if (!works)
             continue;
         lane->asleep = false;
         pthread_cond_signal(&lane->work);
@@ -46,15 +80,6 @@ void lane_sleep(struct lane *lane)
     lane->asleep = true;
     while (lane->asleep)
         pthread_cond_wait(&lane->work, &lane->batcher->lock);
-}
-
-bool lane_has_work(const struct lane *lane, enum job_kind kind)
-{
-    const struct batcher *batcher = lane->batcher;
-    for (int64_t i = 0; i < batcher->n_models; i++)
-        if (batcher->queues[i].waiting.lists[kind].first && lane_runs(lane, i))
-            return true;
-    return false;
 }
 
 void lanes_seat_jobs(struct batcher *batcher, int64_t model_index)

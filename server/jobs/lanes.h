@@ -3,8 +3,8 @@
  * Sleep: a lane sleeps when no queue holds a job that it can run. Each lane runs the batches of a model on one device.
  * The lane can run the model if this device works (model_ready_lanes). batcher_submit wakes one sleeping lane that can
  * run the new job. A lane that leaves a job in a queue does the same. When a device works again, batcher_wake wakes
- * lanes that can now run a waiting job. A job is not forgotten if all lanes that can run it are awake, because each
- * lane searches the queues again when its batch ends.
+ * lanes that can now run a waiting job. Each lane that wakes looks for further sleeping lanes with work. A job is not
+ * forgotten if all lanes that can run it are awake, because each lane searches the queues again when its batch ends.
  *
  * Threads: callers must hold the batcher's lock, except for lane_of_model. */
 #ifndef SERVER_LANES_H
@@ -23,10 +23,15 @@ int lane_of_model(const struct lane *lane, const struct model *model);
  * engine then runs the batch on the CPU, and the model's other lanes may have ended already. */
 bool lane_runs(const struct lane *lane, int64_t model_index);
 
-/* Whether there is a waiting job of this kind that the lane can run. */
+/* Whether the lane may run a waiting job. The states of generated sequences are on one device (job.home). Their job
+ * waits for a lane of this device, as long as the device works. */
+bool lane_takes(const struct lane *lane, const struct job *job);
+
+/* Whether the lane may run a waiting job of this kind, of one model or of any model. */
+bool lane_has_work_of(const struct lane *lane, int64_t model_index, enum job_kind kind);
 bool lane_has_work(const struct lane *lane, enum job_kind kind);
 
-/* Wakes the first sleeping lane that can run the model. */
+/* Wakes the first sleeping lane that may run a waiting job of the model. */
 void lanes_wake_one(struct batcher *batcher, int64_t model_index);
 
 /* Wakes a lane for each model with waiting jobs. */

@@ -182,17 +182,36 @@ static void test_no_memory_for_slots(void **state)
     faults_set("");
 }
 
-/* With several devices a sequence comes whole. */
+/* Each device keeps the states of its own sequences. run_part changes the device with each row, and each part is right.
+ * The other slot stays on one device, which needs none of its earlier rows again. */
 static void test_several_devices(void **state)
 {
-    (void)state;
     struct engine_options options = options_of((struct device_choice){.kind = DEVICE_CUDA, .all = true});
     struct loaded loaded = {NULL, NULL};
     struct error error;
+    set_ids();
     faults_set("");
+    expect_whole(*state);
     setenv("SHIM_DEVICES", "2", 1);
-    must(load_with(&options, "", "linear_attention_lm_causal", NULL, &loaded, &error), &error);
-    assert_int_equal(model_info(loaded.model)->n_slots, 0);
+    must(load_with(&options, "", *state, NULL, &loaded, &error), &error);
+    const struct model_info *info = model_info(loaded.model);
+    assert_int_equal(info->n_slots, MOST_SLOTS);
+    assert_int_equal(info->n_devices, 2);
+    assert_true(info->n_lanes >= 2 && info->n_lanes % 2 == 0);
+    for (int64_t first = 0; first < LENGTH; first++) {
+        run_part(&loaded, first, 1);
+        struct engine_item part = first == 0 ? whole_of(&loaded, 1) : (struct engine_item){.first = first};
+        int lane = (int)(first % (info->n_lanes / 2)) * 2 + 1; /* on the second device */
+        part.slot = 2;
+        part.inputs[info->sequence_input].data = ids + first;
+        part.inputs[info->sequence_input].length = 1;
+        part.output = found; /* without `earlier`, lost states would be a failure */
+        part.n_rows = 1;
+        must(model_run(loaded.model, lane, &part, 1, &error), &error);
+        for (int64_t i = 0; i < info->output_columns; i++)
+            assert_true(fabsf(found[i] - expected[first * info->output_columns + i]) <= TOLERANCE);
+    }
+    assert_int_equal(engine_counts(loaded.engine).standby_batches, 0);
     unload(&loaded);
     unsetenv("SHIM_DEVICES");
 }
@@ -201,11 +220,9 @@ int main(void)
 {
     static char causal[] = "linear_attention_lm_causal_local_shift", pair[] = "linear_attention_encoder_decoder";
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(test_failing_device, causal),
-        cmocka_unit_test_prestate(test_failing_device, pair),
-        cmocka_unit_test_prestate(test_lost_sequence, causal),
-        cmocka_unit_test(test_no_memory_for_slots),
-        cmocka_unit_test(test_several_devices),
+        cmocka_unit_test_prestate(test_failing_device, causal),  cmocka_unit_test_prestate(test_failing_device, pair),
+        cmocka_unit_test_prestate(test_lost_sequence, causal),   cmocka_unit_test(test_no_memory_for_slots),
+        cmocka_unit_test_prestate(test_several_devices, causal), cmocka_unit_test_prestate(test_several_devices, pair),
     };
     faults_begin();
     int failed = cmocka_run_group_tests_name("sequences on failing devices", tests, NULL, NULL);

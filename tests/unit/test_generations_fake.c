@@ -181,14 +181,19 @@ static void test_idle_time_is_not_saved(void **context)
 
 /* ---- Slots ---- */
 
-/* Opens a batcher with 3 slots for model 0. */
-static void open_slots(void)
+/* Opens a batcher with 3 slots for model 0. With two devices, the engine's lane 1 is on the first one, and lane 2 on
+ * the second one. Model 1 then has only lane 1, and model 2 only lane 2. */
+static void open_slots_on(int n_devices)
 {
     struct model_info info = *model_info(models[0]);
     info.is_causal = true;
+    info.n_slots = 3;
+    info.n_devices = n_devices;
     struct model *causal = fake_model(&info);
     model_close(models[0]);
     models[0] = causal;
+    for (int i = 0; n_devices > 1 && i < MODELS; i++)
+        fake_lanes(models[i], i == 0 ? 1 : i, i == 0 ? 2 : 1);
     struct batcher_options options = {.max_batch_tokens = 64,
                                       .max_batch_requests = 64,
                                       .max_queue_tokens = MANY,
@@ -197,6 +202,11 @@ static void open_slots(void)
                                       .generation_percent = 50};
     struct error error;
     assert_int_equal(batcher_open(models, MODELS, &options, NULL, &batcher, &error), 0);
+}
+
+static void open_slots(void)
+{
+    open_slots_on(1);
 }
 
 static struct request *new_sequences(int64_t count, int32_t id)
@@ -369,6 +379,98 @@ static void test_closing_cancels_what_waits_for_slots(void **context)
     expect(first, JOB_OK);
 }
 
+/* ---- Several devices ---- */
+
+/* Closes the gate for a batch of the model that is on one lane alone. */
+static struct request *block(int64_t model_index)
+{
+    int64_t batches = fake_batches();
+    fake_gate_close_for(models[model_index]);
+    struct request *blocker = submit_to(model_index, request_new(1, 1, 90));
+    fake_wait_for_batches(batches + 1);
+    return blocker;
+}
+
+static void unblock(struct request *blocker)
+{
+    fake_gate_open();
+    expect(blocker, JOB_OK);
+}
+
+/* Submits the next job of the sequences. */
+static void go_on(struct request *request)
+{
+    request->calls = 0;
+    request->job.continues = true;
+    request->job.n_slots = 0;
+    submit_to(0, request);
+}
+
+static void expect_latest_lane(int lane)
+{
+    assert_int_equal(fake_batch_lane(fake_batches() - 1), lane);
+}
+
+/* While the lane of its device is busy, a sequence waits, and the other lane runs other jobs. If its device fails, the
+ * sequence moves to the other device, and stays there. */
+static void test_sequences_stay_on_their_device(void **context)
+{
+    (void)context;
+    open_slots_on(2);
+    struct request *blocker = block(2), *sequence = submit_to(0, new_sequences(1, 10));
+    wait_done(sequence);
+    expect_latest_lane(1);
+    unblock(blocker);
+
+    blocker = block(1);
+    go_on(sequence);
+    expect(submit(1, 1, 40), JOB_OK);
+    expect_latest_lane(2);
+    assert_int_equal(calls_of(sequence), 0);
+    unblock(blocker);
+    wait_done(sequence);
+    expect_latest_lane(1);
+
+    blocker = block(1);
+    fake_lane_works(1, false);
+    go_on(sequence);
+    wait_done(sequence);
+    expect_latest_lane(2);
+    fake_lane_works(1, true);
+    batcher_wake(batcher);
+    unblock(blocker);
+
+    blocker = block(2);
+    go_on(sequence);
+    expect(submit(1, 1, 40), JOB_OK);
+    expect_latest_lane(1);
+    assert_int_equal(calls_of(sequence), 0);
+    unblock(blocker);
+    wait_done(sequence);
+    expect_latest_lane(2);
+    batcher_give_slots(batcher, 0, 1, sequence->slots);
+    expect(sequence, JOB_OK);
+}
+
+/* A sequence that waits for its device is run by the other one when the device fails. */
+static void test_a_waiting_sequence_leaves_a_failing_device(void **context)
+{
+    (void)context;
+    open_slots_on(2);
+    struct request *blocker = block(2), *sequence = submit_to(0, new_sequences(1, 10));
+    wait_done(sequence);
+    unblock(blocker);
+    blocker = block(1);
+    go_on(sequence);
+    fake_lane_works(1, false);
+    fake_gate_open(); /* the lane ends its batch, and finds that its device does not work */
+    expect(blocker, JOB_OK);
+    wait_done(sequence);
+    expect_latest_lane(2);
+    batcher_give_slots(batcher, 0, 1, sequence->slots);
+    expect(sequence, JOB_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -382,6 +484,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_request_that_expires_lets_others_pass, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_request_that_is_not_wanted_lets_others_pass, setup, teardown),
         cmocka_unit_test_setup_teardown(test_closing_cancels_what_waits_for_slots, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_sequences_stay_on_their_device, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_waiting_sequence_leaves_a_failing_device, setup, teardown),
     };
     return cmocka_run_group_tests_name("generations", tests, NULL, NULL);
 }
