@@ -169,6 +169,10 @@ static inline int native_call(const char *path, const char *body, size_t length,
         return -1;
     case OUTCOME_ANSWERED:
         break;
+    case OUTCOME_SLOW:
+        if (match.route->answer(request))
+            return -1;
+        break;
     case OUTCOME_RUN:
         if (native_run(native_models[request->model_index].model, 0, request->job.items, request->job.n_items, &error))
             return failure_set(&request->failure, FAILURE_BACKEND, "%s", error.message);

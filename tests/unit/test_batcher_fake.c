@@ -606,7 +606,7 @@ static void test_flaw_in_a_split_job(void **context)
 static void test_batches_are_counted(void **context)
 {
     (void)context;
-    static const char *const names[MODELS] = {"a", "b"};
+    static const char *const names[MODELS] = {"a", "b", "c"};
     static const struct metrics_queue queues[MODELS];
     struct metrics *metrics = metrics_open(names, MODELS);
     open_bounded(4, 8, MANY, MANY, metrics);
