@@ -126,14 +126,6 @@ static int check_model_names(const struct settings *settings, struct error *erro
     return 0;
 }
 
-/* Refuses a repository whose models nobody could load. */
-static int check_repository(const struct settings *settings, struct error *error)
-{
-    if (settings->model_repository && !settings->model_control)
-        return error_set(error, "--model-repository needs --model-control, which is not set");
-    return 0;
-}
-
 /* Refuses --protect-metrics without an API key. Without a key /metrics would stay open, which nobody would notice. Also
  * refuses one half of a pair of TLS files. */
 static int check_protection(const struct settings *settings, struct error *error)
@@ -464,8 +456,7 @@ int settings_read(int argc, char **argv, char **environment, struct settings *se
         return -1;
     if (apply_defaults(settings, error) != 0 || (file && apply_file(file, settings, error) != 0) ||
         apply_environment(environment, settings, error) != 0 || apply_flags(argc, argv, settings, error) != 0 ||
-        check_model_names(settings, error) != 0 || check_protection(settings, error) != 0 ||
-        check_repository(settings, error) != 0) {
+        check_model_names(settings, error) != 0 || check_protection(settings, error) != 0) {
         settings_free(settings);
         return -1;
     }

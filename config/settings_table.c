@@ -81,7 +81,7 @@ const struct setting settings_table[] = {
      AT(model_repository),
      .value_name = "DIR",
      .help = "Folder whose subfolders are models. They are not loaded at the start. With --model-control, a "
-             "request can load them by the names of their folders."},
+             "request can load them by the names of their folders. Without it, this flag has no effect."},
     {.group = "Models",
      .flag = "explain",
      .kind = SETTING_EXPLAIN,

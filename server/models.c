@@ -504,7 +504,7 @@ static void list_states(void *context, void (*write)(void *out, const struct mod
         const struct entry *entry = models->entries[i];
         write(out, &(struct model_state){.name = entry->name, .state = entry->state, .reason = entry->reason.message});
     }
-    if (models->settings->model_repository)
+    if (models->settings->model_control && models->settings->model_repository)
         model_repository_list(models->settings->model_repository, list_stored, &listing);
     pthread_mutex_unlock(&models->lock);
 }
