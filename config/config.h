@@ -261,6 +261,7 @@ struct settings {
     enum log_format log_format;
     enum log_level log_level;
     LIVE(bool) access_log; /* the line of each request has the level info instead of debug */
+    char *otlp_endpoint;   /* URL of OpenTelemetry's collector. NULL if only the environment may name one */
 };
 
 enum settings_action { SETTINGS_SERVE, SETTINGS_HELP, SETTINGS_VERSION, SETTINGS_EXPLAIN, SETTINGS_CHECK };

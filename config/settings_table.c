@@ -457,6 +457,15 @@ const struct setting settings_table[] = {
      .choices = switches,
      .help = "The line of each request has the level info instead of debug. So the log contains a line for "
              "each request, unless --log-level is warning or error."},
+    {.group = "Log",
+     .flag = "otlp-endpoint",
+     .kind = SETTING_TEXT,
+     AT(otlp_endpoint),
+     .value_name = "URL",
+     .help =
+         "OpenTelemetry collector to which the daemon sends a span of each request, such as "
+         "http://localhost:4318. The spans go to the path /v1/traces below the URL, as JSON. Without this "
+         "setting, the variable OTEL_EXPORTER_OTLP_ENDPOINT may name the collector. Without both, nothing is sent."},
     {.group = "Other",
      .flag = "config",
      .kind = SETTING_CONFIG,

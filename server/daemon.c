@@ -16,6 +16,7 @@
 #include "server/notifier.h"
 #include "server/reloads.h"
 #include "server/signals.h"
+#include "server/tracing/tracer.h"
 #include "server/watchdog.h"
 
 #include <errno.h>
@@ -32,6 +33,7 @@ struct process {
     struct signals *signals;
     struct live *live;
     struct notifier notifier;
+    struct tracer *tracer; /* NULL if requests are not traced */
 };
 
 #define HAND_OVER_LEAST_NS INT64_C(2000000000)
@@ -250,6 +252,7 @@ static int serve(struct process *process, bool check, struct engine *engine, str
         .metrics = metrics,
         .keys = live_keys(process->live),
         .tls = live_tls(process->live),
+        .tracer = process->tracer,
     };
     status = http_open(&options, &http, error);
     if (status == 0)
@@ -284,11 +287,16 @@ static int run(const struct settings *given, const struct settings_source *sourc
     status = live_open(given, source, &process.settings, &process.live, error);
     if (status != 0)
         goto close_signals;
-    status = open_engine(&process.settings, &waker, &engine, error);
+    status = tracer_open(process.settings.otlp_endpoint, &process.tracer, error);
     if (status != 0)
         goto close_live;
+    status = open_engine(&process.settings, &waker, &engine, error);
+    if (status != 0)
+        goto close_tracer;
     status = serve(&process, check, engine, &waker, error);
     engine_close(engine);
+close_tracer:
+    tracer_close(process.tracer);
 close_live:
     live_close(process.live);
 close_signals:

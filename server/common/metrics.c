@@ -670,6 +670,9 @@ char *metrics_text(const struct metrics *metrics, const struct metrics_now *now,
     write_process(out, now);
     write_counter(out, "linformerd_log_lines_dropped_total",
                   "Log lines that could not be written, or for which there was no room.", now->log_lines_dropped);
+    write_counter(out, "linformerd_spans_sent_total", "Spans that the collector took.", now->spans_sent);
+    write_counter(out, "linformerd_spans_dropped_total",
+                  "Spans that the collector did not take, or for which there was no room.", now->spans_dropped);
     bool failed = ferror(out) != 0;
     failed |= fclose(out) != 0;
     if (failed) {

@@ -74,6 +74,7 @@ struct metrics_now {
     const struct metrics_queue *queues; /* (n_queues), by the index of the model */
     int64_t n_queues;                   /* at most metrics_models() */
     int64_t log_lines_dropped;
+    int64_t spans_sent, spans_dropped;
     int64_t connections;
     struct process_state process;
     double started_s; /* the start of the process, in seconds since 1970 */

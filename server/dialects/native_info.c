@@ -4,6 +4,7 @@
 #include "server/common/metrics.h"
 #include "server/common/process.h"
 #include "server/dialects/native.h"
+#include "server/tracing/tracer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -285,11 +286,14 @@ enum outcome native_metrics(struct request *request)
 {
     struct service *service = request->service;
     const struct engine *engine = service->options.engine;
+    struct tracer_counts spans = tracer_counts(service->options.tracer);
     struct metrics_now now = {
         .n_devices = engine_devices(engine, now.devices, ENGINE_MAX_DEVICES),
         .batches = engine_counts(engine),
         .connections = atomic_load(&service->connections),
         .log_lines_dropped = log_lines_dropped(),
+        .spans_sent = spans.sent,
+        .spans_dropped = spans.dropped,
         .process = process_state_now(),
         .started_s = service->started_s,
         .uptime_s = (double)(clock_ns() - service->opened_ns) / 1e9,

@@ -195,7 +195,7 @@ static void exchange_record(struct exchange *exchange)
         status = dialect_status(exchange->match.dialect, request->failure.kind);
     record_end(&exchange->record, request,
                &(struct record_answer){
-                   .route = exchange->match.route ? exchange->match.route->path : "unmatched",
+                   .route = exchange->match.route ? exchange->match.route->path : NULL,
                    .infers = exchange->match.route && exchange->match.route->answer,
                    .complete_ns = exchange->complete_ns,
                    .status = status,
@@ -630,14 +630,12 @@ static void exchange_open(struct exchange *exchange, struct event_loop *loop, st
     exchange->descriptor = connection_descriptor(connection);
     exchange->body.share.budget = &server->bodies;
     exchange->body.limit = (size_t)server->service.options.settings->payload_limit;
-    record_begin(&exchange->record, &server->service, method, url_path(url), connection_address(connection));
     routes_find(server->service.options.dialects, method, url_path(url), &exchange->match);
     struct request *request = &exchange->request;
     request_open(request, &server->service, NULL, 0);
     request->header = request_header;
     request->query = request_query;
-    request_id_set(&request->id, &server->service.ids, request->header(request, "x-request-id"),
-                   request->header(request, "traceparent"));
+    record_begin(&exchange->record, request, method, url_path(url), connection_address(connection));
     memcpy(request->parameters, exchange->match.parameters, sizeof request->parameters);
 }
 

@@ -1,35 +1,39 @@
-/* record: what the daemon writes down about an answered request: its metrics, and its line in the log. */
+/* record: what the daemon writes down about an answered request: its metrics, its line in the log, and its span. */
 #ifndef SERVER_HTTP_RECORD_H
 #define SERVER_HTTP_RECORD_H
 
 #include "server/http/peer.h"
 #include "server/http/request.h"
+#include "server/tracing/tracer.h"
 
 #include <stdbool.h>
 
-/* What must be kept from the headers until the answer. Unless the request is logged, only begun_ns is set. */
+/* What must be kept from the headers until the answer. The members from `method` on are set only if the request is
+ * logged or traced. */
 struct record {
     int64_t begun_ns; /* CLOCK_MONOTONIC: the headers had arrived */
     bool logged;
+    struct trace trace;
     char method[16];
-    char *path; /* at most 256 bytes. NULL if memory is lacking */
+    char *path;  /* at most 256 bytes. NULL if memory is lacking */
+    char *agent; /* the header User-Agent, at most 128 bytes. NULL if it was not sent */
     char client[PEER_TEXT_BYTES];
 };
 
-/* Call it when the headers have arrived. `method` and `path` are copied. `address` may be NULL. record_end must follow.
- */
-void record_begin(struct record *record, const struct service *service, const char *method, const char *path,
+/* Call it when the headers have arrived. Sets the id of the request. `method` and `path` are copied. `address` may be
+ * NULL. record_end must follow. */
+void record_begin(struct record *record, struct request *request, const char *method, const char *path,
                   const struct sockaddr *address);
 
 struct record_answer {
-    const char *route;   /* the path in the table of routes. It must outlive the metrics */
+    const char *route;   /* the path in the table of routes, which must outlive the metrics. NULL if none matches */
     bool infers;         /* the route returns results of a model */
     int64_t complete_ns; /* CLOCK_MONOTONIC: the body was complete */
     int status;
     int64_t bytes; /* of the answer's body. For a streamed answer, the bytes that were sent */
 };
 
-/* Counts the request in the metrics, writes its log line, and frees the record. */
+/* Counts the request in the metrics, writes its log line, queues its span, and frees the record. */
 void record_end(struct record *record, const struct request *request, const struct record_answer *answer);
 
 #endif

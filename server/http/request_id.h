@@ -20,10 +20,10 @@ void request_id_source_init(struct request_id_source *source);
 
 /* Sets the id to the first valid one of these:
  * - `given`, the header x-request-id: 1 to REQUEST_ID_MOST visible ASCII characters
- * - the trace id in `traceparent` (W3C Trace Context)
+ * - trace_id, of TRACE_ID_BYTES, in hexadecimal digits
  * - 32 hexadecimal digits: seed and count.
- * `given` and `traceparent` may be NULL. Any thread may call it. */
+ * `given` and `trace_id` may be NULL. Any thread may call it. */
 void request_id_set(struct request_id *id, struct request_id_source *source, const char *given,
-                    const char *traceparent);
+                    const unsigned char *trace_id);
 
 #endif

@@ -15,6 +15,7 @@ struct metrics;
 struct model_version;
 struct text_codec;
 struct tls;
+struct tracer;
 
 /* The name of a class. */
 struct served_label {
@@ -67,8 +68,9 @@ struct service_options {
     struct engine *engine;
     struct batcher *batcher;
     struct metrics *metrics;
-    struct keys *keys; /* server/http/keys.h */
-    struct tls *tls;   /* server/http/tls.h. NULL if connections are not encrypted */
+    struct keys *keys;     /* server/http/keys.h */
+    struct tls *tls;       /* server/http/tls.h. NULL if connections are not encrypted */
+    struct tracer *tracer; /* NULL if requests are not traced */
 };
 
 struct service {

@@ -239,6 +239,8 @@ static void batch_end(struct lane *lane, int64_t inference_ns, const struct erro
     for (int64_t i = 0; i < batch->n_parts; i++) {
         struct job *job = batch->parts[i].job;
         job->inference_ns += inference_ns;
+        job->batches++;
+        job->batch_items = job->batch_items > batch->n_items ? job->batch_items : batch->n_items;
         part_fail(&batch->parts[i], failure);
         if (job->status == JOB_OK && job->deadline_ns && now >= job->deadline_ns)
             job_expire(queue_of(batcher, job), job, ended);

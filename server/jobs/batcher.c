@@ -253,7 +253,7 @@ static void job_prepare(struct job *job, const struct model *model, int64_t mode
     job->status = JOB_OK;
     job->error.message[0] = '\0';
     if (!job->continues) {
-        job->started_ns = job->inference_ns = job->tokens = 0;
+        job->started_ns = job->inference_ns = job->batches = job->batch_items = job->tokens = 0;
         job->submitted_ns = clock_ns();
         job->home = HOMELESS;
     }

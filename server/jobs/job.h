@@ -58,6 +58,8 @@ struct job {
     int64_t submitted_ns, started_ns, finished_ns; /* times of CLOCK_MONOTONIC. started_ns is the start of the
                                                       request's first batch, or 0 if it had none */
     int64_t inference_ns;                          /* sum of the times of all batches with items of this job */
+    int64_t batches;                               /* number of these batches */
+    int64_t batch_items;                           /* number of items in the largest of these batches */
     int64_t tokens;                                /* sum of model_item_tokens */
 
     /* Private to the batcher. */

@@ -5,7 +5,8 @@
 # families. It sees engine/plan and engine/families/family.h, which it implements; other families don't see it.
 # A backend (engine/cpu, engine/cuda) sees engine/plan and engine/backend.h, which it implements. Families and backends
 # don't see each other. engine's own files see all of these.
-# Within server, a wing sees the wings before it: common, images, text, jobs, http, generation, dialects. jobs don't see text. Of the
+# Within server, a wing sees the wings before it: common, images, text, tracing, jobs, http, generation, dialects.
+# jobs see neither text nor tracing. tracing does not see images. Of the
 # wings, dialects alone see images. server's own files see all of these. Models' weights are for server's own files
 # alone, and text and images don't see the engine.
 # server/tokenizer sees common and config alone. Of it dialects see one header, server/tokenizer/text_codec.h.
@@ -26,14 +27,15 @@ forbidden() {
             inside["engine/cpu"] = inside["engine/cuda"] = "engine/plan engine/backend.h"
             inside["server/common"] = ""; inside["server/images"] = "server/common"
             inside["server/text"] = inside["server/jobs"] = "server/common"
-            inside["server/http"] = "server/common server/text server/jobs"
+            inside["server/tracing"] = "server/common server/text"
+            inside["server/http"] = "server/common server/text server/tracing server/jobs"
             inside["server/generation"] = inside["server/http"] " server/http"
             inside["server/dialects"] = inside["server/generation"] " server/generation server/images"
             inside["server/dialects"] = inside["server/dialects"] " server/tokenizer/text_codec.h"
             inside["server/dialects"] = inside["server/dialects"] " server/console/console.h"
             inside["server/tokenizer"] = "server/common"
             # the rooms below, for the parts that see fewer of them than their room
-            outside["server/text"] = outside["server/images"] = outside["server/tokenizer"] = "config"
+            outside["server/tracing"] = outside["server/text"] = outside["server/images"] = outside["server/tokenizer"] = "config"
             outside["server/common"] = outside["server/jobs"] = "engine config"
             outside["server/http"] = outside["server/generation"] = outside["server/dialects"] = "engine config"
         }

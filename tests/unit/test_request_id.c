@@ -1,5 +1,7 @@
 #include "server/http/request_id.h"
 
+#include "server/tracing/trace_context.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,20 +11,22 @@
 #include <cmocka.h>
 
 #define TRACE "4bf92f3577b34da6a3ce929d0e0e4736"
-#define SPAN "00f067aa0ba902b7"
 
 static struct request_id_source source;
 
-static const char *id_of(const char *given, const char *traceparent)
+static const unsigned char trace_id[TRACE_ID_BYTES] = {0x4b, 0xf9, 0x2f, 0x35, 0x77, 0xb3, 0x4d, 0xa6,
+                                                       0xa3, 0xce, 0x92, 0x9d, 0x0e, 0x0e, 0x47, 0x36};
+
+static const char *id_of(const char *given, const unsigned char *trace)
 {
     static struct request_id id;
-    request_id_set(&id, &source, given, traceparent);
+    request_id_set(&id, &source, given, trace);
     return id.text;
 }
 
-static void expect_own(const char *given, const char *traceparent)
+static void expect_own(const char *given)
 {
-    const char *id = id_of(given, traceparent);
+    const char *id = id_of(given, NULL);
     assert_int_equal(strlen(id), 32);
     assert_int_equal(strspn(id, "0123456789abcdef"), 32);
     assert_string_not_equal(id, TRACE);
@@ -36,43 +40,18 @@ static void test_given(void **context)
     char longest[REQUEST_ID_MOST + 2];
     memset(longest, '~', sizeof longest);
     longest[REQUEST_ID_MOST + 1] = '\0';
-    expect_own(longest, NULL);
+    expect_own(longest);
     longest[REQUEST_ID_MOST] = '\0';
     assert_string_equal(id_of(longest, NULL), longest);
-    assert_string_equal(id_of("a", "00-" TRACE "-" SPAN "-01"), "a");
+    assert_string_equal(id_of("a", trace_id), "a");
     assert_string_equal(id_of("!~\"\\", NULL), "!~\"\\");
-    expect_own("", NULL);
-    expect_own("two words", NULL);
-    expect_own("a\r\nSet-Cookie:b", NULL);
-    expect_own("\x7f", NULL);
-    expect_own("gr\xc3\xbc\xc3\x9f", NULL);
-    assert_string_equal(id_of("two words", "00-" TRACE "-" SPAN "-01"), TRACE);
-}
-
-/* As https://www.w3.org/TR/trace-context/ has it. */
-static void test_traceparent(void **context)
-{
-    (void)context;
-    static const char *const valid[] = {"00-" TRACE "-" SPAN "-01", "00-" TRACE "-" SPAN "-00",
-                                        "cc-" TRACE "-" SPAN "-01-what-the-future-will-be-like"};
-    static const char *const invalid[] = {"",
-                                          "00",
-                                          "00-" TRACE,
-                                          "00-" TRACE "-" SPAN "-0",
-                                          "00-" TRACE "-" SPAN "-01-more",
-                                          "ff-" TRACE "-" SPAN "-01",
-                                          "0x-" TRACE "-" SPAN "-01",
-                                          "00-00000000000000000000000000000000-" SPAN "-01",
-                                          "00-4BF92F3577B34DA6A3CE929D0E0E4736-" SPAN "-01",
-                                          "00_" TRACE "-" SPAN "-01",
-                                          "00-" TRACE "_" SPAN "-01",
-                                          "00-" TRACE "-" SPAN "_01",
-                                          "00-" TRACE "-g0f067aa0ba902b7-01",
-                                          "00-" TRACE "-" SPAN "-0g"};
-    for (size_t i = 0; i < sizeof valid / sizeof *valid; i++)
-        assert_string_equal(id_of(NULL, valid[i]), TRACE);
-    for (size_t i = 0; i < sizeof invalid / sizeof *invalid; i++)
-        expect_own(NULL, invalid[i]);
+    expect_own("");
+    expect_own("two words");
+    expect_own("a\r\nSet-Cookie:b");
+    expect_own("\x7f");
+    expect_own("gr\xc3\xbc\xc3\x9f");
+    assert_string_equal(id_of("two words", trace_id), TRACE);
+    assert_string_equal(id_of(NULL, trace_id), TRACE);
 }
 
 static void test_own_ids_differ(void **context)
@@ -91,7 +70,6 @@ int main(void)
     request_id_source_init(&source);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_given),
-        cmocka_unit_test(test_traceparent),
         cmocka_unit_test(test_own_ids_differ),
     };
     return cmocka_run_group_tests_name("request_id", tests, NULL, NULL);
