@@ -1,0 +1,57 @@
+#!/bin/bash
+# test_observability.sh: /metrics has the form that Prometheus wants, and each metric of the dashboard and the alerts
+# exists in it.
+# shellcheck disable=SC2317 # functions are called by name
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+daemon=${LINFORMERD:-${BUILD:-build}/linformerd}
+work=$(mktemp -d)
+process=
+end() {
+    [ -z "$process" ] || { kill "$process" && wait "$process"; } || true
+    rm -rf "$work"
+}
+trap end EXIT
+trap 'exit 1' PIPE HUP INT TERM
+
+: >"$work/log"
+"$daemon" --port 0 >"$work/log" 2>&1 &
+process=$!
+until url=$(grep -om1 'http://127[^ ]*' "$work/log"); do
+    kill -0 "$process" 2>/dev/null || { sed 's/^/# /' "$work/log" && process='' && exit 1; }
+    sleep 0.05
+done
+# Requests of all kinds, so that each metric has samples. Metrics are counted a moment after the answer.
+curl -sf "$url/embed" --json '{"inputs": "text"}' -o "$work/answer"
+curl -sf "$url/generate" --json '{"inputs": "text", "parameters": {"max_new_tokens": 3}}' -o "$work/answer"
+until curl -sf "$url/metrics" >"$work/metrics" && grep -q 'route="/generate"' "$work/metrics"; do sleep 0.05; done
+
+echo 1..4
+failed=0
+if ! command -v promtool >/dev/null; then
+    echo "ok 1 - promtool accepts /metrics # SKIP there is no promtool"
+else
+    promtool check metrics <"$work/metrics" >"$work/out" 2>&1 || { sed 's/^/# /' "$work/out" && failed=1 && printf 'not '; }
+    echo "ok 1 - promtool accepts /metrics"
+fi
+
+# missing FILE PATTERN: the metrics that the file names and /metrics lacks, except those of the pattern
+missing() {
+    local name
+    while read -r name; do
+        grep -qE "^$name(\{| )" "$work/metrics" || echo "# $1 names $name, which is not in /metrics"
+    done < <(grep -oE '\b(linformerd|process)_[a-z_]+\b' "$1" | grep -vxE "$2" | sort -u)
+}
+# Metrics of devices have samples only with a GPU. Their declarations are always there.
+devices='linformerd_device_(up|faults_total|recoveries_total)'
+number=1
+for file in grafana-dashboard.json alerts.yaml; do
+    out=$(missing "docker/observability/$file" "$devices")
+    names=$(grep -oE '\b(linformerd|process)_[a-z_]+\b' "docker/observability/$file" | sort -u | wc -l)
+    [ -z "$out" ] || { echo "$out" && failed=1 && printf 'not '; }
+    [ "$names" -ge 8 ] || { failed=1 && printf 'not '; }
+    echo "ok $((++number)) - $names metrics of $file exist"
+done
+grep -q '^# TYPE linformerd_device_up gauge' "$work/metrics" || { failed=1 && printf 'not '; }
+echo "ok 4 - metrics of devices are declared"
+exit $failed
