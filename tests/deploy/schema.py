@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""schema.py FILE…: checks Kubernetes manifests without a cluster. "-" is standard input.
+
+Kinds of Kubernetes are compared with the models of the package python3-kubernetes: names and types of fields, required
+fields and enumerations. Kinds of KServe are compared with the tables below. Prints each fault, and exits with 1 if
+there is one.
+"""
+
+import re
+import sys
+
+import yaml
+from kubernetes import client
+
+PREFIXES = {"v1": "V1", "apps/v1": "V1", "policy/v1": "V1", "autoscaling/v2": "V2beta2"}  # v2 is v2beta2, made stable
+
+# The fields of KServe that this project may use, from servingruntime_types.go, predictor.go and component.go in KServe's
+# folder pkg/apis/serving. "!" marks a required field. A name that begins with V1 is a model of Kubernetes.
+KSERVE = {
+    "serving.kserve.io/v1alpha1 ServingRuntime": {
+        "apiVersion": str, "kind": str, "metadata": "V1ObjectMeta", "!spec": "ServingRuntimeSpec"},
+    "ServingRuntimeSpec": {
+        "supportedModelFormats": ["SupportedModelFormat"], "multiModel": bool, "disabled": bool,
+        "protocolVersions": ["Protocol"], "!containers": ["V1Container"], "volumes": ["V1Volume"],
+        "nodeSelector": dict, "affinity": "V1Affinity", "tolerations": ["V1Toleration"], "labels": dict,
+        "annotations": dict, "imagePullSecrets": ["V1LocalObjectReference"], "hostIPC": bool},
+    "SupportedModelFormat": {"!name": str, "version": str, "autoSelect": bool, "priority": int},
+    "Protocol": ("v1", "v2", "grpc-v1", "grpc-v2"),
+    "serving.kserve.io/v1beta1 InferenceService": {
+        "apiVersion": str, "kind": str, "metadata": "V1ObjectMeta", "!spec": "InferenceServiceSpec"},
+    "InferenceServiceSpec": {"!predictor": "PredictorSpec"},
+    "PredictorSpec": {
+        "!model": "ModelSpec", "minReplicas": int, "maxReplicas": int, "scaleTarget": int, "scaleMetric": "ScaleMetric",
+        "containerConcurrency": int, "timeout": int, "canaryTrafficPercent": int, "labels": dict, "annotations": dict,
+        "deploymentStrategy": "V1DeploymentStrategy", "tolerations": ["V1Toleration"], "nodeSelector": dict,
+        "affinity": "V1Affinity", "serviceAccountName": str},
+    "ScaleMetric": ("cpu", "memory", "concurrency", "rps"),
+    "ModelSpec": {
+        "!modelFormat": "ModelFormat", "runtime": str, "storageUri": str, "runtimeVersion": str,
+        "protocolVersion": "Protocol", "args": list, "env": ["V1EnvVar"], "resources": "V1ResourceRequirements"},
+    "ModelFormat": {"!name": str, "version": str},
+}
+
+SCALARS = {"str": str, "int": int, "float": (int, float), "bool": bool}
+faults = 0
+
+
+def fault(path, message):
+    global faults
+    faults += 1
+    print(f"{path}: {message}")
+
+
+def check_scalar(value, kind, path):
+    is_bool = isinstance(value, bool)
+    if not isinstance(value, kind) or (is_bool and kind is not bool):
+        fault(path, f"expected {kind}, found {value!r}")
+
+
+def check_model(value, name, path):
+    """An object against a class of python3-kubernetes."""
+    model = getattr(client, name)
+    if not isinstance(value, dict):
+        return fault(path, f"expected {name}, found {value!r}")
+    attributes = {field: attribute for attribute, field in model.attribute_map.items()}
+    for field, inner in value.items():
+        if field in attributes:
+            check_type(inner, model.openapi_types[attributes[field]], f"{path}.{field}")
+        else:
+            fault(path, f"{name} has no field {field!r}")
+    try:
+        model(**{attributes[field]: inner for field, inner in value.items() if field in attributes})
+    except ValueError as error:  # a required field is missing, or a value is none of an enumeration
+        fault(path, str(error))
+
+
+def check_type(value, kind, path):
+    """A value against a type as python3-kubernetes writes it, such as list[V1Container] or dict(str, str)."""
+    if value is None or kind in ("object", "datetime", "file"):  # an object is an integer or a string
+        return
+    if kind.startswith("list["):
+        if not isinstance(value, list):
+            return fault(path, f"expected a list, found {value!r}")
+        for index, inner in enumerate(value):
+            check_type(inner, kind[5:-1], f"{path}[{index}]")
+    elif kind.startswith("dict("):
+        if not isinstance(value, dict):
+            return fault(path, f"expected an object, found {value!r}")
+        for key, inner in value.items():
+            check_type(inner, re.match(r"dict\(\w+, (.*)\)", kind).group(1), f"{path}.{key}")
+    elif kind in SCALARS:
+        check_scalar(value, SCALARS[kind], path)
+    else:
+        check_model(value, kind, path)
+
+
+def check_kserve(value, kind, path):
+    if isinstance(kind, list):
+        if not isinstance(value, list):
+            return fault(path, f"expected a list, found {value!r}")
+        for index, inner in enumerate(value):
+            check_kserve(inner, kind[0], f"{path}[{index}]")
+    elif isinstance(kind, type):
+        check_scalar(value, kind, path)
+    elif kind not in KSERVE:
+        check_type(value, kind, path)
+    elif isinstance(KSERVE[kind], tuple):
+        if value not in KSERVE[kind]:
+            fault(path, f"expected one of {', '.join(KSERVE[kind])}, found {value!r}")
+    else:
+        fields = {field.lstrip("!"): inner for field, inner in KSERVE[kind].items()}
+        if not isinstance(value, dict):
+            return fault(path, f"expected {kind}, found {value!r}")
+        for field, inner in value.items():
+            if field in fields:
+                check_kserve(inner, fields[field], f"{path}.{field}")
+            else:
+                fault(path, f"{kind} has no field {field!r}")
+        for field in KSERVE[kind]:
+            if field[0] == "!" and field[1:] not in value:
+                fault(path, f"{kind} lacks {field[1:]}")
+
+
+def check_times(document, settings, path):
+    """A pod must have time to finish its requests after the signal to stop."""
+    pod = document["spec"]["template"]["spec"]
+    sleep_s = sum(int(container["lifecycle"]["preStop"]["exec"]["command"][1]) for container in pod["containers"])
+    drain_ms = int(settings.get("LINFORMERD_DRAIN_DELAY_MS", 0))
+    request_ms = int(settings.get("LINFORMERD_REQUEST_TIMEOUT_MS", 60000))
+    needed_s = sleep_s + (drain_ms + request_ms) / 1000
+    if pod["terminationGracePeriodSeconds"] < needed_s:
+        fault(path, f"terminationGracePeriodSeconds: expected at least {needed_s}")
+
+
+def main():
+    documents = []
+    for file in sys.argv[1:]:
+        with sys.stdin if file == "-" else open(file, encoding="utf-8") as stream:
+            documents += [(file, document) for document in yaml.safe_load_all(stream) if document]
+    settings = {}
+    for file, document in documents:
+        if document.get("kind") == "ConfigMap":
+            settings.update(document.get("data", {}))
+    for file, document in documents:
+        version, kind = document.get("apiVersion", ""), document.get("kind", "")
+        path = f"{file}: {kind}"
+        model = PREFIXES.get(version, "-") + kind
+        if f"{version} {kind}" in KSERVE:
+            check_kserve(document, f"{version} {kind}", path)
+        elif hasattr(client, model):
+            check_model(document, model, path)
+        else:
+            fault(path, f"unknown: {version} {kind}")
+        if kind == "Deployment" and not faults:
+            check_times(document, settings, path)
+    print(f"{len(documents)} manifests, {faults} faults")
+    return 1 if faults or not documents else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

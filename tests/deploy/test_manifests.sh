@@ -1,0 +1,135 @@
+#!/bin/bash
+# test_manifests.sh: the files in docker/ have the form that the programs want that read them. Where such a program is
+# missing, its test is skipped. `docker/packages.sh deploy` installs all.
+# shellcheck disable=SC2317 # functions are called by name
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+kubernetes=docker/kubernetes
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+number=0 failed=0
+
+# The package is one of the distribution, so another python3 in the PATH may lack it.
+python=/usr/bin/python3
+[ -x $python ] || python=python3
+
+# run NAME PROGRAM COMMAND…: a test that needs a program
+run() {
+    local name=$1 program=$2
+    shift 2
+    if ! command -v "$program" >/dev/null; then
+        echo "ok $((++number)) - $name # SKIP there is no $program"
+    elif "$@" >"$work/out" 2>&1; then
+        echo "ok $((++number)) - $name"
+    else
+        sed 's/^/# /' "$work/out"
+        echo "not ok $((++number)) - $name"
+        failed=1
+    fi
+}
+
+# Like run, for what needs the models of python3-kubernetes.
+run_schema() {
+    if $python -c 'import kubernetes, yaml' 2>/dev/null; then
+        run "$@"
+    else
+        echo "ok $((++number)) - $1 # SKIP there is no python3-kubernetes"
+    fi
+}
+
+kustomization_is_valid() { # FOLDER KIND…: it has these kinds
+    local kind
+    kubectl kustomize "$kubernetes/$1" >"$work/manifests.yaml"
+    "$python" tests/deploy/schema.py "$work/manifests.yaml"
+    shift
+    for kind in "$@"; do
+        grep -qx "kind: $kind" "$work/manifests.yaml" || { echo "there is no $kind" && return 1; }
+    done
+}
+
+# A good manifest with one fault each, so that the check cannot pass by looking at nothing.
+schema_finds_faults() {
+    local fault good=$work/good.yaml
+    { cat "$kubernetes/base/deployment.yaml" && echo --- && cat "$kubernetes/kserve/serving-runtime.yaml" && echo --- &&
+        cat "$kubernetes/kserve/inference-service.yaml"; } >"$good"
+    "$python" tests/deploy/schema.py "$good" || return 1
+    while read -r fault; do
+        sed "$fault" "$good" >"$work/bad.yaml"
+        ! cmp -s "$good" "$work/bad.yaml" || { echo "nothing changed: $fault" && return 1; }
+        ! "$python" tests/deploy/schema.py "$work/bad.yaml" || { echo "not found: $fault" && return 1; }
+    done <<'EOF'
+s/readinessProbe:/readynessProbe:/
+s/replicas: 3/replicas: three/
+s/terminationGracePeriodSeconds: 90/terminationGracePeriodSeconds: 20/
+s/name: http, containerPort: 8080/name: http/
+s/protocolVersions: \[v2\]/protocolVersions: [v3]/
+s/autoSelect: true/autoSelect: "yes"/
+s/modelFormat: {name: linformer}/format: {name: linformer}/
+s/minReplicas: 2/minReplicas: "2"/
+s/kind: InferenceService/kind: InferenceServices/
+EOF
+}
+
+settings_exist() { # each LINFORMERD_ variable in docker/ is one of the settings
+    local name missing=
+    while read -r name; do
+        grep -qF "\`$name\`" docs/configuration.md || missing+=" $name"
+    done < <(grep -rohE 'LINFORMERD_[A-Z_]+' docker | sort -u)
+    [ -z "$missing" ] || { echo "not in docs/configuration.md:$missing" && return 1; }
+}
+
+compose_is_valid() {
+    docker-compose -f docker/compose.yaml config -q && docker-compose -f docker/compose.cluster.yaml config -q &&
+        docker-compose -f docker/compose.yaml -f docker/compose.cuda.yaml config -q
+}
+
+nginx_accepts() { # its names must be addresses, because nginx looks them up
+    sed "s/linformerd-\([123]\):8080/127.0.0.1:900\1/; s|/tmp/nginx|$work/nginx|" docker/nginx/nginx.conf \
+        >"$work/nginx.conf"
+    nginx -t -p "$work" -c "$work/nginx.conf"
+}
+
+haproxy_accepts() { haproxy -c -f docker/haproxy/haproxy.cfg; }
+prometheus_accepts() { promtool check config docker/observability/prometheus.yaml; }
+alerts_fire() { promtool test rules docker/observability/alerts_test.yaml; }
+
+# Each alert must be tested, once where it fires.
+alerts_are_tested() {
+    local alert
+    while read -r alert; do
+        grep -A 2 "alertname: $alert\$" docker/observability/alerts_test.yaml | grep -q 'exp_alerts:$' ||
+            { echo "alerts_test.yaml has no case in which $alert fires" && return 1; }
+    done < <(awk '$2 == "alert:" { print $3 }' docker/observability/alerts.yaml)
+}
+
+# The kubectl of Debian 12 is 1.20. Its kustomize has no `labels` and no `patches`.
+run_kustomization() {
+    local version
+    version=$(kubectl version --client -o json 2>/dev/null | awk -F '"' '$2 == "minor" { print $4 + 0 }') || true
+    if [ "${version:-99}" -lt 22 ]; then
+        echo "ok $((++number)) - $1 # SKIP kubectl is older than 1.22"
+    else
+        run_schema "$1" kubectl kustomization_is_valid "${@:2}"
+    fi
+}
+
+# gpu.yaml is a patch, so it is no whole manifest.
+plain_files() {
+    find "$kubernetes" -name '*.yaml' ! -name 'kustomization.yaml' ! -name prometheus-adapter.yaml ! -name gpu.yaml
+}
+plain_files_are_valid() { plain_files | xargs "$python" tests/deploy/schema.py; }
+
+run_schema "each file has the form of Kubernetes or KServe" $python plain_files_are_valid
+run_kustomization "the base" base ConfigMap Deployment PodDisruptionBudget Service
+run_kustomization "the overlay with autoscaling" autoscaling Deployment HorizontalPodAutoscaler
+run_kustomization "the overlay for GPUs" gpu ConfigMap Deployment
+run_schema "the check of forms finds faults" $python schema_finds_faults
+run "the settings exist" grep settings_exist
+run "the compose files" docker-compose compose_is_valid
+run "HAProxy's configuration" haproxy haproxy_accepts
+run "nginx' configuration" nginx nginx_accepts
+run "Prometheus' configuration" promtool prometheus_accepts
+run "alerts fire when they should" promtool alerts_fire
+run "each alert has a test" awk alerts_are_tested
+echo "1..$number"
+exit $failed
