@@ -54,6 +54,13 @@ check clang-format                             style of the C sources
 check shellcheck                               faults in shell scripts
 arm   gcc-aarch64-linux-gnu                    compiles the sources for aarch64
 arm   libc6-dev-arm64-cross                    C headers for it
+deploy haproxy                                 load balancer in front of several daemons
+deploy nginx-light                             the same
+deploy prometheus                              promtool checks metrics and alerts
+deploy docker-compose|                         checks compose files
+deploy python3-kubernetes                      models of manifests
+deploy kubernetes-client|                      builds kustomizations, from version 1.22 on
+deploy perl                                    finds a free port
 image podman                                   builds and runs the image
 image runc                                     runs it also where crun cannot (hybrid cgroups)
 image mmdebstrap                               makes the base image from the archive, without a registry

@@ -18,6 +18,7 @@ SHIMMED   := $(call programs,$(filter tests/cuda/%,$(TESTS)))
 ORDINARY  := $(filter-out $(HTTP) $(FAKES) $(SHIMMED),$(call programs,$(TESTS)))
 BENCHES   := $(call programs,$(wildcard tests/bench/*.c tests/tokenizers/*.c))
 REPLAYS   := $(FUZZERS:tests/fuzz/fuzz_%.c=$(BUILD)/tests/fuzz/replay_%)
+CLUSTER   := $(BUILD)/tests/cluster/load
 SCRIPTS   := $(wildcard tests/load/test_*.sh tests/bench/test_*.sh tests/gpu/test_*.sh) tests/packages/test_pages.sh
 CHECKS    := $(wildcard tests/check/*.sh)
 SERVED    := $(patsubst %,$(BUILD)/tests/http/test_%@cuda,batches embed generate health logits openai reference v2) # on the shim
@@ -42,6 +43,8 @@ $(call programs,$(TESTS)): %: %.o $(BUILD)/tests/filter.o
 	$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS) -lcmocka
 $(BENCHES): %: %.o $(BUILD)/tests/unit.a $(ARCHIVES)
 	$(link) -o $@ $^ $(LDLIBS)
+$(CLUSTER): %: %.o
+	$(link) -o $@ $^ $(LDLIBS) -lcurl
 $(REPLAYS): $(BUILD)/tests/fuzz/replay_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(ARCHIVES)
 	$(link) -o $@ $^ $(LDLIBS)
 $(call programs,$(FUZZERS)): %: %.o $(ARCHIVES)
@@ -71,10 +74,10 @@ CONCURRENT := $(filter-out $(REPEATED) $(SAME_LINES),$(SHIMMED) $(KERNEL_TESTS) 
               $(filter %/test_tokenizers,$(ORDINARY))
 unserved   = $(filter-out %@cuda,$(1))
 
-REST      := $(wildcard tests/image/test_*.sh) $(filter $(LATE),$(EVERY)) \
+REST      := $(wildcard tests/image/test_*.sh tests/deploy/test_*.sh tests/cluster/test_*.sh) $(filter $(LATE),$(EVERY)) \
              $(filter-out $(call in,asan,$(TRUSTED)),$(call in,asan,$(CHECKED))) $(call in,tsan,$(CONCURRENT))
 
-programs: all pages $(SHIM) $(call unserved,$(EVERY)) $(BENCHES)
+programs: all pages $(SHIM) $(call unserved,$(EVERY)) $(BENCHES) $(CLUSTER)
 programs-trusted: all $(TRUSTED)
 programs-checked: all $(SHIM) $(CHECKED)
 programs-concurrent: all $(SHIM) $(CONCURRENT)
@@ -82,7 +85,7 @@ programs-fuzz: $(call programs,$(FUZZERS))
 build-in   = $(MAKE) --no-print-directory $(1) WERROR=-Werror
 
 # Long programs come first, so that all cores end together.
-LONG      := tests/image/% %/test_operations_cuda %/test_operations_bf16 %/test_operations_tf32 %/test_operations_f16 \
+LONG      := tests/image/% tests/cluster/% %/test_operations_cuda %/test_operations_bf16 %/test_operations_tf32 %/test_operations_f16 \
              %/test_long %/test_embed@cuda %/test_generate@cuda %/test_execution %/test_passes_cuda \
              %/test_faults_products %/test_cases_cuda %/test_drain %/test_signals %/test_faults_engine
 long-first = $(filter $(LONG),$(1)) $(filter-out $(LONG),$(1))
@@ -154,6 +157,11 @@ test-image: ## [CI] builds docker/Dockerfile and runs its image (root)
 	@docker/packages.sh image
 	@BUILD=$(BUILD) tests/run.sh tests/image/test_image.sh
 
+test-cluster: ## [CI, shorter] kills, drains and stops daemons behind HAProxy and nginx under load; checks the files in docker/; SEED=…
+	@docker/packages.sh build test deploy
+	@$(MAKE) --no-print-directory all $(CLUSTER)
+	@BUILD=$(BUILD) FULL=1 tests/run.sh tests/cluster/test_cluster.sh $(wildcard tests/deploy/test_*.sh)
+
 test-fresh: ## [by hand, last 2026-11-20] proves `make run` and `make test` on a bare Debian (root; SUITE=bookworm or trixie)
 	@docker/packages.sh fresh
 	tests/fresh/fresh.sh
@@ -194,4 +202,4 @@ $(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(IN_ARCHIVE)
 	$(say) tests/gpu/bundle.sh $@ $(IN_ARCHIVE)
 
 .PHONY: programs programs-trusted programs-checked programs-concurrent programs-fuzz programs-gpu test test-all test-rest quick check \
-    test-clients test-console test-packages test-releases test-libraries test-libraries-short test-tokenizers test-cuda test-image test-fresh docs reliability fuzz bench bench-million cuda
+    test-clients test-console test-packages test-releases test-libraries test-libraries-short test-tokenizers test-cuda test-cluster test-image test-fresh docs reliability fuzz bench bench-million cuda

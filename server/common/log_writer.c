@@ -17,7 +17,7 @@
 
 _Static_assert(LOG_LINE_BYTES <= PIPE_BUF, "a pipe keeps a line whole that is written at once");
 
-struct record {
+struct ring_record {
     size_t length; /* length of the line that follows this header */
     int64_t tells; /* the number of lost lines that this line reports. 0 for an ordinary line */
 };
@@ -60,7 +60,7 @@ static void ring_remove(void *bytes, size_t count)
     ring.used -= count;
 }
 
-static bool ring_put(const char *line, struct record record)
+static bool ring_put(const char *line, struct ring_record record)
 {
     if (sizeof record + record.length > LOG_RING_BYTES - ring.used)
         return false;
@@ -80,10 +80,10 @@ static void ring_lose(int64_t lines)
 static void ring_tell(void)
 {
     char line[LOG_LINE_BYTES];
-    if (ring.untold == 0 || LOG_RING_BYTES - ring.used < 2 * (sizeof(struct record) + LOG_LINE_BYTES))
+    if (ring.untold == 0 || LOG_RING_BYTES - ring.used < 2 * (sizeof(struct ring_record) + LOG_LINE_BYTES))
         return;
     size_t length = ring.lost_line(ring.untold, line);
-    ring_put(line, (struct record){.length = length, .tells = ring.untold});
+    ring_put(line, (struct ring_record){.length = length, .tells = ring.untold});
     ring.untold = 0;
 }
 
@@ -132,7 +132,7 @@ static void *writer_thread(void *unused)
             pthread_cond_wait(&ring.filled, &ring.lock);
             continue;
         }
-        struct record record;
+        struct ring_record record;
         ring_remove(&record, sizeof record);
         ring_remove(line, record.length);
         ring.writing = true;
@@ -178,7 +178,7 @@ void log_writer_put(const char *line, size_t length)
     bool started = ring.lost_line != NULL;
     if (started) {
         ring_tell();
-        if (ring.untold > 0 || !ring_put(line, (struct record){.length = length}))
+        if (ring.untold > 0 || !ring_put(line, (struct ring_record){.length = length}))
             ring_lose(1);
         pthread_cond_signal(&ring.filled);
     }

@@ -65,13 +65,13 @@ static void add_decimal(struct attributes *attributes, const char *key, double v
 
 /* ---- Spans ---- */
 
-struct interval {
+struct span_time {
     int64_t begin_ns, end_ns;
 };
 
 /* Everything of a span before its attributes. `parent` is NULL for the first span of a trace. */
 static void span_begin(struct writer *writer, const struct request_span *request, const unsigned char *id,
-                       const unsigned char *parent, const char *name, int kind, struct interval time)
+                       const unsigned char *parent, const char *name, int kind, struct span_time time)
 {
     char trace[2 * TRACE_ID_BYTES + 1], span[2 * SPAN_ID_BYTES + 1];
     trace_digits(trace, request->trace_id, TRACE_ID_BYTES);
@@ -117,7 +117,7 @@ static void write_request(struct writer *writer, const struct request_span *requ
     char name[sizeof request->method + 1 + sizeof request->route];
     snprintf(name, sizeof name, "%s%s%s", method ? method : "HTTP", *request->route ? " " : "", request->route);
     span_begin(writer, request, request->span_id, request->has_parent ? request->parent_id : NULL, name, KIND_SERVER,
-               (struct interval){request->begun_ns, request->ended_ns});
+               (struct span_time){request->begun_ns, request->ended_ns});
     struct attributes attributes = attributes_begin(writer);
     add_text(&attributes, "http.request.method", method ? method : "_OTHER");
     if (!method)
@@ -146,7 +146,7 @@ static void write_queue(struct writer *writer, const struct request_span *reques
 {
     writer_text(writer, ",");
     span_begin(writer, request, request->queue_id, request->span_id, "queue", KIND_INTERNAL,
-               (struct interval){request->queued_ns, request->started_ns});
+               (struct span_time){request->queued_ns, request->started_ns});
     struct attributes attributes = attributes_begin(writer);
     add_text(&attributes, "gen_ai.request.model", request->model);
     add_integer(&attributes, "linformerd.items", request->items);
@@ -157,7 +157,7 @@ static void write_inference(struct writer *writer, const struct request_span *re
 {
     writer_text(writer, ",");
     span_begin(writer, request, request->inference_id, request->span_id, "inference", KIND_INTERNAL,
-               (struct interval){request->started_ns, request->finished_ns});
+               (struct span_time){request->started_ns, request->finished_ns});
     struct attributes attributes = attributes_begin(writer);
     add_text(&attributes, "gen_ai.request.model", request->model);
     add_integer(&attributes, "linformerd.items", request->items);

@@ -1,0 +1,226 @@
+#!/bin/bash
+# test_cluster.sh: three daemons behind HAProxy, and then behind nginx, with the configurations of docker/. Under a
+# constant load, daemons are killed, drained, restarted, reloaded and stopped. No answer may fail or be wrong.
+# SEED=…: of the requests (random). FULL=1: each event twice instead of once, and nginx, too.
+# PROXIES="haproxy nginx": those that are tested. The test judges by counts, so a slow machine takes longer, and the
+# result is the same.
+# shellcheck disable=SC2317 # functions are called by name
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+build=${BUILD:-build}
+daemon=${LINFORMERD:-$build/linformerd}
+seed=${SEED:-$((RANDOM * 32768 + RANDOM))}
+proxies=${PROXIES:-haproxy${FULL:+ nginx}}
+rounds=$([ -n "${FULL:-}" ] && echo 2 || echo 1)
+timeout_s=10 # after which the proxies give up on a daemon, instead of 75
+work=$(mktemp -d)
+chmod 711 "$work" # nginx' workers have another user
+processes=() # all that must end with the script
+failed=0
+
+end() {
+    local process
+    for process in "${processes[@]}"; do
+        kill -CONT "$process" 2>/dev/null || true
+        kill "$process" 2>/dev/null || true
+    done
+    wait
+    rm -rf "$work"
+}
+trap end EXIT
+trap 'exit 1' PIPE HUP INT TERM
+
+die() {
+    echo "# $*"
+    exit 1
+}
+
+# ---- Daemons. One to three are behind the proxy. Number 0 gives the expected answers.
+declare -A pid port log
+
+# start NUMBER: on the port that this daemon had before, or on a free one
+start() {
+    log[$1]=$work/daemon-$1-$SECONDS-$RANDOM.log
+    : >"${log[$1]}"
+    "$daemon" --model "builtin=$work/models/builtin" --model "builtin-writer=$work/models/writer" --threads 1 \
+        --port "${port[$1]:-0}" --drain-delay-ms 2500 >"${log[$1]}" 2>&1 &
+    pid[$1]=$!
+    processes+=("$!")
+    local line
+    until line=$(grep -om1 'listening on http://[^ ]*' "${log[$1]}"); do
+        kill -0 "${pid[$1]}" 2>/dev/null || { sed 's/^/# /' "${log[$1]}" && die "daemon $1 does not start"; }
+        sleep 0.05
+    done
+    port[$1]=${line##*:}
+}
+
+# ended NUMBER STATUS: waits for its end
+ended() {
+    local status=0
+    wait "${pid[$1]}" 2>/dev/null || status=$?
+    [ "$status" = "$2" ] || die "daemon $1 ended with status $status, expected $2"
+}
+
+# served NUMBER: how many requests for work it has answered since its start
+served() {
+    curl -s "http://127.0.0.1:${port[$1]}/metrics" |
+        awk '/^linformerd_requests_total\{route="\/(embed|logits)"/ { sum += $NF } END { print sum + 0 }'
+}
+
+# ---- The load. Its progress is the clock of the test.
+answers() { cat "$work/progress" 2>/dev/null || echo 0; }
+
+# more COUNT: waits for so many further answers
+more() {
+    local until=$(($(answers) + $1))
+    while [ "$(answers)" -lt "$until" ]; do
+        kill -0 "$load" 2>/dev/null || { sed 's/^/# /' "$work/load.log" && die "the load has ended"; }
+        sleep 0.05
+    done
+}
+
+# used NUMBER: waits until the proxy sends requests to this daemon
+used() {
+    local before
+    before=$(served "$1")
+    until [ "$(served "$1")" -gt "$before" ]; do more 10; done
+}
+
+# ---- Proxies
+free_port() { # shellcheck disable=SC2016
+    perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1")->sockport'
+}
+
+start_haproxy() {
+    local statistics
+    public=$(free_port) statistics=$(free_port)
+    export PROXY_BIND=127.0.0.1:$public PROXY_STATISTICS=127.0.0.1:$statistics
+    export PROXY_SERVER_1=127.0.0.1:${port[1]} PROXY_SERVER_2=127.0.0.1:${port[2]}
+    export PROXY_SERVER_3=127.0.0.1:${port[3]} PROXY_TIMEOUT=$1
+    haproxy -db -f docker/haproxy/haproxy.cfg >"$work/proxy.log" 2>&1 &
+    proxy=$!
+    retries_of="http://127.0.0.1:$statistics/metrics"
+}
+
+start_nginx() {
+    public=$(free_port)
+    sed -e "s/linformerd-1:8080/127.0.0.1:${port[1]}/; s/linformerd-2:8080/127.0.0.1:${port[2]}/" \
+        -e "s/linformerd-3:8080/127.0.0.1:${port[3]}/; s/listen 8080/listen 127.0.0.1:$public/" \
+        -e "s/proxy_read_timeout 75s/proxy_read_timeout $1/; s|/tmp/nginx|$work/nginx|" \
+        docker/nginx/nginx.conf >"$work/nginx.conf"
+    nginx -t -p "$work" -c "$work/nginx.conf" >"$work/proxy.log" 2>&1 || { sed 's/^/# /' "$work/proxy.log" && die "nginx -t"; }
+    nginx -p "$work" -c "$work/nginx.conf" -g 'daemon off;' >>"$work/proxy.log" 2>&1 &
+    proxy=$!
+    retries_of=
+}
+
+# How many requests the proxy sent again. Empty if it does not say so.
+sent_again() {
+    [ -z "$retries_of" ] ||
+        curl -s "$retries_of" | awk '/^haproxy_backend_retry_warnings_total\{proxy="daemons"/ { print $2 }'
+}
+
+# ---- Events. Each is over when the daemon gets requests again.
+event_kill() {
+    kill -9 "${pid[$1]}"
+    ended "$1" 137
+    more 100
+    start "$1"
+    used "$1"
+}
+
+event_drain() {
+    kill -TERM "${pid[$1]}"
+    ended "$1" 0
+    more 100
+    start "$1"
+    used "$1"
+}
+
+event_restart() { # at once, without the drain delay
+    kill -INT "${pid[$1]}"
+    ended "$1" 0
+    start "$1"
+    used "$1"
+}
+
+event_reload() {
+    touch "$work/models/builtin/config.json" "$work/models/writer/config.json"
+    local before
+    before=$(grep -c SIGHUP "${log[$1]}" || true)
+    kill -HUP "${pid[$1]}"
+    until [ "$(grep -c SIGHUP "${log[$1]}")" -gt "$before" ]; do more 10; done
+    more 100
+    kill -0 "${pid[$1]}" || die "daemon $1 has ended"
+    used "$1"
+}
+
+# In the first of several rounds, the daemon stands still for longer than the proxy waits. Its requests go elsewhere. In
+# the other rounds, the daemon answers them late.
+event_stop() {
+    kill -STOP "${pid[$1]}"
+    sleep $(($2 == 1 && rounds > 1 ? timeout_s + 2 : 3))
+    more 50
+    kill -CONT "${pid[$1]}"
+    used "$1"
+}
+
+# run PROXY: all events under load
+run() {
+    local round event status=0
+    "start_$1" "${timeout_s}s"
+    processes+=("$proxy")
+    until curl -so /dev/null "http://127.0.0.1:$public/health"; do
+        kill -0 "$proxy" 2>/dev/null || { sed 's/^/# /' "$work/proxy.log" && die "$1 does not start"; }
+        sleep 0.05
+    done
+    rm -f "$work/progress"
+    "$build/tests/cluster/load" "http://127.0.0.1:${port[0]}" "http://127.0.0.1:$public" "$work/progress" "$seed" \
+        >"$work/load.log" 2>&1 &
+    load=$!
+    processes+=("$load")
+    more 100
+    for ((round = 1; round <= rounds; round++)); do
+        for event in kill drain restart reload stop; do
+            "event_$event" $((round % 3 + 1)) "$round"
+            echo "# $1: round $round: $event: $(answers) answers so far"
+        done
+    done
+    local retries
+    retries=$(sent_again)
+    for ((round = 1; round <= 20; round++)); do # an event may hit a moment without a request
+        [ "$retries" = 0 ] || break
+        event_restart 1
+        retries=$(sent_again)
+    done
+    kill "$load"
+    wait "$load" || status=$?
+    sed 's/^/# /' "$work/load.log"
+    kill "$proxy"
+    wait "$proxy" || true
+    [ "$status" = 0 ] || { sed 's/^/# /' "$work/proxy.log" | tail -n 20 && printf 'not ' && failed=1; }
+    echo "ok $((++number)) - $1: no answer failed or was wrong${retries:+ ($retries requests were sent again)}"
+    [ -z "$retries_of" ] || [ "${retries:-0}" -gt 0 ] || { printf 'not ' && failed=1; }
+    [ -z "$retries_of" ] || echo "ok $((++number)) - $1 had to send requests again"
+}
+
+mkdir -p "$work/models"
+cp -r weights/builtin "$work/models/builtin"
+cp -r weights/writer "$work/models/writer"
+echo "# seed $seed"
+number=0
+for proxy_name in $proxies; do
+    command -v "$proxy_name" >/dev/null || {
+        echo "ok $((++number)) - $proxy_name # SKIP there is no $proxy_name (docker/packages.sh deploy)"
+        continue
+    }
+    for daemon_number in 0 1 2 3; do start $daemon_number; done
+    run "$proxy_name"
+    for daemon_number in 0 1 2 3; do
+        kill "${pid[$daemon_number]}"
+        ended $daemon_number 0
+    done
+    port=()
+done
+echo "1..$number"
+exit $failed
