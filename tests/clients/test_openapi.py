@@ -1,7 +1,7 @@
 """schemathesis over /openapi.json: requests that the document allows and forbids, and all its checks of the answers.
 
 SEED chooses the requests (default 1), EXAMPLES their number for each route beside those that cover the document's
-keywords (default 10). The document holds for any model, so `narrowed` first puts in what the served models accept.
+keywords (default 5). The document holds for any model, so `narrowed` first puts in what the served models accept.
 """
 
 import json
@@ -17,7 +17,7 @@ from openapi_spec_validator import validate
 import support
 
 SEED = os.environ.get("SEED", "1")
-EXAMPLES = os.environ.get("EXAMPLES", "10")
+EXAMPLES = os.environ.get("EXAMPLES", "5")
 MODELS = ["reader", "writer", "none"]
 
 # A value may be valid for the document and not for the model: a route of classifiers, or a text without a mask.
