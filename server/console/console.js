@@ -248,7 +248,7 @@ class Chart {
     }
 }
 
-const load = { charts: CHARTS.map((plan) => new Chart(plan)), before: null, paused: false, timer: 0, busy: false };
+const load = { charts: CHARTS.map((plan) => new Chart(plan)), before: null, paused: false, timer: 0, busy: false, changed: false };
 
 function reading(samples) {
     return summary(samples, $("load-model").value);
@@ -265,6 +265,12 @@ function resetLoad() {
     drawLoad();
 }
 
+/* Whether the daemon has loaded or unloaded models since the page was opened. */
+function modelsChanged(samples) {
+    const names = samples.filter(({ name }) => name === "linformerd_queue_requests").map(({ labels }) => labels.model);
+    return models.length > 0 && names.sort().join("\n") !== models.map(({ name }) => name).sort().join("\n");
+}
+
 async function readMetrics() {
     const samples = samplesOf(await (await call("metrics")).text());
     const at = performance.now(), total = summary(samples, "");
@@ -272,6 +278,7 @@ async function readMetrics() {
     const before = load.before;
     load.before = { at, model: $("load-model").value, after };
     showFacts(total);
+    load.changed = modelsChanged(samples);
     if (!before || before.model !== load.before.model) return;
     if (after.get("batch_tokens_count") < before.after.get("batch_tokens_count")) return; /* the daemon has started again */
     load.charts.forEach((chart) => chart.add(before.after, after, (at - before.at) / 1000));
@@ -296,6 +303,7 @@ async function poll() {
     let note = "";
     try {
         await readMetrics();
+        note = load.changed ? "The models have changed. Reload this page to see them." : "";
         if (key !== null || $("key").hidden) await readHealth();
     } catch (failure) {
         note = failure instanceof Refused ? `no metrics: ${failure.message}` : "";

@@ -228,6 +228,17 @@ def polling_pauses(browser):
             page.click("#pause")
 
 
+def a_change_of_models_is_noticed(browser):
+    with Daemon("--model-control") as daemon, opened(browser, daemon) as page:
+        page.wait_for_function("() => document.querySelectorAll('#numbers tr').length > 0")
+        assert page.inner_text("#load-note") == ""
+        daemon.post("/v2/repository/models/builtin-writer/unload", {})
+        page.wait_for_function("() => document.getElementById('load-note').textContent.startsWith('The models have changed.')")
+        page.reload()
+        page.wait_for_function("() => document.querySelectorAll('#plan-view tbody tr').length > 0")
+        assert page.locator("#model-list h3").all_inner_texts() == ["builtin"]
+
+
 def the_plan_is_drawn(browser):
     with Daemon() as daemon, opened(browser, daemon) as page:
         for tokens in (256, 9):
@@ -461,7 +472,7 @@ def a_daemon_that_ends_is_noticed(browser):
 
 TESTS = [
     the_page_shows_the_daemon, axe_finds_nothing, a_phone_needs_no_sideways_scrolling, all_controls_are_reached_by_tab,
-    less_motion_is_respected, the_policy_is_in_force, charts_follow_the_metrics, polling_pauses, the_plan_is_drawn,
+    less_motion_is_respected, the_policy_is_in_force, charts_follow_the_metrics, polling_pauses, a_change_of_models_is_noticed, the_plan_is_drawn,
     texts_are_compared, masks_are_filled, text_is_streamed, models_of_all_kinds, attention_is_read_with_pointer_and_keys,
     a_picture_is_saved, the_program_in_the_document_draws_the_same, hostile_names_are_text, hostile_texts_are_text, a_key_is_asked_for, a_daemon_that_ends_is_noticed,
 ]
