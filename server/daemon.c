@@ -159,6 +159,12 @@ static void tell_ready(void *process)
     notifier_ready(&((struct process *)process)->notifier, "serving");
 }
 
+static void end_reload(void *process)
+{
+    log_write(LOG_LEVEL_INFO, "reload ended", NULL);
+    tell_ready(process);
+}
+
 /* Stops new connections, or the readiness, before the daemon drains. */
 static void prepare_to_drain(const struct settings *settings, struct http *http, struct signals *signals, int number)
 {
@@ -185,7 +191,7 @@ static int serve_until_signal(struct process *process, struct http *http, struct
         {tell_reloading, process},
         {live_reload, process->live},
         {models_reload, models},
-        {tell_ready, process},
+        {end_reload, process},
     };
     struct reloads *reloads = NULL;
     struct watchdog *watchdog = NULL;

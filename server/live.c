@@ -108,5 +108,4 @@ void live_reload(void *context)
     reload_keys(live, &changed);
     reload_tls(live, &changed);
     settings_free(&changed);
-    log_write(LOG_LEVEL_INFO, "settings, keys and certificate reloaded", NULL);
 }

@@ -1,0 +1,208 @@
+/* SIGHUP reads settings and API keys again. No request is lost, and bad files change nothing. */
+#include "tests/http/checkpoint.h"
+#include "tests/http/daemon.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char *folder;
+static char keys[100], config[100];
+static struct daemon *the_daemon;
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(chmod(path, 0600), 0);
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static int start(void **state)
+{
+    char *said;
+    int status;
+    (void)state;
+    folder = folder_make();
+    snprintf(keys, sizeof keys, "%s/keys", folder);
+    snprintf(config, sizeof config, "%s/config.json", folder);
+    /* printf secret-c | sha256sum */
+    write_file(keys, "# people\n\nalice:secret-a\n  secret-b  \r\n"
+                     "carol:sha256:26d46203179f0c4ddf89791220bc5493aeceadbc1c34590ef45cd89d302e302e\n");
+    write_file(config, "{\"max_client_batch_size\": 4, \"access_log\": true}");
+    the_daemon = daemon_open(&(struct daemon_options){.arguments = ARGUMENTS("--config", config, "--api-key-file", keys,
+                                                                             "--api-key", "secret-d"),
+                                                      .log_unread = true},
+                             &said, &status);
+    assert_non_null(the_daemon);
+    assert_null(strstr(said, "open to other users"));
+    assert_null(strstr(said, "secret-"));
+    free(said);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    daemon_stop(the_daemon);
+    folder_remove(folder);
+    return 0;
+}
+
+static void wait_for_line(const char *part, char line[4096])
+{
+    do
+        assert_true(daemon_log_line(the_daemon, line, 4096));
+    while (!strstr(line, part));
+}
+
+static void reload(const char *part)
+{
+    char line[4096];
+    daemon_signal(the_daemon, SIGHUP);
+    if (part)
+        wait_for_line(part, line);
+    wait_for_line("reload ended", line);
+}
+
+static long status_with(const char *key, const char *body)
+{
+    char header[200];
+    snprintf(header, sizeof header, "Authorization: Bearer %s", key);
+    struct answer answer = daemon_call(
+        the_daemon,
+        &(struct call){.path = "/embed", .body = body, .headers = {"Content-Type: application/json", header}});
+    long status = answer.status;
+    answer_free(&answer);
+    return status;
+}
+
+#define BODY "{\"inputs\": \"a\"}"
+
+/* Sends a request with the key, and compares the name in its log line. NULL stands for none. */
+static void expect_name(const char *key, const char *name)
+{
+    char line[4096], expected[100];
+    assert_int_equal(status_with(key, BODY), 200);
+    wait_for_line(" request ", line);
+    snprintf(expected, sizeof expected, " key=%s ", name ? name : "");
+    assert_true((strstr(line, expected) != NULL) == (name != NULL));
+    assert_true((strstr(line, " key=") != NULL) == (name != NULL));
+}
+
+static void each_key_of_the_file_is_valid(void **state)
+{
+    (void)state;
+    expect_name("secret-a", "alice");
+    expect_name("secret-b", NULL);
+    expect_name("secret-c", "carol");
+    expect_name("secret-d", NULL); /* that of --api-key */
+    static const char *const wrong[] = {
+        "secret-e", "alice:secret-a", "alice", "", "# people", "people",
+        "26d46203179f0c4ddf89791220bc5493aeceadbc1c34590ef45cd89d302e302e",
+        "sha256:26d46203179f0c4ddf89791220bc5493aeceadbc1c34590ef45cd89d302e302e",
+    };
+    for (size_t i = 0; i < LENGTH(wrong); i++)
+        assert_int_equal(status_with(wrong[i], BODY), 401);
+}
+
+static void keys_are_rotated(void **state)
+{
+    (void)state;
+    write_file(keys, "alice:secret-a\nalice:secret-n\n");
+    reload("API keys loaded");
+    expect_name("secret-a", "alice");
+    expect_name("secret-n", "alice");
+    assert_int_equal(status_with("secret-b", BODY), 401);
+    write_file(keys, "alice:secret-n\n");
+    reload("API keys loaded");
+    assert_int_equal(status_with("secret-a", BODY), 401);
+    assert_int_equal(status_with("secret-n", BODY), 200);
+}
+
+static void bad_keys_change_nothing(void **state)
+{
+    static const struct {
+        const char *text, *message;
+    } bad[] = {
+        {"alice:secret-n\nbob:two words\n", "line 2: a key of visible ASCII characters"},
+        {":secret-x\n", "line 1: the name must have 1 to 63"},
+        {"sha256:abc\n", "line 1: 64 hexadecimal digits"},
+        {"alice:secret-x\nbob:secret-x\n", "line 2: the key is given twice"},
+        {"# none\n", "at least one key was expected"},
+    };
+    (void)state;
+    for (size_t i = 0; i < LENGTH(bad); i++) {
+        write_file(keys, bad[i].text);
+        reload(bad[i].message);
+        assert_int_equal(status_with("secret-n", BODY), 200);
+        assert_int_equal(status_with("secret-x", BODY), 401);
+    }
+    assert_int_equal(unlink(keys), 0);
+    reload("No such file");
+    assert_int_equal(status_with("secret-n", BODY), 200);
+    write_file(keys, "alice:secret-n\n");
+    assert_int_equal(chmod(keys, 0644), 0);
+    reload("a file with secrets is open to other users");
+}
+
+static void settings_change(void **state)
+{
+    (void)state;
+    assert_int_equal(status_with("secret-n", "{\"inputs\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}"), 422);
+    write_file(config, "{\"max_client_batch_size\": 5, \"strict\": true}");
+    reload(NULL);
+    assert_int_equal(status_with("secret-n", "{\"inputs\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}"), 200);
+    assert_int_equal(status_with("secret-n", "{\"inputs\": \"a\", \"odd\": 1}"), 422);
+}
+
+static void other_settings_are_named(void **state)
+{
+    char line[4096];
+    (void)state;
+    write_file(config, "{\"max_client_batch_size\": 4, \"max_batch_tokens\": 1000, \"threads\": 1}");
+    daemon_signal(the_daemon, SIGHUP);
+    wait_for_line("a changed setting needs a restart setting=threads", line);
+    wait_for_line("a changed setting needs a restart setting=max-batch-tokens", line);
+    wait_for_line("reload ended", line);
+    assert_int_equal(status_with("secret-n", "{\"inputs\": \"a\", \"odd\": 1}"), 200);
+}
+
+/* A file that cannot be read changes no setting. The keys are read again all the same. */
+static void bad_settings_change_nothing(void **state)
+{
+    (void)state;
+    write_file(config, "{\"max_client_batch_size\": 0}");
+    write_file(keys, "alice:secret-m\n");
+    reload("cannot reload; the old state stays");
+    assert_int_equal(status_with("secret-m", "{\"inputs\": [\"a\", \"b\", \"c\", \"d\"]}"), 200);
+    assert_int_equal(status_with("secret-m", "{\"inputs\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}"), 422);
+}
+
+static void the_log_level_changes(void **state)
+{
+    char line[4096];
+    (void)state;
+    write_file(config, "{\"log_level\": \"debug\"}");
+    reload(NULL);
+    assert_int_equal(status_with("secret-m", "nonsense"), 400);
+    wait_for_line("DEBUG request ", line);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_key_of_the_file_is_valid),
+        cmocka_unit_test(keys_are_rotated),
+        cmocka_unit_test(bad_keys_change_nothing),
+        cmocka_unit_test(settings_change),
+        cmocka_unit_test(other_settings_are_named),
+        cmocka_unit_test(bad_settings_change_nothing),
+        cmocka_unit_test(the_log_level_changes),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
