@@ -51,6 +51,7 @@ fuzz  clang                                    libFuzzer
 fuzz  libclang-rt-dev                          its sanitizers
 fuzz  libomp-dev                               its OpenMP
 check clang-format                             style of the C sources
+check systemd                                  checks the units of the service
 check shellcheck                               faults in shell scripts
 arm   gcc-aarch64-linux-gnu                    compiles the sources for aarch64
 arm   libc6-dev-arm64-cross                    C headers for it

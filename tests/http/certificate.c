@@ -39,8 +39,8 @@ void certificate_write(const char *certificate_path, const char *key_path, int f
     assert_int_equal(gnutls_x509_crt_set_key(certificate, key), 0);
     assert_int_equal(gnutls_x509_crt_set_serial(certificate, serial, sizeof serial), 0);
     assert_int_equal(gnutls_x509_crt_set_dn(certificate, "CN=test", NULL), 0);
-    assert_int_equal(gnutls_x509_crt_set_subject_alt_name(certificate, GNUTLS_SAN_IPADDRESS, address, sizeof address, 0),
-                     0);
+    assert_int_equal(
+        gnutls_x509_crt_set_subject_alt_name(certificate, GNUTLS_SAN_IPADDRESS, address, sizeof address, 0), 0);
     assert_int_equal(gnutls_x509_crt_set_activation_time(certificate, now + (time_t)first_day * DAY_S), 0);
     assert_int_equal(gnutls_x509_crt_set_expiration_time(certificate, now + (time_t)last_day * DAY_S), 0);
     assert_int_equal(gnutls_x509_crt_set_basic_constraints(certificate, 1, -1), 0);

@@ -102,7 +102,12 @@ static void each_key_of_the_file_is_valid(void **state)
     expect_name("secret-c", "carol");
     expect_name("secret-d", NULL); /* that of --api-key */
     static const char *const wrong[] = {
-        "secret-e", "alice:secret-a", "alice", "", "# people", "people",
+        "secret-e",
+        "alice:secret-a",
+        "alice",
+        "",
+        "# people",
+        "people",
         "26d46203179f0c4ddf89791220bc5493aeceadbc1c34590ef45cd89d302e302e",
         "sha256:26d46203179f0c4ddf89791220bc5493aeceadbc1c34590ef45cd89d302e302e",
     };
@@ -196,12 +201,9 @@ static void the_log_level_changes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_key_of_the_file_is_valid),
-        cmocka_unit_test(keys_are_rotated),
-        cmocka_unit_test(bad_keys_change_nothing),
-        cmocka_unit_test(settings_change),
-        cmocka_unit_test(other_settings_are_named),
-        cmocka_unit_test(bad_settings_change_nothing),
+        cmocka_unit_test(each_key_of_the_file_is_valid), cmocka_unit_test(keys_are_rotated),
+        cmocka_unit_test(bad_keys_change_nothing),       cmocka_unit_test(settings_change),
+        cmocka_unit_test(other_settings_are_named),      cmocka_unit_test(bad_settings_change_nothing),
         cmocka_unit_test(the_log_level_changes),
     };
     return cmocka_run_group_tests(tests, start, stop);

@@ -170,10 +170,8 @@ static void it_tells_when_it_stops(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_tells_when_it_is_ready),
-        cmocka_unit_test(it_feeds_the_watchdog),
-        cmocka_unit_test(it_tells_of_a_reload),
-        cmocka_unit_test(a_stuck_event_loop_is_not_fed),
+        cmocka_unit_test(it_tells_when_it_is_ready), cmocka_unit_test(it_feeds_the_watchdog),
+        cmocka_unit_test(it_tells_of_a_reload),      cmocka_unit_test(a_stuck_event_loop_is_not_fed),
         cmocka_unit_test(it_tells_when_it_stops),
     };
     return cmocka_run_group_tests(tests, start, stop);

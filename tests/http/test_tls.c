@@ -48,11 +48,11 @@ static int start(void **state)
     certificate_write(first, key, -1, 10);
     certificate_write(second, second_key, -1, 10);
     copy(first, used);
-    the_daemon = daemon_open(&(struct daemon_options){.arguments = ARGUMENTS("--host", hosts, "--tls-certificate", used,
-                                                                             "--tls-key", key, "--payload-limit",
-                                                                             "65536"),
-                                                      .log_unread = true},
-                             &said, &status);
+    the_daemon =
+        daemon_open(&(struct daemon_options){.arguments = ARGUMENTS("--host", hosts, "--tls-certificate", used,
+                                                                    "--tls-key", key, "--payload-limit", "65536"),
+                                             .log_unread = true},
+                    &said, &status);
     assert_non_null(the_daemon);
     assert_non_null(strstr(said, "listening on https://127.0.0.1:"));
     assert_non_null(strstr(said, "a file with secrets is open to other users"));
@@ -125,8 +125,8 @@ static void a_body_that_is_too_large_is_refused_on_its_way(void **state)
         daemon_call(the_daemon, &(struct call){.path = "/embed",
                                                .body = body,
                                                .length = 1 << 20,
-                                               .headers = {"Content-Type: application/json", "Content-Length:",
-                                                           "Transfer-Encoding: chunked", "Expect:"},
+                                               .headers = {"Content-Type: application/json",
+                                                           "Content-Length:", "Transfer-Encoding: chunked", "Expect:"},
                                                .trusted = first});
     free(body);
     expect_failure_answer(&answer, 413, "Validation", "--payload-limit");

@@ -286,6 +286,28 @@ static void example_has_every_key_with_its_default(void **state)
     json_decref(example);
 }
 
+/* The section about reloading names each setting that changes while the daemon serves, and no other. */
+static void section_names_the_live_settings(void **state)
+{
+    (void)state;
+    size_t length = 0;
+    struct error error;
+    char *page = file_read("docs/operations.md", 1 << 20, &length, &error);
+    if (!page)
+        fail_msg("%s", error.message);
+    char *section = strstr(page, "\n### Reload\n"), *end = section ? strstr(section + 1, "\n##") : NULL;
+    assert_non_null(end);
+    *end = '\0';
+    for (size_t i = 0; i < settings_table_count; i++) {
+        char flag[SETTING_NAME_BYTES + 2];
+        snprintf(flag, sizeof flag, "`--%s`", settings_table[i].flag);
+        if (settings_table[i].live != (strstr(section, flag) != NULL))
+            fail_msg("docs/operations.md, Reload: %s is %s", flag,
+                     settings_table[i].live ? "missing" : "not a setting that changes");
+    }
+    free(page);
+}
+
 static void daemon_reads_the_example(void **state)
 {
     (void)state;
@@ -312,6 +334,7 @@ int main(void)
         cmocka_unit_test(graph_page_has_every_operation),
         cmocka_unit_test(graph_page_has_no_other_operation),
         cmocka_unit_test(example_has_every_key_with_its_default),
+        cmocka_unit_test(section_names_the_live_settings),
         cmocka_unit_test(daemon_reads_the_example),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -405,13 +405,59 @@ static void refuses_devices(void **state)
 static void metrics_are_protected_by_a_key(void **state)
 {
     (void)state;
-    const char *message = "--protect-metrics needs a key, and --api-key is not set";
+    const char *message = "--protect-metrics needs a key, and --api-key and --api-key-file are not set";
     refuse(ARGUMENTS("--protect-metrics"), message);
     refuse(VARIABLES("LINFORMERD_PROTECT_METRICS=true"), message);
     struct reading reading = ARGUMENTS("--protect-metrics", "--api-key", "key");
     accept(&reading);
     assert_true(reading.settings.protect_metrics);
     settings_free(&reading.settings);
+    reading = ARGUMENTS("--protect-metrics", "--api-key-file", "keys");
+    accept(&reading);
+    settings_free(&reading.settings);
+}
+
+static void certificate_and_key_belong_together(void **state)
+{
+    (void)state;
+    refuse(ARGUMENTS("--tls-certificate", "c.pem"),
+           "--tls-certificate and --tls-key need each other, and --tls-key is not set");
+    refuse(ARGUMENTS("--tls-key", "k.pem"),
+           "--tls-certificate and --tls-key need each other, and --tls-certificate is not set");
+    refuse(ARGUMENTS("--unix-socket-mode", "666x"),
+           "--unix-socket-mode: expected three or four octal digits, at most 0777, found '666x'");
+    refuse(ARGUMENTS("--unix-socket-mode", "4777"),
+           "--unix-socket-mode: expected three or four octal digits, at most 0777, found '4777'");
+}
+
+static void name_flag(void *context, const char *flag)
+{
+    text_list_add(context, 200, flag);
+}
+
+/* Of two readings, the live settings of the second one are applied, and the others are named. */
+static void live_settings_are_applied(void **state)
+{
+    (void)state;
+    char named[200] = "";
+    struct reading before = ARGUMENTS("--port", "1", "--threads", "2", "--model", "a", "--strict");
+    struct reading after = ARGUMENTS("--port", "1", "--threads", "3", "--model", "b", "--host", "::1", "--device",
+                                     "cpu", "--max-queue-tokens", "7", "--auto-truncate", "--dtype", "bf16");
+    accept(&before);
+    accept(&after);
+    struct settings running = before.settings;
+    settings_apply(&before.settings, &after.settings, &running, name_flag, named);
+    assert_string_equal(named, "model, host, device, dtype, threads");
+    assert_int_equal(running.max_queue_tokens, 7);
+    assert_true(running.auto_truncate);
+    assert_false(running.strict);
+    assert_int_equal(running.threads, 2);
+    named[0] = '\0';
+    settings_apply(&before.settings, &before.settings, &running, name_flag, named);
+    assert_string_equal(named, "");
+    assert_true(running.strict);
+    settings_free(&before.settings);
+    settings_free(&after.settings);
 }
 
 /* The longest list, whose name has room, and one device more. */
@@ -620,6 +666,8 @@ int main(void)
         cmocka_unit_test(reads_devices),
         cmocka_unit_test(refuses_devices),
         cmocka_unit_test(metrics_are_protected_by_a_key),
+        cmocka_unit_test(certificate_and_key_belong_together),
+        cmocka_unit_test(live_settings_are_applied),
         cmocka_unit_test(a_list_of_devices_has_an_end),
         cmocka_unit_test(refuses_unknown_names_and_suggests_near_ones),
         cmocka_unit_test(variables_of_others_are_passed_over),

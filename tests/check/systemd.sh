@@ -1,0 +1,47 @@
+#!/bin/bash
+# systemd.sh: systemd reads the units of docker/systemd without a complaint, and finds little exposure in the service.
+set -euo pipefail
+units=docker/systemd
+most=2.9 # of systemd's scale from 0 to 10
+
+echo 1..3
+if ! command -v systemd-analyze >/dev/null; then
+    for test in 1 2 3; do echo "ok $test # SKIP systemd-analyze is missing"; done
+    exit 0
+fi
+failed=0
+result() {
+    if [ "$2" = 0 ]; then
+        echo "ok $1 - $3"
+    else
+        echo "not ok $1 - $3"
+        failed=1
+    fi
+}
+
+# verify wants the program to be installed, so the copy names another one.
+copies=$(mktemp -d)
+trap 'rm -rf "$copies"' EXIT
+cp "$units"/linformerd.{service,socket} "$copies"
+sed -i 's|^ExecStart=linformerd|ExecStart=/bin/true|' "$copies/linformerd.service"
+verify() {
+    said=$(systemd-analyze verify --man=no "$copies"/linformerd.{service,socket} 2>&1) && [ -z "$said" ]
+}
+
+status=0
+verify || status=1
+[ "$status" = 0 ] || echo "$said" >&2
+result 1 "$status" "systemd reads the units"
+
+status=0
+exposure=$(systemd-analyze security --no-pager --offline=true "$units/linformerd.service" 2>/dev/null |
+    sed -nE 's/.*Overall exposure level.*: ([0-9.]+) .*/\1/p')
+awk -v exposure="${exposure:-10}" -v most="$most" 'BEGIN { exit !(exposure <= most) }' || status=1
+result 2 "$status" "the exposure of the service is ${exposure:-unknown}, at most $most is allowed"
+
+# The first check can fail.
+status=0
+sed -i 's/^Type=notify$/Type=notified/' "$copies/linformerd.service"
+verify && status=1
+result 3 "$status" "an unknown type of service is found"
+exit "$failed"
