@@ -2,8 +2,10 @@
 
 import os
 import pathlib
+import subprocess
 import sys
 import types
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "clients"), str(ROOT / "docs" / "examples")]
@@ -97,12 +99,13 @@ def a_module_is_served_from_memory():
 def a_folder_is_written_and_checked_by_the_daemon_of_the_wheel():
     os.environ["PATH"] = "/usr/bin:/bin"  # without the command of the wheel
     folder = pathlib.Path(os.environ["FOLDER"], "exported")
-    linformerd.export(language_model(), KWARGS, folder, name="kept", pooling="cls")
+    with unittest.mock.patch("subprocess.run", wraps=subprocess.run) as called:
+        linformerd.export(language_model(), KWARGS, folder, name="kept", pooling="cls")
+    program = pathlib.Path(called.call_args.args[0][0])
+    assert program == pathlib.Path(linformerd.__file__).parent / "bin" / "linformerd", program
     with linformerd.serve(folder) as server:
         assert server.info()["models"][0]["name"] == "kept"
         assert server.embed([[5]]) == server.embed([[5]], pooling="cls")
-    # The daemon alone looks at the name.
-    expect(ValueError, lambda: linformerd.export(language_model(), KWARGS, folder, name="a/b"), "linformerd refuses", "a/b")
     expect(ValueError, lambda: linformerd.export(language_model(), {**KWARGS, "dim": 16}, folder), "dim")
     linformerd.export_module(Classifier().eval(), {"ids": torch.zeros(2, 8, dtype=torch.long)}, folder / "module")
     assert (folder / "module" / "config.json").exists()
