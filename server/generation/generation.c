@@ -354,9 +354,10 @@ static bool drain_ends(const struct service *service)
 /* A CUDA device does not call `finish`, so this function reads the logits. */
 static void read_rest(struct generated *sequence, const struct engine_item *item)
 {
-    bool was_read = atomic_exchange_explicit(&sequence->was_read, false, memory_order_relaxed);
+    bool was_read = atomic_load_explicit(&sequence->was_read, memory_order_relaxed);
     for (int64_t i = 0; !was_read && item->output && i < item->n_rows; i++)
         read_logits(sequence, i);
+    atomic_store_explicit(&sequence->was_read, false, memory_order_relaxed);
 }
 
 bool generation_next(struct request *request, struct generation *generation)
