@@ -41,7 +41,9 @@ void notifier_close(struct notifier *notifier)
 }
 
 /* Does not wait: if the queue of the service manager is full, the message is lost. */
-__attribute__((format(printf, 2, 3))) static void send_message(const struct notifier *notifier, const char *format, ...)
+static void send_message(const struct notifier *notifier, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void send_message(const struct notifier *notifier, const char *format, ...)
 {
     char message[MESSAGE_BYTES];
     va_list arguments;

@@ -51,8 +51,8 @@ static long status_of(const struct daemon *daemon, const char *unix_socket)
 
 static void a_unix_socket(void **state)
 {
-    struct stat status;
     (void)state;
+    struct stat status;
     struct daemon *daemon = daemon_start(ARGUMENTS("--host", host, "--unix-socket-mode", "600"));
     assert_int_equal(status_of(daemon, path), 200);
     assert_int_equal(stat(path, &status), 0);
@@ -64,8 +64,8 @@ static void a_unix_socket(void **state)
 
 static void a_port_and_a_unix_socket(void **state)
 {
-    char hosts[140];
     (void)state;
+    char hosts[140];
     snprintf(hosts, sizeof hosts, "127.0.0.1,%s", host);
     struct daemon *daemon = daemon_start(ARGUMENTS("--host", hosts));
     assert_int_equal(status_of(daemon, path), 200);
@@ -76,9 +76,9 @@ static void a_port_and_a_unix_socket(void **state)
 /* The log names the clients of a Unix socket. */
 static void the_log_names_the_client(void **state)
 {
+    (void)state;
     char *said, line[4096];
     int status;
-    (void)state;
     struct daemon *daemon = daemon_open(
         &(struct daemon_options){.arguments = ARGUMENTS("--host", host, "--access-log"), .log_unread = true}, &said,
         &status);
@@ -154,11 +154,11 @@ struct load {
 static struct answer embed(const struct load *load, void *curl)
 {
     return daemon_call(NULL, &(struct call){.path = "/embed",
-                                                    .body = "{\"inputs\": \"a text\"}",
-                                                    .headers = {"Content-Type: application/json"},
-                                                    .port = load->port,
-                                                    .unix_socket = load->unix_socket,
-                                                    .curl = curl});
+                                            .body = "{\"inputs\": \"a text\"}",
+                                            .headers = {"Content-Type: application/json"},
+                                            .port = load->port,
+                                            .unix_socket = load->unix_socket,
+                                            .curl = curl});
 }
 
 static void *client(void *argument)
@@ -244,9 +244,9 @@ static int reserve_port(char port[8])
 
 static void a_second_daemon_takes_the_port(void **state)
 {
+    (void)state;
     char port[8];
     struct load load = {.unix_socket = NULL};
-    (void)state;
     int reserved = reserve_port(port);
     replace(&load, ARGUMENTS("--reuse-port", "--port", port, PATIENT));
     close(reserved);
@@ -254,16 +254,16 @@ static void a_second_daemon_takes_the_port(void **state)
 
 static void a_second_daemon_takes_the_unix_socket(void **state)
 {
-    struct load load = {.unix_socket = path};
     (void)state;
+    struct load load = {.unix_socket = path};
     replace(&load, ARGUMENTS("--reuse-port", "--host", host, PATIENT));
     assert_int_equal(access(path, F_OK), -1);
 }
 
 static void without_the_flag_the_port_is_in_use(void **state)
 {
-    char port[8];
     (void)state;
+    char port[8];
     struct daemon *daemon = daemon_start(ARGUMENTS("--reuse-port"));
     snprintf(port, sizeof port, "%d", daemon_port(daemon));
     refused_with(ARGUMENTS("--port", port), "Address already in use");
@@ -298,8 +298,8 @@ static struct daemon *start_with_socket(void)
 /* While no daemon runs, the clients wait. */
 static void a_restart_with_an_inherited_socket(void **state)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     (void)state;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     inherited = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(inherited, (struct sockaddr *)&address, sizeof address), 0);
     assert_int_equal(listen(inherited, 100), 0);
@@ -321,8 +321,8 @@ static void a_restart_with_an_inherited_socket(void **state)
 
 static void a_descriptor_that_does_not_listen_is_refused(void **state)
 {
-    char last_line[1024];
     (void)state;
+    char last_line[1024];
     inherited = open("/dev/null", O_RDONLY | O_CLOEXEC);
     assert_null(daemon_try(&(struct daemon_options){.restrict_process = give_socket}, last_line));
     assert_non_null(strstr(last_line, "descriptor 3 (web) is not a listening stream socket"));

@@ -24,9 +24,9 @@ static void write_file(const char *path, const char *text)
 
 static int start(void **state)
 {
+    (void)state;
     char *said;
     int status;
-    (void)state;
     folder = folder_make();
     snprintf(keys, sizeof keys, "%s/keys", folder);
     snprintf(config, sizeof config, "%s/config.json", folder);
@@ -131,6 +131,7 @@ static void keys_are_rotated(void **state)
 
 static void bad_keys_change_nothing(void **state)
 {
+    (void)state;
     static const struct {
         const char *text, *message;
     } bad[] = {
@@ -140,7 +141,6 @@ static void bad_keys_change_nothing(void **state)
         {"alice:secret-x\nbob:secret-x\n", "line 2: the key is given twice"},
         {"# none\n", "at least one key was expected"},
     };
-    (void)state;
     for (size_t i = 0; i < LENGTH(bad); i++) {
         write_file(keys, bad[i].text);
         reload(bad[i].message);
@@ -167,8 +167,8 @@ static void settings_change(void **state)
 
 static void other_settings_are_named(void **state)
 {
-    char line[4096];
     (void)state;
+    char line[4096];
     write_file(config, "{\"max_client_batch_size\": 4, \"max_batch_tokens\": 1000, \"threads\": 1}");
     daemon_signal(the_daemon, SIGHUP);
     wait_for_line("a changed setting needs a restart setting=threads", line);
@@ -190,8 +190,8 @@ static void bad_settings_change_nothing(void **state)
 
 static void the_log_level_changes(void **state)
 {
-    char line[4096];
     (void)state;
+    char line[4096];
     write_file(config, "{\"log_level\": \"debug\"}");
     reload(NULL);
     assert_int_equal(status_with("secret-m", "nonsense"), 400);

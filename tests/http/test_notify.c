@@ -32,10 +32,10 @@ static void set_variables(void)
 
 static int start(void **state)
 {
+    (void)state;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     char *said;
     int status;
-    (void)state;
     folder = folder_make();
     snprintf(path, sizeof path, "%s/notify", folder);
     memcpy(address.sun_path, path, sizeof path);
@@ -97,9 +97,9 @@ static void it_feeds_the_watchdog(void **state)
 
 static void it_tells_of_a_reload(void **state)
 {
+    (void)state;
     struct timespec before, after;
     long long time_us = 0;
-    (void)state;
     clock_gettime(CLOCK_MONOTONIC, &before);
     daemon_signal(the_daemon, SIGHUP);
     const char *message = next_besides_watchdog();
@@ -141,10 +141,10 @@ static void wait_for_line(const char *part)
 /* Stops one event loop. The others, and all other threads, go on. */
 static void a_stuck_event_loop_is_not_fed(void **state)
 {
+    (void)state;
     pid_t threads[MOST_THREADS];
     char message[1024];
     int status;
-    (void)state;
     assert_true(find_threads("http\n", threads) >= 2);
     assert_int_equal(ptrace(PTRACE_SEIZE, threads[0], NULL, NULL), 0);
     assert_int_equal(ptrace(PTRACE_INTERRUPT, threads[0], NULL, NULL), 0);

@@ -34,9 +34,9 @@ static void copy(const char *from, const char *to)
 
 static int start(void **state)
 {
+    (void)state;
     char *said;
     int status;
-    (void)state;
     folder = folder_make();
     place(used, "used.pem");
     place(key, "key.pem");
@@ -95,8 +95,8 @@ static void requests_are_encrypted(void **state)
 
 static void large_bodies_and_answers(void **state)
 {
-    static char body[60000];
     (void)state;
+    static char body[60000];
     size_t length = (size_t)snprintf(body, sizeof body, "{\"inputs\": [[5");
     while (length < 2000)
         length += (size_t)snprintf(body + length, sizeof body - length, ",5");
@@ -193,8 +193,8 @@ static double cpu_s(void)
 /* The first bytes of a record, and then nothing. */
 static void a_client_that_pauses_in_its_handshake_costs_no_cpu(void **state)
 {
-    static const char bytes[] = {22, 3, 1, 2, 0};
     (void)state;
+    static const char bytes[] = {22, 3, 1, 2, 0};
     int descriptor = raw_connect(the_daemon);
     assert_true(raw_try_send(descriptor, bytes, sizeof bytes));
     double before = cpu_s();
@@ -265,8 +265,8 @@ static void expect_refusal(const char *certificate, const char *its_key, const c
 
 static void bad_files_are_refused_by_name(void **state)
 {
-    char certificate[100], its_key[100];
     (void)state;
+    char certificate[100], its_key[100];
     place(certificate, "bad.pem");
     place(its_key, "bad_key.pem");
     certificate_write(certificate, its_key, -10, -1);
