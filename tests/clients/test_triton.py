@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import sys
 
+import ml_dtypes
 import numpy as np
 import tritonclient.http as triton
 import tritonclient.http.aio as triton_aio
@@ -62,14 +63,13 @@ def infer(client, case):
 
 
 def halves(client, case):
-    """FP16 arrays, and BF16 as tritonclient writes it: the result is that of the rounded array as FP32."""
+    """The result for FP16 and BF16 arrays is that of the rounded arrays as FP32."""
     inputs, outputs = support.calls(case)[0]
     for datatype in ("FP16", "BF16"):
         narrow, wide = [], []
         for name, array in inputs.items():
             if array.dtype == np.float32:
-                bits = array.view(np.uint32) & np.uint32(0xFFFF0000)  # what serialize_bf16_tensor keeps
-                rounded = array.astype(np.float16) if datatype == "FP16" else bits.view(np.float32)
+                rounded = array.astype(np.float16 if datatype == "FP16" else ml_dtypes.bfloat16)
                 tensor = triton.InferInput(name, list(array.shape), datatype)
                 tensor.set_data_from_numpy(rounded, binary_data=True)
                 narrow.append(tensor)
