@@ -1,8 +1,8 @@
 /* native_call: calls of the native routes without a socket, on the fake engine. Unit tests, allocation tests and the
  * fuzzer use it. Its models: "bytes" takes text, "ids" takes ids alone, "rows" takes floats. Four more are modules:
  * "tensors" takes floats, "classes" and "score" take text, "pictures" takes pictures. The last three give vectors.
- * "words" takes text through a tokenizer.json, WordPiece with a template, and has the prompt "query". Include it in one
- * file of a program. */
+ * "words" takes text through a tokenizer.json, WordPiece with a template, and has the prompt "query". "pair" has
+ * several inputs, with the same tokenizer. Include it in one file of a program. */
 #ifndef TESTS_HTTP_NATIVE_CALL_H
 #define TESTS_HTTP_NATIVE_CALL_H
 
@@ -15,7 +15,7 @@
 
 static struct settings native_settings = {
     .max_batch_tokens = 1024, .max_client_batch_size = 8, .max_queue_requests = 100, .http_threads = 1};
-static struct served_model native_models[8];
+static struct served_model native_models[9];
 static struct model_set native_set = {.models = native_models};
 static struct model_sets native_sets = MODEL_SETS_OF(&native_set);
 static struct service native_service = {
@@ -99,6 +99,27 @@ static inline void native_open_modules(struct model_info info)
     native_models[native_set.n_models - 1].image = image_settings_default(4, 6);
 }
 
+/* A model with ids, more ids, a mask, floats, and a mask for scores. */
+static inline void native_open_pair(struct model_info info)
+{
+    static struct model_input inputs[] = {
+        {.name = "src", .kind = INPUT_IDS, .columns = 1, .vocabulary = FAKE_VOCABULARY, .like = -1, .fallback = -1},
+        {.name = "tgt", .kind = INPUT_IDS, .columns = 1, .vocabulary = FAKE_VOCABULARY, .like = -1, .fallback = -1},
+        {.name = "src_mask", .kind = INPUT_MASK, .columns = 1, .optional = true, .fallback = -1},
+        {.name = "context", .kind = INPUT_ROWS, .columns = 2, .like = -1, .optional = true, .fallback = -1},
+        {.name = "scores", .kind = INPUT_ATTENTION_MASK, .takes_floats = true, .optional = true, .fallback = -1},
+    };
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
+        inputs[i].max_length = FAKE_MAX_LENGTH;
+        inputs[i].own_limit = true;
+    }
+    info.inputs = inputs;
+    info.n_inputs = sizeof inputs / sizeof *inputs;
+    info.vocabulary = info.output_columns = FAKE_VOCABULARY;
+    native_add("pair", &info, NULL);
+    native_add_tokenizer("tests/tokenizers/reference/bert.json");
+}
+
 static inline void native_open(void)
 {
     static struct model_input ids = {
@@ -135,6 +156,7 @@ static inline void native_open(void)
     native_add("words", &info, NULL);
     native_add_tokenizer("tests/tokenizers/reference/bert.json");
     native_models[native_set.n_models - 1].prompts = json_pack("{s:s}", "query", "query: ");
+    native_open_pair(info);
     atomic_store(&native_service.ready, true);
 }
 

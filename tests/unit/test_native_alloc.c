@@ -49,6 +49,10 @@ static void each_allocation_may_fail(void **unused)
         {"/logits", "{\"inputs\": [\"text\", [1, 2]], \"targets\": \"next\"}"},
         {"/logits", "{\"inputs\": [[5, 6], [1, 2]], \"targets\": [[5, -100], [3, 4]]}"},
         {"/logits", "{\"inputs\": [[5, 6], [1, 2]], \"targets\": [[5, null], [3, 4]]}"},
+        {"/logits",
+         "{\"model\": \"pair\", \"inputs\": {\"src\": [[1, 2], [3, 4]], \"tgt\": \"ab\", \"src_mask\": [1, 0],"
+         " \"context\": [[1, 2], [3, 4.5]], \"scores\": [[0.5], [1]]}}"},
+        {"/embed", "{\"model\": \"pair\", \"src\": \"ab\", \"tgt\": [[1], [2, 3]], \"scores\": [[true]]}"},
         {"/predict", "{\"model\": \"classes\", \"inputs\": [[\"text\"], [1, 2]], \"top_k\": 2}"},
         {"/", "{\"model\": \"classes\", \"inputs\": \"text\", \"parameters\": {\"function_to_apply\": \"none\"}}"},
         {"/similarity", "{\"inputs\": {\"source_sentence\": \"text\", \"sentences\": [\"a\", \"b\"]}}"},

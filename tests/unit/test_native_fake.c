@@ -834,12 +834,12 @@ static void what_the_model_refuses_names_the_input(void **state)
                    "inputs[3][2] is 260; ids of model \"bytes\" are below 259");
     expect_failure("/embed", "{\"inputs\": [\"a\"], \"model\": \"none\"}", FAILURE_NO_MODEL,
                    "there is no model \"none\" here, only \"bytes\", \"ids\", \"rows\", \"tensors\", "
-                   "\"classes\", \"score\", \"pictures\", \"words\"");
+                   "\"classes\", \"score\", \"pictures\", \"words\", \"pair\"");
     native_settings.strict = true;
     expect_failure("/embed", "{\"inputs\": [1], \"normalise\": true}", FAILURE_INVALID,
                    "unknown key \"normalise\"; known are inputs, embeddings, model, truncate, "
-                   "truncation_direction, add_special_tokens, prompt_name, encoding_format, normalize, pooling, "
-                   "dimensions");
+                   "truncation_direction, add_special_tokens, prompt_name, input_type, truncate_prompt_tokens, "
+                   "encoding_format, normalize, pooling, dimensions, x");
     native_settings.strict = false;
     expect_failure("/embed", "{\n\"inputs\": tru}", FAILURE_MALFORMED,
                    "the body is not JSON: line 2 column 13: invalid token near 'tru'");
