@@ -276,6 +276,7 @@ static int open_lanes(struct model *model, struct error *error)
     for (; model->info.n_lanes < count; model->info.n_lanes++)
         if (padder_open(model->plan, &model->batches[model->info.n_lanes], error) != 0)
             return -1;
+    model->batches[0].shares = model->placement.n_replicas == 0; /* the CPU, which has one lane */
     return 0;
 }
 

@@ -55,7 +55,7 @@ static void pack_head(const struct cpu_run *run, const struct plan_step *step, i
 {
     if (head->sequence == sequence && head->kv_head == kv_head)
         return;
-    const int64_t *starts = layout_of(run, step->keys)->starts + sequence;
+    const int64_t *starts = layout_of(run, step->keys)->starts + sequence; /* the sequence with the keys */
     int64_t d = columns_of(run, step->x) / step->attend.heads, e = columns_of(run, step->y) / step->attend.heads;
     int64_t key_columns = columns_of(run, step->keys), value_columns = columns_of(run, step->values);
     int64_t k = starts[1] - starts[0];
@@ -98,13 +98,14 @@ static void attend_block(const struct cpu_run *run, const struct plan_step *step
 {
     /* Items with several sequences have neither masks nor a requested softmax. */
     const struct engine_item *item = step->attend.index == PLAN_NONE ? NULL : &run->batch->items[block->sequence];
-    const int64_t *keys = layout_of(run, step->keys)->starts + block->sequence;
+    int64_t owner = padder_owner(layout_of(run, step->keys), block->sequence);
+    const int64_t *keys = layout_of(run, step->keys)->starts + owner;
     int64_t query_columns = columns_of(run, step->x), out_columns = columns_of(run, step->y);
     int64_t d = query_columns / step->attend.heads, e = out_columns / step->attend.heads, k = keys[1] - keys[0];
     int64_t zero_keys = most(step->attend.key_room - k, 0), end = block->first + block->rows;
     float *softmax = wanted_softmax(run->plan, item, step); /* (h, n, k + zero_keys), n without padding */
     int64_t n = softmax ? padder_own_rows(run->plan, item, run->plan->values[step->x].axis) : 0;
-    pack_head(run, step, block->sequence, head * step->attend.kv_heads / step->attend.heads, packed);
+    pack_head(run, step, owner, head * step->attend.kv_heads / step->attend.heads, packed);
     for (int64_t row = block->first, rows; row < end; row += rows) {
         int64_t position = padder_position(layout_of(run, step->x), block->sequence, row);
         rows = rows_at_once(run, step, softmax != NULL, row, end);

@@ -389,7 +389,8 @@ static struct head_sequence sequence_of(const struct cpu_run *run, const struct 
             column = (step->linear_attend.first_head + head) * d;
     int64_t earlier = padder_earlier_rows(run->plan, run->batch, sequence);
     int64_t offset = ((f - earlier) % fold + fold) % fold; /* of the folded sequence's first row in this batch */
-    int64_t query = from->starts[sequence] + offset, key = keys->starts[sequence] + offset;
+    int64_t owner = padder_owner(keys, sequence);
+    int64_t query = from->starts[sequence] + offset, key = keys->starts[owner] + offset;
     float *state = state_of(run, sequence);
     struct head_sequence s = {
         .run = run,
@@ -405,7 +406,7 @@ static struct head_sequence sequence_of(const struct cpu_run *run, const struct 
         .out_stride = out_columns * fold,
         .mask_stride = fold,
         .query_rows = folded_rows(from->starts[sequence + 1] - from->starts[sequence], offset, fold),
-        .key_rows = folded_rows(keys->starts[sequence + 1] - keys->starts[sequence], offset, fold),
+        .key_rows = folded_rows(keys->starts[owner + 1] - keys->starts[owner], offset, fold),
         .d = d,
         .e = e,
         .earlier_rows = (earlier + offset) / fold,

@@ -1,4 +1,5 @@
 #include "engine/plan/padder.h"
+#include "engine/plan/share.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,11 @@ int padder_open(const struct plan *plan, struct batch *batch, struct error *erro
             layout->item_starts = calloc((size_t)plan->max_items + 1, sizeof *layout->item_starts);
         if (!layout->starts || !layout->item_starts || !layout->blocks)
             goto fail;
+        if (plan->axes[i].shared) {
+            layout->owners = calloc((size_t)sequences + 1, sizeof *layout->owners);
+            if (!layout->owners)
+                goto fail;
+        }
         if (plan->axes[i].kind == AXIS_WANTED) {
             layout->positions = calloc((size_t)plan->max_rows, sizeof *layout->positions);
             if (!layout->positions)
@@ -43,6 +49,7 @@ void padder_free(const struct plan *plan, struct batch *batch)
         if (batch->layouts[i].item_starts != batch->layouts[i].starts)
             free(batch->layouts[i].item_starts);
         free(batch->layouts[i].starts);
+        free(batch->layouts[i].owners);
         free(batch->layouts[i].positions);
         free(batch->layouts[i].blocks);
     }
@@ -288,6 +295,16 @@ const void *padder_data(const struct plan *plan, const struct engine_item *item,
     return item->inputs[source_input(plan, item, index)].data;
 }
 
+/* Lays out an axis for an item. If the item shares the rows of the item before it, it has no rows of its own. */
+static void lay_out_shared(const struct plan *plan, struct batch *batch, int axis, int64_t index)
+{
+    const struct engine_item *item = &batch->items[index];
+    struct layout *layout = &batch->layouts[axis];
+    bool same = batch->shares && index > 0 && plan_has_same_rows(plan, axis, item - 1, item);
+    layout->owners[index] = same ? layout->owners[index - 1] : index;
+    lay_out_axis(layout, index, same ? 0 : padder_axis_rows(plan, item, axis), 1);
+}
+
 void padder_lay_out(const struct plan *plan, struct batch *batch, const struct engine_item *items, int64_t n_items)
 {
     batch->items = items;
@@ -301,6 +318,8 @@ void padder_lay_out(const struct plan *plan, struct batch *batch, const struct e
         for (int64_t i = 0; i < n_items; i++)
             if (plan->axes[a].kind == AXIS_WANTED)
                 lay_out_wanted_axis(plan, batch, a, i);
+            else if (plan->axes[a].shared)
+                lay_out_shared(plan, batch, a, i);
             else
                 lay_out_axis(&batch->layouts[a], i, padder_axis_rows(plan, &items[i], a),
                              plan_axis_sequences(plan, a, &lengths_of_item, &items[i]));
@@ -338,6 +357,8 @@ void padder_gather_item(const struct plan *plan, const struct batch *batch, int 
     char *out = (char *)rows + (size_t)layout->item_starts[i] * row_bytes;
     int64_t length = padder_length(plan, item, index), all = layout->item_starts[i + 1] - layout->item_starts[i];
     enum input_layout order = plan->inputs[index].input.layout;
+    if (layout->owners && layout->owners[i] != i)
+        return; /* an earlier item has these rows */
     if (plan->inputs[index].input.kind == INPUT_MASK) {
         gather_mask(data, length, all, beyond, (int32_t *)out);
     } else if (order == LAYOUT_IMAGE || order == LAYOUT_CHANNELS) {

@@ -27,6 +27,9 @@ struct layout {
     int32_t *positions;
     struct row_block *blocks;
     int64_t n_blocks;
+    /* By sequence: the sequence whose rows are also its rows. It is the sequence itself, unless items share a source
+     * (share.h). Then a later item has no rows of its own here. NULL if the axis is never shared. */
+    int64_t *owners;
 };
 
 /* One requested row of the output. */
@@ -44,6 +47,7 @@ struct batch {
     int64_t *sizes;         /* (items, plan->n_sizes): the value of each size for each item */
     struct wanted_row *wanted;
     int64_t n_wanted, max_wanted;
+    bool shares;     /* items may share rows. The caller of padder_open sets it */
     uint8_t *marks;  /* scratch memory with a byte for each row of an item */
     double *seconds; /* (plan->n_steps + 1). model_time_steps documents it. NULL if no times are measured */
 };
@@ -53,6 +57,11 @@ struct batch {
 static inline int64_t padder_earlier_rows(const struct plan *plan, const struct batch *batch, int64_t sequence)
 {
     return plan->n_slots > 0 && batch->items[sequence].slot > 0 ? batch->items[sequence].first : 0;
+}
+
+static inline int64_t padder_owner(const struct layout *layout, int64_t sequence)
+{
+    return layout->owners ? layout->owners[sequence] : sequence;
 }
 
 static inline int64_t padder_position(const struct layout *layout, int64_t sequence, int64_t row)
