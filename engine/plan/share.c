@@ -18,10 +18,19 @@ static bool reads_elsewhere(const struct plan_step *step, int value)
     return value != step->x && (value == step->keys || value == step->values || mask_of_keys);
 }
 
-/* Forbids the sources of a step whose rows must stay the item's own. Bit i stands for input i. */
+static unsigned bit_of(const struct plan *plan, int value)
+{
+    int source = value == PLAN_NONE ? PLAN_NONE : source_of(plan, plan->values[value].axis);
+    return source == PLAN_NONE ? 0 : 1u << source;
+}
+
+/* The sources of the operands of a step whose rows must stay the item's own. Bit i stands for input i. */
 static unsigned forbidden_by(const struct plan *plan, const struct plan_step *step)
 {
     const int values[] = {step->x, step->z, step->keys, step->values};
+    /* The row of a value is found by the row of its key. */
+    if (step->keys != PLAN_NONE && bit_of(plan, step->keys) != bit_of(plan, step->values))
+        return bit_of(plan, step->keys) | bit_of(plan, step->values) | bit_of(plan, step->x);
     int own = step->y == PLAN_NONE ? PLAN_NONE : source_of(plan, plan->values[step->y].axis);
     bool masked = step->operation == OP_ATTEND && step->attend.mask != PLAN_NONE;
     unsigned forbidden = masked && own != PLAN_NONE ? 1u << own : 0;

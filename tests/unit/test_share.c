@@ -225,6 +225,8 @@ static void a_context_may_be_shared(void **state)
     compare("linformer_pytorch_enc_dec");
     compare("linformer_pytorch_decoder");
     compare("keras_default");
+    compare("keras_unprojected"); /* keys replace values, and are no source of their own */
+    compare("keras_separate_sizes");
 }
 
 int main(void)
