@@ -213,8 +213,7 @@ static void project_short(const struct sequence_projection *p)
 #pragma omp parallel for num_threads(threads_for(p->run, tasks)) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++) {
         int64_t sequence = t / parts / p->tiles;
-        bool elsewhere = padder_owner(p->to, sequence) != sequence;
-        if (sequence_rows(p, sequence) > CHUNK_ROWS || elsewhere || !cpu_selects(p->run, p->step, sequence))
+        if (sequence_rows(p, sequence) > CHUNK_ROWS || !cpu_selects(p->run, p->step, sequence))
             continue;
         const struct project_task task = {
             .sequence = sequence,

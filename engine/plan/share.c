@@ -1,12 +1,12 @@
 #include "engine/plan/share.h"
 
-/* The input that alone decides the number of rows of an axis. PLAN_NONE for other kinds of axes. */
+/* The input whose rows an axis has. PLAN_NONE for other kinds of axes. */
 static int source_of(const struct plan *plan, int axis)
 {
     const struct plan_axis *rows = &plan->axes[axis];
     if (rows->kind == AXIS_PADDED)
         return source_of(plan, rows->extended.of);
-    return rows->kind == AXIS_INPUT || rows->kind == AXIS_PROJECTED ? rows->input : PLAN_NONE;
+    return rows->kind == AXIS_INPUT ? rows->input : PLAN_NONE;
 }
 
 /* Whether a step may read a value with rows of another source. */
