@@ -1,6 +1,7 @@
 /* Threads: `changing` is held while models are loaded or unloaded, which may take minutes. `lock` is held for a few
- * instructions. It guards what model_control.list and the thread read: the list of entries, their states, and the
- * numbers of sets that contain a version. Who changes these holds both. */
+ * instructions. It guards the list of entries, their states and versions, and the numbers of versions and sets. The
+ * threads that hold `changing` change these, and may read them without `lock`, with one exception: the thread `models`
+ * decreases the numbers of versions and sets, and holds only `lock`. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/models.h"
 
@@ -342,6 +343,14 @@ static int exchange_version(struct models *models, struct entry *entry, struct m
     return status;
 }
 
+static int64_t count_versions(struct models *models, const struct entry *entry)
+{
+    pthread_mutex_lock(&models->lock);
+    int64_t count = entry->n_versions;
+    pthread_mutex_unlock(&models->lock);
+    return count;
+}
+
 /* Loads a version of the entry's files, and serves it from now on. */
 static int load_version(struct models *models, struct entry *entry, struct error *error)
 {
@@ -354,8 +363,8 @@ static int load_version(struct models *models, struct entry *entry, struct error
     if (strcmp(version->name, entry->name) != 0)
         error_set(error, "%s: the model is named \"%s\" now, and was \"%s\"; restart the daemon", path_of(entry),
                   version->name, entry->name);
-    else if (entry->n_versions >= VERSIONS_MOST)
-        error_set(error, "%lld versions of the model are still used by requests", (long long)entry->n_versions);
+    else if (count_versions(models, entry) >= VERSIONS_MOST)
+        error_set(error, "%d versions of the model are in memory; requests still use the old ones", VERSIONS_MOST);
     else if (model_version_load(version, models->engine, &options, error) == 0) {
         version->served.metrics = entry->metrics;
         is_added =

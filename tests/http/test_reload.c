@@ -66,11 +66,21 @@ static char *answer_of(const struct daemon *daemon)
     return text;
 }
 
+/* How many old versions the daemon has freed, by the lines of the log that were read. */
+static int freed;
+
+static bool next_line(struct daemon *daemon, char line[8192])
+{
+    bool found = daemon_log_line(daemon, line, 8192);
+    freed += found && strstr(line, "the weights of a former model are freed");
+    return found;
+}
+
 /* Waits for a line of the log. Returns a copy, which the test frees. */
 static char *wait_line(struct daemon *daemon, const char *part)
 {
     char line[8192];
-    while (daemon_log_line(daemon, line, sizeof line))
+    while (next_line(daemon, line))
         if (strstr(line, part))
             return strdup(line);
     fail_msg("the log ended without: %s", part);
@@ -173,6 +183,7 @@ static void clients_stop(struct clients *clients)
 static void no_answer_is_lost_while_models_are_reloaded(void **state)
 {
     (void)state;
+    freed = 0;
     char *folder = folder_make(), model[300], writer[300];
     snprintf(model, sizeof model, "m=%s/m", folder);
     snprintf(writer, sizeof writer, "writer=%s/writer", folder);
@@ -197,6 +208,9 @@ static void no_answer_is_lost_while_models_are_reloaded(void **state)
     }
     clients_stop(&clients);
     daemon_terminate(daemon);
+    for (char line[8192]; next_line(daemon, line);)
+        ;
+    assert_int_equal(freed, 1 + 2 * RELOADS); /* each old version */
     daemon_join(daemon);
     free(answers[0]);
     free(answers[1]);
