@@ -144,12 +144,14 @@ event_restart() { # at once, without the drain delay
     used "$1"
 }
 
-event_reload() {
-    touch "$work/models/builtin/config.json" "$work/models/writer/config.json"
+reloads() { grep -c 'models reloaded loaded=2 failed=0' "${log[$1]}" || true; }
+
+event_reload() { # both models are loaded again, while the old versions answer
     local before
-    before=$(grep -c SIGHUP "${log[$1]}" || true)
+    before=$(reloads "$1")
+    touch "$work/models/builtin/config.json" "$work/models/writer/config.json"
     kill -HUP "${pid[$1]}"
-    until [ "$(grep -c SIGHUP "${log[$1]}")" -gt "$before" ]; do more 10; done
+    until [ "$(reloads "$1")" -gt "$before" ]; do more 10; done
     more 100
     kill -0 "${pid[$1]}" || die "daemon $1 has ended"
     used "$1"
