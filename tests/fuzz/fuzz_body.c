@@ -86,8 +86,19 @@ static void call(const struct route_match *match, struct request *request)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const paths[] = {"/embed",         "/embed_all", "/logits", "/tokenize",   "/decode",
-                                        "/v1/embeddings", "/predict",   "/",       "/similarity", "/fill-mask"};
+    static const char *const paths[] = {"/embed",
+                                        "/embed_all",
+                                        "/logits",
+                                        "/tokenize",
+                                        "/decode",
+                                        "/v1/embeddings",
+                                        "/predict",
+                                        "/",
+                                        "/similarity",
+                                        "/fill-mask",
+                                        "/api/embed",
+                                        "/api/embeddings",
+                                        "/openai/deployments/bytes/embeddings"};
     struct route_match match;
     struct request request;
     if (size == 0)
@@ -96,6 +107,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         native_open();
     routes_find(all_dialects, "POST", paths[(data[0] - '0') % (sizeof paths / sizeof paths[0])], &match);
     request_open(&request, &native_service, (const char *)data + 1, size - 1);
+    memcpy(request.parameters, match.parameters, sizeof request.parameters);
     request.header = native_no_header;
     call(&match, &request);
     request_close(&request);
