@@ -250,6 +250,85 @@ static void a_model_that_does_not_fit_is_on_the_cpu(void **state)
     daemon_stop(daemon);
 }
 
+/* ---- Generation ---- */
+
+#define CAUSAL "linear_attention_lm_causal_local_shift"
+#define GREEDY "tests/generation/greedy.json" /* what the library generates */
+#define NEW_TOKENS 12
+
+struct generating_client {
+    pthread_t thread;
+    const struct daemon *daemon;
+    const json_t *run;
+    char *body;
+    struct answer answer;
+};
+
+static void *generate(void *argument)
+{
+    struct generating_client *client = argument;
+    client->answer = daemon_post(client->daemon, "/generate", client->body);
+    return NULL;
+}
+
+static void expect_generated(struct generating_client *client)
+{
+    const json_t *tokens = json_object_get(json_object_get(client->answer.json, "details"), "tokens");
+    const json_t *ids = json_object_get(client->run, "ids");
+    assert_int_equal(json_array_size(tokens), NEW_TOKENS);
+    for (size_t i = 0; i < NEW_TOKENS; i++)
+        assert_int_equal(json_integer_value(json_object_get(json_array_get(tokens, i), "id")),
+                         json_integer_value(json_array_get(ids, i)));
+    answer_free(&client->answer);
+    free(client->body);
+}
+
+/* Each run of the model, all at the same time. */
+static void generate_all(const struct daemon *daemon, const json_t *runs)
+{
+    struct generating_client clients[8];
+    size_t count = 0, i;
+    json_t *run;
+    json_array_foreach ((json_t *)runs, i, run) {
+        if (strcmp(json_string_value(json_object_get(run, "model")), CAUSAL) != 0 || count == LENGTH(clients))
+            continue;
+        json_t *body = json_pack("{s:O,s:{s:i}}", "inputs", json_object_get(run, "prompt"), "parameters",
+                                 "max_new_tokens", NEW_TOKENS);
+        clients[count] =
+            (struct generating_client){.daemon = daemon, .run = run, .body = json_dumps(body, JSON_COMPACT)};
+        json_decref(body);
+        assert_int_equal(pthread_create(&clients[count].thread, NULL, generate, &clients[count]), 0);
+        count++;
+    }
+    assert_true(count > 2);
+    for (i = 0; i < count; i++)
+        pthread_join(clients[i].thread, NULL);
+    for (i = 0; i < count; i++)
+        expect_generated(&clients[i]);
+}
+
+/* Both devices run sequences at the same time. When one fails, its sequences go on. */
+static void two_devices_generate(void **state)
+{
+    (void)state;
+    json_t *runs = json_load_file(GREEDY, 0, NULL);
+    assert_non_null(runs);
+    setenv("SHIM_DEVICES", "2", 1);
+    faults_set("");
+    struct daemon *daemon = daemon_start(
+        ARGUMENTS("--model", "tests/reference/" CAUSAL, "--device", "cuda:all", "--dtype", "f32", "--threads", "1"));
+    generate_all(daemon, runs);
+    assert_int_equal(metric(daemon, "linformerd_standby_batches_total"), 0);
+    faults_set("launch 60 1 700 sticky device 0\nopen 1 1 2 device 0\n");
+    generate_all(daemon, runs);
+    faults_set("");
+    wait_until_ok(daemon);
+    generate_all(daemon, runs);
+    daemon_stop(daemon);
+    unsetenv("SHIM_DEVICES");
+    json_decref(runs);
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -292,6 +371,7 @@ static int run_faults(void)
         cmocka_unit_test(refused_products_stay_on_the_device),
         cmocka_unit_test(faults_under_load),
         cmocka_unit_test(a_model_that_does_not_fit_is_on_the_cpu),
+        cmocka_unit_test(two_devices_generate),
     };
     return cmocka_run_group_tests_name("the daemon and devices that fail", tests, begin, end);
 }
