@@ -626,10 +626,53 @@ static void test_batches_are_counted(void **context)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* A batch that never ends is no progress. An idle lane makes progress, and so does one that ends its batches. */
+static void test_progress(void **context)
+{
+    (void)context;
+    open_with(100, 1);
+    while (!batcher_progresses(batcher)) /* the first batches after the start count */
+        sched_yield();
+    assert_true(batcher_progresses(batcher));
+    struct request *requests[] = {hold(1), submit(1, 1, 2)};
+    batcher_progresses(batcher); /* the lane began a batch */
+    assert_false(batcher_progresses(batcher));
+    assert_false(batcher_progresses(batcher));
+    fake_gate_pass();
+    fake_wait_for_batches(2);
+    assert_true(batcher_progresses(batcher));
+    assert_false(batcher_progresses(batcher));
+    fake_gate_open();
+    for (int i = 0; i < 2; i++)
+        expect(requests[i], JOB_OK);
+    while (!batcher_progresses(batcher)) /* until the lane sleeps */
+        sched_yield();
+    assert_true(batcher_progresses(batcher));
+}
+
+static void test_limits_change(void **context)
+{
+    (void)context;
+    open_with(100, 1);
+    struct request *blocker = hold(1), *waiting = submit(1, 5, 10);
+    batcher_set_limits(batcher, 8, 100);
+    expect_refused(1, 5, SUBMIT_FULL);
+    batcher_set_limits(batcher, 10, 100);
+    struct request *another = submit(1, 5, 20);
+    batcher_set_limits(batcher, 100, 2);
+    expect_refused(1, 1, SUBMIT_FULL);
+    fake_gate_open();
+    expect(blocker, JOB_OK);
+    expect(waiting, JOB_OK);
+    expect(another, JOB_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_one_job),
+        TEST(test_progress),
+        TEST(test_limits_change),
         TEST(test_arrival_order),
         TEST(test_waiting_jobs_share_a_batch),
         TEST(test_long_item_is_a_batch_of_its_own),
