@@ -64,6 +64,12 @@ static int open_object(struct request *request, struct native_inputs *inputs)
     const struct model_info *info = request->info;
     const char *name;
     json_t *value;
+    if (json_object_size(inputs->inputs) == 0) {
+        char names[NAMES_BYTES];
+        list_names(info, false, names);
+        return failure_set(&request->failure, FAILURE_INVALID, "inputs is empty; the inputs of model \"%s\" are %s",
+                           request_model_name(request), names);
+    }
     json_object_foreach (inputs->inputs, name, value) {
         int index = index_of(info, name);
         if (index < 0) {

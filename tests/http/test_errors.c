@@ -69,7 +69,7 @@ static void wrong_shapes_are_422_and_named(void **state)
         {"{}", "`inputs` is missing"},
         {"{\"inputs\": null}", "`inputs` is missing"},
         {"{\"inputs\": 5}", "inputs is an integer"},
-        {"{\"inputs\": {}}", "inputs is an object"},
+        {"{\"inputs\": {}}", "inputs is empty"},
         {"{\"inputs\": \"\"}", "inputs is empty"},
         {"{\"inputs\": []}", "inputs is empty"},
         {"{\"inputs\": [[]]}", "inputs[0] is empty"},

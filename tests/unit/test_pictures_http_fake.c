@@ -115,7 +115,10 @@ static void send_all(int descriptor, const char *bytes, size_t length)
 static int call(const struct fixture *fixture, const char *method, const char *path, const char *type, size_t length,
                 int *thread)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)http_port(fixture->http))};
+    char text[HTTP_ADDRESS_BYTES];
+    assert_true(http_address(fixture->http, 0, text)); /* "http://127.0.0.1:PORT" */
+    const uint16_t port = (uint16_t)strtol(strrchr(text, ':') + 1, NULL, 10);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(connect(descriptor, (struct sockaddr *)&address, sizeof address), 0);
