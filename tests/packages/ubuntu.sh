@@ -24,6 +24,7 @@ gpg --quiet --no-default-keyring --keyring "$work/all.gpg" --export "$fingerprin
 [ -s "$work/ubuntu.gpg" ] || { echo "ubuntu.sh: the archive's keyring lacks the key $fingerprint" >&2 && exit 1; }
 
 apt-config dump | grep -E '^Acquire::(https?::|Check-)' >"$work/settings" || true
-mmdebstrap --quiet --mode=root --variant=minbase --aptopt="$work/settings" --include=apt "$@" "$suite" "$target" \
-    "deb [signed-by=$work/ubuntu.gpg] $archive $suite main universe" \
-    "deb [signed-by=$work/ubuntu.gpg] $archive $suite-updates main universe"
+mmdebstrap --quiet --mode=root --variant=minbase --aptopt="$work/settings" --include=apt,ubuntu-keyring \
+    --keyring="$work/ubuntu.gpg" "$@" "$suite" "$target" \
+    "deb $archive $suite main universe" \
+    "deb $archive $suite-updates main universe"
