@@ -18,9 +18,9 @@
 #define FAKE_ID_INFINITE 991 /* … has an infinity there */
 #define FAKE_ID_FAIL 992     /* … makes model_run fail: "the fake device failed" */
 
-/* Makes a model as `info` describes it; 0 lanes or devices mean one. `info` is copied. NULL: a language model with one input `x`
- * of ids, with logits, and with the sizes above. In a model of INPUT_ROWS, the id of a row is (int)row[0]. model_close
- * is owed. */
+/* Makes a model as `info` describes it; 0 lanes or devices mean one. `info` is copied. NULL: a language model with one
+ * input `x` of ids, with logits, and with the sizes above. In a model of INPUT_ROWS, the id of a row is (int)row[0].
+ * model_close is owed. */
 struct model *fake_model(const struct model_info *info);
 
 float fake_hidden(int32_t id, int64_t row, int64_t column);
