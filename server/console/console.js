@@ -294,17 +294,19 @@ async function readHealth() {
     }
 }
 
+const resting = () => load.paused || document.hidden;
+
 /* Reads once, and plans the next reading. A slow answer makes the pause longer, so that the page never adds much load. */
 async function poll() {
     clearTimeout(load.timer);
-    if (load.paused || document.hidden || load.busy) return;
+    if (resting() || load.busy) return;
     load.busy = true;
     const begun = performance.now();
     let note = "";
     try {
         await readMetrics();
         note = load.changed ? "The models have changed. Reload this page to see them." : "";
-        if (key !== null || $("key").hidden) await readHealth();
+        if (!resting() && (key !== null || $("key").hidden)) await readHealth();
     } catch (failure) {
         note = failure instanceof Refused ? `no metrics: ${failure.message}` : "";
         if (!(failure instanceof Refused)) state("the daemon does not answer", "bad");
