@@ -201,25 +201,24 @@ static void a_client_that_pauses_in_its_handshake_costs_no_cpu(void **state)
     sleep(2);
     double spent = cpu_s() - before;
     close(descriptor);
-    if (spent > 0.5)
-        fail_msg("expected at most 0.5 s of processor time in 2 s, found %g", spent);
+    if (spent > 0.25)
+        fail_msg("expected at most 0.25 s of processor time in 2 s, found %g", spent);
 }
 
 /* ---- New certificates ---- */
 
-static void wait_for_line(const char *part)
-{
-    char line[4096];
-    do
-        assert_true(daemon_log_line(the_daemon, line, sizeof line));
-    while (!strstr(line, part));
-}
-
+/* Reloads, and expects a line with this part before the end. NULL stands for any lines. */
 static void reload(const char *part)
 {
+    char line[4096];
+    bool found = part == NULL;
     daemon_signal(the_daemon, SIGHUP);
-    wait_for_line(part);
-    wait_for_line("reload ended");
+    do {
+        assert_true(daemon_log_line(the_daemon, line, sizeof line));
+        found = found || strstr(line, part);
+    } while (!strstr(line, "reload ended"));
+    if (!found)
+        fail_msg("expected a line with \"%s\"", part);
 }
 
 static void a_new_certificate(void **state)
