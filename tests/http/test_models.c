@@ -90,7 +90,7 @@ static void several_inputs_are_named_with_their_kinds(void **state)
     }
     answer_free(&answer);
     expect_failure(daemon, "/embed", "{\"embeddings\": [[1]]}", 422, "Validation",
-                   "needs the inputs \"query\", \"key\" and \"value\"; this route gives it one");
+                   "needs the inputs \"query\", \"key\", \"value\", and \"key\" is missing");
     daemon_stop(daemon);
 }
 
