@@ -89,9 +89,8 @@ static void write_line(const struct record *record, const struct request *reques
     int64_t bytes = strcmp(record->method, "HEAD") == 0 ? 0 : answer->bytes; /* libmicrohttpd leaves out the body */
     log_write(line_level(request->service), "request", "client", record->client, "request_id", request->id.text,
               "method", record->method, "path", record->path ? record->path : route_name(answer), "model",
-              model_name(request), "key",
-              request->key_name[0] ? request->key_name : NULL, LOG_INTEGER("status", answer->status),
-              LOG_INTEGER("bytes", bytes), LOG_INTEGER("tokens", job->tokens),
+              model_name(request), "key", request->key_name[0] ? request->key_name : NULL,
+              LOG_INTEGER("status", answer->status), LOG_INTEGER("bytes", bytes), LOG_INTEGER("tokens", job->tokens),
               LOG_DECIMAL("ms", (double)total_ns / 1e6), LOG_DECIMAL("queue_ms", (double)job_queue_ns(job) / 1e6),
               LOG_DECIMAL("inference_ms", (double)job->inference_ns / 1e6), "ignored_keys", ignored[0] ? ignored : NULL,
               NULL);

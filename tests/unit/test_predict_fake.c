@@ -483,7 +483,7 @@ static void wrong_pictures_are_named(void **state)
         {"\"inputs\": \"iVBOR\"", "inputs is cut off: base64 of a JPEG or PNG file was expected"},
         {"\"inputs\": [1, 2, 3]",
          "inputs is a list of numbers, strings with base64 of a JPEG or PNG file were expected"},
-        {"\"inputs\": {\"a\": 1}", "inputs is an object, a string with base64 of a JPEG or PNG file was expected"},
+        {"\"inputs\": {\"a\": 1}", "inputs.a is unknown; the inputs of model \"pictures\" are \"image\""},
         {"\"inputs\": [\"iVBOR\", null]", "inputs[0] is cut off: base64 of a JPEG or PNG file was expected"},
         {"\"embeddings\": [[1, 2]]",
          "model \"pictures\" takes images, not embeddings: give `inputs`, or use /v2/models/pictures/infer"},
