@@ -72,13 +72,13 @@ struct call {
     const char *method; /* NULL: POST with a body, else GET */
     const char *path;
     const char *body;
-    size_t length;          /* 0: strlen(body) */
-    const char *headers[6]; /* "Name: value"; "Name:" removes one of curl's own headers */
-    const char *host;       /* NULL: 127.0.0.1 */
+    size_t length;           /* 0: strlen(body) */
+    const char *headers[6];  /* "Name: value"; "Name:" removes one of curl's own headers */
+    const char *host;        /* NULL: 127.0.0.1 */
     int port;                /* 0: that of the daemon */
     const char *unix_socket; /* path of a Unix socket to connect to; NULL: the port */
-    const char *trusted;    /* PEM file of the certificate to expect, over TLS; NULL: without TLS */
-    void *curl;             /* an easy handle that keeps its connection; NULL: a new one */
+    const char *trusted;     /* PEM file of the certificate to expect, over TLS; NULL: without TLS */
+    void *curl;              /* an easy handle that keeps its connection; NULL: a new one */
 };
 struct answer daemon_call(const struct daemon *daemon, const struct call *call);
 
