@@ -1,4 +1,3 @@
-#define _GNU_SOURCE /* asprintf */
 #include "weights/torch_archive.h"
 
 #include "weights/pickle.h"
@@ -85,16 +84,19 @@ static const struct zip_entry *find_pickle(const struct zip_archive *zip, int *p
     return NULL;
 }
 
-/* Finds the entry `name` behind the prefix of the archive. NULL if there is none, or if memory is lacking. */
-static const struct zip_entry *find_entry(const struct zip_archive *zip, const struct zip_entry *pickle, int prefix,
-                                          const char *name)
+/* Finds the entry `name` behind the prefix of the archive. *entry becomes NULL if there is none. Returns -1 if memory
+ * is lacking. */
+static int find_entry(const struct zip_archive *zip, const struct zip_entry *pickle, int prefix, const char *name,
+                      const struct zip_entry **entry, struct error *error)
 {
-    char *full = NULL;
-    if (asprintf(&full, "%.*s%s", prefix, pickle->name, name) < 0)
-        return NULL;
-    const struct zip_entry *found = zip_archive_find(zip, full);
+    size_t length = (size_t)prefix + strlen(name) + 1;
+    char *full = malloc(length);
+    if (!full)
+        return error_set(error, "out of memory");
+    snprintf(full, length, "%.*s%s", prefix, pickle->name, name);
+    *entry = zip_archive_find(zip, full);
     free(full);
-    return found;
+    return 0;
 }
 
 /* Old versions of PyTorch wrote no entry `byteorder`, and only little-endian files. */
@@ -146,7 +148,9 @@ static int find_storage(const struct torch_archive *archive, const struct zip_en
     int64_t bytes;
     snprintf(name, sizeof name, "data/%.*s", (int)(key->text.length < 100 ? key->text.length : 100),
              pickle->bytes + key->text.begin);
-    const struct zip_entry *entry = find_entry(&archive->zip, data, prefix, name);
+    const struct zip_entry *entry = NULL;
+    if (find_entry(&archive->zip, data, prefix, name, &entry, error) != 0)
+        return -1;
     if (!entry)
         return error_set(error, "its storage '%s' is missing in the archive", name);
     if (entry->is_compressed)
@@ -428,7 +432,9 @@ static int open_entries(struct torch_archive *archive, const struct zip_source *
         return error_set(error, "is a TorchScript archive" SAVE_ALONE);
     if (!pickle)
         return error_set(error, "is a zip archive without " PICKLE_NAME ", so torch.save did not write it" SAVE_ALONE);
-    if (check_byte_order(source, find_entry(&archive->zip, pickle, prefix, "byteorder"), error) != 0)
+    const struct zip_entry *order = NULL;
+    if (find_entry(&archive->zip, pickle, prefix, "byteorder", &order, error) != 0 ||
+        check_byte_order(source, order, error) != 0)
         return -1;
     archive->storages = calloc(archive->zip.n_entries, sizeof *archive->storages);
     if (!archive->storages)

@@ -541,6 +541,7 @@ static bool exchange_complete(struct exchange *exchange)
     int64_t timeout_ms = server->service.options.settings->request_timeout_ms;
     if (timeout_ms > 0)
         exchange->request.job.deadline_ns = exchange->complete_ns + timeout_ms * 1000000;
+    request_begin(&exchange->request);
     if (is_quickly_read(exchange))
         return exchange_read(exchange);
     exchange_suspend(exchange);

@@ -28,13 +28,17 @@ void request_open(struct request *request, struct service *service, const char *
 {
     memset(request, 0, sizeof *request);
     request->service = service;
-    request->set = model_sets_acquire(service->options.sets);
     request->metrics = METRICS_NO_MODEL;
     request->body = body;
     request->body_length = body_length;
     request->memory.budget = &service->results;
     request->ignored.strict = service->options.settings->strict;
     request->answer_type = "application/json";
+}
+
+void request_begin(struct request *request)
+{
+    request->set = model_sets_acquire(request->service->options.sets);
 }
 
 static void free_blocks(struct request *request)

@@ -1,7 +1,7 @@
 /* request: one HTTP request as its route sees it. It contains no sockets, so the functions of a route can also run in
  * tests, in the fuzzer, and on any thread.
  *
- *     request_open -> the route's `read` -> (the job runs -> the route's `answer`) -> request_close
+ *     request_open -> request_begin -> the route's `read` -> (the job runs -> the route's `answer`) -> request_close
  *
  * Only one thread at a time may use a request. Memory from request_memory lives until request_answered or
  * request_close. */
@@ -42,7 +42,7 @@ struct request {
     const char *(*query)(const struct request *request, const char *name);
 
     struct job job;                /* `read` sets the items. The caller of batcher_submit sets the other members */
-    struct model_set *set;         /* the models that the request may use. NULL after request_answered */
+    struct model_set *set;         /* the models that the request may use. NULL before request_begin and after request_answered */
     int64_t model_index;           /* the requested model in `set` */
     const struct model_info *info; /* describes the requested model. NULL if it was not found yet */
     int64_t queue;                 /* its index in the batcher */
@@ -72,9 +72,13 @@ struct request {
     void *blocks; /* the memory blocks of request_memory */
 };
 
-/* Initialises the struct, without parsing the body. Acquires the current set of models. The caller keeps `body`. */
+/* Initialises the struct, without parsing the body. The caller keeps `body`. */
 void request_open(struct request *request, struct service *service, const char *body, size_t body_length);
 void request_close(struct request *request);
+
+/* Acquires the current set of models. Call it before `read`, when the body is complete. So a client that sends its body
+ * slowly does not keep a former set. */
+void request_begin(struct request *request);
 
 /* Allocates zeroed memory for `count` values of `size` bytes. On failure sets request->failure and returns NULL. */
 void *request_memory(struct request *request, int64_t count, size_t size);

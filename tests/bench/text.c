@@ -34,6 +34,7 @@ static void time_read(const char *name, const char *path, const char *body, size
     for (int run = 0; run < runs; run++) {
         struct request request;
         request_open(&request, &native_service, body, length);
+        request_begin(&request);
         memcpy(request.parameters, match.parameters, sizeof request.parameters);
         request.header = native_no_header;
         double begin = now_s();

@@ -108,6 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     routes_find(all_dialects, "POST", paths[(data[0] - '0') % (sizeof paths / sizeof paths[0])], &match);
     request_open(&request, &native_service, (const char *)data + 1, size - 1);
     memcpy(request.parameters, match.parameters, sizeof request.parameters);
+    request_begin(&request);
     request.header = native_no_header;
     call(&match, &request);
     request_close(&request);

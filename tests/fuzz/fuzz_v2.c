@@ -152,6 +152,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     snprintf(header_length, sizeof header_length, "%.*s", (int)(line - data - 1), (const char *)data + 1);
     routes_find(all_dialects, "POST", paths[data[0] % 3], &match);
     request_open(&request, &service, (const char *)line + 1, size - (size_t)(line + 1 - data));
+    request_begin(&request);
     request.header = header;
     memcpy(request.parameters, match.parameters, sizeof request.parameters);
     call(&match, &request);

@@ -184,6 +184,7 @@ static inline int native_call(const char *path, const char *body, size_t length,
     struct error error;
     routes_find(all_dialects, "POST", path, &match);
     request_open(request, &native_service, body, length);
+    request_begin(request);
     memcpy(request->parameters, match.parameters, sizeof request->parameters);
     request->header = native_no_header;
     switch (match.route->read(request)) {

@@ -289,6 +289,33 @@ static void a_new_folder_is_a_new_model(void **state)
     free(folder);
 }
 
+/* Clients that never end their bodies. None of them may keep an old version in memory, of which there can be only a
+ * few. */
+static void a_slow_body_keeps_no_old_version(void **state)
+{
+    (void)state;
+    enum { SLOW = 8 };
+    int clients[SLOW];
+    char *folder = folder_make(), model[300];
+    snprintf(model, sizeof model, "m=%s/m", folder);
+    write_model(folder, "m", 0);
+    struct daemon *daemon = start(ARGUMENTS("--model", model));
+    for (int i = 0; i < SLOW; i++) {
+        clients[i] = raw_connect(daemon);
+        raw_send(clients[i], "POST /embed_all HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                             "Content-Length: 100\r\n\r\n{");
+        free(answer_of(daemon)); /* so that the daemon has read the other request, too */
+        write_model(folder, "m", (float)i);
+        reload(daemon, "loaded=1 failed=0");
+    }
+    for (int i = 0; i < SLOW; i++)
+        close(clients[i]);
+    daemon_terminate(daemon);
+    daemon_join(daemon);
+    folder_remove(folder);
+    free(folder);
+}
+
 /* ---- The routes ---- */
 
 static void control(const struct daemon *daemon, const char *path, const char *body, long status, const char *part)
@@ -374,6 +401,7 @@ int main(void)
         cmocka_unit_test(no_answer_is_lost_while_models_are_reloaded),
         cmocka_unit_test(a_bad_model_leaves_the_old_one),
         cmocka_unit_test(a_new_folder_is_a_new_model),
+        cmocka_unit_test(a_slow_body_keeps_no_old_version),
         cmocka_unit_test(models_are_loaded_and_unloaded_on_request),
         cmocka_unit_test(control_is_off_by_default),
         cmocka_unit_test(built_in_models_can_come_and_go),

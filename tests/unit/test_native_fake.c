@@ -797,6 +797,7 @@ static void counts_do_not_overflow(void **state)
     int64_t floats = 0;
     native_service.results.limit = INT64_MAX;
     request_open(&request, &native_service, "", 0);
+    request_begin(&request);
     assert_int_equal(results_count(&request, INT64_MAX / 300, 1, &floats), 0);
     assert_true(results_text_bytes(floats, floats, false) > 0);
     assert_int_equal(results_count(&request, INT64_MAX / 300, 1, &floats), -1);

@@ -505,6 +505,7 @@ static void no_picture_is_read_after_the_deadline(void **state)
     struct request request;
     routes_find(all_dialects, "POST", "/predict", &match);
     request_open(&request, &native_service, body, strlen(body));
+    request_begin(&request);
     request.header = native_no_header;
     request.job.deadline_ns = 1;
     assert_int_equal(match.route->read(&request), OUTCOME_FAILED);

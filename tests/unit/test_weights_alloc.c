@@ -45,6 +45,33 @@ static int open_and_close_index(struct error *error)
     return status;
 }
 
+static int open_and_close(const char *name, struct error *error)
+{
+    struct weights *weights;
+    if (weights_open(name, &weights, error) != 0)
+        return -1;
+    int status = weights_read(weights, error);
+    weights_close(weights);
+    return status;
+}
+
+static int open_and_close_torch(struct error *error)
+{
+    return open_and_close("tests/fuzz/corpus/pickle/views.pt", error);
+}
+
+static int open_and_close_shards(struct error *error)
+{
+    return open_and_close("tests/torch/shards/model.safetensors.index.json", error);
+}
+
+static void opening_torch_survives_each_failure(void **state)
+{
+    (void)state;
+    assert_true(alloc_fail_each(open_and_close_torch) > 20);
+    assert_true(alloc_fail_each(open_and_close_shards) > 20);
+}
+
 static void opening_memory_survives_each_failure(void **state)
 {
     (void)state;
@@ -72,6 +99,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(opening_memory_survives_each_failure),
         cmocka_unit_test(opening_files_survives_each_failure),
+        cmocka_unit_test(opening_torch_survives_each_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
