@@ -295,7 +295,7 @@ static void wrong_requests_say_what_is_expected(void **state)
         {"pair", "\"inputs\": {\"src\": [5], \"tgt\": [5]}, \"tgt\": [6]",
          "tgt and inputs.tgt are given, one was expected"},
         {"pair", "\"inputs\": [5], \"src\": [5], \"tgt\": [6]", "both src and inputs are given"},
-        {"pair", "\"inputs\": {}", "\"tgt\" is missing"},
+        {"pair", "\"inputs\": {}", "inputs is empty; the inputs of model \"pair\" are \"src\", \"tgt\""},
         {"pair", "\"src\": [[5], [6]], \"tgt\": [[1], [2], [3]]",
          "tgt has 3 items, but other inputs have 2: as many, or one for all, were expected"},
         {"pair", "\"src\": [5], \"tgt\": [[1], [1], [1], [1], [1], [1], [1]]",
