@@ -1,5 +1,6 @@
 /* Files of torch.save, written by PyTorch (tests/torch/make.py). The expected values are those that the script gives to
  * torch.save. Refused files name the reason. Damaged archives are refused, whatever byte is wrong. */
+#define _GNU_SOURCE /* memmem */
 #include "weights/torch_archive.h"
 #include "weights/weights.h"
 
@@ -229,6 +230,36 @@ static void an_entry_beyond_the_file_is_refused(void **state)
     free(bytes);
 }
 
+/* The pickle of the weight (2, 3) has the shape, its strides (3, 1) and the offset 0 as numbers of one byte. */
+static void a_tensor_beyond_its_storage_is_refused(void **state)
+{
+    (void)state;
+    static const char shape[] = "K\2K\3\x86", strides[] = "K\3K\1\x86";
+    static const struct {
+        const char *bytes;
+        int at;
+        char value;
+        const char *expected;
+    } cases[] = {
+        {shape, 1, 9, "its elements end behind its storage, which has 6: shape [9, 3], offset 0"},
+        {shape, -1, 1, "its elements end behind its storage, which has 6: shape [2, 3], offset 1"},
+        {shape, -1, 7, "it begins at element 7 of its storage, which has 6"},
+        {strides, 1, 4, "its elements end behind its storage"},
+        {strides, 0, 'N', ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t size;
+        struct error error = {""};
+        char *bytes = read_case("state_dict", &size), *found = memmem(bytes, size, cases[i].bytes, 5);
+        assert_non_null(found);
+        found[cases[i].at] = cases[i].value;
+        assert_int_equal(open_bytes(bytes, size, &error), -1);
+        if (!strstr(error.message, cases[i].expected))
+            fail_msg("'%s' is not in '%s'", cases[i].expected, error.message);
+        free(bytes);
+    }
+}
+
 /* Any one wrong byte is refused, or gives an archive that can be read. */
 static void any_wrong_byte_is_harmless(void **state)
 {
@@ -284,6 +315,7 @@ int main(void)
         cmocka_unit_test(an_archive_that_is_cut_anywhere_is_refused),
         cmocka_unit_test(hostile_directories_are_refused),
         cmocka_unit_test(an_entry_beyond_the_file_is_refused),
+        cmocka_unit_test(a_tensor_beyond_its_storage_is_refused),
         cmocka_unit_test(any_wrong_byte_is_harmless),
         cmocka_unit_test(a_file_that_is_cut_before_its_data_is_read_is_an_error),
     };
