@@ -74,7 +74,7 @@ settings_exist() { # each LINFORMERD_ variable in docker/ is one of the settings
     local name missing=
     while read -r name; do
         grep -qF "\`$name\`" docs/configuration.md || missing+=" $name"
-    done < <(grep -rohE 'LINFORMERD_[A-Z_]+' docker | sort -u)
+    done < <(grep -rohE 'LINFORMERD_[A-Z_]+' docker/*.yaml docker/Dockerfile* docker/kubernetes docker/haproxy docker/nginx | sort -u)
     [ -z "$missing" ] || { echo "not in docs/configuration.md:$missing" && return 1; }
 }
 
