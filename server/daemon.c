@@ -201,8 +201,12 @@ static int serve_until_signal(struct process *process, struct http *http, struct
         reloads_close(reloads);
         return -1;
     }
+    if (http_ready(http, error) != 0) {
+        watchdog_close(watchdog);
+        reloads_close(reloads);
+        return -1;
+    }
     signals_expect(process->signals, reloads);
-    http_ready(http);
     announce(http);
     tell_ready(process);
     int number = signals_wait(process->signals);

@@ -660,7 +660,7 @@ static int exchange_admit(struct exchange *exchange)
         return 0;
     if (!gate_admit(&exchange->server->gate))
         return failure_set(&exchange->request.failure, FAILURE_UNAVAILABLE,
-                           "the server takes no work: it starts, or it is about to stop");
+                           "the server takes no work, because it is about to stop");
     exchange->passage = PASSAGE_ADMITTED;
     return 0;
 }

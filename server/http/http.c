@@ -240,10 +240,11 @@ bool http_shares_sockets(const struct http *http)
     return listener_sockets(http->listener)->shared;
 }
 
-void http_ready(struct http *http)
+int http_ready(struct http *http, struct error *error)
 {
     gate_open(&http->server.gate);
     atomic_store(&http->server.service.ready, true);
+    return listener_start(http->listener, error);
 }
 
 static bool loops_turn(struct loops *loops)

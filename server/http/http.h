@@ -12,8 +12,8 @@
 
 struct http;
 
-/* Listens on the hosts and the port of the settings. If the port is 0, chooses a free one. /health/ready is 503 until
- * http_ready. */
+/* Listens on the hosts and the port of the settings. If the port is 0, chooses a free one. Connections wait until
+ * http_ready: an inherited socket may have some, and none of them may be refused. */
 int http_open(const struct service_options *options, struct http **http, struct error *error);
 
 #define HTTP_ADDRESS_BYTES 320
@@ -21,7 +21,8 @@ int http_open(const struct service_options *options, struct http **http, struct 
  * the index is too large. Call it before the server drains. */
 bool http_address(const struct http *http, int index, char text[HTTP_ADDRESS_BYTES]);
 
-void http_ready(struct http *http);
+/* Accepts connections from now on. */
+int http_ready(struct http *http, struct error *error);
 
 /* Whether each event loop has turned since the last call. Only one thread may call it. */
 bool http_turns(struct http *http);

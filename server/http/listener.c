@@ -25,6 +25,7 @@ struct listener {
     int stop;                               /* an eventfd, which is readable when the thread must end */
     struct log_limit limit;                 /* for the warning that connections cannot be accepted */
     pthread_t thread;
+    bool started;
 };
 
 /* Accepts all waiting connections. Returns false if accepting failed, so that some may be left. Usual reasons are a
@@ -96,22 +97,24 @@ int listener_open(const struct listener_options *options, struct listener **open
         error_set(error, "eventfd: %s", strerror(errno));
         goto fail_stop;
     }
-    int status = pthread_create(&listener->thread, NULL, listen_thread, listener);
-    if (status != 0) {
-        thread_refused("new connections", status, error);
-        goto fail_thread;
-    }
     *opened = listener;
     return 0;
 
-fail_thread:
-    close(listener->stop);
 fail_stop:
     sockets_retire(&listener->sockets);
     sockets_close(&listener->sockets);
 fail_sockets:
     free(listener);
     return -1;
+}
+
+int listener_start(struct listener *listener, struct error *error)
+{
+    int status = pthread_create(&listener->thread, NULL, listen_thread, listener);
+    if (status != 0)
+        return thread_refused("new connections", status, error);
+    listener->started = true;
+    return 0;
 }
 
 const struct sockets *listener_sockets(const struct listener *listener)
@@ -124,7 +127,8 @@ void listener_close(struct listener *listener)
     uint64_t one = 1;
     while (write(listener->stop, &one, sizeof one) < 0 && errno == EINTR)
         ;
-    pthread_join(listener->thread, NULL);
+    if (listener->started)
+        pthread_join(listener->thread, NULL);
     sockets_close(&listener->sockets);
     close(listener->stop);
     free(listener);

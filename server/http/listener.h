@@ -18,7 +18,12 @@ struct listener_options {
     void *context;
 };
 
+/* Opens the sockets. The kernel already establishes connections, which wait for listener_start. */
 int listener_open(const struct listener_options *options, struct listener **listener, struct error *error);
+
+/* Starts the thread that accepts connections. */
+int listener_start(struct listener *listener, struct error *error);
+
 const struct sockets *listener_sockets(const struct listener *listener);
 
 /* Passes connections that the kernel has already established to `accepted`. Then closes the sockets and ends the

@@ -74,6 +74,7 @@ static struct listener *open_listener(void)
     struct error error;
     atomic_store(&taken, 0);
     assert_int_equal(listener_open(&options, &listener, &error), 0);
+    assert_int_equal(listener_start(listener, &error), 0);
     return listener;
 }
 

@@ -89,7 +89,8 @@ static int open_server(struct fixture *fixture, bool pictures, bool tokenizes)
                                       .metrics = fixture->metrics};
     if (http_open(&options, &fixture->http, &error) != 0)
         fail_msg("%s", error.message);
-    http_ready(fixture->http);
+    if (http_ready(fixture->http, &error) != 0)
+        fail_msg("%s", error.message);
     return 0;
 }
 
