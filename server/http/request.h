@@ -41,9 +41,10 @@ struct request {
      * NULL if the query lacks the key. */
     const char *(*query)(const struct request *request, const char *name);
 
-    struct job job;                /* `read` sets the items. The caller of batcher_submit sets the other members */
-    struct model_set *set;         /* the models that the request may use. NULL before request_begin and after request_answered */
-    int64_t model_index;           /* the requested model in `set` */
+    struct job job; /* `read` sets the items. The caller of batcher_submit sets the other members */
+    struct model_set
+        *set;            /* the models that the request may use. NULL before request_begin and after request_answered */
+    int64_t model_index; /* the requested model in `set` */
     const struct model_info *info; /* describes the requested model. NULL if it was not found yet */
     int64_t queue;                 /* its index in the batcher */
     int64_t metrics;               /* its index in the metrics. METRICS_NO_MODEL if it was not found yet */
