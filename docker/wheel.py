@@ -21,7 +21,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "weights" / "python" / "linformerd"
 EXPORTER = [ROOT / "weights" / "export.py", *sorted((ROOT / "weights" / "export_parts").glob("*.py"))]
 
-# What the daemon loads while it runs, in engine/cpu/products.c and onednn_library.h. The first that is installed.
+# What the daemon loads while it runs, in engine/cpu/products.c and onednn_library.h. The first that is installed. libcurl,
+# which server/tracing loads, stays outside: it needs some thirty libraries.
 LOADED = [["libopenblas.so.0"], ["libdnnl.so.2", "libdnnl.so.3", "libdnnl.so.3.6"]]
 OUTSIDE = "libc6"  # the package of the C library
 LICENCES = pathlib.Path("/usr/share/common-licenses")  # texts that the packages' copyright files point to
