@@ -223,7 +223,7 @@ static int read_integer(struct unpickler *unpickler, uint8_t opcode)
 /* An integer of any length, in two's complement. */
 static int read_long(struct unpickler *unpickler, uint8_t opcode)
 {
-    uint64_t length, value = 0;
+    uint64_t length;
     if (take_number(unpickler, opcode == 0x8a ? 1 : 4, &length) != 0)
         return -1;
     const char *bytes = take(unpickler, (size_t)length);
@@ -231,10 +231,10 @@ static int read_long(struct unpickler *unpickler, uint8_t opcode)
         return -1;
     if (length > 8)
         return push_new(unpickler, (struct pickle_value){.kind = PICKLE_NUMBER});
-    for (int i = 7; i >= 0; i--)
-        value = value << 8 | (i < (int)length                       ? (unsigned char)bytes[i]
-                              : length > 0 && bytes[length - 1] < 0 ? 0xff
-                                                                    : 0);
+    /* little-endian, and the sign is in the highest bit of the last byte */
+    uint64_t value = length > 0 && (bytes[length - 1] & 0x80) ? UINT64_MAX : 0;
+    for (int i = (int)length - 1; i >= 0; i--)
+        value = value << 8 | (unsigned char)bytes[i];
     return push_new(unpickler, (struct pickle_value){.kind = PICKLE_INTEGER, .integer = (int64_t)value});
 }
 
