@@ -174,9 +174,9 @@ static void other_settings_are_named(void **state)
 {
     (void)state;
     char line[4096];
-    write_file(config, "{\"max_client_batch_size\": 4, \"max_batch_tokens\": 1000, \"threads\": 1}");
+    write_file(config, "{\"max_client_batch_size\": 4, \"max_batch_tokens\": 1000, \"http_threads\": 3}");
     daemon_signal(the_daemon, SIGHUP);
-    wait_for_line("a changed setting needs a restart setting=threads", line);
+    wait_for_line("a changed setting needs a restart setting=http-threads", line);
     wait_for_line("a changed setting needs a restart setting=max-batch-tokens", line);
     wait_for_line("reload ended", line);
     assert_int_equal(status_with("secret-n", "{\"inputs\": \"a\", \"odd\": 1}"), 200);
