@@ -1160,6 +1160,10 @@ static void check_reduce(enum plan_reduction reduction, float parameter, enum re
     if (reduced == REDUCED_ROWS ||
         reduced == REDUCED_ROWS_AND_B) /* the output's softmax makes much of a large sum's error */
         x = plan_add(builder, x, x, 0.005f);
+    if (reduction == REDUCTION_PRODUCT) /* as it does of a large product's */
+        x = plan_add(builder, x, x, 0.25f);
+    if (reduction == REDUCTION_SUM && b > 100) /* a sum near 0 has the errors of all its numbers */
+        x = plan_add(builder, x, x, 0.025f);
     int of_a = plan_size_constant(builder, a), of_b = plan_size_constant(builder, b), zero = s.zero, one = s.one;
     int windows = plan_size_constant(builder, b - 2), three = plan_size_constant(builder, 3), single;
     const struct plan_dimension rows_to_a = {s.n, s.columns, 0, 0, of_a}, rows_to_b = {s.n, s.columns, 0, 0, of_b};
