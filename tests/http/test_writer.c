@@ -101,7 +101,7 @@ static void test_the_model_says_how_tokens_are_chosen(void **state)
 {
     (void)state;
     static const char given[] = "{\"inputs\": \"The following\", \"parameters\": {\"seed\": 1, \"do_sample\": true, "
-                                "\"temperature\": 0.6, \"top_p\": 0.9, \"repetition_penalty\": 1.3}}";
+                                "\"temperature\": 0.7, \"top_p\": 0.95, \"repetition_penalty\": 1.3}}";
     expect_texts("/generate", "{\"inputs\": \"The following\", \"parameters\": {\"seed\": 1}}", given, true);
     static const char *const others[] = {
         "{\"inputs\": \"The following\", \"parameters\": {\"seed\": 1, \"do_sample\": false}}",
@@ -112,7 +112,7 @@ static void test_the_model_says_how_tokens_are_chosen(void **state)
     for (size_t i = 0; i < LENGTH(others); i++)
         expect_texts("/generate", others[i], given, false);
     expect_texts("/v1/completions", "{\"prompt\": \"The following\", \"seed\": 1}",
-                 "{\"prompt\": \"The following\", \"seed\": 1, \"temperature\": 0.6, \"top_p\": 0.9, "
+                 "{\"prompt\": \"The following\", \"seed\": 1, \"temperature\": 0.7, \"top_p\": 0.95, "
                  "\"repetition_penalty\": 1.3}",
                  true);
 }

@@ -30,7 +30,7 @@ KWARGS = dict(num_tokens=VOCABULARY, dim=256, depth=3, max_seq_len=1024, heads=6
               n_local_attn_heads=4, local_attn_window_size=64, use_rotary_emb=True, shift_tokens=True)
 CHUNK = 64                  # positions that causal linear attention computes at a time
 # How the daemon chooses tokens if a request does not say it. The likeliest tokens alone soon repeat themselves.
-GENERATION = {"do_sample": True, "temperature": 0.6, "top_p": 0.9, "repetition_penalty": 1.3}
+GENERATION = {"do_sample": True, "temperature": 0.7, "top_p": 0.95, "repetition_penalty": 1.3}
 WARM_UP = 0.02              # part of the time in which the learning rates rise
 DECAY = 0.5                 # part of the time, at the end, in which the learning rates fall
 LONGEST_STEP_S = 30         # a longer step was stopped by a signal; its time counts as this
