@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains the built-in writer on what train_tokenizer.py made.
 
-    python3 train.py --corpus corpus --minutes 45 --out model
+    python3 train.py --corpus corpus --minutes 130 --out model
 
 The model learns to predict the next token, in pieces of max_seq_len tokens.  The pieces are taken in a random order
 and do not overlap.  So the model sees no token twice, until all are used.
