@@ -119,6 +119,11 @@ test-clients: ## [CI] runs tritonclient and openai from PyPI against the daemon
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) tests/run.sh tests/clients/test_clients.sh
 
+test-clients-all: ## [by hand, last 2026-11-23] runs 16 more clients from PyPI; ENVIRONMENTS="recent …" only some; WRITE_PAGES=1 writes the table of docs/clients.md
+	@docker/packages.sh build clients
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) tests/run.sh tests/clients/all/all.sh
+
 test-packages: ## [CI] builds the wheel, installs it, and runs it alone, beside torch, and in a notebook
 	@docker/packages.sh clients
 	@$(MAKE) --no-print-directory wheel
@@ -202,4 +207,4 @@ $(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(IN_ARCHIVE)
 	$(say) tests/gpu/bundle.sh $@ $(IN_ARCHIVE)
 
 .PHONY: programs programs-trusted programs-checked programs-concurrent programs-fuzz programs-gpu test test-all test-rest quick check \
-    test-clients test-console test-packages test-releases test-libraries test-libraries-short test-tokenizers test-cuda test-cluster test-image test-fresh docs reliability fuzz bench bench-million cuda
+    test-clients test-clients-all test-console test-packages test-releases test-libraries test-libraries-short test-tokenizers test-cuda test-cluster test-image test-fresh docs reliability fuzz bench bench-million cuda

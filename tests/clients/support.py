@@ -11,6 +11,7 @@ from tap import expect, run  # noqa: F401 (scripts take them from here)
 
 CASES = "tests/reference"
 TOLERANCE = 1e-5
+LABELS = ["cat", "dog", "fish"]
 
 
 class Daemon:
@@ -76,6 +77,31 @@ def generating_model(folder, **config):
     architecture = "linear_attention_transformer.LinearAttentionTransformerLM"
     config = {"architecture": architecture, "kwargs": kwargs, "tokenizer": {"type": "byte"}, **config}
     write_model(folder, config, {n: random.normal(size=s).astype(np.float32) for n, s in shapes.items()})
+
+
+def labelled_graph(inputs, sizes, nodes, **config):
+    graph = {"inputs": [inputs], "sizes": sizes, "nodes": nodes, "outputs": {"output": "y"}}
+    return {"architecture": "module", "labels": LABELS, **config, "graph": graph}
+
+
+def text_model(folder):
+    """The mean of a text's embeddings, and a linear layer. Returns the scores of a text, computed with numpy."""
+    random = np.random.default_rng(1)
+    table, weight, bias = (random.normal(size=s).astype(np.float32) for s in ((259, 8), (3, 8), (3,)))
+    nodes = [
+        {"op": "embedding", "to": "e", "weight": "@table", "indices": "ids"},
+        {"op": "mean", "to": "m", "self": "e", "dim": [1]},
+        {"op": "linear", "to": "y", "input": "m", "weight": "@weight", "bias": "@bias"},
+    ]
+    inputs = {"name": "ids", "dtype": "int64", "shape": ["batch", "n"]}
+    config = labelled_graph(inputs, {"n": {"least": 1, "most": 64}}, nodes, tokenizer={"type": "byte"})
+    write_model(folder, config, {"table": table, "weight": weight, "bias": bias})
+
+    def logits(text):
+        ids = np.frombuffer(text.encode(), np.uint8).astype(int) + 3
+        return weight.astype(float) @ table[ids].astype(float).mean(0) + bias
+
+    return logits
 
 
 def cases():

@@ -11,35 +11,10 @@ from huggingface_hub import AsyncInferenceClient, InferenceClient
 from huggingface_hub.errors import HfHubHTTPError, UnknownError
 
 import support
+from support import LABELS
 
-LABELS = ["cat", "dog", "fish"]
 PICTURES = ["tests/images/rgb.png", "tests/images/rgb420.jpg"]
-VOCABULARY, DIM, HEIGHT, WIDTH = 259, 8, 4, 6
-
-
-def module(inputs, sizes, nodes, **config):
-    graph = {"inputs": [inputs], "sizes": sizes, "nodes": nodes, "outputs": {"output": "y"}}
-    return {"architecture": "module", "labels": LABELS, **config, "graph": graph}
-
-
-def text_model(folder):
-    """The mean of a text's embeddings, and a linear layer. Returns the scores of a text, computed with numpy."""
-    random = np.random.default_rng(1)
-    table, weight, bias = (random.normal(size=s).astype(np.float32) for s in ((VOCABULARY, DIM), (3, DIM), (3,)))
-    nodes = [
-        {"op": "embedding", "to": "e", "weight": "@table", "indices": "ids"},
-        {"op": "mean", "to": "m", "self": "e", "dim": [1]},
-        {"op": "linear", "to": "y", "input": "m", "weight": "@weight", "bias": "@bias"},
-    ]
-    inputs = {"name": "ids", "dtype": "int64", "shape": ["batch", "n"]}
-    config = module(inputs, {"n": {"least": 1, "most": 64}}, nodes, tokenizer={"type": "byte"})
-    support.write_model(folder, config, {"table": table, "weight": weight, "bias": bias})
-
-    def logits(text):
-        ids = np.frombuffer(text.encode(), np.uint8).astype(int) + 3
-        return weight.astype(float) @ table[ids].astype(float).mean(0) + bias
-
-    return logits
+HEIGHT, WIDTH = 4, 6
 
 
 def picture_model(folder):
@@ -49,7 +24,7 @@ def picture_model(folder):
         {"op": "mean", "to": "y", "self": "v", "dim": [2]},
     ]
     inputs = {"name": "img", "dtype": "float32", "shape": ["batch", 3, HEIGHT, WIDTH]}
-    support.write_model(folder, module(inputs, {}, nodes, image={"size": [HEIGHT, WIDTH]}), {})
+    support.write_model(folder, support.labelled_graph(inputs, {}, nodes, image={"size": [HEIGHT, WIDTH]}), {})
 
 
 def softmax(logits):
@@ -165,7 +140,7 @@ def generated_async(address):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         text_folder, picture_folder = (os.path.join(folder, name) for name in ("texts", "pictures"))
-        logits = text_model(text_folder)
+        logits = support.text_model(text_folder)
         picture_model(picture_folder)
         generating_folder = os.path.join(folder, "bytes")
         support.generating_model(generating_folder)

@@ -1,0 +1,39 @@
+#!/bin/bash
+# all.sh: many clients from PyPI against the daemon, in TAP. A file NAME.txt beside this script lists the packages of one
+# environment, which is BUILD/clients-NAME and made anew when that file changes. Its first line names the scripts that
+# run there. Packages that exclude each other are in different environments. In the end the table of docs/clients.md is
+# compared with the results, or written with WRITE_PAGES=1. ENVIRONMENTS="NAME…" runs some of them, without the table.
+set -euo pipefail
+here=tests/clients/all
+build=${BUILD:-build}
+names=${ENVIRONMENTS:-recent earlier stores kserve}
+export PYTHONDONTWRITEBYTECODE=1
+export NO_PROXY='*' no_proxy='*' # the daemon is on this machine
+export HF_HUB_OFFLINE=1 ANONYMIZED_TELEMETRY=False HAYSTACK_TELEMETRY_ENABLED=False
+TRIES=$(mktemp)
+export TRIES
+trap 'rm -f "$TRIES"' EXIT
+
+# The environment of a name. It prints why pip failed, and fails.
+prepare() {
+    local name=$1 wanted=$here/$1.txt environment=$build/clients-$1
+    if cmp -s "$wanted" "$environment/installed.txt"; then
+        return
+    fi
+    rm -rf "$environment"
+    python3 -m venv "$environment"
+    nice -n 5 "$environment/bin/pip" install --quiet --disable-pip-version-check --prefer-binary -r "$wanted" >&2
+    cp "$wanted" "$environment/installed.txt"
+}
+
+failed=0
+for name in $names; do
+    prepare "$name"
+    for script in $(sed -n '1s/^# runs: //p' "$here/$name.txt"); do
+        "$build/clients-$name/bin/python" "$here/with_$script.py" || failed=1
+    done
+done
+if [ -z "${ENVIRONMENTS:-}" ]; then
+    python3 "$here/table.py" || failed=1
+fi
+exit $failed

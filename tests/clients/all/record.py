@@ -1,0 +1,102 @@
+"""Tries of clients: each calls a client in its usual way. What came of it is a line of JSON in the file $TRIES, from
+which table.py makes the table of docs/clients.md."""
+
+import importlib.metadata
+import json
+import os
+import pathlib
+import sys
+import unittest
+import urllib.request
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import support  # noqa: E402
+
+TEXTS = ["cp copies files.", "mv moves files."]
+PROMPT = "This option"
+TRIES = []
+
+
+def tried(package, called, note="", fails=""):
+    """Marks a function of the daemons as a try of the calls of a package. note: what a user has to set. fails: why the
+    client does not work. The function then checks that it still fails."""
+
+    def mark(function):
+        TRIES.append((function, {"package": package, "called": called, "note": note, "fails": fails}))
+        return function
+
+    return mark
+
+
+def main():
+    """Runs the tries of the script. Each gets the address of a daemon with the built-in models, a classifier and a
+    generator of bytes."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        support.generating_model(os.path.join(folder, "bytes"))
+        support.text_model(os.path.join(folder, "classes"))
+        models = ("--model", os.path.join(folder, "classes"))
+        with (
+            support.Daemon() as builtin,
+            support.Daemon(*models, "--model-control") as classes,
+            support.Daemon("--model", os.path.join(folder, "bytes")) as writer,
+        ):
+            addresses = {"builtin": builtin, "classes": classes, "bytes": writer}
+            addresses = {name: f"http://{daemon.address}" for name, daemon in addresses.items()}
+            tests = [(name(record), attempt(function, record, addresses)) for function, record in TRIES]
+            return 1 if support.run(tests) else 0
+
+
+def name(record):
+    return f"{record['package']} {importlib.metadata.version(record['package'])}: {record['called']}"
+
+
+def attempt(function, record, addresses):
+    def run():
+        wanted = function.__code__.co_varnames[: function.__code__.co_argcount]
+        record["version"] = importlib.metadata.version(record["package"])
+        try:
+            function(*[addresses[name] for name in wanted])
+            record["result"] = "fails" if record["fails"] else "note" if record["note"] else "works"
+        except unittest.SkipTest as skip:
+            record["result"], record["note"] = "not tried", str(skip)
+            raise
+        except Exception:
+            record["result"] = "broken"
+            raise
+        finally:
+            if "TRIES" in os.environ:
+                with open(os.environ["TRIES"], "a") as file:
+                    file.write(json.dumps(record) + "\n")
+
+    return run
+
+
+def post(url, body):
+    """The daemon's plain answer, from which no client has taken anything."""
+    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode())) as answer:
+        return json.load(answer)
+
+
+def get(url):
+    with urllib.request.urlopen(url) as answer:
+        return json.load(answer)
+
+
+def vectors(address, texts=TEXTS, **keys):
+    return post(f"{address}/embed", {"inputs": texts, **keys})
+
+
+def same(found, expected):
+    """Clients may turn numbers into float32 or back. The vectors have to be equal but for that."""
+    found, expected = np.asarray(found, np.float64), np.asarray(expected, np.float64)
+    assert found.shape == expected.shape, f"shape {found.shape}, expected {expected.shape}"
+    assert np.abs(found - expected).max() < 1e-6, f"off by {np.abs(found - expected).max()}"
+
+
+def completion(address, **keys):
+    body = {"model": "builtin-writer", "prompt": PROMPT, "max_tokens": 8, "temperature": 0, **keys}
+    return post(f"{address}/v1/completions", body)["choices"][0]["text"]

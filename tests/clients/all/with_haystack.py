@@ -1,0 +1,42 @@
+"""Haystack's embedders of OpenAI, and those of Hugging Face, which release 2 has."""
+
+import sys
+
+from haystack import Document
+from haystack.components import embedders
+from haystack.components.embedders import OpenAIDocumentEmbedder, OpenAITextEmbedder
+from haystack.utils import Secret
+
+from record import TEXTS, main, same, tried, vectors
+
+TOKEN = Secret.from_token("none")
+
+
+def compare(text, documents, expected):
+    same(text.run(TEXTS[0])["embedding"], expected[0])
+    found = documents.run([Document(content=content) for content in TEXTS])["documents"]
+    same([document.embedding for document in found], expected)
+
+
+@tried("haystack-ai", "OpenAITextEmbedder, OpenAIDocumentEmbedder")
+def openai(builtin):
+    keys = {"api_key": TOKEN, "api_base_url": f"{builtin}/v1", "model": "builtin"}
+    compare(OpenAITextEmbedder(**keys), OpenAIDocumentEmbedder(progress_bar=False, **keys), vectors(builtin))
+
+
+if hasattr(embedders, "HuggingFaceAPITextEmbedder"):
+
+    @tried(
+        "haystack-ai",
+        "HuggingFaceAPITextEmbedder, HuggingFaceAPIDocumentEmbedder",
+        note="`url` is the address with `/embed`; vectors have the length 1 with `normalize=True`",
+    )
+    def huggingface(builtin):
+        keys = {"api_type": "text_embeddings_inference", "api_params": {"url": f"{builtin}/embed"}, "token": TOKEN}
+        text = embedders.HuggingFaceAPITextEmbedder(**keys)
+        documents = embedders.HuggingFaceAPIDocumentEmbedder(progress_bar=False, **keys)
+        compare(text, documents, vectors(builtin, normalize=False))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""tritonclient with asyncio, and calls that describe and control models."""
+
+import asyncio
+import sys
+
+import numpy as np
+import tritonclient.http as triton
+import tritonclient.http.aio as triton_aio
+from tritonclient.utils import InferenceServerException
+
+from record import TEXTS, get, main, post, same, support, tried
+
+
+def texts_tensor(name):
+    array = np.array([text.encode() for text in TEXTS], dtype=object)
+    return triton.InferInput(name, [len(TEXTS)], "BYTES").set_data_from_numpy(array)
+
+
+def logits(address):
+    """Scores of the classes by the native route, in the order of the labels."""
+    scores = post(f"{address}/predict", {"inputs": [[text] for text in TEXTS], "raw_scores": True})
+    return [[next(s["score"] for s in row if s["label"] == label) for label in support.LABELS] for row in scores]
+
+
+@tried("tritonclient", "http: infer with texts (BYTES)")
+def infer(classes):
+    client = triton.InferenceServerClient(classes.removeprefix("http://"))
+    same(client.infer("classes", [texts_tensor("ids")]).as_numpy("output"), logits(classes))
+
+
+@tried("tritonclient", "http.aio: infer, metadata, readiness")
+def infer_aio(classes):
+    async def calls():
+        async with triton_aio.InferenceServerClient(classes.removeprefix("http://")) as client:
+            assert await client.is_server_live() and await client.is_server_ready()
+            assert await client.is_model_ready("classes") and not await client.is_model_ready("none")
+            assert (await client.get_model_metadata("classes")) == get(f"{classes}/v2/models/classes")
+            assert (await client.get_server_metadata()) == get(f"{classes}/v2")
+            results = await asyncio.gather(*[client.infer("classes", [texts_tensor("ids")]) for _ in range(10)])
+            for result in results:
+                same(result.as_numpy("output"), logits(classes))
+
+    asyncio.run(calls())
+
+
+@tried("tritonclient", "http and http.aio: get_model_config, get_inference_statistics, get_model_repository_index")
+def described(classes):
+    async def calls():
+        async with triton_aio.InferenceServerClient(address) as client:
+            found = await client.get_inference_statistics("classes")
+            assert found["model_stats"][0]["inference_count"] > 0
+            return await client.get_model_config("classes"), await client.get_model_repository_index()
+
+    address = classes.removeprefix("http://")
+    client = triton.InferenceServerClient(address)
+    client.infer("classes", [texts_tensor("ids")])
+    config = client.get_model_config("classes")
+    assert config["name"] == "classes" and [tensor["name"] for tensor in config["input"]] == ["ids"]
+    (row,) = client.get_model_repository_index()
+    assert row["name"] == "classes" and row["state"] == "READY"
+    before = client.get_inference_statistics("classes")["model_stats"][0]["inference_count"]
+    client.infer("classes", [texts_tensor("ids")])
+    after = client.get_inference_statistics("classes")["model_stats"][0]["inference_count"]
+    assert after == before + len(TEXTS)
+    assert asyncio.run(calls()) == (config, [row])
+
+
+@tried("tritonclient", "http and http.aio: load_model, unload_model", note="set `--model-control`")
+def controlled(classes, builtin):
+    async def refused():
+        async with triton_aio.InferenceServerClient(address) as client:
+            await client.load_model("classes")
+            await client.unload_model("classes")
+
+    address = classes.removeprefix("http://")
+    client = triton.InferenceServerClient(address)
+    client.load_model("classes")
+    assert client.is_model_ready("classes")
+    support.expect(InferenceServerException, lambda: client.unload_model("classes"), "only")
+    support.expect(InferenceServerException, lambda: asyncio.run(refused()), "only")
+    other = triton.InferenceServerClient(builtin.removeprefix("http://"))
+    support.expect(InferenceServerException, lambda: other.load_model("builtin"), "--model-control")
+
+
+@tried("tritonclient", "http: class_count", fails="the daemon returns all scores, and sorts none; use `/predict` with `top_k`")
+def class_count(classes):
+    client = triton.InferenceServerClient(classes.removeprefix("http://"))
+    outputs = [triton.InferRequestedOutput("output", class_count=2)]
+    call = lambda: client.infer("classes", [texts_tensor("ids")], outputs=outputs)
+    support.expect(InferenceServerException, call, "classification")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
