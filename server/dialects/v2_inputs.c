@@ -17,18 +17,30 @@ static const struct option input_options[] = {
     {"data", OPTION_LIST, offsetof(struct v2_entry, data)},
 };
 
-static int input_index(struct request *request, const char *name)
+/* litellm sends texts under this name, whatever the name of the model's ids is. */
+#define TEXTS_NAME "input_text"
+
+static bool names_texts(const struct v2_entry *entry, const struct model_input *first)
+{
+    return first->kind == INPUT_IDS && entry->datatype && strcmp(entry->datatype, "BYTES") == 0 &&
+           strcmp(entry->name, TEXTS_NAME) == 0;
+}
+
+/* Position of the entry's input among the inputs of the model, or -1 with the request's failure set. */
+static int input_index(struct request *request, const struct v2_entry *entry)
 {
     const struct model_info *info = request->info;
     char names[160] = "";
     for (int i = 0; i < info->n_inputs; i++) {
         size_t length = strlen(names);
-        if (strcmp(info->inputs[i].name, name) == 0)
+        if (strcmp(info->inputs[i].name, entry->name) == 0)
             return i;
         snprintf(names + length, sizeof names - length, "%s\"%s\"", i > 0 ? ", " : "", info->inputs[i].name);
     }
-    return failure_set(&request->failure, FAILURE_INVALID, "input \"%.100s\" is unknown; model \"%s\" has %s", name,
-                       request_model_name(request), names);
+    if (names_texts(entry, &info->inputs[0]))
+        return 0;
+    return failure_set(&request->failure, FAILURE_INVALID, "input \"%.100s\" is unknown; model \"%s\" has %s",
+                       entry->name, request_model_name(request), names);
 }
 
 static int read_shape(struct request *request, const struct v2_entry *entry, struct v2_shape *shape)
@@ -88,7 +100,7 @@ static int read_input(struct v2_inputs *inputs, size_t position, const json_t *j
     struct v2_entry entry;
     if (v2_entry_read(request, "inputs", position, json, input_options, OPTION_COUNT(input_options), &entry) != 0)
         return -1;
-    int index = input_index(request, entry.name);
+    int index = input_index(request, &entry);
     if (index < 0)
         return -1;
     struct v2_tensor *tensor = &inputs->tensors[index];

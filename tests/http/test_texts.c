@@ -376,13 +376,16 @@ static void bytes_are_texts(void **state)
         "\"data\": [[\"ab\"], [\"[MASK]b\"]]}]}",
         "{\"inputs\": [{\"name\": \"ids\", \"datatype\": \"INT64\", \"shape\": [2, 4], "
         "\"data\": [2, 43, 373, 3, 2, 4, 44, 3]}]}",
+        "{\"inputs\": [{\"name\": \"input_text\", \"datatype\": \"BYTES\", \"shape\": [2], "
+        "\"data\": [\"ab\", \"[MASK]b\"]}]}",
     };
-    json_t *answers[3];
-    for (size_t i = 0; i < 3; i++)
+    json_t *answers[4];
+    for (size_t i = 0; i < 4; i++)
         answers[i] = daemon_post_json(the_daemon, "/v2/models/bert/infer", bodies[i]);
     assert_true(json_equal(answers[0], answers[1]));
     assert_true(json_equal(answers[0], answers[2]));
-    for (size_t i = 0; i < 3; i++)
+    assert_true(json_equal(answers[0], answers[3]));
+    for (size_t i = 0; i < 4; i++)
         json_decref(answers[i]);
 
     static const char binary[] = "{\"inputs\": [{\"name\": \"ids\", \"datatype\": \"BYTES\", \"shape\": [2], "
@@ -410,6 +413,8 @@ static void bytes_are_texts(void **state)
          "a string was expected"},
         {"{\"inputs\": [{\"name\": \"ids\", \"datatype\": \"BYTES\", \"shape\": [1, 2], \"data\": [\"a\", \"b\"]}]}",
          "[batch] or [batch,1]"},
+        {"{\"inputs\": [{\"name\": \"input_text\", \"datatype\": \"INT64\", \"shape\": [1], \"data\": [5]}]}",
+         "input \\\"input_text\\\" is unknown"},
         {"{\"parameters\": {\"truncate\": 1}, \"inputs\": []}", "parameter truncate is an integer"},
         {"{\"parameters\": {\"truncation_direction\": \"up\"}, \"inputs\": []}", "truncation_direction is "},
     };

@@ -9,7 +9,7 @@ build=${BUILD:-build}
 names=${ENVIRONMENTS:-recent earlier stores kserve}
 export PYTHONDONTWRITEBYTECODE=1
 export NO_PROXY='*' no_proxy='*' # the daemon is on this machine
-export HF_HUB_OFFLINE=1 ANONYMIZED_TELEMETRY=False HAYSTACK_TELEMETRY_ENABLED=False
+export ANONYMIZED_TELEMETRY=False HAYSTACK_TELEMETRY_ENABLED=False
 TRIES=$(mktemp)
 export TRIES
 trap 'rm -f "$TRIES"' EXIT

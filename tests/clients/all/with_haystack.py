@@ -1,11 +1,19 @@
-"""Haystack's embedders of OpenAI, and those of Hugging Face, which release 2 has."""
+"""Haystack's embedders of OpenAI, and those of Hugging Face."""
 
 import sys
 
 from haystack import Document
-from haystack.components import embedders
 from haystack.components.embedders import OpenAIDocumentEmbedder, OpenAITextEmbedder
 from haystack.utils import Secret
+
+try:  # a package of its own since release 3
+    from haystack_integrations.components.embedders import huggingface_api as embedders
+
+    PACKAGE = "huggingface-api-haystack"
+except ImportError:
+    from haystack.components import embedders
+
+    PACKAGE = "haystack-ai"
 
 from record import TEXTS, main, same, tried, vectors
 
@@ -24,18 +32,16 @@ def openai(builtin):
     compare(OpenAITextEmbedder(**keys), OpenAIDocumentEmbedder(progress_bar=False, **keys), vectors(builtin))
 
 
-if hasattr(embedders, "HuggingFaceAPITextEmbedder"):
-
-    @tried(
-        "haystack-ai",
-        "HuggingFaceAPITextEmbedder, HuggingFaceAPIDocumentEmbedder",
-        note="`url` is the address with `/embed`; vectors have the length 1 with `normalize=True`",
-    )
-    def huggingface(builtin):
-        keys = {"api_type": "text_embeddings_inference", "api_params": {"url": f"{builtin}/embed"}, "token": TOKEN}
-        text = embedders.HuggingFaceAPITextEmbedder(**keys)
-        documents = embedders.HuggingFaceAPIDocumentEmbedder(progress_bar=False, **keys)
-        compare(text, documents, vectors(builtin, normalize=False))
+@tried(
+    PACKAGE,
+    "HuggingFaceAPITextEmbedder, HuggingFaceAPIDocumentEmbedder",
+    note="`url` is the address with `/embed`; vectors have the length 1 with `normalize=True`",
+)
+def huggingface(builtin):
+    keys = {"api_type": "text_embeddings_inference", "api_params": {"url": f"{builtin}/embed"}, "token": TOKEN}
+    text = embedders.HuggingFaceAPITextEmbedder(**keys)
+    documents = embedders.HuggingFaceAPIDocumentEmbedder(progress_bar=False, **keys)
+    compare(text, documents, vectors(builtin, normalize=False))
 
 
 if __name__ == "__main__":

@@ -3,15 +3,14 @@
 import sys
 
 import litellm
-import numpy as np
 
 from record import PROMPT, TEXTS, completion, main, post, same, support, tried, vectors
 
 litellm.suppress_debug_info = True
 
 
-def embedded(model, address, **keys):
-    data = litellm.embedding(model=model, input=TEXTS, api_base=address, api_key="none", **keys).data
+def embedded(model, address, texts=TEXTS):
+    data = litellm.embedding(model=model, input=texts, api_base=address, api_key="none").data
     return [entry["embedding"] for entry in data]
 
 
@@ -47,11 +46,11 @@ def triton(classes):
 
 @tried(
     "litellm",
-    "embedding, with `triton/` and a model with one output for each token",
+    "embedding, with `triton/` and a model with a row for each token",
     fails="litellm refuses outputs of more than two dimensions; use `openai/`",
 )
 def triton_rows(builtin):
-    call = lambda: embedded("triton/builtin", f"{builtin}/v2/models/builtin/infer")
+    call = lambda: embedded("triton/builtin", f"{builtin}/v2/models/builtin/infer", TEXTS[:1])
     support.expect(Exception, call, "Shape must be of length 2")
 
 
