@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import sys
+import tempfile
 import unittest
 import urllib.request
 
@@ -31,20 +32,18 @@ def tried(package, called, note="", fails=""):
 
 
 def main():
-    """Runs the tries of the script. Each gets the address of a daemon with the built-in models, a classifier and a
-    generator of bytes."""
-    import tempfile
-
+    """Runs the tries of the script. A try names the daemons whose addresses it gets: `builtin` has the built-in models,
+    `classes` a classifier and a model of bytes, and `writer` this model alone, which generates."""
     with tempfile.TemporaryDirectory() as folder:
         support.generating_model(os.path.join(folder, "bytes"))
         support.text_model(os.path.join(folder, "classes"))
-        models = ("--model", os.path.join(folder, "classes"))
+        models = ("--model", os.path.join(folder, "classes"), "--model", os.path.join(folder, "bytes"))
         with (
             support.Daemon() as builtin,
             support.Daemon(*models, "--model-control") as classes,
             support.Daemon("--model", os.path.join(folder, "bytes")) as writer,
         ):
-            addresses = {"builtin": builtin, "classes": classes, "bytes": writer}
+            addresses = {"builtin": builtin, "classes": classes, "writer": writer}
             addresses = {name: f"http://{daemon.address}" for name, daemon in addresses.items()}
             tests = [(name(record), attempt(function, record, addresses)) for function, record in TRIES]
             return 1 if support.run(tests) else 0

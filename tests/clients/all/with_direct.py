@@ -64,10 +64,10 @@ def classification(classes):
 
 
 @tried("huggingface_hub", "text_generation, also with stream")
-def generation(bytes):
+def generation(writer):
     keys = {"max_new_tokens": 8, "do_sample": False}
-    text = post(f"{bytes}/generate", {"inputs": PROMPT, "parameters": keys})["generated_text"]
-    client = InferenceClient(model=bytes, token="none")
+    text = post(f"{writer}/generate", {"inputs": PROMPT, "parameters": keys})["generated_text"]
+    client = InferenceClient(model=writer, token="none")
     assert client.text_generation(PROMPT, **keys) == text
     assert "".join(client.text_generation(PROMPT, stream=True, **keys)) == text
 
@@ -81,8 +81,10 @@ def ollama_embed(builtin):
 
 @tried("ollama", "generate, chat", fails="the daemon has only the routes for embeddings; use openai's completions")
 def ollama_generate(builtin):
-    call = lambda: ollama.Client(host=builtin).generate(model="builtin-writer", prompt=PROMPT)
-    assert support.expect(ollama.ResponseError, call).status_code == 404
+    client, model = ollama.Client(host=builtin), "builtin-writer"
+    messages = [{"role": "user", "content": PROMPT}]
+    for call in (lambda: client.generate(model, PROMPT), lambda: client.chat(model, messages)):
+        assert support.expect(ollama.ResponseError, call).status_code == 404
 
 
 if __name__ == "__main__":

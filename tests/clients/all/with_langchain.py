@@ -56,10 +56,10 @@ else:
 
 
 @tried("langchain-huggingface", "HuggingFaceEndpoint, also with stream")
-def endpoint(bytes):
+def endpoint(writer):
     keys = {"max_new_tokens": 8, "do_sample": False}
-    client = HuggingFaceEndpoint(endpoint_url=bytes, huggingfacehub_api_token="none", **keys)
-    text = post(f"{bytes}/generate", {"inputs": PROMPT, "parameters": keys})["generated_text"]
+    client = HuggingFaceEndpoint(endpoint_url=writer, huggingfacehub_api_token="none", **keys)
+    text = post(f"{writer}/generate", {"inputs": PROMPT, "parameters": keys})["generated_text"]
     assert client.invoke(PROMPT) == text
     assert "".join(client.stream(PROMPT)) == text
 
