@@ -119,7 +119,7 @@ test-clients: ## [CI] runs tritonclient and openai from PyPI against the daemon
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) tests/run.sh tests/clients/test_clients.sh
 
-test-clients-all: ## [by hand, last 2026-11-23] runs 16 more clients from PyPI; ENVIRONMENTS="recent …" only some; WRITE_PAGES=1 writes the table of docs/clients.md
+test-clients-all: ## [by hand, last 2026-11-23] runs 20 clients from PyPI; WRITE_PAGES=1 writes the table of docs/clients.md; ENVIRONMENTS="recent …" (network; mteb brings torch)
 	@docker/packages.sh build clients
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) tests/run.sh tests/clients/all/all.sh

@@ -11,23 +11,12 @@ from tap import run  # noqa: E402
 
 PAGE = "docs/clients.md"
 BEGIN, END = "<!-- clients tried: begin -->\n", "<!-- clients tried: end -->\n"
-NOT_TRIED = [
-    {
-        "package": "mteb",
-        "version": "",
-        "called": "–",
-        "result": "not tried",
-        "note": "needs torch, and data sets that are not on PyPI",
-    }
-]
-
 
 def outcome(entry):
     return {
         "works": "works",
         "note": f"works: {entry['note']}",
-        "fails": f"does not work: {entry.get('fails')}",
-        "not tried": f"not tried: {entry['note']}",
+        "fails": f"does not work: {entry['fails']}",
     }[entry["result"]]
 
 
@@ -39,7 +28,7 @@ def table(entries):
             order.append(entry["package"])
     rows = ["| client | version | calls | result |\n", "|---|---|---|---|\n"]
     for entry in sorted(entries, key=lambda entry: order.index(entry["package"])):
-        cells = (entry["package"], entry["version"] or "–", entry["called"], outcome(entry))
+        cells = (entry["package"], entry["version"], entry["called"], outcome(entry))
         rows.append("| " + " | ".join(cells) + " |\n")
     return "".join(rows)
 
@@ -52,7 +41,7 @@ def page_has_results():
     with open(PAGE) as file:
         before, rest = file.read().split(BEGIN)
     old, after = rest.split(END)
-    new = "\n" + table(entries + NOT_TRIED) + "\n"
+    new = "\n" + table(entries) + "\n"
     if os.environ.get("WRITE_PAGES") == "1":
         with open(PAGE, "w") as file:
             file.write(before + BEGIN + new + END + after)
