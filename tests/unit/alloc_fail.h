@@ -101,8 +101,8 @@ void __wrap_free(void *block)
 }
 
 /* Runs the operation again and again: first its first allocation fails, then its second, and so on, until all succeed.
- * The operation must report each failure with a message, and leave no memory allocated. Returns the number of its
- * allocations. */
+ * The operation must report each failure with a message, and leave no memory allocated. Prints and returns the number
+ * of its allocations. */
 static inline long alloc_fail_each(int (*operation)(struct error *error))
 {
     for (long n = 1; n < ALLOC_FAIL_MOST; n++) {
@@ -115,6 +115,7 @@ static inline long alloc_fail_each(int (*operation)(struct error *error))
         assert_int_equal(alloc_fail.live, live);
         if (!alloc_fail.failed) {
             assert_int_equal(result, 0);
+            print_message("# each of %ld allocations has failed\n", n - 1);
             return n - 1;
         }
         assert_int_equal(result, -1);

@@ -1,0 +1,87 @@
+"""Row about overload. It reports rates and times, and judges only the answers."""
+
+import threading
+import time
+
+from daemon import Client, Daemon, check, request
+
+SEQUENCES = 32
+BODY = request("/embed", '{"inputs": [' + ",".join(['"' + "x" * 512 + '"'] * SEQUENCES) + '], "dimensions": 1}')
+
+
+def ask(daemon, results, embedding, failures):
+    started = time.monotonic()
+    try:
+        with Client(daemon) as client:
+            client.send(BODY)
+            answer = client.answer()
+        check(answer is not None, "no answer")
+        check(answer.status in (200, 429), f"status {answer.status}")
+        check(answer.status == 429 or answer.body == embedding, "a wrong answer")
+        results.append((answer.status, time.monotonic() - started))
+    except Exception as failure:  # pylint: disable=broad-except; the row fails with it
+        failures.append(failure)
+
+
+def percentile(times, percent):
+    ordered = sorted(times)
+    return 1000 * ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] if ordered else 0
+
+
+def at_rate(daemon, rate, seconds, embedding):
+    """Sends requests at a constant rate, whether or not answers come. Returns status and time of each, and the duration."""
+    results, failures, threads = [], [], []
+    started = time.monotonic()
+    for i in range(int(rate * seconds)):
+        wait = started + i / rate - time.monotonic()
+        if wait > 0:
+            time.sleep(wait)
+        thread = threading.Thread(target=ask, args=(daemon, results, embedding, failures))
+        thread.start()
+        threads.append(thread)
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return results, time.monotonic() - started
+
+
+def in_turn(daemon, clients, seconds, embedding):
+    """Each client sends its next request when it has its answer."""
+    results, failures = [], []
+    end = time.monotonic() + seconds
+
+    def run():
+        while time.monotonic() < end and not failures:
+            ask(daemon, results, embedding, failures)
+
+    threads = [threading.Thread(target=run) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return results
+
+
+def overload(row):
+    """Twice the rate that the daemon can answer, with a queue for two requests."""
+    seconds = row.size(5, 600)
+    with Daemon("--max-queue-requests", str(2 * SEQUENCES), "--max-batch-requests", str(SEQUENCES)) as daemon:
+        with Client(daemon) as client:
+            client.send(BODY)
+            embedding = client.answer().body
+        alone = in_turn(daemon, 1, min(seconds, 20), embedding)
+        started = time.monotonic()
+        saturated = in_turn(daemon, 2, min(seconds, 20), embedding)
+        peak = len(saturated) / (time.monotonic() - started)
+        results, duration = at_rate(daemon, 2 * peak, seconds, embedding)
+        accepted = [taken for status, taken in results if status == 200]
+        refused = [taken for status, taken in results if status == 429]
+        check(len(accepted) > 0, "no request was accepted")
+        daemon.is_well()
+        return f"{len(results)} requests of {SEQUENCES} sequences in {duration:.0f} s, twice the peak of {peak:.1f} requests/s. " \
+               f"{len(accepted)} were answered ({len(accepted) / duration:.1f} requests/s, {100 * len(accepted) / duration / peak:.0f} % of the peak). " \
+               f"{len(refused)} were refused with 429, p99 {percentile(refused, 99):.1f} ms. p99 of the accepted ones: " \
+               f"{percentile(accepted, 99):.0f} ms, and {percentile([taken for _, taken in alone], 99):.0f} ms without load"

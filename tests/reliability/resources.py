@@ -1,0 +1,251 @@
+"""Rows about what runs out or changes beneath the daemon: descriptors, memory, threads, the log, model files, clocks."""
+
+import fcntl
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+from daemon import Client, Daemon, Skipped, check, request, until
+
+NOBODY = 65534
+TREE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+
+
+def few_descriptors(row):
+    """Far more clients than the daemon has descriptors."""
+    rounds, count = row.size(3, 100), 150
+    waves = closed = 0
+    with Daemon(limits=((resource.RLIMIT_NOFILE, 48),)) as daemon:
+        embedding = daemon.is_well()
+        for _ in range(rounds):
+            unanswered = count
+            while unanswered:
+                clients = [Client(daemon) for _ in range(unanswered)]
+                for client in clients:
+                    client.send_what_is_taken(request("/embed", '{"inputs": "well"}', "Connection: close\r\n"))
+                for client in clients:
+                    answer = client.answer()
+                    check(answer is None or answer.status == 200 and answer.body == embedding, "a wrong answer")
+                    unanswered -= answer is not None
+                    client.close()
+                closed += unanswered
+                waves += 1
+            daemon.is_well(embedding)
+        check(daemon.end() == 0, "the daemon did not end with status 0")
+    return f"{rounds} times {count} clients at a time, with 48 descriptors. The daemon closed {closed} connections before it " \
+           f"had read their requests. Each of these clients tried again, in {waves / rounds:.1f} waves on average, until all were answered"
+
+
+def little_memory(row):
+    """The address space of the running daemon is limited to a little more than it uses. Large requests arrive."""
+    rounds = row.size(12, 300)
+    draw = random.Random(row.seed)
+    counts = {}
+    with Daemon() as daemon:
+        embedding = daemon.is_well()
+        for _ in range(rounds):
+            size = int(daemon.metrics()["process_virtual_memory_bytes"])
+            room = draw.choice([0, 1 << 16, 1 << 20, 1 << 22, 1 << 24])
+            daemon.limit(resource.RLIMIT_AS, size + room)
+            bodies = ['{"inputs": ["' + '","'.join("x" * 1000 for _ in range(draw.choice([1, 10, 100]))) + '"]}',
+                      '{"inputs": "' + "y" * draw.choice([1 << 10, 1 << 20, 1 << 24]) + '"}',
+                      '{"inputs": [' + ",".join(["[1]"] * 1500) + "]}", '{"inputs": "z"}']
+            for _ in range(3):
+                answer = daemon.ask("/embed", draw.choice(bodies))
+                status = answer.status if answer else "closed"
+                check(status in (200, 413, 422, 429, 500, 503, "closed"), f"status {status}")
+                counts[status] = counts.get(status, 0) + 1
+                check(daemon.process.poll() is None, f"the daemon ended\n{daemon.said()[-2000:]}")
+            daemon.limit(resource.RLIMIT_AS, None)
+            daemon.is_well(embedding)
+        check(daemon.end() == 0, "the daemon did not end with status 0")
+    return f"{rounds} times between 0 and 16 MiB of room, each for three requests of up to 16 MiB. Answers by status: " \
+           f"{', '.join(f'{status}: {count}' for status, count in sorted(counts.items(), key=str))}. With memory again, all was as before"
+
+
+def no_threads(row):
+    """The running daemon may not create threads, while requests and SIGHUP arrive."""
+    rounds = row.size(10, 300)
+    # The limit does not hold for root, so the daemon then runs as another user.
+    user = NOBODY if os.getuid() == 0 else None
+    with ModelFolder() as folder, Daemon("--model", "builtin=" + folder.path, user=user) as daemon:
+        embedding = daemon.is_well()
+        daemon.limit(resource.RLIMIT_NPROC, 1)
+        for _ in range(rounds):
+            daemon.is_well(embedding)
+            folder.touch()
+            reload(daemon)
+        daemon.limit(resource.RLIMIT_NPROC, None)
+        folder.touch()
+        check("failed=0" in reload(daemon), "the model is not loaded again\n" + daemon.said()[-1000:])
+        daemon.is_well(embedding)
+        check(daemon.end() == 0, "the daemon did not end with status 0")
+        return f"{rounds} requests and reloads without a further thread. All requests were answered. " \
+               f"Then a reload with threads succeeded"
+
+
+def reload(daemon):
+    """SIGHUP. Returns the line of the log that reports the end of the reload."""
+    before = daemon.said().count(" models reloaded ")
+    daemon.process.send_signal(signal.SIGHUP)
+    until(lambda: daemon.said().count(" models reloaded ") > before, "the models are reloaded")
+    return [line for line in daemon.said().splitlines() if " models reloaded " in line][-1]
+
+
+class ModelFolder:
+    """A copy of the built-in model that a row may change."""
+
+    def __enter__(self):
+        self.path = tempfile.mkdtemp(prefix="reliability-model.")
+        os.chmod(self.path, 0o755)
+        for name in ("config.json", "model.safetensors"):
+            shutil.copy(os.path.join(TREE, "weights", "builtin", name), self.path)
+        self.weights = os.path.join(self.path, "model.safetensors")
+        with open(self.weights, "rb") as file:
+            self.whole = file.read()
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def touch(self):
+        now = time.time_ns()
+        os.utime(os.path.join(self.path, "config.json"), ns=(now, now))
+
+    def write(self, data, rename):
+        """Writes the weights into the file, or into a new one that takes its name."""
+        path = self.weights + ".new" if rename else self.weights
+        with open(path, "wb") as file:
+            file.write(data)
+        if rename:
+            os.rename(path, self.weights)
+        self.touch()
+
+
+def damaged_models(row):
+    """The weights are truncated, overwritten or replaced while the daemon serves. Then SIGHUP arrives."""
+    count = row.size(20, 1000)
+    draw = random.Random(row.seed)
+    refused = 0
+    with ModelFolder() as folder, Daemon("--model", "builtin=" + folder.path) as daemon:
+        embedding = daemon.is_well()
+        head = 8 + int.from_bytes(folder.whole[:8], "little")
+        for i in range(count):
+            data = bytearray(folder.whole)
+            if i % 2:
+                del data[draw.choice([0, 7, 8, head, head + 1, draw.randrange(len(data)), len(data) - 1]):]
+            else:  # the header, so that no number of the model changes
+                data[draw.randrange(8)] ^= draw.randint(1, 255)
+            folder.write(data, rename=draw.random() < 0.5)
+            daemon.is_well(embedding)
+            line = reload(daemon)
+            check("failed=1" in line, f"a damaged file was loaded: {line}")
+            refused += 1
+            daemon.is_well(embedding)
+        folder.write(folder.whole, rename=True)
+        check("failed=0" in reload(daemon), "the whole file is not loaded")
+        daemon.is_well(embedding)
+    return f"{refused} damaged files, each before and after SIGHUP. Each was refused, and the old model answered. Then the " \
+           f"whole file was loaded"
+
+
+def full_log(row):
+    """The log goes to a disk that is always full, and to a file that has reached its limit."""
+    count = row.size(200, 20000)
+    with open("/dev/full", "wb") as full:
+        dropped = logged_requests(count, log=full)
+    with tempfile.TemporaryFile() as file:
+        file.write(b"x" * 65536)
+        file.flush()
+        limited = logged_requests(count, log=file, limits=((resource.RLIMIT_FSIZE, 65536),))
+    return f"twice {count} requests: /dev/full, and a file at its limit (RLIMIT_FSIZE). All were answered. " \
+           f"{dropped} and {limited} lines were lost, and counted in /metrics"
+
+
+def blocked_log(row):
+    """The log goes to a pipe that is full and that nothing reads."""
+    count = row.size(3000, 20000)
+    read_end, write_end = os.pipe()
+    fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 4096)
+    try:
+        dropped = logged_requests(count, log=write_end, end=lambda: os.close(read_end))
+    finally:
+        os.close(write_end)
+    return f"{count} requests with a line each, a pipe of 4096 bytes. All were answered. {dropped} lines were lost, and " \
+           f"counted in /metrics"
+
+
+def logged_requests(count, log, limits=(), end=lambda: None):
+    """Sends requests. Returns how many lines of the log were lost."""
+    with Daemon("--access-log", log=log, on_socket=True, limits=limits) as daemon:
+        embedding = daemon.is_well()
+        with Client(daemon) as client:
+            for _ in range(count):
+                answer = client.ask("/embed", '{"inputs": "well"}')
+                check(answer and answer.status == 200 and answer.body == embedding, "an answer is missing or wrong")
+        until(lambda: daemon.metrics()["linformerd_log_lines_dropped_total"] > 0, "lost lines are counted")
+        dropped = int(daemon.metrics()["linformerd_log_lines_dropped_total"])
+        end()
+        check(daemon.end() == 0, "the daemon did not end with status 0")
+    return dropped
+
+
+def jumping_clock(row):
+    """The clock of the day jumps by up to ten years, forwards and backwards, while requests arrive."""
+    library = next((path for path in FAKETIME if os.path.exists(path)), None)
+    if library is None:
+        raise Skipped("there is no libfaketime (package faketime)")
+    count = row.size(30, 1000)
+    draw = random.Random(row.seed)
+    with tempfile.NamedTemporaryFile("w") as offset:
+        def jump(seconds):
+            offset.seek(0)
+            offset.truncate()
+            offset.write(f"{seconds:+d}\n")
+            offset.flush()
+
+        jump(0)
+        fake = {"LD_PRELOAD": library, "FAKETIME_TIMESTAMP_FILE": offset.name, "FAKETIME_NO_CACHE": "1",
+                "DONT_FAKE_MONOTONIC": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+        years = set()
+        with Daemon("--access-log", environment=fake) as daemon, Client(daemon) as kept:
+            embedding = daemon.is_well()
+            for _ in range(count):
+                jump(draw.choice([-1, 1]) * draw.choice([1, 60, 3600, 86400, 10 * 365 * 86400]))
+                answer = kept.ask("/embed", '{"inputs": "well"}')
+                check(answer and answer.status == 200 and answer.body == embedding, "an answer is missing or wrong")
+                daemon.is_well(embedding)
+            years = {line[:4] for line in daemon.said().splitlines() if line[:2] == "20"}
+            check(len(years) > 1, "the clock did not jump")
+            check(daemon.end() == 0, "the daemon did not end with status 0")
+    return f"{count} jumps of 1 s to 10 years, forwards and backwards, by libfaketime. All requests before and after them were " \
+           f"answered, also on a connection that stayed open"
+
+
+FAKETIME = [f"/usr/lib/{machine}-linux-gnu/faketime/libfaketimeMT.so.1" for machine in ("x86_64", "aarch64")]
+
+
+def small_disk(row):
+    """The log goes to a file system of 64 KiB, which fills up."""
+    count = row.size(1000, 20000)
+    folder = tempfile.mkdtemp(prefix="reliability-disk.")
+    try:
+        mounted = os.getuid() == 0 and subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", folder],
+                                                      capture_output=True, check=False).returncode == 0
+        if not mounted:
+            raise Skipped("this user may not mount a tmpfs")
+        try:
+            with open(os.path.join(folder, "log"), "ab") as log:
+                dropped = logged_requests(count, log=log)
+                check(os.fstat(log.fileno()).st_size > 0, "the log is empty")
+        finally:
+            subprocess.run(["umount", folder], check=True)
+    finally:
+        os.rmdir(folder)
+    return f"{count} requests with a line each, a tmpfs of 64 KiB. All were answered. {dropped} lines were lost, and " \
+           f"counted in /metrics"
