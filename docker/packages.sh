@@ -55,6 +55,8 @@ check systemd                                  checks the units of the service
 check shellcheck                               faults in shell scripts
 arm   gcc-aarch64-linux-gnu                    compiles the sources for aarch64
 arm   libc6-dev-arm64-cross                    C headers for it
+reliability python3                            faults and hostile clients
+reliability faketime                           clocks that jump
 deploy haproxy                                 load balancer in front of several daemons
 deploy nginx-light                             the same
 deploy prometheus                              promtool checks metrics and alerts

@@ -74,7 +74,8 @@ CONCURRENT := $(filter-out $(REPEATED) $(SAME_LINES),$(SHIMMED) $(KERNEL_TESTS) 
               $(filter %/test_tokenizers,$(ORDINARY))
 unserved   = $(filter-out %@cuda,$(1))
 
-REST      := $(wildcard tests/image/test_*.sh tests/deploy/test_*.sh tests/cluster/test_*.sh) $(filter $(LATE),$(EVERY)) \
+REST      := $(wildcard tests/image/test_*.sh tests/deploy/test_*.sh tests/cluster/test_*.sh \
+             tests/reliability/test_*.sh) $(filter $(LATE),$(EVERY)) \
              $(filter-out $(call in,asan,$(TRUSTED)),$(call in,asan,$(CHECKED))) $(call in,tsan,$(CONCURRENT))
 
 programs: all pages $(SHIM) $(call unserved,$(EVERY)) $(BENCHES) $(CLUSTER)
@@ -176,10 +177,12 @@ docs: ## [CI] writes the list of settings in docs/configuration.md from the sett
 	@$(MAKE) --no-print-directory $(BUILD)/tests/unit/test_pages
 	@WRITE_PAGES=1 $(BUILD)/tests/unit/test_pages
 
-reliability: ## [by hand, last 2026-11-23] repeats the measurements of docs/reliability.md; VISITS (1000) requests of each client, SEED=…
-	@docker/packages.sh build test
-	@$(MAKE) --no-print-directory all $(BUILD)/tests/http/test_slots_kept
+reliability: ## [by hand, last 2026-11-23] repeats the measurements of docs/reliability.md, in minutes (python3, faketime; root for a full disk); SEED=…, SCALE=0.1
+	@docker/packages.sh build test reliability
+	@$(MAKE) --no-print-directory all $(BUILD)/tests/http/test_slots_kept $(ALLOCS)
 	@VISITS=$(or $(VISITS),1000) $(BUILD)/tests/http/test_slots_kept
+	@set -e; for program in $(ALLOCS); do $$program; done
+	@LINFORMERD=$(BUILD)/linformerd LONG=1 tests/reliability/reliability.py $(ARGS)
 
 fuzz: ## [by hand, last 2026-11-20] fuzzes each target with clang for FUZZ_SECONDS (60)
 	@docker/packages.sh build fuzz
