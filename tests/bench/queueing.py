@@ -29,6 +29,10 @@ class Service:
     def of_batch(self, tokens, requests):
         return self.batch_s + self.token_s * tokens + self.request_s * requests
 
+    def most_rate(self, mean_tokens):
+        """Requests a second in endless batches: no limits and no waiting. A real rate is lower."""
+        return 1 / ((self.token_s + self.read_token_s) * mean_tokens + self.request_s + self.read_s + self.write_s)
+
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
@@ -149,15 +153,18 @@ def quantile(values, fraction):
     return values[max(0, math.ceil(len(values) * fraction) - 1)] if values else math.nan
 
 
-def most_rate(service, limits, draw_tokens, p99_s, seed, count=40000):
+def mean_of(draw_tokens, seed):
+    generator = random.Random(seed)
+    return sum(draw_tokens(generator) for _ in range(10000)) / 10000
+
+
+def most_rate(service, limits, draw_tokens, p99_s, seed, count=20000):
     """The highest rate of one replica, within 1 %, at which the p99 is at most `p99_s` and no request is refused. 0 if
     not even an almost idle replica is fast enough."""
     def meets(rate):
         outcome = simulate(poisson(rate, count, draw_tokens, seed), service, limits)
         return outcome.refused == 0 and quantile(outcome.latencies_s, 0.99) <= p99_s
-    generator = random.Random(seed)
-    tokens = sum(draw_tokens(generator) for _ in range(10000)) / 10000
-    high = 1 / (service.token_s * tokens + service.request_s + service.read_s + service.write_s)  # more is overload
+    high = service.most_rate(mean_of(draw_tokens, seed))
     low = high / 1000
     if not meets(low):
         return 0

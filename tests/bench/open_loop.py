@@ -1,0 +1,154 @@
+"""A client that sends requests at random times, however slow the answers are (open loop). It runs in the process that
+calls it, with one thread, and looks for events without sleeping. So give it a core of its own."""
+import collections
+import dataclasses
+import random
+import select
+import socket
+import time
+
+IDLE_CONNECTIONS = 16  # opened before the first request
+MOST_CONNECTIONS = 2000
+DRAIN_S = 60
+
+
+@dataclasses.dataclass
+class Result:
+    """`latencies_s`: of answers with status 200, each from the time at which its request was due. So a request that
+    the client sends late counts from when it should have been sent. `late_s`: by how much each was sent late.
+    `ended_s`: from the start to the last answer."""
+    latencies_s: list = dataclasses.field(default_factory=list)
+    late_s: list = dataclasses.field(default_factory=list)
+    refused: int = 0
+    failed: int = 0
+    ended_s: float = 0.0
+
+    def count(self, status, due_s):
+        if status == 200:
+            self.ended_s = time.perf_counter()
+            self.latencies_s.append(self.ended_s - due_s)
+        self.refused += status == 429
+        self.failed += status not in (200, 429)
+
+
+def body_of(lengths, generator):
+    """Sequences of random bytes, as ids of the byte tokenizer."""
+    sequences = (",".join(str(generator.randrange(3, 259)) for _ in range(length)) for length in lengths)
+    return ('{"inputs":[' + ",".join(f"[{sequence}]" for sequence in sequences) + "]}").encode()
+
+
+def request_of(lengths, generator):
+    body = body_of(lengths, generator)
+    return (b"POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+            % len(body)) + body
+
+
+class Connection:
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.due_s, self.answer, self.waits = 0.0, b"", False  # waits: for an answer
+
+    def status(self):
+        """Reads what has arrived. None: the answer is not complete. 0: the connection broke."""
+        try:
+            part = self.socket.recv(1 << 20)
+        except OSError:
+            return 0
+        self.answer += part
+        if not part:
+            return 0
+        head, found, body = self.answer.partition(b"\r\n\r\n")
+        if not found:
+            return None
+        at = head.lower().find(b"\r\ncontent-length:")
+        if len(body) < int(head[at + 17:].split(b"\r\n", 1)[0]):
+            return None
+        return int(head[9:12])
+
+
+class Client:
+    def __init__(self, port):
+        self.port, self.poll = port, select.epoll()
+        self.open, self.idle = {}, collections.deque()
+        for _ in range(IDLE_CONNECTIONS):
+            self.idle.append(self.connect())
+
+    def connect(self):
+        connection = Connection(self.port)
+        self.open[connection.socket.fileno()] = connection
+        self.poll.register(connection.socket.fileno(), select.EPOLLIN)
+        return connection
+
+    def close(self):
+        for connection in self.open.values():
+            connection.socket.close()
+        self.poll.close()
+
+    def send(self, request, due_s):
+        if not self.idle and len(self.open) >= MOST_CONNECTIONS:
+            return False
+        connection = self.idle.pop() if self.idle else self.connect()
+        connection.due_s, connection.answer, connection.waits = due_s, b"", True
+        connection.socket.sendall(request)
+        return True
+
+    def receive(self, result):
+        """Counts the answers that are complete. Returns how many requests they end."""
+        ended = 0
+        for descriptor, _ in self.poll.poll(0):
+            connection = self.open[descriptor]
+            status = connection.status()
+            if status is None:
+                continue
+            if connection.waits:
+                ended += 1
+                result.count(status, connection.due_s)
+            else:
+                self.idle.remove(connection)
+            connection.waits = False
+            if status == 0:
+                self.poll.unregister(descriptor)
+                del self.open[descriptor]
+                connection.socket.close()
+            else:
+                self.idle.append(connection)
+        return ended
+
+
+def run(port, rate, duration_s, draw_tokens, seed):
+    """Sends on average `rate` requests a second for `duration_s`, and waits for the answers. The requests are built
+    before the first is sent."""
+    generator, due, at_s = random.Random(seed), [], 0.0
+    while (at_s := at_s + generator.expovariate(rate)) < duration_s:
+        due.append(at_s)
+    requests = [request_of([draw_tokens(generator)], generator) for _ in due]
+    client, result, under_way, sent = Client(port), Result(), 0, 0
+    began_s = time.perf_counter()
+    while sent < len(due) or (under_way and time.perf_counter() - began_s < duration_s + DRAIN_S):
+        if sent < len(due) and time.perf_counter() - began_s >= due[sent]:
+            due_s = began_s + due[sent]
+            accepted = client.send(requests[sent], due_s)
+            result.late_s.append(time.perf_counter() - due_s)
+            result.failed += not accepted
+            under_way += accepted
+            sent += 1
+        under_way -= client.receive(result)
+    client.close()
+    result.failed += under_way
+    result.ended_s -= began_s
+    return result
+
+
+def repeat(port, lengths, count, seed):
+    """Sends `count` requests one after the other, each with sequences of these lengths. Returns the times."""
+    client, generator, result = Client(port), random.Random(seed), Result()
+    requests = [request_of(lengths, generator) for _ in range(count)]
+    for request in requests:
+        client.send(request, time.perf_counter())
+        while not client.receive(result):
+            pass
+    client.close()
+    if result.failed or result.refused:
+        raise RuntimeError("the daemon refused a request of the calibration")
+    return result.latencies_s
