@@ -261,11 +261,11 @@ struct native_vectors {
     int64_t dimensions;  /* number of values of a vector that are returned. 0 means all */
     bool unwritten;      /* the answer does not contain the vectors, so their text needs no memory */
 };
-#define NATIVE_VECTOR_OPTIONS                                                     \
-    {"normalize", OPTION_BOOL, offsetof(struct native_vectors, normalize)},       \
-        {"pooling", OPTION_STRING, offsetof(struct native_vectors, pooling)},     \
-    {                                                                             \
-        "dimensions", OPTION_INTEGER, offsetof(struct native_vectors, dimensions) \
+#define NATIVE_VECTOR_OPTIONS                                                   \
+    {"normalize", OPTION_BOOL, offsetof(struct native_vectors, normalize)},     \
+        {"pooling", OPTION_STRING, offsetof(struct native_vectors, pooling)},   \
+    {                                                                           \
+        "dimensions", OPTION_LIMIT, offsetof(struct native_vectors, dimensions) \
     }
 
 /* Makes the job's items, and allocates memory for the vector of each item. Sets request->options for

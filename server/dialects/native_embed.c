@@ -16,7 +16,7 @@ static const struct option embed_options[] = {NATIVE_INPUT_OPTIONS, NATIVE_VECTO
 static const struct option embed_all_options[] = {
     NATIVE_INPUT_OPTIONS,
     {"normalize", OPTION_BOOL, offsetof(struct native_vectors, normalize)},
-    {"dimensions", OPTION_INTEGER, offsetof(struct native_vectors, dimensions)},
+    {"dimensions", OPTION_LIMIT, offsetof(struct native_vectors, dimensions)},
 };
 
 static int64_t vector_columns(const struct model_info *info)

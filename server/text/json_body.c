@@ -194,14 +194,17 @@ static int read_option(const struct option *option, json_t *value, void *out, st
         *(const char **)field = json_string_value(value);
         return 0;
     case OPTION_INTEGER:
+    case OPTION_LIMIT: {
+        const long long least = option->type == OPTION_INTEGER ? 1 : 0;
         if (!json_is_integer(value))
             return failure_set(failure, FAILURE_INVALID, "%s is %s, an integer was expected", option->name,
                                json_kind(value));
-        if (json_integer_value(value) < 1)
-            return failure_set(failure, FAILURE_INVALID, "%s is %lld, at least 1 was expected", option->name,
-                               (long long)json_integer_value(value));
+        if (json_integer_value(value) < least)
+            return failure_set(failure, FAILURE_INVALID, "%s is %lld, at least %lld was expected", option->name,
+                               (long long)json_integer_value(value), least);
         *(int64_t *)field = json_integer_value(value);
         return 0;
+    }
     case OPTION_NUMBER:
         if (!json_is_number(value))
             return failure_set(failure, FAILURE_INVALID, "%s is %s, a number was expected", option->name,

@@ -28,6 +28,7 @@ enum option_type {
     OPTION_BOOL,    /* bool */
     OPTION_STRING,  /* const char *, valid as long as the JSON. Contains no NUL */
     OPTION_INTEGER, /* int64_t, >= 1 */
+    OPTION_LIMIT,   /* int64_t, >= 0, where 0 means no limit */
     OPTION_NUMBER,  /* double */
     OPTION_JSON,    /* json_t *, any value, borrowed */
     OPTION_OBJECT,  /* json_t *, an object, borrowed */

@@ -89,7 +89,7 @@ static void wrong_shapes_are_422_and_named(void **state)
         {"{\"inputs\": \"a\", \"truncation_direction\": \"Up\"}", "truncation_direction is \"Up\""},
         {"{\"inputs\": \"a\", \"pooling\": \"sum\"}", "pooling is \"sum\""},
         {"{\"inputs\": \"a\", \"encoding_format\": \"hex\"}", "encoding_format is \"hex\""},
-        {"{\"inputs\": \"a\", \"dimensions\": 0}", "dimensions is 0"},
+        {"{\"inputs\": \"a\", \"dimensions\": -1}", "dimensions is -1"},
         {"{\"inputs\": \"a\", \"dimensions\": 193}", "have 192"},
         {"{\"inputs\": \"a\", \"model\": 1}", "model is an integer"},
     };

@@ -134,6 +134,9 @@ static void dimensions_cut_and_normalise_again(void **state)
         sum += pow(json_number_at(embedding_at(answer, 0), c), 2);
     assert_true(fabs(sum - 1) < 1e-5);
     json_decref(answer);
+    answer = daemon_post_json(the_daemon, "/v1/embeddings", "{\"input\": \"ab\", \"dimensions\": 0}"); /* all */
+    assert_int_equal(json_array_size(embedding_at(answer, 0)), 192);
+    json_decref(answer);
 }
 
 static void models_are_listed(void **state)
@@ -187,7 +190,7 @@ static void what_is_invalid_is_named(void **state)
         {"{\"input\": [1.5]}", "input[0] is a float"},
         {"{\"input\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}", "at most 4"},
         {"{\"input\": \"a\", \"dimensions\": 193}", "have 192"},
-        {"{\"input\": \"a\", \"dimensions\": 0}", "dimensions is 0"},
+        {"{\"input\": \"a\", \"dimensions\": -1}", "dimensions is -1"},
         {"{\"input\": \"a\", \"encoding_format\": \"int8\"}", "encoding_format is \"int8\""},
         {"{\"inputs\": \"a\"}", "`input` is missing"},
         {"{\"input\": \"a\", \"model\": 3}", "model is an integer"},

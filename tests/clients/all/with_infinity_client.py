@@ -5,7 +5,6 @@ import sys
 from infinity_client import Client
 from infinity_client.api.default import classify, embeddings, health, metrics_metrics_get, models, rerank
 from infinity_client.models import ClassifyInput, OpenAIEmbeddingInputText, RerankInput
-from infinity_client.types import UNSET
 
 from record import TEXTS, main, post, same, support, tried, vectors
 
@@ -14,9 +13,9 @@ def client_of(address):
     return Client(base_url=address, raise_on_unexpected_status=True)
 
 
-@tried("infinity-client", "embeddings", note="set `dimensions=UNSET` or a number, as the default of 0 is refused")
+@tried("infinity-client", "embeddings")
 def embedded(builtin):
-    body = OpenAIEmbeddingInputText(input_=TEXTS, model="builtin", dimensions=UNSET)
+    body = OpenAIEmbeddingInputText(input_=TEXTS, model="builtin")
     found = embeddings.sync(client=client_of(builtin), body=body)
     same([entry.embedding for entry in found.data], vectors(builtin))
 
