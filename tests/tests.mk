@@ -53,8 +53,8 @@ $(call programs,$(FUZZERS)): %: %.o $(ARCHIVES)
 # ---- What runs in which build. tests/README.md says why.
 in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
 # Programs that take long on the shim run in `make test-all` only. In `make test`, test_states runs the kernels of the
-# first two, and test_operations_bf16 those of f16, which are the same over a type of the same size.
-LATE      := %/test_generate@cuda %/test_parts_cuda %/test_operations_f16
+# first two, test_operations_bf16 those of f16 over a type of the same size, and test_operations_cuda those of tf32.
+LATE      := %/test_generate@cuda %/test_parts_cuda %/test_operations_f16 %/test_operations_tf32
 EVERY     := $(HTTP) $(SERVED) $(FAKES) $(ORDINARY) $(SHIMMED) $(KERNEL_TESTS)
 PLAIN     := $(filter-out $(LATE),$(EVERY))
 # Of `make test`, under the address and undefined-behaviour sanitizers: what reads bytes from outside, and operations of
