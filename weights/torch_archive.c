@@ -228,12 +228,13 @@ static int read_view(const struct torch_archive *archive, const struct zip_entry
 
 /* ---- The state_dict ---- */
 
-/* Whether the value is a dictionary of strings and tensors, with at least one. */
-static bool is_state(const struct pickle *pickle, const struct pickle_value *value)
+/* Whether the value is a dictionary of strings and tensors, with at least one. Adds the number of its items that were
+ * looked at to *looked. */
+static bool is_state(const struct pickle *pickle, const struct pickle_value *value, uint64_t *looked)
 {
     if (value->kind != PICKLE_DICT || value->list.count == 0)
         return false;
-    for (uint32_t cell = value->list.first; cell != 0; cell = pickle->cells[cell].next)
+    for (uint32_t cell = value->list.first; cell != 0; cell = pickle->cells[cell].next, ++*looked)
         if (pickle->values[pickle->cells[cell].key].kind != PICKLE_STRING ||
             pickle->values[pickle->cells[cell].value].kind != PICKLE_TENSOR)
             return false;
@@ -289,11 +290,18 @@ static const struct pickle_value *find_state(const struct pickle *pickle, struct
 {
     const struct pickle_value *root = &pickle->values[pickle->root];
     uint32_t found = 0;
+    uint64_t looked = 0;
     char text[64], other[64];
-    if (is_state(pickle, root))
+    if (is_state(pickle, root, &looked))
         return root;
     for (uint32_t cell = root->kind == PICKLE_DICT ? root->list.first : 0; cell != 0; cell = pickle->cells[cell].next) {
-        if (!is_state(pickle, &pickle->values[pickle->cells[cell].value]))
+        bool is_found = is_state(pickle, &pickle->values[pickle->cells[cell].value], &looked);
+        /* Each dictionary has cells of its own. A large one under many keys would take hours. */
+        if (looked > pickle->n_cells) {
+            error_set(error, "has one dictionary under several keys" SAVE_ALONE);
+            return NULL;
+        }
+        if (!is_found)
             continue;
         if (found != 0) {
             error_set(error, "has several state_dicts, under %s and %s" SAVE_ALONE,

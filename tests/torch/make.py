@@ -118,6 +118,8 @@ def write_corpus():
     save("state_dict_key", {"state_dict": layer.state_dict(), "epoch": 300, "seed": 1 << 40})
     save("model_state_dict", {"model_state_dict": norm.state_dict()})
     save("two", {"model": layer.state_dict(), "ema": layer.state_dict()})
+    almost = {**{f"tensor{i}": row for i in range(30)}, "note": None}
+    save("repeated", {f"key{i}": almost for i in range(60)})
     save("other_key", {"weights": layer.state_dict()})
     for name, value in {"list": [row], "tensor": row, "integers": {"a": 1}, "empty": {}, "number_key": {1: row}}.items():
         save(name, value)

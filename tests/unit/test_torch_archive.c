@@ -119,6 +119,7 @@ static void refused_files_name_the_reason(void **state)
         {"script", "is a TorchScript archive; save the weights alone"},
         {"short_storage", "tensor 'weight': its storage 'data/0' has 23 bytes, which are not 6 elements of F32"},
         {"two", "has several state_dicts, under \"model\" and \"ema\""},
+        {"repeated", "has one dictionary under several keys; save the weights alone"},
         {"other_key", "has its tensors under \"weights\", expected \"state_dict\", \"model\" or \"model_state_dict\""},
         {"integers", "has an integer under \"a\", expected a tensor"},
         {"number_key", "has a tensor under 1, expected a name"},
