@@ -10,6 +10,8 @@
 
 struct live {
     const struct settings *started;
+    struct settings read;          /* those that the last valid reload has read. Empty before */
+    const struct settings *latest; /* `read`, or `started` before the first valid reload */
     const struct settings_source *source;
     struct settings *running;
     struct keys *keys;
@@ -23,7 +25,7 @@ int live_open(const struct settings *started, const struct settings_source *sour
     struct live *live = calloc(1, sizeof *live);
     if (!live)
         return error_set(error, "out of memory");
-    *live = (struct live){.started = started, .source = source, .running = running};
+    *live = (struct live){.started = started, .latest = started, .source = source, .running = running};
     if (keys_open(started->api_key, started->api_key_file, &live->keys, error) != 0 ||
         (started->tls_certificate && tls_open(started->tls_certificate, started->tls_key, &live->tls, error) != 0)) {
         live_close(live);
@@ -39,6 +41,8 @@ void live_close(struct live *live)
         return;
     tls_close(live->tls);
     keys_close(live->keys);
+    if (live->latest == &live->read)
+        settings_free(&live->read);
     free(live);
 }
 
@@ -68,23 +72,25 @@ static void name_fixed(void *context, const char *flag)
     log_write(LOG_LEVEL_WARNING, "a changed setting needs a restart", "setting", flag, NULL);
 }
 
-static void reload_keys(struct live *live, const struct settings *changed)
+static void reload_keys(struct live *live)
 {
+    const struct settings *latest = live->latest;
     struct error error;
-    if (keys_needed(live->keys) && !changed->api_key && !changed->api_key_file) {
+    if (keys_needed(live->keys) && !latest->api_key && !latest->api_key_file) {
         error_set(&error, "without --api-key and --api-key-file, requests would need no key");
         refuse("API keys", &error);
-    } else if (keys_reload(live->keys, changed->api_key, changed->api_key_file, &error) != 0) {
+    } else if (keys_reload(live->keys, latest->api_key, latest->api_key_file, &error) != 0) {
         refuse("API keys", &error);
     }
 }
 
-static void reload_tls(struct live *live, const struct settings *changed)
+static void reload_tls(struct live *live)
 {
+    const struct settings *latest = live->latest;
     struct error error;
-    if (!live->tls != !changed->tls_certificate)
+    if (!live->tls != !latest->tls_certificate)
         name_fixed(live, "tls-certificate");
-    else if (live->tls && tls_reload(live->tls, changed->tls_certificate, changed->tls_key, &error) != 0)
+    else if (live->tls && tls_reload(live->tls, latest->tls_certificate, latest->tls_key, &error) != 0)
         refuse("certificate", &error);
 }
 
@@ -98,14 +104,17 @@ void live_reload(void *context)
     if (settings_read(live->source->argc, live->source->argv, live->source->environment, &changed, &action, &folder,
                       &error) != 0) {
         refuse("settings", &error);
-        reload_keys(live, live->started);
-        reload_tls(live, live->started);
+        reload_keys(live);
+        reload_tls(live);
         return;
     }
     settings_apply(live->started, &changed, live->running, name_fixed, live);
     log_configure(changed.log_format, changed.log_level);
     batcher_set_limits(live->batcher, changed.max_queue_tokens, changed.max_queue_requests);
-    reload_keys(live, &changed);
-    reload_tls(live, &changed);
-    settings_free(&changed);
+    if (live->latest == &live->read)
+        settings_free(&live->read);
+    live->read = changed;
+    live->latest = &live->read;
+    reload_keys(live);
+    reload_tls(live);
 }

@@ -203,13 +203,53 @@ static void the_log_level_changes(void **state)
     wait_for_line("DEBUG request ", line);
 }
 
+static void name_keys(const char *file)
+{
+    char text[200];
+    snprintf(text, sizeof text, "{\"api_key_file\": \"%s/%s\"}", folder, file);
+    write_file(config, text);
+}
+
+/* If the settings cannot be read, the file with keys is that of the last valid settings. Otherwise keys that the
+ * operator has replaced would be valid again. */
+static void bad_settings_bring_no_former_keys_back(void **state)
+{
+    (void)state;
+    struct daemon *former = the_daemon;
+    char path[200], *said;
+    int status;
+    snprintf(path, sizeof path, "%s/former", folder);
+    write_file(path, "secret-f\n");
+    snprintf(path, sizeof path, "%s/later", folder);
+    write_file(path, "secret-l\n");
+    name_keys("former");
+    the_daemon = daemon_open(&(struct daemon_options){.arguments = ARGUMENTS("--config", config), .log_unread = true},
+                             &said, &status);
+    assert_non_null(the_daemon);
+    free(said);
+    assert_int_equal(status_with("secret-f", BODY), 200);
+    name_keys("later");
+    reload("API keys loaded");
+    assert_int_equal(status_with("secret-f", BODY), 401);
+    for (int i = 0; i < 2; i++) {
+        write_file(config, "{");
+        reload("cannot reload; the old state stays");
+        assert_int_equal(status_with("secret-f", BODY), 401);
+        assert_int_equal(status_with("secret-l", BODY), 200);
+        name_keys("later");
+        reload("API keys loaded");
+    }
+    daemon_stop(the_daemon);
+    the_daemon = former;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_key_of_the_file_is_valid), cmocka_unit_test(keys_are_rotated),
         cmocka_unit_test(bad_keys_change_nothing),       cmocka_unit_test(settings_change),
         cmocka_unit_test(other_settings_are_named),      cmocka_unit_test(bad_settings_change_nothing),
-        cmocka_unit_test(the_log_level_changes),
+        cmocka_unit_test(the_log_level_changes),         cmocka_unit_test(bad_settings_bring_no_former_keys_back),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }
