@@ -107,12 +107,27 @@ static struct entry *find_name(const struct models *models, const char *name)
     return NULL;
 }
 
-static struct entry *find_path(const struct models *models, const char *path)
+static bool is_at(const struct entry *entry, const char *path)
 {
-    for (int64_t i = 0; i < models->n_entries; i++)
-        if (models->entries[i]->source.path && strcmp(models->entries[i]->source.path, path) == 0)
-            return models->entries[i];
-    return NULL;
+    return entry->source.path && strcmp(entry->source.path, path) == 0;
+}
+
+/* Finds the entry of a source. Several names may be given to one folder. A source without a name also finds an entry
+ * that got its name from a request. */
+static struct entry *find_source(const struct models *models, const struct model_source *source)
+{
+    struct entry *found = NULL;
+    for (int64_t i = 0; i < models->n_entries; i++) {
+        struct entry *entry = models->entries[i];
+        const char *name = entry->source.name;
+        if (!is_at(entry, source->path))
+            continue;
+        if (source->name && name ? strcmp(name, source->name) == 0 : source->name == name)
+            return entry;
+        if (!source->name && !found)
+            found = entry;
+    }
+    return found;
 }
 
 static const char *path_of(const struct entry *entry)
@@ -464,7 +479,7 @@ void models_reload(void *context)
         failed++;
     }
     for (size_t i = 0; i < folders.count && !atomic_load(&models->stopping); i++) {
-        struct entry *entry = find_path(models, folders.sources[i].path);
+        struct entry *entry = find_source(models, &folders.sources[i]);
         if (entry && (is_current(entry) || !entry->version)) /* a model that was unloaded stays so */
             unchanged++;
         else if ((entry ? load_entry(models, entry, &error) : load_new(models, &folders.sources[i], &error)) == 0)
@@ -476,7 +491,7 @@ void models_reload(void *context)
         struct entry *entry = models->entries[i];
         bool found = !entry->source.path;
         for (size_t f = 0; f < folders.count && !found; f++)
-            found = strcmp(folders.sources[f].path, entry->source.path) == 0;
+            found = find_source(models, &folders.sources[f]) == entry;
         if (found || !entry->version || is_current(entry) || !model_folder_has(entry->source.path, "config.json"))
             continue; /* else a model that was loaded from the repository */
         *(load_entry(models, entry, &error) == 0 ? &loaded : &failed) += 1;

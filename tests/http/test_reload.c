@@ -289,6 +289,61 @@ static void a_new_folder_is_a_new_model(void **state)
     free(folder);
 }
 
+static char *answer_of_name(const struct daemon *daemon, const char *name)
+{
+    char body[200];
+    snprintf(body, sizeof body, "{\"model\": \"%s\", \"inputs\": [[1, 2, 3]], \"encoding_format\": \"base64\"}", name);
+    struct answer answer = daemon_post(daemon, "/embed_all", body);
+    assert_int_equal(answer.status, 200);
+    char *text = strdup(answer.body);
+    answer_free(&answer);
+    return text;
+}
+
+static void both_names_of_a_folder_are_reloaded(void **state)
+{
+    (void)state;
+    char *folder = folder_make(), first[300], second[300], unnamed[300];
+    snprintf(first, sizeof first, "first=%s/m", folder);
+    snprintf(second, sizeof second, "second=%s/m", folder);
+    snprintf(unnamed, sizeof unnamed, "%s/m", folder);
+    write_model(folder, "m", 0);
+    struct daemon *daemon = start(ARGUMENTS("--model", first, "--model", second, "--model", unnamed));
+    char *before = answer_of_name(daemon, "second");
+    write_model(folder, "m", 1);
+    reload(daemon, "loaded=3 failed=0 unchanged=0");
+    static const char *const names[] = {"first", "second", "m"};
+    for (size_t i = 0; i < LENGTH(names); i++) {
+        char *after = answer_of_name(daemon, names[i]);
+        assert_string_not_equal(before, after);
+        free(after);
+    }
+    free(before);
+    daemon_terminate(daemon);
+    daemon_join(daemon);
+    folder_remove(folder);
+    free(folder);
+}
+
+/* A request loads a model whose folder was not there at the start. SIGHUP then knows its folder without a name. */
+static void a_model_of_a_request_is_found_by_its_folder(void **state)
+{
+    (void)state;
+    char *folder = folder_make();
+    write_model(folder, "m", 0);
+    struct daemon *daemon = start(ARGUMENTS("--model", folder, "--model-control", "--model-repository", folder));
+    write_model(folder, "n", 1);
+    struct answer answer =
+        daemon_call(daemon, &(struct call){.method = "POST", .path = "/v2/repository/models/n/load"});
+    assert_int_equal(answer.status, 200);
+    answer_free(&answer);
+    reload(daemon, "loaded=0 failed=0 unchanged=2");
+    daemon_terminate(daemon);
+    daemon_join(daemon);
+    folder_remove(folder);
+    free(folder);
+}
+
 /* Clients that never end their bodies. None of them may keep an old version in memory, of which there can be only a
  * few. */
 static void a_slow_body_keeps_no_old_version(void **state)
@@ -401,6 +456,8 @@ int main(void)
         cmocka_unit_test(no_answer_is_lost_while_models_are_reloaded),
         cmocka_unit_test(a_bad_model_leaves_the_old_one),
         cmocka_unit_test(a_new_folder_is_a_new_model),
+        cmocka_unit_test(both_names_of_a_folder_are_reloaded),
+        cmocka_unit_test(a_model_of_a_request_is_found_by_its_folder),
         cmocka_unit_test(a_slow_body_keeps_no_old_version),
         cmocka_unit_test(models_are_loaded_and_unloaded_on_request),
         cmocka_unit_test(control_is_off_by_default),
