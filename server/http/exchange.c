@@ -615,9 +615,10 @@ static const char *request_query(const struct request *request, const char *name
 /* The path in a URL. Clients send an absolute URL to a proxy. */
 static const char *url_path(const char *url)
 {
-    if (strncmp(url, "http://", 7) != 0)
+    size_t scheme = strncmp(url, "http://", 7) == 0 ? 7 : strncmp(url, "https://", 8) == 0 ? 8 : 0;
+    if (scheme == 0)
         return url;
-    url = strchr(url + 7, '/');
+    url = strchr(url + scheme, '/');
     return url ? url : "/";
 }
 

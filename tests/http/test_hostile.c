@@ -218,6 +218,7 @@ static void an_old_client_gets_its_answer_and_the_end(void **state)
     (void)state;
     expect_raw("GET /health HTTP/1.0\r\n\r\n", "HTTP/1.1 200");
     expect_raw("GET http://127.0.0.1/health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 200");
+    expect_raw("GET https://127.0.0.1/health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 200");
 }
 
 static void slow_bodies_hold_up_nobody(void **state)
