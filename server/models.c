@@ -32,6 +32,7 @@ struct entry {
     int64_t metrics;               /* its index in the metrics */
     struct model_version *version; /* NULL while it is not loaded */
     int64_t n_versions;            /* versions in memory, with those that only old requests use */
+    bool unloaded;                 /* a request has unloaded it */
     const char *state;             /* as in struct model_state */
     struct error reason;           /* why it is not loaded */
 };
@@ -342,7 +343,8 @@ static void set_state(struct models *models, struct entry *entry, const char *st
     pthread_mutex_unlock(&models->lock);
 }
 
-/* Exchanges the version of an entry, and makes a new set. The thread frees the old version when no request uses it. */
+/* Exchanges the version of an entry, which is NULL to unload it, and makes a new set. The thread frees the old version
+ * when no request uses it. */
 static int exchange_version(struct models *models, struct entry *entry, struct model_version *version,
                             struct error *error)
 {
@@ -350,9 +352,11 @@ static int exchange_version(struct models *models, struct entry *entry, struct m
     struct model_version *old = entry->version;
     entry->version = version;
     int status = publish(models, error);
-    if (status != 0)
+    if (status == 0)
+        entry->unloaded = !version;
+    else
         entry->version = old;
-    else if (version)
+    if (status == 0 && version)
         entry->n_versions++;
     pthread_mutex_unlock(&models->lock);
     return status;
@@ -480,7 +484,7 @@ void models_reload(void *context)
     }
     for (size_t i = 0; i < folders.count && !atomic_load(&models->stopping); i++) {
         struct entry *entry = find_source(models, &folders.sources[i]);
-        if (entry && (is_current(entry) || !entry->version)) /* a model that was unloaded stays so */
+        if (entry && (is_current(entry) || entry->unloaded)) /* a model that was unloaded stays so */
             unchanged++;
         else if ((entry ? load_entry(models, entry, &error) : load_new(models, &folders.sources[i], &error)) == 0)
             loaded++;

@@ -300,6 +300,27 @@ static char *answer_of_name(const struct daemon *daemon, const char *name)
     return text;
 }
 
+/* The files of a new folder may be incomplete when SIGHUP comes. The next SIGHUP tries again. */
+static void a_new_folder_that_failed_is_tried_again(void **state)
+{
+    (void)state;
+    char *folder = folder_make(), path[400];
+    write_model(folder, "m", 0);
+    struct daemon *daemon = start(ARGUMENTS("--model", folder));
+    write_model(folder, "n", 1);
+    snprintf(path, sizeof path, "%s/n/model.safetensors", folder);
+    assert_int_equal(truncate(path, 1000), 0);
+    reload(daemon, "loaded=0 failed=1 unchanged=1");
+    reload(daemon, "loaded=0 failed=1 unchanged=1");
+    write_model(folder, "n", 1);
+    reload(daemon, "loaded=1 failed=0 unchanged=1");
+    free(answer_of_name(daemon, "n"));
+    daemon_terminate(daemon);
+    daemon_join(daemon);
+    folder_remove(folder);
+    free(folder);
+}
+
 static void both_names_of_a_folder_are_reloaded(void **state)
 {
     (void)state;
@@ -456,6 +477,7 @@ int main(void)
         cmocka_unit_test(no_answer_is_lost_while_models_are_reloaded),
         cmocka_unit_test(a_bad_model_leaves_the_old_one),
         cmocka_unit_test(a_new_folder_is_a_new_model),
+        cmocka_unit_test(a_new_folder_that_failed_is_tried_again),
         cmocka_unit_test(both_names_of_a_folder_are_reloaded),
         cmocka_unit_test(a_model_of_a_request_is_found_by_its_folder),
         cmocka_unit_test(a_slow_body_keeps_no_old_version),
