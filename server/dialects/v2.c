@@ -6,6 +6,7 @@
 #include "server/dialects/v2_model.h"
 #include "server/dialects/v2_plan.h"
 #include "server/dialects/v2_statistics.h"
+#include "server/http/cors.h"
 
 #include <string.h>
 
@@ -120,12 +121,20 @@ static int read_control_body(struct request *request, bool load)
     return status;
 }
 
+/* A browser sends a POST of any page to any address, without asking before. So a page could unload the models of a
+ * daemon that only listens on localhost. */
 static enum outcome read_control(struct request *request, bool load)
 {
     const struct model_control *control = request->service->options.control;
     if (!control || !control->load) {
         failure_set(&request->failure, FAILURE_INVALID,
                     "models are not loaded or unloaded on request; --model-control of the server allows it");
+        return OUTCOME_FAILED;
+    }
+    if (!cors_trusts(request)) {
+        failure_set(&request->failure, FAILURE_INVALID,
+                    "a page of \"%.100s\" asks to load or unload a model; --cors-allow-origin of the server allows it",
+                    request->header(request, "Origin"));
         return OUTCOME_FAILED;
     }
     return read_control_body(request, load) == 0 ? OUTCOME_SLOW : OUTCOME_FAILED;

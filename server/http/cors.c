@@ -38,3 +38,10 @@ void cors_headers(const struct request *request, const struct route_match *match
     add(context, "Access-Control-Allow-Headers", "*, Authorization"); /* "*" alone leaves out Authorization */
     add(context, "Access-Control-Max-Age", "7200");                   /* the most that Chromium accepts, in seconds */
 }
+
+bool cors_trusts(const struct request *request)
+{
+    const char *list = request->service->options.settings->cors_allow_origin;
+    const char *origin = request->header(request, "Origin");
+    return !origin || (list && is_allowed(list, origin));
+}

@@ -10,4 +10,8 @@
 void cors_headers(const struct request *request, const struct route_match *match,
                   void (*add)(void *context, const char *name, const char *value), void *context);
 
+/* Whether no page of another origin than those of the setting sent the request. Browsers name the origin of each POST,
+ * and other clients name none. */
+bool cors_trusts(const struct request *request);
+
 #endif

@@ -444,6 +444,30 @@ static void models_are_loaded_and_unloaded_on_request(void **state)
     free(stored);
 }
 
+static void pages_of_other_origins_control_no_models(void **state)
+{
+    (void)state;
+    struct daemon *daemon =
+        start(ARGUMENTS("--model-control", "--cors-allow-origin", "https://a.example,https://b.example"));
+    static const struct {
+        const char *header;
+        long status;
+    } cases[] = {{"Origin: https://evil.example", 400}, {"Origin: null", 400}, {"Origin: https://b.example", 200}};
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        struct answer answer =
+            daemon_call(daemon, &(struct call){.method = "POST",
+                                               .path = "/v2/repository/models/builtin-writer/unload",
+                                               .headers = {"Content-Type: text/plain", cases[i].header}});
+        assert_int_equal(answer.status, cases[i].status);
+        answer_free(&answer);
+        answer = daemon_get(daemon, "/v2/models/builtin-writer/ready");
+        assert_true((answer.status == 200) == (cases[i].status != 200));
+        answer_free(&answer);
+    }
+    daemon_terminate(daemon);
+    daemon_join(daemon);
+}
+
 static void control_is_off_by_default(void **state)
 {
     (void)state;
@@ -482,6 +506,7 @@ int main(void)
         cmocka_unit_test(a_model_of_a_request_is_found_by_its_folder),
         cmocka_unit_test(a_slow_body_keeps_no_old_version),
         cmocka_unit_test(models_are_loaded_and_unloaded_on_request),
+        cmocka_unit_test(pages_of_other_origins_control_no_models),
         cmocka_unit_test(control_is_off_by_default),
         cmocka_unit_test(built_in_models_can_come_and_go),
     };
