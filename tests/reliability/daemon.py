@@ -162,6 +162,7 @@ class Daemon:
         address = ("--host", "unix:" + self.path) if on_socket else ("--port", "0")
 
         def prepare():
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, and the daemon heeds that
             for name, value in limits:
                 resource.setrlimit(name, (value, value))
             if user is not None:
@@ -175,8 +176,9 @@ class Daemon:
         try:
             until(self.listens, "the daemon listens")
         except Failure as failure:
+            said = self.said()
             self.end()
-            raise Failure(f"{failure}\n{self.said()}") from None
+            raise Failure(f"{failure}\n{said}") from None
 
     def __enter__(self):
         return self
@@ -185,7 +187,7 @@ class Daemon:
         self.end()
 
     def listens(self):
-        check(self.process.poll() is None, f"the daemon ended with status {self.process.poll()}\n{self.said()}")
+        check(self.process.poll() is None, f"the daemon ended with status {self.process.poll()}")
         if self.path:
             try:
                 with Client(self):
