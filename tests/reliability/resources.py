@@ -30,7 +30,10 @@ def few_descriptors(row):
                 answer = client.answer()
                 check(answer and answer.status == 200 and answer.body == embedding, "an answer is missing or wrong")
                 client.close()
-        clients = [Client(daemon) for _ in range(idle)]
+        with Client(daemon) as kept:
+            check(kept.ask("/health").status == 200, "/health fails")
+            clients = [Client(daemon) for _ in range(idle)]
+            check(kept.ask("/health").status == 200, "/health fails on an open connection")
         daemon.is_well(embedding)  # on a new connection, so after some idle ones have been closed
         for client in clients:
             client.close()
@@ -60,6 +63,7 @@ def little_memory(row):
                 check(status in (200, 413, 422, 429, 500, 503, "closed"), f"status {status}")
                 counts[status] = counts.get(status, 0) + 1
                 check(daemon.process.poll() is None, f"the daemon ended\n{daemon.said()[-2000:]}")
+            daemon.expect(200, "/health")
             daemon.limit(resource.RLIMIT_AS, None)
             daemon.is_well(embedding)
         check(daemon.end() == 0, "the daemon did not end with status 0")
