@@ -195,6 +195,11 @@ bench: ## [by hand, last 2026-11-22] measures beside PyTorch, FastAPI and others
 	@$(MAKE) --no-print-directory all $(BENCHES)
 	@BUILD=$(BUILD) python3 tests/bench/bench.py $(ARGS)
 
+capacity: ## [by hand, last 2026-11-23] predicts the daemon's latency by a simulation, measures it, writes docs/capacity.md; two idle cores
+	@docker/packages.sh build test
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) python3 tests/bench/capacity.py $(ARGS)
+
 bench-million: ## [by hand, last 2026-11-22] sends a sequence of a million rows; fails when time or memory a token grows with the length (3 GB)
 	@docker/packages.sh build test
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/bench/long_model
@@ -210,4 +215,4 @@ $(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(IN_ARCHIVE)
 	$(say) tests/gpu/bundle.sh $@ $(IN_ARCHIVE)
 
 .PHONY: programs programs-trusted programs-checked programs-concurrent programs-fuzz programs-gpu test test-all test-rest quick check \
-    test-clients test-clients-all test-console test-packages test-releases test-libraries test-libraries-short test-tokenizers test-cuda test-cluster test-image test-fresh docs reliability fuzz bench bench-million cuda
+    test-clients test-clients-all test-console test-packages test-releases test-libraries test-libraries-short test-tokenizers test-cuda test-cluster test-image test-fresh docs reliability fuzz bench bench-million capacity cuda

@@ -31,14 +31,10 @@ class Result:
         self.failed += status not in (200, 429)
 
 
-def body_of(lengths, generator):
-    """Sequences of random bytes, as ids of the byte tokenizer."""
-    sequences = (",".join(str(generator.randrange(3, 259)) for _ in range(length)) for length in lengths)
-    return ('{"inputs":[' + ",".join(f"[{sequence}]" for sequence in sequences) + "]}").encode()
-
-
-def request_of(lengths, generator):
-    body = body_of(lengths, generator)
+def request_of(length, generator):
+    """A sequence of random bytes, as ids of the byte tokenizer."""
+    ids = ",".join(str(generator.randrange(3, 259)) for _ in range(length))
+    body = ('{"inputs":[[' + ids + "]]}").encode()
     return (b"POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
             % len(body)) + body
 
@@ -122,7 +118,7 @@ def run(port, rate, duration_s, draw_tokens, seed):
     generator, due, at_s = random.Random(seed), [], 0.0
     while (at_s := at_s + generator.expovariate(rate)) < duration_s:
         due.append(at_s)
-    requests = [request_of([draw_tokens(generator)], generator) for _ in due]
+    requests = [request_of(draw_tokens(generator), generator) for _ in due]
     client, result, under_way, sent = Client(port), Result(), 0, 0
     began_s = time.perf_counter()
     while sent < len(due) or (under_way and time.perf_counter() - began_s < duration_s + DRAIN_S):
@@ -140,14 +136,17 @@ def run(port, rate, duration_s, draw_tokens, seed):
     return result
 
 
-def repeat(port, lengths, count, seed):
-    """Sends `count` requests one after the other, each with sequences of these lengths. Returns the times."""
+def burst(port, lengths, count, seed):
+    """Sends a request of each length at the same time, and waits for all answers. Does this `count` times. Returns the
+    times of all answers."""
     client, generator, result = Client(port), random.Random(seed), Result()
-    requests = [request_of(lengths, generator) for _ in range(count)]
-    for request in requests:
-        client.send(request, time.perf_counter())
-        while not client.receive(result):
-            pass
+    requests = [request_of(length, generator) for length in lengths]
+    for _ in range(count):
+        for request in requests:
+            client.send(request, time.perf_counter())
+        under_way = len(requests)
+        while under_way:
+            under_way -= client.receive(result)
     client.close()
     if result.failed or result.refused:
         raise RuntimeError("the daemon refused a request of the calibration")

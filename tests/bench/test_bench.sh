@@ -21,7 +21,7 @@ result() {
     fi
 }
 
-echo 1..13
+echo 1..14
 newline=$'\n'
 worker() { "$build/tests/bench/worker" "$@" 2>&1 || echo "exit $?"; }
 
@@ -91,8 +91,14 @@ print(measure.product_flops(pathlib.Path(sys.argv[1]).read_text()) > 0,
       measure.product_flops("   0 linear   20  x\n  12 layer_norm 7 x\n  13 attend 3 x\n  14 give_output 9 x\n"))
 X
     result "the GPU benchmark reads --explain and draws lengths" "131072 True${newline}True 23"
+    PYTHONDONTWRITEBYTECODE=1 python3 tests/bench/test_queueing.py >"$work/out"
+    result "the simulation of the queue agrees with theory and with examples" "$(printf '%s\n' \
+        'M/D/1 0.5 agrees' 'M/M/1 0.5 agrees' 'M/D/1 0.7 agrees' 'M/M/1 0.7 agrees' 'work for HTTP counts as load: yes' \
+        'batches 15 36 35 34' 'tokens 15 28 27 44' 'requests 15 28 27 44' 'time 15 28 27 44' 'full 15 26 refused 2' \
+        'queue tokens 15 28 27 refused 1' 'interrupted 8.5 11.5' 'woken 8.5 10' 'highest rate yes' 'too short 0')"
 else
     echo "ok 12 # SKIP python3 is not installed"
     echo "ok 13 # SKIP python3 is not installed"
+    echo "ok 14 # SKIP python3 is not installed"
 fi
 exit $failed
