@@ -13,6 +13,7 @@ static const struct route routes[] = {
      .answer = native_similarity_answer},
     {"POST", "/fill-mask", BODY_JSON, .work = true, .read = native_fill_mask_read, .answer = native_fill_mask_answer},
     {"POST", "/predict", BODY_PICTURE, .work = true, .read = native_predict_read, .answer = native_predict_answer},
+    {"POST", "/classify", BODY_JSON, .work = true, .read = native_classify_read, .answer = native_classify_answer},
     {"POST", "/rerank", BODY_JSON, .work = true, .read = native_rerank},
     {"POST", "/embed_sparse", BODY_JSON, .work = true, .read = native_embed_sparse},
     {"POST", "/generate", BODY_JSON, .work = true, .read = native_generate_read, .answer = native_generate_answer},

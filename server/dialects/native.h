@@ -19,6 +19,8 @@ enum outcome native_root_read(struct request *request);
 int native_root_answer(struct request *request);
 enum outcome native_predict_read(struct request *request);
 int native_predict_answer(struct request *request);
+enum outcome native_classify_read(struct request *request);
+int native_classify_answer(struct request *request);
 enum outcome native_embed_read(struct request *request);
 int native_embed_answer(struct request *request);
 enum outcome native_embed_all_read(struct request *request);

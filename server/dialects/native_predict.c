@@ -1,15 +1,17 @@
 /* native_predict: /predict returns the score of each class, the best class first. For a model with `labels`, POST /
- * does the same. For other models, POST / does the same as /embed.
+ * does the same. For other models, POST / does the same as /embed. /classify returns the same scores in the format of
+ * Infinity.
  *
  * Two kinds of clients use this route. Clients of text-embeddings-inference put options beside `inputs`. Hugging Face's
  * InferenceClient puts them into `parameters`, and expects one list for each text, even for a single text. */
+#include "server/dialects/classes.h"
 #include "server/dialects/native.h"
 #include "server/dialects/results.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum score_function { SCORE_SOFTMAX, SCORE_SIGMOID, SCORE_NONE, SCORE_COUNT };
 
@@ -31,6 +33,13 @@ static const struct option options[] = {
     {"parameters", OPTION_OBJECT, offsetof(struct predict_body, parameters)},
 };
 
+/* The keys of /classify. */
+static const struct option classify_options[] = {
+    {"input", OPTION_JSON, offsetof(struct native_inputs, inputs)},
+    NATIVE_TEXT_OPTIONS,
+    {"raw_scores", OPTION_BOOL, offsetof(struct predict_body, raw_scores)},
+};
+
 /* The keys of `parameters`. */
 struct predict_parameters {
     const char *function_to_apply;
@@ -42,18 +51,12 @@ static const struct option parameter_options[] = {
     {"top_k", OPTION_INTEGER, offsetof(struct predict_parameters, top_k)},
 };
 
-/* One class of an item. */
-struct prediction {
-    int64_t class;
-    float logit;
-};
-
 /* What the answer needs after the JSON was freed. */
 struct predict_plan {
     enum score_function function;
-    int64_t top_k;             /* number of classes in the answer for an item */
-    bool nested;               /* the answer is a list of lists */
-    struct prediction *sorted; /* (classes): memory for one item at a time */
+    int64_t top_k;              /* number of classes in the answer for an item */
+    bool nested;                /* the answer is a list of lists */
+    struct class_score *sorted; /* (classes): memory for one item at a time */
 };
 
 static int read_function(struct request *request, const struct predict_body *body, const char *name,
@@ -107,19 +110,13 @@ static bool is_nested(const struct request *request, const struct predict_body *
 
 /* ---- Memory ---- */
 
-/* Most bytes of text for {"score":,"label":} with a comma and a float, for LABEL_ and a number, and for one byte of a
- * label as an escape. */
-enum { PREDICTION_TEXT = 48, NUMBER_TEXT = 32, ESCAPE_TEXT = 6, LIST_TEXT = 8 };
+/* Most bytes of text for {"score":,"label":} with a comma and a float, for LABEL_ and a number, for one byte of a label
+ * as an escape, for the list of an item, and for the rest of an answer of /classify. */
+enum { PREDICTION_TEXT = 48, NUMBER_TEXT = 32, ESCAPE_TEXT = 6, LIST_TEXT = 8, ENVELOPE_TEXT = 512 };
 
 static int64_t most_label_text(const struct request *request)
 {
-    const struct served_label *labels = native_model(request)->labels;
-    size_t most = 0;
-    for (int64_t i = 0; labels && i < request->info->output_columns; i++) {
-        size_t length = strlen(labels[i].text);
-        most = length > most ? length : most;
-    }
-    return labels ? (int64_t)most * ESCAPE_TEXT + 2 : NUMBER_TEXT;
+    return native_model(request)->labels ? classes_label_bytes(request) * ESCAPE_TEXT + 2 : NUMBER_TEXT;
 }
 
 /* Allocates memory for the output of all items, and for sorting the classes of one item. */
@@ -144,6 +141,18 @@ static int want_output(struct request *request, struct predict_plan *plan)
 
 /* ---- The request ---- */
 
+/* Does what remains after the keys of the body were read. */
+static int plan_answer(struct request *request, struct predict_body *body, const struct predict_parameters *parameters,
+                       struct predict_plan *plan)
+{
+    if (read_function(request, body, parameters->function_to_apply, &plan->function) != 0 ||
+        read_top_k(request, body, parameters->top_k, &plan->top_k) != 0 || native_items(request, &body->inputs) != 0 ||
+        want_output(request, plan) != 0)
+        return -1;
+    plan->nested = is_nested(request, body);
+    return native_check(request, &body->inputs);
+}
+
 static int read_body(struct request *request, const json_t *json, struct predict_body *body, struct predict_plan *plan)
 {
     struct predict_parameters parameters = {0};
@@ -151,13 +160,9 @@ static int read_body(struct request *request, const json_t *json, struct predict
     if (native_serves(request, NATIVE_CLASSES) != 0 ||
         native_options(request, json, options, OPTION_COUNT(options), body) != 0 ||
         (body->parameters && request_options(request, body->parameters, parameter_options,
-                                             OPTION_COUNT(parameter_options), &parameters) != 0) ||
-        read_function(request, body, parameters.function_to_apply, &plan->function) != 0 ||
-        read_top_k(request, body, parameters.top_k, &plan->top_k) != 0 || native_items(request, &body->inputs) != 0 ||
-        want_output(request, plan) != 0)
+                                             OPTION_COUNT(parameter_options), &parameters) != 0))
         return -1;
-    plan->nested = is_nested(request, body);
-    return native_check(request, &body->inputs);
+    return plan_answer(request, body, &parameters, plan);
 }
 
 enum outcome native_predict_json(struct request *request, const json_t *json, const struct native_inputs *inputs)
@@ -178,31 +183,37 @@ enum outcome native_predict_read(struct request *request)
     return outcome;
 }
 
+static int read_classify(struct request *request, const json_t *json, struct predict_body *body,
+                         struct predict_plan *plan)
+{
+    static const struct predict_parameters none = {0};
+    request->answer_bytes = ENVELOPE_TEXT;
+    if (native_serves(request, NATIVE_CLASSES) != 0 ||
+        request_options(request, json, classify_options, OPTION_COUNT(classify_options), body) != 0)
+        return -1;
+    return plan_answer(request, body, &none, plan);
+}
+
+enum outcome native_classify_read(struct request *request)
+{
+    struct predict_body body = {.inputs.key = "input"};
+    json_t *json = native_body(request, &body.inputs);
+    if (!json)
+        return OUTCOME_FAILED;
+    struct predict_plan *plan = request->options = request_memory(request, 1, sizeof *plan);
+    bool read = plan && read_classify(request, json, &body, plan) == 0;
+    json_decref(json);
+    return read ? OUTCOME_RUN : OUTCOME_FAILED;
+}
+
 /* ---- The answer ---- */
 
-/* The larger logit comes first. Of equal logits, the earlier class comes first. All functions of scores increase, so
- * this is also the order of the scores. This order holds even where two scores are equal as floats. */
-static int compare_predictions(const void *a, const void *b)
-{
-    const struct prediction *first = a, *second = b;
-    if (first->logit != second->logit)
-        return first->logit > second->logit ? -1 : 1;
-    return first->class < second->class ? -1 : 1;
-}
-
-static void sort_classes(const float *logits, int64_t classes, struct prediction *sorted)
-{
-    for (int64_t i = 0; i < classes; i++)
-        sorted[i] = (struct prediction){i, logits[i]};
-    qsort(sorted, (size_t)classes, sizeof *sorted, compare_predictions);
-}
-
 /* The divisor of the softmax, if the largest logit is subtracted from each logit. */
-static double softmax_sum(const struct prediction *sorted, int64_t classes)
+static double softmax_sum(const struct class_score *sorted, int64_t classes)
 {
     double sum = 0;
     for (int64_t i = 0; i < classes; i++)
-        sum += exp((double)sorted[i].logit - sorted[0].logit);
+        sum += exp((double)sorted[i].score - sorted[0].score);
     return sum;
 }
 
@@ -225,13 +236,15 @@ static void write_predictions(struct request *request, const struct predict_plan
     struct writer *writer = &request->answer;
     const struct served_label *labels = native_model(request)->labels;
     int64_t classes = request->info->output_columns;
-    sort_classes(logits, classes, plan->sorted);
+    /* All functions of scores increase, so the order of the logits is that of the scores. It holds even where two
+     * scores are equal as floats. */
+    classes_sort(logits, classes, plan->sorted);
     double sum = softmax_sum(plan->sorted, classes);
     writer_text(writer, "[");
     for (int64_t i = 0; i < plan->top_k; i++) {
-        const struct prediction *prediction = &plan->sorted[i];
+        const struct class_score *prediction = &plan->sorted[i];
         writer_text(writer, i > 0 ? ",{\"score\":" : "{\"score\":");
-        writer_float(writer, score_of(plan->function, prediction->logit, plan->sorted[0].logit, sum));
+        writer_float(writer, score_of(plan->function, prediction->score, plan->sorted[0].score, sum));
         writer_text(writer, ",\"label\":");
         if (labels)
             writer_string0(writer, labels[prediction->class].text);
@@ -242,6 +255,15 @@ static void write_predictions(struct request *request, const struct predict_plan
     writer_text(writer, "]");
 }
 
+static void write_items(struct request *request, const struct predict_plan *plan)
+{
+    for (int64_t i = 0; i < request->job.n_items; i++) {
+        if (i > 0)
+            writer_text(&request->answer, ",");
+        write_predictions(request, plan, request->job.items[i].output);
+    }
+}
+
 int native_predict_answer(struct request *request)
 {
     const struct predict_plan *plan = request->options;
@@ -249,13 +271,27 @@ int native_predict_answer(struct request *request)
     writer_reserve(writer, (size_t)request->answer_bytes);
     if (plan->nested)
         writer_text(writer, "[");
-    for (int64_t i = 0; i < request->job.n_items; i++) {
-        if (i > 0)
-            writer_text(writer, ",");
-        write_predictions(request, plan, request->job.items[i].output);
-    }
+    write_items(request, plan);
     if (plan->nested)
         writer_text(writer, "]");
+    return 0;
+}
+
+int native_classify_answer(struct request *request)
+{
+    struct writer *writer = &request->answer;
+    int64_t tokens = 0;
+    for (int64_t i = 0; i < request->job.n_items; i++)
+        tokens += request->job.items[i].inputs[0].length;
+    writer_reserve(writer, (size_t)request->answer_bytes);
+    writer_text(writer, "{\"object\":\"classify\",\"data\":[");
+    write_items(request, request->options);
+    writer_text(writer, "],\"model\":");
+    writer_string0(writer, request_model_name(request));
+    writer_format(writer, ",\"usage\":{\"prompt_tokens\":%" PRId64 ",\"total_tokens\":%" PRId64 "},\"id\":", tokens,
+                  tokens);
+    writer_string0(writer, request->id.text);
+    writer_format(writer, ",\"created\":%" PRId64 "}", (int64_t)time(NULL));
     return 0;
 }
 

@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-static const char server_metadata[] =
-    "{\"name\":\"linformerd\",\"version\":\"" LINFORMERD_VERSION "\",\"extensions\":[\"binary_tensor_data\"]}";
+static const char server_metadata[] = "{\"name\":\"linformerd\",\"version\":\"" LINFORMERD_VERSION
+                                      "\",\"extensions\":[\"binary_tensor_data\",\"classification\"]}";
 
 static enum outcome server_live(struct request *request)
 {

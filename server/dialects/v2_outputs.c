@@ -45,10 +45,9 @@ static int read_output(struct request *request, size_t position, const json_t *j
     output.index = output_index(request, outputs, entry.name);
     if (output.index < 0)
         return -1;
-    if (v2_entry_bool(request, entry.parameters, "binary_data", &output.binary) != 0)
+    if (v2_entry_bool(request, entry.parameters, "binary_data", &output.binary) != 0 ||
+        v2_classes_read(request, entry.parameters, &output.classes) != 0)
         return error_prefix(&failure->error, "output \"%s\"", entry.name);
-    if (json_integer_value(json_object_get(entry.parameters, "classification")) > 0)
-        return failure_set(failure, FAILURE_INVALID, "output \"%s\": classification is not supported", entry.name);
     if (json_object_get(entry.parameters, "shared_memory_region"))
         return failure_set(failure, FAILURE_INVALID, "output \"%s\": shared memory is not supported", entry.name);
     outputs->list[outputs->count++] =
@@ -99,8 +98,18 @@ static int check_shapes(struct request *request, const struct v2_output *output,
     return 0;
 }
 
-/* Sets the shapes, and counts the results of all outputs. */
-static int shape_outputs(struct request *request, struct v2_outputs *outputs, int64_t *floats)
+/* Gives the output the shape of its classes. `batch` is the number of dimensions before those of an item. */
+static int want_classes(struct request *request, struct v2_output *output, int batch, int64_t *bytes)
+{
+    if (v2_classes_want(request, &output->classes, output->index, output->item_elements, bytes) != 0)
+        return -1;
+    output->shape.rank = batch + 1;
+    output->shape.sizes[batch] = output->classes.count;
+    return 0;
+}
+
+/* Sets the shapes, and counts the results of all outputs, and the bytes of all classes. */
+static int shape_outputs(struct request *request, struct v2_outputs *outputs, int64_t *floats, int64_t *class_bytes)
 {
     const struct job *job = &request->job;
     int batch = request->info->inputs[0].layout == LAYOUT_CALL
@@ -115,6 +124,8 @@ static int shape_outputs(struct request *request, struct v2_outputs *outputs, in
         if (batch == 1 && check_shapes(request, output, batch) != 0)
             return -1;
         if (results_count(request, job->n_items, output->item_elements, floats) != 0)
+            return -1;
+        if (output->classes.count > 0 && want_classes(request, output, batch, class_bytes) != 0)
             return -1;
     }
     return 0;
@@ -154,16 +165,21 @@ static int place_outputs(struct request *request, struct v2_outputs *outputs, fl
 
 static void write_output(struct writer *writer, const struct model_info *info, const struct v2_output *output)
 {
+    bool classes = output->classes.count > 0;
     int64_t elements = v2_elements(&output->shape, 0);
     writer_text(writer, "{\"name\":");
     writer_string0(writer, info->outputs[output->index]);
-    writer_text(writer, ",\"datatype\":\"FP32\",\"shape\":");
+    writer_text(writer, classes ? ",\"datatype\":\"BYTES\",\"shape\":" : ",\"datatype\":\"FP32\",\"shape\":");
     v2_write_shape(writer, &output->shape);
     if (output->binary) {
-        writer_format(writer, ",\"parameters\":{\"binary_data_size\":%" PRId64 "}}", elements * 4);
+        writer_format(writer, ",\"parameters\":{\"binary_data_size\":%" PRId64 "}}",
+                      classes ? v2_classes_bytes(&output->classes) : elements * 4);
     } else {
         writer_text(writer, ",\"data\":");
-        writer_floats(writer, output->values, elements);
+        if (classes)
+            v2_classes_write_json(writer, &output->classes);
+        else
+            writer_floats(writer, output->values, elements);
         writer_text(writer, "}");
     }
 }
@@ -218,29 +234,36 @@ static float *results_memory(struct request *request, struct v2_outputs *outputs
 
 int v2_outputs_want(struct request *request, struct v2_outputs *outputs)
 {
-    int64_t floats = 0;
-    if (shape_outputs(request, outputs, &floats) != 0)
+    int64_t floats = 0, class_bytes = 0;
+    if (shape_outputs(request, outputs, &floats, &class_bytes) != 0)
         return -1;
     outputs->in_place = true;
     for (int i = 0; i < outputs->count; i++)
-        outputs->in_place = outputs->in_place && outputs->list[i].binary;
+        outputs->in_place = outputs->in_place && outputs->list[i].binary && outputs->list[i].classes.count == 0;
     request->answer_bytes = outputs->in_place ? floats * 4 : results_bytes(floats, false);
-    request->answer_bytes += HEADER_BYTES * (1 + outputs->count);
-    if (request_charge(request, request->answer_bytes) != 0)
+    if (results_add(request, &request->answer_bytes, 1 + outputs->count, HEADER_BYTES) != 0 ||
+        results_add(request, &request->answer_bytes, 1, class_bytes) != 0 ||
+        request_charge(request, request->answer_bytes) != 0)
         return -1;
     float *results = results_memory(request, outputs, floats);
     return results ? place_outputs(request, outputs, results) : -1;
 }
 
-void v2_outputs_write(struct request *request, const struct v2_outputs *outputs)
+void v2_outputs_write(struct request *request, struct v2_outputs *outputs)
 {
     if (outputs->in_place)
         return;
+    for (int i = 0; i < outputs->count; i++) {
+        if (outputs->list[i].classes.count > 0)
+            v2_classes_sort(&outputs->list[i].classes, outputs->list[i].values);
+    }
     writer_reserve(&request->answer, (size_t)request->answer_bytes);
     write_header(request, outputs);
     for (int i = 0; i < outputs->count; i++) {
         const struct v2_output *output = &outputs->list[i];
-        if (output->binary)
+        if (output->binary && output->classes.count > 0)
+            v2_classes_write_bytes(&request->answer, &output->classes);
+        else if (output->binary)
             writer_bytes(&request->answer, (const char *)output->values,
                          (size_t)v2_elements(&output->shape, 0) * sizeof(float));
     }

@@ -1,5 +1,5 @@
-/* /predict and POST / with modules: classes of texts and of pictures. Expected scores are computed here from the
- * models' weights, in double precision. */
+/* /predict, /classify, POST / and the classes of /v2, with modules that classify texts and pictures. Expected scores
+ * are computed here from the models' weights, in double precision. */
 #include "server/images/images.h"
 #include "tests/http/checkpoint.h"
 
@@ -197,6 +197,163 @@ static void texts_have_classes(void **state)
     json_decref(lists);
 }
 
+/* Infinity's route has one list for each input, even for a single text. */
+static void classify_is_predict_as_infinity_writes_it(void **state)
+{
+    (void)state;
+    static const char *const bodies[] = {
+        "{\"model\": \"texts\", \"input\": \"a cat\"}",
+        "{\"model\": \"texts\", \"input\": [\"a cat\"], \"raw_scores\": true}",
+        "{\"model\": \"texts\", \"input\": [\"a cat\", \"fish\"], \"raw_scores\": false}",
+    };
+    double logits[CLASSES], scores[CLASSES], others[CLASSES], none[CLASSES];
+    expect_text("a cat", logits, scores);
+    expect_text("fish", none, others);
+    for (size_t i = 0; i < LENGTH(bodies); i++) {
+        json_t *answer = daemon_post_json(the_daemon, "/classify", bodies[i]);
+        const json_t *data = json_object_get(answer, "data"), *usage = json_object_get(answer, "usage");
+        size_t count = i == 2 ? 2 : 1;
+        json_int_t tokens = i == 2 ? 9 : 5; /* bytes */
+        assert_string_equal(json_string_value(json_object_get(answer, "object")), "classify");
+        assert_string_equal(json_string_value(json_object_get(answer, "model")), "texts");
+        assert_true(json_string_length(json_object_get(answer, "id")) > 0);
+        assert_true(json_integer_value(json_object_get(answer, "created")) > 0);
+        assert_int_equal(json_integer_value(json_object_get(usage, "prompt_tokens")), tokens);
+        assert_int_equal(json_integer_value(json_object_get(usage, "total_tokens")), tokens);
+        assert_int_equal(json_array_size(data), count);
+        compare(json_array_get(data, 0), CLASSES, i == 1 ? logits : scores);
+        if (count == 2)
+            compare(json_array_get(data, 1), CLASSES, others);
+        json_decref(answer);
+    }
+    expect_failure(the_daemon, "/classify", "{\"model\": \"texts\"}", 422, "Validation", "input");
+    expect_failure(the_daemon, "/classify", "{\"model\": \"texts\", \"input\": 7}", 422, "Validation", "input");
+    expect_failure(the_daemon, "/classify", "{\"model\": \"texts\", \"input\": [\"a\"], \"raw_scores\": 1}", 422,
+                   "Validation", "raw_scores");
+}
+
+/* ---- Classes of /v2 ---- */
+
+/* Compares a text of a class, of `length` bytes, with the logits. Returns the class. */
+static int compare_class(const char *text, size_t length, const double *logits, double *before)
+{
+    char copy[64], *end, expected[32];
+    assert_true(length < sizeof copy);
+    memcpy(copy, text, length);
+    copy[length] = '\0';
+    double score = strtod(copy, &end);
+    assert_int_equal(*end, ':');
+    long class = strtol(end + 1, NULL, 10);
+    assert_in_range(class, 0, CLASSES - 1);
+    snprintf(expected, sizeof expected, ":%ld:%s", class, labels[class]);
+    assert_string_equal(end, expected);
+    assert_true(fabs(score - logits[class]) <= TOLERANCE);
+    assert_true(score <= *before);
+    *before = score;
+    return (int)class;
+}
+
+#define CLASSIFY(parameters)                                                                                        \
+    "{\"inputs\": [{\"name\": \"ids\", \"shape\": [2], \"datatype\": \"BYTES\", \"data\": [\"a cat\", \"fish\"]}]," \
+    " \"outputs\": [{\"name\": \"output\", \"parameters\": {" parameters "}}]}"
+#define INFER "/v2/models/texts/infer"
+
+/* Checks name, datatype and shape of the only output, and returns it. */
+static const json_t *classes_output(const json_t *answer, json_int_t classes)
+{
+    const json_t *output = json_array_get(json_object_get(answer, "outputs"), 0);
+    const json_t *shape = json_object_get(output, "shape");
+    assert_string_equal(json_string_value(json_object_get(output, "datatype")), "BYTES");
+    assert_int_equal(json_array_size(shape), 2);
+    assert_int_equal(json_integer_value(json_array_get(shape, 0)), 2);
+    assert_int_equal(json_integer_value(json_array_get(shape, 1)), classes);
+    return output;
+}
+
+/* More classes than there are stand for all. */
+static void v2_returns_the_best_classes(void **state)
+{
+    (void)state;
+    static const char *const bodies[] = {CLASSIFY("\"classification\": 1"), CLASSIFY("\"classification\": 2"),
+                                         CLASSIFY("\"classification\": 9223372036854775807")};
+    double logits[2][CLASSES], scores[CLASSES];
+    expect_text("a cat", logits[0], scores);
+    expect_text("fish", logits[1], scores);
+    for (size_t i = 0; i < LENGTH(bodies); i++) {
+        json_t *answer = daemon_post_json(the_daemon, INFER, bodies[i]);
+        const json_t *data = json_object_get(classes_output(answer, (json_int_t)i + 1), "data");
+        assert_int_equal(json_array_size(data), 2 * (i + 1));
+        for (size_t item = 0; item < 2; item++) {
+            double before = INFINITY, left = -INFINITY;
+            bool seen[CLASSES] = {false};
+            for (size_t k = 0; k <= i; k++) {
+                const json_t *text = json_array_get(data, item * (i + 1) + k);
+                int class = compare_class(json_string_value(text), json_string_length(text), logits[item], &before);
+                assert_false(seen[class]);
+                seen[class] = true;
+            }
+            for (int class = 0; class < CLASSES; class ++)
+                left = !seen[class] && logits[item][class] > left ? logits[item][class] : left;
+            assert_true(left <= before + TOLERANCE); /* no better class was left out */
+        }
+        json_decref(answer);
+    }
+}
+
+static void v2_returns_classes_as_bytes(void **state)
+{
+    (void)state;
+    double logits[2][CLASSES], scores[CLASSES], before = INFINITY;
+    expect_text("a cat", logits[0], scores);
+    expect_text("fish", logits[1], scores);
+    struct answer answer = daemon_post(the_daemon, INFER, CLASSIFY("\"classification\": 2, \"binary_data\": true"));
+    assert_int_equal(answer.status, 200);
+    char *header = answer_header(&answer, "Inference-Header-Content-Length");
+    assert_non_null(header);
+    size_t at = strtoul(header, NULL, 10), size = answer.length - at;
+    free(header);
+    json_t *json = json_loadb(answer.body, at, 0, NULL);
+    assert_non_null(json);
+    const json_t *parameters = json_object_get(classes_output(json, 2), "parameters");
+    assert_int_equal(json_integer_value(json_object_get(parameters, "binary_data_size")), size);
+    for (int i = 0; i < 4; i++) {
+        assert_true(at + 4 <= answer.length);
+        const unsigned char *bytes = (const unsigned char *)answer.body + at;
+        size_t length = bytes[0] | (size_t)bytes[1] << 8 | (size_t)bytes[2] << 16 | (size_t)bytes[3] << 24;
+        assert_true(length <= answer.length - at - 4);
+        before = i == 2 ? INFINITY : before;
+        compare_class(answer.body + at + 4, length, logits[i / 2], &before);
+        at += 4 + length;
+    }
+    assert_int_equal(at, answer.length);
+    json_decref(json);
+    answer_free(&answer);
+}
+
+static void v2_refuses_bad_numbers_of_classes(void **state)
+{
+    (void)state;
+    static const char *const bodies[] = {
+        CLASSIFY("\"classification\": -1"),    CLASSIFY("\"classification\": 1.5"),
+        CLASSIFY("\"classification\": true"),  CLASSIFY("\"classification\": \"2\""),
+        CLASSIFY("\"classification\": [2]"),   CLASSIFY("\"classification\": -9223372036854775808"),
+        CLASSIFY("\"classification\": 1e999"), CLASSIFY("\"classification\": 99999999999999999999"),
+    };
+    for (size_t i = 0; i < LENGTH(bodies); i++) {
+        struct answer answer = daemon_post(the_daemon, INFER, bodies[i]);
+        if (answer.status != 400 || !json_is_string(json_object_get(answer.json, "error")))
+            fail_msg("%s: status %ld, %s", bodies[i], answer.status, answer.body);
+        assert_int_equal(json_object_size(answer.json), 1);
+        if (i < 6)
+            assert_non_null(strstr(answer.body, "classification"));
+        answer_free(&answer);
+    }
+    json_t *zero = daemon_post_json(the_daemon, INFER, CLASSIFY("\"classification\": 0"));
+    const json_t *output = json_array_get(json_object_get(zero, "outputs"), 0);
+    assert_string_equal(json_string_value(json_object_get(output, "datatype")), "FP32");
+    json_decref(zero);
+}
+
 /* Hugging Face's InferenceClient posts to the address itself. */
 static void the_root_is_predict(void **state)
 {
@@ -375,6 +532,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_have_classes),
+        cmocka_unit_test(classify_is_predict_as_infinity_writes_it),
+        cmocka_unit_test(v2_returns_the_best_classes),
+        cmocka_unit_test(v2_returns_classes_as_bytes),
+        cmocka_unit_test(v2_refuses_bad_numbers_of_classes),
         cmocka_unit_test(the_root_is_predict),
         cmocka_unit_test(a_vector_is_embedded_as_it_is),
         cmocka_unit_test(long_texts_are_cut_or_refused),

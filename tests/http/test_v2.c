@@ -606,7 +606,7 @@ static void what_is_wrong_names_the_tensor(void **state)
          "output \"more\" is unknown"},
         {"{\"inputs\": [" IDS "], \"outputs\": [{\"name\": \"output\", \"parameters\": {\"binary_data\": 1}}]}",
          "output \"output\": parameter binary_data is an integer"},
-        {"{\"inputs\": [" IDS "], \"outputs\": [{\"name\": \"output\", \"parameters\": {\"classification\": 3}}]}",
+        {"{\"inputs\": [" IDS "], \"outputs\": [{\"name\": \"output\", \"parameters\": {\"classification\": -3}}]}",
          "classification"},
         {"{\"inputs\": [" IDS "], \"id\": 5}", "id is an integer"},
         {"{\"inputs\": [" IDS "], \"parameters\": {\"binary_data_output\": \"yes\"}}",

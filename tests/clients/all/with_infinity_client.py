@@ -27,15 +27,19 @@ def described(builtin):
     assert answer.status_code == 200
 
 
-@tried("infinity-client", "models", fails="the client reads only answers of Infinity, whose models have `stats`")
+@tried("infinity-client", "models", fails="the client reads only answers of Infinity, whose models have `stats` and are owned by `infinity`")
 def listed(builtin):
     support.expect(KeyError, lambda: models.sync(client=client_of(builtin)), "stats")
 
 
-@tried("infinity-client", "classify", fails="the daemon has `/predict` in place of Infinity's `/classify`")
+@tried("infinity-client", "classify")
 def classified(classes):
-    body = ClassifyInput(input_=TEXTS, model="classes")
-    support.expect(Exception, lambda: classify.sync(client=client_of(classes), body=body), "404")
+    for raw in (False, True):
+        body = ClassifyInput(input_=TEXTS, model="classes", raw_scores=raw)
+        found = classify.sync(client=client_of(classes), body=body)
+        rows = post(f"{classes}/predict", {"inputs": TEXTS, "raw_scores": raw})
+        assert [[entry.to_dict() for entry in row] for row in found.data] == rows
+        assert found.model == "classes" and found.usage.total_tokens > 0
 
 
 @tried("infinity-client", "rerank", fails="no model of the daemon compares pairs of texts; use `/similarity`")

@@ -85,12 +85,18 @@ def controlled(classes, builtin):
     support.expect(InferenceServerException, lambda: other.load_model("builtin"), "--model-control")
 
 
-@tried("tritonclient", "http: class_count", fails="the daemon returns all scores, and sorts none; use `/predict` with `top_k`")
+@tried("tritonclient", "http: class_count")
 def class_count(classes):
     client = triton.InferenceServerClient(classes.removeprefix("http://"))
-    outputs = [triton.InferRequestedOutput("output", class_count=2)]
-    call = lambda: client.infer("classes", [texts_tensor("ids")], outputs=outputs)
-    support.expect(InferenceServerException, call, "classification")
+    for binary in (True, False):
+        outputs = [triton.InferRequestedOutput("output", binary_data=binary, class_count=2)]
+        found = client.infer("classes", [texts_tensor("ids")], outputs=outputs).as_numpy("output")
+        assert found.shape == (len(TEXTS), 2), found.shape
+        for texts, row in zip(found, logits(classes)):
+            best = sorted(range(len(row)), key=lambda i: -row[i])[:2]
+            cells = [(text if isinstance(text, str) else text.decode()).split(":") for text in texts]
+            assert [cell[1:] for cell in cells] == [[str(i), support.LABELS[i]] for i in best], cells
+            same([float(cell[0]) for cell in cells], [row[i] for i in best])
 
 
 if __name__ == "__main__":
