@@ -66,16 +66,16 @@ def in_turn(daemon, clients, seconds, embedding):
 
 
 def overload(row):
-    """Twice the rate that the daemon can answer, with a queue for one and a half requests."""
+    """Twice the rate that the daemon can answer, with a queue for two requests."""
     seconds = row.size(5, 600)
-    with Daemon("--max-queue-requests", str(SEQUENCES * 3 // 2), "--max-batch-requests", str(SEQUENCES)) as daemon:
+    with Daemon("--max-queue-requests", str(2 * SEQUENCES), "--max-batch-requests", str(SEQUENCES)) as daemon:
         with Client(daemon) as client:
             client.send(BODY)
             embedding = client.answer().body
         alone = in_turn(daemon, 1, min(seconds, 20), embedding)
         started = time.monotonic()
         saturated = in_turn(daemon, 2, min(seconds, 20), embedding)
-        peak = len(saturated) / (time.monotonic() - started)
+        peak = sum(status == 200 for status, _ in saturated) / (time.monotonic() - started)
         results, duration = at_rate(daemon, 2 * peak, seconds, embedding)
         accepted = [taken for status, taken in results if status == 200]
         refused = [taken for status, taken in results if status == 429]
