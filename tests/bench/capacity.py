@@ -227,7 +227,7 @@ def compare_loads(daemon, service, seconds, cores):
 def main():
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else SECONDS
     report.PATH = environment.ROOT / "docs" / "capacity.md"
-    heading = report.heading("make capacity")
+    heading = report.heading("make capacity" + (f" ARGS={sys.argv[1]}" if len(sys.argv) > 1 else ""))
     cores = sorted(os.sched_getaffinity(0))[:2]
     if len(cores) < 2:
         sys.exit("capacity: expected two cores, one for the daemon and one for the client")

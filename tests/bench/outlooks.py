@@ -8,6 +8,7 @@ from queueing import mean_of, most_rate, poisson, quantile, simulate
 
 TARGETS_MS = (10, 20, 50, 100, 200)
 RATES = (1000, 10000, 100000)
+EXAMPLE_RATE, EXAMPLE_P99_MS = 3000, 50
 
 # Assumptions of the outlooks. None of them was measured.
 CORES = 64
@@ -35,6 +36,19 @@ def replica_rows(service, limits, draw_tokens, seed):
 def mean_latency_s(service, limits, draw_tokens, rate, seed):
     latencies_s = simulate(poisson(rate, 20000, draw_tokens, seed), service, limits).latencies_s
     return sum(latencies_s) / len(latencies_s)
+
+
+def example(service, limits, draw_tokens, seed):
+    one = most_rate(service, limits, draw_tokens, EXAMPLE_P99_MS / 1e3, seed)
+    if not one:
+        return f"No replica reaches a p99 of {EXAMPLE_P99_MS} ms.\n"
+    count = math.ceil(EXAMPLE_RATE / one)
+    outcome = simulate(poisson(EXAMPLE_RATE / count, 20000, draw_tokens, seed + 1), service, limits)
+    p99_ms = 1e3 * quantile(outcome.latencies_s, 0.99)
+    return (f"*Example.* {EXAMPLE_RATE} requests a second, and a p99 of at most {EXAMPLE_P99_MS} ms. One replica answers "
+            f"{one:.0f} requests a second.\n{EXAMPLE_RATE} / {one:.0f} = {EXAMPLE_RATE / one:.1f}, so {count} replicas "
+            f"are needed. Each gets {EXAMPLE_RATE / count:.0f} requests a second, and the simulation\ngives a p99 of "
+            f"{p99_ms:.0f} ms. With one replica more, one may be missing at any time: {count + 1}.\n")
 
 
 def faster(service, times, batch_s, own_http_cores):
@@ -80,6 +94,7 @@ def write(service, limits, draw_tokens, seed, request_bytes):
     report.write("replicas", report.table(
         ["p99 at most, ms", "requests a second of one replica", *(f"replicas for {report.integer(rate)}/s"
                                                                  for rate in RATES)], replica_rows(*arguments)))
+    report.write("example", example(*arguments))
     report.write("machines", report.table(
         ["machine", "requests a second of one daemon or GPU", "of all", "p50, ms", "cores busy with HTTP"],
         outlook_rows(*arguments)))
