@@ -30,7 +30,7 @@ LIMITS = Limits(queue_requests=128)
 LOADS = (0.5, 0.8)  # of the measured peak
 OVERLOAD = 1.5  # of the rate in endless batches
 SECONDS = 45
-OVERLOAD_S, SIMULATED_S = 12, 600
+OVERLOAD_S = 12
 SEED = 20261123
 BURSTS = (1, 1, 1, 2, 3, 4, 6, 8, 12, 16)  # requests in a burst of the calibration
 DRAWS, REPEATS = 6, 6  # random lengths for each of BURSTS, and bursts with each of them
@@ -136,19 +136,23 @@ class Figures:
         self.refused = refused / max(1, count + refused)
 
 
-def predict(service, rate, seconds, seed=SEED):
-    outcome = simulate(poisson(rate, round(rate * seconds), DRAW, seed), service, LIMITS)
+def schedule_of(rate, seconds, seed=SEED):
+    return list(poisson(rate, round(rate * seconds), DRAW, seed))
+
+
+def predict(service, schedule):
+    outcome = simulate(schedule, service, LIMITS)
     return Figures(outcome.latencies_s, outcome.refused, outcome.ended_s)
 
 
 def spread(service, rate, seconds):
     """The p99 of runs as short as the measurement: the second lowest and the second highest of 20."""
-    values = sorted(predict(service, rate, seconds, SEED + run).p99_ms for run in range(1, 21))
+    values = sorted(predict(service, schedule_of(rate, seconds, SEED + run)).p99_ms for run in range(1, 21))
     return values[1], values[-2]
 
 
-def measure(daemon, rate, seconds):
-    result = open_loop.run(daemon.port, rate, seconds, DRAW, SEED + 1000)
+def measure(daemon, rate, schedule):
+    result = open_loop.run(daemon.port, schedule, SEED)
     if result.failed:
         raise RuntimeError(f"{result.failed} requests failed")
     late_ms = 1e3 * quantile(result.late_s, 0.99)
@@ -194,14 +198,16 @@ def run_loads(daemon, service, seconds):
     """The rows of the comparison, and whether all predictions are close enough. The throughput under overload counts,
     but not its p99, which the limit of the queue determines."""
     rate = OVERLOAD * service.most_rate(mean_of(DRAW, SEED))
-    predicted, measured = predict(service, rate, OVERLOAD_S), measure(daemon, rate, OVERLOAD_S)
+    schedule = schedule_of(rate, OVERLOAD_S)
+    predicted, measured = predict(service, schedule), measure(daemon, rate, schedule)
     rows = [compare("overload", rate, predicted, measured)[0]]
     good = abs(error(predicted.rate, measured.rate)) <= TOLERANCE
     peak = measured.rate
     for load in LOADS:
         rate = load * peak
-        predicted, range_ms = predict(service, rate, SIMULATED_S), spread(service, rate, seconds)
-        row, close = compare(f"{load:.0%} of the peak", rate, predicted, measure(daemon, rate, seconds), range_ms)
+        schedule = schedule_of(rate, seconds)
+        predicted, range_ms = predict(service, schedule), spread(service, rate, seconds)
+        row, close = compare(f"{load:.0%} of the peak", rate, predicted, measure(daemon, rate, schedule), range_ms)
         rows.append(row)
         good = good and close
     return rows, good

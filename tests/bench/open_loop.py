@@ -112,16 +112,15 @@ class Client:
         return ended
 
 
-def run(port, rate, duration_s, draw_tokens, seed):
-    """Sends on average `rate` requests a second for `duration_s`, and waits for the answers. The requests are built
-    before the first is sent."""
-    generator, due, at_s = random.Random(seed), [], 0.0
-    while (at_s := at_s + generator.expovariate(rate)) < duration_s:
-        due.append(at_s)
-    requests = [request_of(draw_tokens(generator), generator) for _ in due]
+def run(port, schedule, seed):
+    """Sends each request of the schedule (queueing.Request) when it is due, and waits for the answers. The requests are
+    built before the first is sent."""
+    generator = random.Random(seed)
+    due = [request.arrived_s for request in schedule]
+    requests = [request_of(request.tokens, generator) for request in schedule]
     client, result, under_way, sent = Client(port), Result(), 0, 0
     began_s = time.perf_counter()
-    while sent < len(due) or (under_way and time.perf_counter() - began_s < duration_s + DRAIN_S):
+    while sent < len(due) or (under_way and time.perf_counter() - began_s < due[-1] + DRAIN_S):
         if sent < len(due) and time.perf_counter() - began_s >= due[sent]:
             due_s = began_s + due[sent]
             accepted = client.send(requests[sent], due_s)
