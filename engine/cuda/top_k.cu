@@ -73,13 +73,9 @@ static __global__ void __launch_bounds__(THREADS) log_probabilities(struct outpu
     __shared__ float shares[WARPS];
     const float *x = output.x + blockIdx.x * output.columns;
     int32_t target = output.wanted[blockIdx.x].target;
-    if (target < 0) {
-        to[blockIdx.x] = 0;
-        return;
-    }
     struct softmax softmax = softmax_of(x, output.columns, shares);
     if (threadIdx.x == 0)
-        to[blockIdx.x] = x[target] - softmax.maximum - logf(softmax.sum);
+        to[blockIdx.x] = target < 0 ? 0 : x[target] - softmax.maximum - logf(softmax.sum);
 }
 
 void cuda_log_probabilities(struct cuda_run *run, const struct output_rows *output, float *to)
