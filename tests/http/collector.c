@@ -59,9 +59,9 @@ static enum MHD_Result take(struct collector *collector, struct MHD_Connection *
     collector->header = header ? strdup(header) : NULL;
     if (status == 200)
         json_array_append(collector->bodies, body);
+    json_decref(body); /* below the lock, as the other thread's json_incref */
     pthread_cond_broadcast(&collector->changed);
     pthread_mutex_unlock(&collector->lock);
-    json_decref(body);
     return answer(connection, status, text);
 }
 
