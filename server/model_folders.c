@@ -175,11 +175,24 @@ static uint64_t mix_file(uint64_t hash, const char *folder, const char *name)
     return hash;
 }
 
+/* Whether the daemon may read a file of this name. Others, such as a log of the training, may change at any time. */
+static int is_read(const struct dirent *entry)
+{
+    static const char *const endings[] = {".json", ".safetensors", ".pt", ".pth", ".bin"};
+    size_t length = strlen(entry->d_name);
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        size_t ending = strlen(endings[i]);
+        if (length > ending && strcmp(entry->d_name + length - ending, endings[i]) == 0)
+            return is_visible(entry);
+    }
+    return 0;
+}
+
 uint64_t model_folder_fingerprint(const char *folder)
 {
     struct dirent **entries = NULL;
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    int count = scandir(folder, &entries, is_visible, alphasort);
+    int count = scandir(folder, &entries, is_read, alphasort);
     for (int i = 0; i < count; i++) {
         hash = mix_file(hash, folder, entries[i]->d_name);
         free(entries[i]);

@@ -16,8 +16,9 @@ struct model_folders {
 int model_folders_find(const struct settings *settings, struct model_folders *folders, struct error *error);
 void model_folders_free(struct model_folders *folders);
 
-/* A number that changes when a visible file of the folder is added, removed, replaced or written. It is computed from
- * names, inodes, sizes and times. The content of the files is not read. */
+/* A number that changes when a file of the model is added, removed, replaced or written. It is computed from the names,
+ * inodes, sizes and times of visible files with the endings of configurations and weights. The content of the files is
+ * not read. */
 uint64_t model_folder_fingerprint(const char *folder);
 
 /* Finds the subfolder `name` of a repository, if it contains a config.json. `name` may come from a client. It is

@@ -227,6 +227,8 @@ static void a_bad_model_leaves_the_old_one(void **state)
     struct daemon *daemon = start(ARGUMENTS("--model", model));
     char *before = answer_of(daemon);
     reload(daemon, "loaded=0 failed=0 unchanged=1");
+    write_text(folder, "m", "training.log", "step 1\n"); /* no file of a model */
+    reload(daemon, "loaded=0 failed=0 unchanged=1");
 
     write_text(folder, "m", "config.json", "{\"architecture\": \"linformer.LinformerLM\", \"kwargs\": {}}");
     daemon_signal(daemon, SIGHUP);
