@@ -615,7 +615,14 @@ async function generate(form) {
     const fresh = element("span", {});
     const box = element("p", { className: "text stream", tabIndex: 0, role: "group", "aria-label": "Generated text" }, element("span", { className: "given", textContent: text }), fresh);
     const begun = performance.now();
-    let first = 0, tokens = 0;
+    let first = 0, tokens = 0, waiting = "";
+    /* Tokens may come faster than a page can be laid out, so new text is shown once a frame. */
+    const show = () => {
+        if (!waiting) return;
+        fresh.append(waiting);
+        waiting = "";
+        box.scrollTop = box.scrollHeight;
+    };
     stream = new AbortController();
     form.elements.stop.disabled = false;
     measure.textContent = "";
@@ -627,11 +634,12 @@ async function generate(form) {
             if (!event.token) return;
             first = first || performance.now();
             tokens++;
-            fresh.append(event.token.text === null || event.token.text === undefined ? ` ${event.token.id}` : event.token.text);
-            box.scrollTop = box.scrollHeight;
+            if (!waiting) requestAnimationFrame(show);
+            waiting += model.tokenizer ? event.token.text : ` ${event.token.id}`;
         });
     } finally {
         form.elements.stop.disabled = true;
+        show();
         const seconds = (performance.now() - first) / 1000;
         if (tokens)
             measure.textContent = `${tokens} tokens, the first after ${milliseconds(first - begun)} ms` + (tokens > 1 && seconds > 0 ? `, then ${count((tokens - 1) / seconds)} a second` : "");

@@ -10,6 +10,7 @@ import math
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -294,11 +295,21 @@ def text_is_streamed(browser):
         text = daemon.post("/generate", {"inputs": "If the option", "parameters": {"max_new_tokens": 12, "do_sample": False}})
         assert page.evaluate("document.querySelector('#generate .stream').textContent") == "If the option" + text["generated_text"]
         assert page.inner_text("#generate .measure").startswith("12 tokens, the first after ")
-        page.fill("#generate [name=count]", "100000")  # until Stop
+
+
+def generation_is_stopped(browser):
+    """The model has no end token, and the daemon is held while Stop is pressed, so the stream cannot end by itself."""
+    with Daemon("--model", "tests/reference/linear_attention_lm_causal") as daemon, opened(browser, daemon) as page:
+        page.fill("#generate textarea", "5 6 7")
+        page.fill("#generate [name=count]", "100000")
         page.click("#generate button.main")
         page.wait_for_function("() => document.querySelectorAll('#generate .stream').length && document.querySelector('#generate .stream').textContent.length > 200")
-        page.click("#generate [name=stop]")
-        page.wait_for_function("() => !document.querySelector('#generate button.main').disabled")
+        daemon.process.send_signal(signal.SIGSTOP)
+        try:
+            page.click("#generate [name=stop]")
+            page.wait_for_function("() => !document.querySelector('#generate button.main').disabled")
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
         assert 1 < int(page.inner_text("#generate .measure").split()[0]) < 100000
 
 
@@ -471,7 +482,7 @@ def a_daemon_that_ends_is_noticed(browser):
 TESTS = [
     the_page_shows_the_daemon, axe_finds_nothing, a_phone_needs_no_sideways_scrolling, all_controls_are_reached_by_tab,
     less_motion_is_respected, the_policy_is_in_force, charts_follow_the_metrics, polling_pauses, a_change_of_models_is_noticed, the_plan_is_drawn,
-    texts_are_compared, masks_are_filled, text_is_streamed, models_of_all_kinds, attention_is_read_with_pointer_and_keys,
+    texts_are_compared, masks_are_filled, text_is_streamed, generation_is_stopped, models_of_all_kinds, attention_is_read_with_pointer_and_keys,
     a_picture_is_saved, the_program_in_the_document_draws_the_same, hostile_names_are_text, hostile_texts_are_text, a_key_is_asked_for, a_daemon_that_ends_is_noticed,
 ]
 
