@@ -1,0 +1,71 @@
+/* emulator: executes PTX, the assembly language that nvcc emits, on the CPU. It is the second witness of the CUDA
+ * engine: the shim executes what g++ makes of a kernel, the emulator what nvcc makes of it.
+ *
+ * Its semantics are those of NVIDIA's manual "Parallel Thread Execution ISA". An instruction that the emulator does not
+ * know ends the process, at the first use of its kernel. So does each of these faults of a kernel, with a message that
+ * names the kernel, the instruction with its line in the PTX, the block and the thread:
+ *     - an access outside of device memory, shared memory, local memory or the parameters
+ *     - an access whose address is not a multiple of its width
+ *     - an instruction of a whole warp that some lanes do not reach (mma, ldmatrix), or lanes that its mask does not
+ *       name (shfl.sync, vote.sync, bar.warp.sync)
+ *     - a barrier that some threads of the block do not reach
+ *     - a division by zero, and a thread that ends before its asynchronous copies have arrived.
+ * What a kernel reads before it is written has all bits set, which is a NaN in each format: registers, shared and local
+ * memory, and the destination of an asynchronous copy until the thread waits for the copy.
+ *
+ * A module is for one thread at a time, until its first launch has ended. Launches of several threads run one after
+ * another. All functions end the process when a caller breaks a rule. */
+#ifndef TESTS_CUDA_PTX_EMULATOR_H
+#define TESTS_CUDA_PTX_EMULATOR_H
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace ptx
+{
+struct module; /* the text of one .ptx file */
+struct kernel; /* one entry of a module, which owns it */
+
+/* Reads a module. The text is copied. `bytes` does not count a final 0, which may be missing. A module is never freed,
+ * like what a program registers with the CUDA runtime. */
+module *parse(const char *text, size_t bytes);
+
+/* The mangled names of all kernels, in the order of the text. */
+std::vector<std::string> entries(const module *module);
+
+/* The kernel with that mangled name. NULL: no such entry. */
+const kernel *find(const module *module, const char *entry);
+
+/* Decodes all instructions of the kernel, as its first launch does. */
+void decode(const kernel *kernel);
+
+/* Bytes of shared memory that the kernel declares itself, beside those of the launch. */
+size_t static_shared_bytes(const kernel *kernel);
+
+/* Most threads of a block (.maxntid). 1024 if the kernel does not say. */
+unsigned most_threads(const kernel *kernel);
+
+/* The sizes of the kernel's parameters in bytes, in their order. */
+std::vector<size_t> parameter_bytes(const kernel *kernel);
+
+/* The memory of a variable that the module declares in state space .global or .const. Only its own module and
+ * callers of this function reach it. NULL: no such variable. */
+void *variable(module *module, const char *name, size_t *bytes);
+
+struct grid {
+    unsigned blocks[3], threads[3]; /* x, y, z */
+    size_t dynamic_shared_bytes;
+    unsigned seed; /* the order of the warps of a block, and of blocks. 0: in turn. Odd: random at each barrier and
+                      exchange. Other even numbers: the last warp that can go on runs as far as it can */
+};
+
+/* Runs all blocks of the grid, one after the other. arguments[i] points to parameter i. is_device_memory(address, bytes)
+ * says whether a kernel may access all of these bytes. Its answers hold for allocations as long as the launch runs. */
+void run(const kernel *kernel, const grid &grid, void *const *arguments, bool (*is_device_memory)(const void *, size_t));
+
+/* Thread-instructions that all launches executed so far. */
+unsigned long long executed();
+} // namespace ptx
+
+#endif
