@@ -9,9 +9,10 @@
  *     - an instruction of a whole warp that some lanes do not reach (mma, ldmatrix), or lanes that its mask does not
  *       name (shfl.sync, vote.sync, bar.warp.sync)
  *     - a barrier that some threads of the block do not reach
- *     - a division by zero, and a thread that ends before its asynchronous copies have arrived.
+ *     - a thread that ends before its asynchronous copies have arrived
+ *     - two warps that access the same bytes of shared memory without a barrier between them, one of them writing.
  * What a kernel reads before it is written has all bits set, which is a NaN in each format: registers, shared and local
- * memory, and the destination of an asynchronous copy until the thread waits for the copy.
+ * memory, the destination of an asynchronous copy until the thread waits for the copy, and integers divided by 0.
  *
  * A module is for one thread at a time, until its first launch has ended. Launches of several threads run one after
  * another. All functions end the process when a caller breaks a rule. */
@@ -60,9 +61,12 @@ struct grid {
                       exchange. Other even numbers: the last warp that can go on runs as far as it can */
 };
 
-/* Runs all blocks of the grid, one after the other. arguments[i] points to parameter i. is_device_memory(address, bytes)
- * says whether a kernel may access all of these bytes. Its answers hold for allocations as long as the launch runs. */
-void run(const kernel *kernel, const grid &grid, void *const *arguments, bool (*is_device_memory)(const void *, size_t));
+/* Says whether a kernel may access these bytes of the host's memory: they are in one allocation of device memory. */
+using memory_test = bool (*)(const void *address, size_t bytes);
+
+/* Runs all blocks of the grid, one after the other. arguments[i] points to parameter i. Nothing is allocated or freed
+ * on the device meanwhile, so the answers of is_device_memory are asked once and remembered until the launch ends. */
+void run(const kernel *kernel, const grid &grid, void *const *arguments, memory_test is_device_memory);
 
 /* Thread-instructions that all launches executed so far. */
 unsigned long long executed();
