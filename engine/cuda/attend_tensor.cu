@@ -7,10 +7,11 @@
  * At the end end_rows divides by the sums. All numbers are floats, except for the weights, which are rounded to 16
  * bits. Features are padded with zeros to WIDE.
  *
- * A unit of work is one head and one block of rows. The warps of a thread block divide these rows. A multiprocessor
- * should run two thread blocks. If its shared memory has room for keys and values of a head in both, they stay there
- * for all units that read them. The thread block computes these units one after another. Otherwise shared memory has
- * room for two tiles, and one of them is copied while the other is read.
+ * A unit of work is one head and one block of rows. The warps of a thread block divide these rows. If the shared memory
+ * of a multiprocessor has room for keys and values of a head in each of its thread blocks, they stay there for all
+ * units that read them. The thread block computes these units one after another. Otherwise shared memory has room for
+ * two tiles, and one of them is copied while the other is read. Both ways add in the same order, so results do not
+ * depend on the device's shared memory.
  *
  * Fragments (tensor.h): of 16 rows and 8 columns of scores or results, the thread with g = warp_thread() / 4 and
  * t = warp_thread() % 4 has x[0], x[1] = (g, 2t), (g, 2t + 1) and x[2], x[3] = (g + 8, 2t), (g + 8, 2t + 1). */
@@ -25,6 +26,12 @@
 #define BLOCKS 4
 #define MOST_UNITS 8
 
+/* Threads of a thread block. */
+template <int TALL> constexpr int threads = PADDER_BLOCK_ROWS / (16 * TALL) * WARP;
+
+/* Thread blocks that a multiprocessor runs at a time, as far as registers suffice. */
+template <int WIDE> constexpr int resident_blocks = WIDE <= 64 ? 2 : 1;
+
 /* The order of units: for each row block of the table, all heads that share keys and values. */
 struct units {
     const struct row_block *blocks;
@@ -33,14 +40,15 @@ struct units {
     bool resident; /* all keys of a head are in shared memory */
 };
 
+/* A block's shared memory consists of places for tiles. Rows of queries, later of results, take place 0. If the keys
+ * are resident, tile i has place i + 1. Otherwise it has place 1 if i is even, and place 0 if i is odd: the queries
+ * have been read when tile 1 is copied, and all tiles have been read when results are written. */
 template <typename T, int WIDE> struct key_tile {
     T keys[TILE][WIDE + PAD], values[TILE][WIDE + PAD];
 };
 
-/* A block's shared memory: rows of queries, later of results, and as many tiles as fit. */
-template <typename T, int WIDE> struct shared_part {
+template <typename T, int WIDE> struct row_tile {
     T rows[PADDER_BLOCK_ROWS][WIDE + PAD];
-    struct key_tile<T, WIDE> tiles[];
 };
 
 /* Starts the copies of keys and values of a tile, as one group. All threads of the block must call it. */
@@ -307,22 +315,24 @@ static __device__ void fetch_tiles(const struct attention<T> *a, const struct un
     if (resident)
         __syncthreads(); /* the data of the previous item were read */
     for (int64_t tile = 0; tile * TILE < last; tile++)
-        copy_tile<T, WIDE>(a, &u->s, kv_head, tile, &tiles[tile]);
+        copy_tile<T, WIDE>(a, &u->s, kv_head, tile, &tiles[tile + 1]);
 }
 
-/* Computes the unit if tiles do not stay. The next tile is copied while a tile is processed. */
+/* Computes the unit if tiles do not stay. The next tile is copied while a tile is processed. The second tile takes the
+ * place of the queries. */
 template <typename T, int WIDE, int TALL>
 static __device__ void attend_streamed(const struct attention<T> *a, const struct unit *u, int64_t kv_head,
                                        struct key_tile<T, WIDE> *tiles, struct rows_state<WIDE, TALL> *state)
 {
+    __syncthreads(); /* all warps have read their queries */
     for (int64_t tile = 0; tile < u->tiles; tile++) {
         if (tile + 1 < u->tiles)
-            copy_tile<T, WIDE>(a, &u->s, kv_head, tile + 1, &tiles[(tile + 1) % 2]);
+            copy_tile<T, WIDE>(a, &u->s, kv_head, tile + 1, &tiles[tile % 2]);
         else
             copies_commit();
         copies_wait<1>();
         __syncthreads();
-        attend_tile<T, WIDE, TALL>(a, u, tile * TILE, &tiles[tile % 2], state);
+        attend_tile<T, WIDE, TALL>(a, u, tile * TILE, &tiles[(tile + 1) % 2], state);
         __syncthreads(); /* the next tile will overwrite this one */
     }
 }
@@ -335,7 +345,7 @@ static __device__ void attend_resident(const struct attention<T> *a, const struc
     if (fetched)
         __syncthreads();
     for (int64_t tile = 0; tile < u->tiles; tile++)
-        attend_tile<T, WIDE, TALL>(a, u, tile * TILE, &tiles[tile], state);
+        attend_tile<T, WIDE, TALL>(a, u, tile * TILE, &tiles[tile + 1], state);
 }
 
 template <typename T>
@@ -361,10 +371,11 @@ static __device__ struct unit unit_of(const struct attention<T> *a, const struct
 
 /* Grid: x is a group of `each` units, y is the head of keys and values. */
 template <typename T, int WIDE, int TALL>
-static __global__ void __launch_bounds__(PADDER_BLOCK_ROWS / (16 * TALL) * WARP, WIDE <= 64 ? 2 : 1)
+static __global__ void __launch_bounds__(threads<TALL>, resident_blocks<WIDE>)
     attend_tensor(struct attention<T> a, struct units units)
 {
-    struct shared_part<T, WIDE> *shared = (struct shared_part<T, WIDE> *)dynamic_shared_memory;
+    struct key_tile<T, WIDE> *tiles = (struct key_tile<T, WIDE> *)dynamic_shared_memory;
+    T(*rows)[WIDE + PAD] = ((struct row_tile<T, WIDE> *)tiles)->rows;
     struct rows_state<WIDE, TALL> state;
     int64_t item = -1;
     for (int i = 0; i < units.each; i++) {
@@ -373,14 +384,14 @@ static __global__ void __launch_bounds__(PADDER_BLOCK_ROWS / (16 * TALL) * WARP,
             continue; /* for all threads of the block */
         bool fetch = !units.resident || u.s.item != item;
         if (fetch)
-            fetch_tiles<T, WIDE>(&a, &u, blockIdx.y, units.resident, shared->tiles);
-        begin_rows<T, WIDE, TALL>(&a, &u, shared->rows, &state);
+            fetch_tiles<T, WIDE>(&a, &u, blockIdx.y, units.resident, tiles);
+        begin_rows<T, WIDE, TALL>(&a, &u, rows, &state);
         if (units.resident)
-            attend_resident<T, WIDE, TALL>(&a, &u, fetch, shared->tiles, &state);
+            attend_resident<T, WIDE, TALL>(&a, &u, fetch, tiles, &state);
         else
-            attend_streamed<T, WIDE, TALL>(&a, &u, blockIdx.y, shared->tiles, &state);
+            attend_streamed<T, WIDE, TALL>(&a, &u, blockIdx.y, tiles, &state);
         item = u.s.item;
-        end_rows<T, WIDE, TALL>(&a, &u, shared->rows, &state);
+        end_rows<T, WIDE, TALL>(&a, &u, rows, &state);
     }
 }
 
@@ -393,17 +404,18 @@ static int64_t fixed_keys(const struct cuda_run *run, const struct plan_step *st
                : 0;
 }
 
-/* Returns false if the device has not enough shared memory. */
 template <typename T, int WIDE, int TALL>
-static bool launch_attention(struct cuda_run *run, const struct plan_step *step, const struct attention<T> *a)
+static void launch_attention(struct cuda_run *run, const struct plan_step *step, const struct attention<T> *a)
 {
     struct units units = {};
-    size_t tile = sizeof(struct key_tile<T, WIDE>), bytes = sizeof(struct shared_part<T, WIDE>);
+    size_t tile = sizeof(struct key_tile<T, WIDE>),
+           room = resident_blocks<WIDE> == 2 ? run->shared_by_two : run->shared_bytes;
     int64_t tiles = parts_of(fixed_keys(run, step), TILE);
-    units.resident = tiles > 0 && bytes + (size_t)tiles * tile <= run->shared_by_two;
-    bytes += (units.resident ? (size_t)tiles : 2) * tile;
-    if (bytes > run->shared_bytes)
-        return false;
+    static_assert(sizeof(struct row_tile<T, WIDE>) <= sizeof(struct key_tile<T, WIDE>),
+                  "rows take the place of a tile");
+    static_assert(2 * sizeof(struct key_tile<T, WIDE>) <= LEAST_SHARED_BYTES, "two tiles fit on every device");
+    units.resident = tiles > 0 && (size_t)(tiles + 1) * tile <= room;
+    size_t bytes = (size_t)(units.resident ? tiles + 1 : 2) * tile;
     int axis = run->plan->values[step->x].axis;
     units.blocks = run->axes[axis].blocks;
     units.n_blocks = shape_blocks(run->shape, axis);
@@ -411,8 +423,7 @@ static bool launch_attention(struct cuda_run *run, const struct plan_step *step,
     int64_t count = units.n_blocks * units.heads;
     units.each = (int)most(1, least(MOST_UNITS, count * a->kv_heads / (BLOCKS * run->processors)));
     launch_shared(run, attend_tensor<T, WIDE, TALL>, parts_of(count, units.each), dim3((unsigned)a->kv_heads),
-                  PADDER_BLOCK_ROWS / (16 * TALL) * WARP, bytes, *a, units);
-    return true;
+                  threads<TALL>, bytes, *a, units);
 }
 
 template <typename T>
@@ -421,9 +432,15 @@ bool attend_on_tensor_cores(struct cuda_run *run, const struct plan_step *step, 
     int64_t wide = most(a->dim_head, a->dim_value);
     if (wide > 128 || a->heads % a->kv_heads != 0)
         return false;
-    return wide <= 32   ? launch_attention<T, 32, 2>(run, step, a)
-           : wide <= 64 ? launch_attention<T, 64, 2>(run, step, a)
-                        : launch_attention<T, 128, 1>(run, step, a);
+    if (wide <= 32)
+        launch_attention<T, 32, 2>(run, step, a);
+    else if (wide <= 64)
+        launch_attention<T, 64, 2>(run, step, a);
+    else if (wide <= 96)
+        launch_attention<T, 96, 1>(run, step, a);
+    else
+        launch_attention<T, 128, 1>(run, step, a);
+    return true;
 }
 
 template bool attend_on_tensor_cores<bf16>(struct cuda_run *, const struct plan_step *, const struct attention<bf16> *);

@@ -85,11 +85,26 @@ static int check_kernels(const struct backend *backend, struct error *error)
                      cudaGetErrorString(status));
 }
 
+/* Names the CUDA version that the driver supports, and the one that the engine was built with. Versions are numbers
+ * like 12040 for 12.4. Within a major version, an older driver suffices. */
+static int fail_driver(int driver, struct error *error)
+{
+    int built = CUDART_VERSION;
+    cudaGetLastError();
+    return error_set(
+        error,
+        "no CUDA device: the NVIDIA driver is too old. It supports CUDA %d.%d, and the engine was built with "
+        "CUDA %d.%d, which needs a driver for CUDA %d.0 or later",
+        driver / 1000, driver % 1000 / 10, built / 1000, built % 1000 / 10, built / 1000);
+}
+
 /* cudaGetDeviceCount does not write the count without a driver, or with an old one. */
 static int count_devices(struct error *error)
 {
-    int count = 0;
+    int count = 0, driver = 0;
     cudaError_t status = cudaGetDeviceCount(&count);
+    if (status == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0)
+        return fail_driver(driver, error);
     if (status != cudaSuccess)
         return cuda_fail(error, "no CUDA device", status);
     return count >= 1 ? count : error_set(error, "no CUDA device");

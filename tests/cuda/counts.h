@@ -21,19 +21,36 @@ static inline bool on_device(void)
     return driver && dlsym(driver, "cuInit");
 }
 
+/* A function of the shim. */
+static inline void *shim_function(const char *name)
+{
+    void *plugin = dlopen("libengine_cuda.so", RTLD_NOW); /* beside the program; it stays loaded */
+    if (!plugin)
+        fail_msg("%s", dlerror());
+    void *function = dlsym(plugin, name);
+    if (!function)
+        fail_msg("the engine beside this program counts nothing, and no device is here");
+    return function;
+}
+
 /* 0 on a device. */
 static inline uint64_t count(enum counter counter)
 {
     uint64_t (*shim_count)(int) = NULL;
     if (on_device())
         return 0;
-    void *plugin = dlopen("libengine_cuda.so", RTLD_NOW); /* beside the program; it stays loaded */
-    if (!plugin)
-        fail_msg("%s", dlerror());
-    *(void **)&shim_count = dlsym(plugin, "shim_count");
-    if (!shim_count)
-        fail_msg("the engine beside this program counts nothing, and no device is here");
+    *(void **)&shim_count = shim_function("shim_count");
     return shim_count((int)counter);
+}
+
+/* Launches of all kernels whose name begins with `name`, such as "attend<". 0 on a device. */
+static inline uint64_t launches_of(const char *name)
+{
+    uint64_t (*shim_launches_of)(const char *) = NULL;
+    if (on_device())
+        return 0;
+    *(void **)&shim_launches_of = shim_function("shim_launches_of");
+    return shim_launches_of(name);
 }
 
 #endif

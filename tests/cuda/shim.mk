@@ -1,5 +1,7 @@
 # The CUDA engine for the processor: g++ compiles the same kernels over tests/cuda/shim, and puts them beside its tests.
 SHIM       := $(BUILD)/tests/cuda/libengine_cuda.so $(BUILD)/tests/cuda/libcuda.so.1 $(BUILD)/tests/cuda/linformerd
+# Limits of the engine that are small, so that tests reach them. Empty: those of the real engine, for tests/gpu/predict.py.
+SHIM_LIMITS ?= -include tests/cuda/shim/small_limits.h
 SHIM_OWN   := $(patsubst %.cpp,$(BUILD)/%.o,$(wildcard tests/cuda/shim/*.cpp))
 SHIM_OF    := $(KERNELS:engine/cuda/%.cu=$(BUILD)/tests/cuda/shim/engine/%.o)
 BESIDE     := -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN'
@@ -19,7 +21,7 @@ endif
 $(SHIM_OWN): $(BUILD)/%.o: %.cpp $(BUILD)/flags
 	$(say) $(CXX) $(SHIM_FLAGS) $(OWN_SANITIZER) -c -o $@ $<
 $(SHIM_OF): $(BUILD)/tests/cuda/shim/engine/%.o: engine/cuda/%.cu tests/cuda/shim/small_limits.h $(BUILD)/flags
-	$(say) $(CXX) $(SHIM_FLAGS) -include tests/cuda/shim/small_limits.h $(KERNEL_SANITIZER) -x c++ -c -o $@ $<
+	$(say) $(CXX) $(SHIM_FLAGS) $(SHIM_LIMITS) $(KERNEL_SANITIZER) -x c++ -c -o $@ $<
 $(BUILD)/tests/cuda/libengine_cuda.so: $(SHIM_OF) $(SHIM_OWN)
 	$(say) $(CXX) $(SANITIZER) -shared -o $@ $^
 $(BUILD)/tests/cuda/libcuda.so.1: $(BUILD)/flags # stands for the driver, which is looked for

@@ -105,6 +105,7 @@ static int setup(void **state)
 {
     (void)state;
     unsetenv("SHIM_DEVICES");
+    unsetenv("SHIM_DRIVER");
     unsetenv("SHIM_MEMORY");
     faults_set("");
     atomic_store(&failures, 0);
@@ -178,21 +179,27 @@ static void devices_are_chosen(void **state)
     expect_refused("cuda:1", "there is no cuda:1; there is one CUDA device, cuda:0");
 }
 
-/* The driver is there, and no device, or none that opens, or one that the kernels are not compiled for. */
+/* The driver is there, and no device. Or the driver is too old. Or the device does not open, or the kernels are not
+ * compiled for it. */
 static void without_a_device_auto_is_the_cpu(void **state)
 {
     (void)state;
     static const struct {
-        const char *devices, *rules, *message;
+        const char *devices, *driver, *rules, *message;
     } rounds[] = {
-        {"0", "", "no CUDA device"},
-        {"1", "open 1 0 2\n", "cuda:0: no stream on the CUDA device: out of memory"},
-        {"1", "kernel 1 0 209\n",
+        {"0", "13010", "", "no CUDA device"},
+        {"1", "12020", "",
+         "the NVIDIA driver is too old. It supports CUDA 12.2, and the engine was built with CUDA 13.1, which needs a "
+         "driver for CUDA 13.0 or later"},
+        {"1", "0", "", "no CUDA device: CUDA driver version is insufficient"},
+        {"1", "13000", "open 1 0 2\n", "cuda:0: no stream on the CUDA device: out of memory"},
+        {"1", "13010", "kernel 1 0 209\n",
          "cuda:0: shim, compute capability 0.0, cuBLASLt 0: the engine was not compiled for it: "
          "no kernel image"},
     };
     for (size_t round = 0; round < sizeof rounds / sizeof *rounds; round++) {
         setenv("SHIM_DEVICES", rounds[round].devices, 1);
+        setenv("SHIM_DRIVER", rounds[round].driver, 1);
         faults_set(rounds[round].rules);
         expect_refused("cuda", rounds[round].message);
         struct loaded loaded = load_on("auto");

@@ -10,7 +10,7 @@ int run_operations(void);
 #include "tests/cuda/schedules.h"
 
 /* Launches of a batch of one item that wants its hidden state. */
-static int64_t launches_of(struct bench *bench)
+static int64_t launches_in(struct bench *bench)
 {
     struct bench_results results;
     struct engine_item item;
@@ -29,7 +29,7 @@ static int64_t launches_of(struct bench *bench)
  * gathering of requested rows, because all rows are requested. */
 static void expect_fused(struct bench *bench, int64_t fused)
 {
-    int64_t launches = launches_of(bench), unfused = bench->plan->n_inputs;
+    int64_t launches = launches_in(bench), unfused = bench->plan->n_inputs;
     for (int i = 0; i < bench->plan->n_steps; i++) {
         enum operation operation = bench->plan->steps[i].operation;
         unfused += operation != OP_GIVE_POOLED && operation != OP_GIVE_OUTPUT && operation != OP_GATHER_ROWS;
@@ -103,7 +103,7 @@ static int64_t launches_of_projections(struct projected e, struct projected f, i
     int axis = plan->values[plan->steps[0].x].axis;
     plan->steps[0].only = (struct plan_selection){axis, 1, 40};
     plan->steps[1].only = (struct plan_selection){axis, least, most};
-    int64_t launches = launches_of(&bench);
+    int64_t launches = launches_in(&bench);
     bench_end(&bench);
     return launches;
 }

@@ -1,5 +1,6 @@
 /* Products as cuBLASLt has them (column by column), in plain loops. */
 #include "faults.h"
+#include "kernels.h"
 #include "streams.h"
 
 #include <cublasLt.h>
@@ -229,6 +230,13 @@ struct product {
                 shim::is_device_memory(how.bias, dl.rows * bytes_of_element(dl.type)));
     }
 
+    void trace() const
+    {
+        uint64_t depth = how.transpose_a == CUBLAS_OP_N ? al.columns : al.rows;
+        shim::trace("product\t%lu %lu %lu\t%zu\t%zu\t%d\t%d\n", dl.rows, dl.columns, depth, bytes_of_element(al.type),
+                    bytes_of_element(dl.type), (int)how.epilogue, c_factor != 0);
+    }
+
     void run() const
     {
         bool tf32 = how.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
@@ -280,7 +288,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
         shim::die("a matrix, bias or workspace of a product is not within an allocation");
     shim::enqueue(stream, [=] {
         memset(workspace, 0xff, spoiled);
-        product.run();
+        if (shim::is_traced())
+            product.trace();
+        else
+            product.run();
         shim::pass(milliseconds * delay_of_next());
     });
     return CUBLAS_STATUS_SUCCESS;

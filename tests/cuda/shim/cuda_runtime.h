@@ -128,11 +128,14 @@ static inline void __syncwarp(int line = __builtin_LINE())
 
 /* ---- The runtime ---- */
 
+#define CUDART_VERSION 13010 /* of the toolkit that the engine was compiled with */
+
 enum cudaError_t {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
     cudaErrorInvalidConfiguration = 9,
+    cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
     cudaErrorNoKernelImageForDevice = 209,
@@ -172,6 +175,7 @@ struct cudaLaunchConfig_t {
 };
 
 cudaError_t cudaGetDeviceCount(int *count);
+cudaError_t cudaDriverGetVersion(int *version);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaDeviceReset();

@@ -1,5 +1,6 @@
 /* Devices, memory and launches. */
 #include "faults.h"
+#include "kernels.h"
 #include "streams.h"
 #include "threads.h"
 
@@ -15,9 +16,8 @@
 #endif
 
 #define MOST_THREADS 1024
-#define SHARED_BYTES (48 << 10)       /* that a kernel has without asking for more */
-#define MOST_SHARED_BYTES (163 << 10) /* that it may ask for: with compute capability 8.0; 9.0 has 227 << 10 */
-#define RESERVED_SHARED_BYTES 1024    /* of each block's */
+#define SHARED_BYTES (48 << 10)    /* that a kernel has without asking for more */
+#define RESERVED_SHARED_BYTES 1024 /* of each block's */
 
 struct allocation {
     size_t bytes;
@@ -98,10 +98,23 @@ void shim::close_memory()
             ASAN_POISON_MEMORY_REGION(memory, allocation.bytes);
 }
 
+static int setting(const char *name, int usual)
+{
+    const char *given = getenv(name);
+    return given ? atoi(given) : usual;
+}
+
+/* SHIM_SHARED_KIB: the shared memory that a kernel may ask for; default 163, that of compute capability 8.0. 9.0 and
+ * 10.0 have 227; 8.6, 8.9 and 12.0 have 99. */
+static int most_shared_bytes()
+{
+    return setting("SHIM_SHARED_KIB", 163) << 10;
+}
+
 cudaError_t shim::allow_shared_memory(const void *kernel, int bytes)
 {
     guard lock(mutex);
-    if (bytes < 0 || bytes > MOST_SHARED_BYTES)
+    if (bytes < 0 || bytes > most_shared_bytes())
         return fail(cudaErrorInvalidValue);
     shared_bytes[{kernel, chosen_device}] = bytes;
     return cudaSuccess;
@@ -136,22 +149,37 @@ cudaError_t shim::launch(const cudaLaunchConfig_t &configuration, const void *ke
     if (shared > (size_t)allowed_shared_memory(kernel))
         return fail(cudaErrorInvalidValue);
     count(LAUNCHES);
+    count_launch(kernel);
     return enqueue(configuration.stream, [=] {
         if (shared > (size_t)allowed_shared_memory(kernel))
             die("a kernel's limit of shared memory was lowered while a launch, or a graph, needs it");
-        run_grid(grid, block, shared, body);
+        if (is_traced())
+            trace_launch(kernel, grid, block, shared);
+        else
+            run_grid(grid, block, shared, body);
     });
 }
 
 /* SHIM_DEVICES: the number of devices; default 1. */
 static int device_count()
 {
-    const char *given = getenv("SHIM_DEVICES");
-    return given ? atoi(given) : 1;
+    return setting("SHIM_DEVICES", 1);
 }
 
+/* SHIM_DRIVER: the newest version of CUDA that the driver supports; default that of the toolkit. */
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = setting("SHIM_DRIVER", CUDART_VERSION);
+    return cudaSuccess;
+}
+
+/* A driver supports toolkits of its own major version, and older ones. */
 cudaError_t cudaGetDeviceCount(int *count)
 {
+    int driver;
+    cudaDriverGetVersion(&driver);
+    if (driver / 1000 < CUDART_VERSION / 1000)
+        return fail(cudaErrorInsufficientDriver);
     if (device_count() == 0)
         return fail(cudaErrorNoDevice);
     *count = device_count();
@@ -193,13 +221,14 @@ cudaError_t cudaDeviceReset()
     return cudaSuccess;
 }
 
+/* SHIM_PROCESSORS: the number of multiprocessors; default 1. */
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int)
 {
     *properties = {};
-    properties->multiProcessorCount = 1;
-    properties->sharedMemPerBlockOptin = MOST_SHARED_BYTES;
+    properties->multiProcessorCount = setting("SHIM_PROCESSORS", 1);
+    properties->sharedMemPerBlockOptin = most_shared_bytes();
     properties->reservedSharedMemPerBlock = RESERVED_SHARED_BYTES;
-    properties->sharedMemPerMultiprocessor = MOST_SHARED_BYTES + RESERVED_SHARED_BYTES;
+    properties->sharedMemPerMultiprocessor = most_shared_bytes() + RESERVED_SHARED_BYTES;
     snprintf(properties->name, sizeof properties->name, "shim");
     return cudaSuccess;
 }
@@ -215,6 +244,8 @@ const char *cudaGetErrorString(cudaError_t error)
         return "operation not permitted when stream is capturing";
     case cudaErrorStreamCaptureInvalidated:
         return "operation failed due to a previous error during capture";
+    case cudaErrorInsufficientDriver:
+        return "CUDA driver version is insufficient for CUDA runtime version";
     case cudaErrorNoDevice:
         return "no CUDA-capable device is detected";
     case cudaErrorNoKernelImageForDevice:

@@ -1,0 +1,119 @@
+/* Names of kernels, the number of launches of each, and the trace. */
+#include "kernels.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <map>
+#include <mutex>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static std::mutex mutex;
+static std::map<const void *, uint64_t> launches;
+
+/* The name of the function at `offset` in a file that the linker wrote. Kernels are static, so dladdr does not know
+ * their names, but the file's table of symbols has them. */
+static std::string symbol_at(const char *file, uint64_t offset)
+{
+    Elf64_Ehdr *header = (Elf64_Ehdr *)file;
+    Elf64_Shdr *sections = (Elf64_Shdr *)(file + header->e_shoff);
+    for (int i = 0; i < header->e_shnum; i++) {
+        if (sections[i].sh_type != SHT_SYMTAB)
+            continue;
+        const Elf64_Sym *symbols = (const Elf64_Sym *)(file + sections[i].sh_offset);
+        const char *names = file + sections[sections[i].sh_link].sh_offset;
+        for (size_t j = 0; j < sections[i].sh_size / sizeof *symbols; j++)
+            if (ELF64_ST_TYPE(symbols[j].st_info) == STT_FUNC && symbols[j].st_value == offset)
+                return names + symbols[j].st_name;
+    }
+    return "";
+}
+
+static std::string mangled_name(const void *kernel)
+{
+    Dl_info found;
+    struct stat status;
+    if (!dladdr(kernel, &found))
+        shim::die("a kernel is in no library");
+    int file = open(found.dli_fname, O_RDONLY);
+    if (file < 0 || fstat(file, &status) != 0)
+        shim::die("the library of a kernel cannot be read");
+    void *data = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, file, 0);
+    close(file);
+    if (data == MAP_FAILED)
+        shim::die("the library of a kernel cannot be read");
+    std::string name = symbol_at((const char *)data, (uint64_t)((const char *)kernel - (const char *)found.dli_fbase));
+    munmap(data, (size_t)status.st_size);
+    if (name.empty())
+        shim::die("a kernel has no name, because the library was stripped");
+    return name;
+}
+
+/* "attend_tensor<__nv_bfloat16, 64, 2>": without the type of the result, and the parameters. */
+static std::string name_of(const void *kernel)
+{
+    static std::map<const void *, std::string> known;
+    auto found = known.find(kernel);
+    if (found != known.end())
+        return found->second;
+    std::string name = mangled_name(kernel);
+    char *plain = abi::__cxa_demangle(name.c_str(), NULL, NULL, NULL);
+    if (plain)
+        name = plain;
+    free(plain);
+    size_t begin = name.compare(0, 5, "void ") == 0 ? 5 : 0;
+    return known[kernel] = name.substr(begin, name.find('(', begin) - begin);
+}
+
+void shim::count_launch(const void *kernel)
+{
+    std::lock_guard<std::mutex> lock(mutex);
+    launches[kernel]++;
+}
+
+/* Launches of all kernels whose name begins with `name`. */
+extern "C" __attribute__((visibility("default"))) uint64_t shim_launches_of(const char *name)
+{
+    std::lock_guard<std::mutex> lock(mutex);
+    uint64_t count = 0;
+    for (auto &[kernel, times] : launches)
+        if (name_of(kernel).compare(0, strlen(name), name) == 0)
+            count += times;
+    return count;
+}
+
+bool shim::is_traced()
+{
+    return getenv("SHIM_TRACE") != NULL;
+}
+
+void shim::trace(const char *format, ...)
+{
+    std::lock_guard<std::mutex> lock(mutex);
+    static FILE *out = fopen(getenv("SHIM_TRACE"), "w");
+    va_list arguments;
+    if (!out)
+        die("SHIM_TRACE names a file that cannot be written");
+    va_start(arguments, format);
+    vfprintf(out, format, arguments);
+    va_end(arguments);
+    fflush(out);
+}
+
+void shim::trace_launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes)
+{
+    std::string name;
+    {
+        std::lock_guard<std::mutex> lock(mutex);
+        name = name_of(kernel);
+    }
+    trace("kernel\t%s\t%u %u %u\t%u\t%zu\n", name.c_str(), grid.x, grid.y, grid.z, block.x * block.y * block.z,
+          shared_bytes);
+}

@@ -1,0 +1,26 @@
+/* kernels: counts launches by kernel, and writes the trace. Only the shim's own files include it.
+ *
+ * SHIM_TRACE names a file. If it is set, kernels and products are not computed, so that models of any size run in
+ * seconds. All results are undefined. Instead the file gets a line for each, in the order in which they would run:
+ *
+ *     kernel  NAME  BLOCKS X Y Z  THREADS  SHARED BYTES        of a launch. The fields are separated by tabs
+ *     product  ROWS COLUMNS DEPTH  BYTES OF AN ELEMENT  BYTES OF A RESULT  EPILOGUE  ADDED
+ *
+ * Rows and columns of a product are those of cuBLASLt, which works column by column. ADDED is 1 if the product is added
+ * to the result. */
+#ifndef TESTS_CUDA_SHIM_KERNELS_H
+#define TESTS_CUDA_SHIM_KERNELS_H
+
+#include <cuda_runtime.h>
+
+#include <string>
+
+namespace shim
+{
+void count_launch(const void *kernel);
+bool is_traced();
+void trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void trace_launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes);
+} // namespace shim
+
+#endif

@@ -1,0 +1,94 @@
+/* Chips with less shared memory than compute capability 8.0: 8.6, 8.9 and 12.0 have 99 KiB for a block. Their attention
+ * and projections must run on tensor cores, too, for all heads of at most 128 features. The results must have the same
+ * bits as on chips with more shared memory. */
+int run_long_sequences(void);
+#define main run_long_sequences
+#include "tests/cuda/test_long.c"
+#undef main
+
+#include "tests/cuda/counts.h"
+
+enum { FIRST = 2, N_ITEMS = 2, N_CHIPS = 3, N_SIZES = 7 };
+
+/* The shared memory of a block, in KiB: compute capability 8.6, 8.9 or 12.0, then 8.0, then 9.0 or 10.0. */
+static const char *const chips[N_CHIPS] = {"99", "163", "227"};
+
+/* k has three tiles of keys. With 99 KiB they stay in shared memory for narrow heads, and not for wide ones. */
+static const struct sizes on_chips[N_SIZES] = {
+    {64, 136, 2, 2, 1, .two = true},     {128, 136, 2, 2, .groups = 1},
+    {160, 136, 2, 2, .groups = 1},       {192, 136, 2, 2, .groups = 1},
+    {256, 136, 2, 2, .groups = 1},       {96, 1, 1, 1, 1, .causal = true, .all_keys = true},
+    {128, 1, 1, 1, 1, .all_keys = true},
+};
+
+static void expect_kernel(const char *name, uint64_t before, bool launched)
+{
+    if ((launches_of(name) > before) != launched)
+        fail_msg("%s was %slaunched", name, launched ? "not " : "");
+}
+
+/* Runs the items on each chip. Expects the kernels for tensor cores, and no others. */
+static void run_on_chips(const struct backend_functions *cuda, enum dtype dtype, const struct sizes *s,
+                         const struct weights *weights, const float *x, int64_t n, float *found)
+{
+    for (int chip = 0; chip < N_CHIPS; chip++) {
+        setenv("SHIM_SHARED_KIB", chips[chip], 1);
+        uint64_t attend = launches_of("attend<"), attend_tensor = launches_of("attend_tensor<");
+        uint64_t project = launches_of("project<"), project_tensor = launches_of("project_tensor<");
+        run(cuda, dtype, s, weights, FIRST, N_ITEMS, x, found + chip * n);
+        expect_kernel("attend_tensor<", attend_tensor, true);
+        expect_kernel("attend<", attend, false);
+        expect_kernel("project_tensor<", project_tensor, !s->all_keys);
+        expect_kernel("project<", project, false);
+    }
+    unsetenv("SHIM_SHARED_KIB");
+}
+
+static void test_chips(void **state)
+{
+    const struct sizes *s = *state;
+    int64_t e_rows = s->groups * LONGEST;
+    const struct shape shapes[] = {{"e", e_rows, s->k}, {"f", e_rows, s->k}};
+    struct error error;
+    void *file;
+    if (on_device())
+        skip();
+    const struct backend_functions *cuda = backend_cuda_load(&error);
+    if (!cuda)
+        fail_msg("%s", error.message);
+    random_seed(18);
+    struct weights *weights = tensors_random(shapes, s->two ? 2 : 1, &file);
+    int64_t rows = lengths[FIRST] + lengths[FIRST + 1], n = (rows + N_ITEMS) * s->d;
+    float *x = calloc((size_t)((2 + N_CHIPS) * n), sizeof *x), *expected = x + n, *found = expected + n;
+    for (int64_t i = 0; i < rows * s->d; i++)
+        x[i] = random_float() * 2;
+    run(&backend_cpu, DTYPE_F32, s, weights, FIRST, N_ITEMS, x, expected);
+    for (int i = 0; i < N_DTYPES; i++) {
+        if (dtypes[i].dtype != DTYPE_BF16 && dtypes[i].dtype != DTYPE_F16)
+            continue;
+        run_on_chips(cuda, dtypes[i].dtype, s, weights, x, n, found);
+        compare(dtypes[i].dtype, dtypes[i].bound, rows * s->d, found, expected);
+        for (int chip = 1; chip < N_CHIPS; chip++)
+            assert_memory_equal(found, found + chip * n, (size_t)n * sizeof *found);
+    }
+    free(x);
+    weights_close(weights);
+    free(file);
+}
+
+static int run_chips(void)
+{
+    struct CMUnitTest tests[N_SIZES];
+    static char names[N_SIZES][64];
+    for (int i = 0; i < N_SIZES; i++) {
+        snprintf(names[i], sizeof names[i], "heads of %d features%s", (int)(on_chips[i].d / on_chips[i].heads),
+                 on_chips[i].all_keys ? ", all keys" : "");
+        tests[i] = (struct CMUnitTest){names[i], test_chips, NULL, NULL, (void *)&on_chips[i]};
+    }
+    return _cmocka_run_group_tests("chips", tests, N_SIZES, NULL, NULL);
+}
+
+int main(void)
+{
+    return run_schedules(run_chips);
+}
