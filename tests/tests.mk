@@ -159,6 +159,12 @@ test-cuda: ## [by hand, last 2026-11-22] compiles the CUDA engine with nvcc as i
 	tests/gpu/toolkit_oldest.sh $(CUDA_OLDEST)
 	@BUILD=$(BUILD) tests/run.sh tests/check/cuda.sh
 
+PREDICT   := $(BUILD)/predict/tests
+predict: ## [by hand, last 2026-11-23] counts launches and instructions anew, and writes the predicted times of docs/cuda.md (nvcc; NVDISASM=PATH; PREDICT_PYTHON=PATH of a python with PyTorch)
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/predict SHIM_LIMITS= $(PREDICT)/cuda/libengine_cuda.so $(PREDICT)/cuda/libcuda.so.1 $(PREDICT)/bench/worker
+	@cp $(PREDICT)/bench/worker $(PREDICT)/cuda/worker
+	@BUILD=$(abspath $(BUILD)) python3 tests/gpu/predict.py --recount --table
+
 test-image: ## [CI] builds docker/Dockerfile and runs its image (root)
 	@docker/packages.sh image
 	@BUILD=$(BUILD) tests/run.sh tests/image/test_image.sh
@@ -215,4 +221,4 @@ $(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(IN_ARCHIVE)
 	$(say) tests/gpu/bundle.sh $@ $(IN_ARCHIVE)
 
 .PHONY: programs programs-trusted programs-checked programs-concurrent programs-fuzz programs-gpu test test-all test-rest quick check \
-    test-clients test-clients-all test-console test-packages test-releases test-libraries test-libraries-short test-tokenizers test-cuda test-cluster test-image test-fresh docs reliability fuzz bench bench-million capacity cuda
+    test-clients test-clients-all test-console test-packages test-releases test-libraries test-libraries-short test-tokenizers test-cuda test-cluster test-image test-fresh docs reliability fuzz bench bench-million capacity predict cuda

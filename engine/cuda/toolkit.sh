@@ -1,9 +1,12 @@
 #!/bin/bash
-# toolkit.sh nvcc|cublas|library|archs|check: what a machine has of CUDA; nothing is printed for what it lacks.
+# toolkit.sh nvcc|folder|cublas|library|archs|check|clang|oldest: what a machine has of CUDA; nothing is printed for what it lacks.
 #   nvcc     the compiler: on the PATH, else in /usr/local/cuda or /usr/local/nvidia
+#   folder   the folder of the compiler's toolkit
 #   cublas   the folder above include/cublasLt.h: the compiler's toolkit, /usr/local/cuda, Debian's /usr, or a Python package
 #   library  libcublasLt.so in that folder
 #   archs    the compute capabilities to compile for: of 80 90 100 120 those that the compiler knows
+#   clang    a clang that compiles CUDA with the compiler's headers: version 22 or later
+#   oldest   the oldest version of CUDA that compiles the engine
 #   check    silence where the engine can be compiled; else what is missing, and status 1
 # NVCC=PROGRAM and CUBLAS=FOLDER name what stands elsewhere.
 set -euo pipefail
@@ -59,6 +62,16 @@ find_archs() {
     echo "${archs[@]}"
 }
 
+# Older versions were not tried with the headers of current toolkits.
+find_clang() {
+    local clang
+    [ -n "$(find_nvcc)" ] || return 0
+    for clang in clang $(compgen -c clang- | grep -xE 'clang-[0-9]+' | sort -rV); do
+        command -v "$clang" >/dev/null || continue
+        [ "$("$clang" -dumpversion | cut -d . -f 1)" -lt 22 ] || { echo "$clang" && return; }
+    done
+}
+
 fail() { echo "$*" && return 1; }
 
 check() {
@@ -76,9 +89,12 @@ check() {
 
 case ${1:-} in
 nvcc) find_nvcc ;;
+folder) realpath "$(toolkit_of_nvcc "$(find_nvcc)")" ;;
 cublas) find_cublas ;;
 library) library_in "$(find_cublas)" ;;
 archs) find_archs ;;
 check) check ;;
-*) echo "toolkit.sh: expected nvcc, cublas, library, archs or check" >&2 && exit 2 ;;
+clang) find_clang ;;
+oldest) echo $oldest ;;
+*) echo "toolkit.sh: expected nvcc, folder, cublas, library, archs, check, clang or oldest" >&2 && exit 2 ;;
 esac

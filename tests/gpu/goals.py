@@ -20,7 +20,11 @@ from workers import ratio
 OURS = "linformerd"
 MODELS = {"shared": "(a) one_kv_head, share_kv", "full": "(b) full heads"}
 BATCHES = (1, 8, 32)
-COMPILED = ("compile", "fused-compile")  # the faster one is what is to be beaten, and the last must be among them
+COMPILED = ("compile", "fused-compile")  # the last must have been measured
+# What is wanted on each chip at each batch. docs/cuda.md has the predictions of predict.py that these goals stand on.
+FASTEST = 1.0  # the time of the fastest peer in bf16, to ours
+FLOATS = 1.7   # that of eager PyTorch in float32, to ours
+PART = 0.57    # at batch 32, of the chip's rate of large products
 
 # Time saved; https://ar5iv.labs.arxiv.org/html/2006.04768#S5.T3, left; a 16 GB V100, E and F shared layerwise.
 PAPER = {512: (1.5, 1.3), 1024: (1.7, 1.6, 1.3), 2048: (2.6, 2.4, 2.1, 1.3), 4096: (3.4, 3.2, 2.8, 2.2, 1.3),
@@ -40,8 +44,9 @@ def against(results, model, batch, dtype, peer):
     return ratio(turns[-1], f"{peer} {dtype}", f"{OURS} {dtype}") if turns else math.nan
 
 
-def compiled(results, model, batch):
-    ratios = {peer: against(results, model, batch, "bf16", peer) for peer in COMPILED}
+def fastest(results, model, batch):
+    """The same of the fastest peer in bf16. NaN if the one that should be the fastest was not measured."""
+    ratios = {peer: against(results, model, batch, "bf16", peer) for peer in ("eager", *COMPILED)}
     return math.nan if math.isnan(ratios[COMPILED[-1]]) else min(r for r in ratios.values() if not math.isnan(r))
 
 
@@ -85,10 +90,9 @@ def goals(results):
     for model, title in MODELS.items():
         for batch in BATCHES:
             where = f"{title}, batch {batch}: "
-            yield where + "torch.compile bf16 to ours", compiled(results, model, batch), ">=", 1.3
-            yield where + "eager bf16 to ours", against(results, model, batch, "bf16", "eager"), ">=", 2.5
-            yield where + "eager f32 to ours", against(results, model, batch, "f32", "eager"), ">=", 1.5
-        yield f"{title}, batch 32: part of the chip's bf16 rate", part_of_rate(results, model, 32, "bf16"), ">=", 0.6
+            yield where + "fastest PyTorch bf16 to ours", fastest(results, model, batch), ">=", FASTEST
+            yield where + "eager f32 to ours", against(results, model, batch, "f32", "eager"), ">=", FLOATS
+        yield f"{title}, batch 32: part of the chip's bf16 rate", part_of_rate(results, model, 32, "bf16"), ">=", PART
         for dtype in ("bf16", "f32"):
             yield f"{title}, batch 1, n 128, {dtype}: time to kernels' own", \
                 to_kernels(results, model, dtype), "<=", 2.0

@@ -79,13 +79,13 @@ def all_measured(ours=1.0):
     """Results that just meet each goal where ours takes a millisecond."""
     rows = [{"part": "rates", "dtype": "bf16", "tflops": 1.0}]
     for model in MODELS:
-        rows.append({"part": "flops", "model": model, "flops": 0.61e9 / 32})
+        rows.append({"part": "flops", "model": model, "flops": 0.58e9 / 32})
         for batch in BATCHES:
             rows.append({"part": "compare", "model": model, "batch": batch, "compiled": False, "errors": {},
                          "times": {"linformerd bf16": [ours], "eager bf16": [2.6], "linformerd f32": [ours],
-                                   "eager f32": [1.6]}})
+                                   "eager f32": [1.75]}})
             rows.append({"part": "compare", "model": model, "batch": batch, "compiled": True, "errors": {},
-                         "times": {"linformerd bf16": [ours], "compile bf16": [1.5], "fused-compile bf16": [1.4]}})
+                         "times": {"linformerd bf16": [ours], "compile bf16": [1.06], "fused-compile bf16": [1.04]}})
         rows += [{"part": "short", "model": model, "dtype": dtype, "length": 128, "ms": [ours], "kernels": 3,
                   "kernels_us": 501.0} for dtype in ("bf16", "f32")]
         rows.append({"part": "mixed", "model": model, "tokens": 1, "items": 1, "full": [0.86], "mixed": [ours]})
@@ -111,12 +111,12 @@ def takes_the_strongest_peer():
     results = all_measured()
     for row in results["measured"]:
         if row.get("compiled"):
-            row["times"]["compile bf16"] = [1.2]
-    faster = goals.compiled(results, "full", 8)
+            row["times"]["compile bf16"] = [1.02]
+    faster = goals.fastest(results, "full", 8)
     for row in results["measured"]:
         if row.get("compiled"):
             del row["times"]["fused-compile bf16"]
-    return abs(faster - 1.2) < 1e-9 and goals.compiled(results, "full", 8) != goals.compiled(results, "full", 8)
+    return abs(faster - 1.02) < 1e-9 and goals.fastest(results, "full", 8) != goals.fastest(results, "full", 8)
 
 
 def run_goals(folder, *results):
@@ -193,8 +193,8 @@ def writes_tables():
         if row["part"] == "compare":
             row["errors"] = {worker: 1e-3 for worker in row["times"]}
     text = tables.markdown(results, measure.CHIP, "bench.py")
-    return all(part in text for part in ("| (b) full heads | 32 | fused-compile bf16 | 1.4", "1.0 / 1.0 / 7.9 |",
-                                         "| 0.61 |", "2.00×", "| 0.86 |", ">= 2.5 | met |", "- no ncu"))
+    return all(part in text for part in ("| (b) full heads | 32 | fused-compile bf16 | 1.04", "1.0 / 1.0 / 7.9 |",
+                                         "| 0.58 |", "2.00×", "| 0.86 |", ">= 1.7 | met |", "- no ncu"))
 
 
 def main():

@@ -1,0 +1,302 @@
+#!/usr/bin/env python3
+"""Predicts the times of goals.py's models on A100, H100 and H200, and those of PyTorch. Nothing here was measured.
+
+    predict.py             prints the predicted times, and the goals that they meet
+    predict.py --kernels   prints the time of each kernel, too
+    predict.py --table     writes the table into docs/cuda.md
+    predict.py --recount   counts anew, and writes counts.json: what the engine launches, instructions, what PyTorch launches
+
+A prediction has two halves. The first is counted, and is in counts.json:
+  - the engine's launches, and the shapes of its products. The CUDA shim runs the engine and notes each launch;
+  - the instructions of its four largest kernels, in the SASS that nvcc makes for 8.0 and 9.0 (sass.py);
+  - PyTorch's launches and the bytes that they move, from a trace of the same models (predict_peers.py).
+The second half is a model of a chip, with the assumptions below. A kernel takes as long as the unit that it needs
+longest: instructions issued, tensor cores, exponentials, shared memory, or memory. All constants are stated here."""
+import json
+import math
+import pathlib
+import sys
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+COUNTS = FOLDER / "counts.json"
+PAGE = FOLDER.parent.parent / "docs" / "cuda.md"
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(FOLDER))
+
+MODELS = ("shared", "full")
+BATCHES = (1, 8, 32)
+SIZES = dict(num_tokens=256, dim=512, seq_len=4096, depth=12, heads=8, k=256)
+
+# Multiprocessors, bytes a second of memory, and peak rates of products: NVIDIA's data sheets (SXM, without sparsity).
+# clock: sustained under load, below the boost clock of 1.83 GHz of H100 and H200. large: the share of the peak that
+# cuBLAS reaches in large bf16 products, as others measured (S. Bekman, Machine Learning Engineering, "maximum achievable
+# matmul FLOPS"; H200 is taken as H100). mma: the share of the peak that the instruction mma.sync reaches (W. Luo and
+# others 2024, arXiv 2402.13499, for Hopper). lanes: of float32 in a multiprocessor. cache: bytes a second of the L2 cache.
+CHIPS = {
+    "A100": dict(sass="80", processors=108, clock=1.41e9, memory=2.04e12, cache=4.5e12, cached=20e6, peak=312e12,
+                 large=0.87, mma=1.0, lanes=64, shared_kib=163),
+    "H100": dict(sass="90", processors=132, clock=1.70e9, memory=3.35e12, cache=5.5e12, cached=25e6, peak=989e12,
+                 large=0.80, mma=0.63, lanes=128, shared_kib=227),
+    "H200": dict(sass="90", processors=132, clock=1.70e9, memory=4.80e12, cache=5.5e12, cached=25e6, peak=989e12,
+                 large=0.80, mma=0.63, lanes=128, shared_kib=227)}
+
+LAUNCH_S = 3e-6         # of a launch in a graph, until it runs at full speed, and after it does
+EAGER_S = 5e-6          # that PyTorch's host takes for an operation: fewer cannot be launched
+BUSY = 0.75             # share of its slowest unit that a kernel of the engine uses
+MEMORY_SHARE = 0.90     # of the memory's peak rate that a kernel reaches
+FLOAT_SHARE = 0.85      # of the peak of float32 that cuBLAS reaches in large products
+PIPELINE_DEPTH = 128    # depth of a product that its beginning and end are worth
+ATTENTION_SHARE = 0.45  # of the peak, of PyTorch's flash attention with 256 keys and heads of 64 features
+# Rows and columns of the tiles among which cuBLAS chooses, and the share of the rate of large products.
+TILES = ((128, 256, 1.0), (128, 128, 0.9), (64, 128, 0.75), (64, 64, 0.5))
+SPLITS = (1, 2, 4, 8)   # of the depth of a product
+
+
+def per_lane(chip, cycles):
+    return cycles / chip["clock"]
+
+
+def memory_s(chip, moved):
+    """Little that was just written is still in the L2 cache."""
+    return moved / (chip["cache"] if moved < chip["cached"] else chip["memory"] * MEMORY_SHARE)
+
+
+def waste(blocks, processors):
+    """How much longer blocks take than if they could be divided evenly."""
+    return math.ceil(blocks / processors) * processors / blocks
+
+
+def product_s(chip, shape, element, extra_bytes=0):
+    """Of cuBLAS: `shape` is (batch, rows, columns, depth). The best tile counts."""
+    batch, rows, columns, depth = shape
+    rate = chip["peak"] * chip["large"] if element == 2 else \
+        2 * chip["lanes"] * chip["processors"] * chip["clock"] * FLOAT_SHARE
+    seconds = math.inf
+    for tall, wide, share in TILES:
+        for split in SPLITS:
+            blocks = batch * split * min(math.ceil(rows / tall) * math.ceil(columns / wide),
+                                         math.ceil(rows / wide) * math.ceil(columns / tall))
+            flops = 2 * blocks * tall * wide * (depth / split + PIPELINE_DEPTH)
+            seconds = min(seconds, flops * waste(blocks, chip["processors"]) / rate / share)
+    moved = batch * (rows * depth + depth * columns + rows * columns) * element + extra_bytes
+    return max(seconds, memory_s(chip, moved))
+
+
+# ---- Kernels of the engine
+
+def kernel_s(chip, blocks, work, moved):
+    """`work` counts the warps' instructions of all blocks. A multiprocessor has four schedulers. A cycle of one is an
+    instruction; 512 FLOP of bf16 on tensor cores of an A100 (m16n8k16 is 4096); 4 exponentials of 32; a quarter of the
+    multiprocessor's 128 bytes of shared memory."""
+    flops_a_cycle = chip["peak"] * chip["mma"] / chip["processors"] / chip["clock"] / 4
+    cycles = max(work["all"], work.get("HMMA", 0) * 4096 / flops_a_cycle, work.get("MUFU", 0) * 8,
+                 work.get("FFMA", 0) * 128 / chip["lanes"], (work.get("LDSM", 0) + work.get("LDGSTS", 0)) * 16)
+    busy = cycles / 4 / chip["processors"] / BUSY * waste(blocks, chip["processors"])
+    return max(per_lane(chip, busy), memory_s(chip, moved))
+
+
+def add(*parts):
+    """The sum of (times, counts)."""
+    total = {}
+    for times, counts in parts:
+        for code, number in counts.items():
+            total[code] = total.get(code, 0) + times * number
+    return total
+
+
+def attend_tensor_work(counts, launch, batch):
+    """Each warp of a block computes its rows of each unit: four tiles of 64 keys. It copies its queries, 16 bytes a
+    thread at a time, and its part of the tiles: once for the units of an item, if they stay in shared memory."""
+    keys, heads, width = SIZES["k"], SIZES["heads"], SIZES["dim"] // SIZES["heads"]
+    warps, units = launch["threads"] // 32, batch * SIZES["seq_len"] // 128 * heads
+    tiles = keys // 64
+    stay = launch["shared"] > 2 * 2 * 64 * (width + 8) * 2
+    blocks = launch["grid"][0] * launch["grid"][1]
+    fetches = (blocks if stay else units) * keys * 2 * width // 8 // 32
+    queries = units * 128 * width // 8 // 32
+    work = add((units * warps * tiles, counts["hot"]), (units * warps, counts["rest"]),
+               (fetches + queries, counts["copy"]))
+    moved = 2 * batch * SIZES["seq_len"] * SIZES["dim"] * 2
+    return min(blocks, units), work, moved
+
+
+def project_tensor_work(counts, launch, batch, name):
+    """A block multiplies up to 1024 rows, `depth` at a time."""
+    tall, wide = (int(word) for word in name.split("<")[1].split(",")[1:3])
+    depth, warps = (64 if tall < 128 else 32), launch["threads"] // 32
+    x, y, z = launch["grid"]
+    parts = batch * math.ceil(SIZES["seq_len"] / 1024)
+    blocks = parts * y * z
+    steps = blocks * min(SIZES["seq_len"], 1024) // depth
+    copies = steps * depth * (tall + wide) // 8 // 32
+    work = add((steps * warps, counts["hot"]), (blocks * warps, counts["rest"]), (copies, counts["copy"]))
+    columns = z * wide
+    moved = batch * SIZES["seq_len"] * columns * 2 + parts * y * tall * columns * 4
+    return blocks, work, moved
+
+
+def attend_work(counts, launch, batch):
+    """Float: 64 rows of a head in a block, four tiles of 64 keys."""
+    blocks = batch * SIZES["seq_len"] // 64 * SIZES["heads"]
+    work = add((blocks * 8 * SIZES["k"] // 64, counts["tile"]))
+    return blocks, work, 2 * batch * SIZES["seq_len"] * SIZES["dim"] * 4
+
+
+def project_work(counts, launch, batch):
+    """Float: 16 rows at a time, of up to 512 in a block."""
+    x, y, z = launch["grid"]
+    parts = batch * SIZES["seq_len"] // 512
+    blocks = parts * y * z
+    work = add((blocks * 8 * 512 // 16, counts["tile"]))
+    return blocks, work, batch * SIZES["seq_len"] * z * 64 * 4 + parts * y * 64 * z * 64 * 4
+
+
+def moved_by(name, launch, batch, element):
+    """Bytes of a kernel that only moves data. Blocks of 8 warps handle a row each."""
+    rows, dim = launch["grid"][0] * 8, SIZES["dim"]
+    if name.startswith(("layer_norm", "copy_rows", "gather_rows", "add_norm")):
+        return 2 * rows * dim * element
+    if name.startswith(("embed", "place_input")):
+        return rows * dim * element if name[0] == "e" else batch * SIZES["seq_len"] * 12
+    if name.startswith("finish_linear"):
+        return 2 * rows * 4 * dim * element
+    if name.startswith("pool"):
+        return batch * SIZES["seq_len"] * dim * element
+    if name.startswith("finish_projection"):
+        parts = SIZES["seq_len"] // (1024 if element == 2 else 512)
+        return launch["grid"][0] * launch["grid"][1] * dim * (4 * parts + element)
+    raise SystemExit(f"{name}: predict.py does not know how many bytes it moves")
+
+
+WORK = {"attend_tensor": attend_tensor_work, "project_tensor": project_tensor_work, "attend": attend_work,
+        "project": project_work}
+
+
+def launch_s(chip, counts, launch, batch, element):
+    """Of one launch of the engine, without the launch itself."""
+    if launch["kind"] == "product":
+        rows, columns, depth = launch["shape"]
+        return product_s(chip, (1, rows, columns, depth), element, launch["added"] * rows * columns * element)
+    family = launch["name"].split("<")[0]
+    if family not in WORK:
+        return memory_s(chip, moved_by(launch["name"], launch, batch, element))
+    code = counts["sass"][chip["sass"]][launch["name"]]
+    named = (launch["name"],) if family == "project_tensor" else ()
+    blocks, work, moved = WORK[family](code, launch, batch, *named)
+    return kernel_s(chip, blocks, work, moved)
+
+
+def engine_s(chip, counts, model, dtype, batch):
+    """(seconds, {kernel: seconds}) of one run."""
+    element = 2 if dtype == "bf16" else 4
+    processors = chip["processors"] if dtype == "bf16" else 132
+    times = {}
+    for launch in counts["engine"][f"{model} {dtype} {batch} {processors}"]:
+        name = launch["name"] if launch["kind"] == "kernel" else "product " + " x ".join(map(str, launch["shape"]))
+        times[name] = times.get(name, 0) + launch["times"] * (launch_s(chip, counts, launch, batch, element) + LAUNCH_S)
+    return sum(times.values()), times
+
+
+# ---- PyTorch
+
+PEERS = {"eager": "eager", "compile": "torch.compile", "fused-compile": "torch.compile, SDPA"}
+
+
+def peer_s(chip, counts, model, dtype, batch, peer):
+    """The counts are those of a batch of 1: weights count as often as activations, which hardly matters."""
+    element, seconds, launches = 2 if dtype == "bf16" else 4, 0, 0
+    for kind, shape, moved, times in counts["peers"][f"{model} {peer}"]:
+        moved = moved * batch * element // 2
+        if kind == "product":
+            n, rows, columns, depth = shape
+            one = product_s(chip, (n * batch, rows, columns, depth) if n > 1 or rows != SIZES["seq_len"]
+                            else (1, rows * batch, columns, depth), element)
+        elif kind == "attention":
+            one = max(shape * batch / chip["peak"] / ATTENTION_SHARE, memory_s(chip, moved))
+        else:
+            one = memory_s(chip, moved)
+        seconds += times * (one + LAUNCH_S)
+        launches += times
+    return max(seconds, launches * EAGER_S) if peer == "eager" else seconds
+
+
+# ---- What goals.py asks for
+
+def flops_of(counts, model, batch):
+    """Of the engine's plan: products, projections, attention."""
+    n, total = SIZES["seq_len"], 0
+    for launch in counts["engine"][f"{model} bf16 {batch} 132"]:
+        if launch["kind"] == "product":
+            total += launch["times"] * 2 * math.prod(launch["shape"])
+        elif launch["name"].startswith("project_tensor"):
+            columns = SIZES["dim"] if model == "full" else launch["grid"][2] * 64
+            total += launch["times"] * (2 if model == "full" else 1) * 2 * batch * n * SIZES["k"] * columns
+        elif launch["name"].startswith("attend_tensor"):
+            total += launch["times"] * 4 * batch * n * SIZES["k"] * SIZES["dim"]
+    return total
+
+
+def predict(counts, chip_name, model, batch):
+    chip = CHIPS[chip_name]
+    ours, kernels = engine_s(chip, counts, model, "bf16", batch)
+    peers = {peer: peer_s(chip, counts, model, "bf16", batch, peer) for peer in PEERS}
+    floats, eager = engine_s(chip, counts, model, "f32", batch)[0], peer_s(chip, counts, model, "f32", batch, "eager")
+    return {"bf16": ours, "peers": peers, "f32": floats, "eager f32": eager, "kernels": kernels,
+            "part": flops_of(counts, model, batch) / ours / chip["peak"] / chip["large"]}
+
+
+def ms(seconds):
+    return f"{1e3 * seconds:.2f}"
+
+
+def table(counts):
+    """The table of docs/cuda.md."""
+    lines = ["| chip | model | batch | bf16, ms | part of the rate of large products | " +
+             ", ms | ".join(PEERS.values()) + ", ms | fastest of these : ours | f32, ms | eager f32 : ours |",
+             "|---" * 11 + "|"]
+    for chip in CHIPS:
+        for model in MODELS:
+            for batch in BATCHES:
+                found = predict(counts, chip, model, batch)
+                fastest = min(found["peers"].values())
+                lines.append(f"| {chip} | {model} | {batch} | {ms(found['bf16'])} | {found['part']:.2f} | " +
+                             " | ".join(map(ms, found["peers"].values())) +
+                             f" | {fastest / found['bf16']:.2f} | {ms(found['f32'])} | "
+                             f"{found['eager f32'] / found['f32']:.2f} |")
+    return "\n".join(lines) + "\n"
+
+
+BEGIN, END = "<!-- written by tests/gpu/predict.py --table -->\n", "<!-- end of the table -->\n"
+
+
+def page_with(text, written):
+    before, rest = text.split(BEGIN)
+    return before + BEGIN + "\n" + written + "\n" + END + rest.split(END)[1]
+
+
+def print_kernels(counts):
+    for chip in CHIPS:
+        for model in MODELS:
+            for batch in BATCHES:
+                for dtype in ("bf16", "f32"):
+                    total, times = engine_s(CHIPS[chip], counts, model, dtype, batch)
+                    print(f"{chip} {model} {dtype} batch {batch}: {ms(total)} ms")
+                    for name, seconds in sorted(times.items(), key=lambda item: -item[1])[:8]:
+                        print(f"    {ms(seconds):>9} ms {seconds / total:5.0%}  {name}")
+
+
+def main():
+    if "--recount" in sys.argv:
+        import predict_counts
+        COUNTS.write_text(predict_counts.text())
+    counts = json.loads(COUNTS.read_text())
+    if "--table" in sys.argv:
+        PAGE.write_text(page_with(PAGE.read_text(), table(counts)))
+    elif "--kernels" in sys.argv:
+        print_kernels(counts)
+    else:
+        print(table(counts), end="")
+
+
+if __name__ == "__main__":
+    main()

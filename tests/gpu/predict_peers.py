@@ -1,0 +1,136 @@
+"""What PyTorch must launch, multiply and move for a forward pass of the models of goals.py. Nothing is computed: the
+models are traced on the device "meta", whose tensors have shapes only.
+
+Eager launches each ATen operation that is no view. It reads its inputs and writes its outputs. torch.compile fuses. The
+rule here is generous to it: operations between two products, which need one another, are one launch. Such a launch
+reads what comes from elsewhere and writes what is read elsewhere. Products, and attention by
+scaled_dot_product_attention, stay launches of their own."""
+import collections
+
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import plain
+
+PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
+ATTENTION = "_scaled_dot_product_flash_attention"
+
+
+def flash(queries, keys, values):
+    return torch.ops.aten._scaled_dot_product_flash_attention(queries, keys, values)[0]
+
+
+def graph_of(kwargs, batch, dtype, fused):
+    with torch.device("meta"):
+        model = plain.LinformerLM(fused=fused, **kwargs).to(dtype).eval()
+        ids = torch.empty(batch, kwargs["seq_len"], dtype=torch.int64)
+    usual = plain.functional.scaled_dot_product_attention
+    plain.functional.scaled_dot_product_attention = flash
+    try:
+        with torch.no_grad():
+            return make_fx(lambda x: model.hidden(x).mean(1, dtype=torch.float32), tracing_mode="real")(ids).graph
+    finally:
+        plain.functional.scaled_dot_product_attention = usual
+
+
+def values_of(node):
+    value = node.meta.get("val", node.meta.get("tensor_meta"))
+    return [v for v in (value if isinstance(value, (tuple, list)) else [value]) if hasattr(v, "shape")]
+
+
+def bytes_of(node):
+    """Of the first output: the others are statistics."""
+    value = values_of(node)[0]
+    return value.shape.numel() * value.dtype.itemsize
+
+
+def name_of(node):
+    return node.target._schema.name.split("::")[1] if hasattr(node.target, "_schema") else str(node.target)
+
+
+def is_free(node):
+    """A view, an output that is one of several, or nothing that runs."""
+    return node.op != "call_function" or name_of(node) in ("expand", "getitem", "detach", "slice", "alias") or \
+        "getitem" in str(node.target) or node.target.is_view
+
+
+def source(node):
+    """The node that computes what a view shows."""
+    while node.op == "call_function" and is_free(node):
+        node = node.args[0]
+    return node
+
+
+def flops_of(node):
+    shapes = [tuple(values_of(n)[0].shape) for n in node.all_input_nodes]
+    if name_of(node) == ATTENTION:
+        (b, h, n, d), (_, _, k, _) = shapes[:2]
+        return 4 * b * h * n * k * d
+    a = shapes[-2]
+    return 2 * values_of(node)[0].shape.numel() * a[-1]
+
+
+def product_of(node):
+    """[batch, rows, columns, depth]"""
+    a = tuple(values_of(node.all_input_nodes[-2])[0].shape)
+    out = tuple(values_of(node)[0].shape)
+    return [out[0] if len(out) == 3 else 1, out[-2], out[-1], a[-1]]
+
+
+def launch(nodes, inside):
+    """What the nodes read from elsewhere, and write for others: bytes."""
+    reads = {source(n) for node in nodes for n in node.all_input_nodes} - inside
+    writes = {node for node in nodes if any(user not in inside for user in users_of(node))}
+    return sum(map(bytes_of, reads)) + sum(map(bytes_of, writes))
+
+
+def users_of(node):
+    found = set()
+    for user in node.users:
+        found |= users_of(user) if is_free(user) and user.op == "call_function" else {user}
+    return found
+
+
+def extern(node):
+    return name_of(node) in PRODUCTS or name_of(node) == ATTENTION
+
+
+def levels_of(nodes):
+    """By node: how many products lie before it, one after another."""
+    levels = {}
+    for node in nodes:
+        levels[node] = max((levels.get(source(n), 0) + (source(n) in levels and extern(source(n)))
+                            for n in node.all_input_nodes), default=0)
+    return levels
+
+
+def groups_of(nodes):
+    """Nodes of a level that need one another."""
+    levels, group = levels_of(nodes), {}
+    for node in nodes:
+        if extern(node):
+            continue
+        group[node] = {node}
+        for other in {source(n) for n in node.all_input_nodes}:
+            if other in group and levels[other] == levels[node] and group[other] is not group[node]:
+                group[other] |= group[node]
+                for member in group[node]:
+                    group[member] = group[other]
+    return list({id(members): members for members in group.values()}.values())
+
+
+def counts(kwargs, batch, dtype, compiled, fused):
+    """[[kind, shape of a product or FLOP, bytes, times]]"""
+    nodes = [node for node in graph_of(kwargs, batch, dtype, fused).nodes if not is_free(node)]
+    found = collections.Counter()
+    for node in nodes:
+        if extern(node):
+            kind = "attention" if name_of(node) == ATTENTION else "product"
+            shape = flops_of(node) if kind == "attention" else tuple(product_of(node))
+            found[kind, shape, launch([node], {node})] += 1
+        elif not compiled:
+            found["other", 0, launch([node], {node})] += 1
+    for members in groups_of(nodes) if compiled else []:
+        found["other", 0, launch(members, members)] += 1
+    return [[kind, list(shape) if isinstance(shape, tuple) else shape, moved, times]
+            for (kind, shape, moved), times in found.items()]

@@ -1,0 +1,162 @@
+"""Counts instructions in SASS, the machine code of a kernel, as nvdisasm prints it. Nothing is executed.
+
+A loop is counted as its cheapest path among those with the most work. Work is what the kernel is for: products on tensor
+cores, fused multiply-adds, and copies. So paths that a plan does not take, such as those for masks, do not count. Loops
+within a loop are counted once; predict.py multiplies each with its number of iterations."""
+import collections
+import re
+import subprocess
+
+WORK = ("HMMA", "LDGSTS", "LDSM", "STG")  # of a kernel for tensor cores
+FLOAT_WORK = ("FFMA", "LDG", "STS", "STG")
+LEAVES = ("EXIT", "RET", "BRX", "KILL")
+
+
+def disassemble(nvdisasm, cubin):
+    """{plain name of a kernel: lines of its code}"""
+    text = subprocess.run([nvdisasm, "-c", cubin], capture_output=True, text=True, check=True).stdout
+    found, lines = {}, None
+    for line in text.splitlines():
+        section = re.match(r"\s*\.section\s+\.text\.([^,]*),", line)
+        if section:
+            lines = found.setdefault(section[1], [])
+        elif lines is not None:
+            lines.append(line)
+    names = subprocess.run(["c++filt"], input="\n".join(found), capture_output=True, text=True, check=True).stdout
+    return dict(zip(map(plain_name, names.splitlines()), found.values()))
+
+
+def plain_name(name):
+    """As the trace of the shim has it: without parameters, and with the types' own names."""
+    return re.sub(r"\(.*", "", name.removeprefix("void ")).replace("(int)", "").replace("(bool)1", "true") \
+        .replace("(bool)0", "false")
+
+
+class Block:
+    def __init__(self):
+        self.labels, self.codes, self.goes, self.falls = [], [], None, True
+
+
+def blocks_of(lines):
+    """Basic blocks: [(opcodes, indices of the blocks that may follow)]"""
+    blocks = [Block()]
+    for line in lines:
+        label = re.match(r"(\.L_x_\d+):", line)
+        code = re.match(r"\s*/\*[0-9a-f]+\*/\s+(@!?U?P\w+ )?\s*([A-Z0-9_.]+)(.*)", line)
+        if label:
+            if blocks[-1].codes:
+                blocks.append(Block())
+            blocks[-1].labels.append(label[1])
+        if not code:
+            continue
+        predicate, opcode, rest = code.groups()
+        blocks[-1].codes.append(opcode)
+        base = opcode.split(".")[0]
+        target = re.search(r"`\((\.L_x_\d+)\)", rest)
+        if base in ("BRA", "CALL") and target:  # such a call does not return: it is a jump
+            blocks[-1].goes = target[1]
+            blocks[-1].falls = bool(predicate) or bool(re.match(r"\s*(\.\w+\s+)?!?U?P\d", rest.strip()))
+            blocks.append(Block())
+        elif base in LEAVES and not predicate:
+            blocks[-1].falls = False
+            blocks.append(Block())
+    at = {label: i for i, block in enumerate(blocks) for label in block.labels}
+    return [(block.codes, sorted({*([at[block.goes]] if block.goes in at else []),
+                                  *([i + 1] if block.falls and i + 1 < len(blocks) else [])}))
+            for i, block in enumerate(blocks)]
+
+
+def dominators(blocks):
+    """By block, as bits: the blocks that every way from the first one passes. 0 of what is never reached."""
+    before = [[] for _ in blocks]
+    for i, (_, following) in enumerate(blocks):
+        for j in following:
+            before[j].append(i)
+    every = (1 << len(blocks)) - 1
+    found, changed = [1] + [every] * (len(blocks) - 1), True
+    while changed:
+        changed = False
+        for i in range(1, len(blocks)):
+            bits = every
+            for j in before[i]:
+                bits &= found[j]
+            bits |= 1 << i
+            if bits != found[i]:
+                found[i], changed = bits, True
+    return found, before
+
+
+def loops_of(blocks):
+    """{header: blocks of the loop}, of loops with one entry."""
+    dominated, before = dominators(blocks)
+    loops = {}
+    for i, (_, following) in enumerate(blocks):
+        for header in following:
+            if dominated[i] >> header & 1 and before[i] + [i]:
+                body, todo = {header}, [i]
+                while todo:
+                    at = todo.pop()
+                    if at not in body:
+                        body.add(at)
+                        todo += before[at]
+                loops.setdefault(header, set()).update(body)
+    return loops
+
+
+def count(codes):
+    counts = collections.Counter(code.split(".")[0] for code in codes)
+    counts["all"] = len(codes)
+    return counts
+
+
+def path(blocks, header, body, work, ends_anywhere=False):
+    """Counts of the cheapest path with the most work from the header through the body, back to the header or out of the
+    body, or with `ends_anywhere` to the end of the work. It passes no block twice."""
+    order, seen = [], set()
+
+    def visit(at):
+        stack = [(at, iter(blocks[at][1]))]
+        seen.add(at)
+        while stack:
+            node, following = stack[-1]
+            for other in following:
+                if other in body and other not in seen:
+                    seen.add(other)
+                    stack.append((other, iter(blocks[other][1])))
+                    break
+            else:
+                order.append(stack.pop()[0])
+
+    visit(header)
+    place = {at: i for i, at in enumerate(reversed(order))}
+    best = {header: count(blocks[header][0])}
+
+    def worth(counts):
+        return sum(counts[code] for code in work), -counts["all"]
+
+    ends = []
+    for at in sorted(place, key=place.get):
+        if at not in best:
+            continue
+        if header in blocks[at][1] or any(other not in body for other in blocks[at][1]) or not blocks[at][1]:
+            ends.append(best[at])
+        for other in blocks[at][1]:
+            if other in place and place[other] > place[at]:
+                found = best[at] + count(blocks[other][0])
+                if other not in best or worth(found) > worth(best[other]):
+                    best[other] = found
+    return max(best.values() if ends_anywhere or not ends else ends, key=worth)
+
+
+def kernel_counts(lines):
+    """Counts of a kernel: `whole`, a way from its beginning to its end with each loop once; `loops`, each with the number
+    of loops around it, in the order of the code."""
+    blocks = blocks_of(lines)
+    loops = loops_of(blocks)
+    work = WORK if any(code.startswith("HMMA") for codes, _ in blocks for code in codes) else FLOAT_WORK
+    found = []
+    for header, body in sorted(loops.items()):
+        depth = sum(header in other and body < other for other in loops.values())
+        found.append({"depth": depth, "innermost": not any(other < body for other in loops.values()),
+                      **path(blocks, header, body, work)})
+    return {"whole": dict(path(blocks, 0, set(range(len(blocks))), work, True)), "loops": found}
