@@ -314,8 +314,8 @@ static inline void note(struct cuda_run *run, cudaError_t status)
 
 #define SHARED_BYTES ((size_t)48 << 10) /* shared memory that every kernel may use without allow_shared */
 
-/* Shared memory that a kernel may use with allow_shared on every device. Compute capabilities 8.6, 8.9 and 12.0 have this
- * much, and others more. */
+/* Shared memory that a kernel may use with allow_shared on every device. Compute capabilities 8.6, 8.9 and 12.0 have
+ * this much, and others more. */
 #define LEAST_SHARED_BYTES ((size_t)99 << 10)
 
 /* Raises the kernel's limit of shared memory. There is one limit for each kernel on each device. It is never lowered,
