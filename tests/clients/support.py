@@ -2,38 +2,15 @@
 
 import json
 import os
-import re
-import subprocess
 
 import numpy as np
 
-from tap import expect, run  # noqa: F401 (scripts take them from here)
+from served import Daemon  # noqa: F401 (scripts take these from here)
+from tap import expect, run  # noqa: F401
 
 CASES = "tests/reference"
 TOLERANCE = 1e-5
 LABELS = ["cat", "dog", "fish"]
-
-
-class Daemon:
-    """build/linformerd on a free port, for the length of a with block."""
-
-    def __init__(self, *arguments):
-        self.arguments = [os.environ.get("LINFORMERD", "build/linformerd"), "--port", "0", *arguments]
-
-    def __enter__(self):
-        self.process = subprocess.Popen(self.arguments, stderr=subprocess.PIPE, text=True)
-        for line in self.process.stderr:
-            found = re.search(r"listening on http://(\S+)", line)
-            if found:
-                self.address = found.group(1)
-                return self
-        raise RuntimeError(f"the daemon did not start: exit status {self.process.wait()}")
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.stderr.read()
-        status = self.process.wait()
-        assert status == 0, f"the daemon ended with {status}"
 
 
 def write_model(folder, config, tensors):

@@ -4,6 +4,7 @@ Each test fails if the page logs an error, breaks its Content-Security-Policy, o
 """
 
 import contextlib
+import functools
 import io
 import json
 import math
@@ -14,7 +15,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import traceback
 import urllib.parse
 import urllib.request
 
@@ -22,40 +22,14 @@ from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
+sys.path.insert(0, "tests/clients")
+import tap  # noqa: E402
+from served import Daemon  # noqa: E402
+
 MODULES = "tests/modules/reference/"
 HOSTILE = ["<img src=x onerror=document.title='owned'>", '"><script>document.title="owned"<b>', "a&b?c#d%20e=f 'g' é"]
 WAIT_MS = 120_000  # only a page that never becomes right waits so long
 KEY = "sesame-1"
-
-
-class Daemon:
-    """build/linformerd on a free port, for the length of a with block."""
-
-    def __init__(self, *arguments):
-        self.arguments = [os.environ.get("LINFORMERD", "build/linformerd"), "--port", "0", *arguments]
-
-    def __enter__(self):
-        self.process = subprocess.Popen(self.arguments, stderr=subprocess.PIPE, text=True)
-        for line in self.process.stderr:
-            found = re.search(r"listening on (http://\S+)", line)
-            if found:
-                self.url = found.group(1)
-                return self
-        raise RuntimeError(f"the daemon did not start: exit status {self.process.wait()}")
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.stderr.read()
-        assert self.process.wait() == 0
-
-    def post(self, path, body):
-        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request) as answer:
-            return json.load(answer)
-
-    def get(self, path):
-        with urllib.request.urlopen(self.url + path) as answer:
-            return answer.read()
 
 
 @contextlib.contextmanager
@@ -509,22 +483,6 @@ def take_screenshots(browser, folder):
             file.write(daemon.get("/v2/models/builtin/attention.png?text=This+option+can+be+used+more+than+once.&layer=3&cell=6"))
 
 
-def run(browser, tests):
-    failed = 0
-    print(f"1..{len(tests)}")
-    for number, test in enumerate(tests, 1):
-        name = test.__name__.replace("_", " ")
-        try:
-            test(browser)
-            print(f"ok {number} - {name}", flush=True)
-        except Exception:
-            failed += 1
-            print(f"not ok {number} - {name}")
-            for line in traceback.format_exc().splitlines():
-                print(f"# {line}", flush=True)
-    return failed
-
-
 def main():
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
@@ -534,7 +492,7 @@ def main():
         if os.environ.get("SCREENSHOTS"):
             take_screenshots(browser, os.environ["SCREENSHOTS"])
             return 0
-        failed = run(browser, chosen)
+        failed = tap.run([(test.__name__.replace("_", " "), functools.partial(test, browser)) for test in chosen])
         browser.close()
     return 1 if failed else 0
 

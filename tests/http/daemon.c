@@ -167,6 +167,34 @@ bool daemon_log_line(struct daemon *daemon, char *line, size_t size)
     return fgets(line, (int)size, daemon->log) != NULL;
 }
 
+char *daemon_wait_for_line(struct daemon *daemon, const char *part)
+{
+    char line[8192];
+    while (daemon_log_line(daemon, line, sizeof line))
+        if (strstr(line, part))
+            return strdup(line);
+    fail_msg("the log ended without: %s", part);
+    return NULL;
+}
+
+void daemon_expect_line(struct daemon *daemon, const char *part)
+{
+    free(daemon_wait_for_line(daemon, part));
+}
+
+void daemon_reload(struct daemon *daemon, const char *part)
+{
+    char line[8192];
+    bool found = part == NULL;
+    daemon_signal(daemon, SIGHUP);
+    do {
+        assert_true(daemon_log_line(daemon, line, sizeof line));
+        found = found || strstr(line, part);
+    } while (!strstr(line, "reload ended"));
+    if (!found)
+        fail_msg("expected a line with \"%s\"", part);
+}
+
 int daemon_process(const struct daemon *daemon)
 {
     return (int)daemon->process;
@@ -309,6 +337,16 @@ char *answer_header(const struct answer *answer, const char *name)
     return NULL;
 }
 
+void expect_header(const struct answer *answer, const char *name, const char *value)
+{
+    char *found = answer_header(answer, name);
+    if (value)
+        assert_string_equal(found ? found : "(no header)", value);
+    else
+        assert_null(found);
+    free(found);
+}
+
 struct answer daemon_post(const struct daemon *daemon, const char *path, const char *body)
 {
     return daemon_call(daemon,
@@ -320,17 +358,28 @@ struct answer daemon_get(const struct daemon *daemon, const char *path)
     return daemon_call(daemon, &(struct call){.path = path});
 }
 
+/* The JSON of an answer of status 200, which it frees. `body` is that of the request; "": it had none. */
+static json_t *json_of_answer(struct answer *answer, const char *path, const char *body)
+{
+    if (answer->status != 200 || !answer->json)
+        print_error("%s %s: %ld %s\n", path, body, answer->status, answer->body);
+    assert_int_equal(answer->status, 200);
+    assert_non_null(answer->json);
+    json_t *json = json_incref(answer->json);
+    answer_free(answer);
+    return json;
+}
+
 json_t *daemon_post_json(const struct daemon *daemon, const char *path, const char *body)
 {
     struct answer answer = daemon_post(daemon, path, body);
-    json_t *json;
-    if (answer.status != 200 || !answer.json)
-        print_error("%s %s: %ld %s\n", path, body, answer.status, answer.body);
-    assert_int_equal(answer.status, 200);
-    assert_non_null(answer.json);
-    json = json_incref(answer.json);
-    answer_free(&answer);
-    return json;
+    return json_of_answer(&answer, path, body);
+}
+
+json_t *daemon_get_json(const struct daemon *daemon, const char *path)
+{
+    struct answer answer = daemon_get(daemon, path);
+    return json_of_answer(&answer, path, "");
 }
 
 void expect_failure_answer(struct answer *answer, long status, const char *type, const char *part)

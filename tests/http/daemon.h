@@ -44,6 +44,14 @@ char *daemon_refused(const char *const *arguments);
 /* The next line of a log that is unread. False: the daemon has ended. */
 bool daemon_log_line(struct daemon *daemon, char *line, size_t size);
 
+/* Reads the log until a line contains `part`. daemon_wait_for_line returns this line, which the test frees. */
+char *daemon_wait_for_line(struct daemon *daemon, const char *part);
+void daemon_expect_line(struct daemon *daemon, const char *part);
+
+/* Sends SIGHUP, and reads the log until the end of the reload. A line must contain `part`. NULL stands for any lines.
+ */
+void daemon_reload(struct daemon *daemon, const char *part);
+
 int daemon_port(const struct daemon *daemon); /* 1 if it listens only on Unix sockets */
 int daemon_process(const struct daemon *daemon);
 void daemon_freeze(struct daemon *daemon); /* stops the process until daemon_thaw */
@@ -68,6 +76,9 @@ void answer_free(struct answer *answer);
 /* Value of a header; NULL: there is none. The test frees it. */
 char *answer_header(const struct answer *answer, const char *name);
 
+/* Expects that the answer has the header with this value. NULL: that it lacks the header. */
+void expect_header(const struct answer *answer, const char *name, const char *value);
+
 struct call {
     const char *method; /* NULL: POST with a body, else GET */
     const char *path;
@@ -86,8 +97,9 @@ struct answer daemon_call(const struct daemon *daemon, const struct call *call);
 struct answer daemon_post(const struct daemon *daemon, const char *path, const char *body);
 struct answer daemon_get(const struct daemon *daemon, const char *path);
 
-/* Posts, expects 200 and JSON, which the test frees. */
+/* They expect 200 and JSON, which the test frees. */
 json_t *daemon_post_json(const struct daemon *daemon, const char *path, const char *body);
+json_t *daemon_get_json(const struct daemon *daemon, const char *path);
 
 /* Posts and expects a failure in the native shape whose message contains `part`. */
 void expect_failure(const struct daemon *daemon, const char *path, const char *body, long status, const char *type,

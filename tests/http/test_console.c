@@ -1,6 +1,6 @@
 /* GET / as browsers and other clients see it, and the routes that the console needs: the plan of a model, and the
  * picture of its attention. tests/console runs the page itself in a browser. */
-#include "tests/http/daemon.h"
+#include "tests/http/the_daemon.h"
 
 #include <png.h>
 #include <stdio.h>
@@ -11,25 +11,9 @@
 
 #define BROWSER "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
 
-static struct daemon *daemon_under_test;
-
-static int start(void **state)
-{
-    (void)state;
-    daemon_under_test = daemon_start(NULL);
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    daemon_stop(daemon_under_test);
-    return 0;
-}
-
 static struct answer get_with(const char *path, const char *header, const char *another)
 {
-    return daemon_call(daemon_under_test, &(struct call){.path = path, .headers = {header, another}});
+    return daemon_call(the_daemon, &(struct call){.path = path, .headers = {header, another}});
 }
 
 /* ---- The page ---- */
@@ -70,20 +54,11 @@ static void browsers_get_the_console(void **state)
     }
 }
 
-static void expect_header(const struct answer *answer, const char *name, const char *expected)
-{
-    char *value = answer_header(answer, name);
-    assert_non_null(value);
-    assert_string_equal(value, expected);
-    free(value);
-}
-
 static void the_page_has_safe_headers(void **state)
 {
     (void)state;
     struct answer answer = get_with("/", BROWSER, NULL);
-    struct answer head =
-        daemon_call(daemon_under_test, &(struct call){.method = "HEAD", .path = "/", .headers = {BROWSER}});
+    struct answer head = daemon_call(the_daemon, &(struct call){.method = "HEAD", .path = "/", .headers = {BROWSER}});
     const struct answer *both[] = {&answer, &head};
     for (size_t i = 0; i < LENGTH(both); i++) {
         expect_header(both[i], "Content-Type", "text/html; charset=utf-8");
@@ -251,7 +226,7 @@ static void the_plan_has_the_numbers_of_explain(void **state)
     assert_true(fread(text, 1, (1 << 20) - 1, pipe) > 0);
     pclose(pipe);
 
-    struct answer answer = daemon_get(daemon_under_test, "/v2/models/builtin/plan");
+    struct answer answer = daemon_get(the_daemon, "/v2/models/builtin/plan");
     json_t *steps = json_object_get(answer.json, "steps"), *step;
     size_t i;
     assert_int_equal(answer.status, 200);
@@ -276,7 +251,7 @@ static void the_plan_has_the_numbers_of_explain(void **state)
 static void the_plan_follows_the_tokens(void **state)
 {
     (void)state;
-    struct answer few = daemon_get(daemon_under_test, "/v2/models/builtin/plan?tokens=7");
+    struct answer few = daemon_get(the_daemon, "/v2/models/builtin/plan?tokens=7");
     const json_t *first = json_array_get(json_object_get(few.json, "steps"), 0);
     const json_t *shape = json_object_get(json_object_get(first, "writes"), "shape");
     assert_int_equal(json_integer_value(json_object_get(few.json, "rows")), 7);
@@ -289,10 +264,10 @@ static void the_plan_follows_the_tokens(void **state)
     char path[128];
     for (size_t i = 0; i < LENGTH(wrong); i++) {
         snprintf(path, sizeof path, "/v2/models/builtin/plan?tokens=%s", wrong[i]);
-        expect_refusal(daemon_under_test, path, 400, "an integer from 1 to 1024 was expected");
+        expect_refusal(the_daemon, path, 400, "an integer from 1 to 1024 was expected");
     }
-    expect_refusal(daemon_under_test, "/v2/models/nobody/plan", 404, "nobody");
-    expect_refusal(daemon_under_test, "/v2/models/nobody/plan?tokens=7", 404, "nobody");
+    expect_refusal(the_daemon, "/v2/models/nobody/plan", 404, "nobody");
+    expect_refusal(the_daemon, "/v2/models/nobody/plan?tokens=7", 404, "nobody");
 }
 
 /* Every kind of plan becomes valid JSON: classes, images, calls with several inputs, modules. */
@@ -332,7 +307,7 @@ struct picture {
 static struct picture get_picture(const char *path)
 {
     struct picture picture = {.image.version = PNG_IMAGE_VERSION};
-    struct answer answer = daemon_get(daemon_under_test, path);
+    struct answer answer = daemon_get(the_daemon, path);
     if (answer.status != 200)
         fail_msg("%s: %ld %s", path, answer.status, answer.body);
     expect_header(&answer, "Content-Type", "image/png");
@@ -365,7 +340,7 @@ static void cells_follow_the_weights(void **state)
     snprintf(path, sizeof path, "/v2/models/builtin/attention.png?text=an+example&layer=%d&head=%d&cell=%d", LAYER,
              HEAD, CELL);
     struct picture picture = get_picture(path);
-    json_t *answer = daemon_post_json(daemon_under_test, "/v2/models/builtin/infer",
+    json_t *answer = daemon_post_json(the_daemon, "/v2/models/builtin/infer",
                                       "{\"inputs\": [{\"name\": \"x\", \"datatype\": \"BYTES\", \"shape\": [1], "
                                       "\"data\": [\"an example\"]}], \"outputs\": [{\"name\": \"attention.3\"}]}");
     const json_t *data = json_object_get(json_array_get(json_object_get(answer, "outputs"), 0), "data");
@@ -415,8 +390,8 @@ static void pictures_have_the_size_asked_for(void **state)
 static void texts_and_ids_are_the_same(void **state)
 {
     (void)state;
-    struct answer text = daemon_get(daemon_under_test, "/v2/models/builtin/attention.png?text=ab%20%C3%A9");
-    struct answer ids = daemon_get(daemon_under_test, "/v2/models/builtin/attention.png?ids=100,101,35,198,172");
+    struct answer text = daemon_get(the_daemon, "/v2/models/builtin/attention.png?text=ab%20%C3%A9");
+    struct answer ids = daemon_get(the_daemon, "/v2/models/builtin/attention.png?ids=100,101,35,198,172");
     assert_int_equal(text.status, 200);
     assert_int_equal(text.length, ids.length);
     assert_memory_equal(text.body, ids.body, text.length);
@@ -425,9 +400,9 @@ static void texts_and_ids_are_the_same(void **state)
     char path[2048] = "/v2/models/builtin/attention.png?layer=0&text=";
     size_t length = strlen(path);
     memset(path + length, 'a', 1100);
-    expect_refusal(daemon_under_test, path, 400, "takes at most 1024");
+    expect_refusal(the_daemon, path, 400, "takes at most 1024");
     strcpy(path + length + 1100, "&truncate=true");
-    text = daemon_get(daemon_under_test, path);
+    text = daemon_get(the_daemon, path);
     assert_int_equal(text.status, 200);
     answer_free(&text);
 }
@@ -461,16 +436,16 @@ static void wrong_queries_are_refused(void **state)
     char path[2048];
     for (size_t i = 0; i < LENGTH(cases); i++) {
         snprintf(path, sizeof path, "/v2/models/builtin/attention.png%s", cases[i].query);
-        expect_refusal(daemon_under_test, path, 400, cases[i].part);
+        expect_refusal(the_daemon, path, 400, cases[i].part);
     }
-    expect_refusal(daemon_under_test, "/v2/models/nobody/attention.png?ids=5", 404, "nobody");
-    expect_refusal(daemon_under_test, "/v2/models/builtin-writer/attention.png?ids=5", 400, "has no attention over k");
+    expect_refusal(the_daemon, "/v2/models/nobody/attention.png?ids=5", 404, "nobody");
+    expect_refusal(the_daemon, "/v2/models/builtin-writer/attention.png?ids=5", 400, "has no attention over k");
     strcpy(path, "/v2/models/builtin/attention.png?cell=32&text="); /* 4 layers of 600 rows of 32 pixels */
     size_t length = strlen(path);
     memset(path + length, 'a', 600);
     path[length + 600] = '\0';
-    expect_refusal(daemon_under_test, path, 400, "choose a layer, a head, fewer rows or a smaller cell");
-    struct answer answer = daemon_post(daemon_under_test, "/v2/models/builtin/attention.png?ids=5", "{}");
+    expect_refusal(the_daemon, path, 400, "choose a layer, a head, fewer rows or a smaller cell");
+    struct answer answer = daemon_post(the_daemon, "/v2/models/builtin/attention.png?ids=5", "{}");
     assert_int_equal(answer.status, 405);
     answer_free(&answer);
 }
@@ -522,7 +497,7 @@ static void info_lists_the_routes_of_a_model(void **state)
     static const char *const expected[] = {
         "[\"/embed\", \"/embed_all\", \"/logits\", \"/fill-mask\", \"/v2/models/{}/attention.png\"]",
         "[\"/embed\", \"/embed_all\", \"/logits\", \"/generate\"]"};
-    struct answer answer = daemon_get(daemon_under_test, "/info");
+    struct answer answer = daemon_get(the_daemon, "/info");
     for (size_t i = 0; i < LENGTH(expected); i++) {
         json_t *routes = json_loads(expected[i], 0, NULL);
         const json_t *model = json_array_get(json_object_get(answer.json, "models"), i);
@@ -544,5 +519,5 @@ int main(void)
         cmocka_unit_test(other_models_say_what_they_need),  cmocka_unit_test(the_page_is_open_and_its_routes_are_not),
         cmocka_unit_test(info_lists_the_routes_of_a_model),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, the_daemon_start, the_daemon_stop);
 }

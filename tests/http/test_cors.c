@@ -26,17 +26,6 @@ static int stop(void **state)
     return 0;
 }
 
-/* Expects that the answer has the header with this value, or lacks it if `value` is NULL. */
-static void expect_header(const struct answer *answer, const char *name, const char *value)
-{
-    char *found = answer_header(answer, name);
-    if (value)
-        assert_string_equal(found ? found : "(no header)", value);
-    else
-        assert_null(found);
-    free(found);
-}
-
 static void expect_origin(const struct answer *answer, const char *origin)
 {
     expect_header(answer, "Access-Control-Allow-Origin", origin);

@@ -133,14 +133,6 @@ static void a_repeated_signal_loses_nothing(void **state)
     daemon_join(daemon);
 }
 
-static void expect_header(const struct answer *answer, const char *name, const char *value)
-{
-    char *found = answer_header(answer, name);
-    assert_non_null(found);
-    assert_string_equal(found, value);
-    free(found);
-}
-
 /* A body is on its way and keeps the daemon draining, while others knock. */
 static void while_it_drains_it_says_so(void **state)
 {

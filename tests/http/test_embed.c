@@ -1,27 +1,11 @@
 /* /embed, /embed_all, /tokenize and /decode with the built-in model, which takes text. */
 #include "tests/http/checkpoint.h"
-#include "tests/http/daemon.h"
+#include "tests/http/the_daemon.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static struct daemon *the_daemon;
-
-static int start(void **state)
-{
-    (void)state;
-    the_daemon = daemon_start(NULL);
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    daemon_stop(the_daemon);
-    return 0;
-}
 
 static double norm(const json_t *vector)
 {
@@ -387,5 +371,5 @@ int main(void)
         cmocka_unit_test(decode_undoes_tokenize),
         cmocka_unit_test(a_text_may_hold_nul),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, the_daemon_start, the_daemon_stop);
 }

@@ -1,23 +1,14 @@
 /* Wrong requests: status, form and message of the answers. */
-#include "tests/http/daemon.h"
+#include "tests/http/the_daemon.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static struct daemon *the_daemon;
-
 static int start(void **state)
 {
     (void)state;
     the_daemon = daemon_start(ARGUMENTS("--max-client-batch-size", "4", "--payload-limit", "4096"));
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    daemon_stop(the_daemon);
     return 0;
 }
 
@@ -251,5 +242,5 @@ int main(void)
         cmocka_unit_test(compressed_bodies_are_415),
         cmocka_unit_test(bodies_beyond_the_limit_are_413),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, the_daemon_stop);
 }

@@ -1,7 +1,7 @@
 /* Requests whose end is uncertain. Each is followed by a second request, in its body or after it. A proxy could take
  * the second request for a part of the first. The second request must never run: the connection ends after the first
  * answer. This answer is 400, unless the body is chunked and has no trailers. */
-#include "tests/http/daemon.h"
+#include "tests/http/the_daemon.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,21 +9,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static struct daemon *the_daemon;
-
 static const char smuggled[] = "GET /health HTTP/1.1\r\nHost: x\r\n\r\n";
 
 static int start(void **state)
 {
     (void)state;
     the_daemon = daemon_start(ARGUMENTS("--payload-limit", "200000", "--api-key", "secret"));
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    daemon_stop(the_daemon);
     return 0;
 }
 
@@ -334,5 +325,5 @@ int main(void)
         cmocka_unit_test(folds_are_found_wherever_they_lie),
         cmocka_unit_test(ordinary_headers_are_none_of_these),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, the_daemon_stop);
 }

@@ -1,31 +1,15 @@
 /* Health, readiness, /info and /metrics of a daemon that serves. */
-#include "tests/http/daemon.h"
+#include "tests/http/the_daemon.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static struct daemon *daemon_under_test;
-
-static int start(void **state)
-{
-    (void)state;
-    daemon_under_test = daemon_start(NULL);
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    daemon_stop(daemon_under_test);
-    return 0;
-}
 
 static void health_is_ok_on_all_its_paths(void **state)
 {
     (void)state;
     const char *paths[] = {"/health", "/health/live", "/health/ready", "/health?probe=1"};
     for (size_t i = 0; i < LENGTH(paths); i++) {
-        struct answer answer = daemon_get(daemon_under_test, paths[i]);
+        struct answer answer = daemon_get(the_daemon, paths[i]);
         char *type = answer_header(&answer, "Content-Type");
 
         assert_int_equal(answer.status, 200);
@@ -48,8 +32,8 @@ static void the_front_page_links_what_there_is(void **state)
                                         "POST /embed\n",
                                         "POST /v1/embeddings\n",
                                         "POST /v2/models/{}/infer\n"};
-    struct answer page = daemon_get(daemon_under_test, "/");
-    struct answer head = daemon_call(daemon_under_test, &(struct call){.method = "HEAD", .path = "/"});
+    struct answer page = daemon_get(the_daemon, "/");
+    struct answer head = daemon_call(the_daemon, &(struct call){.method = "HEAD", .path = "/"});
     char *type = answer_header(&page, "Content-Type");
     assert_int_equal(page.status, 200);
     assert_string_equal(type, "text/html; charset=utf-8");
@@ -97,7 +81,7 @@ static void info_has_what_clients_of_tei_read(void **state)
                                        "kernels",
                                        "batch_invariant",
                                        "models"};
-    struct answer answer = daemon_get(daemon_under_test, "/info");
+    struct answer answer = daemon_get(the_daemon, "/info");
     json_t *model = json_array_get(json_object_get(answer.json, "models"), 0);
     assert_int_equal(answer.status, 200);
     for (size_t i = 0; i < LENGTH(keys); i++)
@@ -115,12 +99,12 @@ static void info_has_what_clients_of_tei_read(void **state)
 static void metrics_count_requests_by_route(void **state)
 {
     (void)state;
-    struct answer answer = daemon_post(daemon_under_test, "/embed", "{\"inputs\": \"count me\"}");
+    struct answer answer = daemon_post(the_daemon, "/embed", "{\"inputs\": \"count me\"}");
     assert_int_equal(answer.status, 200);
     answer_free(&answer);
-    answer = daemon_get(daemon_under_test, "/no/such/path/as/this");
+    answer = daemon_get(the_daemon, "/no/such/path/as/this");
     answer_free(&answer);
-    answer = daemon_get(daemon_under_test, "/metrics");
+    answer = daemon_get(the_daemon, "/metrics");
     char *type = answer_header(&answer, "Content-Type");
     assert_int_equal(answer.status, 200);
     assert_int_equal(strncmp(type, "text/plain", 10), 0);
@@ -137,5 +121,5 @@ int main(void)
         cmocka_unit_test(the_front_page_escapes_names),    cmocka_unit_test(info_has_what_clients_of_tei_read),
         cmocka_unit_test(metrics_count_requests_by_route),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, the_daemon_start, the_daemon_stop);
 }

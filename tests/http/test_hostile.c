@@ -1,5 +1,5 @@
 /* Clients that misbehave get an answer or a closed connection. Other clients are not affected. */
-#include "tests/http/daemon.h"
+#include "tests/http/the_daemon.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,21 +7,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static struct daemon *the_daemon;
-
 static const char head[] = "POST /embed HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n";
 
 static int start(void **state)
 {
     (void)state;
     the_daemon = daemon_start(ARGUMENTS("--payload-limit", "200000"));
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    daemon_stop(the_daemon);
     return 0;
 }
 
@@ -257,5 +248,5 @@ int main(void)
         cmocka_unit_test(an_old_client_gets_its_answer_and_the_end),
         cmocka_unit_test(slow_bodies_hold_up_nobody),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, the_daemon_stop);
 }

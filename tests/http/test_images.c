@@ -1,6 +1,7 @@
 /* Images over /v2: shapes, JSON and bytes, contexts of any rank, refusals. Also the routes that take no images.
  * test_reference.c has the reference cases, those of images included. */
 #include "tests/http/infer.h"
+#include "tests/http/the_daemon.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +10,6 @@
 #define PATH "/v2/models/linear_attention_image/infer"
 #define CHANNELS 8
 
-static struct daemon *the_daemon;
-
 static int start(void **state)
 {
     (void)state;
@@ -18,13 +17,6 @@ static int start(void **state)
         daemon_start(ARGUMENTS("--model", CASES_FOLDER "/linear_attention_image", "--model",
                                "small=" CASES_FOLDER "/linear_attention_image_same", "--model",
                                "conv3=" CASES_FOLDER "/linear_attention_image_conv3", "--max-batch-tokens", "100"));
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    daemon_stop(the_daemon);
     return 0;
 }
 
@@ -237,5 +229,5 @@ int main(void)
         cmocka_unit_test(raw_requests_are_refused),
         cmocka_unit_test(other_routes_take_no_images),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, the_daemon_stop);
 }

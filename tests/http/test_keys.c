@@ -1,23 +1,14 @@
 /* --api-key: the routes that are open without the key, and the answers to requests with a missing or wrong key. */
-#include "tests/http/daemon.h"
+#include "tests/http/the_daemon.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static struct daemon *the_daemon;
-
 static int start(void **state)
 {
     (void)state;
     the_daemon = daemon_start(ARGUMENTS("--api-key", "a-long-secret"));
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    daemon_stop(the_daemon);
     return 0;
 }
 
@@ -139,5 +130,5 @@ int main(void)
         cmocka_unit_test(metrics_can_be_protected),
         cmocka_unit_test(the_key_is_looked_at_before_the_body),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, the_daemon_stop);
 }

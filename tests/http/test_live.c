@@ -53,27 +53,6 @@ static int stop(void **state)
     return 0;
 }
 
-static void wait_for_line(const char *part, char line[4096])
-{
-    do
-        assert_true(daemon_log_line(the_daemon, line, 4096));
-    while (!strstr(line, part));
-}
-
-/* Reloads, and expects a line with this part before the end. NULL stands for any lines. */
-static void reload(const char *part)
-{
-    char line[4096];
-    bool found = part == NULL;
-    daemon_signal(the_daemon, SIGHUP);
-    do {
-        assert_true(daemon_log_line(the_daemon, line, sizeof line));
-        found = found || strstr(line, part);
-    } while (!strstr(line, "reload ended"));
-    if (!found)
-        fail_msg("expected a line with \"%s\"", part);
-}
-
 static long status_with(const char *key, const char *body)
 {
     char header[200];
@@ -91,12 +70,13 @@ static long status_with(const char *key, const char *body)
 /* Sends a request with the key, and compares the name in its log line. NULL stands for none. */
 static void expect_name(const char *key, const char *name)
 {
-    char line[4096], expected[100];
+    char expected[100];
     assert_int_equal(status_with(key, BODY), 200);
-    wait_for_line(" request ", line);
+    char *line = daemon_wait_for_line(the_daemon, " request ");
     snprintf(expected, sizeof expected, " key=%s ", name ? name : "");
     assert_true((strstr(line, expected) != NULL) == (name != NULL));
     assert_true((strstr(line, " key=") != NULL) == (name != NULL));
+    free(line);
 }
 
 static void each_key_of_the_file_is_valid(void **state)
@@ -124,12 +104,12 @@ static void keys_are_rotated(void **state)
 {
     (void)state;
     write_file(keys, "alice:secret-a\nalice:secret-n\n");
-    reload("API keys loaded");
+    daemon_reload(the_daemon, "API keys loaded");
     expect_name("secret-a", "alice");
     expect_name("secret-n", "alice");
     assert_int_equal(status_with("secret-b", BODY), 401);
     write_file(keys, "alice:secret-n\n");
-    reload("API keys loaded");
+    daemon_reload(the_daemon, "API keys loaded");
     assert_int_equal(status_with("secret-a", BODY), 401);
     assert_int_equal(status_with("secret-n", BODY), 200);
 }
@@ -148,16 +128,16 @@ static void bad_keys_change_nothing(void **state)
     };
     for (size_t i = 0; i < LENGTH(bad); i++) {
         write_file(keys, bad[i].text);
-        reload(bad[i].message);
+        daemon_reload(the_daemon, bad[i].message);
         assert_int_equal(status_with("secret-n", BODY), 200);
         assert_int_equal(status_with("secret-x", BODY), 401);
     }
     assert_int_equal(unlink(keys), 0);
-    reload("No such file");
+    daemon_reload(the_daemon, "No such file");
     assert_int_equal(status_with("secret-n", BODY), 200);
     write_file(keys, "alice:secret-n\n");
     assert_int_equal(chmod(keys, 0644), 0);
-    reload("a file with secrets is open to other users");
+    daemon_reload(the_daemon, "a file with secrets is open to other users");
 }
 
 static void settings_change(void **state)
@@ -165,7 +145,7 @@ static void settings_change(void **state)
     (void)state;
     assert_int_equal(status_with("secret-n", "{\"inputs\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}"), 422);
     write_file(config, "{\"max_client_batch_size\": 5, \"strict\": true}");
-    reload(NULL);
+    daemon_reload(the_daemon, NULL);
     assert_int_equal(status_with("secret-n", "{\"inputs\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}"), 200);
     assert_int_equal(status_with("secret-n", "{\"inputs\": \"a\", \"odd\": 1}"), 422);
 }
@@ -173,12 +153,11 @@ static void settings_change(void **state)
 static void other_settings_are_named(void **state)
 {
     (void)state;
-    char line[4096];
     write_file(config, "{\"max_client_batch_size\": 4, \"max_batch_tokens\": 1000, \"http_threads\": 3}");
     daemon_signal(the_daemon, SIGHUP);
-    wait_for_line("a changed setting needs a restart setting=http-threads", line);
-    wait_for_line("a changed setting needs a restart setting=max-batch-tokens", line);
-    wait_for_line("reload ended", line);
+    daemon_expect_line(the_daemon, "a changed setting needs a restart setting=http-threads");
+    daemon_expect_line(the_daemon, "a changed setting needs a restart setting=max-batch-tokens");
+    daemon_expect_line(the_daemon, "reload ended");
     assert_int_equal(status_with("secret-n", "{\"inputs\": \"a\", \"odd\": 1}"), 200);
 }
 
@@ -188,7 +167,7 @@ static void bad_settings_change_nothing(void **state)
     (void)state;
     write_file(config, "{\"max_client_batch_size\": 0}");
     write_file(keys, "alice:secret-m\n");
-    reload("cannot reload; the old state stays");
+    daemon_reload(the_daemon, "cannot reload; the old state stays");
     assert_int_equal(status_with("secret-m", "{\"inputs\": [\"a\", \"b\", \"c\", \"d\"]}"), 200);
     assert_int_equal(status_with("secret-m", "{\"inputs\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}"), 422);
 }
@@ -196,11 +175,10 @@ static void bad_settings_change_nothing(void **state)
 static void the_log_level_changes(void **state)
 {
     (void)state;
-    char line[4096];
     write_file(config, "{\"log_level\": \"debug\"}");
-    reload(NULL);
+    daemon_reload(the_daemon, NULL);
     assert_int_equal(status_with("secret-m", "nonsense"), 400);
-    wait_for_line("DEBUG request ", line);
+    daemon_expect_line(the_daemon, "DEBUG request ");
 }
 
 static void name_keys(const char *file)
@@ -229,15 +207,15 @@ static void bad_settings_bring_no_former_keys_back(void **state)
     free(said);
     assert_int_equal(status_with("secret-f", BODY), 200);
     name_keys("later");
-    reload("API keys loaded");
+    daemon_reload(the_daemon, "API keys loaded");
     assert_int_equal(status_with("secret-f", BODY), 401);
     for (int i = 0; i < 2; i++) {
         write_file(config, "{");
-        reload("cannot reload; the old state stays");
+        daemon_reload(the_daemon, "cannot reload; the old state stays");
         assert_int_equal(status_with("secret-f", BODY), 401);
         assert_int_equal(status_with("secret-l", BODY), 200);
         name_keys("later");
-        reload("API keys loaded");
+        daemon_reload(the_daemon, "API keys loaded");
     }
     daemon_stop(the_daemon);
     the_daemon = former;

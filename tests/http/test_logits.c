@@ -1,11 +1,9 @@
 /* /logits, with the built-in model, which has text, and with a model that has ids alone. */
-#include "tests/http/daemon.h"
+#include "tests/http/the_daemon.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-static struct daemon *the_daemon;
 
 static int start(void **state)
 {
@@ -13,13 +11,6 @@ static int start(void **state)
     the_daemon = daemon_start(ARGUMENTS("--model", "lm=tests/reference/linformer_lm", "--model",
                                         "bytes=tests/reference/linear_attention_lm_linformer", "--model",
                                         "encoder=tests/reference/linformer_encoder"));
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    daemon_stop(the_daemon);
     return 0;
 }
 
@@ -221,5 +212,5 @@ int main(void)
         cmocka_unit_test(base64_is_a_string_a_row),      cmocka_unit_test(models_are_chosen_by_name),
         cmocka_unit_test(rows_of_floats_are_checked),    cmocka_unit_test(positions_and_top_k_are_checked),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, the_daemon_stop);
 }

@@ -2,6 +2,7 @@
  * Each call goes whole, then item by item, then all items from several clients at once. Outputs must be within 1e-5 of
  * PyTorch's. If the daemon is batch invariant, an item in a crowd must have the bits that it had alone. */
 #include "tests/http/infer.h"
+#include "tests/http/the_daemon.h"
 
 #include <curl/curl.h>
 #include <pthread.h>
@@ -18,20 +19,12 @@
 #define CLIENTS 12
 #define MOST_ROUNDS 50 /* until requests met in a batch */
 
-static struct daemon *the_daemon;
 static struct cases modules;
 
 static int start(void **state)
 {
     (void)state;
     the_daemon = daemon_start(ARGUMENTS("--model", FOLDER, "--max-batch-tokens", "65536", "--max-batch-ms", "0"));
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    daemon_stop(the_daemon);
     return 0;
 }
 
@@ -296,7 +289,7 @@ int main(void)
         tests[i] = (struct CMUnitTest){modules.names[i], a_module_agrees_with_pytorch, NULL, NULL, modules.names[i]};
     tests[modules.count] = (struct CMUnitTest)cmocka_unit_test(clients_are_told_the_names);
     tests[modules.count + 1] = (struct CMUnitTest)cmocka_unit_test(items_do_not_depend_on_company);
-    int failed = _cmocka_run_group_tests("modules over HTTP", tests, modules.count + 2, start, stop);
+    int failed = _cmocka_run_group_tests("modules over HTTP", tests, modules.count + 2, start, the_daemon_stop);
     free(tests);
     cases_free(&modules);
     return failed;

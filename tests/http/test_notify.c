@@ -130,14 +130,6 @@ static int find_threads(const char *name, pid_t threads[MOST_THREADS])
     return count;
 }
 
-static void wait_for_line(const char *part)
-{
-    char line[4096];
-    do
-        assert_true(daemon_log_line(the_daemon, line, sizeof line));
-    while (!strstr(line, part));
-}
-
 /* Stops one event loop. The others, and all other threads, go on. */
 static void a_stuck_event_loop_is_not_fed(void **state)
 {
@@ -149,13 +141,13 @@ static void a_stuck_event_loop_is_not_fed(void **state)
     assert_int_equal(ptrace(PTRACE_SEIZE, threads[0], NULL, NULL), 0);
     assert_int_equal(ptrace(PTRACE_INTERRUPT, threads[0], NULL, NULL), 0);
     assert_int_equal(waitpid(threads[0], &status, __WALL), threads[0]);
-    wait_for_line("no progress; the watchdog is not fed where=\"an event loop\"");
+    daemon_expect_line(the_daemon, "no progress; the watchdog is not fed where=\"an event loop\"");
     while (recv(manager, message, sizeof message, MSG_DONTWAIT) > 0)
         ; /* what was sent before */
     usleep(20 * PERIOD_MS * 1000);
     assert_int_equal(recv(manager, message, sizeof message, MSG_DONTWAIT), -1);
     assert_int_equal(ptrace(PTRACE_DETACH, threads[0], NULL, NULL), 0);
-    wait_for_line("progress again; the watchdog is fed");
+    daemon_expect_line(the_daemon, "progress again; the watchdog is fed");
     wait_for_watchdog();
 }
 

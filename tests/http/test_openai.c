@@ -1,6 +1,6 @@
 /* /v1/embeddings and /v1/models: the requests of OpenAI's clients, and the parts of answers and errors that they read.
  */
-#include "tests/http/daemon.h"
+#include "tests/http/the_daemon.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,19 +8,10 @@
 
 #define COLUMNS 192 /* of the built-in model's vectors */
 
-static struct daemon *the_daemon;
-
 static int start(void **state)
 {
     (void)state;
     the_daemon = daemon_start(ARGUMENTS("--payload-limit", "8192", "--max-client-batch-size", "4"));
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    daemon_stop(the_daemon);
     return 0;
 }
 
@@ -252,5 +243,5 @@ int main(void)
         cmocka_unit_test(what_fails_before_the_body_has_the_same_shape),
         cmocka_unit_test(keys_are_asked_for),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, the_daemon_stop);
 }

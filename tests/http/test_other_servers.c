@@ -1,35 +1,10 @@
 /* Routes that clients of other servers expect: Amazon SageMaker, Azure, Ollama, infinity, and
  * text-embeddings-inference. Each answer is compared with that of the daemon's own route. */
-#include "tests/http/daemon.h"
+#include "tests/http/the_daemon.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static struct daemon *the_daemon;
-
-static int start(void **state)
-{
-    (void)state;
-    the_daemon = daemon_start(NULL);
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    daemon_stop(the_daemon);
-    return 0;
-}
-
-static json_t *get_json(const char *path)
-{
-    struct answer answer = daemon_get(the_daemon, path);
-    assert_int_equal(answer.status, 200);
-    json_t *json = json_incref(answer.json);
-    answer_free(&answer);
-    return json;
-}
 
 static void expect_equal(json_t *found, json_t *expected)
 {
@@ -55,8 +30,8 @@ static void models_are_listed_at_each_path(void **state)
     static const char *const lists[] = {"/models", "/openai/v1/models"};
     static const char *const ones[] = {"/models/builtin", "/openai/v1/models/builtin"};
     for (size_t i = 0; i < LENGTH(lists); i++) {
-        expect_equal(get_json(lists[i]), get_json("/v1/models"));
-        expect_equal(get_json(ones[i]), get_json("/v1/models/builtin"));
+        expect_equal(daemon_get_json(the_daemon, lists[i]), daemon_get_json(the_daemon, "/v1/models"));
+        expect_equal(daemon_get_json(the_daemon, ones[i]), daemon_get_json(the_daemon, "/v1/models/builtin"));
     }
     struct answer answer = daemon_get(the_daemon, "/models/none");
     assert_int_equal(answer.status, 404);
@@ -68,7 +43,7 @@ static void models_are_listed_at_each_path(void **state)
 static void info_names_the_model(void **state)
 {
     (void)state;
-    json_t *info = get_json("/info");
+    json_t *info = daemon_get_json(the_daemon, "/info");
     assert_string_equal(json_string_value(json_object_get(info, "served_model_name")), "builtin");
     json_decref(info);
 }
@@ -198,5 +173,5 @@ int main(void)
         cmocka_unit_test(ollama_refuses),
         cmocka_unit_test(kinds_of_models_that_are_missing_are_told),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, the_daemon_start, the_daemon_stop);
 }

@@ -2,6 +2,7 @@
  * stored outputs. Most calls also go through the native routes, in JSON, once with all inputs in one object. Outputs
  * must be within 1e-5 of the library's. */
 #include "tests/http/infer.h"
+#include "tests/http/the_daemon.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +14,6 @@
 #define FEWEST_NAMED 100     /* calls with all inputs in one object */
 #define TOLERANCE 1e-5
 
-static struct daemon *the_daemon;
 static struct cases cases;
 static int n_calls, n_logits, n_embed_all, n_named; /* that were compared */
 
@@ -21,13 +21,6 @@ static int start(void **state)
 {
     (void)state;
     the_daemon = daemon_start(ARGUMENTS("--model", CASES_FOLDER, "--max-batch-tokens", "512"));
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    daemon_stop(the_daemon);
     return 0;
 }
 
@@ -303,7 +296,7 @@ int main(void)
         tests[i] = (struct CMUnitTest){cases.names[i], compare_case, NULL, NULL, cases.names[i]};
     tests[cases.count] = (struct CMUnitTest)cmocka_unit_test(enough_was_compared);
     tests[cases.count + 1] = (struct CMUnitTest)cmocka_unit_test(nothing_ran_in_place_of_a_device);
-    int failed = _cmocka_run_group_tests("reference cases over HTTP", tests, cases.count + 2, start, stop);
+    int failed = _cmocka_run_group_tests("reference cases over HTTP", tests, cases.count + 2, start, the_daemon_stop);
     free(tests);
     cases_free(&cases);
     return failed;

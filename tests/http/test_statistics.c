@@ -1,10 +1,8 @@
 /* Triton's configuration and statistics of models. The expected shape is that of the model configuration and of the
  * statistics extension in Triton's documentation. */
-#include "tests/http/daemon.h"
+#include "tests/http/the_daemon.h"
 
 #include <string.h>
-
-static struct daemon *the_daemon;
 
 static int start(void **state)
 {
@@ -14,29 +12,14 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
-{
-    (void)state;
-    daemon_stop(the_daemon);
-    return 0;
-}
-
-static json_t *get_json(const char *path)
-{
-    struct answer answer = daemon_get(the_daemon, path);
-    assert_int_equal(answer.status, 200);
-    json_t *json = json_incref(answer.json);
-    answer_free(&answer);
-    return json;
-}
-
 /* ---- Configuration ---- */
 
 static void the_configuration_leaves_out_the_batch(void **state)
 {
     (void)state;
-    json_t *metadata = get_json("/v2/models/linformer_lm"), *config = get_json("/v2/models/linformer_lm/config");
-    json_t *versioned = get_json("/v2/models/linformer_lm/versions/1/config");
+    json_t *metadata = daemon_get_json(the_daemon, "/v2/models/linformer_lm"),
+           *config = daemon_get_json(the_daemon, "/v2/models/linformer_lm/config");
+    json_t *versioned = daemon_get_json(the_daemon, "/v2/models/linformer_lm/versions/1/config");
     assert_true(json_equal(config, versioned));
     assert_true(json_integer_value(json_object_get(config, "max_batch_size")) > 0);
     static const struct {
@@ -65,8 +48,8 @@ static void the_configuration_leaves_out_the_batch(void **state)
 static void a_model_without_a_batch_has_whole_shapes(void **state)
 {
     (void)state;
-    json_t *metadata = get_json("/v2/models/linear_multihead_attention_attn_mask");
-    json_t *config = get_json("/v2/models/linear_multihead_attention_attn_mask/config");
+    json_t *metadata = daemon_get_json(the_daemon, "/v2/models/linear_multihead_attention_attn_mask");
+    json_t *config = daemon_get_json(the_daemon, "/v2/models/linear_multihead_attention_attn_mask/config");
     assert_int_equal(json_integer_value(json_object_get(config, "max_batch_size")), 0);
     const json_t *shape = json_object_get(json_array_get(json_object_get(metadata, "inputs"), 0), "shape");
     const json_t *dims = json_object_get(json_array_get(json_object_get(config, "input"), 0), "dims");
@@ -93,7 +76,7 @@ static const json_t *first(const json_t *answer)
 static json_t *statistics_after(int64_t requests)
 {
     for (;;) {
-        json_t *answer = get_json("/v2/models/linformer_lm/stats");
+        json_t *answer = daemon_get_json(the_daemon, "/v2/models/linformer_lm/stats");
         if (count_at(first(answer), "success", "count") + count_at(first(answer), "fail", "count") >= requests)
             return answer;
         json_decref(answer);
@@ -110,7 +93,7 @@ static void requests_and_batches_are_counted(void **state)
     for (int i = 0; i < 3; i++)
         json_decref(daemon_post_json(the_daemon, "/embed", "{\"inputs\": [[1, 2], [3], [4]]}"));
     expect_failure(the_daemon, "/embed", "{\"inputs\": [[-1]]}", 422, "Validation", "ids");
-    json_decref(get_json("/info"));
+    json_decref(daemon_get_json(the_daemon, "/info"));
 
     json_t *answer = statistics_after(4);
     const json_t *found = first(answer);
@@ -146,7 +129,8 @@ static void requests_and_batches_are_counted(void **state)
 static void each_path_has_them(void **state)
 {
     (void)state;
-    json_t *all = get_json("/v2/models/stats"), *one = get_json("/v2/models/linformer_lm/versions/1/stats");
+    json_t *all = daemon_get_json(the_daemon, "/v2/models/stats"),
+           *one = daemon_get_json(the_daemon, "/v2/models/linformer_lm/versions/1/stats");
     assert_int_equal(json_array_size(json_object_get(all, "model_stats")), 2);
     assert_true(json_equal(first(all), first(one)));
     json_decref(all);
@@ -168,5 +152,5 @@ int main(void)
         cmocka_unit_test(requests_and_batches_are_counted),
         cmocka_unit_test(each_path_has_them),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, the_daemon_stop);
 }

@@ -1,6 +1,6 @@
 /* /logits with `targets`: log-probabilities of given ids. test_reference.c compares them with the libraries' outputs.
  */
-#include "tests/http/daemon.h"
+#include "tests/http/the_daemon.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -9,21 +9,12 @@
 
 #define IDS 97 /* of the model "lm" */
 
-static struct daemon *the_daemon;
-
 static int start(void **state)
 {
     (void)state;
     the_daemon = daemon_start(ARGUMENTS("--model", "lm=tests/reference/linformer_lm", "--model",
                                         "decoder=tests/reference/linear_attention_lm_causal", "--model",
                                         "encoder=tests/reference/linformer_encoder"));
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    daemon_stop(the_daemon);
     return 0;
 }
 
@@ -204,5 +195,5 @@ int main(void)
         cmocka_unit_test(base64_has_nan_for_none),
         cmocka_unit_test(targets_are_checked),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, the_daemon_stop);
 }

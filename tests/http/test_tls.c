@@ -207,20 +207,6 @@ static void a_client_that_pauses_in_its_handshake_costs_no_cpu(void **state)
 
 /* ---- New certificates ---- */
 
-/* Reloads, and expects a line with this part before the end. NULL stands for any lines. */
-static void reload(const char *part)
-{
-    char line[4096];
-    bool found = part == NULL;
-    daemon_signal(the_daemon, SIGHUP);
-    do {
-        assert_true(daemon_log_line(the_daemon, line, sizeof line));
-        found = found || strstr(line, part);
-    } while (!strstr(line, "reload ended"));
-    if (!found)
-        fail_msg("expected a line with \"%s\"", part);
-}
-
 static void a_new_certificate(void **state)
 {
     (void)state;
@@ -228,7 +214,7 @@ static void a_new_certificate(void **state)
     assert_int_equal(embed(first, NULL, open), 200);
     copy(second, used);
     copy(second_key, key);
-    reload("certificate loaded");
+    daemon_reload(the_daemon, "certificate loaded");
     struct answer answer = daemon_call(
         the_daemon, &(struct call){.path = "/health", .trusted = first, .curl = open}); /* the open connection stays */
     assert_int_equal(answer.status, 200);
@@ -244,13 +230,13 @@ static void a_bad_certificate_changes_nothing(void **state)
 {
     (void)state;
     copy(first, used); /* the key is that of the second one */
-    reload("the key does not belong to the certificate");
+    daemon_reload(the_daemon, "the key does not belong to the certificate");
     assert_int_equal(embed(second, NULL, NULL), 200);
     certificate_write(used, key, -10, -1);
-    reload("has expired");
+    daemon_reload(the_daemon, "has expired");
     assert_int_equal(embed(second, NULL, NULL), 200);
     assert_int_equal(unlink(used), 0);
-    reload("No such file");
+    daemon_reload(the_daemon, "No such file");
     assert_int_equal(embed(second, NULL, NULL), 200);
 }
 

@@ -1,0 +1,40 @@
+"""The daemon under test, for scripts in Python. It needs no package."""
+
+import json
+import os
+import re
+import subprocess
+import urllib.request
+
+
+class Daemon:
+    """build/linformerd on a free port, for the length of a with block. `address` is its host and port."""
+
+    def __init__(self, *arguments):
+        self.arguments = [os.environ.get("LINFORMERD", "build/linformerd"), "--port", "0", *arguments]
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.arguments, stderr=subprocess.PIPE, text=True)
+        for line in self.process.stderr:
+            found = re.search(r"listening on http://(\S+)", line)
+            if found:
+                self.address = found.group(1)
+                self.url = "http://" + self.address
+                return self
+        raise RuntimeError(f"the daemon did not start: exit status {self.process.wait()}")
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.stderr.read()
+        status = self.process.wait()
+        assert status == 0, f"the daemon ended with {status}"
+
+    def post(self, path, body):
+        """Sends JSON, and returns that of the answer."""
+        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)
+
+    def get(self, path):
+        with urllib.request.urlopen(self.url + path) as answer:
+            return answer.read()
