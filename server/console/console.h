@@ -1,5 +1,6 @@
 /* console: the page that a browser shows for GET /. The page is a constant of the binary. It has no link to another
- * host. Its script reads the routes of this daemon. console.html, console.css and console.js are its sources. */
+ * host. Its script reads the routes of this daemon. Its sources are console.html, console.css and the parts of the
+ * script, which console.mk lists. */
 #ifndef SERVER_CONSOLE_CONSOLE_H
 #define SERVER_CONSOLE_CONSOLE_H
 

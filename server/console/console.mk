@@ -1,12 +1,15 @@
 # The console is one page. It is put together here from its text, its style and its script. The style and the script
-# stand in the page itself, and its Content-Security-Policy names both by their hashes.
+# stand in the page itself, and its Content-Security-Policy names both by their hashes. The script is one function.
 CONSOLE    := $(BUILD)/server/console
+SCRIPT     := $(addprefix server/console/,page.js metrics.js models.js plan.js try.js attention.js start.js)
 # Base64 of the SHA-256 of standard input, without a newline.
 sha256      = sha256sum | cut -c -64 | tr a-f A-F | basenc --base16 -d | base64 | tr -d '\n' >$@
 
-$(CONSOLE)/page.html: server/console/console.html server/console/console.css server/console/console.js
+$(CONSOLE)/script.js: $(SCRIPT) server/console/console.mk
 	@mkdir -p $(@D)
-	@sed -e '/^<style>$$/r server/console/console.css' -e '/^<script>$$/r server/console/console.js' $< >$@
+	@{ echo '"use strict";'; echo '(() => {'; cat $(SCRIPT); echo '})();'; } >$@
+$(CONSOLE)/page.html: server/console/console.html server/console/console.css $(CONSOLE)/script.js
+	@sed -e '/^<style>$$/r server/console/console.css' -e '/^<script>$$/r $(CONSOLE)/script.js' $< >$@
 $(CONSOLE)/page.html.gz: $(CONSOLE)/page.html
 	@gzip -9 -n <$< >$@
 $(CONSOLE)/page.sha256: $(CONSOLE)/page.html
@@ -15,8 +18,7 @@ $(CONSOLE)/page.sha256: $(CONSOLE)/page.html
 $(CONSOLE)/style.sha256: server/console/console.css
 	@mkdir -p $(@D)
 	@{ echo; cat $<; } | $(sha256)
-$(CONSOLE)/script.sha256: server/console/console.js
-	@mkdir -p $(@D)
+$(CONSOLE)/script.sha256: $(CONSOLE)/script.js
 	@{ echo; cat $<; } | $(sha256)
 $(CONSOLE)/console.o: private ALL_CFLAGS += -Wa,-I$(CONSOLE)
 $(CONSOLE)/console.o: $(patsubst %,$(CONSOLE)/%,page.html page.html.gz page.sha256 style.sha256 script.sha256)
