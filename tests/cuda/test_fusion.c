@@ -8,6 +8,7 @@ int run_operations(void);
 
 #include "tests/cuda/counts.h"
 #include "tests/cuda/schedules.h"
+#include "tests/unit/fused_plans.h"
 
 /* Launches of a batch of one item that wants its hidden state. */
 static int64_t launches_in(struct bench *bench)

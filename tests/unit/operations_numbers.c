@@ -1,0 +1,108 @@
+/* Functions of one number, alone and fused into products. Ids that a plan computes. */
+#include "tests/unit/operation_spaces.h"
+#include "tests/unit/operation_tests.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static bool is_smooth(enum activation kind)
+{
+    return kind <= ACTIVATION_ABSOLUTE || kind == ACTIVATION_SIN || kind == ACTIVATION_COS || kind == ACTIVATION_ERF;
+}
+
+/* Numbers that bf16 has, between 0 and 4 and not 0, made of ids. So functions with steps are computed of the same ones
+ * everywhere, and logarithms and roots are finite. */
+static void check_activation(struct plan_activation activation)
+{
+    struct bench bench;
+    struct plan_builder *builder = bench_begin(&bench, NULL, 0);
+    int ids = plan_input_ids(builder, "x", 7, LONGEST, PLAN_NONE);
+    int x = plan_activate_with(builder, ids, (struct plan_activation){ACTIVATION_AFFINE, 0.5f, 0.25f}, false);
+    plan_give(builder, plan_activate_with(builder, x, activation, false), PLAN_NONE, PLAN_NONE, false);
+    bench_run(&bench);
+}
+
+void test_activations(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < ACTIVATION_COUNT; kind++)
+        check_activation((struct plan_activation){(enum activation)kind, 0.25f, 1.5f});
+}
+
+enum epilogue_place { WITH_RESIDUAL, BETWEEN_PRODUCTS, IN_A_GATE, EPILOGUE_PLACES };
+
+static void check_epilogue(struct plan_activation activation, enum epilogue_place place)
+{
+    struct bench bench;
+    const struct shape shapes[] = {{"w", 40, 19}, {"b", 0, 40}, {"u", 19, 20}, {"v", 19, 40}};
+    struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
+    int x = plan_input_rows(builder, "x", 19, LONGEST, PLAN_NONE), w = plan_matrix(builder, 40, 19, "w");
+    int bias = plan_vector(builder, 40, "b"), u = plan_matrix(builder, 19, 20, "u");
+    int v = plan_matrix(builder, 19, 40, "v"), y = plan_linear(builder, x, w, bias);
+    if (place == IN_A_GATE)
+        y = plan_linear(builder, plan_gate(builder, y, activation), u, PLAN_NONE);
+    else
+        y = plan_activate_with(builder, y, activation, false);
+    if (place == WITH_RESIDUAL)
+        y = plan_add(builder, y, plan_linear(builder, x, w, PLAN_NONE), 1.0f);
+    if (place == BETWEEN_PRODUCTS)
+        y = plan_linear(builder, y, v, PLAN_NONE);
+    plan_give(builder, y, PLAN_NONE, PLAN_NONE, false);
+    bench_run(&bench);
+}
+
+/* Softplus has a step where a x is b. No product comes near 50, so that rounding cannot lead across it. */
+void test_epilogues(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < ACTIVATION_COUNT; kind++) {
+        struct plan_activation activation = {(enum activation)kind, 0.5f, kind == ACTIVATION_SOFTPLUS ? 25 : 1.25f};
+        for (int place = 0; is_smooth((enum activation)kind) && place < EPILOGUE_PLACES; place++)
+            check_epilogue(activation, (enum epilogue_place)place);
+    }
+}
+
+/* Each function is within the product: the plan has no step for it. */
+void test_every_activation_is_fused(void **state)
+{
+    (void)state;
+    for (int kind = 1; kind < ACTIVATION_COUNT; kind++) {
+        struct bench bench;
+        const struct shape shapes[] = {{"w", 8, 8}};
+        struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
+        int x = plan_input_rows(builder, "x", 8, LONGEST, PLAN_NONE);
+        int y = plan_linear(builder, x, plan_matrix(builder, 8, 8, "w"), PLAN_NONE);
+        struct plan_activation activation = {(enum activation)kind, 2, 3};
+        plan_give(builder, plan_activate_with(builder, y, activation, false), PLAN_NONE, PLAN_NONE, false);
+        bench_place(&bench);
+        for (int i = 0; i < bench.plan->n_steps; i++)
+            assert_int_not_equal(bench.plan->steps[i].operation, OP_ACTIVATE);
+        bench_end(&bench);
+    }
+}
+
+/* Ids computed of floats and of ids. Those outside of the table give rows of NaN, which are replaced by a number. */
+void test_computed_ids(void **state)
+{
+    (void)state;
+    struct bench bench;
+    const struct shape shapes[] = {{"table", 5, 16}};
+    struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
+    int ids = plan_input_ids(builder, "x", 7, LONGEST, PLAN_NONE);
+    struct sized s = sizes_of(builder, 16);
+    int x = plan_activate_with(builder, ids, (struct plan_activation){ACTIVATION_AFFINE, 1.5f, -2.5f}, false);
+    int computed = plan_activate_with(builder, x, (struct plan_activation){.kind = ACTIVATION_NONE}, true);
+    int y = plan_embed(builder, computed, plan_matrix(builder, 5, 16, "table"));
+    int lost = plan_activate(builder, y, ACTIVATION_IS_NAN);
+    int dense = space_of_rows(s, s.zero, s.zero, s.columns, s.one, s.columns, s.one);
+    y = plan_select(builder, lost, number_of(-7), value_of(y), dense, like(builder, y));
+    struct plan_activation huge = {ACTIVATION_AFFINE, 1e9f, 0};
+    int far = plan_activate_with(builder, plan_activate_with(builder, ids, huge, true), huge, true);
+    far = plan_activate(builder, plan_embed(builder, far, plan_matrix(builder, 5, 16, "table")), ACTIVATION_IS_NAN);
+    plan_give(builder, plan_add(builder, y, far, 1.0f), PLAN_NONE, PLAN_NONE, false);
+    bench_run(&bench);
+}

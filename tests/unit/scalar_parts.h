@@ -1,0 +1,69 @@
+/* scalar_parts: the places of values in a batch, and the parts of the reference that its sources share. */
+#ifndef TESTS_UNIT_SCALAR_PARTS_H
+#define TESTS_UNIT_SCALAR_PARTS_H
+
+#include "tests/unit/scalar.h"
+
+struct scalar {
+    const struct plan *plan;
+    const struct batch *batch;
+    double **values;
+};
+
+static inline const struct layout *layout_of(const struct scalar *scalar, int value)
+{
+    return &scalar->batch->layouts[scalar->plan->values[value].axis];
+}
+
+static inline int64_t rows_of(const struct scalar *scalar, int value)
+{
+    return layout_of(scalar, value)->item_starts[scalar->batch->n_items];
+}
+
+static inline int64_t columns_of(const struct scalar *scalar, int value)
+{
+    return scalar->plan->values[value].columns;
+}
+
+static inline double weight_at(const struct scalar *scalar, int weight, int64_t row, int64_t column)
+{
+    return scalar->plan->weights[weight].data[row * scalar->plan->weights[weight].columns + column];
+}
+
+/* The sequence that a row of the value belongs to. Most items are one sequence. */
+static inline int64_t item_of(const struct scalar *scalar, int value, int64_t row)
+{
+    int64_t item = 0;
+    while (layout_of(scalar, value)->starts[item + 1] <= row)
+        item++;
+    return item;
+}
+
+/* The sequences of an item that lie side by side in its rows; 1 but in calls. */
+static inline int64_t width_of(const struct scalar *scalar, int value, int64_t item)
+{
+    int input = scalar->plan->axes[scalar->plan->values[value].axis].input;
+    return input == PLAN_NONE ? 1 : padder_width(scalar->plan, &scalar->batch->items[item], input);
+}
+
+static inline bool mask_at(const struct scalar *scalar, int mask, int64_t row)
+{
+    return mask == PLAN_NONE || scalar->values[mask][row] != 0;
+}
+
+/* x[i] = exp(scale x[i]) / Σ exp(scale x[j]) over n numbers. */
+void scalar_softmax(int64_t n, double scale, double *x);
+
+/* A function of two numbers. */
+double scalar_function(enum plan_function function, double a, double b);
+
+/* A row of y. Each operation computes here what the columns of the row have in common. */
+void scalar_attend_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, double *y);
+void scalar_linear_attend_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, double *y);
+void scalar_local_attend_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, double *y);
+void scalar_retrieve_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, double *y);
+
+/* All of y, of a step that has a space. */
+void scalar_run_over_space(const struct scalar *scalar, const struct plan_step *step);
+
+#endif
