@@ -245,6 +245,7 @@ struct settings {
     LIVE(int64_t) max_client_batch_size; /* sequences in a request */
     LIVE(int64_t) max_queue_tokens;
     LIVE(int64_t) max_queue_requests; /* number of sequences that wait in the queue */
+    LIVE(int64_t) max_queue_ms;       /* 0 means no limit */
     int64_t max_generations;          /* number of sequences that one model generates at a time. 0 means no limit */
     int64_t generation_percent;       /* of a lane's time, while other requests wait, too */
     LIVE(int64_t) request_timeout_ms; /* from the end of the body to the answer. 0 means no limit */

@@ -376,6 +376,20 @@ const struct setting settings_table[] = {
      .help = "Largest number of sequences that wait for one model. A request that does not fit is "
              "answered with 429."},
     {.group = "Batches and queues",
+     .flag = "max-queue-ms",
+     .live = true,
+     .kind = SETTING_INTEGER,
+     AT(max_queue_ms),
+     .value_name = "N",
+     .fallback = "0",
+     .minimum = 0,
+     .maximum = 86400000,
+     .unit = "milliseconds",
+     .help =
+         "Longest time that a request should wait for its first batch. The daemon estimates this time from the "
+         "waiting tokens and the speed of earlier batches. A request that would wait longer is answered with 429 at "
+         "once. It does not apply to the generation of tokens. 0: no limit."},
+    {.group = "Batches and queues",
      .flag = "max-generations",
      .kind = SETTING_INTEGER,
      AT(max_generations),

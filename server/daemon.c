@@ -127,6 +127,7 @@ static int open_batcher(const struct settings *settings, const struct models *mo
         .max_batch_ms = settings->max_batch_ms,
         .max_queue_tokens = settings->max_queue_tokens,
         .max_queue_requests = settings->max_queue_requests,
+        .max_queue_ms = settings->max_queue_ms,
         .max_generations = settings->max_generations,
         .generation_percent = settings->generation_percent,
     };

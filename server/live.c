@@ -110,7 +110,7 @@ void live_reload(void *context)
     }
     settings_apply(live->started, &changed, live->running, name_fixed, live);
     log_configure(changed.log_format, changed.log_level);
-    batcher_set_limits(live->batcher, changed.max_queue_tokens, changed.max_queue_requests);
+    batcher_set_limits(live->batcher, changed.max_queue_tokens, changed.max_queue_requests, changed.max_queue_ms);
     if (live->latest == &live->read)
         settings_free(&live->read);
     live->read = changed;

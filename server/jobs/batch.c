@@ -58,6 +58,7 @@ static void batch_take(struct lane *lane, struct job *job, double allowance)
             break;
         batch->items[batch->n_items++] = *item;
         batch->tokens += tokens;
+        batch->kind_tokens[job->kind] += tokens;
         batch->flops[job->kind] += flops;
         batch->cost[job->kind] += cost;
         part.n_items++;
@@ -99,7 +100,7 @@ static void batch_fill(struct lane *lane, int64_t model_index, enum job_kind kin
 }
 
 /* Fills the batch from the queue of one model. First come the items of the leading kind. The batch's first job has had
- * its turn, so its remaining items go to the end of the queue. Then come items of the other kind, in the order of the
+ * its turn, so its remaining items let smaller jobs pass. Then come items of the other kind, in the order of the
  * queue, until one does not fit. A large item is not passed over, because it would otherwise wait for as long as small
  * items arrive. */
 static void batch_fill_both(struct lane *lane, int64_t model_index, enum job_kind leader, struct job_list *ended)
@@ -110,7 +111,7 @@ static void batch_fill_both(struct lane *lane, int64_t model_index, enum job_kin
     batch_fill(lane, model_index, leader, INFINITY, LOOK_AHEAD, ended);
     batch->first = batch->n_parts > 0 ? batch->parts[0].job : NULL;
     if (batch->first)
-        job_queue_go_behind(queue_of(batcher, batch->first), batch->first);
+        job_queue_let_pass(queue_of(batcher, batch->first), batch->first);
     double allowance = share_allowance(leader, batch->cost[leader], batcher->options.generation_percent);
     batch_fill(lane, model_index, leader == JOB_OTHER ? JOB_GENERATION : JOB_OTHER, allowance, 1, ended);
 }
@@ -120,8 +121,10 @@ bool batch_form(struct lane *lane, struct job_list *ended)
     struct batcher *batcher = lane->batcher;
     struct job_batch *batch = &lane->batch;
     batch->n_items = batch->n_parts = batch->tokens = 0;
-    for (int kind = 0; kind < JOB_KINDS; kind++)
+    for (int kind = 0; kind < JOB_KINDS; kind++) {
         batch->flops[kind] = batch->cost[kind] = 0;
+        batch->kind_tokens[kind] = 0;
+    }
     bool generation_waits = lane_has_work(lane, JOB_GENERATION), others_wait = lane_has_work(lane, JOB_OTHER);
     if (!generation_waits && !others_wait)
         return false;
@@ -145,6 +148,7 @@ static void batch_drop(struct lane *lane, int64_t index, struct job_list *ended)
     batch->n_items -= part.n_items;
     batch->n_parts--;
     batch->tokens -= part.tokens;
+    batch->kind_tokens[part.job->kind] -= part.tokens;
     batch->flops[part.job->kind] -= part.flops;
     batch->cost[part.job->kind] -= part.cost;
     for (int64_t i = index; i < batch->n_parts; i++)
@@ -218,23 +222,20 @@ static void batch_pay(struct lane *lane, int64_t inference_ns, bool failed)
             continue;
         double ns = (double)inference_ns * batch->cost[kind] / cost;
         share_pay(&lane->share, (enum job_kind)kind, ns, batcher->options.generation_percent);
-        if (!failed)
-            pace_add(&own->paces[kind], batch->flops[kind], (int64_t)ns);
+        if (failed)
+            continue;
+        pace_add(&own->paces[kind], batch->flops[kind], (int64_t)ns);
+        pace_add(&own->token_paces[kind], (double)batch->kind_tokens[kind], (int64_t)ns);
     }
 }
 
-/* The lock is held. `failure` is NULL if the batch ran. Ends the jobs that are complete. The batch's first job goes to
- * the end of the queue again, because jobs may have arrived during the run. */
+/* The lock is held. `failure` is NULL if the batch ran. Ends the jobs that are complete. The batch's first job lets
+ * smaller jobs pass again, because jobs may have arrived during the run. */
 static void batch_end(struct lane *lane, int64_t inference_ns, const struct error *failure, struct job_list *ended)
 {
     struct batcher *batcher = lane->batcher;
     struct job_batch *batch = &lane->batch;
-    struct queue *own = &batcher->queues[batch->parts[0].job->model_index];
     batch_pay(lane, inference_ns, failure != NULL);
-    if (!failure) {
-        double ns_per_token = (double)inference_ns / (double)batch->tokens;
-        own->ns_per_token = own->ns_per_token > 0 ? 0.8 * own->ns_per_token + 0.2 * ns_per_token : ns_per_token;
-    }
     int64_t now = clock_ns();
     for (int64_t i = 0; i < batch->n_parts; i++) {
         struct job *job = batch->parts[i].job;
@@ -248,7 +249,7 @@ static void batch_end(struct lane *lane, int64_t inference_ns, const struct erro
         if (job->status != JOB_OK)
             job_queue_leave(queue_of(batcher, job), job);
         if (job == batch->first)
-            job_queue_go_behind(queue_of(batcher, job), job);
+            job_queue_let_pass(queue_of(batcher, job), job);
         if (!job_waits(job) && job->running == 0)
             job_end(job, ended);
     }

@@ -16,6 +16,7 @@
 
 #define RETRY_AFTER_MAX_S 3600
 #define NANOSECONDS 1e9 /* of a second */
+#define MILLISECOND_NS 1e6
 
 /* ---- Opening and closing ---- */
 
@@ -144,11 +145,13 @@ bool batcher_progresses(struct batcher *batcher)
     return progresses;
 }
 
-void batcher_set_limits(struct batcher *batcher, int64_t max_queue_tokens, int64_t max_queue_requests)
+void batcher_set_limits(struct batcher *batcher, int64_t max_queue_tokens, int64_t max_queue_requests,
+                        int64_t max_queue_ms)
 {
     pthread_mutex_lock(&batcher->lock);
     batcher->options.max_queue_tokens = max_queue_tokens;
     batcher->options.max_queue_requests = max_queue_requests;
+    batcher->options.max_queue_ms = max_queue_ms;
     pthread_mutex_unlock(&batcher->lock);
 }
 
@@ -230,6 +233,38 @@ void batcher_wake(struct batcher *batcher)
 
 /* ---- For the submitters ---- */
 
+/* Whether the models have a lane in common. */
+static bool share_a_lane(const struct model_info *a, const struct model_info *b)
+{
+    return a->first_lane < b->first_lane + b->n_lanes && b->first_lane < a->first_lane + a->n_lanes;
+}
+
+/* The lock is held. The estimated time until the lanes have computed waiting jobs of one kind with these tokens. 0 if
+ * no batch of this kind has run yet. Models with waiting jobs that take turns on these lanes get an equal share. */
+static double wait_ns(const struct batcher *batcher, int64_t model_index, enum job_kind kind, int64_t tokens)
+{
+    const struct queue *queue = &batcher->queues[model_index];
+    const struct model_info *info = model_info(batcher->models[model_index]);
+    int n_ready = __builtin_popcountll(model_ready_lanes(batcher->models[model_index])); /* at least 1 */
+    int64_t sharing = 0;
+    for (int64_t i = 0; i < batcher->n_models; i++)
+        sharing += has_work(&batcher->queues[i]) && share_a_lane(info, model_info(batcher->models[i]));
+    return pace_ns(&queue->token_paces[kind], (double)tokens) * (double)(sharing > 0 ? sharing : 1) / n_ready;
+}
+
+/* The lock is held. Whether a job behind `tokens` waiting tokens probably starts within max_queue_ms. For a job that
+ * generates, this depends on the slots, and is not estimated. */
+static bool starts_in_time(const struct batcher *batcher, const struct job *job, int64_t tokens)
+{
+    const struct batcher_options *options = &batcher->options;
+    if (options->max_queue_ms == 0 || job->kind != JOB_OTHER)
+        return true;
+    double ns = wait_ns(batcher, job->model_index, JOB_OTHER, tokens);
+    if (batcher->queues[job->model_index].waiting.lists[JOB_GENERATION].first)
+        ns /= share_of(JOB_OTHER, options->generation_percent);
+    return ns <= (double)options->max_queue_ms * MILLISECOND_NS;
+}
+
 /* The lock is held. An empty queue accepts a job of any size. Otherwise a job larger than a limit would be refused at
  * every attempt. A job that continues a request is always accepted, because the request was admitted with its first
  * job. */
@@ -241,7 +276,8 @@ static bool fits_queue(const struct batcher *batcher, const struct job *job)
     int64_t items, tokens;
     model_queue_load(&batcher->queues[job->model_index].waiting, job->kind, &items, &tokens);
     return items == 0 || (job->n_items <= options->max_queue_requests - items &&
-                          job->waiting_tokens + job->later_tokens <= options->max_queue_tokens - tokens);
+                          job->waiting_tokens + job->later_tokens <= options->max_queue_tokens - tokens &&
+                          starts_in_time(batcher, job, tokens));
 }
 
 /* Initialises the members of a job that the batcher sets. */
@@ -311,25 +347,15 @@ struct batcher_depth batcher_depth(struct batcher *batcher, int64_t model_index)
     return depth;
 }
 
-/* Whether the models have a lane in common. */
-static bool share_a_lane(const struct model_info *a, const struct model_info *b)
-{
-    return a->first_lane < b->first_lane + b->n_lanes && b->first_lane < a->first_lane + a->n_lanes;
-}
-
 int64_t batcher_retry_after_s(struct batcher *batcher, int64_t model_index)
 {
     pthread_mutex_lock(&batcher->lock);
-    const struct queue *queue = &batcher->queues[model_index];
-    const struct model_info *info = model_info(batcher->models[model_index]);
-    int n_ready = __builtin_popcountll(model_ready_lanes(batcher->models[model_index])); /* at least 1 */
-    int64_t sharing = 0; /* models with waiting jobs that take turns on this model's lanes */
-    for (int64_t i = 0; i < batcher->n_models; i++)
-        sharing += has_work(&batcher->queues[i]) && share_a_lane(info, model_info(batcher->models[i]));
-    int64_t items, tokens;
-    model_queue_depth(&queue->waiting, &items, &tokens);
-    double ns = queue->ns_per_token * (double)tokens * (double)(sharing > 0 ? sharing : 1);
-    double seconds = ceil(ns / n_ready / NANOSECONDS);
+    int64_t items, all_tokens, tokens;
+    model_queue_depth(&batcher->queues[model_index].waiting, &items, &all_tokens);
+    tokens = batcher->queues[model_index].waiting.lists[JOB_OTHER].waiting_tokens;
+    double ns = wait_ns(batcher, model_index, JOB_OTHER, tokens) +
+                wait_ns(batcher, model_index, JOB_GENERATION, all_tokens - tokens);
+    double seconds = ceil(ns / NANOSECONDS);
     pthread_mutex_unlock(&batcher->lock);
     return seconds < 1 ? 1 : seconds > RETRY_AFTER_MAX_S ? RETRY_AFTER_MAX_S : (int64_t)seconds;
 }

@@ -4,8 +4,9 @@
  * Models that share a lane take turns on it.
  *
  * Fairness: jobs are served in the order of their arrival. Each job adds as many items to a batch as the batch has room
- * for. The first job may fill a whole batch. Then the job, with its remaining items, goes to the end of the queue. So a
- * small job waits for the running batches, and for one or two batches of each larger job before it. A batch of several
+ * for. The first job may fill a whole batch. Then its remaining items let all waiting jobs pass that have fewer tokens.
+ * So a small job waits for the running batches, and for one or two batches of each larger job before it. Jobs of equal
+ * size are completed one after another. If they took turns instead, all of them would end late. A batch of several
  * items is planned to take at most max_batch_ms.
  *
  * Generation: a request that generates tokens submits one job after another, each with the next rows of its sequences.
@@ -51,9 +52,9 @@ void batcher_wake(struct batcher *batcher);
  * thread may call it. */
 bool batcher_progresses(struct batcher *batcher);
 
-/* Replaces max_queue_tokens and max_queue_requests. Jobs that wait already stay in their queue. Any thread may call it.
- */
-void batcher_set_limits(struct batcher *batcher, int64_t max_queue_tokens, int64_t max_queue_requests);
+/* Replaces these options. Jobs that wait already stay in their queue. Any thread may call it. */
+void batcher_set_limits(struct batcher *batcher, int64_t max_queue_tokens, int64_t max_queue_requests,
+                        int64_t max_queue_ms);
 
 /* Refuses new jobs from now on. Accepted jobs are still run. */
 void batcher_drain(struct batcher *batcher);
@@ -65,7 +66,7 @@ void batcher_close(struct batcher *batcher);
 
 enum submit_status {
     SUBMIT_OK,
-    SUBMIT_FULL,     /* 429: the whole job does not fit in its queue */
+    SUBMIT_FULL,     /* 429: the whole job does not fit in its queue, or would wait too long there */
     SUBMIT_DRAINING, /* 503 */
 };
 

@@ -13,7 +13,9 @@ struct batcher_options {
     int64_t max_queue_tokens; /* limit on the tokens that wait for one model. Each model has its own queue, with the
                                  limits once for generation and once for other jobs */
     int64_t max_queue_requests; /* limit on the items that wait for one model */
-    int64_t max_generations;    /* number of slots of each causal model. 0 if jobs do not wait for slots */
+    int64_t max_queue_ms;    /* limit on the estimated time that a job waits for its first batch. It does not apply to
+                                generation. 0 means no limit */
+    int64_t max_generations; /* number of slots of each causal model. 0 if jobs do not wait for slots */
     int64_t generation_percent; /* percentage of a lane's time for generation, from 1 to 99 */
 };
 

@@ -24,7 +24,7 @@ struct queue {
     uint64_t ready_lanes;       /* copy of model_ready_lanes. Bit i is set if the device of the model's lane i works */
     struct pace paces[JOB_KINDS]; /* by kind. Their `work` is in FLOPs. A step of generation reads all weights for a few
                                      rows, so a FLOP of generation takes longer than a FLOP of other items */
-    double ns_per_token;          /* moving average over the model's batches. 0 if none has run */
+    struct pace token_paces[JOB_KINDS]; /* by kind. Their `work` is in tokens */
 };
 
 /* The items of one job in a batch. Items [first_item, first_item + n_items) of the batch are items [job_item, job_item
@@ -47,6 +47,7 @@ struct job_batch {
     struct engine_item *items; /* (max_batch_requests) */
     struct part *parts;        /* (max_batch_requests) */
     int64_t n_items, n_parts, tokens;
+    int64_t kind_tokens[JOB_KINDS]; /* by kind: its part of `tokens` */
     double flops[JOB_KINDS];
     double cost[JOB_KINDS]; /* by kind: the estimated time, as item_cost returns it */
     struct job *first;      /* the job that had its turn with this batch. NULL if it was dropped */

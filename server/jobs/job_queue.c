@@ -9,12 +9,13 @@ bool job_waits(const struct job *job)
     return job->next_item < job->n_items;
 }
 
-static void append(struct job_queue *queue, struct job *job)
+/* Inserts the job behind `before`, or in front of all jobs if `before` is NULL. */
+static void insert_behind(struct job_queue *queue, struct job *before, struct job *job)
 {
-    job->next = NULL;
-    job->previous = queue->last;
-    *(queue->last ? &queue->last->next : &queue->first) = job;
-    queue->last = job;
+    job->previous = before;
+    job->next = before ? before->next : queue->first;
+    *(before ? &before->next : &queue->first) = job;
+    *(job->next ? &job->next->previous : &queue->last) = job;
 }
 
 static void unlink_job(struct job_queue *queue, struct job *job)
@@ -26,7 +27,7 @@ static void unlink_job(struct job_queue *queue, struct job *job)
 
 void job_queue_add(struct job_queue *queue, struct job *job)
 {
-    append(queue, job);
+    insert_behind(queue, queue->last, job);
     queue->waiting_requests += job->n_items;
     queue->waiting_tokens += job->waiting_tokens;
 }
@@ -42,12 +43,26 @@ void job_queue_start(struct job_queue *queue, struct job *job, int64_t n_items, 
         unlink_job(queue, job);
 }
 
-void job_queue_go_behind(struct job_queue *queue, struct job *job)
+/* Whether a waiting job is smaller than `job`: it has fewer waiting tokens. Of two equal jobs, the older one counts as
+ * smaller. */
+static bool is_smaller(const struct job *waiting, const struct job *job)
+{
+    if (waiting->waiting_tokens != job->waiting_tokens)
+        return waiting->waiting_tokens < job->waiting_tokens;
+    return waiting->submitted_ns < job->submitted_ns;
+}
+
+void job_queue_let_pass(struct job_queue *queue, struct job *job)
 {
     if (!job_waits(job))
         return;
+    struct job *before = queue->last;
+    while (before != job && !is_smaller(before, job))
+        before = before->previous;
+    if (before == job)
+        return;
     unlink_job(queue, job);
-    append(queue, job);
+    insert_behind(queue, before, job);
 }
 
 void job_queue_take_out(struct job_queue *queue, struct job *job)

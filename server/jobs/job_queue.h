@@ -1,5 +1,5 @@
-/* job_queue: the jobs of one model that have items to start, in the order of their arrival. This file also contains the
- * functions that end jobs.
+/* job_queue: the jobs of one model that have items to start. A new job is the last one. A job that had a turn lets
+ * smaller jobs pass. This file also contains the functions that end jobs.
  *
  * While items of a job are in batches (running > 0), the engine writes to the job's memory. Then only the thread of the
  * job's last batch may end the job. Other threads may set its status and remove its waiting items. The status is JOB_OK
@@ -30,8 +30,9 @@ void job_queue_add(struct job_queue *queue, struct job *job);
 /* Moves the next n_items items of the job from waiting to running. `tokens` is the sum of their tokens. */
 void job_queue_start(struct job_queue *queue, struct job *job, int64_t n_items, int64_t tokens);
 
-/* Moves the job to the end of its queue if it has waiting items. */
-void job_queue_go_behind(struct job_queue *queue, struct job *job);
+/* Moves the job behind the last job of its queue that has fewer waiting tokens than it. Does nothing if there is no
+ * such job behind it, or if the job has no waiting items. */
+void job_queue_let_pass(struct job_queue *queue, struct job *job);
 
 /* Takes the job out of the queue, to add it to another queue. Its items still count as waiting. */
 void job_queue_take_out(struct job_queue *queue, struct job *job);

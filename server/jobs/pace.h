@@ -1,5 +1,6 @@
-/* pace: the speed of a model's batches, for estimating the time of the next batch. The speed is FLOPs divided by
- * measured time. Later and larger batches have more weight. The caller must prevent concurrent calls. */
+/* pace: the speed of a model's batches, for estimating the time of other batches. The speed is the work of the batches,
+ * in FLOPs or tokens, divided by their measured time. Later and larger batches have more weight. The caller must
+ * prevent concurrent calls. */
 #ifndef SERVER_PACE_H
 #define SERVER_PACE_H
 
@@ -18,7 +19,7 @@ static inline void pace_add(struct pace *pace, double work, int64_t ns)
     pace->ns = PACE_KEPT * pace->ns + (double)ns;
 }
 
-/* The estimated time of a batch with `work` FLOPs. 0 if no batch has run yet. */
+/* The estimated time of this work. 0 if no batch has run yet. */
 static inline double pace_ns(const struct pace *pace, double work)
 {
     return pace->work > 0 ? work * pace->ns / pace->work : 0;

@@ -132,6 +132,45 @@ static void test_large_jobs_take_turns(void **context)
     expect_batch(5, 35, 36, 37, 38, -1);
 }
 
+/* If they took turns, the first one would end as late as the last one. */
+static void test_jobs_of_equal_size_end_one_after_another(void **context)
+{
+    (void)context;
+    open_with(4, 8);
+    struct request *blocker = hold(1);
+    struct request *requests[] = {submit(9, 1, 10), submit(9, 1, 30), submit(9, 1, 50)};
+    fake_gate_open();
+    expect(blocker, JOB_OK);
+    for (int i = 0; i < 3; i++)
+        wait_done(requests[i]);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(requests[i]->place, i + 1);
+        expect(requests[i], JOB_OK);
+    }
+    expect_batch(2, 14, 15, 16, 17, -1);
+    expect_batch(3, 18, 30, 31, 32, -1);
+    expect_batch(4, 33, 34, 35, 36, -1);
+}
+
+/* A job that is almost complete does not wait for a larger one that has arrived meanwhile. */
+static void test_large_job_lets_only_smaller_jobs_pass(void **context)
+{
+    (void)context;
+    open_with(4, 8);
+    struct request *blocker = hold(1);
+    struct request *large = submit(20, 1, 10), *less = submit(9, 1, 40), *more = submit(24, 1, 60);
+    fake_gate_open();
+    expect(blocker, JOB_OK);
+    expect(large, JOB_OK);
+    expect(less, JOB_OK);
+    expect(more, JOB_OK);
+    expect_batch(1, 10, 11, 12, 13, -1);
+    expect_batch(2, 40, 41, 42, 43, -1);
+    expect_batch(3, 44, 45, 46, 47, -1);
+    expect_batch(4, 48, 14, 15, 16, -1);
+    expect_batch(5, 17, 18, 19, 20, -1);
+}
+
 static void test_job_that_filled_a_rest_keeps_its_place(void **context)
 {
     (void)context;
@@ -472,6 +511,27 @@ static void test_full_queue(void **context)
     assert_in_range(batcher_retry_after_s(batcher, 0), 1, 1);
 }
 
+/* A token takes at least 0.1 s. */
+static void test_job_that_would_wait_too_long_is_refused(void **context)
+{
+    (void)context;
+    open_with(4, 8);
+    batcher_set_limits(batcher, MANY, MANY, 15000);
+    fake_pace(100000000);
+    expect(submit(1, 1, 10), JOB_OK);
+    fake_pace(0);
+    struct request *blocker = hold(1), *first = submit(1, 1, 20);
+    struct request *second = submit(24, 8, 30); /* one token waits before it, and 193 before the next */
+    expect_refused(1, 1, SUBMIT_FULL);
+    batcher_set_limits(batcher, MANY, MANY, 0);
+    struct request *patient = submit(1, 1, 60);
+    fake_gate_open();
+    expect(blocker, JOB_OK);
+    expect(first, JOB_OK);
+    expect(second, JOB_OK);
+    expect(patient, JOB_OK);
+}
+
 static void test_job_beyond_the_bounds_enters_an_empty_queue(void **context)
 {
     (void)context;
@@ -655,11 +715,11 @@ static void test_limits_change(void **context)
     (void)context;
     open_with(100, 1);
     struct request *blocker = hold(1), *waiting = submit(1, 5, 10);
-    batcher_set_limits(batcher, 8, 100);
+    batcher_set_limits(batcher, 8, 100, 0);
     expect_refused(1, 5, SUBMIT_FULL);
-    batcher_set_limits(batcher, 10, 100);
+    batcher_set_limits(batcher, 10, 100, 0);
     struct request *another = submit(1, 5, 20);
-    batcher_set_limits(batcher, 100, 2);
+    batcher_set_limits(batcher, 100, 2, 0);
     expect_refused(1, 1, SUBMIT_FULL);
     fake_gate_open();
     expect(blocker, JOB_OK);
@@ -679,6 +739,8 @@ int main(void)
         TEST(test_large_job_is_split),
         TEST(test_small_job_passes_the_large_one_that_runs),
         TEST(test_large_jobs_take_turns),
+        TEST(test_jobs_of_equal_size_end_one_after_another),
+        TEST(test_large_job_lets_only_smaller_jobs_pass),
         TEST(test_job_that_filled_a_rest_keeps_its_place),
         TEST(test_models_take_turns),
         TEST(test_expired_job_is_answered_during_a_batch),
@@ -696,6 +758,7 @@ int main(void)
         TEST(test_pace_follows_large_batches),
         TEST(test_every_model_is_warmed_up),
         TEST(test_full_queue),
+        TEST(test_job_that_would_wait_too_long_is_refused),
         TEST(test_job_beyond_the_bounds_enters_an_empty_queue),
         TEST(test_drain),
         TEST(test_close_without_work),

@@ -88,6 +88,7 @@ static void has_defaults(void **state)
     assert_int_equal(settings->max_client_batch_size, 2048);
     assert_int_equal(settings->max_queue_tokens, 1048576);
     assert_int_equal(settings->max_queue_requests, 16384);
+    assert_int_equal(settings->max_queue_ms, 0);
     assert_int_equal(settings->request_timeout_ms, 60000);
     assert_int_equal(settings->connection_timeout_s, 60);
     assert_int_equal(settings->drain_delay_ms, 0);
