@@ -13,6 +13,7 @@
 #include "server/http/connections.h"
 
 #include "server/common/clock.h"
+#include "server/common/log.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -65,14 +66,27 @@ struct connections {
     struct slot slots[];
 };
 
-int connections_open(int64_t limit, struct linger_room *room, struct connections **opened, struct error *error)
+/* The number of connections for which there are descriptors, at most `limit`. A process with few descriptors uses a
+ * quarter of them for connections. */
+static int64_t lower_limit(int64_t limit)
 {
     struct rlimit descriptors;
-    if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0 && descriptors.rlim_cur != RLIM_INFINITY &&
-        (int64_t)descriptors.rlim_cur - SPARE_DESCRIPTORS < limit)
-        limit = (int64_t)descriptors.rlim_cur - SPARE_DESCRIPTORS;
-    if (limit < 1)
-        limit = 1;
+    if (getrlimit(RLIMIT_NOFILE, &descriptors) != 0 || descriptors.rlim_cur == RLIM_INFINITY)
+        return limit;
+    int64_t all = (int64_t)descriptors.rlim_cur, quarter = all / 4;
+    int64_t most = all - SPARE_DESCRIPTORS > quarter ? all - SPARE_DESCRIPTORS : quarter;
+    most = most > 1 ? most : 1;
+    if (most >= limit)
+        return limit;
+    log_write(LOG_LEVEL_WARNING, "fewer connections than --max-connections fit into the limit of open files",
+              LOG_INTEGER("connections", most), LOG_INTEGER("max_connections", limit), LOG_INTEGER("open_files", all),
+              NULL);
+    return most;
+}
+
+int connections_open(int64_t limit, struct linger_room *room, struct connections **opened, struct error *error)
+{
+    limit = lower_limit(limit);
     struct connections *connections =
         calloc(1, sizeof *connections + (size_t)(limit + HIGHER_DESCRIPTORS) * sizeof connections->slots[0]);
     if (!connections)

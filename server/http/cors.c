@@ -39,6 +39,15 @@ void cors_headers(const struct request *request, const struct route_match *match
     add(context, "Access-Control-Max-Age", "7200");                   /* the most that Chromium accepts, in seconds */
 }
 
+bool cors_is_foreign(const struct request *request)
+{
+    const char *list = request->service->options.settings->cors_allow_origin;
+    const char *origin = request->header(request, "Origin"), *site = request->header(request, "Sec-Fetch-Site");
+    if (!site || (strcmp(site, "cross-site") != 0 && strcmp(site, "same-site") != 0))
+        return false;
+    return !list || (strcmp(list, "*") != 0 && (!origin || !is_allowed(list, origin)));
+}
+
 bool cors_trusts(const struct request *request)
 {
     const char *list = request->service->options.settings->cors_allow_origin;

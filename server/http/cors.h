@@ -10,6 +10,11 @@
 void cors_headers(const struct request *request, const struct route_match *match,
                   void (*add)(void *context, const char *name, const char *value), void *context);
 
+/* Whether the browser says that a page of another origin sent the request, and the setting does not name this origin.
+ * Browsers tell this to servers with TLS, and to those on the same machine (Sec-Fetch-Site). It holds behind any proxy,
+ * unlike a comparison of the origin with the header Host. Other clients do not send this header. */
+bool cors_is_foreign(const struct request *request);
+
 /* Whether no page of another origin than those of the setting sent the request. Browsers name the origin of each POST,
  * and other clients name none. */
 bool cors_trusts(const struct request *request);

@@ -11,7 +11,8 @@
  *     exchange_reply     sends the answer or the failure
  *
  * After a failure, or if the route needs no job, the next step is exchange_reply. A worker reads large bodies,
- * compressed bodies, and bodies that may contain pictures. It also writes large answers. The event loop does the rest.
+ * compressed bodies, bodies that may contain pictures, and the requests of heavy routes. It also writes large answers.
+ * The event loop does the rest.
  *
  * A streamed answer (stream.h) is sent while jobs run. For such an answer, job_done calls stream_job_done. The first
  * text resumes the connection, and the reply starts. From then on, two threads use the exchange. The event loop calls
@@ -503,14 +504,16 @@ static void task_read(struct task *task)
     exchange_read((struct exchange *)task);
 }
 
-/* Whether the event loop may read the body itself. A body that may contain a picture must go to a worker, because even
- * a small file may have many pixels. The JSON may name the model, and it is not read yet. So if any served model reads
- * pictures, a body counts as one that may contain a picture. If any served model has a tokenizer.json, a body counts as
- * text for it, and its limit is LARGE_TEXT_BYTES. */
+/* Whether the event loop may call the route's `read` itself. A body that may contain a picture must go to a worker,
+ * because even a small file may have many pixels. The JSON may name the model, and it is not read yet. So if any served
+ * model reads pictures, a body counts as one that may contain a picture. If any served model has a tokenizer.json, a
+ * body counts as text for it, and its limit is LARGE_TEXT_BYTES. */
 static bool is_quickly_read(const struct exchange *exchange)
 {
     const struct route *route = exchange->match.route;
     const struct model_set *set = exchange->request.set;
+    if (route->heavy)
+        return false;
     bool pictures = set->takes_pictures && route->work && route->body != BODY_ANY;
     bool texts = set->tokenizes && route->work;
     return exchange->body.length <= (texts ? LARGE_TEXT_BYTES : LARGE_BYTES) && exchange->coding == CODING_NONE &&

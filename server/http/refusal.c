@@ -2,6 +2,7 @@
 #include "server/http/refusal.h"
 
 #include "server/http/coding.h"
+#include "server/http/cors.h"
 #include "server/http/keys.h"
 
 #include <errno.h>
@@ -97,6 +98,18 @@ static int check_body_headers(const struct route *route, struct request *request
     return 0;
 }
 
+/* A browser sends a POST of any page to any address, and only afterwards hides the answer from the page. So a page
+ * could keep the daemon of its reader busy. */
+static int check_page(const struct route *route, struct request *request)
+{
+    if (!route->work || strcmp(route->method, "POST") != 0 || !cors_is_foreign(request))
+        return 0;
+    const char *origin = request->header(request, "Origin");
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "a page of \"%.100s\" sends this request; --cors-allow-origin of the server allows it",
+                       origin ? origin : "another origin");
+}
+
 int refusal_too_large(struct failure *failure, const struct settings *settings)
 {
     return failure_set(failure, FAILURE_TOO_LARGE,
@@ -115,7 +128,7 @@ int refusal_of_headers(const struct route_match *match, struct request *request,
                            match->allow);
     if (needs_key(match->route, request->service->options.settings) && check_key(request) != 0)
         return -1;
-    return check_body_headers(match->route, request);
+    return check_page(match->route, request) == 0 ? check_body_headers(match->route, request) : -1;
 }
 
 bool refusal_has_body(const struct request *request)

@@ -27,6 +27,7 @@ struct route {
     bool open;    /* requests need no API key */
     bool metrics; /* requests need an API key only with --protect-metrics, because scrapers often have no key */
     bool work;    /* requests are refused before the models are ready, and while the server drains */
+    bool heavy;   /* `read` may take long. A worker calls it, so that the event loop can serve other connections */
     enum outcome (*read)(struct request *request);
     /* Called after the last job has run, or after OUTCOME_SLOW. On failure sets request->failure and returns -1. For a
      * streamed answer, it writes the last text. Then it is called on a lane's thread, so it must be quick. */

@@ -148,6 +148,41 @@ static void without_the_setting_nothing_is_allowed(void **state)
     answer_free(&answer);
 }
 
+/* Browsers send such requests without asking first, if the request has no Content-Type. */
+static void pages_of_other_origins_get_no_work_done(void **state)
+{
+    (void)state;
+    static const struct {
+        struct daemon **daemon;
+        const char *site, *origin;
+        long status;
+    } cases[] = {
+        {&closed, "Sec-Fetch-Site: cross-site", "Origin: https://a.example", 422},
+        {&closed, "Sec-Fetch-Site: same-site", "Origin: http://localhost:1", 422},
+        {&closed, "Sec-Fetch-Site: cross-site", NULL, 422},
+        {&closed, "Sec-Fetch-Site: same-origin", "Origin: http://localhost", 200},
+        {&closed, "Sec-Fetch-Site: none", NULL, 200},
+        {&closed, NULL, "Origin: https://a.example", 200}, /* a browser would not leave out the first header */
+        {&listed, "Sec-Fetch-Site: cross-site", "Origin: https://a.example", 200},
+        {&listed, "Sec-Fetch-Site: cross-site", "Origin: https://c.example", 422},
+        {&open_to_all, "Sec-Fetch-Site: cross-site", "Origin: https://c.example", 200},
+    };
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        struct answer answer = daemon_call(
+            *cases[i].daemon,
+            &(struct call){.path = "/embed",
+                           .body = "{\"inputs\": \"a\"}",
+                           .headers = {"api-key: secret", cases[i].site ? cases[i].site : "A: b", cases[i].origin}});
+        if (answer.status != cases[i].status)
+            fail_msg("case %zu: %ld %s", i, answer.status, answer.body);
+        answer_free(&answer);
+    }
+    struct answer answer =
+        daemon_call(closed, &(struct call){.path = "/info", .headers = {"Sec-Fetch-Site: cross-site"}});
+    assert_int_equal(answer.status, 200);
+    answer_free(&answer);
+}
+
 static void wrong_origins_are_refused_at_the_start(void **state)
 {
     (void)state;
@@ -171,6 +206,7 @@ int main(void)
         cmocka_unit_test(only_listed_origins_are_allowed),
         cmocka_unit_test(a_preflight_needs_no_key),
         cmocka_unit_test(errors_have_the_headers),
+        cmocka_unit_test(pages_of_other_origins_get_no_work_done),
         cmocka_unit_test(an_answer_to_a_broken_off_body_has_them),
         cmocka_unit_test(a_stream_has_them),
         cmocka_unit_test(without_the_setting_nothing_is_allowed),

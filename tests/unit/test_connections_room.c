@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -66,9 +67,32 @@ static void the_slow_make_room(void **state)
     assert_false(share_take(&newcomer, 300));
 }
 
+/* A quarter of the descriptors, or all but 768 if that is more. */
+static void few_descriptors_leave_room_for_some_connections(void **state)
+{
+    (void)state;
+    static const struct {
+        rlim_t descriptors;
+        int64_t connections;
+    } cases[] = {{64, 16}, {256, 64}, {1024, 256}, {1100, 332}, {2, 1}};
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct rlimit few = {.rlim_cur = cases[i].descriptors, .rlim_max = before.rlim_max};
+        struct connections *opened;
+        struct error error;
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+        assert_int_equal(connections_open(10000, NULL, &opened, &error), 0);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+        assert_int_equal(connections_limit(opened), cases[i].connections);
+        connections_close(opened);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_slow_make_room)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_slow_make_room),
+                                       cmocka_unit_test(few_descriptors_leave_room_for_some_connections)};
     struct error error;
     if (connections_open(10, NULL, &connections, &error))
         return 1;

@@ -1,6 +1,6 @@
 /* Where bodies are read, and which media types a route takes, over the real HTTP server with routes of this test. Where
  * a model takes pictures, each body that may hold one is read by a worker, however small it is. Where a model has a
- * tokenizer.json, workers read bodies that are large for it. */
+ * tokenizer.json, workers read bodies that are large for it. Workers read all requests of heavy routes. */
 #define _GNU_SOURCE /* gettid */
 #include "server/common/metrics.h"
 #include "server/http/http.h"
@@ -35,6 +35,7 @@ static const struct route routes[] = {
     {"POST", "/any", BODY_ANY, .work = true, .read = tell_thread},
     {"POST", "/light", BODY_JSON, .read = tell_thread},
     {"GET", "/loop", .read = tell_thread},
+    {"POST", "/heavy", BODY_ANY, .heavy = true, .read = tell_thread},
 };
 
 static void write_failure(struct writer *writer, const struct failure *failure)
@@ -162,6 +163,7 @@ static void readers_of_bodies(bool pictures)
     expect_reader(&fixture, "/picture", 10, loop, !pictures);
     expect_reader(&fixture, "/json", 10, loop, !pictures); /* base64 in it */
     expect_reader(&fixture, "/any", 10, loop, true);
+    expect_reader(&fixture, "/heavy", 0, loop, false);
     expect_reader(&fixture, "/picture", LARGE, loop, false);
     expect_reader(&fixture, "/any", LARGE, loop, false);
     close_server(&fixture);
