@@ -18,6 +18,8 @@ SHIMMED   := $(call programs,$(filter tests/cuda/%,$(TESTS)))
 ORDINARY  := $(filter-out $(HTTP) $(FAKES) $(SHIMMED),$(call programs,$(TESTS)))
 BENCHES   := $(call programs,$(wildcard tests/bench/*.c tests/tokenizers/*.c))
 REPLAYS   := $(FUZZERS:tests/fuzz/fuzz_%.c=$(BUILD)/tests/fuzz/replay_%)
+DAMAGED   := $(FUZZERS:tests/fuzz/fuzz_%.c=$(BUILD)/tests/fuzz/mutate_%)
+MUTATES   := $(DAMAGED) $(BUILD)/tests/fuzz/mutate_folders
 CLUSTER   := $(BUILD)/tests/cluster/load
 SCRIPTS   := $(wildcard tests/load/test_*.sh tests/bench/test_*.sh tests/gpu/test_*.sh) tests/packages/test_pages.sh
 CHECKS    := $(wildcard tests/check/*.sh)
@@ -45,6 +47,11 @@ $(BENCHES): %: %.o $(BUILD)/tests/unit.a $(ARCHIVES)
 	$(link) -o $@ $^ $(LDLIBS)
 $(CLUSTER): %: %.o
 	$(link) -o $@ $^ $(LDLIBS) -lcurl
+$(DAMAGED): $(BUILD)/tests/fuzz/mutate_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/mutate.o \
+    $(BUILD)/tests/fuzz/mutation.o $(ARCHIVES)
+	$(link) -o $@ $^ $(LDLIBS)
+$(BUILD)/tests/fuzz/mutate_folders: $(BUILD)/tests/fuzz/mutate_folders.o $(BUILD)/tests/fuzz/mutation.o $(ARCHIVES)
+	$(link) -o $@ $^ $(LDLIBS)
 $(REPLAYS): $(BUILD)/tests/fuzz/replay_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(ARCHIVES)
 	$(link) -o $@ $^ $(LDLIBS)
 $(call programs,$(FUZZERS)): %: %.o $(ARCHIVES)
@@ -64,7 +71,7 @@ TRUSTED   := $(REPLAYS) $(filter %/test_operations,$(ORDINARY))
 # float32. test_examples sends the largest inputs through code that other programs run. test_states runs the kernels of
 # test_parts_cuda, and test_generate the code of http/test_generations.
 REPEATED  := %_f16 %_tf32 %/test_examples %/test_parts_cuda %/http/test_generations
-CHECKED   := $(filter-out $(REPEATED),$(SHIMMED) $(KERNEL_TESTS) $(HTTP) $(FAKES) $(ORDINARY) $(REPLAYS))
+CHECKED   := $(filter-out $(REPEATED),$(SHIMMED) $(KERNEL_TESTS) $(HTTP) $(FAKES) $(ORDINARY) $(REPLAYS) $(MUTATES))
 # Under the thread sanitizer: programs with several threads, and the kernels' threads. The random plans of
 # test_passes_cuda run no kernel with a barrier that other programs there lack. test_operations_bf16 and others execute
 # each line of the engine that test_operations_cuda and test_long execute.
@@ -82,6 +89,7 @@ programs: all pages $(SHIM) $(call unserved,$(EVERY)) $(BENCHES) $(CLUSTER)
 programs-trusted: all $(TRUSTED)
 programs-checked: all $(SHIM) $(CHECKED)
 programs-concurrent: all $(SHIM) $(CONCURRENT)
+programs-damaged: $(MUTATES)
 programs-fuzz: $(call programs,$(FUZZERS))
 build-in   = $(MAKE) --no-print-directory $(1) WERROR=-Werror
 
@@ -188,6 +196,8 @@ reliability: ## [by hand, last 2026-11-23] repeats the measurements of docs/reli
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/http/test_slots_kept $(ALLOCS)
 	@VISITS=$(or $(VISITS),1000) $(BUILD)/tests/http/test_slots_kept
 	@set -e; for program in $(ALLOCS); do $$program; done
+	+$(call build-in,programs-damaged SANITIZE=address BUILD=$(BUILD)/asan)
+	@tests/fuzz/mutate.sh $(call in,asan,$(MUTATES))
 	@LINFORMERD=$(BUILD)/linformerd LONG=1 tests/reliability/reliability.py $(ARGS)
 
 fuzz: ## [by hand, last 2026-11-20] fuzzes each target with clang for FUZZ_SECONDS (60)
@@ -220,5 +230,5 @@ programs-gpu: $(BUILD)/gpu.tar.gz ## [CI] makes build/gpu.tar.gz, what tests/gpu
 $(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(IN_ARCHIVE)
 	$(say) tests/gpu/bundle.sh $@ $(IN_ARCHIVE)
 
-.PHONY: programs programs-trusted programs-checked programs-concurrent programs-fuzz programs-gpu test test-all test-rest quick check \
+.PHONY: programs programs-trusted programs-checked programs-concurrent programs-damaged programs-fuzz programs-gpu test test-all test-rest quick check \
     test-clients test-clients-all test-console test-packages test-releases test-libraries test-libraries-short test-tokenizers test-cuda test-cluster test-image test-fresh docs reliability fuzz bench bench-million capacity predict cuda

@@ -1,0 +1,42 @@
+/* mutation: damaged copies of good inputs, for programs that repeat a number of them without a fuzzer. Everything is
+ * computed from a seed and the number of the input, so one input can be repeated alone. */
+#ifndef TESTS_FUZZ_MUTATION_H
+#define TESTS_FUZZ_MUTATION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A generator of random numbers (splitmix64). */
+struct mutation {
+    uint64_t state;
+};
+
+struct mutation mutation_begin(uint64_t seed, uint64_t number);
+size_t mutation_draw(struct mutation *mutation,
+                     size_t below); /* at least 0, and less than `below`, which is at least 1 */
+
+struct bytes {
+    uint8_t *data; /* may be NULL if size is 0 */
+    size_t size;
+};
+
+/* A copy of `given` with 1 to 8 changes in its first `reach` bytes. Some changes copy a piece of `other`. The block has
+ * exactly the returned size, so that the address sanitizer sees a read past its end. Ends the process if memory is
+ * lacking. The caller frees the data. */
+struct bytes mutation_of(struct mutation *mutation, struct bytes given, size_t reach, struct bytes other);
+
+/* Reads a file. Ends the process if this fails. The caller frees the data. */
+struct bytes bytes_read(const char *path);
+
+/* The settings of a long run, from the environment: SEED, or a random number. COUNT, or `count`. FIRST: the number of
+ * the first input, or 0. */
+struct mutation_run {
+    uint64_t seed, first, count;
+};
+struct mutation_run mutation_run_begin(uint64_t count);
+
+/* Remembers the number of the current input. If the process aborts, or computes for two minutes, it prints this
+ * number and the seed, and ends. Call mutation_run_begin before. */
+void mutation_run_at(uint64_t number);
+
+#endif
