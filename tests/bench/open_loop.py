@@ -1,13 +1,16 @@
 """A client that sends requests at random times, however slow the answers are (open loop). It runs in the process that
-calls it, with one thread, and looks for events without sleeping. So give it a core of its own."""
+calls it, with one thread. It sleeps while nothing happens, so that other programs find its core idle, and not that of
+the daemon. Give it a core of its own."""
 import collections
 import dataclasses
+import math
 import random
 import select
 import socket
 import time
 
 IDLE_CONNECTIONS = 16  # opened before the first request
+AWAKE_S = 0.0002  # before a request is due, because a sleep may last that much too long
 MOST_CONNECTIONS = 2000
 DRAIN_S = 60
 
@@ -89,6 +92,11 @@ class Client:
         connection.socket.sendall(request)
         return True
 
+    def sleep(self, seconds):
+        """Until an answer arrives, but at most for this time. select has a finer clock than epoll."""
+        if seconds > 0:
+            select.select([self.poll.fileno()], [], [], seconds)
+
     def receive(self, result):
         """Counts the answers that are complete. Returns how many requests they end."""
         ended = 0
@@ -128,6 +136,8 @@ def run(port, schedule, seed):
             result.failed += not accepted
             under_way += accepted
             sent += 1
+        next_s = began_s + due[sent] - AWAKE_S if sent < len(due) else math.inf
+        client.sleep(min(next_s - time.perf_counter(), 1))
         under_way -= client.receive(result)
     client.close()
     result.failed += under_way
@@ -145,6 +155,7 @@ def burst(port, lengths, count, seed):
             client.send(request, time.perf_counter())
         under_way = len(requests)
         while under_way:
+            client.sleep(1)
             under_way -= client.receive(result)
     client.close()
     if result.failed or result.refused:

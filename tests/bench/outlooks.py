@@ -54,8 +54,8 @@ def example(service, limits, draw_tokens, seed):
 def faster(service, times, batch_s, own_http_cores):
     """The service times when the work that grows with the batch is `times` as fast. If HTTP has cores of its own, the
     time for HTTP is added to the latency, and keeps no computing core busy."""
-    constant_s = service.constant_s + (service.read_s + service.write_s + 2 * service.wake_s if own_http_cores else 0)
-    http = dict(read_s=0, read_token_s=0, write_s=0, wake_s=0) if own_http_cores else {}
+    constant_s = service.constant_s + (service.read_s + service.write_s if own_http_cores else 0)
+    http = dict(read_s=0, read_token_s=0, write_s=0) if own_http_cores else {}
     return dataclasses.replace(service, batch_s=batch_s, token_s=service.token_s / times,
                                request_s=service.request_s / times, constant_s=constant_s, **http)
 

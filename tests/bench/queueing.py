@@ -17,15 +17,13 @@ READ, WRITE = "read", "write"
 class Service:
     """Times of one core. A batch takes batch_s + token_s · tokens + request_s · requests. Reading a request takes
     read_s + read_token_s · tokens, and writing its answer takes write_s. Reading and writing interrupt the batch,
-    because they are on the same core. The first request or answer after a pause takes wake_s longer. `constant_s` is the
-    rest of a request's time, which keeps no core busy."""
+    because they are on the same core. `constant_s` is the rest of a request's time, which keeps no core busy."""
     batch_s: float
     token_s: float
     request_s: float = 0
     read_s: float = 0
     read_token_s: float = 0
     write_s: float = 0
-    wake_s: float = 0
     constant_s: float = 0
 
     def of_batch(self, tokens, requests):
@@ -33,6 +31,10 @@ class Service:
 
     def of_read(self, tokens):
         return self.read_s + self.read_token_s * tokens
+
+    def slower(self, factor):
+        """The same service when everything takes `factor` times as long."""
+        return Service(*(factor * value for value in dataclasses.astuple(self)))
 
     def most_rate(self, mean_tokens):
         """Requests a second in endless batches: no limits and no waiting. A real rate is lower."""
@@ -123,13 +125,12 @@ def simulate(arrivals, service, limits):
                 tasks[0][2] -= passed_s
             elif batch:
                 batch_left_s -= passed_s
-            tasks.append([READ, coming, service.of_read(coming.tokens) + (0 if tasks else service.wake_s)])
+            tasks.append([READ, coming, service.of_read(coming.tokens)])
             coming = next(arrivals, None)
             continue
         now_s = ready_s
         if not tasks:
             tasks.extend([WRITE, request, service.write_s] for request in batch)
-            tasks[0][2] += service.wake_s
             batch = []
             continue
         kind, request, _ = tasks.popleft()

@@ -96,7 +96,7 @@ X
         'M/D/1 0.5 agrees' 'M/M/1 0.5 agrees' 'M/D/1 0.7 agrees' 'M/M/1 0.7 agrees' 'work for HTTP counts as load: yes' \
         'batches 15 36 35 34' 'tokens 15 28 27 44' 'requests 15 28 27 44' 'time 15 28 27 44' 'full 15 26 refused 2' \
         'queue tokens 15 28 27 refused 1' 'passed over 15 35 33 48 51 refused 0' \
-        'interrupted 8.5 11.5' 'woken 8.5 10' 'highest rate yes' 'too short 0')"
+        'interrupted 8.5 11.5' 'slower 30 73 72 71' 'highest rate yes' 'too short 0')"
 else
     echo "ok 12 # SKIP python3 is not installed"
     echo "ok 13 # SKIP python3 is not installed"

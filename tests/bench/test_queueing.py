@@ -52,10 +52,10 @@ def by_hand():
     mixed = [Request(0, 5), Request(1, 8), Request(2, 4), Request(3, 3), Request(20, 11)]
     passed = simulate(mixed, ten_and_tokens, Limits(batch_tokens=11, batch_s=math.inf, queue_tokens=15))
     print("passed over", seconds(passed.latencies_s), "refused", passed.refused)
-    http = simulate([Request(0, 1), Request(3, 1)], Service(4, 0, 0, 1, 0, 2, 0, 0.5), none)
+    http = simulate([Request(0, 1), Request(3, 1)], Service(4, 0, 0, 1, 0, 2, 0.5), none)
     print("interrupted", seconds(http.latencies_s))
-    woken = simulate([Request(0, 1), Request(0.5, 1)], Service(4, 0, 0, 1, 0, 2, 0.25), none)
-    print("woken", seconds(woken.latencies_s))
+    slower = simulate(requests, ten_and_tokens.slower(2), none)
+    print("slower", seconds(slower.latencies_s))
 
 
 def rates():
