@@ -48,7 +48,9 @@ SLOWER = 1.02  # as many times the service times, for the column that shows how 
 class Daemon(Server):
     def __init__(self, core):
         self.core = core
-        settings = ["--threads", 1, "--http-threads", 1, "--max-queue-requests", LIMITS.queue_requests]
+        model = environment.ROOT / "tests" / "models" / "bytes"
+        settings = ["--model", f"builtin={model}", "--threads", 1, "--http-threads", 1,
+                    "--max-queue-requests", LIMITS.queue_requests]
         super().__init__("capacity", lambda port: ["taskset", "-c", str(core), environment.LINFORMERD, "--port",
                                                    str(port), *map(str, settings)])
 

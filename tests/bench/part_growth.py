@@ -10,7 +10,8 @@ LENGTHS = [1 << power for power in range(10, 21)]
 BATCHES = [1, 2, 4, 8, 16, 32, 64]
 BATCH_LENGTH = 128
 CONNECTIONS = [1, 10, 100, 1000, 10000]
-REQUEST_LENGTH, BYTE_VOCABULARY = 32, 256  # of the built-in model, whose ids are bytes
+REQUEST_LENGTH, BYTE_VOCABULARY = 32, 256  # of the model in BYTES, whose ids are bytes
+BYTES = environment.ROOT / "tests" / "models" / "bytes"
 SLICE_S, BUDGET_S, LOAD_S = 0.5, 60, 5
 
 
@@ -54,7 +55,7 @@ def batch_table(rounds):
 
 def connection_table():
     rows = []
-    with Server("builtin", lambda port: [environment.LINFORMERD, "--port", str(port)]) as server:
+    with Server("builtin", lambda port: [environment.LINFORMERD, "--model", f"builtin={BYTES}", "--port", str(port)]) as server:
         for connections in CONNECTIONS:
             loads = Loads()
             loads.add(server, connections, LOAD_S, (REQUEST_LENGTH, REQUEST_LENGTH), BYTE_VOCABULARY)
@@ -71,6 +72,6 @@ def run(options):
     text = [began, "One sequence of n rows. The model is linformer.Linformer with dim 128, heads 4, k 128, depth 2, "
                    "seq_len 1 048 576, one_kv_head, share_kv:\n", length_table(rounds),
             f"Sequences of {BATCH_LENGTH} rows, model (a):\n", batch_table(rounds),
-            f"The built-in model. Each connection always has one request of {REQUEST_LENGTH} ids in progress:\n",
+            f"The model of bytes in tests/models/bytes. Each connection always has one request of {REQUEST_LENGTH} ids in progress:\n",
             connection_table()]
     report.write("growth", "\n".join(text))

@@ -7,10 +7,17 @@ import subprocess
 import urllib.request
 
 
+# A model whose tokens are the bytes of a text, and the model that writes, under the names of the built-in models.
+STAND_INS = ("--model", "builtin=tests/models/bytes", "--model", "builtin-writer=weights/writer")
+
+
 class Daemon:
-    """build/linformerd on a free port, for the length of a with block. `address` is its host and port."""
+    """build/linformerd on a free port, for the length of a with block. `address` is its host and port. Without a model
+    in the arguments, it serves STAND_INS."""
 
     def __init__(self, *arguments):
+        if "--model" not in arguments:
+            arguments = (*STAND_INS, *arguments)
         self.arguments = [os.environ.get("LINFORMERD", "build/linformerd"), "--port", "0", *arguments]
 
     def __enter__(self):

@@ -99,7 +99,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         writer = os.path.join(folder, "writer")
         support.generating_model(writer)
-        with support.Daemon("--model", "reader=weights/builtin", "--model", f"writer={writer}") as daemon:
+        with support.Daemon("--model", "reader=tests/models/bytes", "--model", f"writer={writer}") as daemon:
             tests = [
                 ("openapi-spec-validator: /openapi.json", lambda: validate(fetch(daemon.address))),
                 ("schemathesis: /openapi.json", lambda: explore(daemon.address, folder)),

@@ -207,7 +207,7 @@ run() {
 }
 
 mkdir -p "$work/models"
-cp -r weights/builtin "$work/models/builtin"
+cp -r tests/models/bytes "$work/models/builtin"
 cp -r weights/writer "$work/models/writer"
 echo "# seed $seed"
 number=0

@@ -82,6 +82,16 @@ static void run_daemon(const struct daemon_options *options, int log, char **arg
     _exit(127);
 }
 
+static bool names_model(const char *const *arguments)
+{
+    static const char *const options[] = {"--model", "--models", "--config"};
+    for (; arguments && *arguments; arguments++)
+        for (size_t i = 0; i < LENGTH(options); i++)
+            if (strncmp(*arguments, options[i], strlen(options[i])) == 0)
+                return true;
+    return getenv("LINFORMERD_MODEL") != NULL;
+}
+
 /* Its log is not read yet. */
 static struct daemon *launch(const struct daemon_options *options)
 {
@@ -93,6 +103,10 @@ static struct daemon *launch(const struct daemon_options *options)
     assert_non_null(daemon);
     signal(SIGPIPE, SIG_IGN);
     curl_global_init(CURL_GLOBAL_ALL);
+    static const char *const stand_ins[] = {"--model", "builtin=tests/models/bytes", "--model",
+                                            "builtin-writer=weights/writer"};
+    for (size_t i = 0; !options->built_in && !names_model(given) && i < LENGTH(stand_ins); i++)
+        arguments[count++] = (char *)stand_ins[i];
     for (; given && *given; given++) {
         assert_true(count < MAX_ARGUMENTS - 1);
         arguments[count++] = (char *)*given;
@@ -153,12 +167,22 @@ char *daemon_refused(const char *const *arguments)
     return said;
 }
 
-struct daemon *daemon_start(const char *const *arguments)
+static struct daemon *start(const struct daemon_options *options)
 {
     char last_line[1024] = "";
-    struct daemon *daemon = daemon_try(&(struct daemon_options){.arguments = arguments}, last_line);
+    struct daemon *daemon = daemon_try(options, last_line);
     assert_non_null(daemon);
     return daemon;
+}
+
+struct daemon *daemon_start(const char *const *arguments)
+{
+    return start(&(struct daemon_options){.arguments = arguments});
+}
+
+struct daemon *daemon_start_built_in(const char *const *arguments)
+{
+    return start(&(struct daemon_options){.arguments = arguments, .built_in = true});
 }
 
 bool daemon_log_line(struct daemon *daemon, char *line, size_t size)

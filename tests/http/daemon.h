@@ -17,8 +17,11 @@
 struct daemon;
 
 /* Starts the daemon with --port 0 and `arguments`, ended with NULL. Returns when it listens. `arguments` may be NULL.
- */
+ * If the arguments name no model, the daemon serves tests/models/bytes under the name "builtin", and weights/writer
+ * under the name "builtin-writer". In the model "builtin", each byte of a text is a token. */
 struct daemon *daemon_start(const char *const *arguments);
+/* The same, but without a model in the arguments the daemon serves the models in its binary. */
+struct daemon *daemon_start_built_in(const char *const *arguments);
 #define ARGUMENTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 /* Options of a start. All zero: an ordinary start. */
@@ -27,6 +30,7 @@ struct daemon_options {
     int descriptors;                /* the limit of open files */
     int ignored_signal;             /* as under nohup; 0: none */
     void (*restrict_process)(void); /* called in the child, before the program is loaded; NULL: nothing */
+    bool built_in;                  /* without a model in the arguments, serve the models in the binary */
     bool log_unread;                /* after "listening on" only daemon_log_line reads the log */
 };
 

@@ -295,7 +295,7 @@ static int64_t run_round(const struct daemon *daemon, bool same_bits)
 static void run(const char *kernels)
 {
     /* Batches as large as they come, also on the shim of tests/cuda, which needs longer for one than is meant. */
-    struct daemon *daemon = daemon_start(ARGUMENTS("--model", "weights/builtin", "--model", CASES_FOLDER,
+    struct daemon *daemon = daemon_start(ARGUMENTS("--model", "builtin=tests/models/bytes", "--model", CASES_FOLDER,
                                                    "--max-batch-tokens", "2048", "--max-batch-ms", "0", kernels));
     struct answer info = daemon_get(daemon, "/info");
     bool same_bits = json_is_true(json_object_get(info.json, "batch_invariant"));

@@ -55,7 +55,7 @@ static struct daemon *start_as_told(const char *command)
     for (char *word; (word = strtok_r(NULL, " \\\n", &rest)) && count < LENGTH(arguments) - 1;)
         arguments[count++] = word;
     arguments[count] = NULL;
-    struct daemon *daemon = daemon_start(arguments);
+    struct daemon *daemon = daemon_start_built_in(arguments);
     free(words);
     return daemon;
 }
@@ -108,7 +108,7 @@ static void run_page(const char *path)
             continue;
         }
         if (!daemon && strstr(commands[i].text, ADDRESS))
-            daemon = daemon_start(NULL);
+            daemon = daemon_start_built_in(NULL);
         wrong += !run_command(&commands[i], daemon, path);
     }
     stop_daemon(daemon);

@@ -143,10 +143,10 @@ static void base64_holds_the_same_floats(void **state)
     json_decref(rows);
 }
 
-/* The built-in model with {"type": "byte", "offset": 0}, as models of 256 ids have it. */
+/* The model of bytes with {"type": "byte", "offset": 0}, as models of 256 ids have it. */
 static char *folder_without_offset(void)
 {
-    struct checkpoint checkpoint = checkpoint_read("../../weights/builtin");
+    struct checkpoint checkpoint = checkpoint_read("../models/bytes");
     json_t *config = json_loads(checkpoint.config, 0, NULL);
     char *parent = folder_make(), path[512];
     json_object_set_new(config, "tokenizer", json_pack("{s:s,s:i}", "type", "byte", "offset", 0));

@@ -105,7 +105,8 @@ static void reload(struct daemon *daemon, const char *expected)
 static struct daemon *start(const char *const *arguments)
 {
     char last_line[1024] = "";
-    struct daemon *daemon = daemon_try(&(struct daemon_options){.arguments = arguments, .log_unread = true}, last_line);
+    struct daemon *daemon =
+        daemon_try(&(struct daemon_options){.arguments = arguments, .log_unread = true, .built_in = true}, last_line);
     if (!daemon)
         fail_msg("%s", last_line);
     return daemon;

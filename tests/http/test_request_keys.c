@@ -39,7 +39,7 @@ static int start(void **state)
     (void)state;
     char reader[512], writer[512], classes[512];
     folder = folder_make();
-    copy_with_prompts("weights/builtin", "reader", reader);
+    copy_with_prompts("tests/models/bytes", "reader", reader);
     copy_with_prompts("weights/writer", "writer", writer);
     snprintf(classes, sizeof classes, "%s/classes", folder);
     struct checkpoint checkpoint = checkpoint_random(classes_config, classes_shapes, LENGTH(classes_shapes));

@@ -233,11 +233,11 @@ static void auto_truncate_is_its_default(void **state)
     answer_free(&info);
 }
 
-/* The built-in model with "auto_truncate" in its config.json. */
+/* The model of bytes with "auto_truncate" in its config.json. */
 static void a_model_may_say_so_for_itself(void **state)
 {
     (void)state;
-    struct checkpoint checkpoint = checkpoint_read("../../weights/builtin");
+    struct checkpoint checkpoint = checkpoint_read("../models/bytes");
     json_t *config = json_loads(checkpoint.config, 0, NULL);
     char *folder = folder_make(), path[512];
     json_object_set_new(config, "auto_truncate", json_true());

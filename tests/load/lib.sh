@@ -20,7 +20,7 @@ load_end() {
 # Sets URL: the one given, or that of a daemon of our own.
 load_start() {
     [ -z "${URL:-}" ] || return 0
-    "${LINFORMERD:-build/linformerd}" --port 0 >"$work/daemon.log" 2>&1 &
+    "${LINFORMERD:-build/linformerd}" --port 0 --model "builtin=$(dirname "${BASH_SOURCE[0]}")/../models/bytes" >"$work/daemon.log" 2>&1 &
     daemon=$!
     trap 'load_end' EXIT # again, since load_run at the end of a pipe is a shell of its own, which inherits none
     until URL=$(grep -om1 'listening on http://[^ ]*' "$work/daemon.log"); do

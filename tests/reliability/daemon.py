@@ -148,8 +148,14 @@ class Client:
         self.socket.close()
 
 
+# A model whose tokens are the bytes of a text, and the model that writes, under the names of the built-in models.
+TREE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+STAND_INS = ("--model", "builtin=" + os.path.join(TREE, "tests", "models", "bytes"),
+             "--model", "builtin-writer=" + os.path.join(TREE, "weights", "writer"))
+
+
 class Daemon:
-    """linformerd as a process of its own. log: descriptor for its standard error, or None: a file that the tests read.
+    """linformerd as a process of its own. Without a model in the arguments, it serves STAND_INS. log: descriptor for its standard error, or None: a file that the tests read.
     on_socket: it listens on a Unix socket, so that its log is not needed to find it. user: number of its user."""
 
     def __init__(self, *arguments, log=None, on_socket=False, user=None, limits=(), environment=None):
@@ -159,6 +165,8 @@ class Daemon:
         self.port = None
         self.user = user
         self.log_path = os.path.join(self.folder, "log")
+        if "--model" not in arguments:
+            arguments = (*STAND_INS, *arguments)
         address = ("--host", "unix:" + self.path) if on_socket else ("--port", "0")
 
         def prepare():

@@ -101,13 +101,13 @@ def reload(daemon):
 
 
 class ModelFolder:
-    """A copy of the built-in model that a row may change."""
+    """A copy of the model of bytes that a row may change."""
 
     def __enter__(self):
         self.path = tempfile.mkdtemp(prefix="reliability-model.")
         os.chmod(self.path, 0o755)
         for name in ("config.json", "model.safetensors"):
-            shutil.copy(os.path.join(TREE, "weights", "builtin", name), self.path)
+            shutil.copy(os.path.join(TREE, "tests", "models", "bytes", name), self.path)
         self.weights = os.path.join(self.path, "model.safetensors")
         with open(self.weights, "rb") as file:
             self.whole = file.read()
