@@ -3,7 +3,7 @@
 
     predict.py             prints the predicted times, and the goals that they meet
     predict.py --kernels   prints the time of each kernel, too
-    predict.py --table     writes the table into docs/cuda.md
+    predict.py --table     writes the tables into docs/cuda.md
     predict.py --recount   counts anew, and writes counts.json: what the engine launches, instructions, what PyTorch launches
 
 A prediction has two halves. The first is counted, and is in counts.json:
@@ -21,10 +21,11 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 COUNTS = FOLDER / "counts.json"
 PAGE = FOLDER.parent.parent / "docs" / "cuda.md"
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(FOLDER))
+sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "bench")]
 
-MODELS = ("shared", "full")
-BATCHES = (1, 8, 32)
+import goals
+from goals import BATCHES, MODELS
+
 SIZES = dict(num_tokens=256, dim=512, seq_len=4096, depth=12, heads=8, k=256)
 
 # Multiprocessors, bytes a second of memory, and peak rates of products: NVIDIA's data sheets (SXM, without sparsity).
@@ -175,8 +176,9 @@ WORK = {"attend_tensor": attend_tensor_work, "project_tensor": project_tensor_wo
 def launch_s(chip, counts, launch, batch, element):
     """Of one launch of the engine, without the launch itself."""
     if launch["kind"] == "product":
-        rows, columns, depth = launch["shape"]
-        return product_s(chip, (1, rows, columns, depth), element, launch["added"] * rows * columns * element)
+        rows, columns, depth, *batches = launch["shape"]
+        return product_s(chip, (*(batches or [1]), rows, columns, depth), element,
+                         launch["added"] * rows * columns * element)
     family = launch["name"].split("<")[0]
     if family not in WORK:
         return memory_s(chip, moved_by(launch["name"], launch, batch, element))
@@ -266,12 +268,50 @@ def table(counts):
     return "\n".join(lines) + "\n"
 
 
-BEGIN, END = "<!-- written by tests/gpu/predict.py --table -->\n", "<!-- end of the table -->\n"
+def slowest_own(kernels):
+    """The engine's own kernel that takes longest, and its share of the time."""
+    own = {name: seconds for name, seconds in kernels.items() if name.split("<")[0] in WORK}
+    name = max(own, key=own.get)
+    return f"`{name.split('<')[0]}` takes {own[name] / sum(kernels.values()):.0%} of the time"
 
 
-def page_with(text, written):
+def verdict(counts, found, wanted, dtype):
+    """`found` is {(chip, model, batch): number}."""
+    said = f"{min(found.values()):.2f} to {max(found.values()):.2f}"
+    missed = {key: number for key, number in found.items() if number < wanted}
+    if not missed:
+        return f"{said}: met"
+    chip, model, batch = worst = min(missed, key=missed.get)
+    _, kernels = engine_s(CHIPS[chip], counts, model, dtype, batch)
+    where = "everywhere" if len(missed) == len(found) else ", ".join(" ".join(map(str, key)) for key in missed)
+    return f"{said}: missed ({where}). {worst[0]} {model} batch {batch} is furthest from it: {slowest_own(kernels)}"
+
+
+def goals_table(counts):
+    """What of goals.py's goals the predictions meet."""
+    cases = {(chip, model, batch): predict(counts, chip, model, batch)
+             for chip in CHIPS for model in MODELS for batch in BATCHES}
+    fastest = {key: min(found["peers"].values()) / found["bf16"] for key, found in cases.items()}
+    floats = {key: found["eager f32"] / found["f32"] for key, found in cases.items()}
+    parts = {key: found["part"] for key, found in cases.items() if key[2] == 32}
+    rows = [(f"bf16: the time of the fastest PyTorch is at least {goals.FASTEST:g} times ours", fastest, goals.FASTEST,
+             "bf16"),
+            (f"bf16, batch 32: part of the rate of large products is at least {goals.PART:g}", parts, goals.PART, "bf16"),
+            (f"f32: the time of eager PyTorch is at least {goals.FLOATS:g} times ours", floats, goals.FLOATS, "f32")]
+    return "| goal, on each chip | predicted |\n|---|---|\n" + "".join(
+        f"| {what} | {verdict(counts, found, wanted, dtype)} |\n" for what, found, wanted, dtype in rows)
+
+
+def written(counts):
+    return table(counts) + "\n" + goals_table(counts)
+
+
+BEGIN, END = "<!-- written by tests/gpu/predict.py --table -->\n", "<!-- end of the tables -->\n"
+
+
+def page_with(text, tables):
     before, rest = text.split(BEGIN)
-    return before + BEGIN + "\n" + written + "\n" + END + rest.split(END)[1]
+    return before + BEGIN + "\n" + tables + "\n" + END + rest.split(END)[1]
 
 
 def print_kernels(counts):
@@ -291,11 +331,11 @@ def main():
         COUNTS.write_text(predict_counts.text())
     counts = json.loads(COUNTS.read_text())
     if "--table" in sys.argv:
-        PAGE.write_text(page_with(PAGE.read_text(), table(counts)))
+        PAGE.write_text(page_with(PAGE.read_text(), written(counts)))
     elif "--kernels" in sys.argv:
         print_kernels(counts)
     else:
-        print(table(counts), end="")
+        print(written(counts), end="")
 
 
 if __name__ == "__main__":

@@ -100,9 +100,9 @@ def counts_the_cheap_way():
 
 
 def page_is_current():
-    """The page has the table that predict.py prints."""
+    """The page has the tables that predict.py prints."""
     page = predict.PAGE.read_text()
-    return page == predict.page_with(page, predict.table(json.loads(predict.COUNTS.read_text()))) or \
+    return page == predict.page_with(page, predict.written(json.loads(predict.COUNTS.read_text()))) or \
         print("# tests/gpu/predict.py --table writes it")
 
 

@@ -4,10 +4,10 @@
  * seconds. All results are undefined. Instead the file gets a line for each, in the order in which they would run:
  *
  *     kernel  NAME  BLOCKS X Y Z  THREADS  SHARED BYTES        of a launch. The fields are separated by tabs
- *     product  ROWS COLUMNS DEPTH  BYTES OF AN ELEMENT  BYTES OF A RESULT  EPILOGUE  ADDED
+ *     product  ROWS COLUMNS DEPTH [PRODUCTS]  BYTES OF AN ELEMENT  BYTES OF A RESULT  EPILOGUE  ADDED
  *
  * Rows and columns of a product are those of cuBLASLt, which works column by column. ADDED is 1 if the product is added
- * to the result. */
+ * to the result. PRODUCTS is the number of products in a batch, if there are several. */
 #ifndef TESTS_CUDA_SHIM_KERNELS_H
 #define TESTS_CUDA_SHIM_KERNELS_H
 
