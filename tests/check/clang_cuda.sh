@@ -1,0 +1,32 @@
+#!/bin/bash
+# clang_cuda.sh: clang compiles the CUDA engine as well as nvcc does, without a warning: syntax and types of the code for
+# the device and of that for the host. Where clang or nvcc is missing, the check is skipped by name. Without cuBLAS, the
+# files that include its header are left out by name.
+set -euo pipefail
+build=${BUILD:-build}
+
+echo 1..1
+clang=$(engine/cuda/toolkit.sh clang)
+if [ -z "$clang" ]; then
+    echo "ok 1 # SKIP no clang 22 or later with nvcc's headers is installed"
+    exit 0
+fi
+mapfile -t sources < <(find engine/cuda -name '*.cu' | sort)
+if [ ! -e "$(engine/cuda/toolkit.sh cublas)/include/cublasLt.h" ]; then
+    mapfile -t without < <(grep -l 'include <cublasLt.h>' "${sources[@]}")
+    echo "# left out, because cuBLAS is missing: ${without[*]}"
+    mapfile -t sources < <(grep -L 'include <cublasLt.h>' "${sources[@]}")
+fi
+targets=("${sources[@]/#/$build/clang/}")
+targets=("${targets[@]%.cu}")
+status=0
+mkdir -p "$build"
+env -u MAKEFLAGS -u MAKELEVEL make --no-print-directory -k BUILD="$build" \
+    "${targets[@]/%/.checked}" >"$build/clang.log" 2>&1 || status=1
+if [ $status = 0 ]; then
+    echo "ok 1 - $clang finds nothing in ${#sources[@]} files of the CUDA engine"
+else
+    sed 's/^/# /' "$build/clang.log"
+    echo "not ok 1 - $clang finds nothing in ${#sources[@]} files of the CUDA engine"
+fi
+exit $status
