@@ -2,6 +2,8 @@
 #define _GNU_SOURCE /* pipe2 */
 #include "tests/http/daemon.h"
 
+#include "tests/sanitized.h"
+
 #include <arpa/inet.h>
 #include <curl/curl.h>
 #include <errno.h>
@@ -217,6 +219,11 @@ void daemon_reload(struct daemon *daemon, const char *part)
     } while (!strstr(line, "reload ended"));
     if (!found)
         fail_msg("expected a line with \"%s\"", part);
+}
+
+bool daemon_is_slow(void)
+{
+    return SANITIZED || getenv("LINFORMERD_DEVICE") != NULL;
 }
 
 int daemon_process(const struct daemon *daemon)

@@ -12,6 +12,9 @@
 #define LABEL "{model=\"linear_attention_lm_causal\"}"
 #define MOST_LOOKS 30000 /* at a metric, one each millisecond */
 
+/* One thread is enough for a model of this size. More threads would mostly wait for each other. */
+#define SERVED "--threads", "1", "--model", MODEL
+
 /* The value of a sample of /metrics; -1: it is missing. */
 static double metric(const struct daemon *daemon, const char *sample)
 {
@@ -68,7 +71,7 @@ static void expect_status(int descriptor, int status)
 static void test_a_request_waits_for_a_slot(void **state)
 {
     (void)state;
-    struct daemon *daemon = daemon_start(ARGUMENTS("--max-generations", "1", "--model", MODEL));
+    struct daemon *daemon = daemon_start(ARGUMENTS("--max-generations", "1", SERVED));
     int running = begin(daemon, 1000000);
     wait_for_running(daemon, 1, 0);
     int waiting = begin(daemon, 3);
@@ -86,8 +89,7 @@ static void test_a_request_waits_for_a_slot(void **state)
 static void test_a_full_queue_refuses(void **state)
 {
     (void)state;
-    struct daemon *daemon =
-        daemon_start(ARGUMENTS("--max-generations", "1", "--max-queue-requests", "2", "--model", MODEL));
+    struct daemon *daemon = daemon_start(ARGUMENTS("--max-generations", "1", "--max-queue-requests", "2", SERVED));
     int running = begin(daemon, 1000000);
     wait_for_running(daemon, 1, 0);
     int first = begin(daemon, 2), second = begin(daemon, 2);
@@ -103,8 +105,8 @@ static void test_a_full_queue_refuses(void **state)
 static void test_whole_prompts_count_in_the_queue(void **state)
 {
     (void)state;
-    struct daemon *daemon = daemon_start(
-        ARGUMENTS("--max-generations", "1", "--max-queue-tokens", "6", "--max-batch-tokens", "2", "--model", MODEL));
+    struct daemon *daemon =
+        daemon_start(ARGUMENTS("--max-generations", "1", "--max-queue-tokens", "6", "--max-batch-tokens", "2", SERVED));
     int running = begin(daemon, 1000000);
     wait_for_running(daemon, 1, 0);
     int first = begin(daemon, 2), second = begin(daemon, 2);
@@ -120,8 +122,7 @@ static void test_whole_prompts_count_in_the_queue(void **state)
 static void test_a_client_that_leaves_leaves_the_queue(void **state)
 {
     (void)state;
-    struct daemon *daemon =
-        daemon_start(ARGUMENTS("--max-generations", "1", "--max-queue-requests", "2", "--model", MODEL));
+    struct daemon *daemon = daemon_start(ARGUMENTS("--max-generations", "1", "--max-queue-requests", "2", SERVED));
     int running = begin(daemon, 1000000);
     wait_for_running(daemon, 1, 0);
     int leaving = begin(daemon, 2), waiting = begin(daemon, 2);
@@ -136,8 +137,7 @@ static void test_a_client_that_leaves_leaves_the_queue(void **state)
 static void test_a_request_that_waits_too_long_is_answered(void **state)
 {
     (void)state;
-    struct daemon *daemon =
-        daemon_start(ARGUMENTS("--max-generations", "1", "--request-timeout-ms", "2000", "--model", MODEL));
+    struct daemon *daemon = daemon_start(ARGUMENTS("--max-generations", "1", "--request-timeout-ms", "2000", SERVED));
     int running = begin(daemon, 1000000);
     wait_for_running(daemon, 1, 0);
     expect_status(begin(daemon, 2), 504);
@@ -152,7 +152,7 @@ static void test_a_request_that_waits_too_long_is_answered(void **state)
 static void test_draining_ends_generations(void **state)
 {
     (void)state;
-    struct daemon *daemon = daemon_start(ARGUMENTS("--request-timeout-ms", "2000", "--model", MODEL));
+    struct daemon *daemon = daemon_start(ARGUMENTS("--request-timeout-ms", "2000", SERVED));
     int running = begin(daemon, 1000000);
     wait_for_metric(daemon, "linformerd_time_to_first_token_seconds_count" LABEL " ", 1);
     daemon_terminate(daemon);

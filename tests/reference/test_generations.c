@@ -8,6 +8,7 @@
 #include "tests/unit/case_files.h"
 
 #include "engine/engine.h"
+#include "tests/sanitized.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -240,11 +241,12 @@ static double compare_parts(struct run *run, const char *name)
     return largest;
 }
 
-/* The rest, or all of it: the last rows that the model takes, as a whole sequence for each id. */
+/* The rest, or all of it: the last rows that the model takes, as a whole sequence for each id. With a sanitizer, for one
+ * of 8 ids. Sequences differ only in length, and do not depend on each other. */
 static void compare_windows(struct run *run, const char *name, int64_t first)
 {
     float *logits = calloc((size_t)run->info->output_columns, sizeof *logits);
-    for (int64_t end = first; end < run->count; end++) {
+    for (int64_t end = first; end < run->count; end += SANITIZED ? 8 : 1) {
         compute(run, 0, end > run->most ? end - run->most : 0, end, 1, logits);
         expect_next(run, name, end, logits);
     }

@@ -2,6 +2,7 @@
 
 #include "engine/cpu/elements.h"
 #include "engine/cpu/operations.h"
+#include "tests/sanitized.h"
 #include "tests/unit/loaded.h"
 #include "tests/unit/onednn.h"
 #include "tests/unit/scalar.h"
@@ -16,19 +17,10 @@
 
 #include <cmocka.h>
 
-/* BATCHES: random batches of a plan. ITEMS_ALONE: items of a batch that also run alone, at most. Sanitizers look at
- * addresses and at barriers. An item alone runs the kernels of its batch over fewer rows, so one item is enough for
- * them. The thread sanitizer has one batch: a barrier of the shim's threads costs ten times as much there. */
-#if defined __SANITIZE_THREAD__
-#define BATCHES 1
-#define ITEMS_ALONE 1
-#elif defined __SANITIZE_ADDRESS__
-#define BATCHES 3
-#define ITEMS_ALONE 1
-#else
-#define BATCHES 3
-#define ITEMS_ALONE BENCH_ITEMS
-#endif
+/* Sanitizers look at addresses and at barriers. For them one batch is enough, because all batches of a plan run the
+ * same kernels. An item alone runs these kernels over fewer rows, so one item is enough, too. */
+#define BATCHES (SANITIZED ? 1 : 3)               /* random batches of a plan */
+#define ITEMS_ALONE (SANITIZED ? 1 : BENCH_ITEMS) /* items of a batch that also run alone, at most */
 
 struct engine_options bench_options = {.device = {DEVICE_CPU}, .dtype = DTYPE_F32, .threads = 2, .all_threads = true};
 double bench_tolerance;
