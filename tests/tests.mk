@@ -94,9 +94,10 @@ programs-fuzz: $(call programs,$(FUZZERS))
 build-in   = $(MAKE) --no-print-directory $(1) WERROR=-Werror
 
 # Long programs come first, so that all cores end together.
-LONG      := tests/image/% tests/cluster/% %/test_operations_cuda %/test_operations_bf16 %/test_operations_tf32 %/test_operations_f16 \
-             %/test_long %/test_embed@cuda %/test_generate@cuda %/test_execution %/test_passes_cuda \
-             %/test_faults_products %/test_cases_cuda %/test_drain %/test_signals %/test_faults_engine
+LONG      := tests/image/% tests/cluster/% tests/reliability/% tests/gpu/% \
+             $(addprefix %/test_,operations_cuda operations_bf16 operations_tf32 operations_f16 long embed@cuda \
+                                 generate@cuda execution states passes_cuda faults_products cases_cuda parts_cuda \
+                                 generations prompt_logprobs text_codec tokenizers drain signals faults_engine tracing)
 long-first = $(filter $(LONG),$(1)) $(filter-out $(LONG),$(1))
 
 test: ## [CI] installs what tests need, builds, and runs what a change needs to be trusted
@@ -107,10 +108,12 @@ test: ## [CI] installs what tests need, builds, and runs what a change needs to 
 
 test-all: test ## [CI] that, then all programs with the sanitizers: every test that needs no network
 	@$(MAKE) --no-print-directory test-rest
-test-rest:
-	+$(call build-in,programs-checked SANITIZE=address BUILD=$(BUILD)/asan)
-	+$(call build-in,programs-concurrent SANITIZE=thread BUILD=$(BUILD)/tsan)
+test-rest: build-checked build-concurrent
 	@BUILD=$(BUILD) tests/run.sh $(call long-first,$(REST))
+build-checked:
+	+$(call build-in,programs-checked SANITIZE=address BUILD=$(BUILD)/asan)
+build-concurrent:
+	+$(call build-in,programs-concurrent SANITIZE=thread BUILD=$(BUILD)/tsan)
 
 # A word of T is a program of tests/ without its "test_", or a script: unit/weights, http/embed@cuda, check/style.sh.
 QUICK_FILES := $(filter %.sh,$(T:%=tests/%))
@@ -230,5 +233,5 @@ programs-gpu: $(BUILD)/gpu.tar.gz ## [CI] makes build/gpu.tar.gz, what tests/gpu
 $(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(IN_ARCHIVE)
 	$(say) tests/gpu/bundle.sh $@ $(IN_ARCHIVE)
 
-.PHONY: programs programs-trusted programs-checked programs-concurrent programs-damaged programs-fuzz programs-gpu test test-all test-rest quick check \
+.PHONY: programs programs-trusted programs-checked programs-concurrent programs-damaged programs-fuzz programs-gpu test test-all test-rest build-checked build-concurrent quick check \
     test-clients test-clients-all test-console test-packages test-releases test-libraries test-libraries-short test-tokenizers test-cuda test-cluster test-image test-fresh docs reliability fuzz bench bench-million capacity predict cuda
