@@ -241,8 +241,8 @@ static double compare_parts(struct run *run, const char *name)
     return largest;
 }
 
-/* The rest, or all of it: the last rows that the model takes, as a whole sequence for each id. With a sanitizer, for one
- * of 8 ids. Sequences differ only in length, and do not depend on each other. */
+/* The rest, or all of it: the last rows that the model takes, as a whole sequence for each id. With a sanitizer, for
+ * one of 8 ids. Sequences differ only in length, and do not depend on each other. */
 static void compare_windows(struct run *run, const char *name, int64_t first)
 {
     float *logits = calloc((size_t)run->info->output_columns, sizeof *logits);
