@@ -11,6 +11,7 @@
     .section .rodata
     file weights_builtin_config, weights/builtin/config.json
     file weights_builtin_model, weights/builtin/model.safetensors
+    file weights_builtin_tokenizer, weights/builtin/tokenizer.json
     file weights_writer_config, weights/writer/config.json
     file weights_writer_model, weights/writer/model.safetensors
     file weights_writer_tokenizer, weights/writer/tokenizer.json

@@ -57,7 +57,7 @@ struct weights_builtin {
 };
 
 enum weights_builtin_index {
-    WEIGHTS_BUILTIN,        /* weights/builtin: computes embeddings, and fills in masked bytes of a text */
+    WEIGHTS_BUILTIN,        /* weights/builtin: computes embeddings, and fills in masked tokens of a text */
     WEIGHTS_BUILTIN_WRITER, /* weights/writer: causal, continues a text */
     WEIGHTS_N_BUILTIN
 };

@@ -58,7 +58,10 @@ async function fill(form) {
     const answer = await (await post("fill-mask", body)).json();
     const masks = Array.isArray(answer[0]) ? answer : [answer];
     const parts = text.split("[MASK]"), line = element("p", { className: "text" });
-    parts.forEach((part, i) => line.append(part, ...(i < parts.length - 1 && masks[i] ? [element("mark", { textContent: masks[i][0].token_str })] : [])));
+    parts.forEach((part, i) => {
+        const guess = i < parts.length - 1 && masks[i] ? masks[i][0].token_str : null;
+        line.append(guess?.startsWith(" ") ? part.trimEnd() : part, ...(guess === null ? [] : [element("mark", { textContent: guess })]));
+    });
     place.replaceChildren(...(parts.length === masks.length + 1 ? [line] : []), element("div", { className: "guesses" }, ...masks.map((guesses, i) =>
         element("div", {}, element("p", { className: "quiet", textContent: `mask ${i + 1}` }), bars(guesses.map((guess) => [visible(guess.token_str), guess.score]))))));
 }

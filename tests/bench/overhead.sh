@@ -1,7 +1,7 @@
 #!/bin/bash
 # overhead.sh: what the server costs a request, with a model that costs next to nothing: requests a second and CPU time
 # a request, beside the same HTTP library with the same threads that answers a constant, on its event loop ("constant")
-# or after another thread resumed the connection ("resumed"). Then start-up and memory with the built-in model.
+# or after another thread resumed the connection ("resumed"). Then start-up and memory with tests/models/bytes and weights/writer.
 # Needs wrk, which shares the machine with what it measures.
 #
 # Options come from the environment:
@@ -12,6 +12,7 @@ set -euo pipefail
 CONNECTIONS=${CONNECTIONS:-64} SECONDS_EACH=${SECONDS_EACH:-5} ROUNDS=${ROUNDS:-3} TOKENS=${TOKENS:-32}
 BUILD=${BUILD:-build} STARTS=${STARTS:-11}
 LINFORMERD=${LINFORMERD:-$BUILD/linformerd}
+models=(--model builtin=tests/models/bytes --model builtin-writer=weights/writer)
 work=$(mktemp -d)
 running=
 trap 'end; rm -rf "$work"' EXIT
@@ -103,7 +104,7 @@ awk '{ print "  " $0 }' "$work/results"
 # Start-up: from exec to the first line of the answer to a first /embed.
 for ((i = 0; i < STARTS; i++)); do
     began=${EPOCHREALTIME/[.,]/}
-    start "$LINFORMERD" --port 0
+    start "$LINFORMERD" --port 0 "${models[@]}"
     exec 3<>"/dev/tcp/127.0.0.1/$port"
     printf 'POST /embed HTTP/1.1\r\nHost: x\r\nContent-Length: 15\r\n\r\n{"inputs": "a"}' >&3
     read -r status <&3
@@ -112,7 +113,7 @@ for ((i = 0; i < STARTS; i++)); do
     exec 3>&-
     end
 done
-awk -v us="$(median start 2)" -v n="$STARTS" 'BEGIN { printf "built-in models: first answer %.1f ms after exec (median of %d starts)\n", us / 1e3, n }'
+awk -v us="$(median start 2)" -v n="$STARTS" 'BEGIN { printf "models bytes and writer: first answer %.1f ms after exec (median of %d starts)\n", us / 1e3, n }'
 
 # Memory: with the largest texts, at rest and after a run.
 memory() {
@@ -121,7 +122,7 @@ memory() {
         END { printf "  %-22s resident %.1f MiB, at most %.1f MiB: weights and arena, and %.1f MiB\n", when, now / 1024,
                   most / 1024, most / 1024 - planned / 1048576 }' "/proc/$running/status"
 }
-start "$LINFORMERD" --port 0
+start "$LINFORMERD" --port 0 "${models[@]}"
 planned=$(grep -o '_bytes=[0-9]*' "$work/log" | awk -F = '{ sum += $2 } END { print sum }')
 printf 'wrk.method = "POST"\nwrk.body = "{\\"inputs\\": \\"" .. string.rep("text", 256) .. "\\"}"\n' >"$work/text.lua"
 awk -v planned="$planned" 'BEGIN { printf "  planned: weights and arena %.1f MiB\n", planned / 1048576 }'

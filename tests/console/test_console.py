@@ -252,6 +252,7 @@ def texts_are_compared(browser):
 
 def masks_are_filled(browser):
     with Daemon() as daemon, opened(browser, daemon, ["422"]) as page:
+        page.fill("#fill textarea", "This option ca[MASK] be used more than o[MASK]ce.")
         submit(page, "fill")
         assert page.locator("#fill mark").all_inner_texts() == ["n", "n"]
         assert page.inner_text("#fill p.text") == "This option can be used more than once."
@@ -259,6 +260,10 @@ def masks_are_filled(browser):
         page.fill("#fill textarea", "no mask")
         submit(page, "fill")
         assert "no mask token" in page.inner_text("#fill .error")
+    with Daemon("--model", "weights/builtin") as daemon, opened(browser, daemon) as page:
+        submit(page, "fill")
+        assert page.locator("#fill mark").all_text_contents() == [" than"]
+        assert page.text_content("#fill p.text") == "This option can be used more than once."
 
 
 def text_is_streamed(browser):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How well the built-in model fills in masked bytes on the CUDA engine: a line for each dtype.
+"""How well the model in tests/models/bytes fills in masked bytes on the CUDA engine: a line for each dtype.
 
     accuracy.py CORPUS [--folder FOLDER] [--sample N]
 
@@ -15,7 +15,8 @@ import sys
 import urllib.request
 
 DTYPES = ("f32", "tf32", "bf16", "f16")
-EVALUATE = pathlib.Path(__file__).resolve().parents[2] / "weights" / "builtin" / "evaluate.py"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EVALUATE, MODEL = ROOT / "weights" / "builtin" / "evaluate.py", ROOT / "tests" / "models" / "bytes"
 
 
 def ran_on_device(url):
@@ -29,12 +30,13 @@ def evaluate(folder, dtype, corpus, sample):
     path = ":".join(filter(None, [str(folder), os.environ.get("LD_LIBRARY_PATH")]))  # a driver may be found only there
     environment = os.environ | {"LD_LIBRARY_PATH": path, "SHIM_SEED": "0"}
     daemon = subprocess.Popen([folder / "linformerd", "--device", "cuda", "--dtype", dtype, "--port", "0",
-                               "--request-timeout-ms", "0"], stderr=subprocess.PIPE, text=True, env=environment)
+                               "--request-timeout-ms", "0", "--model", MODEL], stderr=subprocess.PIPE, text=True, env=environment)
     try:
         url = next((match[0] for line in daemon.stderr if (match := re.search(r"http://\S+:\d+", line))), None)
         if url is None:
             raise RuntimeError(f"the daemon does not start with --dtype {dtype}")
-        said = subprocess.run([sys.executable, EVALUATE, "--daemon", url, "--corpus", corpus, "--sample", str(sample)],
+        said = subprocess.run([sys.executable, EVALUATE, "--model", MODEL, "--daemon", url, "--corpus", corpus, "--sample",
+                               str(sample)],
                               stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
         if not ran_on_device(url):
             raise RuntimeError(f"batches in {dtype} ran on the CPU in place of the device")

@@ -5,7 +5,7 @@
 # none of the libraries of the project: programs and libraries come along in build/gpu.tar.gz. `make programs-gpu` makes it
 # on any machine with the packages of Debian; where these are, it is made here. The engine is compiled here.
 #   check  tests of operations, passes and reference cases on the device in every dtype, the reference cases through the
-#          daemon, the built-in model's accuracy, then compute-sanitizer
+#          daemon, the accuracy of tests/models/bytes, then compute-sanitizer
 #   bench  bench.py, beside the PyTorch of this machine's python3
 # It writes one table, with a row for each program and each goal of speed. The last line lists failures, missed goals, the
 # number of goals that were not measured, and programs for which the time was too short. The exit status is 0 if something
@@ -13,7 +13,7 @@
 # set, they are copied there after each row, so that a killed script leaves its results. It has never run on a GPU.
 #
 # CUBLAS=FOLDER     above include/cublasLt.h, where that is neither the toolkit's nor of a Python package
-# CORPUS=FOLDER     what weights/builtin/corpus.py wrote; without it the built-in model's accuracy is not measured
+# CORPUS=FOLDER     what weights/builtin/corpus.py wrote; without it the accuracy of tests/models/bytes is not measured
 # SECONDS_IN_ALL=N  from start to end, with the build (540). Of these the tests have 2/5, the sanitizers 1/5, and the
 #                   benchmarks what is left; without benchmarks the tests have 3/5 and the sanitizers what is left
 # DRY=1             a dry run without a device: with the shim's engine and test_tensor in place of what nvcc compiles, and

@@ -220,7 +220,8 @@ static void the_plan_has_the_numbers_of_explain(void **state)
     const char *binary = getenv("LINFORMERD");
     char command[512], *text = calloc(1, 1 << 20), row[128];
     assert_non_null(text);
-    snprintf(command, sizeof command, "'%s' --explain 2>/dev/null", binary ? binary : "build/linformerd");
+    snprintf(command, sizeof command, "'%s' --explain tests/models/bytes 2>/dev/null",
+             binary ? binary : "build/linformerd");
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
     assert_true(fread(text, 1, (1 << 20) - 1, pipe) > 0);

@@ -7,13 +7,16 @@ Packages are fetched with `apt-get download` and unpacked with `dpkg -x`; nothin
 installed and root is not needed.  Manual pages are rendered with mandoc (fetched the same
 way), HTML is stripped to its text, and plain text is taken as it is.
 
-Written to --out: train.bin, heldout.bin, foreign.bin (the documents one after the other)
-with train.npy, ... (where each document starts; one entry more than documents), and log.txt.
+Written to --out for each of the splits below: SPLIT.bin (the documents one after the other),
+SPLIT.npy (where each document starts, one entry more than documents) and SPLIT.package.npy (the
+package of each document, as its place in PACKAGES); and log.txt.
 
-  train    what the model is trained on
-  heldout  about 6 % of the documents, chosen by a hash of their path, minus those that share
-           much of their text with training documents
-  foreign  all documents of a few packages of which nothing is trained on
+  train        what the model is trained on
+  heldout      about 6 % of the documents of the same packages, chosen by a hash of their path
+  development  all documents of a few packages that are not trained on; settings are chosen by them
+  foreign      all documents of a few more such packages; only the reported figures come from them
+
+Documents of the last three are left out if they share much of their text with training documents.
 """
 import argparse
 import gzip
@@ -43,6 +46,8 @@ procps python-django-doc python3.11-doc rsync rust-doc samba sqlite3-doc subvers
 systemd tar tcl8.6-doc tk8.6-doc util-linux valgrind vim-doc vim-runtime x11-xserver-utils
 xorg-docs xserver-xorg-core zsh-doc
 """.split()
+DEVELOPMENT = {"aptitude-doc-en", "bind9-doc", "developers-reference", "exim4-doc-html", "gnuplot-doc",
+               "sudo"}
 FOREIGN = {"mutt", "postfix-doc", "harden-doc"}
 
 PACKAGE_CAP = 5_000_000    # bytes of text from one package, so that none sets the tone alone
@@ -165,6 +170,15 @@ def fetch(package, scratch):
     return target
 
 
+def split_of(package, path):
+    if package in FOREIGN:
+        return "foreign"
+    if package in DEVELOPMENT:
+        return "development"
+    draw = int.from_bytes(hashlib.sha256(f"{package}/{path}".encode()).digest()[:4], "big") / 2**32
+    return "heldout" if draw < HELDOUT_SHARE else "train"
+
+
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--out", type=Path, required=True)
@@ -215,25 +229,25 @@ def main():
         say(f"{package}: {count} documents, {used} bytes")
     say(f"dropped as near-duplicates of earlier documents (half of their runs of {SHINGLE_WORDS} words): {dropped}")
 
-    splits = {"train": [], "heldout": [], "foreign": []}
+    splits = {"train": [], "heldout": [], "development": [], "foreign": []}
     for package, path, data in documents:
-        draw = int.from_bytes(hashlib.sha256(f"{package}/{path}".encode()).digest()[:4], "big") / 2**32
-        name = "foreign" if package in FOREIGN else "heldout" if draw < HELDOUT_SHARE else "train"
-        splits[name].append(data)
-    trained = np.unique(np.concatenate([shingles(data) for data in splits["train"]]))
-    for name in ("heldout", "foreign"):
+        splits[split_of(package, path)].append((PACKAGES.index(package), data))
+    trained = np.unique(np.concatenate([shingles(data) for _, data in splits["train"]]))
+    for name in ("heldout", "development", "foreign"):
         kept = []
-        for data in splits[name]:
+        for package, data in splits[name]:
             runs = shingles(data)
             at = np.minimum(np.searchsorted(trained, runs), len(trained) - 1)
             if (trained[at] == runs).mean() < LEAK_SHARE:
-                kept.append(data)
+                kept.append((package, data))
         say(f"{name}: {len(splits[name]) - len(kept)} of {len(splits[name])} documents dropped, "
             f"{LEAK_SHARE:.0%} or more of their runs of {SHINGLE_WORDS} words occur in training text")
         splits[name] = kept
-    for name, parts in splits.items():
+    for name, kept in splits.items():
+        packages, parts = zip(*kept)
         (options.out / f"{name}.bin").write_bytes(b"".join(parts))
         np.save(options.out / f"{name}.npy", np.cumsum([0] + [len(p) for p in parts]))
+        np.save(options.out / f"{name}.package.npy", np.array(packages))
         say(f"{name}: {len(parts)} documents, {sum(map(len, parts))} bytes")
 
 

@@ -1,70 +1,158 @@
 #!/usr/bin/env python3
-"""Prints how well a model does its two tasks on text it was not trained on, beside baselines.
+"""Prints how well models do their two tasks on text that they were not trained on, beside baselines.
 
-    python3 evaluate.py --model . --corpus corpus
-    python3 evaluate.py --daemon http://127.0.0.1:8080 --corpus corpus       # what a daemon answers, in its dtype
-    python3 evaluate.py --daemon … --corpus corpus --sample 32               # 32 windows filled in, and no more
+    python3 evaluate.py --corpus corpus --model . other             # several models, on the same text
+    python3 evaluate.py --corpus corpus --daemon http://127.0.0.1:8080       # what a daemon answers, in its dtype
+    python3 evaluate.py --corpus corpus --daemon … --sample 32               # 32 windows filled in, and no more
 
-Filling in: 15 % of the bytes of a text are replaced by the mask (id 2); the figure is the share
-of them whose most likely byte is the right one.
+Filling in words: 15 % of the lower-case words of a text are masked, each with the blank before it.
+A model gets one mask for each token of the word, and fills in all words of the text at once.  Figures:
+the share of words that come out right; the share of bytes that come out right at their place; bits for
+each byte, from the probabilities of the word's own tokens.  A byte model has a mask for each byte, so
+that it is told the word's length; a model of larger tokens is told only their number.
+Filling in tokens: 15 % of the tokens are masked; the share that comes out right.  Models with different
+tokens cannot be compared by this figure.
 Finding: of 100 documents two crops each that do not overlap; the figure is how often, for crop A
 of a document, the crop B nearest by cosine is that of the same document.
 
-The weights are used as stored: F16 made F32. To ask a daemon takes numpy and torch alone.
+The weights are used as stored: F16 made F32.  To ask a daemon takes numpy, torch and tokenizers.
 """
 import argparse
 import base64
+import copy
 import json
+import re
 import urllib.request
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 import torch
 
-MASK, FIRST_BYTE = 2, 3            # ids of the byte tokenizer: 0 pad, 1 end, 2 mask, 3 + byte
 SEED = 2024
 MASKED_SHARE = 0.15
+ROWS = 64                          # sequences of a batch
+
+# ---- tokens -----------------------------------------------------------------------------------
+
+class Bytes:
+    """The byte tokenizer: 0 pad, 1 end, 2 mask, 3 + byte."""
+    MASK, FIRST = 2, 3
+
+    def encode(self, texts):
+        """For each text its ids, and where each token begins in the text's UTF-8 (one entry more)."""
+        rows = [np.frombuffer(text.encode(), np.uint8).astype(np.int64) + self.FIRST for text in texts]
+        return [(ids, np.arange(len(ids) + 1)) for ids in rows]
+
+    def bytes_of(self, token):
+        return bytes([token - self.FIRST]) if token >= self.FIRST else b""
+
+
+class Pieces:
+    """The tokens of a tokenizer.json of BPE over bytes."""
+
+    def __init__(self, path):
+        from tokenizers import Tokenizer, pre_tokenizers
+        self.tokenizer = Tokenizer.from_file(str(path))
+        self.MASK = self.tokenizer.token_to_id("[MASK]")
+        # ByteLevel writes a byte as a printable character: the byte's own, or the next from 256 on.
+        own = [b for b in range(256) if chr(b) in set(pre_tokenizers.ByteLevel.alphabet())]
+        others = [b for b in range(256) if b not in own]
+        self.byte = {chr(b): b for b in own} | {chr(256 + i): b for i, b in enumerate(others)}
+
+    def encode(self, texts):
+        rows = []
+        for text, encoding in zip(texts, self.tokenizer.encode_batch(texts, add_special_tokens=False)):
+            at = np.cumsum([0] + [len(c.encode()) for c in text])       # of each character
+            begins = [at[start] for start, _ in encoding.offsets] + [at[-1]]
+            rows.append((np.array(encoding.ids, np.int64), np.array(begins)))
+        return rows
+
+    def bytes_of(self, token):
+        text = self.tokenizer.id_to_token(token)
+        return b"" if text in ("[PAD]", "[END]", "[MASK]") else bytes(self.byte[c] for c in text)
+
+
+def tokens_of(folder):
+    path = Path(folder) / "tokenizer.json"
+    return Pieces(path) if path.exists() else Bytes()
 
 
 # ---- model ------------------------------------------------------------------------------------
 
-def build(kwargs):
-    from linear_attention_transformer.linear_attention_transformer import (LinearAttentionTransformerLM,
-                                                                           LinformerSettings)
-    kwargs = dict(kwargs)
-    kwargs["linformer_settings"] = LinformerSettings(**kwargs["linformer_settings"])
-    return LinearAttentionTransformerLM(**kwargs)
+class ByteModel:
+    """A LinearAttentionTransformerLM with settings of Linformer: the model of bytes in tests/models/bytes."""
+
+    def __init__(self, folder, config):
+        from linear_attention_transformer.linear_attention_transformer import (LinearAttentionTransformerLM,
+                                                                               LinformerSettings)
+        from safetensors.torch import load_file
+        kwargs = dict(config["kwargs"])
+        kwargs["linformer_settings"] = LinformerSettings(**kwargs["linformer_settings"])
+        self.module = LinearAttentionTransformerLM(**kwargs)
+        state = load_file(Path(folder) / "model.safetensors")
+        self.module.load_state_dict({name: tensor.float() for name, tensor in state.items()})
+        self.module.eval()
+        self.max_seq_len = kwargs["max_seq_len"]
+
+    def hidden(self, ids):
+        """What the class's own output layer reads.
+
+        Position embeddings are taken for one row, since the class expands them to every row."""
+        x = self.module.token_emb(ids)
+        return self.module.norm(self.module.transformer(x + self.module.pos_emb(x[:1])))
+
+    def logits(self, ids, mask):
+        return self.module.out(self.hidden(ids)[mask])
+
+
+class BuiltinModel:
+    def __init__(self, module):
+        import model
+        self.module, self.max_seq_len = module, model.LONGEST
+
+    def hidden(self, ids):
+        return self.module.hidden(ids)
+
+    def logits(self, ids, mask):
+        return self.module.logits(self.hidden(ids)[mask])
 
 
 def load(folder):
-    from safetensors.torch import load_file
     config = json.loads((Path(folder) / "config.json").read_text())
-    model = build(config["kwargs"])
-    state = load_file(Path(folder) / "model.safetensors")
-    model.load_state_dict({name: tensor.float() for name, tensor in state.items()})
-    return model.eval()
+    if config["architecture"] != "module":
+        return Model(ByteModel(folder, config), tokens_of(folder))
+    import model
+    return Model(BuiltinModel(model.read(folder)), tokens_of(folder))
 
 
-def hidden_states(model, ids):
-    """What the class's own output layer reads: model(ids) == model.out(hidden_states(model, ids)).
-
-    Position embeddings are taken for one row, since the class expands them to every row."""
-    x = model.token_emb(ids)
-    x = x + model.pos_emb(x[:1])
-    return model.norm(model.transformer(x))
+def guessed(logits, right):
+    """The likeliest id of each row of logits, and the bits of the right id."""
+    bits = -logits.log_softmax(-1).gather(1, right[:, None])[:, 0]
+    return logits.argmax(-1).numpy(), bits.numpy() / np.log(2)
 
 
-def embed(model, ids):
-    if isinstance(model, Served):
-        return model.embed(ids)
-    return torch.nn.functional.normalize(hidden_states(model, ids).mean(dim=1), dim=-1)
+class Model:
+    """A model and its tokens."""
+
+    def __init__(self, model, tokens):
+        self.model, self.tokens, self.max_seq_len = model, tokens, model.max_seq_len
+
+    @torch.no_grad()
+    def embed(self, ids):
+        return torch.nn.functional.normalize(self.model.hidden(ids).mean(dim=1), dim=-1)
+
+    @torch.no_grad()
+    def fill(self, ids, mask):
+        """At each masked place, row by row: the likeliest id, and the bits of the right one."""
+        return guessed(self.model.logits(ids.masked_fill(mask, self.tokens.MASK), mask).float(), ids[mask])
 
 
 class Served:
     """The same of a running daemon's first model."""
 
-    def __init__(self, url):
-        self.url = url
+    def __init__(self, url, tokens):
+        self.url, self.tokens = url, tokens
         self.max_seq_len = self.get("/info")["max_input_length"]
 
     def get(self, path, body=None):
@@ -73,28 +161,41 @@ class Served:
         with urllib.request.urlopen(request) as answer:
             return json.load(answer)
 
-    def guesses(self, ids, mask):
-        """The likeliest id at each masked place, row by row."""
-        best = []
-        for row, places in zip(ids.masked_fill(mask, MASK), mask):
-            positions = places.nonzero().flatten().tolist()
-            if positions:
-                answer = self.get("/logits", {"inputs": [row.tolist()], "positions": positions, "top_k": 1})
-                best += [tokens[0] for tokens in answer[0]["tokens"]]
-        return torch.tensor(best)
-
     def embed(self, ids):
         answer = self.get("/embed", {"inputs": ids.tolist(), "encoding_format": "base64"})
         return torch.from_numpy(np.stack([np.frombuffer(base64.b64decode(row), "<f4") for row in answer]))
 
+    def fill(self, ids, mask):
+        """No bits: they would take the whole vocabulary's logits."""
+        best = []
+        for row, places in zip(ids.masked_fill(mask, self.tokens.MASK), mask):
+            positions = places.nonzero().flatten().tolist()
+            if positions:
+                answer = self.get("/logits", {"inputs": [row.tolist()], "positions": positions, "top_k": 1})
+                best += [tokens[0] for tokens in answer[0]["tokens"]]
+        return np.array(best, np.int64), np.full(len(best), np.nan)
 
-def guesses(model, ids, mask):
-    if isinstance(model, Served):
-        return model.guesses(ids, mask)
-    return model.out(hidden_states(model, ids.masked_fill(mask, MASK))[mask]).argmax(-1)
+
+def batches(rows):
+    """Indices of rows, ROWS at a time; the rows of a batch have one length, as nothing is padded."""
+    by_length = defaultdict(list)
+    for i, row in enumerate(rows):
+        by_length[len(row)].append(i)
+    for same in by_length.values():
+        for first in range(0, len(same), ROWS):
+            yield same[first:first + ROWS]
+
+
+def stacked(rows, which):
+    return torch.from_numpy(np.stack([rows[i] for i in which]))
 
 
 # ---- text -------------------------------------------------------------------------------------
+
+def text_of(crop):
+    """The text of bytes; a character that the crop cuts in two is left out."""
+    return bytes(crop).decode("utf-8", "ignore")
+
 
 class Text:
     """Documents one after the other, as corpus.py writes them."""
@@ -103,6 +204,17 @@ class Text:
         self.bytes = np.fromfile(Path(folder) / f"{split}.bin", dtype=np.uint8)
         self.starts = np.load(Path(folder) / f"{split}.npy")
         self.sizes = np.diff(self.starts)
+        self.package = np.load(Path(folder) / f"{split}.package.npy")
+
+    def only(self, documents):
+        """The same text with these documents alone."""
+        chosen = copy.copy(self)
+        chosen.starts, chosen.sizes = self.starts[documents], self.sizes[documents]
+        chosen.package = self.package[documents]
+        return chosen
+
+    def document(self, i):
+        return text_of(self.bytes[self.starts[i]:self.starts[i + 1]])
 
     def crops(self, at, length):
         return self.bytes[np.asarray(at)[:, None] + np.arange(length)]
@@ -115,35 +227,82 @@ class Text:
 
     def pairs(self, rng, documents, length):
         """Two crops of each document that do not overlap; either may be the earlier."""
-        spare = self.sizes[documents] - 2 * length
-        cuts = np.sort(rng.integers(0, spare[:, None] + 1, (len(documents), 2)), axis=1)
-        at = self.starts[documents][:, None] + cuts + [0, length]
-        at = rng.permuted(at, axis=1)
+        at = pair_starts(rng, self.starts[documents], self.sizes[documents], length)
         return self.crops(at[:, 0], length), self.crops(at[:, 1], length)
 
 
-def ids_of(crops):
-    return torch.from_numpy(crops.astype(np.int64)) + FIRST_BYTE
+def pair_starts(rng, starts, sizes, length):
+    """Where two crops begin in each document of these starts and sizes."""
+    cuts = np.sort(rng.integers(0, (sizes - 2 * length)[:, None] + 1, (len(sizes), 2)), axis=1)
+    return rng.permuted(starts[:, None] + cuts + [0, length], axis=1)
 
 
-# ---- filling in masked bytes ------------------------------------------------------------------
+# ---- filling in -------------------------------------------------------------------------------
+
+WORD = re.compile(r" [a-z]+(?![^\W\d_])")      # lower-case, with the blank before it; the next is no letter
+
 
 def masked_windows(text, length, count, seed):
+    """Windows of bytes, and which of their bytes are masked."""
     rng = np.random.default_rng(seed)
     windows = text.windows(rng, count, length)
     return windows, rng.random(windows.shape) < MASKED_SHARE
 
 
-@torch.no_grad()
-def fill_accuracy(model, windows, masked, rows=64):
-    """Shares of the masked bytes, and of those that are not white space, that are guessed."""
+def fill_tokens(model, windows, seed):
+    """Share of the masked tokens of windows of bytes that are guessed, and how many were masked."""
+    rng = np.random.default_rng(seed)
+    rows = [ids[:model.max_seq_len] for ids, _ in model.tokens.encode([text_of(w) for w in windows])]
+    masks = [rng.random(len(ids)) < MASKED_SHARE for ids in rows]
     right = []
-    for first in range(0, len(windows), rows):
-        ids, mask = ids_of(windows[first:first + rows]), torch.from_numpy(masked[first:first + rows])
-        right.append(guesses(model, ids, mask) == ids[mask])
-    right = torch.cat(right).numpy()
-    visible = ~np.isin(windows[masked], [9, 10, 32])
-    return right.mean(), right[visible].mean()
+    for which in batches(rows):
+        ids, mask = stacked(rows, which), stacked(masks, which)
+        right.append(model.fill(ids, mask)[0] == ids[mask].numpy())
+    right = np.concatenate(right)
+    return right.mean(), len(right)
+
+
+def masked_words(windows, seed):
+    """For each window its text, and begin and end in UTF-8 of the words that are masked."""
+    rng = np.random.default_rng(seed)
+    for window in windows:
+        text = text_of(window)
+        words = [m.span() for m in WORD.finditer(text) if m.end() < len(text) and rng.random() < MASKED_SHARE]
+        yield text, [tuple(len(text[:i].encode()) for i in span) for span in words]
+
+
+def fill_words(model, words):
+    """Of masked words: share right, share of their bytes right at their place, bits for each byte."""
+    texts, spans = zip(*words)
+    encoded = model.tokens.encode(texts)
+    rows = [ids[:model.max_seq_len] for ids, _ in encoded]
+    masks = [np.zeros(len(ids), bool) for ids in rows]
+    for (_, begins), mask, masked in zip(encoded, masks, spans):
+        for begin, end in masked:
+            first, last = np.searchsorted(begins, [begin, end])
+            assert begins[first] == begin and begins[last] == end, "a word is not made of whole tokens"
+            if last <= len(mask):
+                mask[first:last] = True
+    whole, right, length, bits = 0, 0, 0, 0.0
+    count = 0
+    for which in batches(rows):
+        ids, mask = stacked(rows, which), stacked(masks, which)
+        best, cost = model.fill(ids, mask)
+        bits += cost.sum()
+        guess = torch.zeros_like(ids)
+        guess[mask] = torch.from_numpy(best)
+        for at, i in enumerate(which):
+            raw, begins = texts[i].encode(), encoded[i][1]
+            for begin, end in spans[i]:
+                first, last = np.searchsorted(begins, [begin, end])
+                if last > mask.shape[1]:
+                    continue
+                word = b"".join(model.tokens.bytes_of(t) for t in guess[at, first:last].tolist())
+                whole += word == raw[begin:end]
+                right += sum(a == b for a, b in zip(word, raw[begin:end]))
+                length += end - begin
+                count += 1
+    return whole / count, right / length, bits / length, count
 
 
 class Neighbours:
@@ -193,11 +352,19 @@ def pair_draws(text, length, draws, seed):
         yield text.pairs(rng, rng.choice(eligible, CANDIDATES, replace=False), length)
 
 
-@torch.no_grad()
+def embed_crops(model, crops):
+    rows = [ids[:model.max_seq_len] for ids, _ in model.tokens.encode([text_of(c) for c in crops])]
+    vectors = [None] * len(rows)
+    for which in batches(rows):
+        for i, vector in zip(which, model.embed(stacked(rows, which))):
+            vectors[i] = vector
+    return torch.stack(vectors)
+
+
 def find_accuracy(model, draws):
     found = []
     for a, b in draws:
-        nearest = (embed(model, ids_of(a)) @ embed(model, ids_of(b)).T).argmax(dim=1).numpy()
+        nearest = (embed_crops(model, a) @ embed_crops(model, b).T).argmax(dim=1).numpy()
         found.append((nearest == np.arange(len(a))).mean())
     return np.mean(found)
 
@@ -233,39 +400,47 @@ def rarity(text, length, crops=20_000):
 
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--model", default=Path(__file__).parent)
-    options.add_argument("--daemon", help="the URL of a daemon that serves the model, in place of --model")
+    options.add_argument("--model", nargs="+", type=Path, default=[Path(__file__).parent])
+    options.add_argument("--daemon", help="the URL of a daemon that serves the model of the folder --model")
     options.add_argument("--corpus", required=True)
-    options.add_argument("--windows-bytes", type=int, default=500_000, help="held-out bytes per figure")
+    options.add_argument("--splits", nargs="+", default=["heldout", "foreign"])
+    options.add_argument("--windows-bytes", type=int, default=500_000, help="bytes of text in windows per figure")
     options.add_argument("--draws", type=int, default=20)
     options.add_argument("--sample", type=int, metavar="N", help="fill in N windows of 256 held-out bytes, for a slow daemon")
     options = options.parse_args()
-    model = Served(options.daemon) if options.daemon else load(options.model)
+    if options.daemon:
+        models = {"daemon": Served(options.daemon, tokens_of(options.model[0]))}
+    else:
+        models = {folder.name: load(folder) for folder in map(Path.absolute, options.model)}
     if options.sample:
-        windows, masked = masked_windows(Text(options.corpus, "heldout"), 256, options.sample, SEED)
-        all_bytes, visible = fill_accuracy(model, windows, masked)
-        print(f"seed {SEED}; {masked.sum()} masked bytes of {options.sample} windows of 256: {all_bytes:.2%} "
-              f"(not white space: {visible:.2%})")
+        windows, _ = masked_windows(Text(options.corpus, "heldout"), 256, options.sample, SEED)
+        for name, model in models.items():
+            share, count = fill_tokens(model, windows, SEED)
+            print(f"seed {SEED}; {count} masked tokens of {options.sample} windows of 256 bytes: {share:.2%}")
         return
     train = Text(options.corpus, "train")
     neighbours = Neighbours(train.bytes[:40_000_000])
-    commonest = np.bincount(train.bytes, minlength=256).argmax()
     print(f"seed {SEED}; {MASKED_SHARE:.0%} masked; {options.windows_bytes} bytes in windows per figure; "
           f"{options.draws} draws of {CANDIDATES} documents")
-    for split in ("heldout", "foreign"):
+    for split in options.splits:
         text = Text(options.corpus, split)
         print(f"\n{split}: {len(text.sizes)} documents, {len(text.bytes)} bytes")
-        for length in (256, model.max_seq_len):
+        for length in (256, 1024):
             windows, masked = masked_windows(text, length, options.windows_bytes // length, SEED)
-            all_bytes, visible = fill_accuracy(model, windows, masked)
-            print(f"  fill in, {length:4d} bytes: model {all_bytes:.1%} (not white space: {visible:.1%}); baselines: "
-                  f"most frequent byte {(windows[masked] == commonest).mean():.1%}, "
-                  f"two neighbours on either side {neighbours.accuracy(windows, masked):.1%}", flush=True)
+            words = list(masked_words(windows, SEED))
+            print(f"  bytes of {length} filled in one by one: two neighbours on either side "
+                  f"{neighbours.accuracy(windows, masked):.1%}")
+            for name, model in models.items():
+                share, count = fill_tokens(model, windows, SEED)
+                whole, right, bits, n_words = fill_words(model, words)
+                print(f"  fill in, {length:4d} bytes, {name}: words {whole:.1%} of {n_words}, their bytes {right:.1%}, "
+                      f"{bits:.3f} bits a byte; own tokens {share:.1%} of {count}", flush=True)
         for length in (256, 512):
             draws = list(pair_draws(text, length, options.draws, SEED))
-            print(f"  find the other crop, {length:4d} bytes: model {find_accuracy(model, draws):.1%}; baselines: "
-                  f"byte trigrams {trigram_accuracy(draws):.1%}, "
+            print(f"  find the other crop, {length:4d} bytes: byte trigrams {trigram_accuracy(draws):.1%}, "
                   f"weighted by rarity {trigram_accuracy(draws, rarity(train, length)):.1%}, chance 1.0%", flush=True)
+            for name, model in models.items():
+                print(f"  find the other crop, {length:4d} bytes, {name}: {find_accuracy(model, draws):.1%}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes examples.json (what the model fills in and finds alike) and parity.safetensors (inputs
-with the outputs PyTorch gives, for comparing other implementations) for a model directory.
+"""Writes examples.json (what the model fills in and finds alike) and parity.safetensors (inputs with the outputs that
+PyTorch computes) for a model's folder.  The tests compare the daemon with parity.safetensors.
 
     python3 examples.py --model .
 """
@@ -13,12 +13,13 @@ import torch
 from safetensors.torch import save_file
 
 import evaluate as ev
+from model import MASK, SPECIAL, VOCABULARY
 
 FILL = [
-    "The file is opened for read[MASK]ng and writ[MASK]ng.",
-    "This option ca[MASK] be used more than o[MASK]ce.",
-    "On success, zero is returned.  On er[MASK]or, -1 is returned, and errno is set.",
-    "If the direct[MASK]ry does not exist, it is crea[MASK]ed.",
+    "The file is opened for reading and [MASK].",
+    "This option can be used more [MASK] once.",
+    "On success, zero is returned. On [MASK], -1 is returned, and errno is set.",
+    "If the directory does not [MASK], it is created.",
 ]
 ALIKE = {
     "copy": "cp - copy files and directories. Copy SOURCE to DEST, or multiple SOURCE(s) to DIRECTORY. "
@@ -33,18 +34,23 @@ ALIKE = {
     "policy": "The maintainer of a package should listen to the bug reports of its users, and keep the package in "
               "good shape for the next stable release of the Debian distribution.",
 }
+LENGTHS = (1, 17, 200, 512)     # tokens of the inputs in parity.safetensors
 
 
-def ids_of(text):
-    ids = []
-    for i, part in enumerate(text.split("[MASK]")):
-        ids += [ev.MASK] * (i > 0) + [ev.FIRST_BYTE + byte for byte in part.encode()]
-    return torch.tensor([ids])
+def ids_of(model, text):
+    return torch.tensor([model.tokens.tokenizer.encode(text).ids])
 
 
-def name_of(token):
-    return ["[PAD]", "[END]", "[MASK]"][token] if token < ev.FIRST_BYTE else chr(token - ev.FIRST_BYTE) \
-        if token - ev.FIRST_BYTE < 128 else f"byte {token - ev.FIRST_BYTE}"
+def guesses(model, text):
+    ids = ids_of(model, text)
+    shares = model.model.module(ids)[0].softmax(-1)
+    masked = []
+    for at in (ids[0] == MASK).nonzero().flatten().tolist():
+        top = shares[at].topk(5)
+        masked.append({"position": at, "top": [
+            {"id": i, "text": model.tokens.bytes_of(i).decode(errors="replace"), "probability": round(p, 4)}
+            for i, p in zip(top.indices.tolist(), top.values.tolist())]})
+    return {"text": text, "masked": masked}
 
 
 @torch.no_grad()
@@ -53,35 +59,25 @@ def main():
     options.add_argument("--model", type=Path, default=Path(__file__).parent)
     options = options.parse_args()
     model = ev.load(options.model)
-
-    fill = []
-    for text in FILL:
-        ids = ids_of(text)
-        shares = model(ids)[0].softmax(-1)
-        masked = []
-        for at in (ids[0] == ev.MASK).nonzero().flatten().tolist():
-            top = shares[at].topk(5)
-            masked.append({"position": at, "top": [
-                {"id": i, "text": name_of(i), "probability": round(p, 4)}
-                for i, p in zip(top.indices.tolist(), top.values.tolist())]})
-        fill.append({"text": text, "masked": masked})
-    vectors = torch.cat([ev.embed(model, ids_of(text)) for text in ALIKE.values()])
+    vectors = torch.cat([model.embed(ids_of(model, text)) for text in ALIKE.values()])
     cosines = {a: {b: round((vectors[i] @ vectors[j]).item(), 3) for j, b in enumerate(ALIKE)}
                for i, a in enumerate(ALIKE)}
-    examples = {"fill": fill, "alike": {"texts": ALIKE, "cosines": cosines}}
+    examples = {"fill": [guesses(model, text) for text in FILL], "alike": {"texts": ALIKE, "cosines": cosines}}
     (options.model / "examples.json").write_text(json.dumps(examples, indent=2, ensure_ascii=False) + "\n")
 
+    # Of a text many times over, so that tokens repeat, with masks and with tokens of all ids.
     rng = np.random.default_rng(ev.SEED)
-    sample = "".join(ALIKE.values()).encode()
+    sample = ids_of(model, " ".join(ALIKE.values()))[0].numpy()
     parity = {}
-    for i, length in enumerate((17, 200, model.max_seq_len)):
-        ids = torch.tensor([list(np.resize(np.frombuffer(sample, np.uint8), length).astype(np.int64) + ev.FIRST_BYTE)])
-        ids[0, torch.from_numpy(rng.random(length) < ev.MASKED_SHARE)] = ev.MASK
-        rows = torch.from_numpy(np.sort(rng.choice(length, 8, replace=False)))
+    for i, length in enumerate(LENGTHS):
+        ids = np.resize(sample, length)
+        ids = np.where(rng.random(length) < 0.1, rng.integers(SPECIAL, VOCABULARY, length), ids)
+        ids = torch.from_numpy(np.where(rng.random(length) < ev.MASKED_SHARE, MASK, ids))[None]
+        rows = torch.from_numpy(np.sort(rng.choice(length, min(length, 4), replace=False)))
         parity[f"{i}/in/x"] = ids
         parity[f"{i}/out/rows"] = rows
-        parity[f"{i}/out/output"] = model(ids)[0, rows].contiguous()
-        parity[f"{i}/out/embedding"] = ev.embed(model, ids)[0].contiguous()
+        parity[f"{i}/out/output"] = model.model.module(ids)[0, rows].contiguous()
+        parity[f"{i}/out/embedding"] = model.embed(ids)[0].contiguous()
     path = options.model / "parity.safetensors"
     save_file(parity, path, metadata={"format": "pt"})
     path.chmod(0o644)
