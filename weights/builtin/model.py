@@ -9,7 +9,6 @@ One table has a row for each token.  Two parts of a row have two uses:
 
 The reader is a Linformer between two layers that see the neighbours of a token.
 """
-import json
 from pathlib import Path
 
 import torch
