@@ -26,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 /* What the whole process has once. */
 struct process {
@@ -183,6 +184,18 @@ static void prepare_to_drain(const struct settings *settings, struct http *http,
     }
 }
 
+/* Answers the accepted requests, and ends the process while a reload runs. The engine cannot interrupt the loading of a
+ * model, which may take minutes, and its result would never be used. The thread of the reload still uses the models and
+ * the engine, so these are not closed. */
+static void end_during_reload(struct process *process, struct http *http)
+{
+    http_close(http);
+    tracer_close(process->tracer);
+    log_write(LOG_LEVEL_INFO, "stopped", "reload", "left unfinished", NULL);
+    log_flush();
+    _exit(EXIT_SUCCESS);
+}
+
 /* Serves until a signal asks the daemon to drain. */
 static int serve_until_signal(struct process *process, struct http *http, struct models *models,
                               struct batcher *batcher, struct error *error)
@@ -219,6 +232,8 @@ static int serve_until_signal(struct process *process, struct http *http, struct
     log_write(LOG_LEVEL_INFO, "draining: what was accepted is answered, new work is refused", "signal",
               strsignal(number), NULL);
     http_drain(http);
+    if (reloads_busy(reloads))
+        end_during_reload(process, http);
     reloads_close(reloads);
     return 0;
 }

@@ -13,7 +13,7 @@ struct reloads {
     pthread_t thread;
     pthread_mutex_t lock; /* guards the members below. It is not held while a hook runs */
     pthread_cond_t changed;
-    bool wanted, closing;
+    bool wanted, running, closing;
 };
 
 static bool is_closing(struct reloads *reloads)
@@ -41,9 +41,11 @@ static void *reloads_thread(void *argument)
             continue;
         }
         reloads->wanted = false;
+        reloads->running = true;
         pthread_mutex_unlock(&reloads->lock);
         run_hooks(reloads);
         pthread_mutex_lock(&reloads->lock);
+        reloads->running = false;
     }
     pthread_mutex_unlock(&reloads->lock);
     return NULL;
@@ -89,6 +91,14 @@ void reloads_stop(struct reloads *reloads)
     reloads->closing = true;
     pthread_cond_signal(&reloads->changed);
     pthread_mutex_unlock(&reloads->lock);
+}
+
+bool reloads_busy(struct reloads *reloads)
+{
+    pthread_mutex_lock(&reloads->lock);
+    bool running = reloads->running;
+    pthread_mutex_unlock(&reloads->lock);
+    return running;
 }
 
 void reloads_close(struct reloads *reloads)

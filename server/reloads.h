@@ -10,7 +10,7 @@
 #include "config/config.h"
 
 /* One thing to reload, such as keys or models. The function keeps the old state if the new one is bad. It logs both
- * outcomes itself. The end of the daemon waits for the function, after the draining has begun. */
+ * outcomes itself. */
 struct reload_hook {
     void (*reload)(void *context);
     void *context;
@@ -27,6 +27,9 @@ void reloads_request(struct reloads *reloads);
 
 /* From now on, no further hook begins. Does not wait for a running hook. */
 void reloads_stop(struct reloads *reloads);
+
+/* Whether a reload runs. Call it after reloads_stop: then no reload begins any more. */
+bool reloads_busy(struct reloads *reloads);
 
 /* Stops, waits for the running hook, and ends the thread. */
 void reloads_close(struct reloads *reloads);

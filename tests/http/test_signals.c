@@ -2,25 +2,32 @@
 #define _GNU_SOURCE
 #include "tests/http/daemon.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static struct daemon *start(int ignored_signal)
+static struct daemon *start_with(const char *const *arguments, int ignored_signal)
 {
     char last_line[1024];
-    struct daemon *daemon = daemon_try(&(struct daemon_options){.arguments = ARGUMENTS("--drain-delay-ms", "1"),
-                                                                .ignored_signal = ignored_signal,
-                                                                .log_unread = true},
-                                       last_line);
+    struct daemon *daemon = daemon_try(
+        &(struct daemon_options){.arguments = arguments, .ignored_signal = ignored_signal, .log_unread = true},
+        last_line);
     assert_non_null(daemon);
     return daemon;
+}
+
+static struct daemon *start(int ignored_signal)
+{
+    return start_with(ARGUMENTS("--drain-delay-ms", "1"), ignored_signal);
 }
 
 static bool logs(struct daemon *daemon, const char *part)
@@ -124,6 +131,64 @@ static void a_start_that_hangs_in_a_library(void **state)
     rmdir(folder);
 }
 
+/* The thread of the daemon with this name. */
+static pid_t thread_named(pid_t process, const char *name)
+{
+    char path[300], comm[32] = "";
+    snprintf(path, sizeof path, "/proc/%d/task", (int)process);
+    DIR *folder = opendir(path);
+    assert_non_null(folder);
+    pid_t found = 0;
+    for (struct dirent *entry; !found && (entry = readdir(folder)) != NULL;) {
+        snprintf(path, sizeof path, "/proc/%d/task/%.20s/comm", (int)process, entry->d_name);
+        FILE *file = fopen(path, "r");
+        if (file && fgets(comm, sizeof comm, file) && strncmp(comm, name, strlen(name)) == 0)
+            found = (pid_t)atoi(entry->d_name);
+        if (file)
+            fclose(file);
+    }
+    closedir(folder);
+    return found;
+}
+
+/* Lets a stopped thread run until it opens a file. */
+static void run_to_next_file(pid_t thread)
+{
+    struct __ptrace_syscall_info call = {.op = PTRACE_SYSCALL_INFO_NONE};
+    while (call.op != PTRACE_SYSCALL_INFO_ENTRY || call.entry.nr != SYS_openat) {
+        int status;
+        assert_int_equal(ptrace(PTRACE_SYSCALL, thread, NULL, NULL), 0);
+        assert_int_equal(waitpid(thread, &status, __WALL), thread);
+        assert_true(WIFSTOPPED(status));
+        assert_true(ptrace(PTRACE_GET_SYSCALL_INFO, thread, sizeof call, &call) > 0);
+    }
+}
+
+/* The reload stands still where it opens a file. It stands for one that takes very long. */
+static void the_end_does_not_wait_for_a_reload(void **state)
+{
+    (void)state;
+    int status;
+    struct daemon *daemon = start_with(ARGUMENTS("--model", "tests/reference/linformer_lm"), 0);
+    pid_t thread = thread_named(daemon_process(daemon), "reloads");
+    assert_true(thread > 0);
+    if (ptrace(PTRACE_SEIZE, thread, NULL, (void *)PTRACE_O_TRACESYSGOOD) != 0) {
+        daemon_stop(daemon);
+        skip(); /* this system does not allow it */
+    }
+    assert_int_equal(ptrace(PTRACE_INTERRUPT, thread, NULL, NULL), 0);
+    assert_int_equal(waitpid(thread, &status, __WALL), thread);
+    daemon_signal(daemon, SIGHUP);
+    run_to_next_file(thread);
+    struct answer answer = daemon_call(daemon, &(struct call){.path = "/health"});
+    assert_int_equal(answer.status, 200);
+    answer_free(&answer);
+    daemon_terminate(daemon);
+    assert_true(logs(daemon, "reload=\"left unfinished\""));
+    assert_int_equal(waitpid(thread, &status, __WALL), thread); /* the process has ended when all its threads have */
+    daemon_join(daemon);
+}
+
 /* However few there are, the daemon says at its start that they do not do, or ends when it is told to. */
 static void few_descriptors(void **state)
 {
@@ -165,6 +230,7 @@ int main(void)
         cmocka_unit_test(the_one_that_reloads),
         cmocka_unit_test(nohup_is_heeded),
         cmocka_unit_test(a_start_that_hangs_in_a_library),
+        cmocka_unit_test(the_end_does_not_wait_for_a_reload),
         cmocka_unit_test(few_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
