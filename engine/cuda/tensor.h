@@ -48,8 +48,19 @@ __device__ __forceinline__ void multiply_add<f16>(float (&d)[4], const uint32_t 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* Loads four matrices (8, 8) of 16 bits from shared memory. Thread i passes the address of row i % 8 of matrix i / 8.
- */
+/* d += A B. A (16, 8) and B (8, 8) have elements of TF32, which are floats with 10 bits of fraction. Tensor cores
+ * ignore the lower 13 bits. d (16, 8) is float. Tensor cores round its sums towards zero. */
+static __device__ __forceinline__ void multiply_add_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                                         uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* Loads four matrices (8, 8) of 16 bits, or (8, 4) of 32 bits, from shared memory. Thread i passes the address of row
+ * i % 8 of matrix i / 8. */
 static __device__ __forceinline__ void load_matrices(uint32_t (&fragment)[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

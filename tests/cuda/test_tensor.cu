@@ -97,6 +97,84 @@ static void products_are_exact(void **)
     check_product(multiply<f16>);
 }
 
+/* ---- mma.m16n8k8 of TF32 ---- */
+
+static __global__ void multiply_tf32(const float *a, const float *b, float *d)
+{
+    int group = warp_thread() / 4, thread = warp_thread() % 4;
+    uint32_t ai[4], bi[2];
+    float ci[4];
+    for (int i = 0; i < 4; i++) {
+        int row = i == 0 || i == 2 ? group : group + 8, column = i < 2 ? thread : thread + 4;
+        ai[i] = __float_as_uint(a[row * 8 + column]);
+        ci[i] = d[(i < 2 ? group : group + 8) * 8 + thread * 2 + (i & 1)];
+    }
+    for (int i = 0; i < 2; i++)
+        bi[i] = __float_as_uint(b[(i == 0 ? thread : thread + 4) * 8 + group]);
+    multiply_add_tf32(ci, ai, bi[0], bi[1]);
+    for (int i = 0; i < 4; i++)
+        d[(i < 2 ? group : group + 8) * 8 + thread * 2 + (i & 1)] = ci[i];
+}
+
+static void run_tf32(const float (&a)[16 * 8], const float (&b)[8 * 8], float (&d)[16 * 8])
+{
+    void *on_device[] = {to_device(a, sizeof a), to_device(b, sizeof b), to_device(d, sizeof d)};
+    launch_warp(multiply_tf32, 0, (float *)on_device[0], (float *)on_device[1], (float *)on_device[2]);
+    to_host(d, on_device[2], sizeof d);
+    cudaFree(on_device[0]);
+    cudaFree(on_device[1]);
+}
+
+static void products_of_tf32_are_exact(void **)
+{
+    float a[16 * 8], b[8 * 8], d[16 * 8], expected[16 * 8];
+    for (int i = 0; i < 16 * 8; i++)
+        a[i] = (float)(i * 37 % 23 - 11);
+    for (int i = 0; i < 8 * 8; i++)
+        b[i] = (float)(i * 29 % 19 - 9);
+    for (int i = 0; i < 16 * 8; i++) {
+        expected[i] = d[i] = (float)(i % 7);
+        for (int l = 0; l < 8; l++)
+            expected[i] += a[i / 8 * 8 + l] * b[l * 8 + i % 8];
+    }
+    run_tf32(a, b, d);
+    for (int i = 0; i < 16 * 8; i++)
+        assert_true(d[i] == expected[i]);
+}
+
+/* Element (r, 0) of d is d[r] + a[r] b. What is common to all generations of tensor cores: operands lose their lower 13
+ * bits, and sums are rounded towards zero. */
+static void tf32_is_cut_off(void **)
+{
+    static const struct {
+        float d, a, b, sum;
+    } sums[] = {
+        {0, 1 + 0x1.8p-10f, 1, 1 + 0x1p-10f},
+        {0, -1 - 0x1.ffep-11f, 1, -1},
+        {0, 1, 3 + 0x1.8p-9f, 3 + 0x1p-9f},
+        {1, 0x1p-24f, 1, 1},
+        {1, 0x1.8p-24f, 1, 1},
+        {-1, -0x1.8p-24f, 1, -1},
+        {1, 0x1p-23f, 1, 1 + 0x1p-23f},
+        {1, -0x1p-24f, 1, 1 - 0x1p-24f},
+        {1, 1 + 0x1p-10f, 1 + 0x1p-10f, 2 + 0x1p-9f + 0x1p-20f},
+        {0x1p90f, 0x1p60f, 0x1p60f, 0x1p120f},
+        {0x1p-120f, 0x1p-60f, 0x1p-60f, 0x1p-119f},
+        {0, INFINITY, 2, INFINITY},
+        {-INFINITY, 1, 1, -INFINITY},
+    };
+    const int count = sizeof sums / sizeof *sums;
+    for (int i = 0; i < count; i++) {
+        float a[16 * 8] = {}, b[8 * 8] = {}, d[16 * 8] = {};
+        a[5 * 8 + 2] = sums[i].a;
+        b[2 * 8 + 3] = sums[i].b;
+        d[5 * 8 + 3] = sums[i].d;
+        run_tf32(a, b, d);
+        if (d[5 * 8 + 3] != sums[i].sum)
+            fail_msg("sum %d is %a and not %a", i, (double)d[5 * 8 + 3], (double)sums[i].sum);
+    }
+}
+
 /* ---- ldmatrix ---- */
 
 static __global__ void load_and_copy(const uint16_t *matrices, uint32_t *plain, uint32_t *transposed)
@@ -225,6 +303,8 @@ static int run_tensor(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_exact),
+        cmocka_unit_test(products_of_tf32_are_exact),
+        cmocka_unit_test(tf32_is_cut_off),
         cmocka_unit_test(matrices_are_handed_out),
         cmocka_unit_test(copies_land_group_by_group),
         cmocka_unit_test(rounding_is_to_nearest_even),

@@ -43,6 +43,15 @@ struct alignas(16) uint4 {
     unsigned x, y, z, w;
 };
 
+struct alignas(8) float2 {
+    float x, y;
+};
+
+static inline float2 make_float2(float x, float y)
+{
+    return {x, y};
+}
+
 struct dim3 {
     unsigned x, y, z;
     dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_)
@@ -119,6 +128,13 @@ static inline uint32_t __float_as_uint(float value)
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     return bits;
+}
+
+static inline float __uint_as_float(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
 }
 
 static inline void __syncwarp(int line = __builtin_LINE())

@@ -6,10 +6,14 @@
  *                            the next column in its upper half
  *     B (16, 8) of 16 bits:  b[0] = (2t, g), b[1] = (2t + 8, g), each with the next row in its upper half
  *     D (16, 8):             d[0] = (g, 2t), d[1] = (g, 2t + 1), d[2] = (g + 8, 2t), d[3] = (g + 8, 2t + 1)
+ *     A (16, 8) of TF32:     a[0] = (g, t), a[1] = (g + 8, t), a[2] = (g, t + 4), a[3] = (g + 8, t + 4)
+ *     B (8, 8) of TF32:      b[0] = (t, g), b[1] = (t + 4, g)
  *
  * Each lane itself reads and writes shared memory, so that the thread sanitizer sees the accesses as the lane's. */
 #ifndef TESTS_CUDA_SHIM_TENSOR_MODEL_H
 #define TESTS_CUDA_SHIM_TENSOR_MODEL_H
+
+#include "tf32_model.h"
 
 #include <cuda_runtime.h>
 
@@ -56,6 +60,26 @@ template <typename T> FOR_ALL_LANES void multiply_halves(void *const *lanes)
                 b[next + i * 8][group] = half_of<T>(of_lane->b[i], upper);
         }
     add_product(lanes, a, b);
+}
+
+/* The same for TF32. */
+FOR_ALL_LANES static inline void multiply_tf32(void *const *lanes)
+{
+    tf32_product product;
+    for (int lane = 0; lane < 32; lane++) {
+        const product_lane *of_lane = (const product_lane *)lanes[lane];
+        int g = lane / 4, t = lane % 4;
+        for (int i = 0; i < 4; i++) {
+            product.a[g + i % 2 * 8][t + i / 2 * 4] = of_lane->a[i];
+            product.d[g + i / 2 * 8][t * 2 + i % 2] = of_lane->d[i];
+        }
+        for (int i = 0; i < 2; i++)
+            product.b[t + i * 4][g] = of_lane->b[i];
+    }
+    tf32_multiply(&product);
+    for (int lane = 0; lane < 32; lane++)
+        for (int i = 0; i < 4; i++)
+            ((const product_lane *)lanes[lane])->d[i] = product.d[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
 }
 
 struct alignas(16) matrix_lane {
@@ -108,6 +132,13 @@ template <typename T> void multiply_add(float (&d)[4], const uint32_t (&a)[4], u
     const uint32_t b[2] = {b0, b1};
     shim::product_lane lane = {a, b, d};
     shim::warp(shim::multiply_halves<T>, &lane, __LINE__);
+}
+
+static inline void multiply_add_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    const uint32_t b[2] = {b0, b1};
+    shim::product_lane lane = {a, b, d};
+    shim::warp(shim::multiply_tf32, &lane, __LINE__);
 }
 
 static inline float power_of_two(float x)

@@ -1,0 +1,155 @@
+/* tf32_model: d += A B for TF32, as tensor cores of NVIDIA's generation Ampere compute it according to MMA-Sim
+ * (github.com/microsoft/MMA-Sim, classes mma and nv_fused_dot_add). Later generations cut off fewer bits. For each
+ * element of d, first the products with rows 0 to 3 of B are added, and then those with rows 4 to 7, as follows:
+ *     1. Operands lose their lower 13 bits.
+ *     2. The largest exponent of d and of the four products is determined. The exponent of a product is the sum of its
+ *        operands' exponents, so its significand may be up to 4. The exponent of 0 is -126.
+ *     3. All five significands are cut off 24 bits after the point of the largest exponent, and added exactly.
+ *     4. The sum is rounded towards zero to a float. */
+#ifndef TESTS_CUDA_SHIM_TF32_MODEL_H
+#define TESTS_CUDA_SHIM_TF32_MODEL_H
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+namespace shim
+{
+constexpr int TF32_ROWS = 16, TF32_COLUMNS = 8, TF32_DEPTH = 8, TF32_AT_ONCE = 4, TF32_FRACTION = 24;
+
+/* Eight elements of a row, which the compiler computes at once. */
+typedef int32_t tf32_integers __attribute__((vector_size(TF32_COLUMNS * sizeof(int32_t))));
+typedef float tf32_floats __attribute__((vector_size(TF32_COLUMNS * sizeof(float))));
+
+/* Significands, and exponents. */
+struct tf32_row {
+    tf32_floats of;
+    tf32_integers exponents;
+    bool ordinary; /* each element is 0, or its exponent is from -50 to 50 */
+};
+
+__attribute__((no_sanitize_thread)) static inline void tf32_read(const uint32_t *bits, struct tf32_row *row)
+{
+    row->ordinary = true;
+    for (int i = 0; i < TF32_COLUMNS; i++) {
+        int exponent = (int)(bits[i] >> 23 & 255) - 127;
+        bool zero = bits[i] << 1 == 0;
+        uint32_t significand = zero ? 0 : (bits[i] & 0x807fffff) | 0x3f800000;
+        float x;
+        memcpy(&x, &significand, sizeof x);
+        row->of[i] = x;
+        row->exponents[i] = zero ? -126 : exponent;
+        row->ordinary = row->ordinary && (zero || (exponent >= -50 && exponent <= 50));
+    }
+}
+
+/* 2^exponent, or 0 below the range of floats. */
+static inline void tf32_powers(const tf32_integers &exponents, tf32_floats *powers)
+{
+    tf32_integers bits = exponents + 127;
+    bits = (bits > 0 ? bits : 0) << 23;
+    memcpy(powers, &bits, sizeof bits);
+}
+
+/* Steps 2 to 4 for a row of d, whose elements are ordinary. a has four elements, b four rows. */
+__attribute__((no_sanitize_thread)) static inline void tf32_add(const struct tf32_row &a, int first,
+                                                                const struct tf32_row *b, float *d)
+{
+    struct tf32_row old;
+    tf32_read((const uint32_t *)d, &old);
+    tf32_integers most = old.exponents, exponents[TF32_AT_ONCE], sum, magnitude, back;
+    tf32_floats power, result;
+    for (int l = 0; l < TF32_AT_ONCE; l++) {
+        exponents[l] = a.exponents[first + l] + b[l].exponents;
+        most = exponents[l] > most ? exponents[l] : most;
+    }
+    tf32_powers(old.exponents - most + TF32_FRACTION, &power);
+    sum = __builtin_convertvector(old.of * power, tf32_integers);
+    for (int l = 0; l < TF32_AT_ONCE; l++) {
+        tf32_powers(exponents[l] - most + TF32_FRACTION, &power);
+        sum += __builtin_convertvector(a.of[first + l] * b[l].of * power, tf32_integers);
+    }
+    magnitude = sum < 0 ? -sum : sum;
+    result = __builtin_convertvector(magnitude, tf32_floats); /* rounded to nearest */
+    back = __builtin_convertvector(result, tf32_integers);
+    tf32_integers bits;
+    memcpy(&bits, &result, sizeof bits);
+    bits += back > magnitude; /* -1 where it was rounded up */
+    memcpy(&result, &bits, sizeof bits);
+    tf32_powers(most - TF32_FRACTION, &power);
+    result = sum < 0 ? -result * power : result * power;
+    memcpy(d, &result, sizeof result);
+}
+
+/* x = significand * 2^exponent, with an exponent of at least -126. */
+static inline double tf32_significand(double x, int *exponent)
+{
+    *exponent = x == 0 || std::ilogb(x) < -126 ? -126 : std::ilogb(x);
+    return std::ldexp(x, -*exponent);
+}
+
+static inline float tf32_float(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* The same for one element and four products, which may have any values. a and b point to elements, `stride` apart. */
+__attribute__((no_sanitize_thread)) static inline float tf32_add_one(const uint32_t *a, const uint32_t *b, float d)
+{
+    double terms[TF32_AT_ONCE + 1], plain = d, sum = 0;
+    int exponents[TF32_AT_ONCE + 1], most;
+    terms[TF32_AT_ONCE] = tf32_significand(d, &exponents[TF32_AT_ONCE]);
+    most = exponents[TF32_AT_ONCE];
+    for (int l = 0; l < TF32_AT_ONCE; l++) {
+        double x = tf32_float(a[l]), y = tf32_float(b[l * TF32_COLUMNS]);
+        int of_y;
+        plain += x * y;
+        if (!std::isfinite(x) || !std::isfinite(y))
+            continue;
+        terms[l] = tf32_significand(x, &exponents[l]);
+        terms[l] *= tf32_significand(y, &of_y);
+        exponents[l] += of_y;
+        most = exponents[l] > most ? exponents[l] : most;
+    }
+    if (!std::isfinite(plain))
+        return (float)plain;
+    for (int l = 0; l <= TF32_AT_ONCE; l++)
+        sum += std::trunc(std::ldexp(terms[l], TF32_FRACTION + exponents[l] - most));
+    sum = std::ldexp(sum, most - TF32_FRACTION);
+    float rounded = (float)sum;
+    return std::fabs((double)rounded) > std::fabs(sum) && std::isfinite(rounded) ? std::nextafterf(rounded, 0)
+                                                                                 : rounded;
+}
+
+struct tf32_product {
+    uint32_t a[TF32_ROWS][TF32_DEPTH], b[TF32_DEPTH][TF32_COLUMNS];
+    float d[TF32_ROWS][TF32_COLUMNS];
+};
+
+__attribute__((no_sanitize_thread)) static inline void tf32_multiply(struct tf32_product *p)
+{
+    struct tf32_row b[TF32_DEPTH], a, d;
+    bool ordinary = true;
+    for (int l = 0; l < TF32_DEPTH; l++) {
+        for (int i = 0; i < TF32_COLUMNS; i++)
+            p->b[l][i] &= 0xffffe000;
+        tf32_read(p->b[l], &b[l]);
+        ordinary = ordinary && b[l].ordinary;
+    }
+    for (int row = 0; row < TF32_ROWS; row++)
+        for (int first = 0; first < TF32_DEPTH; first += TF32_AT_ONCE) {
+            for (int l = first; l < first + TF32_AT_ONCE; l++)
+                p->a[row][l] &= 0xffffe000;
+            tf32_read(p->a[row], &a);
+            tf32_read((const uint32_t *)p->d[row], &d);
+            if (ordinary && a.ordinary && d.ordinary)
+                tf32_add(a, first, b + first, p->d[row]);
+            for (int i = 0; i < TF32_COLUMNS && !(ordinary && a.ordinary && d.ordinary); i++)
+                p->d[row][i] = tf32_add_one(&p->a[row][first], &p->b[first][i], p->d[row][i]);
+        }
+}
+} // namespace shim
+
+#endif
