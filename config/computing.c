@@ -7,10 +7,12 @@
 #include <string.h>
 
 const char *const dtype_names[] = {"auto", "f32", "tf32", "bf16", "f16", NULL};
+const char *const cuda_f32_names[] = {"tensor", "plain", NULL};
 const char *const instruction_set_names[] = {"auto", "avx512", "avx2", "baseline", NULL};
 const char *const product_library_names[] = {"auto", "onednn", "openblas", NULL};
 
 _Static_assert(sizeof dtype_names / sizeof *dtype_names == DTYPE_COUNT + 1, "a name for each dtype");
+_Static_assert(sizeof cuda_f32_names / sizeof *cuda_f32_names == CUDA_F32_COUNT + 1, "a name for each choice");
 _Static_assert(sizeof instruction_set_names / sizeof *instruction_set_names == SET_COUNT + 1, "a name for each set");
 _Static_assert(sizeof product_library_names / sizeof *product_library_names == LIBRARY_COUNT + 1,
                "a name for each library");

@@ -165,7 +165,7 @@ int arguments_read(const char *class_name, const struct argument *table, size_t 
 
 /* ---- Dtype, kernels and device of a model ------------------------------------------------------------------------ */
 
-/* In each enum of this section 0 is auto, so a zeroed struct asks for the defaults. */
+/* In each enum of this section 0 is the default, so a zeroed struct asks for the defaults. */
 
 /* The type in which products with weights are computed. If it is a 16-bit type, attention's products use it too. auto
  * means f32 on the CPU and bf16 on CUDA. */
@@ -177,6 +177,10 @@ enum instruction_set { SET_AUTO, SET_AVX512, SET_AVX2, SET_BASELINE, SET_COUNT }
 
 /* The CPU's library for products with weights. */
 enum product_library { LIBRARY_AUTO, LIBRARY_ONEDNN, LIBRARY_OPENBLAS, LIBRARY_COUNT };
+
+/* How a CUDA device multiplies matrices with the dtype f32: on tensor cores with three products in TF32, or in plain
+ * float arithmetic. */
+enum cuda_f32 { CUDA_F32_TENSOR, CUDA_F32_PLAIN, CUDA_F32_COUNT };
 
 /* The names in the settings, such as "auto" and "f32". dtype_from_name returns -1 for an unknown name. */
 const char *dtype_name(enum dtype dtype);
@@ -237,6 +241,7 @@ struct settings {
     enum instruction_set kernels;        /* used by the CPU engine */
     enum product_library products;       /* used by the CPU engine */
     int64_t threads;                     /* of the CPU engine. 0 means one per core that this process may use */
+    enum cuda_f32 cuda_f32;              /* used on CUDA with the dtype f32 */
     int64_t cuda_tuning_ms;              /* the time for choosing CUDA kernels, for each model. 0 means no tuning */
     int64_t http_threads;                /* number of event loops, and number of workers */
     int64_t max_batch_tokens;            /* 0 means auto */

@@ -11,7 +11,7 @@
 
 _Static_assert(sizeof(enum log_format) == sizeof(int) && sizeof(enum log_level) == sizeof(int) &&
                    sizeof(enum dtype) == sizeof(int) && sizeof(enum instruction_set) == sizeof(int) &&
-                   sizeof(enum product_library) == sizeof(int),
+                   sizeof(enum product_library) == sizeof(int) && sizeof(enum cuda_f32) == sizeof(int),
                "a SETTING_CHOICE is stored as an int");
 
 /* ---- Values --------------------------------------------------------------------------------------------------- */

@@ -292,6 +292,16 @@ const struct setting settings_table[] = {
      .help = "Number of threads that compute on the CPU. 0: one thread for each core that the process "
              "may use."},
     {.group = "Computing",
+     .flag = "cuda-f32",
+     .kind = SETTING_CHOICE,
+     AT(cuda_f32),
+     .value_name = "NAME",
+     .fallback = "tensor",
+     .choices = cuda_f32_names,
+     .help = "Units of a CUDA device that multiply matrices if the dtype is f32. tensor: tensor cores. They "
+             "multiply each pair of numbers three times in TF32, which is almost as exact as float32. plain: the "
+             "units for float32, which are slower."},
+    {.group = "Computing",
      .flag = "cuda-tuning-ms",
      .kind = SETTING_INTEGER,
      AT(cuda_tuning_ms),

@@ -44,8 +44,10 @@ struct setting {
 extern const struct setting settings_table[];
 extern const size_t settings_table_count;
 
-/* Lists of choices that end with NULL. The indices are enum dtype, enum instruction_set and enum product_library. */
+/* Lists of choices that end with NULL. The indices are enum dtype, enum instruction_set, enum product_library and enum
+ * cuda_f32. */
 extern const char *const dtype_names[], *const instruction_set_names[], *const product_library_names[];
+extern const char *const cuda_f32_names[];
 
 /* Describes the names that device_choice_parse accepts. */
 #define DEVICE_CHOICE_EXPECTED "auto, cpu, cuda, a list as in cuda:0,cuda:1, or cuda:all"

@@ -28,6 +28,7 @@ struct engine_options {
     enum instruction_set kernels; /* of the CPU */
     enum product_library products; /* of the CPU */
     int64_t threads;               /* of the CPU. 0 means one for each core that this process may use */
+    enum cuda_f32 cuda_f32;        /* how a CUDA device computes products of floats with dtype f32 */
     int64_t cuda_tuning_ms; /* time limit for measuring algorithms of products while a model is loaded on a CUDA device.
                                0 measures nothing, so each load chooses the same algorithms */
     bool all_threads;       /* for tests: even small batches use all threads, although one thread would be faster */

@@ -101,6 +101,7 @@ static int open_engine(struct settings *settings, struct waker *waker, struct en
         .kernels = settings->kernels,
         .products = settings->products,
         .threads = settings->threads,
+        .cuda_f32 = settings->cuda_f32,
         .cuda_tuning_ms = settings->cuda_tuning_ms,
         .max_batch_tokens = settings->max_batch_tokens,
         .max_batch_requests = settings->max_batch_requests,

@@ -60,22 +60,23 @@ $(call programs,$(FUZZERS)): %: %.o $(ARCHIVES)
 # ---- What runs in which build. tests/README.md says why.
 in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
 # Programs that take long on the shim run in `make test-all` only. In `make test`, test_states runs the kernels of the
-# first two, test_operations_bf16 those of f16 over a type of the same size, and test_operations_cuda those of tf32.
-LATE      := %/test_generate@cuda %/test_parts_cuda %/test_operations_f16 %/test_operations_tf32
+# first two, test_operations_bf16 those of f16 over a type of the same size, and test_execution those of the other two.
+LATE      := %/test_generate@cuda %/test_parts_cuda %/test_operations_f16 %/test_operations_tf32 \
+             %/test_operations_plain
 EVERY     := $(HTTP) $(SERVED) $(FAKES) $(ORDINARY) $(SHIMMED) $(KERNEL_TESTS)
 PLAIN     := $(filter-out $(LATE),$(EVERY))
 # Of `make test`, under the address and undefined-behaviour sanitizers: what reads bytes from outside, and operations of
 # the CPU. Those of the shim are in CHECKED: to build and run them takes a fifth of the time that `make test` may take.
 TRUSTED   := $(REPLAYS) $(filter %/test_operations,$(ORDINARY))
 # Not under a sanitizer: kernels of f16 are those of bf16 over a type of the same size, kernels of tf32 are those of
-# float32. test_examples sends the largest inputs through code that other programs run. test_states runs the kernels of
-# test_parts_cuda, and test_generate the code of http/test_generations.
+# f32 without tensor cores. test_examples sends the largest inputs through code that other programs run. test_states runs
+# the kernels of test_parts_cuda, and test_generate the code of http/test_generations.
 REPEATED  := %_f16 %_tf32 %/test_examples %/test_parts_cuda %/http/test_generations
 CHECKED   := $(filter-out $(REPEATED),$(SHIMMED) $(KERNEL_TESTS) $(HTTP) $(FAKES) $(ORDINARY) $(REPLAYS) $(MUTATES))
 # Under the thread sanitizer: programs with several threads, and the kernels' threads. The random plans of
 # test_passes_cuda run no kernel with a barrier that other programs there lack. test_operations_bf16 and others execute
 # each line of the engine that test_operations_cuda and test_long execute.
-SAME_LINES     := %/test_cases_bf16 %/test_passes_cuda %/test_operations_cuda %/test_long
+SAME_LINES     := %/test_cases_bf16 %/test_passes_cuda %/test_operations_cuda %/test_operations_plain %/test_long
 CONCURRENT := $(filter-out $(REPEATED) $(SAME_LINES),$(SHIMMED) $(KERNEL_TESTS) $(HTTP)) \
               $(filter %/test_batcher_fake %/test_lanes_fake %/test_generations_fake,$(FAKES)) \
               $(filter %/test_tokenizers,$(ORDINARY))
@@ -95,8 +96,8 @@ build-in   = $(MAKE) --no-print-directory $(1) WERROR=-Werror
 
 # Long programs come first, so that all cores end together.
 LONG      := tests/image/% tests/cluster/% tests/reliability/% tests/gpu/% \
-             $(addprefix %/test_,operations_cuda operations_bf16 operations_tf32 operations_f16 long embed@cuda \
-                                 generate@cuda execution states passes_cuda faults_products cases_cuda parts_cuda \
+             $(addprefix %/test_,operations_cuda operations_bf16 operations_tf32 operations_f16 operations_plain long \
+                                 embed@cuda generate@cuda execution states passes_cuda faults_products cases_cuda parts_cuda \
                                  generations prompt_logprobs text_codec tokenizers drain signals faults_engine tracing)
 long-first = $(filter $(LONG),$(1)) $(filter-out $(LONG),$(1))
 

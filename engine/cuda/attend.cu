@@ -439,6 +439,8 @@ template <typename T> void cuda_attend(struct cuda_run *run, const struct plan_s
     bool done = false;
     if constexpr (sizeof(T) == 2)
         done = attend_on_tensor_cores(run, step, &a);
+    else if (run->split)
+        done = attend_split(run, step, &a);
     if (!done)
         launch_shared(run, attend<T>, shape_blocks(run->shape, axis) * PARTS, others, THREADS, sizeof(struct tile), a,
                       run->axes[axis].blocks);

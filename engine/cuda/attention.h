@@ -1,6 +1,5 @@
-/* attention: the parameters of an attention step, with pointers to device memory. The kernels of attend.cu and
- * attend_tensor.cu share it.
- */
+/* attention: the parameters of an attention step, with pointers to device memory. The kernels of attend.cu,
+ * attend_tensor.cu and attend_split.cu share it. */
 #ifndef ENGINE_CUDA_ATTENTION_H
 #define ENGINE_CUDA_ATTENTION_H
 
@@ -76,5 +75,8 @@ static __device__ __forceinline__ float power_of(float x, float maximum)
  */
 template <typename T>
 bool attend_on_tensor_cores(struct cuda_run *run, const struct plan_step *step, const struct attention<T> *attention);
+
+/* Likewise, for floats (split.h). */
+bool attend_split(struct cuda_run *run, const struct plan_step *step, const struct attention<float> *attention);
 
 #endif

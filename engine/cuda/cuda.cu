@@ -175,6 +175,7 @@ static int open_cuda(const struct engine_options *options, int index, struct bac
         return -1;
     }
     opened->dtype = options->dtype == DTYPE_AUTO ? DTYPE_BF16 : options->dtype;
+    opened->split = opened->dtype == DTYPE_F32 && options->cuda_f32 == CUDA_F32_TENSOR;
     opened->tuning_ms = options->cuda_tuning_ms;
     pthread_mutex_init(&opened->submitting, NULL);
     if (open_streams(opened, error) != 0 || describe(opened, error) != 0 || check_kernels(opened, error) != 0 ||
@@ -301,6 +302,7 @@ static int prepare(struct backend *backend, struct plan *plan, bool shared, stru
     prepared->run.plan = plan;
     prepared->run.products = backend->products;
     prepared->run.dtype = backend->dtype;
+    prepared->run.split = backend->split;
     prepared->run.processors = backend->processors;
     prepared->run.shared_bytes = backend->shared_bytes;
     prepared->run.shared_by_two = backend->shared_by_two;

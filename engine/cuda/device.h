@@ -19,6 +19,7 @@ struct backend {
     struct cuda_products *products; /* guarded by `submitting` */
     int64_t tuning_ms;              /* time limit for each model */
     enum dtype dtype;
+    bool split; /* products of floats run on tensor cores (split.h) */
     int processors;
     size_t shared_bytes;  /* most shared memory that a block can have */
     size_t shared_by_two; /* the same, if two blocks must fit on a multiprocessor */

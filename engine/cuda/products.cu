@@ -1,10 +1,14 @@
 /* Products of matrices by cuBLASLt, and the choice of an algorithm for each shape. cuBLASLt proposes algorithms,
  * beginning with the best by its own estimate. While a model is loaded, they are timed, with arbitrary content of
  * memory, and the fastest is remembered (fastest.h). For a shape that was not timed, the first algorithm is used. If
- * cuBLASLt has no algorithm for a shape, the kernels of plain_product.h compute the product. */
+ * cuBLASLt has no algorithm for a shape, the kernels of plain_product.h compute the product.
+ *
+ * If products of floats run on tensor cores (split.h), the kernel of split_product.h is an algorithm, too, and the
+ * first of all. */
 #include "engine/cuda/fastest.h"
 #include "engine/cuda/plain_product.h"
 #include "engine/cuda/products.h"
+#include "engine/cuda/split_product.h"
 
 #include <cublasLt.h>
 #include <stdlib.h>
@@ -24,13 +28,13 @@ struct algorithm_shape {
     int32_t transpose_a, transpose_b, bias, add, gelu, float_out, dtype;
 };
 
-/* How much of a product cuBLASLt computes. The values are tried in this order. The first one for which cuBLASLt has an
- * algorithm is used.
- */
+/* How much of a product cuBLASLt computes. The values up to LT_NOTHING are tried in this order. The first one for which
+ * cuBLASLt has an algorithm is used. */
 enum cublas_share {
     LT_WHOLE,   /* all of it */
     LT_PRODUCT, /* all except bias and GELU, which plain_product_finish computes */
     LT_NOTHING, /* nothing: plain_product computes it */
+    LT_SPLIT,   /* nothing: split_product computes it */
 };
 
 struct remembered {
@@ -222,23 +226,29 @@ static enum cublas_share part_after(enum cublas_share part, const struct cuda_pr
     return part == LT_WHOLE && (product->bias || product->gelu) ? LT_PRODUCT : LT_NOTHING;
 }
 
-/* Finds an algorithm for the shape, for `part` of the product, or else for the next smaller part. */
+/* Finds an algorithm for the shape, for `part` of the product, or else for the next smaller part. If split_product can
+ * compute the product, it is algorithm 0, and those of cuBLASLt follow. */
 static void choose(struct cuda_run *run, const struct cuda_product *product, const struct algorithm_shape *shape,
                    enum cublas_share part, struct remembered *chosen)
 {
     cublasLtMatmulAlgo_t algorithms[CANDIDATES];
     struct description d;
+    int own = split_product_fits(run, product) ? 1 : 0;
     for (; part != LT_NOTHING; part = part_after(part, product)) {
         describe(product, run->dtype, part, &d);
-        int count = find_algorithms(run->products, &d, shape, algorithms), fastest = count > 0 ? 0 : -1;
+        int count = own + find_algorithms(run->products, &d, shape, algorithms), fastest = count > 0 ? 0 : -1;
         if (run->choosing)
             fastest = find_fastest(run, &run->products->stopwatch, count, [&](int i) {
-                return multiply(run, product, &d, &algorithms[i]) == CUBLAS_STATUS_SUCCESS;
+                return i < own ? split_product(run, product)
+                               : multiply(run, product, &d, &algorithms[i - own]) == CUBLAS_STATUS_SUCCESS;
             });
-        if (fastest >= 0) {
-            chosen->algorithm = algorithms[fastest];
-            break;
-        }
+        if (fastest < 0)
+            continue;
+        if (fastest < own)
+            part = LT_SPLIT;
+        else
+            chosen->algorithm = algorithms[fastest - own];
+        break;
     }
     chosen->part = part;
     chosen->shape = *shape;
@@ -291,6 +301,10 @@ static cublasStatus_t launch_as(struct cuda_run *run, const struct cuda_product 
     struct description d;
     if (chosen->part == LT_NOTHING) {
         plain_product(run, product);
+        return CUBLAS_STATUS_SUCCESS;
+    }
+    if (chosen->part == LT_SPLIT) {
+        split_product(run, product);
         return CUBLAS_STATUS_SUCCESS;
     }
     describe(product, run->dtype, chosen->part, &d);

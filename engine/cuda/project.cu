@@ -1,6 +1,7 @@
 /* y (k, columns) = Eᵀ x + e for all items of the batch at once, where E (n, k) is as long as the item. A block
- * multiplies one part of the rows of an item. This file has the kernels for float elements, and project_tensor.cu those
- * for elements of 16 bits. finish_projection then adds up the parts. */
+ * multiplies one part of the rows of an item. This file has the kernels without tensor cores, for float elements.
+ * project_split.cu has those on tensor cores for floats, and project_tensor.cu those for elements of 16 bits.
+ * finish_projection then adds up the parts. */
 #include "engine/cuda/products.h"
 #include "engine/cuda/project.h"
 #include "engine/cuda/projection.h"
@@ -197,6 +198,8 @@ void cuda_project_sequence(struct cuda_run *run, const struct plan_step *step)
     int64_t rows = rows_of(run, step->x);
     if constexpr (sizeof(T) == 2) {
         project_on_tensor_cores(run, step, &p);
+    } else if (run->split) {
+        project_split(run, step, &p);
     } else {
         dim3 others((unsigned)(p.count * parts_of(p.k, TILE)),
                     (unsigned)(step->project_sequence.groups * parts_of(p.group_columns, TILE)));

@@ -1,5 +1,5 @@
-/* projection: the parameters of a projection along the sequence, with pointers to device memory. project.cu and
- * project_tensor.cu share it.
+/* projection: the parameters of a projection along the sequence, with pointers to device memory. project.cu,
+ * project_tensor.cu and project_split.cu share it.
  *
  * A block computes a tile of y from one part of a sequence's rows. A second kernel adds up the parts in a fixed order,
  * so y has the same bits in every run. One launch may compute two projections of the same x. Then each projection has
@@ -127,5 +127,8 @@ static inline int64_t parts_at_most(int64_t rows, int64_t n_sequences, int64_t p
 template <typename T>
 void project_on_tensor_cores(struct cuda_run *run, const struct plan_step *step,
                              const struct projection<T> *projection);
+
+/* Likewise, for floats (split.h). */
+void project_split(struct cuda_run *run, const struct plan_step *step, const struct projection<float> *projection);
 
 #endif

@@ -131,6 +131,7 @@ struct cuda_run {
     cudaStream_t stream;
     char *arena;
     enum dtype dtype;
+    bool split;                      /* products of floats run on tensor cores (split.h) */
     size_t shared_bytes;             /* most shared memory that a block can have */
     size_t shared_by_two;            /* the same, if two blocks must fit on a multiprocessor */
     int processors;                  /* multiprocessors of the device */

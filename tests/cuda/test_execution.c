@@ -59,7 +59,8 @@ struct batch_of_samples {
 
 static struct batch_of_samples batches[BATCHES];
 
-static int64_t tuning_ms = 1000000000; /* more than all products take */
+static int64_t tuning_ms = 1000000000;          /* more than all products take */
+static enum cuda_f32 cuda_f32 = CUDA_F32_PLAIN; /* products are by cuBLASLt, whose algorithms are counted */
 
 /* Loads a model with this many ids into the engine; NULL: into a new one. */
 static void open_model_in(struct engine *engine, int64_t ids, struct loaded *loaded)
@@ -68,6 +69,7 @@ static void open_model_in(struct engine *engine, int64_t ids, struct loaded *loa
     struct shape own[sizeof shapes / sizeof *shapes];
     struct engine_options options = {.device = {DEVICE_CUDA},
                                      .dtype = DTYPE_F32,
+                                     .cuda_f32 = cuda_f32,
                                      .threads = 1,
                                      .cuda_tuning_ms = tuning_ms,
                                      .max_batch_tokens = MOST_TOKENS,
@@ -314,6 +316,27 @@ static void test_products_without_time(void **state)
     tuning_ms = kept;
 }
 
+/* On tensor cores no product is by cuBLASLt, unless cuBLASLt was measured to be faster. In the shim it is slower. */
+static void test_products_on_tensor_cores(void **state)
+{
+    (void)state;
+    struct loaded loaded;
+    int64_t kept = tuning_ms;
+    cuda_f32 = CUDA_F32_TENSOR;
+    for (int i = 0; i < 2; i++) {
+        tuning_ms = i == 0 ? 0 : kept;
+        open_model(&loaded);
+        uint64_t slow = count(SLOW_PRODUCTS), before = launches_of("multiply_split<");
+        for (int j = 0; j < BATCHES; j++)
+            run(&loaded, 0, &batches[j]);
+        assert_int_equal(count(SLOW_PRODUCTS), slow);
+        assert_true(on_device() || launches_of("multiply_split<") > before);
+        close_model(&loaded);
+    }
+    tuning_ms = kept;
+    cuda_f32 = CUDA_F32_PLAIN;
+}
+
 /* The largest product is timed first, and its first algorithm while the device is still slow. */
 static void test_products_timed_on_a_cold_device(void **state)
 {
@@ -548,6 +571,7 @@ static int run_all(void)
         cmocka_unit_test(test_replay),
         cmocka_unit_test(test_products_are_chosen_at_load),
         cmocka_unit_test(test_products_without_time),
+        cmocka_unit_test(test_products_on_tensor_cores),
         cmocka_unit_test(test_products_timed_on_a_cold_device),
         cmocka_unit_test(test_results_in_halves),
         cmocka_unit_test(test_batches_while_products_are_timed),

@@ -36,8 +36,12 @@ static void report(void *context, const struct engine_event *event)
 
 static struct engine_options options_for(const char *device)
 {
-    struct engine_options options = {
-        .dtype = DTYPE_F32, .threads = 1, .max_batch_tokens = 64, .max_batch_requests = 2, .report = report};
+    struct engine_options options = {.dtype = DTYPE_F32,
+                                     .cuda_f32 = CUDA_F32_PLAIN, /* products are by cuBLASLt, which can fail */
+                                     .threads = 1,
+                                     .max_batch_tokens = 64,
+                                     .max_batch_requests = 2,
+                                     .report = report};
     struct error error;
     must(device_choice_parse(device, &options.device, &error), &error);
     return options;

@@ -1,6 +1,7 @@
 /* Products that cuBLASLt refuses: with an epilogue, or without an algorithm for the shape, or at the launch of the
  * chosen algorithm. tests/unit/test_operations.c has the operations. The engine's own kernels must replace the refused
- * products, in each dtype. Without the shim no product is refused. */
+ * products, in each dtype. In f32, cuBLASLt is used without tensor cores only. Without the shim no product is refused.
+ */
 #include "config/config.h"
 
 #define DEVICE DEVICE_CUDA
@@ -55,6 +56,7 @@ static int run_refused(void)
 int main(void)
 {
     bench_options.device.kind = DEVICE;
+    bench_options.cuda_f32 = CUDA_F32_PLAIN;
     faults_begin();
     int failed = run_schedules(run_refused);
     faults_end();

@@ -113,7 +113,7 @@ static struct daemon *start_on(const char *device)
 {
     faults_set("");
     return daemon_start(ARGUMENTS("--model", "a=" MODEL, "--model", "b=" MODEL, "--device", device, "--dtype", "f32",
-                                  "--threads", "1"));
+                                  "--cuda-f32", "plain", "--threads", "1"));
 }
 
 static void one_device_fails(void **state)

@@ -8,5 +8,8 @@ int run_operations(void);
 
 int main(void)
 {
+#ifdef CUDA_F32
+    bench_options.cuda_f32 = CUDA_F32; /* test_operations_plain.c */
+#endif
     return run_schedules(run_operations);
 }

@@ -80,6 +80,7 @@ static void has_defaults(void **state)
     assert_int_equal(settings->kernels, SET_AUTO);
     assert_int_equal(settings->products, LIBRARY_AUTO);
     assert_int_equal(settings->threads, 0);
+    assert_int_equal(settings->cuda_f32, CUDA_F32_TENSOR);
     assert_int_equal(settings->cuda_tuning_ms, 3000);
     assert_int_equal(settings->http_threads, 2);
     assert_int_equal(settings->max_batch_tokens, 0);
@@ -338,11 +339,12 @@ static void refuses_values_and_says_where_they_stand(void **state)
 static void names_stand_for_enums(void **state)
 {
     (void)state;
-    struct reading reading = ARGUMENTS("--dtype=bf16", "--kernels=avx2", "--products=openblas");
+    struct reading reading = ARGUMENTS("--dtype=bf16", "--kernels=avx2", "--products=openblas", "--cuda-f32=plain");
     accept(&reading);
     assert_int_equal(reading.settings.dtype, DTYPE_BF16);
     assert_int_equal(reading.settings.kernels, SET_AVX2);
     assert_int_equal(reading.settings.products, LIBRARY_OPENBLAS);
+    assert_int_equal(reading.settings.cuda_f32, CUDA_F32_PLAIN);
     settings_free(&reading.settings);
     static const char *const dtypes[] = {"auto", "f32", "tf32", "bf16", "f16"};
     static const char *const sets[] = {"auto", "avx512", "avx2", "baseline"};
@@ -598,6 +600,7 @@ static void help_names_every_setting_within_100_columns(void **state)
         "--dtype DTYPE",
         "--kernels NAME",
         "--threads N",
+        "--cuda-f32 NAME",
         "--cuda-tuning-ms N",
         "--http-threads N",
         "--max-batch-tokens N",

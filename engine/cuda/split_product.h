@@ -1,0 +1,14 @@
+/* split_product: products of float matrices on tensor cores (split.h). */
+#ifndef ENGINE_CUDA_SPLIT_PRODUCT_H
+#define ENGINE_CUDA_SPLIT_PRODUCT_H
+
+#include "engine/cuda/product.h"
+#include "engine/cuda/run.h"
+
+/* Whether split_product can compute the product. It cannot apply GELU, and reads B only by columns. */
+bool split_product_fits(const struct cuda_run *run, const struct cuda_product *product);
+
+/* Launches the product on the run's stream, even if run->choosing is set. Returns false if the launch failed. */
+bool split_product(struct cuda_run *run, const struct cuda_product *product);
+
+#endif

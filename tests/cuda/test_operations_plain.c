@@ -1,0 +1,3 @@
+/* test_operations_cuda without tensor cores. */
+#define CUDA_F32 CUDA_F32_PLAIN
+#include "tests/cuda/test_operations_cuda.c"
