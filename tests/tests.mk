@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 60
 CUDA_OLDEST  ?= $(BUILD)/cuda-12.4
 export CUDA_OLDEST
 
-include tests/cuda/shim.mk
+include tests/cuda/shim.mk tests/cuda/ptx/emulator.mk
 
 # ---- Programs: a source tests/FOLDER/test_NAME.c each
 TESTS     := $(wildcard tests/unit/test_*.c tests/reference/test_*.c tests/cuda/test_*.c tests/http/test_*.c)
@@ -63,7 +63,7 @@ in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
 # first two, test_operations_bf16 those of f16 over a type of the same size, and test_execution those of the other two.
 LATE      := %/test_generate@cuda %/test_parts_cuda %/test_operations_f16 %/test_operations_tf32 \
              %/test_operations_plain
-EVERY     := $(HTTP) $(SERVED) $(FAKES) $(ORDINARY) $(SHIMMED) $(KERNEL_TESTS)
+EVERY     := $(HTTP) $(SERVED) $(FAKES) $(ORDINARY) $(SHIMMED) $(KERNEL_TESTS) $(EMULATOR_TESTS)
 PLAIN     := $(filter-out $(LATE),$(EVERY))
 # Of `make test`, under the address and undefined-behaviour sanitizers: what reads bytes from outside, and operations of
 # the CPU. Those of the shim are in CHECKED: to build and run them takes a fifth of the time that `make test` may take.
@@ -72,7 +72,7 @@ TRUSTED   := $(REPLAYS) $(filter %/test_operations,$(ORDINARY))
 # f32 without tensor cores. test_examples sends the largest inputs through code that other programs run. test_states runs
 # the kernels of test_parts_cuda, and test_generate the code of http/test_generations.
 REPEATED  := %_f16 %_tf32 %/test_examples %/test_parts_cuda %/http/test_generations
-CHECKED   := $(filter-out $(REPEATED),$(SHIMMED) $(KERNEL_TESTS) $(HTTP) $(FAKES) $(ORDINARY) $(REPLAYS) $(MUTATES))
+CHECKED   := $(filter-out $(REPEATED),$(SHIMMED) $(KERNEL_TESTS) $(EMULATOR_TESTS) $(HTTP) $(FAKES) $(ORDINARY) $(REPLAYS) $(MUTATES))
 # Under the thread sanitizer: programs with several threads, and the kernels' threads. The random plans of
 # test_passes_cuda run no kernel with a barrier that other programs there lack. test_operations_bf16 and others execute
 # each line of the engine that test_operations_cuda and test_long execute.

@@ -1,0 +1,12 @@
+# The emulator of PTX, its tests, and what links it. Its loops over 32 lanes become vector instructions. Nothing else may
+# change what they compute: a product and a sum must not become one instruction.
+EMULATOR       := $(patsubst %.cpp,$(BUILD)/%.o,$(filter-out tests/cuda/ptx/test_% %/registration.cpp,$(wildcard tests/cuda/ptx/*.cpp)))
+EMULATOR_TESTS := $(patsubst %.cpp,$(BUILD)/%,$(wildcard tests/cuda/ptx/test_*.cpp))
+EMULATOR_FLAGS  = -std=c++20 -Wall -Wextra -Werror=switch -Wno-missing-field-initializers $(CFLAGS) -O3 -march=native \
+                  -ffp-contract=off -fno-trapping-math -fno-math-errno -fno-strict-aliasing -fPIC -fvisibility=hidden -I. \
+                  $(SANITIZER) $(WERROR) -MMD -MP
+
+$(EMULATOR) $(EMULATOR_TESTS:%=%.o): $(BUILD)/%.o: %.cpp $(BUILD)/flags
+	$(say) $(CXX) $(EMULATOR_FLAGS) -c -o $@ $<
+$(EMULATOR_TESTS): %: %.o $(EMULATOR) $(BUILD)/tests/filter.o
+	$(say) $(CXX) $(SANITIZER) -o $@ $^ -lcmocka
