@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <mutex>
 
 namespace ptx
 {
@@ -338,6 +339,8 @@ bool decode_move(decoder &d, const statement &s, const words &words, instruction
 
 void decode(const kernel *constant)
 {
+    static std::mutex one_at_a_time;
+    std::lock_guard<std::mutex> lock(one_at_a_time);
     kernel &kernel = *(struct kernel *)constant;
     if (kernel.decoded)
         return;

@@ -14,8 +14,8 @@
  * What a kernel reads before it is written has all bits set, which is a NaN in each format: registers, shared and local
  * memory, the destination of an asynchronous copy until the thread waits for the copy, and integers divided by 0.
  *
- * A module is for one thread at a time, until its first launch has ended. Launches of several threads run one after
- * another. All functions end the process when a caller breaks a rule. */
+ * Threads may use a module at the same time, except for parse. Their launches run one after another. Threads of a
+ * kernel that have ended do not count at a barrier. All functions end the process when a caller breaks a rule. */
 #ifndef TESTS_CUDA_PTX_EMULATOR_H
 #define TESTS_CUDA_PTX_EMULATOR_H
 

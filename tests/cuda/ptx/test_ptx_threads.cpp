@@ -229,8 +229,10 @@ float b_at(place p)
 
 uint16_t half_of(float x, bool is_bf16) /* small whole numbers */
 {
-    _Float16 half = (_Float16)x;
-    return is_bf16 ? (uint16_t)(std::bit_cast<uint32_t>(x) >> 16) : std::bit_cast<uint16_t>(half);
+    uint32_t bits = std::bit_cast<uint32_t>(x), size = bits & 0x7fffffff;
+    if (is_bf16)
+        return (uint16_t)(bits >> 16);
+    return (uint16_t)(size ? (bits >> 16 & 0x8000) | (size - (112u << 23)) >> 13 : 0);
 }
 
 void products(void **)
