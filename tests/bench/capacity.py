@@ -37,9 +37,11 @@ OVERLOAD = 1.5  # of the rate in endless batches
 SECONDS = 30
 OVERLOAD_S = 8
 SEED = 20261123
-POINT_LOADS = (0.2, 0.4, 0.6)  # of the calibration, of the rate in endless batches
-POINT_LENGTHS = ((16, 32), (48, 96), (224, 256))
-POINT_S = 1.5
+BURSTS = (1, 1, 2, 3, 4, 6, 8, 12, 16)  # requests in a burst of the calibration
+DRAWS, REPEATS = 4, 6  # random lengths for each of BURSTS, and bursts with each of them
+POINT_LOADS = (0.4, 0.6)  # for the time of HTTP, of the rate in endless batches
+POINT_LENGTHS = ((32, 64), (192, 256))
+POINT_S = 2
 SLOWER = 1.02  # as many times the service times, for the column that shows how much the p99 depends on them
 
 
@@ -108,7 +110,7 @@ def fit(points):
 
 @dataclasses.dataclass
 class Point:
-    """What the daemon did for POINT_S. `sent` counts refused requests, too. The times are CPU times of the thread that
+    """What the daemon did for some requests. `sent` counts refused ones, too. The times are CPU times of the thread that
     computes, and of all other threads."""
     batches: float
     tokens: float
@@ -119,42 +121,64 @@ class Point:
     others_s: float
 
 
-def measure_point(daemon, rate, lengths, seed):
-    schedule = list(poisson(rate, max(1, round(rate * POINT_S)), log_uniform(*lengths), seed))
-    counts, began = daemon.counts(), daemon.cpu_s()
-    result = open_loop.run(daemon.port, schedule, seed)
+def measure_point(daemon, sent_tokens, sent, send):
+    """Calls send(), which sends these requests, and waits for their answers."""
+    counts = daemon.counts()
     time.sleep(0.02)  # until the threads are idle
+    began = daemon.cpu_s()
+    send()
+    time.sleep(0.02)
     ended = daemon.cpu_s()
-    if result.failed:
-        raise RuntimeError(f"{result.failed} requests of the calibration failed")
-    return Point(*(after - before for after, before in zip(daemon.counts(), counts)),
-                 sum(request.tokens for request in schedule), len(schedule), *(after - before for after, before in
-                                                                               zip(ended, began)))
+    return Point(*(after - before for after, before in zip(daemon.counts(), counts)), sent_tokens, sent,
+                 *(after - before for after, before in zip(ended, began)))
 
 
-def measure_points(daemon, rough, seed):
-    """Points at different rates, with short and long requests. None has a rate or lengths of a predicted load."""
-    return [measure_point(daemon, load * rough.most_rate(mean_of(log_uniform(*lengths), SEED)), lengths, seed + number)
-            for number, (load, lengths) in enumerate(itertools.product(POINT_LOADS, POINT_LENGTHS))]
+def measure_bursts(daemon, seed):
+    """Batches of many sizes. Requests of a burst arrive together, so they form few batches."""
+    generator, points = random.Random(seed), []
+    for number in range(DRAWS):
+        for count in BURSTS:
+            lengths = [DRAW(generator) for _ in range(count)]
+            points.append(measure_point(daemon, REPEATS * sum(lengths), REPEATS * count,
+                                        lambda: open_loop.burst(daemon.port, lengths, REPEATS, number)))
+    return points
 
 
-def rough_service(daemon):
-    """Only for the rates of measure_points."""
-    open_loop.burst(daemon.port, [LENGTHS[1]], 100, SEED)  # warms up
-    point = measure_point(daemon, 100, LENGTHS, SEED)
-    return Service(0, (point.lane_s + point.others_s) / point.tokens)
+def measure_rates(daemon, rough, seed):
+    """Requests at random times, at other rates and lengths than those of the predicted loads. HTTP takes more time for a
+    request that comes alone than for one of a burst."""
+    points = []
+    for load, lengths in itertools.product(POINT_LOADS, POINT_LENGTHS):
+        draw = log_uniform(*lengths)
+        rate = load * rough.most_rate(mean_of(draw, SEED))
+        schedule = list(poisson(rate, round(rate * POINT_S), draw, seed))
+        points.append(measure_point(daemon, sum(request.tokens for request in schedule), len(schedule),
+                                    lambda: open_loop.run(daemon.port, schedule, seed)))
+    return points
 
 
-def service_of(points):
+def fit_lane(points):
+    """The times of a batch, of a token and of a request, and the median relative error."""
+    sums = [((point.batches, point.tokens, point.requests), point.lane_s) for point in points]
+    times = [max(0, value) for value in fit(sums)]
+    errors = [abs(sum(time_s * factor for time_s, factor in zip(times, factors)) / lane_s - 1)
+              for factors, lane_s in sums]
+    return times, quantile(errors, 0.5)
+
+
+def service_of(bursts, rates):
     """The service times, and the median relative error of the fit of the computing thread's time."""
-    lane = [((point.batches, point.tokens, point.requests), point.lane_s) for point in points]
-    batch_s, token_s, request_s = (max(0, value) for value in fit(lane))
-    http = [((point.sent, point.sent_tokens), point.others_s) for point in points]
-    http_s, read_token_s = (max(0, value) for value in fit(http))
-    service = Service(batch_s, token_s, request_s, http_s / 2, read_token_s, http_s / 2)
-    errors = [abs((batch_s * batches + token_s * tokens + request_s * requests) / lane_s - 1)
-              for (batches, tokens, requests), lane_s in lane]
-    return service, quantile(errors, 0.5)
+    (batch_s, token_s, request_s), fit_error = fit_lane(bursts)
+    http_s, read_token_s = (max(0, value) for value in
+                            fit([((point.sent, point.sent_tokens), point.others_s) for point in rates]))
+    return Service(batch_s, token_s, request_s, http_s / 2, read_token_s, http_s / 2), fit_error
+
+
+def calibrate(daemon, seed):
+    """Points of bursts, and of random times."""
+    open_loop.burst(daemon.port, [LENGTHS[1]], 100, SEED)  # warms up
+    bursts = measure_bursts(daemon, seed)
+    return bursts, measure_rates(daemon, Service(*fit_lane(bursts)[0]), seed)
 
 
 # ---- Prediction and measurement
@@ -257,16 +281,19 @@ def compare(loads, service, foreign, seconds):
 
 def measure_all(seconds, cores):
     """Calibrates before and after the loads, because the speed of a machine may change within minutes. Returns the points
-    of the calibration, the loads, and the part of the time of the daemon's core that other programs used during the loads."""
+    of the calibration (bursts and random times), the loads, and the part of the time of the daemon's core that other programs used during the loads."""
     with Daemon(cores[0]) as daemon:
-        rough = rough_service(daemon)
-        points, loads, foreign = measure_points(daemon, rough, SEED), [], 0
+        bursts, rates = calibrate(daemon, SEED)
+        loads, foreign = [], 0
         if seconds:
             began_s, foreign_s = time.perf_counter(), daemon.foreign_s()
-            loads = run_loads(daemon, service_of(points)[0], seconds)
+            loads = run_loads(daemon, service_of(bursts, rates)[0], seconds)
             foreign = (daemon.foreign_s() - foreign_s) / (time.perf_counter() - began_s)
-            points += measure_points(daemon, rough, SEED + 100)
-    return points, loads, foreign
+            more_bursts, more_rates = calibrate(daemon, SEED + 1)
+            for name, points in (("before", (bursts, rates)), ("after", (more_bursts, more_rates))):
+                print(f"{name} the loads:\n{service_table(*service_of(*points))}", flush=True)
+            bursts, rates = bursts + more_bursts, rates + more_rates
+    return bursts, rates, loads, foreign
 
 
 def main():
@@ -278,8 +305,8 @@ def main():
         sys.exit("capacity: expected two cores, one for the daemon and one for the client")
     os.sched_setaffinity(0, {cores[1]})
     gc.disable()  # so that a collection does not delay a request
-    points, loads, foreign = measure_all(seconds, cores)
-    service, fit_error = service_of(points)
+    bursts, rates, loads, foreign = measure_all(seconds, cores)
+    service, fit_error = service_of(bursts, rates)
     print(service_table(service, fit_error), flush=True)
     status = compare(loads, service, foreign, seconds) if seconds else 0
     if status != 2 and (seconds >= SECONDS or not seconds):
