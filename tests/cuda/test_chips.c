@@ -88,7 +88,11 @@ static int run_chips(void)
     return _cmocka_run_group_tests("chips", tests, N_SIZES, NULL, NULL);
 }
 
+/* In order 0 a missing barrier before the second tile of keys would not show. In order 1 it does. */
 int main(void)
 {
+#ifndef __SANITIZE_THREAD__
+    setenv("SHIM_SEED", "1", 0);
+#endif
     return run_schedules(run_chips);
 }
