@@ -482,7 +482,8 @@ int main(int argc, char **argv)
     struct engine *engine;
     struct shape_run run = {0};
     struct error error;
-    const char *tuning = getenv("LINFORMERD_CUDA_TUNING_MS"); /* the daemon's, with its default */
+    const char *tuning = getenv("LINFORMERD_CUDA_TUNING_MS"); /* the daemon's variables, with their defaults */
+    const char *f32 = getenv("LINFORMERD_CUDA_F32");
     if (argc < 5 || argc > 7) {
         fprintf(stderr, "usage: worker FOLDER DTYPE MAX_TOKENS MAX_ITEMS [THREADS [DEVICE]]\n");
         return 2;
@@ -494,6 +495,7 @@ int main(int argc, char **argv)
         return 1;
     }
     struct engine_options options = {.dtype = (enum dtype)dtype,
+                                     .cuda_f32 = f32 && strcmp(f32, "plain") == 0 ? CUDA_F32_PLAIN : CUDA_F32_TENSOR,
                                      .max_batch_tokens = atoll(argv[3]),
                                      .max_batch_requests = atoll(argv[4]),
                                      .max_slots = atoll(argv[4]),

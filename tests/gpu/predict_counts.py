@@ -85,7 +85,7 @@ def trace(folder, dtype, batch, chip):
     """The launches of one run. Those while the model is loaded convert weights (round_floats)."""
     path = folder.parent / "trace"
     environment = {"SHIM_TRACE": str(path), "SHIM_PROCESSORS": str(chip["processors"]), "SHIM_MEMORY": str(1 << 40),
-                   "SHIM_SHARED_KIB": str(chip["shared_kib"]), "LINFORMERD_CUDA_TUNING_MS": "0"}
+                   "SHIM_SHARED_KIB": str(chip["shared_kib"]), "LINFORMERD_CUDA_TUNING_MS": "0", "LINFORMERD_CUDA_F32": "plain"}
     lengths = " ".join([str(SIZES["seq_len"])] * batch)
     command = [BUILD / "predict/tests/cuda/worker", folder, dtype, str(batch * SIZES["seq_len"]), str(batch), "1", "cuda"]
     said = subprocess.run(command, input=f"pooled - {lengths}\n", env=os.environ | environment, capture_output=True,
