@@ -3,7 +3,9 @@
 #include <time.h>
 
 #define LEAST_MILLISECONDS 0.4f /* least duration of a measurement, because events are some microseconds late */
-#define MOST_REPETITIONS 128    /* most launches in a measurement. More would wait for room in the stream's queue */
+#ifndef MOST_REPETITIONS
+#define MOST_REPETITIONS 128 /* most launches in a measurement. More would wait for room in the stream's queue */
+#endif
 /* Number of measurements. The shortest one counts, because disturbances can only prolong one. */
 #define MEASUREMENTS 3
 #define HOPELESS 1.3f              /* an algorithm slower than this factor times the fastest is not measured again */

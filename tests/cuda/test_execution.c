@@ -324,10 +324,10 @@ static void test_products_on_tensor_cores(void **state)
     int64_t kept = tuning_ms;
     cuda_f32 = CUDA_F32_TENSOR;
     for (int i = 0; i < 2; i++) {
-        tuning_ms = i == 0 ? 0 : kept;
+        tuning_ms = i; /* 1 is enough for the largest product */
         open_model(&loaded);
         uint64_t slow = count(SLOW_PRODUCTS), before = launches_of("multiply_split<");
-        for (int j = 0; j < BATCHES; j++)
+        for (int j = 0; j < 3; j++)
             run(&loaded, 0, &batches[j]);
         assert_int_equal(count(SLOW_PRODUCTS), slow);
         assert_true(on_device() || launches_of("multiply_split<") > before);
