@@ -8,7 +8,8 @@ BESIDE     := -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN'
 
 # The thread sanitizer is not for the shim's own memory, and looks at the kernels'.
 SHIM_FLAGS  = -std=c++20 -Wall -Wextra -Werror=switch -Wno-missing-field-initializers -Wno-unknown-pragmas \
-              -fno-strict-aliasing $(CFLAGS) -fPIC -fvisibility=hidden -Itests/cuda/shim -I. $(WERROR) -MMD -MP
+              -fno-strict-aliasing $(CFLAGS) -fPIC -fvisibility=hidden -Itests/cuda/shim \
+              -Itests/cuda/shim/cublas -I. $(WERROR) -MMD -MP
 ifeq ($(SANITIZE),thread)
 OWN_SANITIZER    := -DSHIM_TSAN
 KERNEL_SANITIZER := $(SANITIZER)

@@ -7,7 +7,10 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 static uint64_t multiplied; /* products since cublasLtCreate */
@@ -177,7 +180,9 @@ static void set_element(void *data, cudaDataType_t type, uint64_t index, float v
  * to twice as much as rounded to nearest, and all towards zero. This is that worse case. */
 static float to_tf32(float x)
 {
-    uint32_t bits = __float_as_uint(x) & ~0x1fffu;
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits &= ~0x1fffu;
     if (std::isfinite(x))
         memcpy(&x, &bits, sizeof x);
     return x;

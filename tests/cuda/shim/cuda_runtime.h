@@ -168,10 +168,12 @@ enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 enum { cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 
-typedef struct shim_stream *cudaStream_t;
-typedef struct shim_event *cudaEvent_t;
-typedef struct shim_graph *cudaGraph_t;
-typedef struct shim_graph_exec *cudaGraphExec_t;
+enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_16F = 2, CUDA_R_16BF = 14 };
+
+typedef struct CUstream_st *cudaStream_t;
+typedef struct CUevent_st *cudaEvent_t;
+typedef struct CUgraph_st *cudaGraph_t;
+typedef struct CUgraphExec_st *cudaGraphExec_t;
 
 struct cudaDeviceProp {
     char name[256];
@@ -220,15 +222,15 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 
+cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute, int bytes);
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *kernel);
+
+#include "tests/cuda/shim/runtime.h"
+
 namespace shim
 {
-/* `body` is one thread's run through the kernel. */
-cudaError_t launch(const cudaLaunchConfig_t &configuration, const void *kernel, std::function<void()> body);
-cudaError_t allow_shared_memory(const void *kernel, int bytes);
-cudaError_t describe_kernel(cudaFuncAttributes *attributes, const void *kernel);
-cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
-bool is_device_memory(const void *memory, size_t bytes);
-[[noreturn]] void die(const char *what);
+/* Runs all blocks of the grid, one after the other. `body` is one thread's run through the kernel. */
+void run_grid(const grid &grid, const std::function<void()> &body);
 
 template <typename T> void check_argument(const T &)
 {
@@ -246,19 +248,21 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *configuration, void (*k
 {
     std::tuple<Parameters...> values(static_cast<Parameters>(arguments)...);
     std::apply([](const Parameters &...value) { (shim::check_argument(value), ...); }, values);
-    return shim::launch(*configuration, (const void *)kernel, [kernel, values] { std::apply(kernel, values); });
+    return shim::launch(*configuration, (const void *)kernel, [kernel, values](const shim::grid &grid) {
+        shim::run_grid(grid, [&] { std::apply(kernel, values); });
+    });
 }
 
 template <typename... Parameters>
-cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute, int bytes)
+cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute attribute, int bytes)
 {
-    return shim::allow_shared_memory((const void *)kernel, bytes);
+    return cudaFuncSetAttribute((const void *)kernel, attribute, bytes);
 }
 
 template <typename... Parameters>
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, void (*kernel)(Parameters...))
 {
-    return shim::describe_kernel(attributes, (const void *)kernel);
+    return cudaFuncGetAttributes(attributes, (const void *)kernel);
 }
 
 /* The borders of the section in the object with the kernels. The linker defines these symbols. */

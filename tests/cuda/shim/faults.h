@@ -26,7 +26,7 @@
 #ifndef TESTS_CUDA_SHIM_FAULTS_H
 #define TESTS_CUDA_SHIM_FAULTS_H
 
-#include <cuda_runtime.h>
+#include "tests/cuda/shim/runtime.h"
 
 namespace shim
 {

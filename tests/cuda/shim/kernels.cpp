@@ -107,13 +107,14 @@ void shim::trace(const char *format, ...)
     fflush(out);
 }
 
-void shim::trace_launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes)
+void shim::trace_launch(const void *kernel, const grid &grid)
 {
     std::string name;
     {
         std::lock_guard<std::mutex> lock(mutex);
         name = name_of(kernel);
     }
-    trace("kernel\t%s\t%u %u %u\t%u\t%zu\n", name.c_str(), grid.x, grid.y, grid.z, block.x * block.y * block.z,
-          shared_bytes);
+    const dim3 &blocks = grid.blocks, &threads = grid.threads;
+    trace("kernel\t%s\t%u %u %u\t%u\t%zu\n", name.c_str(), blocks.x, blocks.y, blocks.z,
+          threads.x * threads.y * threads.z, grid.shared_bytes);
 }

@@ -11,7 +11,7 @@
 #ifndef TESTS_CUDA_SHIM_KERNELS_H
 #define TESTS_CUDA_SHIM_KERNELS_H
 
-#include <cuda_runtime.h>
+#include "tests/cuda/shim/runtime.h"
 
 #include <string>
 
@@ -20,7 +20,7 @@ namespace shim
 void count_launch(const void *kernel);
 bool is_traced();
 void trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
-void trace_launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes);
+void trace_launch(const void *kernel, const grid &grid);
 } // namespace shim
 
 #endif

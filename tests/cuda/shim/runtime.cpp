@@ -2,10 +2,10 @@
 #include "faults.h"
 #include "kernels.h"
 #include "streams.h"
-#include "threads.h"
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 
 #ifdef __SANITIZE_ADDRESS__
@@ -111,52 +111,59 @@ static int most_shared_bytes()
     return setting("SHIM_SHARED_KIB", 163) << 10;
 }
 
-cudaError_t shim::allow_shared_memory(const void *kernel, int bytes)
+cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute, int bytes)
 {
     guard lock(mutex);
-    if (bytes < 0 || bytes > most_shared_bytes())
+    if (bytes < 0 || bytes + shim::static_shared_bytes(kernel) > (size_t)most_shared_bytes())
         return fail(cudaErrorInvalidValue);
     shared_bytes[{kernel, chosen_device}] = bytes;
     return cudaSuccess;
 }
 
-static int allowed_shared_memory(const void *kernel)
+static size_t allowed_shared_memory(const void *kernel)
 {
     guard lock(mutex);
     auto found = shared_bytes.find({kernel, chosen_device});
-    return found == shared_bytes.end() ? SHARED_BYTES : found->second;
+    return found == shared_bytes.end() ? SHARED_BYTES - shim::static_shared_bytes(kernel) : found->second;
 }
 
-cudaError_t shim::describe_kernel(cudaFuncAttributes *attributes, const void *kernel)
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *kernel)
 {
-    if (cudaError_t error = fault(call::kernel))
+    if (cudaError_t error = shim::fault(shim::call::kernel))
         return fail(error);
-    attributes->maxDynamicSharedSizeBytes = allowed_shared_memory(kernel);
+    attributes->maxDynamicSharedSizeBytes = (int)allowed_shared_memory(kernel);
     return cudaSuccess;
 }
 
-cudaError_t shim::launch(const cudaLaunchConfig_t &configuration, const void *kernel, std::function<void()> body)
+unsigned shim::seed_of_order()
+{
+    const char *given = getenv("SHIM_SEED");
+    return given ? (unsigned)strtoul(given, nullptr, 10) : 0;
+}
+
+cudaError_t shim::launch(const cudaLaunchConfig_t &configuration, const void *kernel,
+                         std::function<void(const grid &)> run)
 {
     guard lock(mutex);
     if (cudaError_t error = fault(call::launch))
         return fail(error);
-    dim3 grid = configuration.gridDim, block = configuration.blockDim;
-    size_t threads = (size_t)block.x * block.y * block.z;
-    if (threads == 0 || threads > MOST_THREADS || block.z > 64 || threads % 32 != 0 || grid.x == 0 ||
-        grid.x > 0x7fffffff || grid.y == 0 || grid.y > 65535 || grid.z == 0 || grid.z > 65535)
+    const grid grid = {configuration.gridDim, configuration.blockDim, configuration.dynamicSmemBytes};
+    size_t threads = (size_t)grid.threads.x * grid.threads.y * grid.threads.z;
+    if (threads == 0 || threads > MOST_THREADS || grid.threads.z > 64 || threads % 32 != 0 || grid.blocks.x == 0 ||
+        grid.blocks.x > 0x7fffffff || grid.blocks.y == 0 || grid.blocks.y > 65535 || grid.blocks.z == 0 ||
+        grid.blocks.z > 65535)
         return fail(cudaErrorInvalidConfiguration);
-    size_t shared = configuration.dynamicSmemBytes;
-    if (shared > (size_t)allowed_shared_memory(kernel))
+    if (grid.shared_bytes > allowed_shared_memory(kernel))
         return fail(cudaErrorInvalidValue);
     count(LAUNCHES);
     count_launch(kernel);
     return enqueue(configuration.stream, [=] {
-        if (shared > (size_t)allowed_shared_memory(kernel))
+        if (grid.shared_bytes > allowed_shared_memory(kernel))
             die("a kernel's limit of shared memory was lowered while a launch, or a graph, needs it");
         if (is_traced())
-            trace_launch(kernel, grid, block, shared);
+            trace_launch(kernel, grid);
         else
-            run_grid(grid, block, shared, body);
+            run(grid);
     });
 }
 

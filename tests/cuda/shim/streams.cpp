@@ -5,7 +5,9 @@
 #include "streams.h"
 #include "faults.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -23,28 +25,28 @@ struct piece {
     uint64_t number; /* of the recording that is made, or waited for */
 };
 
-struct shim_graph {
+struct CUgraph_st {
     std::vector<std::function<void()>> nodes;
 };
 
-struct shim_graph_exec {
+struct CUgraphExec_st {
     std::vector<std::function<void()>> nodes;
 };
 
-struct shim_event {
+struct CUevent_st {
     std::shared_ptr<recording> state;
 };
 
-struct shim_stream {
+struct CUstream_st {
     int device;
     std::deque<piece> pieces;
     uint64_t queued = 0, done = 0;
-    shim_graph *capture = nullptr;
+    CUgraph_st *capture = nullptr;
 };
 
-static std::vector<shim_stream *> streams; /* oldest first */
+static std::vector<CUstream_st *> streams; /* oldest first */
 static uint64_t random_state = 1;
-static thread_local shim_stream *capturing; /* of this thread */
+static thread_local CUstream_st *capturing; /* of this thread */
 static thread_local bool capture_lost;
 static uint64_t counters[COUNTERS];
 static double passed; /* milliseconds */
@@ -71,18 +73,12 @@ void shim::pass(float milliseconds)
 /* ---- Running ---- */
 
 /* Of the current device. */
-static bool can_go_on(const shim_stream *stream)
+static bool can_go_on(const CUstream_st *stream)
 {
     if (stream->pieces.empty() || stream->device != shim::current_device())
         return false;
     const piece &next = stream->pieces.front();
     return !next.event || next.records || next.event->done >= next.number;
-}
-
-static unsigned seed_of_order()
-{
-    const char *given = getenv("SHIM_SEED");
-    return given ? (unsigned)strtoul(given, nullptr, 10) : 0;
 }
 
 static size_t random_number(unsigned seed)
@@ -91,10 +87,10 @@ static size_t random_number(unsigned seed)
     return random_state >> 33;
 }
 
-static shim_stream *choose_stream()
+static CUstream_st *choose_stream()
 {
-    unsigned seed = seed_of_order();
-    std::vector<shim_stream *> ready;
+    unsigned seed = shim::seed_of_order();
+    std::vector<CUstream_st *> ready;
     for (auto stream : streams)
         if (can_go_on(stream))
             ready.push_back(stream);
@@ -108,7 +104,7 @@ static shim_stream *choose_stream()
 static bool run_piece()
 {
     shim::guard lock(shim::mutex);
-    shim_stream *stream = choose_stream();
+    CUstream_st *stream = choose_stream();
     if (!stream)
         return false;
     piece next = std::move(stream->pieces.front());
@@ -137,7 +133,7 @@ static void count_wait()
  * before the waiting thread continues. */
 static void go_on()
 {
-    unsigned seed = seed_of_order();
+    unsigned seed = shim::seed_of_order();
     while (seed % 2 && random_number(seed) % 4 != 0 && run_piece())
         ;
 }
@@ -197,7 +193,7 @@ static cudaError_t end_waiting()
     return shim::is_broken() ? shim::fail(shim::fault(shim::call::free)) : cudaSuccess;
 }
 
-static void check_stream(const shim_stream *stream)
+static void check_stream(const CUstream_st *stream)
 {
     if (!stream)
         shim::die("the default stream is used");
@@ -225,7 +221,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
     if (cudaError_t error = shim::fault(shim::call::open))
         return shim::fail(error);
     shim::guard lock(shim::mutex);
-    *stream = new shim_stream{shim::current_device(), {}};
+    *stream = new CUstream_st{shim::current_device(), {}};
     streams.push_back(*stream);
     return cudaSuccess;
 }
@@ -283,7 +279,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
-    *event = new shim_event{std::make_shared<recording>()};
+    *event = new CUevent_st{std::make_shared<recording>()};
     (*event)->state->timed = !(flags & cudaEventDisableTiming);
     return cudaSuccess;
 }
@@ -379,7 +375,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
         return shim::fail(cudaErrorStreamCaptureUnsupported);
     capturing = stream;
     capture_lost = false;
-    stream->capture = new shim_graph;
+    stream->capture = new CUgraph_st;
     return cudaSuccess;
 }
 
@@ -406,7 +402,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
     *exec = nullptr;
     if (most && counters[INSTANTIATED] - counters[DESTROYED] >= strtoull(most, nullptr, 10))
         return shim::fail(cudaErrorMemoryAllocation);
-    *exec = new shim_graph_exec{graph->nodes};
+    *exec = new CUgraphExec_st{graph->nodes};
     shim::count(INSTANTIATED);
     return cudaSuccess;
 }

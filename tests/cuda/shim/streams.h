@@ -3,8 +3,8 @@
 #define TESTS_CUDA_SHIM_STREAMS_H
 
 #include "tests/cuda/shim/counters.h"
+#include "tests/cuda/shim/runtime.h"
 
-#include <cuda_runtime.h>
 #include <mutex>
 
 namespace shim

@@ -2,7 +2,7 @@
  * scheduler's own memory is no business of the kernels') and tells it of fibers and barriers, so that an access that no
  * barrier orders is a race even though only one fiber runs at a time. Nothing on the fibers' way allocates or uses
  * std:: templates: the linker may take the kernels' instrumented copies of these. */
-#include "threads.h"
+#include "tests/cuda/shim/runtime.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -420,32 +420,36 @@ void copies_wait(unsigned pending)
     me->n_copies = left;
 }
 
-void run_grid(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &kernel)
+void run_grid(const grid &grid, const std::function<void()> &kernel)
 {
     static std::mutex one_at_a_time;
     std::lock_guard<std::mutex> lock(one_at_a_time);
-    const char *given = getenv("SHIM_SEED");
-    seed = given ? (unsigned)strtoul(given, nullptr, 10) : 0;
-    random_state = seed;
+    random_state = seed = seed_of_order();
     find_main_stack();
-    grid_size = grid;
-    blockDim = block;
-    count = block.x * block.y * block.z;
+    grid_size = grid.blocks;
+    blockDim = grid.threads;
+    count = blockDim.x * blockDim.y * blockDim.z;
     body = &kernel;
-    std::vector<unsigned> order(grid.x * grid.y * grid.z);
+    std::vector<unsigned> order(grid_size.x * grid_size.y * grid_size.z);
     for (unsigned i = 0; i < order.size(); i++) {
         unsigned other = seed ? random_below(i + 1) : i;
         order[i] = order[other];
         order[other] = i;
     }
-    dynamic_bytes = shared_bytes;
-    if (posix_memalign((void **)&dynamic_memory, 128, shared_bytes ? shared_bytes : 1) != 0)
+    dynamic_bytes = grid.shared_bytes;
+    if (posix_memalign((void **)&dynamic_memory, 128, dynamic_bytes ? dynamic_bytes : 1) != 0)
         die("no memory for a block's shared memory");
     for (unsigned place : order) {
         TSAN(apart = is_apart(place, order.size()));
         run_block(place);
     }
     free(dynamic_memory);
+}
+
+/* All variables of all kernels are in one section. */
+size_t static_shared_bytes(const void *)
+{
+    return 0;
 }
 
 void die(const char *what)

@@ -1,4 +1,5 @@
-/* shim: the part of cuBLASLt that engine/cuda uses; see cuda_runtime.h. */
+/* shim: the part of cuBLASLt that engine/cuda uses; see cuda_runtime.h. It has a folder of its own, so that it can also
+ * stand beside NVIDIA's cuda_runtime.h. */
 #ifndef TESTS_CUDA_SHIM_CUBLASLT_H
 #define TESTS_CUDA_SHIM_CUBLASLT_H
 
@@ -13,7 +14,6 @@ enum cublasStatus_t {
 };
 enum cublasOperation_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 };
 enum cublasComputeType_t { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_32F_FAST_TF32 = 77 };
-enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_16F = 2, CUDA_R_16BF = 14 };
 enum cublasLtReductionScheme_t { CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2 };
 enum cublasLtEpilogue_t {
     CUBLASLT_EPILOGUE_DEFAULT = 1,
