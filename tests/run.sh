@@ -2,17 +2,18 @@
 # run.sh PROGRAM…: runs test programs and scripts, each in a process of its own, and adds up what they report in TAP
 # (cmocka speaks it). The last line is "N passed, M failed"; it exits with 0 when nothing failed and something passed.
 # A program that crashes, exits with non-zero, reports other than it planned, or runs no test counts as a failure.
-# A name that ends in @cuda is that program with the daemon on the CUDA engine as the shim of tests/cuda runs it.
+# A name that ends in @cuda is that program with the daemon on the CUDA engine as the shim of tests/cuda runs it. A name
+# that ends in @ptx is that program on the engine as nvcc compiles it, whose PTX an emulator executes (tests/cuda/ptx).
 # JOBS: programs at a time. The default is one more than there are processors, because some tests wait. TEST_TIMEOUT: seconds after which a program is taken to hang; no test depends on it.
 set -euo pipefail
 logs=${LOGS:-${BUILD:-build}/log}
 
 # One program: its output goes to a log, its numbers to a file beside it, one line to the terminal.
 run_one() {
-    local program=$1 build=${BUILD:-build} log arguments=() wrapper=() rc=0
+    local program=$1 build=${BUILD:-build} log beside arguments=() wrapper=() rc=0
     log=$logs/${program//\//_}
     case $program in
-    *.sh) ;;
+    *.sh | *.py) ;;
     *) build=${program%/tests/*} ;;
     esac
     build=$(realpath -m "$build")
@@ -21,6 +22,17 @@ run_one() {
         program=${program%@cuda}
         export LINFORMERD=$build/tests/cuda/linformerd LINFORMERD_DEVICE=cuda LINFORMERD_DTYPE=f32
         export SHIM_SEED=${SHIM_SEED:-1} # threads and streams go on at random
+        ;;
+    *@ptx)
+        beside=$build/tests/cuda/ptx
+        program=${program%@ptx}
+        case $program in */cuda/*) program=$beside/${program##*/} ;; esac
+        export LINFORMERD=$beside/linformerd LINFORMERD_DEVICE=cuda LINFORMERD_DTYPE=f32
+        export SHIM_SEED=${SHIM_SEED:-1} # warps and streams go on at random
+        export PTX_ENTRIES=$log.entries  # the kernels that ran
+        if [ -s "$beside/missing" ]; then
+            program=echo arguments=("ok 1 # SKIP $(head -n 1 "$beside/missing")")
+        fi
         ;;
     *) export LINFORMERD=$build/linformerd ;;
     esac

@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 60
 CUDA_OLDEST  ?= $(BUILD)/cuda-12.4
 export CUDA_OLDEST
 
-include tests/cuda/shim.mk tests/cuda/ptx/emulator.mk
+include tests/cuda/shim.mk tests/cuda/ptx/emulator.mk tests/cuda/ptx.mk
 
 # ---- Programs: a source tests/FOLDER/test_NAME.c each
 TESTS     := $(wildcard tests/unit/test_*.c tests/reference/test_*.c tests/cuda/test_*.c tests/http/test_*.c)
@@ -84,7 +84,7 @@ unserved   = $(filter-out %@cuda,$(1))
 
 REST      := $(wildcard tests/image/test_*.sh tests/deploy/test_*.sh tests/cluster/test_*.sh \
              tests/reliability/test_*.sh) $(filter $(LATE),$(EVERY)) \
-             $(filter-out $(call in,asan,$(TRUSTED)),$(call in,asan,$(CHECKED))) $(call in,tsan,$(CONCURRENT))
+             $(filter-out $(call in,asan,$(TRUSTED)),$(call in,asan,$(CHECKED))) $(call in,tsan,$(CONCURRENT)) $(EMULATED_SHORT)
 
 programs: all pages $(SHIM) $(call unserved,$(EVERY)) $(BENCHES) $(CLUSTER)
 programs-trusted: all $(TRUSTED)
@@ -109,17 +109,19 @@ test: ## [CI] installs what tests need, builds, and runs what a change needs to 
 
 test-all: test ## [CI] that, then all programs with the sanitizers: every test that needs no network
 	@$(MAKE) --no-print-directory test-rest
-test-rest: build-checked build-concurrent
+test-rest: build-checked build-concurrent build-ptx
 	@BUILD=$(BUILD) tests/run.sh $(call long-first,$(REST))
 build-checked:
 	+$(call build-in,programs-checked SANITIZE=address BUILD=$(BUILD)/asan)
 build-concurrent:
 	+$(call build-in,programs-concurrent SANITIZE=thread BUILD=$(BUILD)/tsan)
+build-ptx:
+	+$(call build-in,programs-ptx)
 
 # A word of T is a program of tests/ without its "test_", or a script: unit/weights, http/embed@cuda, check/style.sh.
 QUICK_FILES := $(filter %.sh,$(T:%=tests/%))
 QUICK      := $(foreach t,$(filter-out %.sh,$(T)),$(BUILD)/tests/$(dir $(t))$(if $(filter replay_% test_%,$(notdir $(t))),,test_)$(notdir $(t)))
-quick: $(if $(T),$(patsubst %@cuda,%,$(QUICK)) $(if $(findstring @cuda,$(T)),$(SHIM)),programs) ## [CI] builds and runs T="unit/test_weights …", of these TEST='name*'; without T all plain programs
+quick: $(if $(T),$(patsubst %@ptx,%,$(QUICK:%@cuda=%)) $(if $(findstring @cuda,$(T)),$(SHIM)) $(if $(findstring @ptx,$(T)),programs-ptx),programs) ## [CI] builds and runs T="unit/test_weights …", of these TEST='name*'; without T all plain programs
 	@BUILD=$(BUILD) TEST_FILTER='$(TEST)' tests/run.sh $(if $(T),$(QUICK) $(QUICK_FILES),$(PLAIN))
 
 check: ## [CI] checks that folders depend one way, and the style of sources, scripts and documents
@@ -176,6 +178,13 @@ predict: ## [by hand, last 2026-11-23] counts launches and instructions anew, an
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/predict SHIM_LIMITS= $(PREDICT)/cuda/libengine_cuda.so $(PREDICT)/cuda/libcuda.so.1 $(PREDICT)/bench/worker
 	@cp $(PREDICT)/bench/worker $(PREDICT)/cuda/worker
 	@BUILD=$(abspath $(BUILD)) python3 tests/gpu/predict.py --recount --table
+
+test-ptx: ## [by hand, not yet run as a whole] compiles the CUDA engine with nvcc, runs its tests and models in an emulator of PTX, and plants faults
+	@docker/packages.sh build test
+	+$(call build-in,programs-ptx)
+	@rm -f $(BUILD)/log/*.entries
+	@BUILD=$(BUILD) tests/run.sh $(call long-first,$(EMULATED))
+	@BUILD=$(BUILD) tests/run.sh tests/cuda/ptx/test_entries.sh tests/cuda/ptx/mutants.py
 
 test-image: ## [CI] builds docker/Dockerfile and runs its image (root)
 	@docker/packages.sh image
@@ -234,5 +243,5 @@ programs-gpu: $(BUILD)/gpu.tar.gz ## [CI] makes build/gpu.tar.gz, what tests/gpu
 $(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(IN_ARCHIVE)
 	$(say) tests/gpu/bundle.sh $@ $(IN_ARCHIVE)
 
-.PHONY: programs programs-trusted programs-checked programs-concurrent programs-damaged programs-fuzz programs-gpu test test-all test-rest build-checked build-concurrent quick check \
-    test-clients test-clients-all test-console test-packages test-releases test-libraries test-libraries-short test-tokenizers test-cuda test-cluster test-image test-fresh docs reliability fuzz bench bench-million capacity predict cuda
+.PHONY: programs programs-trusted programs-checked programs-concurrent programs-damaged programs-fuzz programs-gpu test test-all test-rest build-checked build-concurrent build-ptx programs-ptx quick check \
+    test-clients test-clients-all test-console test-packages test-releases test-libraries test-libraries-short test-tokenizers test-cuda test-ptx test-cluster test-image test-fresh docs reliability fuzz bench bench-million capacity predict cuda

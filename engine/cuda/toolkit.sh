@@ -1,5 +1,5 @@
 #!/bin/bash
-# toolkit.sh nvcc|folder|cublas|library|archs|check|clang|oldest: what a machine has of CUDA; nothing is printed for what it lacks.
+# toolkit.sh nvcc|folder|cublas|library|archs|check|check-compiler|clang|oldest: what a machine has of CUDA; nothing is printed for what it lacks.
 #   nvcc     the compiler: on the PATH, else in /usr/local/cuda or /usr/local/nvidia
 #   folder   the folder of the compiler's toolkit
 #   cublas   the folder above include/cublasLt.h: the compiler's toolkit, /usr/local/cuda, Debian's /usr, or a Python package
@@ -8,6 +8,7 @@
 #   clang    a clang that compiles CUDA with the compiler's headers: version 22 or later
 #   oldest   the oldest version of CUDA that compiles the engine
 #   check    silence where the engine can be compiled; else what is missing, and status 1
+#   check-compiler  the same without cuBLAS
 # NVCC=PROGRAM and CUBLAS=FOLDER name what stands elsewhere.
 set -euo pipefail
 oldest=12.4
@@ -74,13 +75,19 @@ find_clang() {
 
 fail() { echo "$*" && return 1; }
 
-check() {
-    local nvcc cublas release
+check_compiler() {
+    local nvcc release
     nvcc=$(find_nvcc)
     [ -n "$nvcc" ] || fail "${NVCC:-nvcc} is not installed: the CUDA toolkit is missing; NVCC=PROGRAM names its compiler"
     release=$(release "$nvcc")
     [ "$(printf '%s\n' $oldest "$release" | sort -V | sed -n 1p)" = $oldest ] ||
         fail "$nvcc is of CUDA ${release:-unknown}; expected $oldest or later"
+}
+
+check() {
+    local nvcc cublas
+    check_compiler
+    nvcc=$(find_nvcc)
     cublas=$(find_cublas)
     [ -e "${cublas:-/none}/include/cublasLt.h" ] ||
         fail "include/cublasLt.h is not in ${cublas:-the toolkit of $nvcc}; CUBLAS=FOLDER names the folder above include/"
@@ -94,7 +101,8 @@ cublas) find_cublas ;;
 library) library_in "$(find_cublas)" ;;
 archs) find_archs ;;
 check) check ;;
+check-compiler) check_compiler ;;
 clang) find_clang ;;
 oldest) echo $oldest ;;
-*) echo "toolkit.sh: expected nvcc, folder, cublas, library, archs, check, clang or oldest" >&2 && exit 2 ;;
+*) echo "toolkit.sh: expected nvcc, folder, cublas, library, archs, check, check-compiler, clang or oldest" >&2 && exit 2 ;;
 esac

@@ -1,0 +1,45 @@
+# The CUDA engine as nvcc compiles it, for the processor: its host code calls the runtime and the cuBLASLt of
+# tests/cuda/shim, compiled over NVIDIA's headers, and its kernels are PTX that tests/cuda/ptx executes. Beside it stand
+# the test programs of tests/cuda, the same files.
+PTX          := $(BUILD)/tests/cuda/ptx
+PTX_OF       := $(KERNELS:engine/cuda/%.cu=$(PTX)/engine/%.o)
+PTX_SHIM     := $(patsubst tests/cuda/shim/%.cpp,$(PTX)/shim/%.o,$(filter-out %/threads.cpp,$(wildcard tests/cuda/shim/*.cpp)))
+PTX_RUNTIME  := $(PTX_SHIM) $(PTX)/registration.o $(EMULATOR)
+
+# Programs that run on it: NAME@ptx is the program NAME, with this engine.
+PTX_CUDA     := $(foreach dtype,cuda bf16 f16 tf32,test_operations_$(dtype) test_cases_$(dtype)) test_states \
+                test_parts_cuda test_fusion test_top_k test_execution test_modules_cuda
+PTX_HTTP     := $(BUILD)/tests/http/test_generate $(BUILD)/tests/http/test_reference
+PTX_LINKED   := $(addprefix $(PTX)/,$(PTX_CUDA) linformerd libcuda.so.1)
+PTX_BUILT    := $(PTX)/libengine_cuda.so $(PTX)/test_tensor $(PTX_LINKED) $(PTX_HTTP)
+EMULATED     := $(PTX_CUDA:%=$(BUILD)/tests/cuda/%@ptx) $(BUILD)/tests/cuda/test_tensor@ptx $(PTX_HTTP:%=%@ptx)
+# Of `make test-all`. test_cases_bf16 took 8 seconds of a processor.
+EMULATED_SHORT := $(patsubst %,$(BUILD)/tests/cuda/test_%@ptx,cases_cuda cases_bf16 cases_f16 cases_tf32 tensor fusion top_k)
+
+# PTX alone, uncompressed: the runtime finds it in the object files.
+for_emulator  = $(COMPILER) -std=c++20 -O3 -gencode arch=compute_90,code=compute_90 -no-compress -I. -Itests/cuda/shim/cublas \
+                -Xcompiler -fPIC,-fvisibility=hidden,-Werror=switch
+emulated      = $(say) $(for_emulator) -MD -MP
+
+$(PTX_OF): $(PTX)/engine/%.o: engine/cuda/%.cu tests/cuda/shim/small_limits.h $(PTX)/flags
+	$(emulated) -include tests/cuda/shim/small_limits.h -c -o $@ $<
+$(PTX_SHIM): $(PTX)/shim/%.o: tests/cuda/shim/%.cpp $(PTX)/flags
+	$(emulated) -c -o $@ $<
+$(PTX)/registration.o: tests/cuda/ptx/registration.cpp $(PTX)/flags
+	$(emulated) -c -o $@ $<
+$(PTX)/libengine_cuda.so: $(PTX_OF) $(PTX_RUNTIME)
+	$(say) $(CXX) -shared -pthread -o $@ $^
+$(PTX)/test_tensor.o: tests/cuda/test_tensor.cu $(PTX)/flags
+	$(emulated) -c -o $@ $<
+$(PTX)/test_tensor: $(PTX)/test_tensor.o $(PTX_RUNTIME) $(BUILD)/tests/filter.o
+	$(say) $(CXX) -pthread -o $@ $^ -lcmocka $(BESIDE)
+$(PTX_LINKED): $(PTX)/%: $(BUILD)/tests/cuda/% # a hard link: $ORIGIN is the folder of the file itself
+	$(say) ln -f $< $@
+$(PTX)/flags: FORCE
+	$(call keep,$(for_emulator))
+
+# Where nvcc is missing, tests/run.sh skips the programs for the reason in this file.
+programs-ptx:
+	@mkdir -p $(PTX)
+	@if NVCC='$(NVCC)' engine/cuda/toolkit.sh check-compiler >$(PTX)/missing; \
+	    then $(MAKE) --no-print-directory $(PTX_BUILT); fi

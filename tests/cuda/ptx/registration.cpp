@@ -1,0 +1,214 @@
+/* registration: what nvcc's host code calls to register its kernels and to launch them. With the sources of the shim's
+ * runtime (shim/runtime.h) it replaces NVIDIA's runtime. Each launch runs in the emulator of PTX.
+ *
+ * An object file of nvcc registers a fat binary, which contains the PTX of its kernels, and then the address of the
+ * host function that stands for each kernel. NVIDIA documents neither these calls nor the format. The calls are
+ * declared in the toolkit's crt/host_runtime.h. This file needs fat binaries with uncompressed PTX (nvcc -no-compress).
+ *
+ * PTX_ENTRIES names a file. The name of each kernel is appended to it before its first launch in this process. */
+#include "tests/cuda/ptx/emulator.h"
+#include "tests/cuda/shim/streams.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <map>
+#include <memory>
+#include <unistd.h>
+
+/* The wrapper that an object file registers, and what it points to: a header, then sections with a header each. */
+struct fat_wrapper {
+    uint32_t magic, version;
+    const char *data;
+};
+
+struct fat_header {
+    uint32_t magic;
+    uint16_t version, header_bytes;
+    uint64_t bytes; /* of all sections */
+};
+
+struct fat_section {
+    uint16_t kind, version;
+    uint32_t header_bytes;
+    uint64_t bytes;
+    uint32_t compressed_bytes; /* 0: the section is not compressed */
+};
+
+#define WRAPPER_MAGIC 0x466243b1u
+#define FAT_MAGIC 0xba55ed50u
+#define KIND_PTX 1
+
+struct binary {
+    const char *text = nullptr; /* of its PTX */
+    size_t bytes = 0;
+    ptx::module *module = nullptr; /* once a kernel of it was asked for */
+};
+
+struct function {
+    binary *from;
+    std::string entry;
+    const ptx::kernel *kernel = nullptr; /* once it was asked for */
+    bool ran = false;
+};
+
+/* By the address of the host function. Object files register before the variables of this file are initialised. */
+static std::map<const void *, function> &functions()
+{
+    static std::map<const void *, function> all;
+    return all;
+}
+
+[[noreturn]] static void die_of(const char *what, const char *name)
+{
+    fprintf(stderr, "CUDA on PTX: %s: %s\n", name, what);
+    abort();
+}
+
+void shim::die(const char *what)
+{
+    die_of(what, "runtime");
+}
+
+static void read_sections(binary *binary, const char *data)
+{
+    const fat_header *header = (const fat_header *)data;
+    if (header->magic != FAT_MAGIC)
+        die_of("its magic number is another one", "fat binary");
+    const char *at = data + header->header_bytes, *end = at + header->bytes;
+    while (at < end) {
+        const fat_section *section = (const fat_section *)at;
+        if (section->kind == KIND_PTX && section->compressed_bytes != 0)
+            die_of("its PTX is compressed", "fat binary");
+        if (section->kind == KIND_PTX) {
+            binary->text = at + section->header_bytes;
+            binary->bytes = strnlen(binary->text, section->bytes);
+        }
+        at += section->header_bytes + section->bytes;
+    }
+    if (!binary->text)
+        die_of("it has no PTX", "fat binary");
+}
+
+static function &function_of(const void *stub)
+{
+    shim::guard lock(shim::mutex);
+    auto found = functions().find(stub);
+    if (found == functions().end())
+        shim::die("a function that is no kernel is launched");
+    function &function = found->second;
+    if (function.kernel)
+        return function;
+    binary *from = function.from;
+    if (!from->module)
+        from->module = ptx::parse(from->text, from->bytes);
+    function.kernel = ptx::find(from->module, function.entry.c_str());
+    if (!function.kernel)
+        die_of("the module has no such entry", function.entry.c_str());
+    return function;
+}
+
+size_t shim::static_shared_bytes(const void *kernel)
+{
+    return ptx::static_shared_bytes(function_of(kernel).kernel);
+}
+
+/* One write for each line: several processes append to the file. */
+static void note_first_run(function &function)
+{
+    const char *path = getenv("PTX_ENTRIES");
+    if (function.ran || !path)
+        return;
+    function.ran = true;
+    std::string line = function.entry + "\n";
+    int file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    if (file < 0 || write(file, line.data(), line.size()) != (ssize_t)line.size())
+        die_of("the file of PTX_ENTRIES cannot be written", path);
+    close(file);
+}
+
+static void run_launch(function &function, const shim::grid &grid, const std::vector<std::vector<char>> &values)
+{
+    std::vector<void *> arguments;
+    for (auto &value : values)
+        arguments.push_back((void *)value.data());
+    note_first_run(function);
+    const dim3 &blocks = grid.blocks, &threads = grid.threads;
+    const ptx::grid emulated = {
+        {blocks.x, blocks.y, blocks.z}, {threads.x, threads.y, threads.z}, grid.shared_bytes, shim::seed_of_order()};
+    ptx::run(function.kernel, emulated, arguments.data(), shim::is_device_memory);
+}
+
+/* The arguments have the values that they have now. */
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *configuration, const void *stub, void **arguments)
+{
+    function &function = function_of(stub);
+    std::vector<std::vector<char>> values;
+    for (size_t bytes : ptx::parameter_bytes(function.kernel)) {
+        const char *value = (const char *)arguments[values.size()];
+        values.emplace_back(value, value + bytes);
+    }
+    return shim::launch(*configuration, stub,
+                        [&function, values](const shim::grid &grid) { run_launch(function, grid, values); });
+}
+
+/* ---- What nvcc's host code calls when the library is loaded ---- */
+
+extern "C" {
+void **__cudaRegisterFatBinary(void *wrapper)
+{
+    const fat_wrapper *given = (const fat_wrapper *)wrapper;
+    if (given->magic != WRAPPER_MAGIC)
+        die_of("the magic number of its wrapper is another one", "fat binary");
+    binary *registered = new binary;
+    read_sections(registered, given->data);
+    return (void **)registered;
+}
+
+void __cudaRegisterFunction(void **registered, const char *stub, char *, const char *entry, int, uint3 *, uint3 *,
+                            dim3 *, dim3 *, int *)
+{
+    functions()[stub] = {(binary *)registered, entry};
+}
+
+void __cudaRegisterFatBinaryEnd(void **)
+{
+}
+
+void __cudaUnregisterFatBinary(void **)
+{
+}
+
+char __cudaInitModule(void **)
+{
+    return 1;
+}
+
+/* ---- What it calls where a kernel is launched as kernel<<<...>>>(...), which the engine does not do ---- */
+
+static cudaError_t die_in_stub()
+{
+    shim::die("a kernel is launched, and not by cudaLaunchKernelEx");
+}
+
+cudaError_t __cudaPopCallConfiguration(dim3 *, dim3 *, size_t *, void *)
+{
+    return die_in_stub();
+}
+
+cudaError_t __cudaGetKernel(cudaKernel_t *, const void *)
+{
+    return die_in_stub();
+}
+
+cudaError_t __cudaLaunchKernel(cudaKernel_t, dim3, dim3, void **, size_t, cudaStream_t)
+{
+    return die_in_stub();
+}
+
+cudaError_t cudaLaunchKernel(const void *, dim3, dim3, void **, size_t, cudaStream_t)
+{
+    return die_in_stub();
+}
+}
