@@ -37,24 +37,43 @@ struct output_tile {
     bool e_packed, x_packed; /* rows begin at multiples of 16 bytes */
 };
 
+/* Copies `count` rows of WIDE elements to shared memory, like copy_rows. If rows are packed, a thread stays in its
+ * column. So it computes the place of each pack from the last one, without a product of 64 bits. */
+template <typename T, int WIDE>
+static __device__ __forceinline__ void copy_tile(T (*to)[WIDE + PAD], const T *x, int64_t stride, int64_t there,
+                                                 int64_t columns, bool packed, int count)
+{
+    constexpr int packs = WIDE / PACK<T>, down = WARPS * WARP / packs;
+    static_assert(WARPS * WARP % packs == 0, "a thread copies packs of one column");
+    int row = (int)threadIdx.x / packs, c = (int)threadIdx.x % packs * PACK<T>;
+    if (!packed) {
+        copy_rows<T, WIDE>(to, x, stride, there, columns, false, count, (int)threadIdx.x, WARPS * WARP);
+        return;
+    }
+    const T *from = x + row * stride + c;
+    int rows = c < columns ? (int)(there < count ? there : count) : 0;
+    int64_t further = down * stride;
+#pragma unroll
+    for (; row < count; row += down, from += further)
+        copy_async(&to[row][c], row < rows ? from : x, row < rows);
+}
+
 /* Starts the copies of rows [row, row + depth) of the part, as one group. Rows after the part become 0. */
 template <typename T, int TALL, int WIDE, bool TURNED>
-static __device__ void copy_stage(const struct projection<T> *p, const struct sequence_part *part,
-                                  const struct output_tile *place, int64_t row,
-                                  struct tile_stage<T, TALL, WIDE, TURNED> *to)
+static __device__ __forceinline__ void copy_stage(const struct projection<T> *p, const struct sequence_part *part,
+                                                  const struct output_tile *place, int64_t row,
+                                                  struct tile_stage<T, TALL, WIDE, TURNED> *to)
 {
     int64_t position = part->number * p->part_rows + row, left = part->rows - row;
     const T *e = p->own.weight + place->group * p->of_group + position * p->across + place->j * p->along;
     const T *x = p->x + (part->first + row) * p->columns + place->group * p->group_columns + place->column;
     if (left > 0 && TURNED)
-        copy_rows<T, TURNED ? depth<TALL> : TALL>(to->e.of, e, p->along, p->k - place->j, left, place->e_packed, TALL,
-                                                  (int)threadIdx.x, WARPS * WARP);
+        copy_tile<T, TURNED ? depth<TALL> : TALL>(to->e.of, e, p->along, p->k - place->j, left, place->e_packed, TALL);
     else if (left > 0)
-        copy_rows<T, TURNED ? depth<TALL> : TALL>(to->e.of, e, p->across, left, p->k - place->j, place->e_packed,
-                                                  depth<TALL>, (int)threadIdx.x, WARPS * WARP);
+        copy_tile<T, TURNED ? depth<TALL> : TALL>(to->e.of, e, p->across, left, p->k - place->j, place->e_packed,
+                                                  depth<TALL>);
     if (left > 0)
-        copy_rows<T, WIDE>(to->x, x, p->columns, left, p->group_columns - place->column, place->x_packed, depth<TALL>,
-                           (int)threadIdx.x, WARPS * WARP);
+        copy_tile<T, WIDE>(to->x, x, p->columns, left, p->group_columns - place->column, place->x_packed, depth<TALL>);
     copies_commit();
 }
 
@@ -93,22 +112,70 @@ static __device__ __forceinline__ void multiply_stage(const struct tile_stage<T,
     }
 }
 
-template <typename T, int TALL, int WIDE>
-static __device__ void write_sums(const struct projection<T> *p, const struct sequence_part *part,
-                                  const struct output_tile *place, int row, int column,
-                                  const float (&sums)[TALL / 32][WIDE / 32][4])
+static __device__ __forceinline__ void store_pair(float *to, float lower, float upper)
+{
+    *(float2 *)to = make_float2(lower, upper);
+}
+
+template <typename T> static __device__ __forceinline__ void store_pair(T *to, float lower, float upper)
+{
+    *(uint32_t *)to = pair_of<T>(lower, upper);
+}
+
+/* Where a thread stores its sums: rows 0, 8, 16 … of `to` that are below `rows`, and of each the columns 0, 1, 8, 9 …
+ * below `columns`. */
+template <typename To> struct thread_output {
+    To *to;
+    int64_t stride, rows, columns;
+    const float *bias; /* by row, or NULL */
+    bool pairs;        /* columns 2 i and 2 i + 1 can be stored at once */
+};
+
+template <int TALL, int WIDE, typename To>
+static __device__ __forceinline__ void store_sums(const struct thread_output<To> &output,
+                                                  const float (&sums)[TALL / 32][WIDE / 32][4])
 {
 #pragma unroll
-    for (int i = 0; i < TALL / 32; i++)
+    for (int i = 0; i < TALL / 16; i++) {
+        To *to = output.to + i * 8 * output.stride;
+        if (i * 8 >= output.rows)
+            continue;
+        float bias = output.bias ? output.bias[i * 8] : 0;
 #pragma unroll
-        for (int n = 0; n < WIDE / 32; n++)
-#pragma unroll
-            for (int l = 0; l < 4; l++) {
-                int64_t j = place->j + row + i * 16 + l / 2 * 8 + warp_thread() / 4;
-                int64_t c = place->column + column + n * 8 + warp_thread() % 4 * 2 + l % 2;
-                if (j < p->k && c < p->group_columns)
-                    write_sum(p, part, j, place->group * p->group_columns + c, sums[i][n][l]);
+        for (int n = 0; n < WIDE / 32; n++) {
+            float lower = sums[i / 2][n][i % 2 * 2] + bias, upper = sums[i / 2][n][i % 2 * 2 + 1] + bias;
+            if (output.pairs && n * 8 < output.columns) {
+                store_pair(to + n * 8, lower, upper);
+                continue;
             }
+            if (n * 8 < output.columns)
+                to[n * 8] = of_float<To>(lower);
+            if (n * 8 + 1 < output.columns)
+                to[n * 8 + 1] = of_float<To>(upper);
+        }
+    }
+}
+
+/* Writes the sums of a warp: to y with the bias if the sequence has only one part, else to `parts`. */
+template <typename T, int TALL, int WIDE>
+static __device__ __forceinline__ void write_sums(const struct projection<T> *p, const struct sequence_part *part,
+                                                  const struct output_tile *place, int row, int column,
+                                                  const float (&sums)[TALL / 32][WIDE / 32][4])
+{
+    int64_t j = place->j + row + warp_thread() / 4, c = place->column + column + warp_thread() % 4 * 2;
+    int64_t rows = p->k - j, columns = p->group_columns - c, first = place->group * p->group_columns + c;
+    bool pairs = (p->y_columns | p->columns | p->group_columns) % 2 == 0;
+    if (part->count == 1) {
+        const float *bias = p->own.bias && !p->bias_column ? p->own.bias + place->group * p->k + j : NULL;
+        store_sums<TALL, WIDE>(thread_output<T>{p->own.y + (part->sequence * p->k + j) * p->y_columns + first,
+                                                p->y_columns, rows, columns, bias, pairs},
+                               sums);
+        return;
+    }
+    int64_t number = first_place(p, part->sequence) + part->number;
+    store_sums<TALL, WIDE>(thread_output<float>{p->own.parts + (number * p->k + j) * p->columns + first, p->columns,
+                                                rows, columns, NULL, pairs},
+                           sums);
 }
 
 /* Grid: x is the part. y is the rows of y (take_tile). z is a group, and columns of this group. */
