@@ -41,7 +41,8 @@ LDLIBS     := $(shell pkg-config --libs $(PKGS) $(IMAGE_LIBRARIES) 2>/dev/null) 
 # What the CUDA engine, a shared object, takes from the program that loads it.
 EXPORTS    := -Wl,--export-dynamic-symbol=padder_* -Wl,--export-dynamic-symbol=plan_convolved \
               -Wl,--export-dynamic-symbol=plan_most_* -Wl,--export-dynamic-symbol=plan_sequences \
-              -Wl,--export-dynamic-symbol=plan_constant_rows -Wl,--export-dynamic-symbol=plan_rows_are_constant \
+              -Wl,--export-dynamic-symbol=plan_constant_rows -Wl,--export-dynamic-symbol=plan_same_rows \
+              -Wl,--export-dynamic-symbol=plan_rows_are_constant \
               -Wl,--export-dynamic-symbol=operation_name -Wl,--export-dynamic-symbol=error_set
 
 say         = @mkdir -p $(@D); $(if $(V),set -x,echo "  $@");

@@ -35,14 +35,21 @@ static bool wants_attention(const struct plan *plan, const struct batch *batch)
     return false;
 }
 
-/* Whether all launches depend only on the class of the batch. */
-static bool is_repeatable(const struct plan *plan, enum dtype dtype, const struct batch *batch,
-                          const struct cuda_lane *lane)
+/* Whether the step computes only some sequences by cuBLASLt. Their places are known to the host alone. */
+static bool divides_sequences(const struct cuda_run *run, const struct cuda_lane *lane, int step)
 {
-    if (!lane->results.fit || wants_attention(plan, batch))
+    return lane->shape.whole[step] == SELECTED_SOME && run->launches[step].road == ROAD_LIBRARY;
+}
+
+/* Whether all launches depend only on the class of the batch. */
+static bool is_repeatable(const struct cuda_run *run, const struct cuda_lane *lane)
+{
+    const struct plan *plan = run->plan;
+    if (!lane->results.fit || wants_attention(plan, run->batch))
         return false;
     for (int i = 0; i < plan->n_steps; i++)
-        if (cuda_operation_of(dtype, plan->steps[i].operation)->by_item || shape_splits(plan, &lane->shape, i))
+        if (cuda_operation_of(run->dtype, plan->steps[i].operation)->by_item || shape_splits(plan, &lane->shape, i) ||
+            divides_sequences(run, lane, i))
             return false;
     return true;
 }
@@ -73,7 +80,7 @@ static void send(struct cuda_lane *lane, const struct backend *backend, struct c
     run->shape = &lane->shape;
     run->upload = &lane->upload;
     run->results = &lane->results;
-    run->is_repeatable = is_repeatable(run->plan, run->dtype, run->batch, lane);
+    run->is_repeatable = is_repeatable(run, lane);
     note(run, upload_send(&lane->upload, backend->up));
     note(run, cudaEventRecord(lane->is_up, backend->up));
 }

@@ -1,4 +1,5 @@
 #include "engine/cuda/linear.h"
+#include "engine/cuda/roads.h"
 #include "engine/cuda/rows.h"
 
 /* Applies bias, activation and residual after a product, in place. cuBLASLt cannot do so, because it would add the
@@ -23,6 +24,19 @@ static __global__ void finish_linear(int64_t rows, int64_t columns, const T *bia
     }
 }
 
+/* Chooses whether cuBLASLt computes bias and GELU of the step's product, or a kernel after the product. Both use the
+ * tanh approximation. */
+static void choose_gelu(struct cuda_run *run, struct cuda_product product)
+{
+    struct cuda_product apart = product;
+    apart.finish_apart = true;
+    cuda_products_multiply(run, &product);
+    cuda_products_multiply(run, &apart);
+    road_choose(run, cuda_products_has(run, &product), [&](struct cuda_run *now, enum road road) {
+        cuda_products_multiply(now, road == ROAD_KERNEL ? &apart : &product);
+    });
+}
+
 /* cuBLASLt's GELU is the tanh approximation, with an error of up to 4.7e-4. Only the rounding error of bfloat16 is
  * larger, so only bfloat16 uses it. */
 template <typename T> void cuda_linear_rows(struct cuda_run *run, const struct linear<T> *linear)
@@ -45,6 +59,9 @@ template <typename T> void cuda_linear_rows(struct cuda_run *run, const struct l
     product.gelu = gelu;
     product.out = linear->out;
     product.out_stride = weight->rows;
+    if (gelu && run->choosing && road_of(run) == ROAD_OPEN)
+        choose_gelu(run, product);
+    product.finish_apart = gelu && road_of(run) == ROAD_KERNEL;
     cuda_products_multiply(run, &product);
     if (!plain)
         with_pack<T>(weight->rows, [&](auto n) {

@@ -22,15 +22,18 @@ static __device__ __forceinline__ float finished(const struct cuda_product &p, i
 {
     if (p.bias)
         sum += to_float(((const T *)p.bias)[column]);
-    return p.gelu ? gelu_of(sum) : sum;
+    return p.gelu ? gelu_tanh_of(sum) : sum;
 }
 
-/* A block computes a tile of `out`, whose elements have the type To. */
+/* A block computes a tile of `out`, whose elements have the type To. Grid: x is the tile, y one of several products. */
 template <typename T, typename To>
 static __global__ void __launch_bounds__(THREADS) multiply_tile(struct cuda_product p)
 {
     struct product_tiles *tiles = (struct product_tiles *)dynamic_shared_memory;
     int64_t across = (p.columns + TILE - 1) / TILE;
+    p.a = (const T *)p.a + blockIdx.y * p.a_distance;
+    p.b = (const T *)p.b + blockIdx.y * p.b_distance;
+    p.out = (To *)p.out + blockIdx.y * p.out_distance;
     int64_t first_row = blockIdx.x / across * TILE, first_column = blockIdx.x % across * TILE;
     int y = (int)threadIdx.x / TILE, x = (int)threadIdx.x % TILE;
     int64_t row = first_row + y, column = first_column + x;
@@ -52,13 +55,20 @@ static __global__ void __launch_bounds__(THREADS) multiply_tile(struct cuda_prod
     ((To *)p.out)[place] = of_float<To>(finished<To>(p, column, sum));
 }
 
-template <typename To> static __global__ void finish_product(struct cuda_product p)
+/* A warp finishes a row, and a thread N elements at a time. */
+template <typename To, int N> static __global__ void finish_product(int64_t rows, struct cuda_product p)
 {
-    int64_t element = thread_of_grid(), row = element / p.columns, column = element % p.columns;
-    if (row >= p.rows)
-        return;
-    To *out = (To *)p.out + row * p.out_stride + column;
-    *out = of_float<To>(finished<To>(p, column, to_float(*out)));
+    int64_t row = warp_of_grid();
+    To *out = (To *)p.out + row * p.out_stride;
+    for (int64_t c = warp_thread() * N; row < rows && c < p.columns; c += WARP * N) {
+        float values[N], bias[N] = {};
+        load(values, out + c);
+        if (p.bias)
+            load(bias, (const To *)p.bias + c);
+        for (int i = 0; i < N; i++)
+            values[i] = p.gelu ? gelu_tanh_of(values[i] + bias[i]) : values[i] + bias[i];
+        store(out + c, values);
+    }
 }
 
 /* Calls call(a, b), where a is an element of the run's type, and b an element of the type of `out`. */
@@ -80,15 +90,27 @@ static void with_types(const struct cuda_run *run, const struct cuda_product *pr
 void plain_product(struct cuda_run *run, const struct cuda_product *product)
 {
     int64_t blocks = parts_of(product->rows, TILE) * parts_of(product->columns, TILE);
+    unsigned count = product->count > 1 ? (unsigned)product->count : 1;
     with_types(run, product, [&](auto element, auto out) {
-        launch_shared(run, multiply_tile<decltype(element), decltype(out)>, blocks, 1, THREADS,
+        launch_shared(run, multiply_tile<decltype(element), decltype(out)>, blocks, count, THREADS,
                       sizeof(struct product_tiles), *product);
     });
 }
 
+/* Whether rows of `out` and the bias consist of whole packs. */
+static bool is_packed(const struct cuda_product *product, int pack)
+{
+    return (product->columns | product->out_stride) % pack == 0 &&
+           ((uintptr_t)product->out | (uintptr_t)product->bias) % 16 == 0;
+}
+
 void plain_product_finish(struct cuda_run *run, const struct cuda_product *product)
 {
-    int64_t blocks = parts_of(product->rows * product->columns, THREADS);
-    with_types(run, product,
-               [&](auto, auto out) { launch(run, finish_product<decltype(out)>, blocks, 1, THREADS, *product); });
+    with_types(run, product, [&](auto, auto out) {
+        typedef decltype(out) To;
+        if (is_packed(product, PACK<To>))
+            launch_rows(run, finish_product<To, PACK<To>>, product->rows, *product);
+        else
+            launch_rows(run, finish_product<To, 1>, product->rows, *product);
+    });
 }

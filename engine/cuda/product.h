@@ -14,12 +14,17 @@ struct cuda_product {
     const void *b;
     int64_t b_stride;
     bool transpose_b;
-    const void *bias; /* (columns), or NULL */
-    const void *add;  /* (rows, columns) with out_stride, or NULL */
-    bool gelu;        /* computed by its tanh approximation */
-    bool float_out;   /* out, bias and add are floats, even if elements have 16 bits */
+    const void *bias;  /* (columns), or NULL */
+    const void *add;   /* (rows, columns) with out_stride, or NULL */
+    bool gelu;         /* computed by its tanh approximation */
+    bool finish_apart; /* a kernel adds the bias and computes GELU after the product */
+    bool float_out;    /* out, bias and add are floats, even if elements have 16 bits */
     void *out;
     int64_t out_stride;
+    /* Above 1: so many products in one launch, without bias, add and gelu. A distance is that between the same matrix
+     * of two products, in elements. 0 if they share the matrix. */
+    int64_t count;
+    int64_t a_distance, b_distance, out_distance;
 };
 
 #endif

@@ -24,8 +24,9 @@
 /* All properties on which the choice of an algorithm depends. */
 struct algorithm_shape {
     int64_t rows, columns, depth, a_stride, b_stride, out_stride;
+    int64_t count, a_distance, b_distance, out_distance;
     uint32_t a_alignment, b_alignment, add_alignment, out_alignment; /* bytes */
-    int32_t transpose_a, transpose_b, bias, add, gelu, float_out, dtype;
+    int32_t transpose_a, transpose_b, bias, add, gelu, float_out, finish_apart, dtype;
 };
 
 /* How much of a product cuBLASLt computes. The values up to LT_NOTHING are tried in this order. The first one for which
@@ -82,10 +83,15 @@ void cuda_products_close(struct cuda_products *products)
     free(products);
 }
 
-/* The largest power of two, at most 256, that divides the address. */
-static uint32_t alignment_of(const void *pointer)
+struct stopwatch *cuda_products_stopwatch(struct cuda_products *products)
 {
-    uintptr_t bits = (uintptr_t)pointer | 256;
+    return &products->stopwatch;
+}
+
+/* The largest power of two, at most 256, that divides the addresses. They are `bytes` bytes apart. */
+static uint32_t alignment_of(const void *pointer, int64_t bytes)
+{
+    uintptr_t bits = (uintptr_t)pointer | (uintptr_t)bytes | 256;
     return (uint32_t)(bits & -bits);
 }
 
@@ -101,6 +107,14 @@ static void lay_out(cublasLtMatrixLayoutOpaque_t *layout, cudaDataType_t type, i
 {
     cublasLtMatrixLayoutInit(layout, type, (uint64_t)(transposed ? rows : columns),
                              (uint64_t)(transposed ? columns : rows), stride);
+}
+
+/* Repeats the matrix for each of several products. */
+static void repeat(cublasLtMatrixLayoutOpaque_t *layout, int64_t count, int64_t distance)
+{
+    int32_t products = (int32_t)count;
+    cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &products, sizeof products);
+    cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &distance, sizeof distance);
 }
 
 static cudaDataType_t type_of(enum dtype dtype)
@@ -133,11 +147,17 @@ static void describe(const struct cuda_product *p, enum dtype dtype, enum cublas
     lay_out(&d->first, type, p->depth, p->columns, p->transpose_b, p->b_stride);
     lay_out(&d->second, type, p->rows, p->depth, p->transpose_a, p->a_stride);
     lay_out(&d->out, p->float_out ? CUDA_R_32F : type, p->rows, p->columns, false, p->out_stride);
+    if (p->count > 1) {
+        repeat(&d->first, p->count, p->b_distance);
+        repeat(&d->second, p->count, p->a_distance);
+        repeat(&d->out, p->count, p->out_distance);
+    }
 }
 
 static struct algorithm_shape shape_of(const struct cuda_product *p, enum dtype dtype)
 {
     struct algorithm_shape shape;
+    int64_t bytes = type_of(dtype) == CUDA_R_32F ? 4 : 2;
     memset(&shape, 0, sizeof shape); /* because the struct is compared and hashed as bytes */
     shape.rows = p->rows;
     shape.columns = p->columns;
@@ -145,16 +165,21 @@ static struct algorithm_shape shape_of(const struct cuda_product *p, enum dtype 
     shape.a_stride = p->a_stride;
     shape.b_stride = p->b_stride;
     shape.out_stride = p->out_stride;
-    shape.a_alignment = alignment_of(p->a);
-    shape.b_alignment = alignment_of(p->b);
-    shape.add_alignment = alignment_of(p->add ? p->add : p->out);
-    shape.out_alignment = alignment_of(p->out);
+    shape.count = p->count;
+    shape.a_distance = p->a_distance;
+    shape.b_distance = p->b_distance;
+    shape.out_distance = p->out_distance;
+    shape.a_alignment = alignment_of(p->a, p->a_distance * bytes);
+    shape.b_alignment = alignment_of(p->b, p->b_distance * bytes);
+    shape.add_alignment = alignment_of(p->add ? p->add : p->out, p->out_distance * bytes);
+    shape.out_alignment = alignment_of(p->out, p->out_distance * bytes);
     shape.transpose_a = p->transpose_a;
     shape.transpose_b = p->transpose_b;
     shape.bias = p->bias != NULL;
     shape.add = p->add != NULL;
     shape.gelu = p->gelu;
     shape.float_out = p->float_out;
+    shape.finish_apart = p->finish_apart;
     shape.dtype = dtype;
     return shape;
 }
@@ -221,6 +246,11 @@ static bool is_refusal(cublasStatus_t status)
 
 /* ---- Choosing ---- */
 
+static enum cublas_share first_part(const struct cuda_product *product)
+{
+    return product->finish_apart ? LT_PRODUCT : LT_WHOLE;
+}
+
 static enum cublas_share part_after(enum cublas_share part, const struct cuda_product *product)
 {
     return part == LT_WHOLE && (product->bias || product->gelu) ? LT_PRODUCT : LT_NOTHING;
@@ -285,7 +315,7 @@ static void prepare(struct cuda_run *run, const struct cuda_product *product)
     pthread_mutex_unlock(run->submitting);
     if (known)
         return;
-    choose(run, product, &shape, LT_WHOLE, &chosen);
+    choose(run, product, &shape, first_part(product), &chosen);
     if (!goes_on(run))
         return;
     pthread_mutex_lock(run->submitting);
@@ -326,7 +356,7 @@ void cuda_products_multiply(struct cuda_run *run, const struct cuda_product *pro
     struct remembered *place = place_of(run->products, &shape);
     cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;
     if (!is_of(place, &shape) && !run->capturing)
-        choose(run, product, &shape, LT_WHOLE, place);
+        choose(run, product, &shape, first_part(product), place);
     if (is_of(place, &shape))
         status = launch_as(run, product, place);
     while (is_refusal(status) && !run->capturing) {
@@ -340,6 +370,16 @@ void cuda_products_multiply(struct cuda_run *run, const struct cuda_product *pro
         run->product_failed = true;
 }
 
+bool cuda_products_has(struct cuda_run *run, const struct cuda_product *product)
+{
+    struct algorithm_shape shape = shape_of(product, run->dtype);
+    pthread_mutex_lock(run->submitting);
+    const struct remembered *place = place_of(run->products, &shape);
+    bool has = is_of(place, &shape) && place->part != LT_NOTHING;
+    pthread_mutex_unlock(run->submitting);
+    return has;
+}
+
 /* ---- Before the first batch ---- */
 
 /* Runs those steps of the plan that are products with weights, for the class run->shape. */
@@ -350,6 +390,25 @@ static void choose_for(struct cuda_run *run)
         run->step = step;
         if (step->operation == OP_LINEAR || step->operation == OP_FEED_FORWARD || step->operation == OP_GIVE_OUTPUT)
             cuda_operation_of(run->dtype, step->operation)->run(run, step);
+    }
+}
+
+/* Runs the projections that tell whole sequences apart (shape_whole_rows), for classes with whole sequences. If
+ * `largest` is set, only for the largest class, for which the road is chosen. Otherwise for all classes. */
+static void choose_for_whole(struct cuda_run *run, struct shape_class *shape, bool largest)
+{
+    const struct plan *plan = run->plan;
+    for (int i = 0; i < plan->n_steps; i += run->launches[i].steps) {
+        int64_t known = 0;
+        run->step = &plan->steps[i];
+        if (shape_whole_rows(plan, run->step) == 0)
+            continue;
+        for (int64_t count = shape_most_whole(plan, i); count > 0 && goes_on(run); count = largest ? 0 : count - 1) {
+            shape_of_whole(plan, i, count, shape);
+            if (shape_whole_count(plan, shape, i) != known)
+                cuda_operation_of(run->dtype, run->step->operation)->run(run, run->step);
+            known = shape_whole_count(plan, shape, i);
+        }
     }
 }
 
@@ -370,6 +429,7 @@ int cuda_products_warm(struct cuda_run run, struct error *error)
         return -1;
     run.shape = &shape;
     run.choosing = true;
+    choose_for_whole(&run, &shape, true);
     /* For each, the largest number of rows is tried. */
     for (int64_t items = plan->max_items; items > 1; items = count_below(items)) {
         shape_of_size(plan, plan->max_rows, items, &shape);
@@ -380,6 +440,7 @@ int cuda_products_warm(struct cuda_run run, struct error *error)
         shape.n_wanted = rows;
         choose_for(&run);
     }
+    choose_for_whole(&run, &shape, false);
     shape_free(&shape);
     return run.status == cudaSuccess ? 0 : cuda_fail(error, "the CUDA device failed at products", run.status);
 }

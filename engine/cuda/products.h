@@ -6,6 +6,7 @@
 #include "engine/cuda/run.h"
 
 struct cuda_products;
+struct stopwatch;
 
 /* After success the caller must call cuda_products_close. */
 int cuda_products_open(struct cuda_products **products, struct error *error);
@@ -14,6 +15,13 @@ void cuda_products_close(struct cuda_products *products);
 /* Launches the product on the run's stream. If run->choosing is set, it only chooses an algorithm for the product. A
  * product that fails sets run->product_failed. */
 void cuda_products_multiply(struct cuda_run *run, const struct cuda_product *product);
+
+/* While algorithms are chosen: whether cuBLASLt has one for the product, which must have been passed to
+ * cuda_products_multiply before. */
+bool cuda_products_has(struct cuda_run *run, const struct cuda_product *product);
+
+/* For timing launches on the device (fastest.h). */
+struct stopwatch *cuda_products_stopwatch(struct cuda_products *products);
 
 /* Chooses algorithms for the plan's products with weights in advance, for the classes of batches that will occur
  * (shape.h). So no batch has to wait for the choice. Algorithms are timed on the run's stream, for at most

@@ -1,10 +1,12 @@
-/* y (k, columns) = Eᵀ x + e for all items of the batch at once, where E (n, k) is as long as the item. A block
- * multiplies one part of the rows of an item. This file has the kernels without tensor cores, for float elements.
- * project_split.cu has those on tensor cores for floats, and project_tensor.cu those for elements of 16 bits.
+/* y (k, columns) = Eᵀ x + e for all items of the batch at once, where E (n, k) is as long as the item. There are two
+ * ways (roads.h). Sequences with all n rows may be products of cuBLASLt. The kernels compute all other sequences. A
+ * block multiplies one part of the rows of a sequence. This file has the kernels without tensor cores, for float
+ * elements. project_split.cu has those on tensor cores for floats, and project_tensor.cu those for elements of 16 bits.
  * finish_projection then adds up the parts. */
 #include "engine/cuda/products.h"
 #include "engine/cuda/project.h"
 #include "engine/cuda/projection.h"
+#include "engine/cuda/roads.h"
 
 #define TILE 64  /* rows and columns of y in a block */
 #define DEPTH 16 /* rows of x and E that are in shared memory at a time */
@@ -86,6 +88,8 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) project(
 template <typename T> static __global__ void finish_projection(struct projection<T> p)
 {
     int64_t j = blockIdx.x % p.k, sequence = blockIdx.x / p.k;
+    bool multiplied = p.multiplied > 0 && p.starts[sequence + 1] - p.starts[sequence] == p.multiplied;
+    p.multiplied = 0; /* so that part_of finds all sequences */
     struct sequence_part part = part_of(&p, sequence, 0);
     if (part.count == 0)
         return;
@@ -93,12 +97,14 @@ template <typename T> static __global__ void finish_projection(struct projection
         p.own = p.second;
     T *y = p.own.y + (sequence * p.k + j) * p.y_columns, *further = y + p.columns;
     const float *parts = p.own.parts + (first_place(&p, sequence) * p.k + j) * p.columns;
-    for (int64_t c = threadIdx.x; part.count > 1 && c < p.columns; c += blockDim.x) {
+    for (int64_t c = threadIdx.x; !multiplied && part.count > 1 && c < p.columns; c += blockDim.x) {
         float whole = bias_of(&p, j, c);
         for (int64_t i = 0; i < part.count; i++)
             whole += parts[i * p.k * p.columns + c];
         y[c] = of_float<T>(whole);
     }
+    for (int64_t c = threadIdx.x; multiplied && p.adds_bias && c < p.columns; c += blockDim.x)
+        y[c] = of_float<T>(to_float(y[c]) + bias_of(&p, j, c));
     if (threadIdx.x >= WARP)
         return;
     float sum = 0;
@@ -170,12 +176,14 @@ static struct projection<T> projection_of(struct cuda_run *run, const struct pla
         p.second.parts += places_for<T>(run->plan, step);
     }
     p.x = elements_of<T>(run, step->x);
-    p.starts = device_starts_of(run, step->x);
-    p.selecting = step->only.axis == PLAN_NONE ? NULL : run->axes[step->only.axis].starts;
+    if (!run->choosing) { /* without a batch there are no tables */
+        p.starts = device_starts_of(run, step->x);
+        p.to = device_starts_of(run, step->y);
+        p.selecting = step->only.axis == PLAN_NONE ? NULL : run->axes[step->only.axis].starts;
+    }
     p.least = step->only.least;
     p.most = step->only.most;
     p.n_sequences = sequences_of(run, step->x);
-    p.to = device_starts_of(run, step->y);
     p.across = step->project_sequence.transposed ? 1 : weight->columns;
     p.along = step->project_sequence.transposed ? weight->columns : 1;
     p.of_group = weight->rows / step->project_sequence.groups * weight->columns;
@@ -185,29 +193,220 @@ static struct projection<T> projection_of(struct cuda_run *run, const struct pla
     p.k = plan_constant_rows(run->plan, run->plan->values[step->y].axis);
     p.sums_column = step->project_sequence.sums_column;
     p.bias_column = step->project_sequence.bias_column;
+    p.adds_bias = p.own.bias && !p.bias_column;
     p.part_rows = part_rows_of<T>(p.k, p.columns);
     return p;
 }
 
+/* Computes the sequences that are left to the engine's own kernel. */
 template <typename T>
-void cuda_project_sequence(struct cuda_run *run, const struct plan_step *step)
+static void project_by_kernel(struct cuda_run *run, const struct plan_step *step, const struct projection<T> *p)
 {
-    if (run->shape->selected[step - run->plan->steps] == SELECTED_NONE)
+    int64_t parts = parts_at_most(rows_of(run, step->x), p->n_sequences, p->part_rows);
+    if constexpr (sizeof(T) == 2) {
+        project_on_tensor_cores(run, step, p);
+    } else if (run->split) {
+        project_split(run, step, p);
+    } else {
+        dim3 others((unsigned)(p->count * parts_of(p->k, TILE)),
+                    (unsigned)(step->project_sequence.groups * parts_of(p->group_columns, TILE)));
+        launch_shared(run, project<T>, parts, others, THREADS, sizeof(struct projection_tiles), *p);
+    }
+}
+
+template <typename T> static void finish(struct cuda_run *run, const struct projection<T> *p, bool several_parts)
+{
+    if (several_parts || p->sums_column || p->bias_column || (p->multiplied > 0 && p->adds_bias))
+        launch(run, finish_projection<T>, p->n_sequences * p->k, (unsigned)p->count, threads_for_columns(p->columns),
+               *p);
+}
+
+/* ---- Whole sequences, by products of cuBLASLt ----
+ *
+ * A product computes y (k, columns) = Eᵀ (k, n) x (n, columns) of many neighbouring sequences: E is shared, x and y are
+ * a fixed distance apart. Only sequences of n rows are computed so, even if all items of a batch have another common
+ * length. So the length of an item decides, and not the batch, in which order its sums are added.
+ *
+ * E and F of the same x are two products, because their results are two values of the plan. cuBLAS has grouped products
+ * of several sizes, but cuBLASLt of CUDA 12.4 to 13.1 has not. cublasGemmGroupedBatchedEx (CUDA 12.5) takes the sizes
+ * from the host. So graphs could not replay them for items of other lengths. */
+
+/* What a projection repeats: products with these distances between their matrices, in elements. */
+struct repetition {
+    int64_t count, e, x, y;
+};
+
+/* The products of the repetitions. The longest one is in one launch. While algorithms are chosen, the function returns
+ * whether cuBLASLt has one for each launch. */
+template <typename T>
+static bool multiply_repeated(struct cuda_run *run, struct cuda_product product, const struct repetition repeated[3])
+{
+    int most = 0;
+    for (int i = 1; i < 3; i++)
+        if (repeated[i].count > repeated[most].count && repeated[i].e >= 0 && repeated[i].y >= 0)
+            most = i;
+    const struct repetition *launched = &repeated[most], *outer = &repeated[(most + 1) % 3],
+                            *inner = &repeated[(most + 2) % 3];
+    const T *e = (const T *)product.a, *x = (const T *)product.b;
+    T *y = (T *)product.out;
+    bool possible = true;
+    product.count = launched->count;
+    if (launched->count > 1) {
+        product.a_distance = launched->e;
+        product.b_distance = launched->x;
+        product.out_distance = launched->y;
+    }
+    for (int64_t i = 0; i < outer->count; i++)
+        for (int64_t j = 0; j < inner->count; j++) {
+            product.a = e + i * outer->e + j * inner->e;
+            product.b = x + i * outer->x + j * inner->x;
+            product.out = y + i * outer->y + j * inner->y;
+            cuda_products_multiply(run, &product);
+            possible = possible && (!run->choosing || cuda_products_has(run, &product));
+        }
+    return possible;
+}
+
+/* Elements from `a` to `b`, which may lie in different allocations. */
+template <typename T> static int64_t distance(const T *a, const T *b)
+{
+    return ((int64_t)(uintptr_t)b - (int64_t)(uintptr_t)a) / (int64_t)sizeof(T);
+}
+
+/* One product for each group and projection, for `count` sequences of n rows. x of the first begins at `row`. */
+template <typename T>
+static struct cuda_product product_of(const struct projection<T> *p, int64_t n, int64_t sequence, int64_t row)
+{
+    struct cuda_product product = {};
+    product.rows = p->k;
+    product.columns = p->group_columns;
+    product.depth = n;
+    product.a = p->own.weight;
+    product.transpose_a = p->along == 1;
+    product.a_stride = p->along == 1 ? p->across : p->along;
+    product.b = p->x + row * p->columns;
+    product.b_stride = p->columns;
+    product.out = p->own.y + sequence * p->k * p->y_columns;
+    product.out_stride = p->y_columns;
+    return product;
+}
+
+/* Launches the products of neighbouring whole sequences. Returns the same as multiply_repeated. */
+template <typename T>
+static bool multiply_whole(struct cuda_run *run, const struct projection<T> *p, int64_t n, int64_t sequence,
+                           int64_t row, int64_t count)
+{
+    struct projection<T> ascending = *p; /* E and F in the order of their addresses, so that distances are positive */
+    if (p->count > 1 && p->second.weight < p->own.weight) {
+        ascending.own = p->second;
+        ascending.second = p->own;
+    }
+    const struct repetition repeated[3] = {
+        {count, 0, n * p->columns, p->k * p->y_columns},
+        {p->columns / p->group_columns, p->of_group, p->group_columns, p->group_columns},
+        {p->count, p->count > 1 ? distance(ascending.own.weight, ascending.second.weight) : 0, 0,
+         p->count > 1 ? distance(ascending.own.y, ascending.second.y) : 0},
+    };
+    return multiply_repeated<T>(run, product_of(&ascending, n, sequence, row), repeated);
+}
+
+static int64_t power_below(int64_t count)
+{
+    int64_t power = 1;
+    while (power <= count / 2)
+        power *= 2;
+    return power;
+}
+
+/* Each run of neighbouring whole sequences, as products of 1, 2, 4, 8 … sequences, for which cuda_products_warm has
+ * chosen algorithms. */
+template <typename T>
+static void multiply_some(struct cuda_run *run, const struct plan_step *step, const struct projection<T> *p, int64_t n)
+{
+    const struct layout *layout = &run->batch->layouts[run->plan->values[step->x].axis];
+    const int64_t *starts = layout->starts;
+    starts_of(run, step->x); /* fails if the batch could be replayed by a graph */
+    for (int64_t sequence = 0, count; sequence < layout->n_sequences; sequence += count + (count == 0)) {
+        for (count = 0; sequence + count < layout->n_sequences &&
+                        starts[sequence + count + 1] - starts[sequence + count] == n &&
+                        shape_selects(run->batch, step, sequence + count);)
+            count++;
+        for (int64_t done = 0, launched; done < count; done += launched) {
+            launched = power_below(count - done);
+            multiply_whole(run, p, n, sequence + done, starts[sequence + done], launched);
+        }
+    }
+}
+
+/* Tables of `count` whole sequences, for timing the kernel without a batch. */
+static __global__ void lay_out_whole(int64_t count, int64_t n, int64_t k, int64_t *starts, int64_t *to)
+{
+    for (int64_t i = threadIdx.x; i <= count; i += blockDim.x) {
+        starts[i] = i * n;
+        to[i] = i * k;
+    }
+}
+
+/* Fills the tables, although algorithms are being chosen. */
+static void lay_out_now(struct cuda_run *run, int64_t count, int64_t n, int64_t k, int64_t *tables)
+{
+    struct cuda_run now = *run;
+    now.choosing = false;
+    pthread_mutex_lock(run->submitting);
+    launch(&now, lay_out_whole, 1, 1, WARP, count, n, k, tables, tables + count + 1);
+    pthread_mutex_unlock(run->submitting);
+    note(run, now.status);
+}
+
+/* Chooses algorithms for the products of the class, and the road if it is open. */
+template <typename T>
+static void choose_projection(struct cuda_run *run, const struct plan_step *step, struct projection<T> p, int64_t n)
+{
+    int64_t count = shape_whole_count(run->plan, run->shape, (int)(step - run->plan->steps)), *tables;
+    struct error error;
+    if (run->split) /* cuBLASLt is less exact on tensor cores, and slower without them */
+        run->launches[step - run->plan->steps].road = ROAD_KERNEL;
+    if (road_of(run) == ROAD_KERNEL)
+        return;
+    bool possible = multiply_whole(run, &p, n, 0, 0, count);
+    if (road_of(run) != ROAD_OPEN)
+        return;
+    if (cuda_take_memory((void **)&tables, (size_t)(2 * (count + 1)) * sizeof *tables, "tables", &error) != 0)
+        return; /* the road stays open, which means the kernel */
+    p.starts = tables;
+    p.to = tables + count + 1;
+    p.n_sequences = count;
+    lay_out_now(run, count, n, p.k, tables);
+    road_choose(run, possible, [&](struct cuda_run *now, enum road road) {
+        if (road == ROAD_LIBRARY)
+            multiply_whole(now, &p, n, 0, 0, count);
+        else
+            project_by_kernel(now, step, &p);
+        finish(now, &p, road == ROAD_KERNEL && n > p.part_rows);
+    });
+    cudaFree(tables);
+}
+
+template <typename T> void cuda_project_sequence(struct cuda_run *run, const struct plan_step *step)
+{
+    int number = (int)(step - run->plan->steps);
+    int64_t n = shape_whole_rows(run->plan, step);
+    if (run->shape->selected[number] == SELECTED_NONE)
         return;
     struct projection<T> p = projection_of<T>(run, step);
-    int64_t rows = rows_of(run, step->x);
-    if constexpr (sizeof(T) == 2) {
-        project_on_tensor_cores(run, step, &p);
-    } else if (run->split) {
-        project_split(run, step, &p);
-    } else {
-        dim3 others((unsigned)(p.count * parts_of(p.k, TILE)),
-                    (unsigned)(step->project_sequence.groups * parts_of(p.group_columns, TILE)));
-        launch_shared(run, project<T>, parts_at_most(rows, p.n_sequences, p.part_rows), others, THREADS,
-                      sizeof(struct projection_tiles), p);
+    if (run->choosing) {
+        choose_projection(run, step, p, n);
+        return;
     }
-    if (rows > p.part_rows || step->project_sequence.sums_column || step->project_sequence.bias_column)
-        launch(run, finish_projection<T>, p.n_sequences * p.k, (unsigned)p.count, threads_for_columns(p.columns), p);
+    enum selected whole = road_of(run) == ROAD_LIBRARY ? run->shape->whole[number] : SELECTED_NONE;
+    p.multiplied = whole == SELECTED_NONE ? 0 : n;
+    if (whole == SELECTED_ALL)
+        multiply_whole(run, &p, n, 0, 0, shape_whole_count(run->plan, run->shape, number));
+    if (whole == SELECTED_SOME)
+        multiply_some(run, step, &p, n);
+    if (whole != SELECTED_ALL)
+        project_by_kernel(run, step, &p);
+    finish(run, &p, whole != SELECTED_ALL && rows_of(run, step->x) > p.part_rows);
 }
 
 /* ---- OP_PROJECT_CALL: an item is w sequences, and y is (w, d, k) ---- */

@@ -166,7 +166,7 @@ static __device__ __forceinline__ void write_sums(const struct projection<T> *p,
     int64_t rows = p->k - j, columns = p->group_columns - c, first = place->group * p->group_columns + c;
     bool pairs = (p->y_columns | p->columns | p->group_columns) % 2 == 0;
     if (part->count == 1) {
-        const float *bias = p->own.bias && !p->bias_column ? p->own.bias + place->group * p->k + j : NULL;
+        const float *bias = p->adds_bias ? p->own.bias + place->group * p->k + j : NULL;
         store_sums<TALL, WIDE>(thread_output<T>{p->own.y + (part->sequence * p->k + j) * p->y_columns + first,
                                                 p->y_columns, rows, columns, bias, pairs},
                                sums);

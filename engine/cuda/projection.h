@@ -29,7 +29,9 @@ template <typename T> struct projection {
     int64_t across, along, of_group; /* E[p, j] of a group is weight[group * of_group + p * across + j * along] */
     int64_t columns, group_columns, y_columns, k;
     bool sums_column, bias_column;
-    int64_t part_rows; /* rows of x in a part. The last part of a sequence may have fewer */
+    bool adds_bias;     /* there is a bias, and it is added to the columns */
+    int64_t part_rows;  /* rows of x in a part. The last part of a sequence may have fewer */
+    int64_t multiplied; /* cuBLASLt computes the sequences with this number of rows. 0 if it computes none */
 };
 
 /* A part of a sequence's rows. The parts of all sequences share one numbering. first_part computes the number of a
@@ -37,7 +39,8 @@ template <typename T> struct projection {
 struct sequence_part {
     int64_t sequence, number; /* number is that of the part within the sequence */
     int64_t first, rows;      /* index of the first row of x, and number of rows */
-    /* Number of parts of the sequence. 0 if no part has this number, or if the sequence is not selected. */
+    /* Number of parts of the sequence. 0 if no part has this number, if the sequence is not selected, or if cuBLASLt
+     * computes it. */
     int64_t count;
 };
 
@@ -56,7 +59,7 @@ static __device__ struct sequence_part part_of(const struct projection<T> *p, in
     part.rows = end - part.first < p->part_rows ? end - part.first : p->part_rows;
     part.count = part.count < 1 ? 1 : part.count; /* a sequence without rows has one part, whose sum is 0 */
     /* Not a sequence of the batch, but one that rounds the batch up to its class (shape.h). */
-    if (p->to[sequence + 1] == p->to[sequence])
+    if (p->to[sequence + 1] == p->to[sequence] || (p->multiplied > 0 && end - begin == p->multiplied))
         part.count = 0;
     if (p->selecting) {
         int64_t rows = p->selecting[sequence + 1] - p->selecting[sequence];
@@ -91,7 +94,7 @@ static __device__ __forceinline__ int64_t first_place(const struct projection<T>
 template <typename T>
 static __device__ __forceinline__ float bias_of(const struct projection<T> *p, int64_t j, int64_t column)
 {
-    return p->own.bias && !p->bias_column ? p->own.bias[column / p->group_columns * p->k + j] : 0;
+    return p->adds_bias ? p->own.bias[column / p->group_columns * p->k + j] : 0;
 }
 
 /* Writes the sum of a part. If the sequence has only one part, writes it to y with the bias. Otherwise writes it to

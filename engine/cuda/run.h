@@ -114,16 +114,20 @@ static __device__ __forceinline__ float *state_of(struct states states, int64_t 
 
 struct cuda_run;
 
+/* How a step is computed for which cuBLASLt and a kernel of the engine compete (roads.h). */
+enum road { ROAD_OPEN, ROAD_LIBRARY, ROAD_KERNEL };
+
 /* How a step is launched: alone, or together with the steps after it (fusion.h). */
 struct cuda_launch {
     void (*run)(struct cuda_run *run, const struct plan_step *step);
-    int steps;  /* number of steps in the launch, beginning with this step */
-    bool keeps; /* the launch also stores the last step's input, because other steps read it */
+    int steps;      /* number of steps in the launch, beginning with this step */
+    bool keeps;     /* the launch also stores the last step's input, because other steps read it */
+    enum road road; /* chosen once, while the model is loaded. Then it stays the same for all batches */
 };
 
 struct cuda_run {
     const struct plan *plan;
-    const struct cuda_launch *launches; /* by step of the plan. See fusion.h */
+    struct cuda_launch *launches; /* by step of the plan. See fusion.h */
     const struct batch *batch;
     /* The class of the batch. Launches depend on it instead of the actual numbers of rows and items. */
     const struct shape_class *shape;

@@ -9,14 +9,18 @@
 #ifndef SPOILED_ROWS
 #define SPOILED_ROWS 4096 /* computing this many rows takes about as long as launching several products */
 #endif
+#ifndef WHOLE_ROWS
+#define WHOLE_ROWS 2048 /* likewise. With fewer rows, launches without a graph would take longer than the kernels */
+#endif
 #define FINE_FROM 1024 /* in rows. Below it there are four sizes between two powers of two, and above it eight */
 
 int shape_open(const struct plan *plan, struct shape_class *shape, struct error *error)
 {
     shape->rows = (int64_t *)calloc((size_t)plan->n_axes + 1, sizeof *shape->rows);
     shape->selected = (enum selected *)calloc((size_t)plan->n_steps + 1, sizeof *shape->selected);
+    shape->whole = (enum selected *)calloc((size_t)plan->n_steps + 1, sizeof *shape->whole);
     shape->sequences = (int64_t *)calloc((size_t)plan->n_axes + 1, sizeof *shape->sequences);
-    if (shape->rows && shape->selected && shape->sequences)
+    if (shape->rows && shape->selected && shape->whole && shape->sequences)
         return 0;
     shape_free(shape);
     return error_set(error, "out of memory while preparing a model");
@@ -26,9 +30,10 @@ void shape_free(struct shape_class *shape)
 {
     free(shape->rows);
     free(shape->selected);
+    free(shape->whole);
     free(shape->sequences);
     shape->rows = shape->sequences = NULL;
-    shape->selected = NULL;
+    shape->selected = shape->whole = NULL;
 }
 
 /* The arena has no room for more than `most` rows. */
@@ -75,6 +80,41 @@ static enum selected count_selected(const struct batch *batch, const struct plan
     for (int64_t sequence = 0; sequence < all; sequence++)
         count += shape_selects(batch, step, sequence);
     return count == 0 ? SELECTED_NONE : count == all ? SELECTED_ALL : SELECTED_SOME;
+}
+
+int64_t shape_whole_rows(const struct plan *plan, const struct plan_step *step)
+{
+    if (step->operation != OP_PROJECT_SEQUENCE)
+        return 0;
+    const struct plan_weight *e = &plan->weights[step->weight];
+    int axis = plan->values[step->x].axis;
+    int64_t rows = step->project_sequence.transposed ? e->columns : e->rows / step->project_sequence.groups;
+    if (plan->axes[axis].shared || (rows < WHOLE_ROWS && plan_same_rows(plan, axis) != rows))
+        return 0;
+    return rows <= plan_most_rows(plan, axis, plan->max_items) ? rows : 0;
+}
+
+int64_t shape_whole_count(const struct plan *plan, const struct shape_class *shape, int step)
+{
+    int axis = plan->values[plan->steps[step].x].axis;
+    return least(shape->rows[axis] / shape_whole_rows(plan, &plan->steps[step]), shape->sequences[axis]);
+}
+
+int64_t shape_most_whole(const struct plan *plan, int step)
+{
+    int axis = plan->values[plan->steps[step].x].axis;
+    return least(plan_most_rows(plan, axis, plan->max_items) / shape_whole_rows(plan, &plan->steps[step]),
+                 plan_most_sequences(plan, axis, plan->max_items));
+}
+
+static enum selected count_whole(const struct plan *plan, const struct batch *batch, const struct plan_step *step)
+{
+    const struct layout *layout = &batch->layouts[plan->values[step->x].axis];
+    int64_t rows = shape_whole_rows(plan, step), count = 0;
+    for (int64_t sequence = 0; rows > 0 && sequence < layout->n_sequences; sequence++)
+        count +=
+            layout->starts[sequence + 1] - layout->starts[sequence] == rows && shape_selects(batch, step, sequence);
+    return count == 0 ? SELECTED_NONE : count == layout->n_sequences ? SELECTED_ALL : SELECTED_SOME;
 }
 
 static void find_tensors(const struct plan *plan, const struct engine_item *item, struct shape_class *shape)
@@ -135,8 +175,10 @@ void shape_of_batch(const struct plan *plan, const struct batch *batch, struct s
                 ? shape->n_items
                 : round_count(batch->layouts[i].n_sequences, plan_most_sequences(plan, i, shape->n_items));
     }
-    for (int i = 0; i < plan->n_steps; i++)
+    for (int i = 0; i < plan->n_steps; i++) {
         shape->selected[i] = count_selected(batch, &plan->steps[i]);
+        shape->whole[i] = count_whole(plan, batch, &plan->steps[i]);
+    }
 }
 
 void shape_of_size(const struct plan *plan, int64_t rows, int64_t n_items, struct shape_class *shape)
@@ -156,8 +198,17 @@ void shape_of_size(const struct plan *plan, int64_t rows, int64_t n_items, struc
         shape->rows[i] = plan_rows_are_constant(plan, i, &constant) ? most : shape_round_rows(own, most);
         shape->sequences[i] = plan_most_sequences(plan, i, n_items);
     }
-    for (int i = 0; i < plan->n_steps; i++)
+    for (int i = 0; i < plan->n_steps; i++) {
         shape->selected[i] = SELECTED_ALL;
+        shape->whole[i] = SELECTED_NONE;
+    }
+}
+
+void shape_of_whole(const struct plan *plan, int step, int64_t count, struct shape_class *shape)
+{
+    int64_t rows = shape_whole_rows(plan, &plan->steps[step]);
+    shape_of_size(plan, count * rows, round_count(count, plan->max_items), shape);
+    shape->whole[step] = SELECTED_ALL;
 }
 
 void shape_of_largest(const struct plan *plan, struct shape_class *shape)
@@ -172,7 +223,8 @@ bool shape_equals(const struct plan *plan, const struct shape_class *a, const st
            a->tensors == b->tensors && a->wholes == b->wholes && a->steps == b->steps && a->parts == b->parts &&
            memcmp(a->rows, b->rows, (size_t)plan->n_axes * sizeof *a->rows) == 0 &&
            memcmp(a->sequences, b->sequences, (size_t)plan->n_axes * sizeof *a->sequences) == 0 &&
-           memcmp(a->selected, b->selected, (size_t)plan->n_steps * sizeof *a->selected) == 0;
+           memcmp(a->selected, b->selected, (size_t)plan->n_steps * sizeof *a->selected) == 0 &&
+           memcmp(a->whole, b->whole, (size_t)plan->n_steps * sizeof *a->whole) == 0;
 }
 
 uint64_t shape_hash(const struct plan *plan, const struct shape_class *shape)
@@ -186,7 +238,7 @@ uint64_t shape_hash(const struct plan *plan, const struct shape_class *shape)
     for (int i = 0; i < plan->n_axes; i++)
         hash = ((hash ^ (uint64_t)shape->rows[i]) * 1099511628211u ^ (uint64_t)shape->sequences[i]) * 1099511628211u;
     for (int i = 0; i < plan->n_steps; i++)
-        hash = (hash ^ (uint64_t)shape->selected[i]) * 1099511628211u;
+        hash = ((hash ^ (uint64_t)shape->selected[i]) * 1099511628211u ^ (uint64_t)shape->whole[i]) * 1099511628211u;
     return hash ^ hash >> 32;
 }
 
@@ -194,13 +246,15 @@ void shape_copy(const struct plan *plan, struct shape_class *to, const struct sh
 {
     int64_t *rows = to->rows, *sequences = to->sequences;
     memcpy(sequences, from->sequences, (size_t)plan->n_axes * sizeof *sequences);
-    enum selected *selected = to->selected;
+    enum selected *selected = to->selected, *whole = to->whole;
     memcpy(rows, from->rows, (size_t)plan->n_axes * sizeof *rows);
     memcpy(selected, from->selected, (size_t)plan->n_steps * sizeof *selected);
+    memcpy(whole, from->whole, (size_t)plan->n_steps * sizeof *whole);
     *to = *from;
     to->rows = rows;
     to->sequences = sequences;
     to->selected = selected;
+    to->whole = whole;
 }
 
 int64_t shape_blocks(const struct shape_class *shape, int axis)

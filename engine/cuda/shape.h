@@ -28,6 +28,7 @@ struct shape_class {
     int64_t *rows;                 /* by axis: number of rows, rounded up */
     int64_t *sequences;            /* by axis: number of sequences, rounded up */
     enum selected *selected;       /* by step */
+    enum selected *whole;          /* by step: which sequences are whole (shape_whole_rows) and selected */
 };
 
 /* After success the caller must call shape_free. */
@@ -44,6 +45,20 @@ void shape_of_size(const struct plan *plan, int64_t rows, int64_t n_items, struc
 bool shape_equals(const struct plan *plan, const struct shape_class *a, const struct shape_class *b);
 uint64_t shape_hash(const struct plan *plan, const struct shape_class *shape);
 void shape_copy(const struct plan *plan, struct shape_class *to, const struct shape_class *from);
+
+/* For an OP_PROJECT_SEQUENCE that tells whole sequences apart. Returns the number of rows of a whole sequence, for
+ * which E has as many rows. A product of cuBLASLt may compute whole sequences (project.cu). Returns 0 for all other
+ * steps. If some sequences of a batch are whole, no graph replays the batch. So steps whose E has few rows tell whole
+ * sequences apart only if all sequences are whole in every batch. */
+int64_t shape_whole_rows(const struct plan *plan, const struct plan_step *step);
+
+/* For such a step, if all sequences of the batch are whole: their number, rounded up. x and y have room for them. */
+int64_t shape_whole_count(const struct plan *plan, const struct shape_class *shape, int step);
+
+/* For such a step: the largest number of whole sequences in a batch, and the class of a batch of `count` of them. In
+ * this class no other step has whole sequences. */
+int64_t shape_most_whole(const struct plan *plan, int step);
+void shape_of_whole(const struct plan *plan, int step, int64_t count, struct shape_class *shape);
 
 /* The number of row blocks (struct row_block in padder.h) for which the axis has room on the device. It is the largest
  * number in any batch of the class. */

@@ -96,15 +96,7 @@ static bool next_chain(const struct plan *plan, int from, const struct projected
  * number. Otherwise they are 1 and INT64_MAX. */
 static struct plan_selection rows_of_items(const struct plan *plan, int axis)
 {
-    const struct plan_axis *rows = &plan->axes[axis];
-    int64_t exactly = 0;
-    if (rows->kind == AXIS_INPUT) {
-        const struct model_input *input = &plan->inputs[rows->input].input;
-        bool exact = input->own_limit && input->min_length == input->max_length;
-        exactly = rows->padded.rows ? rows->padded.rows : exact ? input->max_length : 0;
-    } else {
-        exactly = plan_constant_rows(plan, axis);
-    }
+    int64_t exactly = plan_same_rows(plan, axis);
     return exactly ? (struct plan_selection){axis, exactly, exactly} : (struct plan_selection){axis, 1, INT64_MAX};
 }
 

@@ -259,6 +259,16 @@ int64_t plan_constant_rows(const struct plan *plan, int axis)
     return rows->extended.by.rows ? rows->extended.by.rows : plan_padded_rows(rows->extended.by, own);
 }
 
+int64_t plan_same_rows(const struct plan *plan, int axis)
+{
+    const struct plan_axis *rows = &plan->axes[axis];
+    if (rows->kind != AXIS_INPUT)
+        return plan_constant_rows(plan, axis);
+    const struct model_input *input = &plan->inputs[rows->input].input;
+    bool exact = input->own_limit && input->min_length == input->max_length;
+    return rows->padded.rows ? rows->padded.rows : exact ? input->max_length : 0;
+}
+
 /* Sets the number of sequences of an item on the axis. Returns false if it depends on the item. */
 static bool constant_sequences(const struct plan *plan, int axis, int64_t *sequences)
 {

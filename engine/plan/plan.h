@@ -642,6 +642,9 @@ bool plan_size_at(const struct plan *plan, int size, int64_t side, int64_t *valu
 /* The number of rows of every sequence on the axis. 0 if it depends on the item. */
 int64_t plan_constant_rows(const struct plan *plan, int axis);
 
+/* Likewise, for axes of inputs, too: padding or the model may fix the length of an input. */
+int64_t plan_same_rows(const struct plan *plan, int axis);
+
 /* Whether all items have the same number of rows on the axis. If so, sets *rows to this number. */
 bool plan_rows_are_constant(const struct plan *plan, int axis, int64_t *rows);
 

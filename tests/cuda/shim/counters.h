@@ -10,6 +10,8 @@ enum counter {
     PAGEABLE_COPIES,
     HEURISTICS,
     SLOW_PRODUCTS,
+    SEVERAL_PRODUCTS, /* calls of cublasLtMatmul for several products */
+    GELU_PRODUCTS,    /* calls for a product with GELU */
     MEASUREMENTS,
     WAITS,      /* for events and streams, excluding queries */
     IDLE_WAITS, /* waits after which the device had no work left */

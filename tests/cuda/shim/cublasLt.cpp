@@ -57,7 +57,18 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
 cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayout_t layout, cudaDataType_t type, uint64_t rows,
                                         uint64_t columns, int64_t stride)
 {
-    *layout = {type, rows, columns, stride};
+    *layout = {type, rows, columns, stride, 1, 0};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute, const void *value,
+                                                size_t bytes)
+{
+    bool counts = attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT;
+    if (bytes != (counts ? sizeof layout->count : sizeof layout->distance))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(counts ? (void *)&layout->count : &layout->distance, value, bytes);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -81,14 +92,16 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* All are of one type, and scale is float; C is as D. */
+/* All are of one type, and scale is float; C is as D. Several products have no epilogue. */
 static bool is_supported(const cublasLtMatmulDescOpaque_t &how, const cublasLtMatrixLayoutOpaque_t &a,
                          const cublasLtMatrixLayoutOpaque_t &b, const cublasLtMatrixLayoutOpaque_t &c,
                          const cublasLtMatrixLayoutOpaque_t &d)
 {
     bool compute =
         how.compute == CUBLAS_COMPUTE_32F || (how.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type == CUDA_R_32F);
-    return compute && how.scale == CUDA_R_32F && a.type == b.type && c.type == d.type &&
+    bool counts = a.count >= 1 && a.count == b.count && a.count == c.count && a.count == d.count &&
+                  (d.count == 1 || how.epilogue == CUBLASLT_EPILOGUE_DEFAULT);
+    return compute && counts && how.scale == CUDA_R_32F && a.type == b.type && c.type == d.type &&
            (d.type == a.type || d.type == CUDA_R_32F);
 }
 
@@ -112,6 +125,13 @@ static float milliseconds_of(int algorithm)
 static int fastest_algorithm()
 {
     return getenv("SHIM_COLD") ? 0 : 4;
+}
+
+/* SHIM_GELU_MS: what GELU adds to the time of a product. 0 by default. */
+static float epilogue_milliseconds(cublasLtEpilogue_t epilogue)
+{
+    const char *given = getenv("SHIM_GELU_MS");
+    return given && (epilogue & CUBLASLT_EPILOGUE_GELU) ? strtof(given, nullptr) : 0;
 }
 
 static float delay_of_next()
@@ -152,9 +172,24 @@ static size_t bytes_of_element(cudaDataType_t type)
     return type == CUDA_R_32F ? 4 : 2;
 }
 
+/* Of one matrix. */
 static size_t bytes_of(const cublasLtMatrixLayoutOpaque_t &layout)
 {
     return ((layout.columns - 1) * (size_t)layout.stride + layout.rows) * bytes_of_element(layout.type);
+}
+
+/* Columns that are shorter than their stride, and matrices that follow each other, or that lie side by side within the
+ * stride. A matrix that is only read may be that of all products. */
+static bool is_laid_out(const cublasLtMatrixLayoutOpaque_t &layout, bool written)
+{
+    uint64_t distance = (uint64_t)layout.distance, stride = (uint64_t)layout.stride,
+             others = (uint64_t)layout.count - 1;
+    if (layout.stride < 1 || layout.rows > stride || layout.distance < 0)
+        return false;
+    if (layout.count == 1 || !written)
+        return true;
+    return distance >= (layout.columns - 1) * stride + layout.rows ||
+           (distance >= layout.rows && others * distance + layout.rows <= stride);
 }
 
 static float element(const void *data, cudaDataType_t type, uint64_t index)
@@ -227,22 +262,65 @@ struct product {
                cl.columns == dl.columns;
     }
 
-    bool is_on_device() const
+    bool is_laid_out() const
     {
-        return shim::is_device_memory(a, bytes_of(al)) && shim::is_device_memory(b, bytes_of(bl)) &&
-               shim::is_device_memory(c, bytes_of(cl)) && shim::is_device_memory(d, bytes_of(dl)) &&
-               (!(how.epilogue & CUBLASLT_EPILOGUE_BIAS) ||
-                shim::is_device_memory(how.bias, dl.rows * bytes_of_element(dl.type)));
+        return ::is_laid_out(al, false) && ::is_laid_out(bl, false) && ::is_laid_out(cl, true) &&
+               ::is_laid_out(dl, true);
     }
 
+    /* Each product with matrices as aligned as the algorithm was asked for. */
+    bool is_aligned(const uint32_t alignment[4]) const
+    {
+        const void *pointers[] = {a, b, c, d};
+        const cublasLtMatrixLayoutOpaque_t *layouts[] = {&al, &bl, &cl, &dl};
+        bool aligned = true;
+        for (int i = 0; i < 4; i++)
+            for (int32_t number = 0; number < dl.count; number++)
+                aligned = aligned && (uintptr_t)of_product(pointers[i], *layouts[i], number) % alignment[i] == 0;
+        return aligned;
+    }
+
+    static const void *of_product(const void *first, const cublasLtMatrixLayoutOpaque_t &layout, int32_t number)
+    {
+        return (const char *)first + number * layout.distance * (int64_t)bytes_of_element(layout.type);
+    }
+
+    /* The matrices of two products may be in different allocations. */
+    bool is_on_device() const
+    {
+        const void *pointers[] = {a, b, c, d};
+        const cublasLtMatrixLayoutOpaque_t *layouts[] = {&al, &bl, &cl, &dl};
+        bool there = !(how.epilogue & CUBLASLT_EPILOGUE_BIAS) ||
+                     shim::is_device_memory(how.bias, dl.rows * bytes_of_element(dl.type));
+        for (int i = 0; i < 4; i++)
+            for (int32_t number = 0; number < dl.count; number++)
+                there = there &&
+                        shim::is_device_memory(of_product(pointers[i], *layouts[i], number), bytes_of(*layouts[i]));
+        return there;
+    }
+
+    /* Several products are written as one of as many operations. */
     void trace() const
     {
-        uint64_t depth = how.transpose_a == CUBLAS_OP_N ? al.columns : al.rows;
-        shim::trace("product\t%lu %lu %lu\t%zu\t%zu\t%d\t%d\n", dl.rows, dl.columns, depth, bytes_of_element(al.type),
+        uint64_t depth = how.transpose_a == CUBLAS_OP_N ? al.columns : al.rows,
+                 columns = dl.columns * (uint64_t)dl.count;
+        shim::trace("product\t%lu %lu %lu\t%zu\t%zu\t%d\t%d\n", dl.rows, columns, depth, bytes_of_element(al.type),
                     bytes_of_element(dl.type), (int)how.epilogue, c_factor != 0);
     }
 
     void run() const
+    {
+        for (int32_t number = 0; number < dl.count; number++) {
+            product one = *this;
+            one.a = of_product(a, al, number);
+            one.b = of_product(b, bl, number);
+            one.c = of_product(c, cl, number);
+            one.d = (void *)of_product(d, dl, number);
+            one.run_one();
+        }
+    }
+
+    void run_one() const
     {
         bool tf32 = how.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
         uint64_t depth = how.transpose_a == CUBLAS_OP_N ? al.columns : al.rows;
@@ -274,10 +352,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
     if (cudaError_t error = shim::fault(shim::call::product))
         return status_of(error);
     const size_t spoiled = algorithm->workspace_bytes;
-    const void *pointers[] = {a, b, c, d};
-    for (int i = 0; i < 4; i++)
-        if ((uintptr_t)pointers[i] % algorithm->alignment[i] != 0)
-            shim::die("a matrix is less aligned than the algorithm was asked for");
+    if (!product.is_aligned(algorithm->alignment))
+        shim::die("a matrix is less aligned than the algorithm was asked for");
+    if (!product.is_laid_out())
+        shim::die("columns of a matrix, or results of several products, overlap");
     if (!product.fits())
         shim::die("matrices of a product do not fit each other");
     if (!is_supported(product.how, product.al, product.bl, product.cl, product.dl))
@@ -289,6 +367,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (algorithm->number != fastest_algorithm())
         shim::count(SLOW_PRODUCTS);
+    if (product.dl.count > 1)
+        shim::count(SEVERAL_PRODUCTS);
+    if (product.how.epilogue & CUBLASLT_EPILOGUE_GELU)
+        shim::count(GELU_PRODUCTS);
     if (!product.is_on_device() || workspace_bytes < spoiled || !shim::is_device_memory(workspace, workspace_bytes))
         shim::die("a matrix, bias or workspace of a product is not within an allocation");
     shim::enqueue(stream, [=] {
@@ -297,7 +379,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
             product.trace();
         else
             product.run();
-        shim::pass(milliseconds * delay_of_next());
+        shim::pass(milliseconds * delay_of_next() + epilogue_milliseconds(product.how.epilogue));
     });
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -18,6 +18,7 @@
 #define STAGED 400            /* weights.cu */
 #define TOP_K_WARPS 2         /* top_k.cu; each thread is a fiber */
 #define WINDOW_ROWS 64        /* convolve.cu */
+#define WHOLE_ROWS 40         /* shape.cu */
 #define WORKSPACE_BYTES 65536 /* products.cu */
 
 #endif

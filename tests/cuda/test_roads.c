@@ -1,0 +1,436 @@
+/* Steps for which cuBLASLt and a kernel of the engine compete (engine/cuda/roads.h): projections of whole sequences,
+ * and GELU after a product. The shim's made-up times decide which one is faster. With either, results agree with f32 on
+ * the CPU, and an item has the same bits alone and in a batch. The shim's counters tell which one ran. */
+#include "engine/backend.h"
+#include "engine/plan/builder.h"
+#include "tests/cuda/alone.h"
+#include "tests/cuda/faults.h"
+#include "tests/cuda/schedules.h"
+#include "tests/unit/loaded.h"
+#include "tests/unit/tensors.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { WHOLE = 48, MOST_ITEMS = 6, ROWS = MOST_ITEMS * WHOLE, REPEATS = 3, MOST_COLUMNS = 140 };
+
+/* Batches with larger results may run without a graph, because RESULTS_BYTES is small in the shim. */
+#define MOST_RESULT_BYTES 10000
+
+/* Times of the shim, in milliseconds. The fastest algorithm of cuBLASLt takes 1. */
+#define SLOW_KERNELS "1000"
+#define FAST_KERNELS "0.45"
+
+static const struct {
+    enum dtype dtype;
+    double bound; /* of the largest value */
+} dtypes[] = {{DTYPE_F32, 1e-5}, {DTYPE_BF16, 4e-2}, {DTYPE_TF32, 5e-3}, {DTYPE_F16, 5e-3}};
+
+#if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
+enum { N_DTYPES = 2 }; /* f16 has the kernels of bf16 over a type of the same size, tf32 those of float32 */
+#else
+enum { N_DTYPES = 4 };
+#endif
+
+/* The model: x (columns) is projected to k rows for keys and values. */
+struct sizes {
+    int64_t k, columns, groups;
+    bool transposed, two, bias; /* two: values are projected by a matrix of their own */
+    bool padded;                /* all items have WHOLE rows */
+};
+
+struct items {
+    int count;
+    int64_t lengths[MOST_ITEMS];
+};
+
+static const struct sizes sizes[] = {
+    {8, 64, 1, .two = true},
+    {7, 65, 1, .bias = true},
+    {33, 40, 1, .transposed = true, .two = true, .bias = true},
+    {9, 140, 2, .two = true},
+    {5, 24, 8, .transposed = true, .two = true, .bias = true},
+    {16, 32, 1, .two = true, .padded = true},
+    {3, 8, 1, .two = true}, /* graphs replay its batches */
+};
+
+static const struct items equal = {5, {WHOLE, WHOLE, WHOLE, WHOLE, WHOLE}},
+                          mixed = {6, {WHOLE, 5, WHOLE, WHOLE, WHOLE, 30}}, shorter = {3, {20, WHOLE - 1, 20}};
+
+/* What was launched by batches, in the shim. */
+struct counted {
+    uint64_t several;   /* calls for several products */
+    uint64_t projected; /* launches of the engine's own kernel */
+    uint64_t graphs;
+    uint64_t gelus, finished; /* products with GELU, and kernels for GELU after a product */
+};
+
+static struct counted counts_now(void)
+{
+    return (struct counted){
+        .several = count(SEVERAL_PRODUCTS),
+        .projected = launches_of("project<") + launches_of("project_tensor<"),
+        .graphs = count(GRAPH_LAUNCHES),
+        .gelus = count(GELU_PRODUCTS),
+        .finished = launches_of("finish_product<"),
+    };
+}
+
+static struct counted counts_since(struct counted before)
+{
+    struct counted now = counts_now();
+    return (struct counted){now.several - before.several, now.projected - before.projected, now.graphs - before.graphs,
+                            now.gelus - before.gelus, now.finished - before.finished};
+}
+
+typedef int build_model(struct plan_builder *builder, const void *how);
+
+static int build_projection(struct plan_builder *builder, const void *how)
+{
+    const struct sizes *s = how;
+    int64_t rows = s->groups * (s->transposed ? s->k : WHOLE), columns = s->transposed ? WHOLE : s->k;
+    int x = plan_input_rows(builder, "x", s->columns, WHOLE, PLAN_NONE);
+    if (s->padded)
+        plan_pad(builder, x, WHOLE);
+    struct plan_projection e = {.weight = plan_matrix(builder, rows, columns, "e"),
+                                .bias = s->bias ? plan_matrix(builder, s->groups, s->k, "bias") : PLAN_NONE,
+                                .groups = s->groups,
+                                .transposed = s->transposed};
+    int keys = plan_project_sequence(builder, x, e), values = keys;
+    if (s->two) {
+        e.weight = plan_matrix(builder, rows, columns, "f");
+        values = plan_project_sequence(builder, x, e);
+    }
+    return plan_attend(builder, x, keys, values,
+                       (struct plan_attention){.heads = 1, .kv_heads = 1, .scale = 1 / sqrtf((float)s->columns)});
+}
+
+/* A backend with a model, whose algorithms and roads are chosen. */
+struct prepared {
+    const struct backend_functions *functions;
+    struct backend *backend;
+    struct backend_model *model;
+    struct plan *plan;
+};
+
+static struct prepared prepare(const struct backend_functions *functions, enum dtype dtype, int64_t tuning_ms,
+                               build_model *build, const void *how, const struct weights *weights)
+{
+    struct prepared prepared = {functions, NULL, NULL, NULL};
+    struct engine_options options = {
+        .dtype = dtype, .threads = 1, .cuda_f32 = CUDA_F32_PLAIN, .cuda_tuning_ms = tuning_ms};
+    struct plan_builder builder;
+    struct error error;
+    must(functions->open(&options, 0, &prepared.backend, &error), &error);
+    assert_int_equal(plan_begin(&builder, weights, &error), 0);
+    plan_give(&builder, build(&builder, how), PLAN_NONE, PLAN_NONE, false);
+    if (plan_finish(&builder, ROWS, MOST_ITEMS, &prepared.plan) != 0)
+        fail_msg("%s", error.message);
+    if (functions->prepare(prepared.backend, prepared.plan, false, &prepared.model, &error) != 0)
+        fail_msg("%s", error.message);
+    return prepared;
+}
+
+static void end(struct prepared *prepared)
+{
+    prepared->functions->unprepare(prepared->model);
+    plan_free(prepared->plan);
+    prepared->functions->close(prepared->backend);
+}
+
+/* Runs items `first` … `first + count - 1` of `items`. x and `hidden` have the rows of all items. */
+static void run(struct prepared *prepared, const struct items *items, int first, int count, int64_t columns,
+                int64_t y_columns, float *x, float *hidden)
+{
+    struct engine_item batched[MOST_ITEMS];
+    struct batch batch;
+    struct error error;
+    memset(batched, 0, sizeof batched);
+    for (int i = 0; i < first + count; i++) {
+        if (i >= first) {
+            batched[i - first].inputs[0].data = x;
+            batched[i - first].inputs[0].length = items->lengths[i];
+            batched[i - first].hidden = hidden;
+        }
+        x += items->lengths[i] * columns;
+        hidden += items->lengths[i] * y_columns;
+    }
+    assert_int_equal(padder_open(prepared->plan, &batch, &error), 0);
+    padder_lay_out(prepared->plan, &batch, batched, count);
+    if (prepared->functions->run(prepared->model, 0, &batch, &error) != 0)
+        fail_msg("%s", error.message);
+    padder_free(prepared->plan, &batch);
+}
+
+static int64_t rows_of(const struct items *items)
+{
+    int64_t rows = 0;
+    for (int i = 0; i < items->count; i++)
+        rows += items->lengths[i];
+    return rows;
+}
+
+static double distance_of(int64_t n, const float *found, const float *expected)
+{
+    double difference = 0, norm = 0;
+    for (int64_t i = 0; i < n; i++) {
+        difference += pow((double)found[i] - (double)expected[i], 2);
+        norm += pow((double)expected[i], 2);
+    }
+    return sqrt(difference / norm);
+}
+
+static void compare(double bound, int64_t n, const float *found, const float *expected)
+{
+    double largest = 0;
+    for (int64_t i = 0; i < n; i++)
+        largest = fmax(largest, fabs((double)expected[i]));
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs((double)found[i] - (double)expected[i]) <= bound * largest))
+            fail_msg("element %ld is %g; expected %g", (long)i, (double)found[i], (double)expected[i]);
+}
+
+/* ---- Projections ---- */
+
+/* Which of the two computed the batches. */
+static void check_projected(const struct sizes *s, const struct items *items, bool library, struct counted counted)
+{
+    bool whole = s->padded || items == &equal, some = whole || items == &mixed;
+    if (on_device())
+        return;
+    assert_int_equal(counted.projected > 0, !library || !whole);
+    assert_int_equal(counted.several > 0, library && some);
+    if (rows_of(items) * s->columns * (int64_t)sizeof(float) < MOST_RESULT_BYTES)
+        assert_int_equal(counted.graphs > 0, !library || whole || !some);
+}
+
+/* Runs a batch several times, the last times by a graph, and then each item alone. */
+static void check_items(struct prepared *cuda, struct prepared *cpu, int dtype, const struct sizes *s,
+                        const struct items *items, bool library)
+{
+    int64_t n = rows_of(items) * s->columns, at = 0;
+    float *x = calloc((size_t)(4 * n), sizeof *x), *expected = x + n, *found = expected + n, *alone = found + n;
+    for (int64_t i = 0; i < n; i++)
+        x[i] = random_float() * 2;
+    run(cpu, items, 0, items->count, s->columns, s->columns, x, expected);
+    struct counted before = counts_now();
+    for (int i = 0; i < REPEATS; i++) {
+        memset(found, 0xff, (size_t)n * sizeof *found);
+        run(cuda, items, 0, items->count, s->columns, s->columns, x, found);
+        compare(dtypes[dtype].bound, n, found, expected);
+    }
+    check_projected(s, items, library, counts_since(before));
+    for (int i = 0; i < items->count; i++) {
+        run(cuda, items, i, 1, s->columns, s->columns, x, alone);
+        double distance = distance_of(items->lengths[i] * s->columns, alone + at, found + at);
+        if (!(distance <= alone_tolerance(dtypes[dtype].dtype)))
+            fail_msg("item %d alone differs from it in the batch by %g", i, distance);
+        at += items->lengths[i] * s->columns;
+    }
+    free(x);
+}
+
+static void check_road(const struct backend_functions *functions, int dtype, const struct sizes *s,
+                       struct weights *weights, int64_t tuning_ms, bool library)
+{
+    static const struct items *const batches[] = {&equal, &mixed, &shorter};
+    struct prepared cuda = prepare(functions, dtypes[dtype].dtype, tuning_ms, build_projection, s, weights);
+    struct prepared cpu = prepare(&backend_cpu, DTYPE_F32, 0, build_projection, s, weights);
+    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++)
+        check_items(&cuda, &cpu, dtype, s, batches[i], library);
+    end(&cpu);
+    end(&cuda);
+}
+
+static struct weights *weights_of(const struct sizes *s, void **file)
+{
+    int64_t rows = s->groups * (s->transposed ? s->k : WHOLE), columns = s->transposed ? WHOLE : s->k;
+    const struct shape shapes[] = {{"e", rows, columns}, {"f", rows, columns}, {"bias", s->groups, s->k}};
+    const struct shape without_f[] = {shapes[0], shapes[2]};
+    random_seed(18);
+    return s->two ? tensors_random(shapes, s->bias ? 3 : 2, file) : tensors_random(without_f, s->bias ? 2 : 1, file);
+}
+
+static const struct backend_functions *load_cuda(void)
+{
+    struct error error;
+    const struct backend_functions *functions = backend_cuda_load(&error);
+    if (!functions)
+        fail_msg("%s", error.message);
+    return functions;
+}
+
+static void test_projection(void **state)
+{
+    const struct sizes *s = *state;
+    const struct backend_functions *functions = load_cuda();
+    void *file;
+    struct weights *weights = weights_of(s, &file);
+    for (int dtype = 0; dtype < N_DTYPES; dtype++) {
+        print_message("%s\n", dtype_name(dtypes[dtype].dtype));
+        setenv("SHIM_KERNEL_MS", SLOW_KERNELS, 1);
+        check_road(functions, dtype, s, weights, 1000000000, true);
+        setenv("SHIM_KERNEL_MS", FAST_KERNELS, 1);
+        if (!on_device())
+            check_road(functions, dtype, s, weights, 1000000000, false);
+        check_road(functions, dtype, s, weights, 0, true); /* nothing is measured */
+    }
+    unsetenv("SHIM_KERNEL_MS");
+    weights_close(weights);
+    free(file);
+}
+
+/* cuBLASLt has no algorithm when the model is loaded, or refuses the products of a batch. */
+static void test_refused_projection(void **state)
+{
+    (void)state;
+    const struct sizes *s = &sizes[2];
+    const struct backend_functions *functions = load_cuda();
+    void *file;
+    struct weights *weights = weights_of(s, &file);
+    if (on_device())
+        skip();
+    for (int dtype = 0; dtype < N_DTYPES; dtype++) {
+        faults_set("algorithm 1 0 801\n");
+        check_road(functions, dtype, s, weights, 0, false);
+        faults_set("");
+        struct prepared cuda = prepare(functions, dtypes[dtype].dtype, 0, build_projection, s, weights);
+        struct prepared cpu = prepare(&backend_cpu, DTYPE_F32, 0, build_projection, s, weights);
+        faults_set("product 1 0 801\nalgorithm 1 0 801\n");
+        check_items(&cuda, &cpu, dtype, s, &shorter, true);
+        int64_t n = rows_of(&equal) * s->columns;
+        float *x = calloc((size_t)(3 * n), sizeof *x), *expected = x + n, *found = expected + n;
+        for (int64_t i = 0; i < n; i++)
+            x[i] = random_float() * 2;
+        uint64_t plain = launches_of("multiply_tile<");
+        run(&cpu, &equal, 0, equal.count, s->columns, s->columns, x, expected);
+        run(&cuda, &equal, 0, equal.count, s->columns, s->columns, x, found);
+        compare(dtypes[dtype].bound, n, found, expected);
+        assert_true(launches_of("multiply_tile<") > plain);
+        faults_set("");
+        free(x);
+        end(&cpu);
+        end(&cuda);
+    }
+    weights_close(weights);
+    free(file);
+}
+
+/* ---- GELU ---- */
+
+enum { IN = 40 };
+
+struct gelu {
+    int64_t columns;
+    bool bias, none; /* none: without GELU */
+};
+
+static int build_gelu(struct plan_builder *builder, const void *how)
+{
+    const struct gelu *g = how;
+    int x = plan_input_rows(builder, "x", IN, WHOLE, PLAN_NONE);
+    int y = plan_linear(builder, x, plan_matrix(builder, g->columns, IN, "w"),
+                        g->bias ? plan_vector(builder, g->columns, "bias") : PLAN_NONE);
+    return g->none ? y : plan_activate(builder, y, ACTIVATION_GELU);
+}
+
+/* The mean of found / expected, where GELU's two formulas differ by a tenth of the value. */
+static double ratio_of_tails(int64_t n, const float *before, const float *found, bool exact)
+{
+    double sum = 0;
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double u = (double)before[i];
+        if (u < -3.2 || u > -2.8)
+            continue;
+        double tanh_form = 0.5 * u * (1 + tanh(sqrt(2 / acos(-1)) * (u + 0.044715 * u * u * u)));
+        sum += (double)found[i] / (exact ? 0.5 * u * erfc(-u * sqrt(0.5)) : tanh_form);
+        count++;
+    }
+    assert_true(count > 50);
+    return sum / (double)count;
+}
+
+/* Returns what was launched. The reference is the product in f32 on the CPU, and the formula in double precision. */
+static struct counted check_gelu(const struct backend_functions *functions, enum dtype dtype, const struct gelu *g,
+                                 struct weights *weights, float *x, const float *before, float *found)
+{
+    int64_t n = rows_of(&equal) * g->columns;
+    struct prepared cuda = prepare(functions, dtype, 1000000000, build_gelu, g, weights);
+    struct counted start = counts_now();
+    run(&cuda, &equal, 0, equal.count, IN, g->columns, x, found);
+    struct counted counted = counts_since(start);
+    double ratio = ratio_of_tails(n, before, found, dtype != DTYPE_BF16);
+    print_message("%s: %.3f of the expected values\n", dtype_name(dtype), ratio);
+    assert_true(fabs(ratio - 1) < 0.03);
+    end(&cuda);
+    return counted;
+}
+
+static void test_gelu(void **state)
+{
+    const struct gelu *g = *state;
+    const struct gelu without = {g->columns, g->bias, true};
+    const struct backend_functions *functions = load_cuda();
+    const struct shape shapes[] = {{"w", g->columns, IN}, {"bias", 0, g->columns}};
+    void *file;
+    random_seed(5);
+    struct weights *weights = tensors_random(shapes, g->bias ? 2 : 1, &file);
+    int64_t n = rows_of(&equal) * g->columns, inputs = rows_of(&equal) * IN;
+    float *x = calloc((size_t)(inputs + 3 * n), sizeof *x), *before = x + inputs, *fused = before + n,
+          *apart = fused + n;
+    for (int64_t i = 0; i < inputs; i++)
+        x[i] = random_float() * 4;
+    struct prepared cpu = prepare(&backend_cpu, DTYPE_F32, 0, build_gelu, &without, weights);
+    run(&cpu, &equal, 0, equal.count, IN, g->columns, x, before);
+    end(&cpu);
+    struct counted counted = check_gelu(functions, DTYPE_BF16, g, weights, x, before, fused);
+    assert_true(on_device() || (counted.gelus == 1 && counted.finished == 0));
+    setenv("SHIM_GELU_MS", "100", 1); /* an epilogue with GELU is slow */
+    counted = check_gelu(functions, DTYPE_BF16, g, weights, x, before, apart);
+    assert_true(on_device() || (counted.gelus == 0 && counted.finished == 1));
+    assert_true(distance_of(n, apart, fused) < 0x1p-8); /* it is rounded once more */
+    for (int i = 0; i < N_DTYPES; i++)
+        if (dtypes[i].dtype != DTYPE_BF16)
+            check_gelu(functions, dtypes[i].dtype, g, weights, x, before, apart);
+    unsetenv("SHIM_GELU_MS");
+    weights_close(weights);
+    free(file);
+    free(x);
+}
+
+static int run_roads(void)
+{
+    static const struct gelu gelus[] = {{64, .bias = true}, {50, .bias = true}, {64, .bias = false}};
+    enum { N_SIZES = sizeof sizes / sizeof *sizes, N_GELUS = sizeof gelus / sizeof *gelus };
+    struct CMUnitTest tests[N_SIZES + N_GELUS + 1];
+    static char names[N_SIZES + N_GELUS][64];
+    for (int i = 0; i < N_SIZES; i++) {
+        snprintf(names[i], sizeof names[i], "k %d columns %d groups %d%s", (int)sizes[i].k, (int)sizes[i].columns,
+                 (int)sizes[i].groups, sizes[i].padded ? ", padded" : "");
+        tests[i] = (struct CMUnitTest){names[i], test_projection, NULL, NULL, (void *)&sizes[i]};
+    }
+    for (int i = 0; i < N_GELUS; i++) {
+        snprintf(names[N_SIZES + i], sizeof names[i], "gelu of %d columns%s", (int)gelus[i].columns,
+                 gelus[i].bias ? " with a bias" : "");
+        tests[N_SIZES + i] =
+            (struct CMUnitTest){names[N_SIZES + i], test_gelu, NULL, NULL, (void *)(uintptr_t)&gelus[i]};
+    }
+    tests[N_SIZES + N_GELUS] = (struct CMUnitTest){"refused projections", test_refused_projection, NULL, NULL, NULL};
+    return _cmocka_run_group_tests("roads", tests, N_SIZES + N_GELUS + 1, NULL, NULL);
+}
+
+int main(void)
+{
+    faults_begin();
+    int failed = run_schedules(run_roads);
+    faults_end();
+    return failed;
+}
