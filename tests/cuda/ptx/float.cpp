@@ -238,18 +238,21 @@ double multiply_add_doubles(double a, double b, double c)
     return std::fma(a, b, c);
 }
 
-/* Arithmetic exists in four roundings, of which the nearest is written as .rn or not at all, and with .ftz and .sat. */
-#define ADD_ROUNDING(function, name, way, suffix)                                         \
-    add_form<function<way, false, false>>(table, std::string(name) + suffix + ".f32");    \
-    add_form<function<way, true, false>>(table, std::string(name) + suffix + ".ftz.f32"); \
-    add_form<function<way, false, true>>(table, std::string(name) + suffix + ".sat.f32"); \
-    add_form<function<way, true, true>>(table, std::string(name) + suffix + ".ftz.sat.f32")
+/* Arithmetic exists in four roundings, of which the nearest is written as .rn or not at all. Each exists with .ftz.
+ * Sums and products also exist with .sat. */
+#define ADD_ROUNDING(function, name, way, suffix)                                      \
+    add_form<function<way, false, false>>(table, std::string(name) + suffix + ".f32"); \
+    add_form<function<way, true, false>>(table, std::string(name) + suffix + ".ftz.f32")
 
 #define ADD_ROUNDINGS(function, name)             \
     ADD_ROUNDING(function, name, NEAREST, ".rn"); \
     ADD_ROUNDING(function, name, TO_ZERO, ".rz"); \
     ADD_ROUNDING(function, name, DOWN, ".rm");    \
     ADD_ROUNDING(function, name, UP, ".rp")
+
+#define ADD_SATURATED(function, name, suffix)                                                 \
+    add_form<function<NEAREST, false, true>>(table, std::string(name) + suffix + ".sat.f32"); \
+    add_form<function<NEAREST, true, true>>(table, std::string(name) + suffix + ".ftz.sat.f32")
 
 #define ADD_FLUSHED(function, name)                \
     add_form<function<false>>(table, name ".f32"); \
@@ -265,6 +268,12 @@ void add_float_forms(form_table &table)
     ADD_ROUNDING(subtract, "sub", NEAREST, "");
     ADD_ROUNDING(multiply, "mul", NEAREST, "");
     ADD_ROUNDINGS(multiply_add, "fma");
+    for (const char *suffix : {"", ".rn"}) {
+        ADD_SATURATED(add, "add", suffix);
+        ADD_SATURATED(subtract, "sub", suffix);
+        ADD_SATURATED(multiply, "mul", suffix);
+    }
+    ADD_SATURATED(multiply_add, "fma", ".rn");
     ADD_ROUNDINGS(divide, "div");
     ADD_ROUNDINGS(reciprocal, "rcp");
     ADD_ROUNDINGS(square_root, "sqrt");
