@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""mutants.py [--list] [--random N] [--seed N] [WORD...]: plants faults in the PTX of the CUDA engine, one at a time.
+
+Each fault must make a test program fail. The program also runs without the fault, and must pass. A fault is an edit of
+the text of kernels in a copy of libengine_cuda.so. The file holds the PTX as it is, and keeps its length. The faults of
+the list FAULTS come first, those of WORD... alone if words of their descriptions are given. Then come --random N faults
+(default 0), which --seed N (default 1) chooses. A random fault may be one that nobody can notice, or lead to an endless
+loop. So a program that takes longer than SECONDS is ended, and its fault counts as not noticed.
+
+BUILD names the build folder. `make programs-ptx` builds what this script needs. The output is TAP."""
+
+import argparse
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+from collections import namedtuple
+from pathlib import Path
+
+BUILT = Path(os.environ.get("BUILD", "build")) / "tests/cuda/ptx"
+ENGINE = "libengine_cuda.so"
+SECONDS = 600
+
+# ---- Edits: a pattern, and what takes the place of a match
+
+
+def swap(first, second):
+    """Exchanges two groups of the match. The first stands before the second."""
+
+    def replace(match):
+        text, (a, b), (c, d) = match.string, match.span(first), match.span(second)
+        return text[match.start():a] + text[c:d] + text[b:c] + text[a:b] + text[d:match.end()]
+
+    return replace
+
+
+def add(amount, group=2):
+    """Adds to the number in the last group of the match."""
+
+    def replace(match):
+        begin, end = match.span(group)
+        return match.string[match.start():begin] + str(int(match[group]) + amount) + match.string[end:match.end()]
+
+    return replace
+
+
+EDITS = {
+    "operands of a conversion to a pair are swapped": (r"cvt\.rn\.\w+x2\.f32\s+%r\d+, (%f\d+), (%f\d+);", swap(1, 2)),
+    "a conversion to 16 bits rounds towards zero": (r"cvt\.rn\.((?:bf|f)16(?:x2)?\.f32)", r"cvt.rz.\1"),
+    "registers of a matrix A are swapped": (r"mma\.sync[^{]*\{[^}]*\},\s*\{[^,]*, (%r\d+), (%r\d+),", swap(1, 2)),
+    "registers of a matrix B are swapped": (r"mma\.sync[^{]*\{[^}]*\},\s*\{[^}]*\},\s*\{(%r\d+), (%r\d+)\}", swap(1, 2)),
+    "matrices are not transposed": (r"(ldmatrix\S*)\.trans(\S*)", r"\1\2"),
+    "matrices are loaded into swapped registers": (r"ldmatrix\S*\s+\{[^,]*, (%r\d+), (%r\d+),", swap(1, 2)),
+    "a wait leaves one more group of copies pending": (r"(cp\.async\.wait_group\s+)(\d);", add(1)),
+    "copies beyond the rows do not become zeros": (r"(cp\.async\.cg\S*\s+\[[^]]*\], \[[^]]*\], 16), %r\d+;", r"\1;"),
+    "a barrier is missing": (r"bar\.sync\s+0;", ""),
+    "a barrier of a warp is missing": (r"bar\.warp\.sync\s+[^;]*;", ""),
+    "an address is an element further": (r"((?:ld|st)\.(?:global|shared)\.[^;\[]*\[[^]+]*\+)(\d+)\]", add(4)),
+    "less becomes less or equal": (r"setp\.lt\.", "setp.le."),
+    "greater becomes greater or equal": (r"setp\.gt\.", "setp.ge."),
+    "less becomes greater or equal": (r"setp\.lt\.", "setp.ge."),
+    "the predicate of a jump is missing": (r"@!?%p\d+ (bra\s+(\$L\w+);)(?=[\s\S]*\n\2:)", r"\1"),
+    "a jump is missing": (r"@!?%p\d+ bra\s+(\$L\w+);(?=[\s\S]*\n\1:)", ""),
+    "a shuffle takes the value of another thread": (r"shfl\.sync\.bfly", "shfl.sync.down"),
+    "a sum becomes a difference": (r"add\.((?:rn\.)?f32)\b", r"sub.\1"),
+    "a maximum becomes a minimum": (r"max\.f32", "min.f32"),
+    "a shift is a bit shorter": (r"(shl\.b\d\d\s+[^;]*, )([1-9]\d?);", add(-1)),
+    "a choice takes the other value": (r"selp\.\w+\s+%\w+, ([^,]+), ([^,]+),", swap(1, 2)),
+}
+
+# ---- Faults
+
+# kernel: a pattern of mangled names. which: the number of the place in the text of each of these kernels. None: all.
+# survives: why no program can notice the fault. Then the program must pass.
+Fault = namedtuple("Fault", "edit kernel which program tests survives", defaults=[""])
+
+
+
+def on(kernel, program, tests, *edits):
+    """Faults of one kernel. An edit is a name, for all its places, or a name and the number of a place."""
+    pairs = [edit if isinstance(edit, tuple) else (edit, None) for edit in edits]
+    return [Fault(edit, kernel, which, program, tests) for edit, which in pairs]
+
+
+FAULTS = [
+    *on("attend_tensorI13__nv_bfloat16", "test_operations_bf16", "test_attend",
+        "operands of a conversion to a pair are swapped", "registers of a matrix A are swapped",
+        "registers of a matrix B are swapped", "matrices are not transposed",
+        "matrices are loaded into swapped registers", ("a wait leaves one more group of copies pending", 0),
+        ("a barrier is missing", 1)),
+    *on("attend_tensorI13__nv_bfloat16", "test_operations_bf16", "test_full_attention",
+        "copies beyond the rows do not become zeros"),
+    *on("attend_tensorI6__half", "test_operations_f16", "test_attend", "registers of a matrix B are swapped"),
+    *on("10layer_norm", "test_operations_cuda", "test_layer_norm", "a shuffle takes the value of another thread"),
+]
+
+
+def describe(fault):
+    which = "" if fault.which is None else f", place {fault.which}"
+    return f"{fault.edit} ({fault.kernel}{which}; {fault.program} {fault.tests})"
+
+
+# ---- Texts
+
+class Unfit(Exception):
+    """The text has no such kernel, place, or room."""
+
+
+def kernels_in(text):
+    """The name, begin and end of each kernel's body, last first, so that edits leave the others where they are."""
+    starts = [(match[1], match.start()) for match in re.finditer(r"\.entry ([\w$.]+)\(", text)]
+    for name, begin in reversed(starts):
+        body = text.index("\n{", begin)
+        yield name, body, text.index("\n}", body)
+
+
+def edit_at(text, place, end, replacement):
+    """The new text in the place of the match. If it is longer, tabs before later lines of the kernel make room."""
+    new = place.expand(replacement) if isinstance(replacement, str) else replacement(place)
+    room = len(place[0]) - len(new)
+    behind = text[place.end():end]
+    if room < 0:
+        behind = behind.replace("\n\t", "\n", -room)
+    planted = text[:place.start()] + new + " " * max(0, room) + behind + text[end:]
+    if len(planted) != len(text):
+        raise Unfit("the kernel has no room for the edit")
+    return planted
+
+
+def plant(text, fault):
+    pattern, replacement = EDITS[fault.edit]
+    planted = text
+    for name, begin, end in kernels_in(text):
+        if not re.search(fault.kernel, name):
+            continue
+        places = list(re.compile(pattern).finditer(text, begin, end))
+        for place in reversed(places if fault.which is None else places[fault.which:fault.which + 1]):
+            place = re.compile(pattern).match(planted, place.start(), end)
+            planted = edit_at(planted, place, end, replacement)
+    if planted == text:
+        raise Unfit("no such place")
+    return planted
+
+
+# ---- Runs
+
+
+def run(folder, fault):
+    """The exit status, what the program said last, and the kernels that ran."""
+    entries = folder / "entries"
+    entries.write_text("")
+    environment = dict(os.environ, SHIM_SEED="1", TEST_FILTER=fault.tests, PTX_ENTRIES=str(entries))
+    try:
+        done = subprocess.run([folder / fault.program], env=environment, capture_output=True, timeout=SECONDS,
+                              check=False)
+        status, said = done.returncode, (done.stdout + done.stderr).decode(errors="replace")
+    except subprocess.TimeoutExpired:
+        status, said = 0, "ended"
+    complaints = [line for line in said.splitlines() if re.search("PTX|rror|NaN|fail", line)]
+    return status, (complaints or [""])[-1].strip(), set(entries.read_text().split())
+
+
+class Bench:
+    """A folder with the programs and an engine, with a fault or without."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.text = (BUILT / ENGINE).read_bytes().decode("latin-1")
+        self.sound = {}  # by program and tests: the kernels that run
+        for file in BUILT.iterdir():
+            if file.is_file() and file.name != ENGINE and os.access(file, os.X_OK):
+                os.link(file, folder / file.name)
+
+    def put(self, text):
+        (self.folder / ENGINE).write_bytes(text.encode("latin-1"))
+
+    def kernels_of(self, fault):
+        """The kernels that run without a fault, in a program that passes."""
+        key = fault.program, fault.tests
+        if key not in self.sound:
+            self.put(self.text)
+            status, said, kernels = run(self.folder, fault)
+            if status != 0:
+                raise Unfit(f"{fault.program} {fault.tests} fails without a fault: {said}")
+            self.sound[key] = kernels
+        return self.sound[key]
+
+    def try_fault(self, fault):
+        """Whether what must happen happens, and a description."""
+        try:
+            if not any(re.search(fault.kernel, name) for name in self.kernels_of(fault)):
+                return False, "no such kernel runs"
+            self.put(plant(self.text, fault))
+        except Unfit as reason:
+            return False, str(reason)
+        status, said, _ = run(self.folder, fault)
+        if "PTX emulator" in said and "block" not in said:
+            return False, f"the emulator cannot read the kernel with the fault: {said}"
+        if fault.survives:
+            return status == 0, f"cannot be noticed: {fault.survives}"
+        return status != 0, said if status != 0 else "nothing noticed it in time"
+
+
+def choose(bench, count, seed):
+    """Faults at random places of random kernels, for the programs of FAULTS, which run them."""
+    chance = random.Random(seed)
+    homes = sorted({(fault.program, fault.tests) for fault in FAULTS})
+    bodies = {name: bench.text[begin:end] for name, begin, end in kernels_in(bench.text)}
+    chosen = []
+    while len(chosen) < count:
+        program, tests = chance.choice(homes)
+        edit = chance.choice(sorted(EDITS))
+        kernels = sorted(bench.kernels_of(Fault(edit, "", None, program, tests)) & bodies.keys())
+        kernel = chance.choice(kernels)
+        places = len(re.findall(EDITS[edit][0], bodies[kernel]))
+        if places:
+            chosen.append(Fault(edit, f"^{re.escape(kernel)}$", chance.randrange(places), program, tests))
+    return chosen
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--random", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("words", nargs="*")
+    given = parser.parse_args()
+    faults = [fault for fault in FAULTS if all(word in describe(fault) for word in given.words)]
+    if given.list:
+        print("\n".join(map(describe, faults)))
+        return 0
+    with tempfile.TemporaryDirectory(dir=BUILT) as folder:
+        bench = Bench(Path(folder))
+        faults += choose(bench, given.random, given.seed)
+        print(f"1..{len(faults)}\n# seed {given.seed}")
+        failed = 0
+        for number, fault in enumerate(faults, 1):
+            good, said = bench.try_fault(fault)
+            failed += not good
+            print(f"{'ok' if good else 'not ok'} {number} - {describe(fault)}\n#     {said}", flush=True)
+    return 1 if failed else 0
+
+
+sys.exit(main())
