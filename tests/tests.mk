@@ -59,10 +59,11 @@ $(call programs,$(FUZZERS)): %: %.o $(ARCHIVES)
 
 # ---- What runs in which build. tests/README.md says why.
 in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
-# Programs that take long on the shim run in `make test-all` only. In `make test`, test_states runs the kernels of the
-# first two, test_operations_bf16 those of f16 over a type of the same size, and test_execution those of the other two.
+# Programs that take long on the shim run in `make test-all` only, and so does clang's check of the CUDA engine.
+# In `make test`, test_states runs the kernels of the first two, test_operations_bf16 those of f16 over a type of the
+# same size, and test_execution those of the next two.
 LATE      := %/test_generate@cuda %/test_parts_cuda %/test_operations_f16 %/test_operations_tf32 \
-             %/test_operations_plain
+             %/test_operations_plain tests/check/clang_cuda.sh
 EVERY     := $(HTTP) $(SERVED) $(FAKES) $(ORDINARY) $(SHIMMED) $(KERNEL_TESTS) $(EMULATOR_TESTS)
 PLAIN     := $(filter-out $(LATE),$(EVERY))
 # Of `make test`, under the address and undefined-behaviour sanitizers: what reads bytes from outside, and operations of
@@ -83,7 +84,7 @@ CONCURRENT := $(filter-out $(REPEATED) $(SAME_LINES),$(SHIMMED) $(KERNEL_TESTS) 
 unserved   = $(filter-out %@cuda,$(1))
 
 REST      := $(wildcard tests/image/test_*.sh tests/deploy/test_*.sh tests/cluster/test_*.sh \
-             tests/reliability/test_*.sh) $(filter $(LATE),$(EVERY)) \
+             tests/reliability/test_*.sh) $(filter $(LATE),$(EVERY) $(CHECKS)) \
              $(filter-out $(call in,asan,$(TRUSTED)),$(call in,asan,$(CHECKED))) $(call in,tsan,$(CONCURRENT)) $(EMULATED_SHORT)
 
 programs: all pages $(SHIM) $(call unserved,$(EVERY)) $(BENCHES) $(CLUSTER)
@@ -105,7 +106,7 @@ test: ## [CI] installs what tests need, builds, and runs what a change needs to 
 	@docker/packages.sh build test
 	+$(call build-in,programs)
 	+$(call build-in,programs-trusted SANITIZE=address BUILD=$(BUILD)/asan)
-	@BUILD=$(BUILD) tests/run.sh $(CHECKS) $(call long-first,$(call in,asan,$(TRUSTED)) $(PLAIN)) $(SCRIPTS)
+	@BUILD=$(BUILD) tests/run.sh $(filter-out $(LATE),$(CHECKS)) $(call long-first,$(call in,asan,$(TRUSTED)) $(PLAIN)) $(SCRIPTS)
 
 test-all: test ## [CI] that, then all programs with the sanitizers: every test that needs no network
 	@$(MAKE) --no-print-directory test-rest
