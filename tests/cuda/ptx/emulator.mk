@@ -2,8 +2,8 @@
 # change what they compute: a product and a sum must not become one instruction.
 EMULATOR       := $(patsubst %.cpp,$(BUILD)/%.o,$(filter-out tests/cuda/ptx/test_% %/registration.cpp,$(wildcard tests/cuda/ptx/*.cpp)))
 EMULATOR_TESTS := $(patsubst %.cpp,$(BUILD)/%,$(wildcard tests/cuda/ptx/test_*.cpp))
-EMULATOR_FLAGS  = -std=c++20 -Wall -Wextra -Werror=switch -Wno-missing-field-initializers $(CFLAGS) -O3 -march=native \
-                  -ffp-contract=off -fno-trapping-math -fno-math-errno -fno-strict-aliasing -fPIC -fvisibility=hidden -I. \
+EMULATOR_FLAGS  = -std=c++20 -Wall -Wextra -Werror=switch -Wno-missing-field-initializers $(CFLAGS) \
+                  $(if $(SANITIZE),-O1,-O3) -march=native -ffp-contract=off -fno-trapping-math -fno-math-errno -fno-strict-aliasing -fPIC -fvisibility=hidden -I. \
                   $(SANITIZER) $(WERROR) -MMD -MP
 
 $(EMULATOR) $(EMULATOR_TESTS:%=%.o): $(BUILD)/%.o: %.cpp $(BUILD)/flags
