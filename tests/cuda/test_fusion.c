@@ -133,18 +133,19 @@ static void projections_are_one_launch(void **state)
 }
 
 /* The pass re-associate makes neighbouring projections. Each launch of a projection is followed by one more, for the
- * additional columns of biases. Projections with different columns are two launches. */
+ * additional columns of biases. Projections with different columns are two launches. E is longer than an item, because
+ * cuBLASLt would compute items as long as E. */
 static void projections_that_a_pass_makes_are(void **state)
 {
     (void)state;
     struct bench bench;
     if (on_device())
         skip();
-    build_chains(&bench, (struct projected){20, 1, 40, false, false}, false, false, true);
+    build_chains(&bench, (struct projected){20, 1, 41, false, false}, false, false, true);
     expect_fused(&bench, 1);
-    build_chains(&bench, (struct projected){20, 1, 40, true, true}, true, true, true);
+    build_chains(&bench, (struct projected){20, 1, 41, true, true}, true, true, true);
     expect_fused(&bench, 0);
-    build_chains(&bench, (struct projected){20, 1, 40, true, true}, true, false, true);
+    build_chains(&bench, (struct projected){20, 1, 41, true, true}, true, false, true);
     expect_fused(&bench, -2);
 }
 
