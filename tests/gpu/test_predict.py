@@ -2,7 +2,6 @@
 """The arithmetic of predict.py against values computed by hand, and docs/cuda.md against what it prints, in TAP."""
 import json
 import math
-import os
 import pathlib
 import sys
 
