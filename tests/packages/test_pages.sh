@@ -5,7 +5,7 @@
 set -euo pipefail
 build=$(realpath "${BUILD:-build}")
 help=$("${LINFORMERD:-$build/linformerd}" --help)
-mapfile -t flags < <(grep -oE '^  --[a-z-]+' <<<"$help" | tr -d ' ')
+mapfile -t flags < <(grep -oE '^  --[a-z0-9-]+' <<<"$help" | tr -d ' ')
 failed=0 number=0
 
 # check NAME COMMAND…: a test, which passes if the command does. Its output explains a failure.
