@@ -109,9 +109,11 @@ int64_t shape_most_whole(const struct plan *plan, int step)
 
 static enum selected count_whole(const struct plan *plan, const struct batch *batch, const struct plan_step *step)
 {
-    const struct layout *layout = &batch->layouts[plan->values[step->x].axis];
     int64_t rows = shape_whole_rows(plan, step), count = 0;
-    for (int64_t sequence = 0; rows > 0 && sequence < layout->n_sequences; sequence++)
+    if (rows == 0) /* perhaps a step without x */
+        return SELECTED_NONE;
+    const struct layout *layout = &batch->layouts[plan->values[step->x].axis];
+    for (int64_t sequence = 0; sequence < layout->n_sequences; sequence++)
         count +=
             layout->starts[sequence + 1] - layout->starts[sequence] == rows && shape_selects(batch, step, sequence);
     return count == 0 ? SELECTED_NONE : count == layout->n_sequences ? SELECTED_ALL : SELECTED_SOME;
