@@ -151,9 +151,9 @@ def generated_tokens_come_at_once_or_one_by_one():
 @test
 def errors_say_what_the_daemon_says():
     with linformerd.serve() as server:
-        error = expect(linformerd.RequestError, lambda: server.embed([[5000]]), "ids of model", "below 259")
+        error = expect(linformerd.RequestError, lambda: server.embed([[8192]]), "ids of model", "below 8192")
         assert (error.status, error.error_type) == (422, "Validation"), error
-        error = expect(linformerd.RequestError, lambda: server.post("/v1/embeddings", {"input": [5000]}), "below 259")
+        error = expect(linformerd.RequestError, lambda: server.post("/v1/embeddings", {"input": [8192]}), "below 8192")
         assert (error.status, error.error_type) == (400, "invalid_request_error"), error
         error = expect(linformerd.RequestError, lambda: list(server.generate_stream("a", model="builtin")), "causal")
         assert error.status == 422, error
