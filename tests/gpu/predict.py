@@ -122,14 +122,19 @@ def attend_tensor_work(counts, launch, batch):
     return min(blocks, units), work, moved
 
 
+def part_rows(launch, batch):
+    """Of a block of a projection along the sequence. The grid has a block more for each item, which has no rows."""
+    return batch * SIZES["seq_len"] // (launch["grid"][0] - batch)
+
+
 def project_tensor_work(counts, launch, batch, name):
-    """A block multiplies up to 1024 rows, `depth` at a time."""
+    """A block multiplies the rows of a part, `depth` at a time."""
     tall, wide = (int(word) for word in name.split("<")[1].split(",")[1:3])
     depth, warps = (64 if tall < 128 else 32), launch["threads"] // 32
     x, y, z = launch["grid"]
-    parts = batch * math.ceil(SIZES["seq_len"] / 1024)
+    parts = x - batch
     blocks = parts * y * z
-    steps = blocks * min(SIZES["seq_len"], 1024) // depth
+    steps = blocks * part_rows(launch, batch) // depth
     copies = steps * depth * (tall + wide) // 8 // 32
     work = add((steps * warps, counts["hot"]), (blocks * warps, counts["rest"]), (copies, counts["copy"]))
     columns = z * wide
@@ -145,11 +150,11 @@ def attend_work(counts, launch, batch):
 
 
 def project_work(counts, launch, batch):
-    """Float: 16 rows at a time, of up to 512 in a block."""
+    """Float: the rows of a part, 16 at a time."""
     x, y, z = launch["grid"]
-    parts = batch * SIZES["seq_len"] // 512
+    parts = x - batch
     blocks = parts * y * z
-    work = add((blocks * 8 * 512 // 16, counts["tile"]))
+    work = add((blocks * 8 * part_rows(launch, batch) // 16, counts["tile"]))
     return blocks, work, batch * SIZES["seq_len"] * z * 64 * 4 + parts * y * 64 * z * 64 * 4
 
 
@@ -165,8 +170,10 @@ def moved_by(name, launch, batch, element):
     if name.startswith("pool"):
         return batch * SIZES["seq_len"] * dim * element
     if name.startswith("finish_projection"):
-        parts = SIZES["seq_len"] // (1024 if element == 2 else 512)
-        return launch["grid"][0] * launch["grid"][1] * dim * (4 * parts + element)
+        columns = launch["threads"] if launch["threads"] < 256 else dim  # blocks have at most 256 threads
+        few = SIZES["k"] * columns <= 256 * 64                           # FEW_SUMS of project.cu: shorter parts
+        parts = SIZES["seq_len"] // ((1024 if element == 2 else 512) // (4 if few else 1))
+        return launch["grid"][0] * launch["grid"][1] * columns * (4 * parts + element)
     raise SystemExit(f"{name}: predict.py does not know how many bytes it moves")
 
 

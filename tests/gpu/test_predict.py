@@ -48,16 +48,23 @@ def times_kernels():
 
 
 def counts_tensor_products():
-    """Attention at batch 1: two products of 4096 * 256 * 512, 4096 FLOP an instruction. Two projections: the same."""
+    """Attention at batch 1: two products of 4096 * 256 * 512, 4096 FLOP an instruction. Two projections: the same.
+    With one head of keys and values, parts have 256 rows: 16 of them, and 4096 * 256 * 64 in all."""
     attend = predict.attend_tensor_work({"hot": {"all": 680, "HMMA": 128}, "copy": {"all": 40, "LDGSTS": 1},
                                          "rest": {"all": 700}}, {"threads": 128, "grid": [33, 8, 1], "shared": 92160}, 1)
     project = predict.project_tensor_work({"hot": {"all": 106, "HMMA": 16}, "copy": {"all": 38, "LDGSTS": 1},
                                            "rest": {"all": 588}}, {"threads": 256, "grid": [5, 8, 8]}, 1,
                                           "project_tensor<__nv_bfloat16, 64, 64, false>")
+    shared = predict.project_tensor_work({"hot": {"all": 106, "HMMA": 16}, "copy": {"all": 38, "LDGSTS": 1},
+                                          "rest": {"all": 588}}, {"threads": 256, "grid": [17, 4, 1]}, 1,
+                                         "project_tensor<__nv_bfloat16, 64, 64, false>")
+    finish = predict.moved_by("finish_projection<float>", {"grid": [256, 1, 1], "threads": 64}, 1, 4)
     flops = 2 * 2 * 4096 * 256 * 512
     copies = 256 * 2 * 8 * 33 * 8 + 256 * 128 * 8  # blocks fetch keys and values once; 256 units have 128 rows of queries
     return near(attend[1]["HMMA"] * 4096, flops) and near(project[1]["HMMA"] * 4096, flops) and \
-        near(attend[1]["LDGSTS"] * 32, copies) and near(project[0], 4 * 8 * 8)
+        near(attend[1]["LDGSTS"] * 32, copies) and near(project[0], 4 * 8 * 8) and \
+        near(shared[1]["HMMA"] * 4096, 2 * 4096 * 256 * 64) and near(shared[0], 16 * 4) and \
+        near(finish, 256 * 64 * (32 * 4 + 4))
 
 
 def adds_up_a_run():
