@@ -31,12 +31,13 @@ SIZES = dict(num_tokens=256, dim=512, seq_len=4096, depth=12, heads=8, k=256)
 
 # Multiprocessors, bytes a second of memory, and peak rates of products: NVIDIA's data sheets (SXM, without sparsity).
 # clock: sustained under load, below the boost clock of 1.83 GHz of H100 and H200. large: the share of the peak that
-# cuBLAS reaches in large bf16 products, as others measured (S. Bekman, Machine Learning Engineering, "maximum achievable
-# matmul FLOPS"; H200 is taken as H100). mma: the share of the peak that the instruction mma.sync reaches (W. Luo and
-# others 2024, arXiv 2402.13499, for Hopper). lanes: of float32 in a multiprocessor. cache: bytes a second of the L2 cache.
+# cuBLAS reaches in large bf16 products, as others measured (S. Bekman, Machine Learning Engineering, "maximum
+# achievable matmul FLOPS"; H200 is taken as H100). mma: the share of the peak that the instruction mma.sync reaches
+# (W. Luo and others 2024, arXiv 2402.13499, for Hopper; the figure was not checked there). lanes: of float32 in a
+# multiprocessor. cache: bytes a second of the L2 cache.
 CHIPS = {
     "A100": dict(sass="80", processors=108, clock=1.41e9, memory=2.04e12, cache=4.5e12, cached=20e6, peak=312e12,
-                 large=0.87, mma=1.0, lanes=64, shared_kib=163),
+                 large=0.86, mma=1.0, lanes=64, shared_kib=163),
     "H100": dict(sass="90", processors=132, clock=1.70e9, memory=3.35e12, cache=5.5e12, cached=25e6, peak=989e12,
                  large=0.80, mma=0.63, lanes=128, shared_kib=227),
     "H200": dict(sass="90", processors=132, clock=1.70e9, memory=4.80e12, cache=5.5e12, cached=25e6, peak=989e12,
