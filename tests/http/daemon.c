@@ -505,3 +505,12 @@ char *raw_read_answer(int descriptor)
     }
     return text.data;
 }
+
+json_t *json_of_file(const char *path)
+{
+    json_error_t error;
+    json_t *json = json_load_file(path, JSON_ALLOW_NUL, &error);
+    if (!json)
+        fail_msg("%s:%d: %s", path, error.line, error.text);
+    return json;
+}

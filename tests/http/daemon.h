@@ -109,6 +109,9 @@ struct answer daemon_get(const struct daemon *daemon, const char *path);
 json_t *daemon_post_json(const struct daemon *daemon, const char *path, const char *body);
 json_t *daemon_get_json(const struct daemon *daemon, const char *path);
 
+/* The JSON in a file. If it cannot be read, the test fails. The caller must free it. */
+json_t *json_of_file(const char *path);
+
 /* Posts and expects a failure in the native shape whose message contains `part`. */
 void expect_failure(const struct daemon *daemon, const char *path, const char *body, long status, const char *type,
                     const char *part);

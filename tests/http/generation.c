@@ -112,10 +112,7 @@ char *generation_body(const char *model, const json_t *prompt, const char *param
 
 json_t *generation_greedy_runs(void)
 {
-    json_error_t error;
-    json_t *runs = json_load_file(GREEDY, 0, &error);
-    if (!runs)
-        fail_msg(GREEDY ": %s", error.text);
+    json_t *runs = json_of_file(GREEDY);
     assert_int_equal(json_array_size(runs), RUNS);
     return runs;
 }

@@ -1,6 +1,6 @@
 /* The built-in model "builtin" as the binary contains it. What it fills in and finds alike is that of PyTorch with the
  * same weights (weights/builtin/examples.json). */
-#include "tests/http/daemon.h"
+#include "tests/http/the_daemon.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -9,26 +9,18 @@
 
 #define EXAMPLES "weights/builtin/examples.json"
 
-static struct daemon *the_daemon;
 static json_t *examples;
 
 static int start(void **state)
 {
-    (void)state;
-    json_error_t error;
-    examples = json_load_file(EXAMPLES, 0, &error);
-    if (!examples)
-        fail_msg("%s: %s", EXAMPLES, error.text);
-    the_daemon = daemon_start_built_in(NULL);
-    return 0;
+    examples = json_of_file(EXAMPLES);
+    return the_daemon_start_built_in(state);
 }
 
 static int stop(void **state)
 {
-    (void)state;
-    daemon_stop(the_daemon);
     json_decref(examples);
-    return 0;
+    return the_daemon_stop(state);
 }
 
 static json_t *post(const char *path, json_t *body)

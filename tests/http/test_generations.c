@@ -140,12 +140,11 @@ static void expect_rows(const struct daemon *daemon, const char *model, const js
 static void test_reference_models(void **state)
 {
     (void)state;
-    json_t *runs = json_load_file(RUNS, 0, NULL), *run;
+    json_t *runs = json_of_file(RUNS), *run;
     size_t i;
     const char *arguments[2 * REFERENCE_MODELS + 1] = {NULL}, *last = "";
     char paths[REFERENCE_MODELS][256];
     int count = 0;
-    assert_non_null(runs);
     json_array_foreach (runs, i, run) {
         const char *model = json_string_value(json_object_get(run, "model"));
         if (strcmp(model, last) == 0)
@@ -171,7 +170,7 @@ static void test_a_source_or_context_is_read_once(void **state)
     (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--model", "tests/reference/linear_attention_encoder_decoder",
                                                    "--model", "tests/reference/linear_attention_context_linformer"));
-    json_t *runs = json_load_file(RUNS, 0, NULL), *run;
+    json_t *runs = json_of_file(RUNS), *run;
     size_t i;
     int compared = 0;
     json_array_foreach (runs, i, run) {

@@ -110,10 +110,8 @@ static void compare_scores(const json_t *answer, size_t index, const json_t *run
 static void test_scores_are_the_library_s(void **state)
 {
     (void)state;
-    json_error_t error;
-    json_t *runs = json_load_file(SCORES, 0, &error), *run;
+    json_t *runs = json_of_file(SCORES), *run;
     size_t i;
-    assert_non_null(runs);
     assert_int_equal(json_array_size(runs), 5);
     json_array_foreach (runs, i, run)
         for (int new = 0; new < 2; new ++) {

@@ -109,12 +109,8 @@ static int stop(void **state)
 static json_t *read_reference(const char *name)
 {
     char path[256];
-    json_error_t fault;
     snprintf(path, sizeof path, REFERENCE "/%s.json", name);
-    json_t *json = json_load_file(path, JSON_ALLOW_NUL, &fault);
-    if (!json)
-        fail_msg("%s: %s", path, fault.text);
-    return json;
+    return json_of_file(path);
 }
 
 /* Posts the packed body, and frees it. */

@@ -1,32 +1,24 @@
 /* The built-in model that writes: /generate of a daemon without --model continues texts as linear-attention-transformer
  * does (weights/writer/examples.json). */
-#include "tests/http/daemon.h"
+#include "tests/http/the_daemon.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define EXAMPLES "weights/writer/examples.json"
 
-static struct daemon *the_daemon;
 static json_t *examples;
 
 static int start(void **state)
 {
-    (void)state;
-    json_error_t error;
-    examples = json_load_file(EXAMPLES, 0, &error);
-    if (!examples)
-        fail_msg(EXAMPLES ":%d: %s", error.line, error.text);
-    the_daemon = daemon_start(NULL);
-    return 0;
+    examples = json_of_file(EXAMPLES);
+    return the_daemon_start_built_in(state);
 }
 
 static int stop(void **state)
 {
-    (void)state;
-    daemon_stop(the_daemon);
     json_decref(examples);
-    return 0;
+    return the_daemon_stop(state);
 }
 
 /* A request for the likeliest tokens, as the library was asked for. `model` may be NULL. */
@@ -138,7 +130,7 @@ static void test_only_generation_chooses_the_writer(void **state)
     }
     struct answer answer = daemon_post(the_daemon, "/embed", "{\"inputs\": \"a text\"}");
     assert_int_equal(answer.status, 200);
-    assert_int_equal(json_array_size(json_array_get(answer.json, 0)), 192);
+    assert_int_equal(json_array_size(json_array_get(answer.json, 0)), 1024);
     answer_free(&answer);
     answer = daemon_post(the_daemon, "/generate", "{\"inputs\": \"a text\", \"model\": \"builtin\"}");
     assert_int_equal(answer.status, 422);

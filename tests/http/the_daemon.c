@@ -9,6 +9,13 @@ int the_daemon_start(void **state)
     return 0;
 }
 
+int the_daemon_start_built_in(void **state)
+{
+    (void)state;
+    the_daemon = daemon_start_built_in(NULL);
+    return 0;
+}
+
 int the_daemon_stop(void **state)
 {
     (void)state;

@@ -6,9 +6,12 @@
 
 extern struct daemon *the_daemon;
 
-/* Setup of a group: starts it without arguments, so it serves the built-in models. Programs that need arguments have a
- * setup of their own. */
+/* Setup of a group: starts it without arguments, so it serves the stand-ins of the built-in models (daemon_start).
+ * Programs that need arguments have a setup of their own. */
 int the_daemon_start(void **state);
+
+/* Setup of a group: likewise, with the built-in models themselves. */
+int the_daemon_start_built_in(void **state);
 
 /* Teardown of a group. */
 int the_daemon_stop(void **state);
