@@ -262,9 +262,11 @@ void daemon_terminate(struct daemon *daemon)
 void daemon_join(struct daemon *daemon)
 {
     int status;
-    assert_int_equal(waitpid(daemon->process, &status, 0), daemon->process);
-    if (!daemon->log_unread)
+    if (daemon->log_unread)
+        pass_log_on(daemon); /* what the test has not read may be the report of a sanitizer */
+    else
         pthread_join(daemon->reader, NULL);
+    assert_int_equal(waitpid(daemon->process, &status, 0), daemon->process);
     fclose(daemon->log);
     free(daemon);
     assert_true(WIFEXITED(status));
