@@ -188,8 +188,9 @@ static void prepare_to_drain(const struct settings *settings, struct http *http,
 /* Answers the accepted requests, and ends the process while a reload runs. The engine cannot interrupt the loading of a
  * model, which may take minutes, and its result would never be used. The thread of the reload still uses the models and
  * the engine, so these are not closed. */
-static void end_during_reload(struct process *process, struct http *http)
+static void end_during_reload(struct process *process, struct http *http, struct reloads *reloads)
 {
+    reloads_leave(reloads);
     http_close(http);
     tracer_close(process->tracer);
     log_write(LOG_LEVEL_INFO, "stopped", "reload", "left unfinished", NULL);
@@ -234,7 +235,7 @@ static int serve_until_signal(struct process *process, struct http *http, struct
               strsignal(number), NULL);
     http_drain(http);
     if (reloads_busy(reloads))
-        end_during_reload(process, http);
+        end_during_reload(process, http, reloads);
     reloads_close(reloads);
     return 0;
 }

@@ -101,6 +101,11 @@ bool reloads_busy(struct reloads *reloads)
     return running;
 }
 
+void reloads_leave(struct reloads *reloads)
+{
+    pthread_detach(reloads->thread);
+}
+
 void reloads_close(struct reloads *reloads)
 {
     reloads_stop(reloads);
