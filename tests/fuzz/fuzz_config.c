@@ -31,7 +31,7 @@ static void read_settings(int argc, char **argv, char **environment)
         require(error.message[0] != '\0' && !settings.models && !settings.host);
         return;
     }
-    require((action == SETTINGS_EXPLAIN) == (explain != NULL));
+    require(action == SETTINGS_EXPLAIN || !explain); /* --explain without a folder is allowed */
     if (action == SETTINGS_SERVE)
         require(settings.host && settings.port >= 0 && settings.port <= 65535 && settings.max_batch_tokens >= 0);
     for (size_t i = 0; i < settings.n_models; i++)
