@@ -17,6 +17,10 @@ namespace shim
 {
 constexpr int TF32_ROWS = 16, TF32_COLUMNS = 8, TF32_DEPTH = 8, TF32_AT_ONCE = 4, TF32_FRACTION = 24;
 
+/* Functions that AVX2 computes where the processor has it, from operands in registers. */
+#define TF32_INLINE \
+    __attribute__((always_inline, no_sanitize_thread, no_sanitize_address, no_sanitize_undefined)) inline
+
 /* Eight elements of a row, which the compiler computes at once. */
 typedef int32_t tf32_integers __attribute__((vector_size(TF32_COLUMNS * sizeof(int32_t))));
 typedef float tf32_floats __attribute__((vector_size(TF32_COLUMNS * sizeof(float))));
@@ -25,38 +29,41 @@ typedef float tf32_floats __attribute__((vector_size(TF32_COLUMNS * sizeof(float
 struct tf32_row {
     tf32_floats of;
     tf32_integers exponents;
-    bool ordinary; /* each element is 0, or its exponent is from -50 to 50 */
+    tf32_integers others; /* not 0 where an element is neither 0 nor has an exponent from -50 to 50 */
 };
 
-__attribute__((no_sanitize_thread)) static inline void tf32_read(const uint32_t *bits, struct tf32_row *row)
+static TF32_INLINE void tf32_read(const void *bits_of_row, struct tf32_row *row)
 {
-    row->ordinary = true;
-    for (int i = 0; i < TF32_COLUMNS; i++) {
-        int exponent = (int)(bits[i] >> 23 & 255) - 127;
-        bool zero = bits[i] << 1 == 0;
-        uint32_t significand = zero ? 0 : (bits[i] & 0x807fffff) | 0x3f800000;
-        float x;
-        memcpy(&x, &significand, sizeof x);
-        row->of[i] = x;
-        row->exponents[i] = zero ? -126 : exponent;
-        row->ordinary = row->ordinary && (zero || (exponent >= -50 && exponent <= 50));
-    }
+    tf32_integers bits;
+    memcpy(&bits, bits_of_row, sizeof bits);
+    tf32_integers zero = (bits & 0x7fffffff) == 0, exponents = (bits >> 23 & 255) - 127;
+    tf32_integers significands = ((bits & (int32_t)0x807fffff) | 0x3f800000) & ~zero;
+    memcpy(&row->of, &significands, sizeof significands);
+    row->exponents = zero ? -126 : exponents;
+    row->others = ((exponents < -50) | (exponents > 50)) & ~zero;
+}
+
+static TF32_INLINE bool tf32_any(const tf32_integers &elements)
+{
+    uint64_t words[sizeof elements / sizeof(uint64_t)], any = 0;
+    memcpy(words, &elements, sizeof elements);
+    for (uint64_t word : words)
+        any |= word;
+    return any != 0;
 }
 
 /* 2^exponent, or 0 below the range of floats. */
-static inline void tf32_powers(const tf32_integers &exponents, tf32_floats *powers)
+static TF32_INLINE void tf32_powers(const tf32_integers &exponents, tf32_floats *powers)
 {
     tf32_integers bits = exponents + 127;
     bits = (bits > 0 ? bits : 0) << 23;
     memcpy(powers, &bits, sizeof bits);
 }
 
-/* Steps 2 to 4 for a row of d, whose elements are ordinary. a has four elements, b four rows. */
-__attribute__((no_sanitize_thread)) static inline void tf32_add(const struct tf32_row &a, int first,
-                                                                const struct tf32_row *b, float *d)
+/* Steps 2 to 4 for a row of d, whose elements are ordinary. a has four elements from `first` on, b four rows. */
+static TF32_INLINE void tf32_add(const struct tf32_row &a, int first, const struct tf32_row *b,
+                                 const struct tf32_row &old, float *d)
 {
-    struct tf32_row old;
-    tf32_read((const uint32_t *)d, &old);
     tf32_integers most = old.exponents, exponents[TF32_AT_ONCE], sum, magnitude, back;
     tf32_floats power, result;
     for (int l = 0; l < TF32_AT_ONCE; l++) {
@@ -128,28 +135,55 @@ struct tf32_product {
     float d[TF32_ROWS][TF32_COLUMNS];
 };
 
-__attribute__((no_sanitize_thread)) static inline void tf32_multiply(struct tf32_product *p)
+static TF32_INLINE void tf32_multiply_inline(struct tf32_product *p)
 {
     struct tf32_row b[TF32_DEPTH], a, d;
-    bool ordinary = true;
+    tf32_integers others = {};
     for (int l = 0; l < TF32_DEPTH; l++) {
         for (int i = 0; i < TF32_COLUMNS; i++)
             p->b[l][i] &= 0xffffe000;
         tf32_read(p->b[l], &b[l]);
-        ordinary = ordinary && b[l].ordinary;
+        others |= b[l].others;
     }
-    for (int row = 0; row < TF32_ROWS; row++)
+    for (int row = 0; row < TF32_ROWS; row++) {
+        for (int l = 0; l < TF32_DEPTH; l++)
+            p->a[row][l] &= 0xffffe000;
+        tf32_read(p->a[row], &a);
         for (int first = 0; first < TF32_DEPTH; first += TF32_AT_ONCE) {
-            for (int l = first; l < first + TF32_AT_ONCE; l++)
-                p->a[row][l] &= 0xffffe000;
-            tf32_read(p->a[row], &a);
-            tf32_read((const uint32_t *)p->d[row], &d);
-            if (ordinary && a.ordinary && d.ordinary)
-                tf32_add(a, first, b + first, p->d[row]);
-            for (int i = 0; i < TF32_COLUMNS && !(ordinary && a.ordinary && d.ordinary); i++)
+            tf32_read(p->d[row], &d);
+            if (!tf32_any(others | a.others | d.others)) {
+                tf32_add(a, first, b + first, d, p->d[row]);
+                continue;
+            }
+            for (int i = 0; i < TF32_COLUMNS; i++)
                 p->d[row][i] = tf32_add_one(&p->a[row][first], &p->b[first][i], p->d[row][i]);
         }
+    }
 }
+
+__attribute__((no_sanitize_thread, no_sanitize_address, no_sanitize_undefined)) static inline void
+tf32_multiply_anywhere(struct tf32_product *p)
+{
+    tf32_multiply_inline(p);
+}
+
+#ifdef __x86_64__
+__attribute__((target("avx2"), no_sanitize_thread, no_sanitize_address, no_sanitize_undefined)) static inline void
+tf32_multiply_avx2(struct tf32_product *p)
+{
+    tf32_multiply_inline(p);
+}
+
+__attribute__((no_sanitize_thread)) static inline void tf32_multiply(struct tf32_product *p)
+{
+    __builtin_cpu_supports("avx2") ? tf32_multiply_avx2(p) : tf32_multiply_anywhere(p);
+}
+#else
+__attribute__((no_sanitize_thread)) static inline void tf32_multiply(struct tf32_product *p)
+{
+    tf32_multiply_anywhere(p);
+}
+#endif
 } // namespace shim
 
 #endif
