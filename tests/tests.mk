@@ -59,25 +59,26 @@ $(call programs,$(FUZZERS)): %: %.o $(ARCHIVES)
 
 # ---- What runs in which build. tests/README.md says why.
 in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
-# Programs that take long on the shim run in `make test-all` only, and so does clang's check of the CUDA engine.
-# In `make test`, test_states runs the kernels of the first two, test_operations_bf16 those of f16 over a type of the
-# same size, and test_execution those of the next two.
+# Programs that take long on the shim run in `make test-all` only. So do clang's check of the CUDA engine, and the tests
+# of the emulator of PTX. In `make test`, test_states runs the kernels of the first two, test_operations_bf16 those of
+# f16 over a type of the same size, and test_execution those of the next two.
 LATE      := %/test_generate@cuda %/test_parts_cuda %/test_operations_f16 %/test_operations_tf32 \
              %/test_operations_plain tests/check/clang_cuda.sh
-EVERY     := $(HTTP) $(SERVED) $(FAKES) $(ORDINARY) $(SHIMMED) $(KERNEL_TESTS) $(EMULATOR_TESTS)
+EVERY     := $(HTTP) $(SERVED) $(FAKES) $(ORDINARY) $(SHIMMED) $(KERNEL_TESTS)
 PLAIN     := $(filter-out $(LATE),$(EVERY))
 # Of `make test`, under the address and undefined-behaviour sanitizers: what reads bytes from outside, and operations of
 # the CPU. Those of the shim are in CHECKED: to build and run them takes a fifth of the time that `make test` may take.
 TRUSTED   := $(REPLAYS) $(filter %/test_operations,$(ORDINARY))
-# Not under a sanitizer: kernels of f16 are those of bf16 over a type of the same size, kernels of tf32 are those of
-# f32 without tensor cores. test_examples sends the largest inputs through code that other programs run. test_states runs
-# the kernels of test_parts_cuda, and test_generate the code of http/test_generations.
-REPEATED  := %_f16 %_tf32 %/test_examples %/test_parts_cuda %/http/test_generations
+# Not under a sanitizer: kernels of f16 are those of bf16 over a type of the same size. Kernels of tf32 are those of f32
+# without tensor cores, and other programs launch each of these. test_examples sends the largest inputs through code that
+# other programs run. test_states runs the kernels of test_parts_cuda, and test_generate the code of
+# http/test_generations.
+REPEATED  := %_f16 %_tf32 %/test_operations_plain %/test_examples %/test_parts_cuda %/http/test_generations
 CHECKED   := $(filter-out $(REPEATED),$(SHIMMED) $(KERNEL_TESTS) $(EMULATOR_TESTS) $(HTTP) $(FAKES) $(ORDINARY) $(REPLAYS) $(MUTATES))
 # Under the thread sanitizer: programs with several threads, and the kernels' threads. The random plans of
 # test_passes_cuda run no kernel with a barrier that other programs there lack. test_operations_bf16 and others execute
 # each line of the engine that test_operations_cuda and test_long execute.
-SAME_LINES     := %/test_cases_bf16 %/test_passes_cuda %/test_operations_cuda %/test_operations_plain %/test_long
+SAME_LINES     := %/test_cases_bf16 %/test_passes_cuda %/test_operations_cuda %/test_long
 CONCURRENT := $(filter-out $(REPEATED) $(SAME_LINES),$(SHIMMED) $(KERNEL_TESTS) $(HTTP)) \
               $(filter %/test_batcher_fake %/test_lanes_fake %/test_generations_fake,$(FAKES)) \
               $(filter %/test_tokenizers,$(ORDINARY))
@@ -85,7 +86,8 @@ unserved   = $(filter-out %@cuda,$(1))
 
 REST      := $(wildcard tests/image/test_*.sh tests/deploy/test_*.sh tests/cluster/test_*.sh \
              tests/reliability/test_*.sh) $(filter $(LATE),$(EVERY) $(CHECKS)) \
-             $(filter-out $(call in,asan,$(TRUSTED)),$(call in,asan,$(CHECKED))) $(call in,tsan,$(CONCURRENT)) $(EMULATED_SHORT)
+             $(filter-out $(call in,asan,$(TRUSTED)),$(call in,asan,$(CHECKED))) $(call in,tsan,$(CONCURRENT)) \
+             $(EMULATOR_TESTS) $(EMULATED_SHORT)
 
 programs: all pages $(SHIM) $(call unserved,$(EVERY)) $(BENCHES) $(CLUSTER)
 programs-trusted: all $(TRUSTED)
@@ -117,7 +119,7 @@ build-checked:
 build-concurrent:
 	+$(call build-in,programs-concurrent SANITIZE=thread BUILD=$(BUILD)/tsan)
 build-ptx:
-	+$(call build-in,programs-ptx)
+	+$(call build-in,programs-ptx $(EMULATOR_TESTS))
 
 # A word of T is a program of tests/ without its "test_", or a script: unit/weights, http/embed@cuda, check/style.sh.
 QUICK_FILES := $(filter %.sh,$(T:%=tests/%))
@@ -205,7 +207,7 @@ docs: ## [CI] writes the list of settings in docs/configuration.md from the sett
 	@$(MAKE) --no-print-directory $(BUILD)/tests/unit/test_pages
 	@WRITE_PAGES=1 $(BUILD)/tests/unit/test_pages
 
-reliability: ## [by hand, last 2026-11-23] repeats the measurements of docs/reliability.md, in minutes (python3, faketime; root for a full disk); SEED=…, SCALE=0.1
+reliability: ## [by hand, last 2026-11-23] repeats the measurements of docs/reliability.md, in 25 minutes (python3, faketime; root for a full disk); SEED=…, SCALE=0.1
 	@docker/packages.sh build test reliability
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/http/test_slots_kept $(ALLOCS)
 	@VISITS=$(or $(VISITS),1000) $(BUILD)/tests/http/test_slots_kept
