@@ -241,10 +241,10 @@ bench-million: ## [by hand, last 2026-11-22] sends a sequence of a million rows;
 # machine that could not build them, and tests/gpu/check.sh runs them there.
 ON_DEVICE := $(filter-out %/test_fusion $(BUILD)/tests/cuda/test_faults_%,$(SHIMMED)) \
              $(BUILD)/tests/http/test_reference $(BUILD)/tests/bench/worker $(BUILD)/linformerd
-IN_ARCHIVE := $(wordlist 1,2,$(SHIM)) $(BUILD)/tests/cuda/test_tensor $(ON_DEVICE)
+OF_SHIM   := $(wordlist 1,2,$(SHIM)) $(DEVICE_TESTS)
 programs-gpu: $(BUILD)/gpu.tar.gz ## [CI] makes build/gpu.tar.gz, what tests/gpu/check.sh needs on a machine with a GPU
-$(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(IN_ARCHIVE)
-	$(say) tests/gpu/bundle.sh $@ $(IN_ARCHIVE)
+$(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(OF_SHIM) $(ON_DEVICE)
+	$(say) tests/gpu/bundle.sh $@ $(OF_SHIM) -- $(ON_DEVICE)
 
 .PHONY: programs programs-trusted programs-checked programs-concurrent programs-damaged programs-fuzz programs-gpu test test-all test-rest build-checked build-concurrent build-ptx programs-ptx quick check \
     test-clients test-clients-all test-console test-packages test-releases test-libraries test-libraries-short test-tokenizers test-cuda test-ptx test-cluster test-image test-fresh docs reliability fuzz bench bench-million capacity predict cuda

@@ -1,5 +1,5 @@
 #!/bin/bash
-# cuda.sh: nvcc compiles the CUDA engine, which shows one symbol, and the test that has kernels of its own; so does the
+# cuda.sh: nvcc compiles the CUDA engine, which shows one symbol, and two tests that have kernels of their own; so does the
 # oldest toolkit that is supported, CUDA 12.4, in the folder CUDA_OLDEST (`make test-cuda` fetches it). The former for the
 # newest capability that it knows, the latter for 8.0: a minute of a processor each. What is not there is skipped by name.
 set -euo pipefail
@@ -28,23 +28,26 @@ make_with() {
 # shows_one_symbol ENGINE
 shows_one_symbol() { [ -n "$missing" ] || [ "$(nm -D --defined-only "$1" | awk '{ print $3 }')" = linformerd_backend ]; }
 
-# check_toolkit NUMBER NAME FOLDER CAPABILITY ARGUMENT OF make…: tests NUMBER and NUMBER + 1
+# check_toolkit NUMBER NAME FOLDER CAPABILITY ARGUMENT OF make…: three tests, from NUMBER on
 check_toolkit() {
-    local number=$1 name=$2 folder=$3 arch=$4 status=0
+    local number=$1 name=$2 folder=$3 arch=$4 status=0 test
     shift 4
     make_with "$folder" libengine_cuda.so "$@" CUDA_ARCHS="$arch" && shows_one_symbol "$folder/libengine_cuda.so" || status=1
     result "$number" $status "$name compiles the CUDA engine for $arch, and it shows linformerd_backend alone"
-    status=0
-    make_with "$folder" tests/cuda/test_tensor_device.o "$@" CUDA_ARCHS="$arch" || status=1
-    result $((number + 1)) $status "$name compiles test_tensor for devices"
+    for test in tensor split; do
+        status=0
+        number=$((number + 1))
+        make_with "$folder" "tests/cuda/test_${test}_device.o" "$@" CUDA_ARCHS="$arch" || status=1
+        result $number $status "$name compiles test_$test for devices"
+    done
 }
 
-echo 1..4
+echo 1..6
 missing=$(engine/cuda/toolkit.sh check || true)
 newest=$([ -n "$missing" ] || engine/cuda/toolkit.sh archs)
 check_toolkit 1 nvcc "$build/check_cuda" "${newest##* }"
 
 missing=
 [ -x "$oldest/bin/nvcc" ] || missing="CUDA 12.4 is not in $oldest: 'make test-cuda' fetches it"
-check_toolkit 3 "CUDA 12.4" "$build/check_cuda_oldest" 80 NVCC="$oldest/bin/nvcc" CUBLAS="$oldest"
+check_toolkit 4 "CUDA 12.4" "$build/check_cuda_oldest" 80 NVCC="$oldest/bin/nvcc" CUBLAS="$oldest"
 exit $failed

@@ -35,6 +35,7 @@ KERNEL_TESTS := $(BUILD)/tests/cuda/test_tensor $(BUILD)/tests/cuda/test_split $
 $(KERNEL_TESTS): $(BUILD)/%: %.cu $(SHIM_OWN) $(BUILD)/tests/filter.o
 	$(say) $(CXX) $(SHIM_FLAGS) $(KERNEL_SANITIZER) -MF $@.d -o $@ -x c++ $< -x none $(filter %.o,$^) -lcmocka $(BESIDE)
 
-# For a device: nvcc compiles the kernels of test_tensor, here to see whether it does, there with the cmocka of the archive.
-$(BUILD)/tests/cuda/test_tensor_device.o: tests/cuda/test_tensor.cu $(BUILD)/flags_cuda
+# For a device: nvcc compiles those that hold on one, here to see whether it does, there with the cmocka of the archive.
+DEVICE_TESTS := $(BUILD)/tests/cuda/test_tensor $(BUILD)/tests/cuda/test_split
+$(DEVICE_TESTS:%=%_device.o): $(BUILD)/%_device.o: %.cu $(BUILD)/flags_cuda
 	$(nvcc) -MD -MP -c -o $@ $<

@@ -3,47 +3,30 @@
  * lack the low parts, must have a larger error: otherwise the test would not see these faults. SEED chooses the random
  * numbers. */
 #include "engine/cuda/split_tile.h"
+#include "tests/cuda/launch.h"
 #include "tests/cuda/schedules.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <random>
 #include <vector>
-
-extern "C" {
-#include <cmocka.h>
-}
 
 #define MOST_ERROR 1e-6
 #define MOST_SHORT_ERROR 2.5e-7 /* up to a depth of 512. With high parts cut off instead of rounded it is larger */
 
 typedef std::vector<float> floats;
 
-static cudaStream_t stream;
 static std::mt19937 generator;
 
 static float *to_device(const floats &x)
 {
-    void *memory;
-    assert_int_equal(cudaMalloc(&memory, x.size() * sizeof(float)), cudaSuccess);
-    assert_int_equal(cudaMemcpyAsync(memory, x.data(), x.size() * sizeof(float), cudaMemcpyHostToDevice, stream),
-                     cudaSuccess);
-    assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
-    return (float *)memory;
+    return (float *)to_device(x.data(), x.size() * sizeof(float));
 }
 
 static void to_host(floats *x, float *memory)
 {
-    assert_int_equal(cudaMemcpyAsync(x->data(), memory, x->size() * sizeof(float), cudaMemcpyDeviceToHost, stream),
-                     cudaSuccess);
-    assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
-    cudaFree(memory);
+    to_host(x->data(), memory, x->size() * sizeof(float));
 }
 
 /* ---- Products ---- */
@@ -80,28 +63,15 @@ static floats turned(const floats &x, int64_t lines, int64_t depth)
     return y;
 }
 
-template <typename... Parameters, typename... Arguments>
-static void launch_one(void (*kernel)(Parameters...), unsigned threads, size_t shared_bytes, Arguments... arguments)
-{
-    cudaLaunchConfig_t configuration = {};
-    configuration.gridDim = dim3(1);
-    configuration.blockDim = dim3(threads);
-    configuration.dynamicSmemBytes = shared_bytes;
-    configuration.stream = stream;
-    assert_int_equal(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes),
-                     cudaSuccess);
-    assert_int_equal(cudaLaunchKernelEx(&configuration, kernel, static_cast<Parameters>(arguments)...), cudaSuccess);
-}
-
 template <int LINES, bool A_ALONG, bool B_ALONG> static floats multiplied(const struct product &p)
 {
     floats out((size_t)(p.rows * p.columns));
     float *a = to_device(A_ALONG ? p.a : turned(p.a, p.rows, p.depth));
     float *b = to_device(B_ALONG ? p.b : turned(p.b, p.columns, p.depth)), *y = to_device(out);
     bool packed = ((A_ALONG ? p.depth : p.rows) | (B_ALONG ? p.depth : p.columns)) % 4 == 0;
-    launch_one(multiply<LINES, A_ALONG, B_ALONG>, SPLIT_WARPS * WARP,
-               SPLIT_STAGES * sizeof(struct split_stage<LINES, A_ALONG, B_ALONG>), p.rows, p.columns, p.depth, a, b,
-               packed, y);
+    launch_block(multiply<LINES, A_ALONG, B_ALONG>, SPLIT_WARPS * WARP,
+                 SPLIT_STAGES * sizeof(struct split_stage<LINES, A_ALONG, B_ALONG>), p.rows, p.columns, p.depth, a, b,
+                 packed, y);
     to_host(&out, y);
     cudaFree(a);
     cudaFree(b);
@@ -144,7 +114,7 @@ static floats multiplied_wrongly(const struct product &p, enum fault fault)
 {
     floats out((size_t)(p.rows * p.columns));
     float *a = to_device(p.a), *b = to_device(p.b), *y = to_device(out);
-    launch_one(multiply_wrongly, WARP, 0, (int)p.depth, a, b, fault, y);
+    launch_block(multiply_wrongly, WARP, 0, (int)p.depth, a, b, fault, y);
     to_host(&out, y);
     cudaFree(a);
     cudaFree(b);
@@ -264,16 +234,6 @@ static void special_values_are_kept(void **)
             fail_msg("%g * %g + 11 is %g and not %g", (double)values[i / count], (double)values[i % count],
                      (double)found, (double)expected);
     }
-}
-
-static int open_stream(void **)
-{
-    return cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess ? 0 : -1;
-}
-
-static int close_stream(void **)
-{
-    return cudaStreamDestroy(stream) == cudaSuccess ? 0 : -1;
 }
 
 static int run_split(void)

@@ -2,48 +2,16 @@
  * (a0 … a7, b0 … b3, c0 … c3) are written down here as in the ISA. Also tests roundings to 16 bits. The program is
  * compiled for the shim, and by nvcc for a device. */
 #include "engine/cuda/tensor.h"
+#include "tests/cuda/launch.h"
 #include "tests/cuda/schedules.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
-
-extern "C" {
-#include <cmocka.h>
-}
-
-static cudaStream_t stream;
-
-/* Device memory with a copy of `bytes`. */
-static void *to_device(const void *from, size_t bytes)
-{
-    void *memory;
-    assert_int_equal(cudaMalloc(&memory, bytes), cudaSuccess);
-    assert_int_equal(cudaMemcpyAsync(memory, from, bytes, cudaMemcpyHostToDevice, stream), cudaSuccess);
-    assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess); /* `from` may be written again */
-    return memory;
-}
-
-static void to_host(void *to, void *memory, size_t bytes)
-{
-    assert_int_equal(cudaMemcpyAsync(to, memory, bytes, cudaMemcpyDeviceToHost, stream), cudaSuccess);
-    assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
-    cudaFree(memory);
-}
 
 template <typename... Parameters, typename... Arguments>
 static void launch_warp(void (*kernel)(Parameters...), size_t shared_bytes, Arguments... arguments)
 {
-    cudaLaunchConfig_t configuration = {};
-    configuration.gridDim = dim3(1);
-    configuration.blockDim = dim3(WARP);
-    configuration.dynamicSmemBytes = shared_bytes;
-    configuration.stream = stream;
-    assert_int_equal(cudaLaunchKernelEx(&configuration, kernel, static_cast<Parameters>(arguments)...), cudaSuccess);
+    launch_block(kernel, WARP, shared_bytes, arguments...);
 }
 
 /* ---- mma.m16n8k16 ---- */
@@ -284,19 +252,6 @@ static void rounding_is_to_nearest_even(void **)
                                   0x7c00, 0x0001, 0x0000, 0x0002, 0x0400};
     check_rounding<bf16>(bfloats, bfloat_bits, sizeof bfloats / sizeof *bfloats);
     check_rounding<f16>(halves, half_bits, sizeof halves / sizeof *halves);
-}
-
-static int open_stream(void **)
-{
-    cudaError_t status = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
-    if (status != cudaSuccess)
-        print_message("no stream: %s\n", cudaGetErrorString(status));
-    return status == cudaSuccess ? 0 : -1;
-}
-
-static int close_stream(void **)
-{
-    return cudaStreamDestroy(stream) == cudaSuccess ? 0 : -1;
 }
 
 static int run_tensor(void)

@@ -1,23 +1,25 @@
 #!/bin/bash
-# bundle.sh ARCHIVE PLUGIN DRIVER TENSOR PROGRAM…: what a machine with a GPU and nothing else needs to run the tests, as
-# one archive: the folder gpu/ with the programs and the libraries that they load; gpu/shim/ with the shim's PLUGIN and
-# DRIVER and with TENSOR, which is of one piece with the shim, for a dry run; gpu/include/ with what TENSOR's source needs
-# to be compiled for a device. glibc and libstdc++ are not among them: programs that were linked with an older glibc run
-# with a newer one, and the engine that is compiled there needs the libstdc++ of its compiler.
+# bundle.sh ARCHIVE OF_SHIM… -- PROGRAM…: one archive with all that the tests need on a machine with a GPU:
+#   gpu/          the programs, and the libraries that they load
+#   gpu/shim/     OF_SHIM, for a dry run: the shim's engine and driver, and the tests with kernels of their own
+#   gpu/include/  a header that the sources of these tests need, to be compiled for a device
+# glibc and libstdc++ are not in the archive. Programs that were linked with an older glibc run with a newer one. The
+# engine is compiled on that machine, and needs the libstdc++ of its compiler.
 set -euo pipefail
-archive=$1 plugin=$2 driver=$3 tensor=$4
-shift 4
+archive=$1
+shift
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/gpu/shim" "$work/gpu/include"
 
+while [ "$1" != -- ]; do
+    strip -o "$work/gpu/shim/${1##*/}" "$1"
+    shift
+done
+shift
 for program in "$@"; do
     strip -o "$work/gpu/${program##*/}" "$program"
 done
-for program in "$plugin" "$tensor"; do
-    strip -o "$work/gpu/shim/${program##*/}" "$program"
-done
-cp "$driver" "$work/gpu/shim/"
 cp /usr/include/cmocka.h "$work/gpu/include/"
 
 # libraries FILE…: the libraries that the files load, except the system's own.

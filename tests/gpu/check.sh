@@ -16,9 +16,9 @@
 # CORPUS=FOLDER     what weights/builtin/corpus.py wrote; without it the accuracy of tests/models/bytes is not measured
 # SECONDS_IN_ALL=N  from start to end, with the build (540). Of these the tests have 2/5, the sanitizers 1/5, and the
 #                   benchmarks what is left; without benchmarks the tests have 3/5 and the sanitizers what is left
-# DRY=1             a dry run without a device: with the shim's engine and test_tensor in place of what nvcc compiles, and
-#                   without nvidia-smi and compute-sanitizer, so that the script and all it starts run once before they
-#                   matter
+# DRY=1             a dry run without a device: with the shim's engine, test_tensor and test_split in place of what nvcc
+#                   compiles, and without nvidia-smi and compute-sanitizer, so that the script and all it starts run
+#                   once before they matter
 set -euo pipefail
 SECONDS=0 # the shell's own clock
 cd "$(dirname "$0")/../.."
@@ -110,7 +110,7 @@ compile_engine() {
     cublas=$(engine/cuda/toolkit.sh cublas)
     say "nvcc for compute capability $capability"
     run_for "$(left)" "$log/nvcc.log" tests/gpu/compile.sh "$programs" "$capability" "$cublas" ||
-        { tail -n 40 "$log/nvcc.log" && die "the engine or test_tensor does not compile"; }
+        { tail -n 40 "$log/nvcc.log" && die "the engine or a test does not compile"; }
     for library in "$(dirname "$(engine/cuda/toolkit.sh library)")"/lib{cublasLt,nvrtc}*.so.*; do
         [ ! -e "$library" ] || ln -s "$library" "$programs/"
     done
@@ -247,6 +247,7 @@ run_sanitizers() {
     sanitize memcheck operations_bf16
     sanitize racecheck operations_bf16
     sanitize synccheck operations_bf16
+    sanitize racecheck split
     sanitize memcheck operations_cuda
     sanitize memcheck cases_bf16
 }

@@ -1,9 +1,10 @@
 #!/bin/bash
-# compile.sh FOLDER CAPABILITY CUBLAS: libengine_cuda.so and test_tensor for one device, into FOLDER, by nvcc alone: where
-# tests/gpu/check.sh runs there may be no make. The flags are the Makefile's. FOLDER has the archive's include/cmocka.h
+# compile.sh FOLDER CAPABILITY CUBLAS: libengine_cuda.so and the tests with kernels of their own for one device, into FOLDER,
+# by nvcc alone: where tests/gpu/check.sh runs there may be no make. The flags are the Makefile's. FOLDER has the archive's include/cmocka.h
 # and libcmocka.so.0; CUBLAS is the folder above include/cublasLt.h. What was made of the same sources is taken again.
 set -euo pipefail
 folder=$1 capability=$2 cublas=$3
+tests=(test_tensor test_split)
 made=$folder/../gpu_made # beside it: FOLDER is unpacked anew
 flags=(-std=c++20 -O3 -gencode "arch=compute_$capability,code=sm_$capability"
     -gencode "arch=compute_$capability,code=compute_$capability" -I. -Xcompiler "-idirafter,$cublas/include"
@@ -12,15 +13,15 @@ flags=(-std=c++20 -O3 -gencode "arch=compute_$capability,code=sm_$capability"
 # Of all that a source may include, and of how it is compiled.
 digest() {
     {
-        echo "$cublas ${flags[*]}"
+        echo "$cublas ${flags[*]} ${tests[*]}"
         nvcc --version
         find engine config weights tests/cuda -name '*.cu' -o -name '*.h' | LC_ALL=C sort | xargs cat
     } | sha256sum
 }
 
-make_tensor() {
-    nvcc "${flags[@]}" -Xcompiler "-idirafter,$folder/include" -cudart static -o "$made/test_tensor" \
-        tests/cuda/test_tensor.cu -Xlinker "$folder/libcmocka.so.0" -Xlinker "-rpath=\$ORIGIN"
+make_test() {
+    nvcc "${flags[@]}" -Xcompiler "-idirafter,$folder/include" -cudart static -o "$made/$1" \
+        "tests/cuda/$1.cu" -Xlinker "$folder/libcmocka.so.0" -Xlinker "-rpath=\$ORIGIN"
 }
 
 make_engine() {
@@ -33,9 +34,9 @@ digest=$(digest)
 if [ "$(cat "$made/digest" 2>/dev/null)" != "$digest" ]; then
     rm -rf "$made"
     mkdir -p "$made"
-    make_tensor &
+    (for name in "${tests[@]}"; do make_test "$name"; done) &
     make_engine
     wait $!
     echo "$digest" >"$made/digest"
 fi
-cp "$made/libengine_cuda.so" "$made/test_tensor" "$folder/"
+cp "$made/libengine_cuda.so" "${tests[@]/#/$made/}" "$folder/"

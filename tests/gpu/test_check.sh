@@ -49,15 +49,17 @@ from_elsewhere() {
 # models, 10 MB that take half a second to compress.
 archive_suffices() {
     local real=$work/real/gpu
-    tests/gpu/bundle.sh "$work/real.tar.gz" "$built"/tests/cuda/{libengine_cuda.so,libcuda.so.1,test_tensor} \
-        "$built"/tests/{cuda/test_dtypes,http/test_reference,bench/worker} "$built/linformerd" &&
+    tests/gpu/bundle.sh "$work/real.tar.gz" "$built"/tests/cuda/{libengine_cuda.so,libcuda.so.1,test_tensor,test_split} \
+        -- "$built"/tests/{cuda/test_dtypes,http/test_reference,bench/worker} "$built/linformerd" &&
         mkdir "$work/real" && tar -C "$work/real" -xzf "$work/real.tar.gz" &&
-        cp "$real"/shim/* "$real/" && env -i SHIM_SEED=0 "$real/test_tensor" && env -i SHIM_SEED=0 "$real/test_dtypes" &&
+        cp "$real"/shim/* "$real/" && env -i SHIM_SEED=0 "$real/test_tensor" &&
+        env -i SHIM_SEED=0 "$real/test_split" && env -i SHIM_SEED=0 "$real/test_dtypes" &&
         ! from_elsewhere "$real/test_dtypes" "$real/worker" &&
         ! LD_LIBRARY_PATH=$real from_elsewhere "$real/test_reference" "$real/linformerd"
 }
 
-if [ -e "$built/tests/bench/worker" ] && [ -e "$built/tests/cuda/test_tensor" ]; then
+if [ -e "$built/tests/bench/worker" ] && [ -e "$built/tests/cuda/test_tensor" ] &&
+    [ -e "$built/tests/cuda/test_split" ]; then
     archive_suffices >"$work/said" 2>&1
     result "programs of the archive run with the libraries that come along" $?
     rm -rf "$work"/real*
@@ -141,12 +143,12 @@ has() { grep -qE "$1" "$work/out/table.txt"; }
 
 cp "$work/passes" "$work/last_program"
 LD_LIBRARY_PATH=/driver check check
-has '^last +1 passed, 0 failed, worst error 1.5e-07 +- +ok' && has '^errors: bf16 +1 +1.5e-07' && has 'Made Up' &&
+has '^last +1 passed, 0 failed, worst error 1.5e-07 +- +ok' && has '^split +1 passed' && has '^errors: bf16 +1 +1.5e-07' && has 'Made Up' &&
     [[ "$(last_line)" = "nothing failed, 21 goals not measured, 1 not run" ]] && [ $status = 0 ]
 result "where all passes nothing failed, and goals are not measured" $?
 has '^operations_bf16-racecheck +1 passed, 0 failed, .*, RACECHECK SUMMARY: 0 hazards .*ok' &&
-    has '^cases_bf16-memcheck .*, ERROR SUMMARY: 0 errors .*ok' && [ "$(wc -l <"$work/sanitized")" = 6 ] &&
-    [ "$(grep 'order 0' "$work/sanitized" | sort -u | wc -l)" = 6 ]
+    has '^cases_bf16-memcheck .*, ERROR SUMMARY: 0 errors .*ok' && [ "$(wc -l <"$work/sanitized")" = 7 ] &&
+    [ "$(grep 'order 0' "$work/sanitized" | sort -u | wc -l)" = 7 ]
 result "each tool of compute-sanitizer has its rows" $?
 [ "$(cat "$work/path")" = "$work/build/gpu:/driver" ]
 result "what finds the driver stays in LD_LIBRARY_PATH" $?
@@ -189,7 +191,8 @@ cat >"$work/sanitizer" <<'X'
 X
 check check
 has '^operations_bf16-racecheck .*RACECHECK SUMMARY: 1 hazard .*FAILED, exit status 99' &&
-    has '^operations_bf16-synccheck .*not run: compute-sanitizer does not support' && [[ "$(last_line)" = "1 FAILED, "* ]]
+    has '^split-racecheck .*FAILED, exit status 99' &&
+    has '^operations_bf16-synccheck .*not run: compute-sanitizer does not support' && [[ "$(last_line)" = "2 FAILED, "* ]]
 result "what a sanitizer finds is a failure, that it cannot look is none" $?
 
 # A program that never ends, once it has said that it began.
