@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 60
 CUDA_OLDEST  ?= $(BUILD)/cuda-12.4
 export CUDA_OLDEST
 
-include tests/cuda/shim.mk tests/cuda/ptx/emulator.mk tests/cuda/ptx.mk
+include tests/cuda/shim.mk tests/cuda/ptx/emulator.mk tests/cuda/ptx.mk tests/cuda/fragments/fragments.mk
 
 # ---- Programs: a source tests/FOLDER/test_NAME.c each
 TESTS     := $(wildcard tests/unit/test_*.c tests/reference/test_*.c tests/cuda/test_*.c tests/http/test_*.c)
@@ -167,6 +167,13 @@ test-libraries: ## [by hand, last 2026-11-21] the same with COUNT (300) models o
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) tests/libraries/test_libraries.sh $(COUNT:%=--count=%) $(SEED:%=--seed=%) $(ARGS)
 
+test-fragments: ## [CI] compares the places of elements in tensor cores' registers with the headers of NVIDIA's CuTe from PyPI
+	@docker/packages.sh build test clients
+	@tests/cuda/fragments/cute.sh $(CUTE)
+	+$(call build-in,$(FRAGMENTS))
+	+$(call build-in,programs-ptx PTX_BUILT=$(PTX)/test_fragments)
+	@BUILD=$(BUILD) tests/run.sh $(FRAGMENTS) $(FRAGMENTS)@ptx
+
 test-tokenizers: ## [by hand, last 2026-11-22] compares the tokenizer with that of PyPI, COUNT (10000) texts each; SEED=…, ARGS="CASE…"
 	@docker/packages.sh build clients
 	@$(MAKE) --no-print-directory $(BUILD)/tests/tokenizers/encode
@@ -247,4 +254,4 @@ $(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(OF_SHIM) $(ON_DEVICE)
 	$(say) tests/gpu/bundle.sh $@ $(OF_SHIM) -- $(ON_DEVICE)
 
 .PHONY: programs programs-trusted programs-checked programs-concurrent programs-damaged programs-fuzz programs-gpu test test-all test-rest build-checked build-concurrent build-ptx programs-ptx quick check \
-    test-clients test-clients-all test-console test-packages test-releases test-libraries test-libraries-short test-tokenizers test-cuda test-ptx test-cluster test-image test-fresh docs reliability fuzz bench bench-million capacity predict cuda
+    test-clients test-clients-all test-console test-packages test-releases test-libraries test-libraries-short test-fragments test-tokenizers test-cuda test-ptx test-cluster test-image test-fresh docs reliability fuzz bench bench-million capacity predict cuda
