@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -406,11 +407,55 @@ static void test_gelu(void **state)
     free(x);
 }
 
+/* ---- The trace ---- */
+
+static int lines_of(const char *path, const char *begin)
+{
+    char line[256];
+    int count = 0;
+    FILE *file = fopen(path, "r");
+    if (!file)
+        fail_msg("%s was not written", path);
+    while (fgets(line, sizeof line, file))
+        count += strncmp(line, begin, strlen(begin)) == 0;
+    fclose(file);
+    return count;
+}
+
+/* Several products in one launch are one line, with their number. For cuBLASLt, which works column by column, the
+ * product of an item has `columns` rows and k columns. */
+static void test_trace(void **state)
+{
+    (void)state;
+    const struct sizes *s = &sizes[0];
+    const struct backend_functions *functions = load_cuda();
+    char path[] = "/tmp/linformerd_trace.XXXXXX", expected[64];
+    void *file;
+    if (on_device())
+        skip();
+    close(mkstemp(path));
+    struct weights *weights = weights_of(s, &file);
+    struct prepared cuda = prepare(functions, DTYPE_F32, 0, build_projection, s, weights);
+    int64_t n = rows_of(&equal) * s->columns;
+    float *x = calloc((size_t)(2 * n), sizeof *x);
+    setenv("SHIM_TRACE", path, 1);
+    run(&cuda, &equal, 0, equal.count, s->columns, s->columns, x, x + n);
+    unsetenv("SHIM_TRACE");
+    snprintf(expected, sizeof expected, "product\t%d %d %d %d\t4\t4\t", (int)s->columns, (int)s->k, WHOLE, equal.count);
+    assert_int_equal(lines_of(path, expected), 2);
+    assert_int_equal(lines_of(path, "product"), 2);
+    unlink(path);
+    free(x);
+    end(&cuda);
+    weights_close(weights);
+    free(file);
+}
+
 static int run_roads(void)
 {
     static const struct gelu gelus[] = {{64, .bias = true}, {50, .bias = true}, {64, .bias = false}};
     enum { N_SIZES = sizeof sizes / sizeof *sizes, N_GELUS = sizeof gelus / sizeof *gelus };
-    struct CMUnitTest tests[N_SIZES + N_GELUS + 1];
+    struct CMUnitTest tests[N_SIZES + N_GELUS + 2];
     static char names[N_SIZES + N_GELUS][64];
     for (int i = 0; i < N_SIZES; i++) {
         snprintf(names[i], sizeof names[i], "k %d columns %d groups %d%s", (int)sizes[i].k, (int)sizes[i].columns,
@@ -424,7 +469,8 @@ static int run_roads(void)
             (struct CMUnitTest){names[N_SIZES + i], test_gelu, NULL, NULL, (void *)(uintptr_t)&gelus[i]};
     }
     tests[N_SIZES + N_GELUS] = (struct CMUnitTest){"refused projections", test_refused_projection, NULL, NULL, NULL};
-    return _cmocka_run_group_tests("roads", tests, N_SIZES + N_GELUS + 1, NULL, NULL);
+    tests[N_SIZES + N_GELUS + 1] = (struct CMUnitTest){"the trace", test_trace, NULL, NULL, NULL};
+    return _cmocka_run_group_tests("roads", tests, N_SIZES + N_GELUS + 2, NULL, NULL);
 }
 
 int main(void)

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <vector>
 
 static uint64_t multiplied; /* products since cublasLtCreate */
@@ -299,13 +300,12 @@ struct product {
         return there;
     }
 
-    /* Several products are written as one of as many operations. */
     void trace() const
     {
-        uint64_t depth = how.transpose_a == CUBLAS_OP_N ? al.columns : al.rows,
-                 columns = dl.columns * (uint64_t)dl.count;
-        shim::trace("product\t%lu %lu %lu\t%zu\t%zu\t%d\t%d\n", dl.rows, columns, depth, bytes_of_element(al.type),
-                    bytes_of_element(dl.type), (int)how.epilogue, c_factor != 0);
+        uint64_t depth = how.transpose_a == CUBLAS_OP_N ? al.columns : al.rows;
+        std::string products = dl.count > 1 ? " " + std::to_string(dl.count) : "";
+        shim::trace("product\t%lu %lu %lu%s\t%zu\t%zu\t%d\t%d\n", dl.rows, dl.columns, depth, products.c_str(),
+                    bytes_of_element(al.type), bytes_of_element(dl.type), (int)how.epilogue, c_factor != 0);
     }
 
     void run() const
