@@ -184,10 +184,18 @@ test-cuda: ## [by hand, last 2026-11-22] compiles the CUDA engine with nvcc as i
 	@BUILD=$(BUILD) tests/run.sh tests/check/cuda.sh
 
 PREDICT   := $(BUILD)/predict/tests
-predict: ## [by hand, last 2026-11-23] counts launches and instructions anew, and writes the predicted times of docs/cuda.md (nvcc; NVDISASM=PATH; PREDICT_PYTHON=PATH of a python with PyTorch)
+COUNTED   := $(foreach name,attend_split attend_tensor project_split project_tensor split_product,\
+             $(foreach capability,80 90,$(BUILD)/predict/sass/$(name)_$(capability).cubin))
+predict: $(COUNTED) ## [by hand, last 2026-11-23] counts launches and instructions anew, and writes the predicted times of docs/cuda.md (nvcc; NVDISASM=PATH; PREDICT_PYTHON=PATH of a python with PyTorch)
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/predict SHIM_LIMITS= $(PREDICT)/cuda/libengine_cuda.so $(PREDICT)/cuda/libcuda.so.1 $(PREDICT)/bench/worker
 	@cp $(PREDICT)/bench/worker $(PREDICT)/cuda/worker
 	@BUILD=$(abspath $(BUILD)) python3 tests/gpu/predict.py --recount --table
+
+define cubin
+$(BUILD)/predict/sass/%_$(1).cubin: engine/cuda/%.cu $(wildcard engine/*.h engine/plan/*.h engine/cuda/*.h config/*.h)
+	$$(say) $$(COMPILER) -std=c++20 -O3 -arch=sm_$(1) -cubin -I. -o $$@ $$<
+endef
+$(foreach capability,80 90,$(eval $(call cubin,$(capability))))
 
 test-ptx: ## [by hand, not yet run as a whole] compiles the CUDA engine with nvcc, runs its tests and models in an emulator of PTX, and plants faults
 	@docker/packages.sh build test

@@ -7,12 +7,14 @@
     predict.py --recount   counts anew, and writes counts.json: what the engine launches, instructions, what PyTorch launches
 
 A prediction has two halves. The first is counted, and is in counts.json:
-  - the engine's launches, and the shapes of its products. The CUDA shim runs the engine and notes each launch. In f32 it
-    runs with --cuda-f32 plain: the kernels of the default, on tensor cores, are not counted yet;
-  - the instructions of its four largest kernels, in the SASS that nvcc makes for 8.0 and 9.0 (sass.py);
+  - the engine's launches, and the shapes of its products. The CUDA shim runs the engine and notes each launch. For some
+    steps cuBLASLt and a kernel of the engine compete. Both ways are counted, and the faster predicted one is used, as
+    the engine's tuning would do;
+  - the instructions of its largest kernels, in the SASS that nvcc makes for 8.0 and 9.0 (sass.py);
   - PyTorch's launches and the bytes that they move, from a trace of the same models (predict_peers.py).
 The second half is a model of a chip, with the assumptions below. A kernel takes as long as the unit that it needs
-longest: instructions issued, tensor cores, exponentials, shared memory, or memory. All constants are stated here."""
+longest: instructions issued, tensor cores, arithmetic of floats or integers, exponentials, shared memory, the L2 cache,
+or memory. All constants are stated here."""
 import json
 import math
 import pathlib
@@ -89,13 +91,14 @@ def product_s(chip, shape, element, extra_bytes=0):
 
 def kernel_s(chip, blocks, work, moved):
     """`work` counts the warps' instructions of all blocks. A multiprocessor has four schedulers. A cycle of one is an
-    instruction; 512 FLOP of bf16 on tensor cores of an A100 (m16n8k16 is 4096); 4 exponentials of 32; a quarter of the
-    multiprocessor's 128 bytes of shared memory."""
+    instruction; 512 FLOP of bf16 on tensor cores of an A100 (m16n8k16 is 4096, and m16n8k8 in TF32 takes as long); 4
+    exponentials of 32; 16 operations on integers; a quarter of the multiprocessor's 128 bytes of shared memory. Copies
+    of 16 bytes a thread (LDGSTS) come from the L2 cache."""
     flops_a_cycle = chip["peak"] * chip["mma"] / chip["processors"] / chip["clock"] / 4
     cycles = max(work["all"], work.get("HMMA", 0) * 4096 / flops_a_cycle, work.get("MUFU", 0) * 8,
-                 work.get("FFMA", 0) * 128 / chip["lanes"], (work.get("LDSM", 0) + work.get("LDGSTS", 0)) * 16)
+                 work.get("float", 0) * 128 / chip["lanes"], work.get("integer", 0) * 2, work.get("shared", 0) * 4)
     busy = cycles / 4 / chip["processors"] / BUSY * waste(blocks, chip["processors"])
-    return max(per_lane(chip, busy), memory_s(chip, moved))
+    return max(per_lane(chip, busy), work.get("LDGSTS", 0) * 512 / chip["cache"], memory_s(chip, moved))
 
 
 def add(*parts):
@@ -128,9 +131,14 @@ def part_rows(launch, batch):
     return batch * SIZES["seq_len"] // (launch["grid"][0] - batch)
 
 
-def project_tensor_work(counts, launch, batch, name):
+def template_numbers(name):
+    """64 and 128 of project_tensor<__nv_bfloat16, 64, 128, false>"""
+    return [int(word) for word in name.split("<")[1].rstrip(">").split(", ") if word.isdigit()]
+
+
+def project_tensor_work(counts, launch, batch):
     """A block multiplies the rows of a part, `depth` at a time."""
-    tall, wide = (int(word) for word in name.split("<")[1].split(",")[1:3])
+    tall, wide = template_numbers(launch["name"])
     depth, warps = (64 if tall < 128 else 32), launch["threads"] // 32
     x, y, z = launch["grid"]
     parts = x - batch
@@ -143,20 +151,38 @@ def project_tensor_work(counts, launch, batch, name):
     return blocks, work, moved
 
 
-def attend_work(counts, launch, batch):
-    """Float: 64 rows of a head in a block, four tiles of 64 keys."""
-    blocks = batch * SIZES["seq_len"] // 64 * SIZES["heads"]
-    work = add((blocks * 8 * SIZES["k"] // 64, counts["tile"]))
-    return blocks, work, 2 * batch * SIZES["seq_len"] * SIZES["dim"] * 4
+def split_work(counts, launch, blocks, tiles):
+    """Of a kernel that splits floats: `tiles` is the number of passes through its outer loop."""
+    warps = launch["threads"] // 32
+    return add((blocks * warps * tiles, counts["tile"]), (blocks * warps, counts["rest"]))
 
 
-def project_work(counts, launch, batch):
-    """Float: the rows of a part, 16 at a time."""
-    x, y, z = launch["grid"]
+def split_depth(name):
+    """By split_tile.h."""
+    return 32 if template_numbers(name)[0] < 128 else 16
+
+
+def multiply_split_work(counts, launch, _):
+    columns, rows, depth = launch["shape"]
+    blocks = launch["grid"][0]
+    work = split_work(counts, launch, blocks, math.ceil(depth / split_depth(launch["name"])))
+    return blocks, work, (rows * depth + depth * columns + (1 + launch["added"]) * rows * columns) * 4
+
+
+def multiply_part_work(counts, launch, batch):
+    """A block multiplies the rows of a part."""
+    lines, (x, y, z) = template_numbers(launch["name"])[0], launch["grid"]
     parts = x - batch
-    blocks = parts * y * z
-    work = add((blocks * 8 * part_rows(launch, batch) // 16, counts["tile"]))
-    return blocks, work, batch * SIZES["seq_len"] * z * 64 * 4 + parts * y * 64 * z * 64 * 4
+    blocks, columns = parts * y * z, z * lines
+    work = split_work(counts, launch, blocks, math.ceil(part_rows(launch, batch) / split_depth(launch["name"])))
+    return blocks, work, batch * SIZES["seq_len"] * columns * 4 + parts * y * lines * columns * 4
+
+
+def attend_part_work(counts, launch, batch):
+    """A block has 128 rows of a head. It reads 32 keys at a time."""
+    blocks = batch * SIZES["seq_len"] // 128 * SIZES["heads"]
+    work = split_work(counts, launch, blocks, SIZES["k"] // 32)
+    return blocks, work, 2 * batch * SIZES["seq_len"] * SIZES["dim"] * 4
 
 
 def moved_by(name, launch, batch, element):
@@ -166,7 +192,7 @@ def moved_by(name, launch, batch, element):
         return 2 * rows * dim * element
     if name.startswith(("embed", "place_input")):
         return rows * dim * element if name[0] == "e" else batch * SIZES["seq_len"] * 12
-    if name.startswith("finish_linear"):
+    if name.startswith(("finish_linear", "finish_product")):  # of the hidden part of the feed-forward step
         return 2 * rows * 4 * dim * element
     if name.startswith("pool"):
         return batch * SIZES["seq_len"] * dim * element
@@ -178,33 +204,38 @@ def moved_by(name, launch, batch, element):
     raise SystemExit(f"{name}: predict.py does not know how many bytes it moves")
 
 
-WORK = {"attend_tensor": attend_tensor_work, "project_tensor": project_tensor_work, "attend": attend_work,
-        "project": project_work}
+WORK = {"attend_tensor": attend_tensor_work, "project_tensor": project_tensor_work, "multiply_split": multiply_split_work,
+        "multiply_part": multiply_part_work, "attend_part": attend_part_work}
 
 
 def launch_s(chip, counts, launch, batch, element):
     """Of one launch of the engine, without the launch itself."""
     if launch["kind"] == "product":
-        rows, columns, depth, *batches = launch["shape"]
-        return product_s(chip, (*(batches or [1]), rows, columns, depth), element,
+        rows, columns, depth, *products = launch["shape"]
+        return product_s(chip, (*(products or [1]), rows, columns, depth), element,
                          launch["added"] * rows * columns * element)
     family = launch["name"].split("<")[0]
     if family not in WORK:
         return memory_s(chip, moved_by(launch["name"], launch, batch, element))
-    code = counts["sass"][chip["sass"]][launch["name"]]
-    named = (launch["name"],) if family == "project_tensor" else ()
-    blocks, work, moved = WORK[family](code, launch, batch, *named)
-    return kernel_s(chip, blocks, work, moved)
+    return kernel_s(chip, *WORK[family](counts["sass"][chip["sass"]][launch["name"]], launch, batch))
 
 
-def engine_s(chip, counts, model, dtype, batch):
-    """(seconds, {kernel: seconds}) of one run."""
-    element = 2 if dtype == "bf16" else 4
-    processors = chip["processors"] if dtype == "bf16" else 132
+def name_of(launch):
+    return launch["name"] if launch["kind"] == "kernel" else "product " + " x ".join(map(str, launch["shape"]))
+
+
+WAYS = ("library", "kernel")  # cuBLASLt computes a step, or as much of it as it can; kernels of the engine compute it
+
+
+def engine_s(chip, counts, model, dtype, batch, ways=WAYS):
+    """(seconds, {kernel: seconds}) of one run. Where the two ways compete, the faster one of `ways` counts."""
     times = {}
-    for launch in counts["engine"][f"{model} {dtype} {batch} {processors}"]:
-        name = launch["name"] if launch["kind"] == "kernel" else "product " + " x ".join(map(str, launch["shape"]))
-        times[name] = times.get(name, 0) + launch["times"] * (launch_s(chip, counts, launch, batch, element) + LAUNCH_S)
+    for step in counts["engine"][f"{model} {dtype} {batch} {chip['processors']}"]:
+        timed = [[(name_of(launch), launch_s(chip, counts, launch, batch, 2 if dtype == "bf16" else 4) + LAUNCH_S)
+                  for launch in launches]
+                 for launches in ([step[way] for way in ways] if "library" in step else [[step]])]
+        for name, seconds in min(timed, key=lambda way: sum(seconds for _, seconds in way)):
+            times[name] = times.get(name, 0) + step["times"] * seconds
     return sum(times.values()), times
 
 
@@ -234,47 +265,57 @@ def peer_s(chip, counts, model, dtype, batch, peer):
 # ---- What goals.py asks for
 
 def flops_of(counts, model, batch):
-    """Of the engine's plan: products, projections, attention."""
-    n, total = SIZES["seq_len"], 0
-    for launch in counts["engine"][f"{model} bf16 {batch} 132"]:
-        if launch["kind"] == "product":
-            total += launch["times"] * 2 * math.prod(launch["shape"])
-        elif launch["name"].startswith("project_tensor"):
-            columns = SIZES["dim"] if model == "full" else launch["grid"][2] * 64
-            total += launch["times"] * (2 if model == "full" else 1) * 2 * batch * n * SIZES["k"] * columns
-        elif launch["name"].startswith("attend_tensor"):
-            total += launch["times"] * 4 * batch * n * SIZES["k"] * SIZES["dim"]
+    """Of the engine's plan: products, projections as cuBLASLt computes them, and attention."""
+    total = 0
+    for step in counts["engine"][f"{model} bf16 {batch} 132"]:
+        for launch in step.get("library", [step]):
+            if launch["kind"] == "product":
+                total += step["times"] * 2 * math.prod(launch["shape"])
+            elif launch["name"].startswith("attend_tensor"):
+                total += step["times"] * 4 * batch * SIZES["seq_len"] * SIZES["k"] * SIZES["dim"]
     return total
 
 
 def predict(counts, chip_name, model, batch):
-    chip = CHIPS[chip_name]
-    ours, kernels = engine_s(chip, counts, model, "bf16", batch)
-    peers = {peer: peer_s(chip, counts, model, "bf16", batch, peer) for peer in PEERS}
-    floats, eager = engine_s(chip, counts, model, "f32", batch)[0], peer_s(chip, counts, model, "f32", batch, "eager")
-    return {"bf16": ours, "peers": peers, "f32": floats, "eager f32": eager, "kernels": kernels,
-            "part": flops_of(counts, model, batch) / ours / chip["peak"] / chip["large"]}
+    chip, found = CHIPS[chip_name], {}
+    for dtype in ("bf16", "f32"):
+        found[dtype] = engine_s(chip, counts, model, dtype, batch)[0]
+        for way in WAYS:
+            found[f"{dtype} {way}"] = engine_s(chip, counts, model, dtype, batch, [way])[0]
+        found[f"eager {dtype}"] = peer_s(chip, counts, model, dtype, batch, "eager")
+    found["peers"] = [peer_s(chip, counts, model, "bf16", batch, peer) for peer in PEERS]
+    found["part"] = flops_of(counts, model, batch) / found["bf16"] / chip["peak"] / chip["large"]
+    return found
 
 
 def ms(seconds):
     return f"{1e3 * seconds:.2f}"
 
 
-def table(counts):
-    """The table of docs/cuda.md."""
-    lines = ["| chip | model | batch | bf16, ms | part of the rate of large products | " +
-             ", ms | ".join(PEERS.values()) + ", ms | fastest of these : ours | plain f32, ms | eager f32 : ours |",
-             "|---" * 11 + "|"]
-    for chip in CHIPS:
-        for model in MODELS:
-            for batch in BATCHES:
-                found = predict(counts, chip, model, batch)
-                fastest = min(found["peers"].values())
-                lines.append(f"| {chip} | {model} | {batch} | {ms(found['bf16'])} | {found['part']:.2f} | " +
-                             " | ".join(map(ms, found["peers"].values())) +
-                             f" | {fastest / found['bf16']:.2f} | {ms(found['f32'])} | "
-                             f"{found['eager f32'] / found['f32']:.2f} |")
-    return "\n".join(lines) + "\n"
+CASES = [(chip, model, batch) for chip in CHIPS for model in MODELS for batch in BATCHES]
+
+
+def markdown(head, rows):
+    first, *others = [f"| {' | '.join(map(str, row))} |\n" for row in [head, *rows]]
+    return first + "|" + "---|" * len(head) + "\n" + "".join(others)
+
+
+def table(cases, dtype, head, columns):
+    """A table of docs/cuda.md. `columns` gives the values of the columns behind the engine's times."""
+    rows = [(*case, *map(ms, (found[dtype], *(found[f"{dtype} {way}"] for way in WAYS))), *columns(found))
+            for case, found in cases.items()]
+    return markdown(["chip", "model", "batch", f"{dtype}, ms", "cuBLASLt, ms", "own kernels, ms", *head], rows)
+
+
+def bf16_table(cases):
+    head = ["part of the rate", *(f"{title}, ms" for title in PEERS.values()), "fastest of these : ours"]
+    return table(cases, "bf16", head, lambda found: (f"{found['part']:.2f}", *map(ms, found["peers"]),
+                                                     f"{min(found['peers']) / found['bf16']:.2f}"))
+
+
+def f32_table(cases):
+    return table(cases, "f32", ["eager, ms", "eager : ours"],
+                 lambda found: (ms(found["eager f32"]), f"{found['eager f32'] / found['f32']:.2f}"))
 
 
 def slowest_own(kernels):
@@ -286,33 +327,29 @@ def slowest_own(kernels):
 
 def verdict(counts, found, wanted, dtype):
     """`found` is {(chip, model, batch): number}."""
-    said = f"{min(found.values()):.2f} to {max(found.values()):.2f}"
     missed = {key: number for key, number in found.items() if number < wanted}
-    if not missed:
-        return f"{said}: met"
-    chip, model, batch = worst = min(missed, key=missed.get)
-    _, kernels = engine_s(CHIPS[chip], counts, model, dtype, batch)
+    chip, model, batch = least = min(found, key=found.get)
     where = "everywhere" if len(missed) == len(found) else ", ".join(" ".join(map(str, key)) for key in missed)
-    return f"{said}: missed ({where}). {worst[0]} {model} batch {batch} is furthest from it: {slowest_own(kernels)}"
+    return f"{min(found.values()):.2f} to {max(found.values()):.2f}: {f'missed ({where})' if missed else 'met'}. The least is " \
+        f"{chip} {model} batch {batch}, where {slowest_own(engine_s(CHIPS[chip], counts, model, dtype, batch)[1])}"
 
 
-def goals_table(counts):
+def goals_table(counts, cases):
     """What of goals.py's goals the predictions meet."""
-    cases = {(chip, model, batch): predict(counts, chip, model, batch)
-             for chip in CHIPS for model in MODELS for batch in BATCHES}
-    fastest = {key: min(found["peers"].values()) / found["bf16"] for key, found in cases.items()}
+    fastest = {key: min(found["peers"]) / found["bf16"] for key, found in cases.items()}
     floats = {key: found["eager f32"] / found["f32"] for key, found in cases.items()}
     parts = {key: found["part"] for key, found in cases.items() if key[2] == 32}
     rows = [(f"bf16: the time of the fastest PyTorch is at least {goals.FASTEST:g} times ours", fastest, goals.FASTEST,
              "bf16"),
             (f"bf16, batch 32: part of the rate of large products is at least {goals.PART:g}", parts, goals.PART, "bf16"),
-            (f"f32 with --cuda-f32 plain: the time of eager PyTorch is at least {goals.FLOATS:g} times ours", floats, goals.FLOATS, "f32")]
-    return "| goal, on each chip | predicted |\n|---|---|\n" + "".join(
-        f"| {what} | {verdict(counts, found, wanted, dtype)} |\n" for what, found, wanted, dtype in rows)
+            (f"f32: the time of eager PyTorch is at least {goals.FLOATS:g} times ours", floats, goals.FLOATS, "f32")]
+    return markdown(["goal, on each chip", "predicted"],
+                    [(what, verdict(counts, found, wanted, dtype)) for what, found, wanted, dtype in rows])
 
 
 def written(counts):
-    return table(counts) + "\n" + goals_table(counts)
+    cases = {case: predict(counts, *case) for case in CASES}
+    return "\n".join((bf16_table(cases), f32_table(cases), goals_table(counts, cases)))
 
 
 BEGIN, END = "<!-- written by tests/gpu/predict.py --table -->\n", "<!-- end of the tables -->\n"
@@ -324,14 +361,12 @@ def page_with(text, tables):
 
 
 def print_kernels(counts):
-    for chip in CHIPS:
-        for model in MODELS:
-            for batch in BATCHES:
-                for dtype in ("bf16", "f32"):
-                    total, times = engine_s(CHIPS[chip], counts, model, dtype, batch)
-                    print(f"{chip} {model} {dtype} batch {batch}: {ms(total)} ms")
-                    for name, seconds in sorted(times.items(), key=lambda item: -item[1])[:8]:
-                        print(f"    {ms(seconds):>9} ms {seconds / total:5.0%}  {name}")
+    for chip, model, batch in CASES:
+        for dtype in ("bf16", "f32"):
+            total, times = engine_s(CHIPS[chip], counts, model, dtype, batch)
+            print(f"{chip} {model} {dtype} batch {batch}: {ms(total)} ms")
+            for name, seconds in sorted(times.items(), key=lambda item: -item[1])[:8]:
+                print(f"    {ms(seconds):>9} ms {seconds / total:5.0%}  {name}")
 
 
 def main():

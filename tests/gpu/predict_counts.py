@@ -1,8 +1,9 @@
 """What predict.py counts: the engine's launches, instructions of its largest kernels, and PyTorch's launches.
 
-It needs programs that `make predict` builds, nvcc, nvdisasm (NVDISASM=PATH; PyPI's nvidia-cuda-nvdisasm has it), and a
-python with PyTorch (PREDICT_PYTHON=PATH, else this one)."""
+`make predict` builds what it needs: the engine on the shim, and cubins of the largest kernels. It also needs nvdisasm
+(NVDISASM=PATH; PyPI's nvidia-cuda-nvdisasm has it), and a python with PyTorch (PREDICT_PYTHON=PATH, else this one)."""
 import collections
+import difflib
 import hashlib
 import json
 import os
@@ -21,8 +22,10 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 ROOT = FOLDER.parent.parent
 BUILD = pathlib.Path(os.environ.get("BUILD", ROOT / "build"))
 SHARED = {"one_kv_head": True, "share_kv": True}
-SOURCES = ("attend_tensor", "project_tensor", "attend", "project")
-HEADERS = ("tensor", "attention", "projection", "element")
+# engine/cuda/NAME.cu and NAME.h: the kernels whose instructions are counted, and what they include. COUNTED in
+# tests/tests.mk has the first list, too.
+SOURCES = ("attend_split", "attend_tensor", "project_split", "project_tensor", "split_product")
+HEADERS = ("attention", "element", "projection", "split", "split_tile", "tensor")
 
 
 def sources():
@@ -72,50 +75,83 @@ def write_model(model, folder):
     (folder / "config.json").write_text(json.dumps({"architecture": "linformer.LinformerLM", "kwargs": kwargs}))
 
 
-def launch_of(line, times):
+def launch_of(line):
     """A line of the trace (tests/cuda/shim/kernels.h)."""
     kind, *fields = line.split("\t")
     if kind == "product":
-        return {"kind": kind, "times": times, "shape": [int(word) for word in fields[0].split()], "added": int(fields[4])}
-    return {"kind": kind, "times": times, "name": fields[0], "grid": [int(word) for word in fields[1].split()],
+        return {"kind": kind, "shape": [int(word) for word in fields[0].split()], "added": int(fields[4])}
+    return {"kind": kind, "name": fields[0], "grid": [int(word) for word in fields[1].split()],
             "threads": int(fields[2]), "shared": int(fields[3])}
 
 
-def trace(folder, dtype, batch, chip):
-    """The launches of one run. Those while the model is loaded convert weights (round_floats)."""
+# The shim's times of kernels, and of GELU at the end of a product, that let the engine choose the way.
+TIMES = {"library": {"SHIM_KERNEL_MS": "1000", "SHIM_GELU_MS": "0"},
+         "kernel": {"SHIM_KERNEL_MS": "0.01", "SHIM_GELU_MS": "10"}}
+
+
+def answer(worker, command, folder):
+    """Gives the command to the worker, and checks that it worked."""
+    worker.stdin.write(command)
+    worker.stdin.flush()
+    said = worker.stdout.readline()
+    if not said.startswith("ready"):
+        raise SystemExit(f"the worker with {folder}: {said or 'it ended'}")
+
+
+def traces(folder, dtype, chip, way):
+    """By batch: the lines of one run."""
     path = folder.parent / "trace"
+    path.write_text("")
     environment = {"SHIM_TRACE": str(path), "SHIM_PROCESSORS": str(chip["processors"]), "SHIM_MEMORY": str(1 << 40),
-                   "SHIM_SHARED_KIB": str(chip["shared_kib"]), "LINFORMERD_CUDA_TUNING_MS": "0", "LINFORMERD_CUDA_F32": "plain"}
-    lengths = " ".join([str(SIZES["seq_len"])] * batch)
-    command = [BUILD / "predict/tests/cuda/worker", folder, dtype, str(batch * SIZES["seq_len"]), str(batch), "1", "cuda"]
-    said = subprocess.run(command, input=f"pooled - {lengths}\n", env=os.environ | environment, capture_output=True,
-                          text=True, check=True).stdout
-    if not said.endswith("ready\n"):
-        raise SystemExit(f"{command}: {said}")
-    lines = collections.Counter(line for line in path.read_text().splitlines() if "round_floats" not in line)
-    return [launch_of(line, times) for line, times in lines.items()]
+                   "SHIM_SHARED_KIB": str(chip["shared_kib"]), "LINFORMERD_CUDA_TUNING_MS": "60000", **TIMES[way]}
+    rows, most, found = SIZES["seq_len"], max(BATCHES), {}
+    command = [BUILD / "predict/tests/cuda/worker", folder, dtype, str(most * rows), str(most), "1", "cuda"]
+    with subprocess.Popen(command, env=os.environ | environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True) as worker:
+        answer(worker, "", folder)
+        for batch in BATCHES:
+            before = path.stat().st_size  # the launches while the model is loaded, and those of the other batches
+            answer(worker, f"pooled - {' '.join([str(rows)] * batch)}\n", folder)
+            found[batch] = path.read_text()[before:].splitlines()
+    return found
+
+
+def choices(library, kernel):
+    """The launches of two traces of one run, in order. Where the traces differ, a step has both ways: {"library":
+    [launches], "kernel": [launches]}."""
+    for same, a, b, c, d in difflib.SequenceMatcher(None, library, kernel, autojunk=False).get_opcodes():
+        ways = [launch_of(line) for line in library[a:b]], [launch_of(line) for line in kernel[c:d]]
+        if same == "equal":
+            yield from ways[0]
+        elif all(launch.get("name", "").startswith("multiply_split<") for launch in ways[1]):
+            for product, split in zip(*ways, strict=True):  # the grid of a split product does not tell its shape
+                yield {"library": [product], "kernel": [split | {"shape": product["shape"], "added": product["added"]}]}
+        else:
+            yield {"library": ways[0], "kernel": ways[1]}
 
 
 def engine_counts(work):
     found = {}
     for model in MODELS:
         write_model(model, work / model)
-        for batch in BATCHES:
-            for chip in ("A100", "H100"):
-                for dtype in ("bf16", "f32") if chip == "H100" else ("bf16",):
-                    key = f"{model} {dtype} {batch} {predict.CHIPS[chip]['processors']}"
-                    found[key] = trace(work / model, dtype, batch, predict.CHIPS[chip])
+        for chip in (predict.CHIPS["A100"], predict.CHIPS["H100"]):
+            for dtype in ("bf16", "f32"):
+                library, kernel = (traces(work / model, dtype, chip, way) for way in predict.WAYS)
+                for batch in BATCHES:
+                    steps = collections.Counter(map(json.dumps, choices(library[batch], kernel[batch])))
+                    found[f"{model} {dtype} {batch} {chip['processors']}"] = \
+                        [{"times": times} | json.loads(step) for step, times in steps.items()]
     return found
 
 
 # ---- Instructions
 
 def only(counts):
-    return {code: counts[code] for code in ("all", "HMMA", "FFMA", "MUFU", "LDSM", "LDGSTS") if counts.get(code)}
+    return {code: counts[code] for code in ("all", "HMMA", "float", "integer", "MUFU", "shared", "LDGSTS") if counts.get(code)}
 
 
 def minus(counts, times, other):
-    return {code: number - times * other.get(code, 0) for code, number in counts.items()}
+    return {code: max(number - times * other.get(code, 0), 0) for code, number in counts.items()}
 
 
 def tensor_counts(found):
@@ -130,41 +166,35 @@ def tensor_counts(found):
     copy = {code: number / usual["LDGSTS"] for code, number in only(usual).items()}
     hot = minus(only(whole), whole.get("LDGSTS", 0), copy)
     rest = minus(minus(only(found["whole"]), 1, hot), found["whole"].get("LDGSTS", 0), copy)
-    return {"hot": hot, "copy": copy, "rest": {code: max(number, 0) for code, number in rest.items()}}
+    return {"hot": hot, "copy": copy, "rest": rest}
 
 
-def float_counts(found, iterations):
-    """`tile`: one pass of the outermost loop with multiply-adds, its inner loops as often as `iterations` says by the
-    multiply-adds of one: a thread needs so many in all."""
-    loops = [loop for loop in found["loops"] if loop.get("FFMA", 0) >= 64]
-    outer = max(loops, key=lambda loop: loop["all"])
-    inner = [loop for loop in loops if loop["innermost"] and loop is not outer]
-    tile = only(outer)
-    for loop in inner:
-        tile = minus(tile, -(iterations // loop["FFMA"] - 1), only(loop))
-    return {"tile": tile}
+def split_counts(found, name):
+    """Of a kernel that splits floats. `tile`: one pass of its outer loop, with all passes of the loop within, which
+    multiplies 8 elements of depth. `rest`: the way around the outer loop."""
+    loops = [loop for loop in found["loops"] if loop.get("HMMA")]
+    inner = max((loop for loop in loops if loop["innermost"]), key=lambda loop: loop["HMMA"])
+    outer = max((loop for loop in loops if not loop["innermost"]), key=lambda loop: (loop["HMMA"], -loop["all"]))
+    passes = (predict.template_numbers(name)[0] if name.startswith("attend") else predict.split_depth(name)) // 8
+    return {"tile": minus(only(outer), 1 - passes, only(inner)), "rest": minus(only(found["whole"]), 1, only(outer))}
 
 
-def compile_source(source, capability, work):
-    cubin = work / f"{source}_{capability}.cubin"
-    subprocess.run([os.environ.get("NVCC", "nvcc"), "-std=c++20", "-O3", f"-arch=sm_{capability}", "-cubin", "-I", ROOT,
-                    "-o", cubin, ROOT / f"engine/cuda/{source}.cu"], check=True)
-    return cubin
-
-
-def sass_counts(work, wanted):
+def sass_counts(wanted):
     nvdisasm = os.environ.get("NVDISASM") or shutil.which("nvdisasm")
     if not nvdisasm:
         raise SystemExit("nvdisasm is missing: NVDISASM=PATH names it; PyPI's package nvidia-cuda-nvdisasm has it")
     found = {}
     for capability in ("80", "90"):
-        found[capability] = {}
+        kernels = {}
         for source in SOURCES:
-            cubin = work / f"{source}_{capability}.cubin"
-            kernels = sass.disassemble(nvdisasm, cubin if cubin.exists() else compile_source(source, capability, work))
-            for name in sorted(wanted & set(kernels)):
-                counts = sass.kernel_counts(kernels[name])
-                found[capability][name] = tensor_counts(counts) if "tensor" in name else float_counts(counts, 1024)
+            kernels |= sass.disassemble(nvdisasm, BUILD / f"predict/sass/{source}_{capability}.cubin")
+        missing = wanted - kernels.keys()
+        if missing:
+            raise SystemExit(f"no code of {', '.join(sorted(missing))} in the cubins for {capability}")
+        found[capability] = {}
+        for name in sorted(wanted):
+            counts = sass.kernel_counts(kernels[name])
+            found[capability][name] = tensor_counts(counts) if "tensor" in name else split_counts(counts, name)
     return found
 
 
@@ -183,11 +213,10 @@ def peer_counts():
 
 def text():
     with tempfile.TemporaryDirectory() as folder:
-        work = pathlib.Path(folder)
-        engine = engine_counts(work)
-        wanted = {launch["name"] for launches in engine.values() for launch in launches
-                  if launch.get("name", "").split("<")[0] in SOURCES}
-        found = {"engine": engine, "sass": sass_counts(work, wanted), "peers": peer_counts()}
+        engine = engine_counts(pathlib.Path(folder))
+    launches = [launch for steps in engine.values() for step in steps for launch in step.get("kernel", [step])]
+    wanted = {launch["name"] for launch in launches if launch.get("name", "").split("<")[0] in predict.WORK}
+    found = {"engine": engine, "sass": sass_counts(wanted), "peers": peer_counts()}
     lines = [f' "{part}": {{\n' + ",\n".join(f'  "{key}": {json.dumps(value)}' for key, value in counts.items()) + "\n }"
              for part, counts in found.items()]
     return f'{{\n "sources": "{sources()}",\n' + ",\n".join(lines) + "\n}\n"

@@ -1,14 +1,21 @@
 """Counts instructions in SASS, the machine code of a kernel, as nvdisasm prints it. Nothing is executed.
 
 A loop is counted as its cheapest path among those with the most work. Work is what the kernel is for: products on tensor
-cores, fused multiply-adds, and copies. So paths that a plan does not take, such as those for masks, do not count. Loops
-within a loop are counted once; predict.py multiplies each with its number of iterations."""
+cores, and copies. So paths that a plan does not take, such as those for masks, do not count. Loops
+within a loop are counted once; predict.py multiplies each with its number of iterations.
+
+Beside opcodes, three groups of instructions are counted, because each has a unit of its own:
+  - "float": arithmetic of float32
+  - "integer": arithmetic and logic of 32 bits, comparisons and selections
+  - "shared": accesses of a warp to 128 bytes of shared memory. An instruction may make several of them"""
 import collections
 import re
 import subprocess
 
-WORK = ("HMMA", "LDGSTS", "LDSM", "STG")  # of a kernel for tensor cores
-FLOAT_WORK = ("FFMA", "LDG", "STS", "STG")
+WORK = ("HMMA", "LDGSTS", "LDSM", "STG")
+FLOAT = ("FADD", "FFMA", "FMUL")
+INTEGER = ("FMNMX", "FSEL", "FSETP", "IADD3", "IMNMX", "ISETP", "LEA", "LOP3", "PLOP3", "PRMT", "SEL", "SHF", "VIADD",
+           "VIADDMNMX", "VIMNMX")
 LEAVES = ("EXIT", "RET", "BRX", "KILL")
 
 
@@ -50,7 +57,7 @@ def blocks_of(lines):
         if not code:
             continue
         predicate, opcode, rest = code.groups()
-        blocks[-1].codes.append(opcode)
+        blocks[-1].codes.append("NOP" if (predicate or "").strip() == "@!PT" else opcode)  # nvcc pads copies with LDS
         base = opcode.split(".")[0]
         target = re.search(r"`\((\.L_x_\d+)\)", rest)
         if base in ("BRA", "CALL") and target:  # such a call does not return: it is a jump
@@ -103,13 +110,26 @@ def loops_of(blocks):
     return loops
 
 
+def shared_accesses(code):
+    """How often the instruction accesses 128 bytes of shared memory for a warp, without conflicts of banks."""
+    base, *rest = code.split(".")
+    if base == "LDSM":  # one, two or four matrices of 128 bytes: LDSM.16.M88, LDSM.16.MT88.4
+        return int(rest[-1]) if rest[-1].isdigit() else 1
+    if base in ("LDS", "STS", "LDGSTS"):
+        return 4 if "128" in rest else 2 if "64" in rest else 1
+    return 0
+
+
 def count(codes):
     counts = collections.Counter(code.split(".")[0] for code in codes)
+    counts["float"] = sum(counts[code] for code in FLOAT)
+    counts["integer"] = sum(counts[code] for code in INTEGER)
+    counts["shared"] = sum(map(shared_accesses, codes))
     counts["all"] = len(codes)
     return counts
 
 
-def path(blocks, header, body, work, ends_anywhere=False):
+def path(blocks, header, body, ends_anywhere=False):
     """Counts of the cheapest path with the most work from the header through the body, back to the header or out of the
     body, or with `ends_anywhere` to the end of the work. It passes no block twice."""
     order, seen = [], set()
@@ -132,7 +152,7 @@ def path(blocks, header, body, work, ends_anywhere=False):
     best = {header: count(blocks[header][0])}
 
     def worth(counts):
-        return sum(counts[code] for code in work), -counts["all"]
+        return sum(counts[code] for code in WORK), -counts["all"]
 
     ends = []
     for at in sorted(place, key=place.get):
@@ -153,10 +173,9 @@ def kernel_counts(lines):
     of loops around it, in the order of the code."""
     blocks = blocks_of(lines)
     loops = loops_of(blocks)
-    work = WORK if any(code.startswith("HMMA") for codes, _ in blocks for code in codes) else FLOAT_WORK
     found = []
     for header, body in sorted(loops.items()):
         depth = sum(header in other and body < other for other in loops.values())
         found.append({"depth": depth, "innermost": not any(other < body for other in loops.values()),
-                      **path(blocks, header, body, work)})
-    return {"whole": dict(path(blocks, 0, set(range(len(blocks))), work, True)), "loops": found}
+                      **path(blocks, header, body)})
+    return {"whole": dict(path(blocks, 0, set(range(len(blocks))), True)), "loops": found}

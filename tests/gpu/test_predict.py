@@ -40,11 +40,15 @@ def times_products():
 
 def times_kernels():
     """3000 instructions on 16 schedulers: at 75 % of a cycle each. A product of a warp takes 8 cycles of tensor cores: 4096
-    FLOP at 8.192e12 / 4 / 1e9 / 4 = 512 a cycle. An exponential takes 8."""
-    issue = predict.kernel_s(CHIP, 4, {"all": 3000}, 0)
-    tensor = predict.kernel_s(CHIP, 4, {"all": 3000, "HMMA": 1500}, 0)
-    exponentials = predict.kernel_s(CHIP, 4, {"all": 3000, "HMMA": 1500, "MUFU": 3000}, 0)
-    return near(issue, 3000 / 16 / 0.75 * 1e-9) and near(tensor, 4 * issue) and near(exponentials, 8 * issue)
+    FLOP at 8.192e12 / 4 / 1e9 / 4 = 512 a cycle. An exponential takes 8. An operation on floats takes 2, with 64 lanes,
+    and so does one on integers. 128 bytes of shared memory take 4. Copies of 512 bytes come from the cache, at 50 GB/s."""
+    def seconds(**counts):
+        return predict.kernel_s(CHIP, 4, {"all": 3000} | counts, 0)
+    issue = seconds()
+    return near(issue, 3000 / 16 / 0.75 * 1e-9) and near(seconds(HMMA=1500), 4 * issue) and \
+        near(seconds(HMMA=1500, MUFU=3000), 8 * issue) and near(seconds(float=4500), 3 * issue) and \
+        near(seconds(integer=4500), 3 * issue) and near(seconds(shared=2250), 3 * issue) and \
+        near(seconds(LDGSTS=3000), 3000 * 512 / 5e10)
 
 
 def counts_tensor_products():
@@ -52,12 +56,10 @@ def counts_tensor_products():
     With one head of keys and values, parts have 256 rows: 16 of them, and 4096 * 256 * 64 in all."""
     attend = predict.attend_tensor_work({"hot": {"all": 680, "HMMA": 128}, "copy": {"all": 40, "LDGSTS": 1},
                                          "rest": {"all": 700}}, {"threads": 128, "grid": [33, 8, 1], "shared": 92160}, 1)
-    project = predict.project_tensor_work({"hot": {"all": 106, "HMMA": 16}, "copy": {"all": 38, "LDGSTS": 1},
-                                           "rest": {"all": 588}}, {"threads": 256, "grid": [5, 8, 8]}, 1,
-                                          "project_tensor<__nv_bfloat16, 64, 64, false>")
-    shared = predict.project_tensor_work({"hot": {"all": 106, "HMMA": 16}, "copy": {"all": 38, "LDGSTS": 1},
-                                          "rest": {"all": 588}}, {"threads": 256, "grid": [17, 4, 1]}, 1,
-                                         "project_tensor<__nv_bfloat16, 64, 64, false>")
+    project, shared = (predict.project_tensor_work(
+        {"hot": {"all": 106, "HMMA": 16}, "copy": {"all": 38, "LDGSTS": 1}, "rest": {"all": 588}},
+        {"name": "project_tensor<__nv_bfloat16, 64, 64, false>", "threads": 256, "grid": grid}, 1)
+        for grid in ([5, 8, 8], [17, 4, 1]))
     finish = predict.moved_by("finish_projection<float>", {"grid": [256, 1, 1], "threads": 64}, 1, 4)
     flops = 2 * 2 * 4096 * 256 * 512
     copies = 256 * 2 * 8 * 33 * 8 + 256 * 128 * 8  # blocks fetch keys and values once; 256 units have 128 rows of queries
@@ -67,11 +69,50 @@ def counts_tensor_products():
         near(finish, 256 * 64 * (32 * 4 + 4))
 
 
+def counts_split_products():
+    """Each product of floats is three on tensor cores, of 2048 FLOP an instruction. Tiles of 128 lines have a depth of 16:
+    a warp has 64 by 32 elements, which are 4 by 4 fragments, so 2 * 3 * 16 instructions. With 64 lines the depth is 32,
+    and fragments are 2 by 2. Attention: 32 rows and 32 keys of 64 features, twice, are 2 * 3 * 64 instructions."""
+    def flops(work, name, tile, **launch):
+        counts = {"tile": {"all": 1, "HMMA": tile}, "rest": {"all": 1}}
+        return work(counts, {"name": name, "threads": 256, "added": 0} | launch, 1)[1]["HMMA"] * 2048 / 3
+    large = flops(predict.multiply_split_work, "multiply_split<128, true>", 96, grid=[128, 1, 1], shape=[512, 4096, 512])
+    small = flops(predict.multiply_split_work, "multiply_split<64, true>", 48, grid=[512, 1, 1], shape=[512, 4096, 512])
+    part = flops(predict.multiply_part_work, "multiply_part<128, false>", 96, grid=[9, 4, 4])
+    attend = flops(predict.attend_part_work, "attend_part<64, 2>", 384, grid=[33, 8, 1], threads=128)
+    product = 2 * 4096 * 512 * 512
+    return near(large, product) and near(small, product) and near(part, 2 * 2 * 4096 * 256 * 512) and \
+        near(attend, 2 * 2 * 4096 * 256 * 512)
+
+
 def adds_up_a_run():
-    """Two launches that move 9000 bytes a row of 1000 blocks of 8, and 3 us each."""
-    launch = {"kind": "kernel", "name": "layer_norm<__nv_bfloat16, 8>", "times": 2, "grid": [1000, 1, 1]}
-    found = predict.engine_s(CHIP, {"engine": {"full bf16 1 4": [launch]}}, "full", "bf16", 1)[0]
-    return near(found, 2 * (2 * 8000 * 512 * 2 / 9e9 + 3e-6))
+    """Two launches that move 9000 bytes a row of 1000 blocks of 8, and 3 us each. Of a step with two ways, the faster."""
+    launch = {"kind": "kernel", "name": "layer_norm<__nv_bfloat16, 8>", "grid": [1000, 1, 1]}
+    step = {"times": 2, "library": [launch, launch], "kernel": [launch]}
+    found = [predict.engine_s(CHIP, {"engine": {"full bf16 1 4": [step]}}, "full", "bf16", 1, *ways)[0]
+             for step, *ways in ((launch | {"times": 2},), (step,), (step, ["library"]), (step, ["kernel"]))]
+    usual = 2 * (2 * 8000 * 512 * 2 / 9e9 + 3e-6)
+    return all(near(*pair) for pair in zip(found, (usual, usual, 2 * usual, usual)))
+
+
+NORM, LONG, SPLIT = "kernel\tlayer_norm<float, 4>\t512 1 1\t256\t0", "product\t{}\t4\t4\t1\t0", \
+    "kernel\tmultiply_split<128, true>\t{} 1 1\t256\t81920"
+
+
+def finds_choices():
+    """Products of the engine's own kernel get the shape from those of cuBLASLt. Other launches differ in number, too."""
+    library = [NORM, LONG.format("512 4096 512"), LONG.format("64 4096 512"), NORM]
+    kernel = [NORM, SPLIT.format(128), SPLIT.format(64), NORM]
+    projected = [NORM, "kernel\tproject_tensor<__nv_bfloat16, 128, 128, false>\t40 4 4\t256\t69632", NORM]
+    norm, first, second, last = predict_counts.choices(library, kernel)
+    _, several, _ = predict_counts.choices([NORM, LONG.format("512 256 4096 8"), LONG.format("512 256 4096 8"), NORM],
+                                           projected)
+    return norm == last == {"kind": "kernel", "name": "layer_norm<float, 4>", "grid": [512, 1, 1], "threads": 256,
+                            "shared": 0} and \
+        [(step["library"][0]["shape"], step["kernel"][0]["grid"][0], step["kernel"][0]["shape"])
+         for step in (first, second)] == [([512, 4096, 512], 128, [512, 4096, 512]), ([64, 4096, 512], 64, [64, 4096, 512])] \
+        and [launch["shape"] for launch in several["library"]] == [[512, 256, 4096, 8]] * 2 and \
+        len(several["kernel"]) == 1
 
 
 def holds_eager_to_its_host():
@@ -89,6 +130,7 @@ CODE = """
         /*0030*/                   FMUL R1, R1, R2 ;
         /*0040*/                   FMUL R1, R1, R2 ;
 .L_x_2:
+        /*0048*/              @!PT LDS RZ, [RZ] ;
         /*0050*/                   HMMA.16816.F32.BF16 R4, R4, R8, R4 ;
         /*0060*/               @P1 BRA `(.L_x_1) ;
         /*0070*/                   STG.E [R2], R4 ;
@@ -97,11 +139,44 @@ CODE = """
 
 
 def counts_the_cheap_way():
-    """The loop without the two multiplications: LDSM, BRA, HMMA, BRA. Before it one instruction, behind it STG."""
+    """The loop without the two multiplications: LDSM, BRA, LDS, HMMA, BRA. Before it one instruction, behind it STG and
+    EXIT. The LDS is never executed."""
     found = sass.kernel_counts(CODE)
     loop = found["loops"][0]
-    return len(found["loops"]) == 1 and (loop["all"], loop["HMMA"], loop["LDSM"], loop["innermost"]) == (4, 1, 1, True) \
-        and found["whole"]["all"] == 7 and found["whole"]["STG"] == 1
+    return len(found["loops"]) == 1 and (loop["all"], loop["HMMA"], loop["LDSM"], loop["innermost"]) == (5, 1, 1, True) \
+        and loop["shared"] == 4 and found["whole"]["all"] == 8 and found["whole"]["STG"] == 1
+
+
+def counts_shared_memory():
+    """Each instruction by the bytes that it reads or writes for a thread, or by its matrices."""
+    codes = ("LDSM.16.M88.4", "LDSM.16.MT88.2", "LDSM.16.M88", "LDS", "LDS.U.64", "STS.128", "LDGSTS.E.BYPASS.LTC128B.128",
+             "LDG.E.128")
+    return [sass.count([code])["shared"] for code in codes] == [4, 2, 1, 1, 2, 4, 4, 0] and \
+        (sass.count(["FADD.FTZ", "LOP3.LUT"])["float"], sass.count(["FADD", "LOP3.LUT"])["integer"]) == (1, 1)
+
+
+def own_flops(counts, launch, batch):
+    """Of a kernel on tensor cores: an instruction is 4096 FLOP, or a third of 2048 where floats are split."""
+    family, name = launch["name"].split("<")[0], launch["name"]
+    return predict.WORK[family](counts["sass"]["90"][name], launch, batch)[1]["HMMA"] * \
+        (4096 if family.endswith("tensor") else 2048 / 3)
+
+
+def counts_all_products():
+    """In counts.json, each kernel multiplies as much as the product of cuBLASLt that it replaces, or as the model wants."""
+    counts, sizes, good = json.loads(predict.COUNTS.read_text()), predict.SIZES, True
+    for key, steps in counts["engine"].items():
+        model, _, batch, _ = key.split()
+        attention = 4 * int(batch) * sizes["seq_len"] * sizes["k"] * sizes["dim"]
+        wanted = {"attend_tensor": attention, "attend_part": attention,
+                  "multiply_part": attention if model == "full" else attention // 2 // sizes["heads"]}
+        for step in steps:
+            product = sum(2 * math.prod(launch["shape"]) for launch in step.get("library", []))
+            for launch in step.get("kernel", [step]):
+                family = launch.get("name", "").split("<")[0]
+                if family in predict.WORK:
+                    good = near(own_flops(counts, launch, int(batch)), wanted.get(family, product)) and good
+    return good
 
 
 def page_is_current():
@@ -123,8 +198,9 @@ def page_says_which_kernels_were_counted():
 
 def main():
     failed = 0
-    tests = [divides_blocks, moves_bytes, times_products, times_kernels, counts_tensor_products, adds_up_a_run,
-             holds_eager_to_its_host, counts_the_cheap_way, page_is_current, page_says_which_kernels_were_counted]
+    tests = [divides_blocks, moves_bytes, times_products, times_kernels, counts_tensor_products,
+             counts_split_products, adds_up_a_run, finds_choices, holds_eager_to_its_host, counts_the_cheap_way,
+             counts_shared_memory, counts_all_products, page_is_current, page_says_which_kernels_were_counted]
     print(f"1..{len(tests)}")
     for number, test in enumerate(tests, 1):
         good = test()
