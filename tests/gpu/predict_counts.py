@@ -147,7 +147,8 @@ def engine_counts(work):
 # ---- Instructions
 
 def only(counts):
-    return {code: counts[code] for code in ("all", "HMMA", "float", "integer", "MUFU", "shared", "LDGSTS") if counts.get(code)}
+    codes = ("all", "HMMA", "float", "integer", "MUFU", "shared", "LDGSTS")
+    return {code: counts[code] for code in codes if counts.get(code)}
 
 
 def minus(counts, times, other):
