@@ -47,19 +47,19 @@ static void launch_tiles(struct cuda_run *run, const struct plan_step *step, con
                   e_packed, x_packed);
 }
 
-/* Chooses small tiles if large ones would leave multiprocessors idle, or do not fit into shared memory. The result has
- * the same bits with both. */
+/* Chooses the faster tiles that fit into shared memory. The result has the same bits with both. */
 template <bool TURNED>
 static void choose_tiles(struct cuda_run *run, const struct plan_step *step, const struct projection<float> *p)
 {
-    int64_t parts = parts_at_most(rows_of(run, step->x), p->n_sequences, p->part_rows);
-    int64_t blocks =
-        p->count * parts * parts_of(p->k, LARGE) * step->project_sequence.groups * parts_of(p->group_columns, LARGE);
+    int64_t others =
+        p->count * parts_at_most(rows_of(run, step->x), p->n_sequences, p->part_rows) * step->project_sequence.groups;
+    int64_t large = others * parts_of(p->k, LARGE) * parts_of(p->group_columns, LARGE);
+    int64_t small = others * parts_of(p->k, SMALL) * parts_of(p->group_columns, SMALL);
     size_t bytes = SPLIT_STAGES * sizeof(struct split_stage<LARGE, TURNED, false>);
-    if (p->group_columns <= SMALL || p->k <= SMALL || blocks < run->processors || bytes > run->shared_bytes)
-        launch_tiles<SMALL, TURNED>(run, step, p);
-    else
+    if (bytes <= run->shared_bytes && split_large_are_faster(large, small, run->processors))
         launch_tiles<LARGE, TURNED>(run, step, p);
+    else
+        launch_tiles<SMALL, TURNED>(run, step, p);
 }
 
 void project_split(struct cuda_run *run, const struct plan_step *step, const struct projection<float> *p)

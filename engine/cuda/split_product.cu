@@ -68,16 +68,16 @@ template <int LINES, bool A_ALONG> static void launch_tiles(struct cuda_run *run
                   SPLIT_STAGES * sizeof(struct split_stage<LINES, A_ALONG, true>), *p, a_packed, b_packed, paired);
 }
 
-/* Chooses small tiles if large ones would leave multiprocessors idle, or do not fit into shared memory. The result has
- * the same bits with both. */
+/* Chooses the faster tiles that fit into shared memory. The result has the same bits with both. */
 template <bool A_ALONG> static void choose_tiles(struct cuda_run *run, const struct cuda_product *p)
 {
-    int64_t blocks = parts_of(p->rows, LARGE) * parts_of(p->columns, LARGE);
+    int64_t large = parts_of(p->rows, LARGE) * parts_of(p->columns, LARGE);
+    int64_t small = parts_of(p->rows, SMALL) * parts_of(p->columns, SMALL);
     size_t bytes = SPLIT_STAGES * sizeof(struct split_stage<LARGE, A_ALONG, true>);
-    if (blocks < run->processors || p->columns <= SMALL || p->rows <= SMALL || bytes > run->shared_bytes)
-        launch_tiles<SMALL, A_ALONG>(run, p);
-    else
+    if (bytes <= run->shared_bytes && split_large_are_faster(large, small, run->processors))
         launch_tiles<LARGE, A_ALONG>(run, p);
+    else
+        launch_tiles<SMALL, A_ALONG>(run, p);
 }
 
 bool split_product(struct cuda_run *run, const struct cuda_product *product)

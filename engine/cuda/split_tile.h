@@ -8,6 +8,7 @@
 #define ENGINE_CUDA_SPLIT_TILE_H
 
 #include "engine/cuda/split.h"
+#include "engine/plan/arithmetic.h"
 
 #define SPLIT_STAGES 4
 #define SPLIT_WARPS 8 /* 2 along the rows, 4 along the columns */
@@ -18,6 +19,15 @@ template <int LINES> constexpr int split_depth = LINES < 128 ? 32 : 16;
 
 /* Blocks at a time on a multiprocessor. A thread with large tiles needs about 200 registers. */
 template <int LINES> constexpr int split_resident = LINES < 128 ? 2 : 1;
+
+/* Whether `large` tiles of 128 lines take less time than `small` ones of 64 lines, which compute the same. A tile of
+ * 128 lines computes four times as much. For each product, small tiles need about 1.4 times as long: 1.15 times on 8.0,
+ * and 1.6 times on 9.0, by a count of instructions (tests/gpu/predict.py). The last tiles may leave multiprocessors
+ * idle. */
+static inline bool split_large_are_faster(int64_t large, int64_t small, int64_t processors)
+{
+    return parts_of(large, processors) * 4 * 10 <= parts_of(small, processors) * 14;
+}
 
 /* The lines of an operand that a block multiplies, in global memory. Element l of line i is from[i * stride + l] with
  * ALONG, else from[l * stride + i]. */

@@ -236,6 +236,17 @@ static void special_values_are_kept(void **)
     }
 }
 
+/* A few tiles are small, so that all multiprocessors are busy. Otherwise the number of rounds decides. */
+static void the_faster_tiles_are_chosen(void **state)
+{
+    (void)state;
+    assert_false(split_large_are_faster(1, 4, 132));
+    assert_true(split_large_are_faster(128, 512, 132));
+    assert_false(split_large_are_faster(128, 512, 108)); /* of large tiles there are two rounds */
+    assert_true(split_large_are_faster(10000, 40000, 132));
+    assert_false(split_large_are_faster(10000, 20000, 132)); /* large tiles are half empty */
+}
+
 static int run_split(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +254,7 @@ static int run_split(void)
         cmocka_unit_test(tiles_and_layouts_agree),
         cmocka_unit_test(faults_have_large_errors),
         cmocka_unit_test(special_values_are_kept),
+        cmocka_unit_test(the_faster_tiles_are_chosen),
     };
     unsigned long seed = getenv("SEED") ? strtoul(getenv("SEED"), NULL, 10) : 20261123;
     print_message("SEED=%lu\n", seed);
