@@ -7,12 +7,13 @@ PTX_SHIM     := $(patsubst tests/cuda/shim/%.cpp,$(PTX)/shim/%.o,$(filter-out %/
 PTX_RUNTIME  := $(PTX_SHIM) $(PTX)/registration.o $(EMULATOR)
 
 # Programs that run on it: NAME@ptx is the program NAME, with this engine.
-PTX_CUDA     := $(foreach dtype,cuda bf16 f16 tf32,test_operations_$(dtype) test_cases_$(dtype)) test_states \
-                test_parts_cuda test_fusion test_top_k test_execution test_modules_cuda
+PTX_CUDA     := $(foreach dtype,cuda bf16 f16 tf32,test_operations_$(dtype) test_cases_$(dtype)) test_operations_plain \
+                test_states test_parts_cuda test_fusion test_top_k test_execution test_modules_cuda test_roads test_chips
+PTX_KERNELS  := test_tensor test_split # with kernels of their own
 PTX_HTTP     := $(BUILD)/tests/http/test_generate $(BUILD)/tests/http/test_reference
 PTX_LINKED   := $(addprefix $(PTX)/,$(PTX_CUDA) linformerd libcuda.so.1)
-PTX_BUILT    := $(PTX)/libengine_cuda.so $(PTX)/test_tensor $(PTX_LINKED) $(PTX_HTTP)
-EMULATED     := $(PTX_CUDA:%=$(BUILD)/tests/cuda/%@ptx) $(BUILD)/tests/cuda/test_tensor@ptx $(PTX_HTTP:%=%@ptx)
+PTX_BUILT    := $(PTX)/libengine_cuda.so $(PTX_KERNELS:%=$(PTX)/%) $(PTX_LINKED) $(PTX_HTTP)
+EMULATED     := $(patsubst %,$(BUILD)/tests/cuda/%@ptx,$(PTX_CUDA) $(PTX_KERNELS)) $(PTX_HTTP:%=%@ptx)
 # Of `make test-all`. test_cases_bf16 took 8 seconds of a processor.
 EMULATED_SHORT := $(patsubst %,$(BUILD)/tests/cuda/test_%@ptx,cases_cuda cases_bf16 cases_f16 cases_tf32 tensor fusion top_k)
 
@@ -29,9 +30,9 @@ $(PTX)/registration.o: tests/cuda/ptx/registration.cpp $(PTX)/flags
 	$(emulated) -c -o $@ $<
 $(PTX)/libengine_cuda.so: $(PTX_OF) $(PTX_RUNTIME)
 	$(say) $(CXX) -shared -pthread -o $@ $^
-$(PTX)/test_tensor.o: tests/cuda/test_tensor.cu $(PTX)/flags
+$(PTX_KERNELS:%=$(PTX)/%.o): $(PTX)/%.o: tests/cuda/%.cu $(PTX)/flags
 	$(emulated) -c -o $@ $<
-$(PTX)/test_tensor: $(PTX)/test_tensor.o $(PTX_RUNTIME) $(BUILD)/tests/filter.o
+$(PTX_KERNELS:%=$(PTX)/%): %: %.o $(PTX_RUNTIME) $(BUILD)/tests/filter.o
 	$(say) $(CXX) -pthread -o $@ $^ -lcmocka $(BESIDE)
 $(PTX_LINKED): $(PTX)/%: $(BUILD)/tests/cuda/% # a hard link: $ORIGIN is the folder of the file itself
 	$(say) ln -f $< $@
