@@ -280,6 +280,15 @@ static bool gives_tensors(const struct plan *plan)
 }
 
 /* Random free sizes; then the sizes of all dimensions follow. */
+/* padder_size reads sizes of the item after it has written to its result. So the result is no size of the item yet. */
+static int64_t size_of(const struct plan *plan, const struct engine_item *item, int size)
+{
+    int64_t found;
+    assert_true(padder_size(plan, item, size, &found));
+    assert_true(found > 0);
+    return found;
+}
+
 static void random_sizes(const struct plan *plan, struct engine_item *item)
 {
     for (int i = 0; i < plan->n_factors; i++) {
@@ -290,16 +299,14 @@ static void random_sizes(const struct plan *plan, struct engine_item *item)
     }
     for (int i = 0; i < plan->n_inputs; i++)
         for (int d = 0; d < plan->inputs[i].input.rank; d++)
-            assert_true(padder_size(plan, item, plan->inputs[i].sizes[d], &item->inputs[i].sizes[d]));
+            item->inputs[i].sizes[d] = size_of(plan, item, plan->inputs[i].sizes[d]);
 }
 
 static int64_t tensor_elements(const struct plan *plan, const struct engine_item *item, int output)
 {
-    int64_t elements = 1, size;
-    for (int d = 0; d < plan->outputs[output].rank; d++) {
-        assert_true(padder_size(plan, item, plan->outputs[output].sizes[d], &size));
-        elements *= size;
-    }
+    int64_t elements = 1;
+    for (int d = 0; d < plan->outputs[output].rank; d++)
+        elements *= size_of(plan, item, plan->outputs[output].sizes[d]);
     return elements;
 }
 

@@ -81,6 +81,7 @@ void test_norm_of_sequences(void **state);
 void test_space_of_sequences(void **state);
 void test_convolve_sequences(void **state);
 void test_give_tensor(void **state);
+void test_reshape_ids(void **state);
 void test_folded_positions(void **state);
 void test_folded_attention(void **state);
 void test_folded_linear_and_local_attention(void **state);

@@ -115,4 +115,5 @@ void test_image_attention(void **state)
     check_image_attention(3, 17, 5, false, false);
     check_image_attention(2, 7, 40, false, true);
     check_image_attention(4, 5, 5, true, false);
+    check_image_attention(3, 7, 5, true, true); /* rows without whole packs are appended */
 }

@@ -17,16 +17,22 @@ void test_embed_and_positions(void **state)
     bench_run(&bench);
 }
 
+static void check_axial_positions(int64_t columns)
+{
+    struct bench bench;
+    const struct shape shapes[] = {{"rows", 5, columns}, {"columns", 8, columns}};
+    struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
+    int x = plan_input_rows(builder, "x", columns, 40, PLAN_NONE);
+    int major = plan_matrix(builder, 5, columns, "rows"), minor = plan_matrix(builder, 8, columns, "columns");
+    plan_give(builder, plan_add_positions(builder, x, major, minor, 8), PLAN_NONE, PLAN_NONE, false);
+    bench_run(&bench);
+}
+
 void test_axial_positions(void **state)
 {
     (void)state;
-    struct bench bench;
-    const struct shape shapes[] = {{"rows", 5, 20}, {"columns", 8, 20}};
-    struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
-    int x = plan_input_rows(builder, "x", 20, 40, PLAN_NONE);
-    x = plan_add_positions(builder, x, plan_matrix(builder, 5, 20, "rows"), plan_matrix(builder, 8, 20, "columns"), 8);
-    plan_give(builder, x, PLAN_NONE, PLAN_NONE, false);
-    bench_run(&bench);
+    check_axial_positions(20);
+    check_axial_positions(24);
 }
 
 void test_layer_norm(void **state)
@@ -163,6 +169,7 @@ void test_project_sequence(void **state)
     check_projection(96, 130, 1, true, false);
     check_projection(5, 24, 3, true, true);
     check_projection(9, 140, 2, false, false);
+    check_projection(64, 72, 1, false, false); /* whole packs, and a number of rows that is no multiple of any tile */
 }
 
 static void check_convolution(int64_t d, int64_t groups, int64_t stride, bool shared)
@@ -225,13 +232,12 @@ void test_two_projections(void **state)
 }
 
 /* On padded rows, whose results are cut off before the last step. */
-void test_rotate_concatenate_gate_cut(void **state)
+static void check_rotate_concatenate_gate_cut(int64_t columns)
 {
-    (void)state;
     struct bench bench;
     const struct shape shapes[] = {{"table", 80, 6}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
-    int x = plan_input_rows(builder, "x", 24, 80, PLAN_NONE);
+    int x = plan_input_rows(builder, "x", columns, 80, PLAN_NONE);
     int mask = plan_input_mask(builder, "mask", x);
     plan_pad_to_multiple(builder, x, 16);
     int rotated = plan_rotate(builder, x, plan_matrix(builder, 80, 6, "table"));
@@ -240,6 +246,13 @@ void test_rotate_concatenate_gate_cut(void **state)
     y = plan_mask_rows(builder, plan_cut_padding(builder, y), plan_cut_padding(builder, mask));
     plan_give(builder, y, PLAN_NONE, PLAN_NONE, false);
     bench_run(&bench);
+}
+
+void test_rotate_concatenate_gate_cut(void **state)
+{
+    (void)state;
+    check_rotate_concatenate_gate_cut(24);
+    check_rotate_concatenate_gate_cut(18); /* no whole packs */
 }
 
 /* Elements in rows of other columns: in x's place, and beside it where x is read again. */

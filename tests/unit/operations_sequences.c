@@ -109,6 +109,24 @@ void test_give_tensor(void **state)
     bench_run(&bench);
 }
 
+/* Ids that are read as rows of four, and as single ids. */
+void test_reshape_ids(void **state)
+{
+    (void)state;
+    struct bench bench;
+    const struct shape shapes[] = {{"table", 7, 12}};
+    struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
+    int h = plan_size_free(builder, 0, 0, 1, 9), one = plan_size_constant(builder, 1);
+    int of_ids[] = {h, plan_size_constant(builder, 4)}, of_y[] = {h, of_ids[1], plan_size_constant(builder, 12)};
+    int ids = plan_input_tensor(builder, "ids", INPUT_IDS, 7, 2, of_ids, 1);
+    plan_add_output(builder, "y", 3, of_y);
+    plan_add_output(builder, "ids", 2, of_ids);
+    int fours = plan_reshape(builder, ids, plan_sized_axis(builder, h, one), 4);
+    plan_give_tensor(builder, plan_embed(builder, ids, plan_matrix(builder, 7, 12, "table")), 0);
+    plan_give_tensor(builder, fours, 1);
+    bench_run(&bench);
+}
+
 /* x (k, l, columns) of which an item is k sequences; l is 4 * n. */
 static int folded_input(struct plan_builder *builder, int64_t columns, int *sizes)
 {

@@ -101,11 +101,12 @@ int main(void)
     random_seed(seed);
     print_message("SEED=%llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_give_tensor),
-        cmocka_unit_test(test_folded_positions),
-        cmocka_unit_test(test_folded_attention),
-        cmocka_unit_test(test_folded_linear_and_local_attention),
-        cmocka_unit_test(test_folded_convolve_append_pad),
+        TEST(test_give_tensor, 2.6e-2),
+        TEST(test_reshape_ids, EXACT),
+        TEST(test_folded_positions, EXACT),
+        TEST(test_folded_attention, 1.2e-1),
+        TEST(test_folded_linear_and_local_attention, 4e-2),
+        TEST(test_folded_convolve_append_pad, 2e-2),
         cmocka_unit_test(test_every_operation_has_its_facts),
         cmocka_unit_test(test_an_operation_without_a_kernel_is_refused),
         TEST(test_embed_and_positions, EXACT),
