@@ -44,9 +44,24 @@ static void check_attend(int64_t heads, int64_t kv_heads, int64_t dim_head, int6
     bench_run(&bench);
 }
 
+/* Integers of which keys need all rows, and the result only the rows that are asked for. */
+static void check_integers(void)
+{
+    struct bench bench;
+    struct plan_builder *builder = bench_begin(&bench, NULL, 0);
+    int x = plan_input_rows(builder, "x", 24, 60, PLAN_NONE);
+    int signs = plan_activate_with(builder, x, (struct plan_activation){.kind = ACTIVATION_SIGN}, true);
+    int keys = plan_activate_with(builder, signs, (struct plan_activation){ACTIVATION_AFFINE, 0.5f, 0.25f}, false);
+    int y = plan_attend(builder, x, keys, keys, (struct plan_attention){.heads = 2, .kv_heads = 2, .scale = 0.1f});
+    int same = plan_activate_with(builder, signs, (struct plan_activation){.kind = ACTIVATION_NONE}, false);
+    plan_give(builder, plan_add(builder, y, same, 0.5f), PLAN_NONE, PLAN_NONE, false);
+    bench_run(&bench);
+}
+
 void test_attend(void **state)
 {
     (void)state;
+    check_integers();
     check_attend(1, 1, 1, 1, false);
     check_attend(4, 4, 8, 16, true);
     check_attend(4, 1, 20, 7, false);

@@ -244,7 +244,9 @@ static void check_rotate_concatenate_gate_cut(int64_t columns)
     int both = plan_concatenate(builder, rotated, x);
     int y = plan_gate(builder, both, (struct plan_activation){.kind = ACTIVATION_GELU});
     y = plan_mask_rows(builder, plan_cut_padding(builder, y), plan_cut_padding(builder, mask));
-    plan_give(builder, y, PLAN_NONE, PLAN_NONE, false);
+    int signs = plan_activate_with(builder, x, (struct plan_activation){.kind = ACTIVATION_SIGN}, true);
+    signs = plan_activate_with(builder, plan_cut_padding(builder, signs), (struct plan_activation){0}, false);
+    plan_give(builder, plan_add(builder, y, signs, 0.5f), PLAN_NONE, PLAN_NONE, false);
     bench_run(&bench);
 }
 
