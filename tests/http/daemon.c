@@ -283,13 +283,16 @@ void daemon_stop(struct daemon *daemon)
 
 struct text {
     char *data;
-    size_t length;
+    size_t length, capacity;
 };
 
 static size_t text_append(char *data, size_t size, size_t count, void *context)
 {
     struct text *text = context;
-    text->data = realloc(text->data, text->length + size * count + 1);
+    if (text->length + size * count + 1 > text->capacity) {
+        text->capacity = 2 * (text->length + size * count + 1);
+        text->data = realloc(text->data, text->capacity);
+    }
     if (!text->data)
         return 0;
     memcpy(text->data + text->length, data, size * count);
@@ -322,7 +325,7 @@ struct answer daemon_call(const struct daemon *daemon, const struct call *call)
 {
     CURL *curl = call->curl ? call->curl : curl_easy_init();
     struct curl_slist *headers = NULL;
-    struct text head = {NULL, 0}, body = {NULL, 0};
+    struct text head = {0}, body = {0};
     struct answer answer = {0};
     char url[8192];
     assert_non_null(curl);
@@ -479,7 +482,7 @@ void raw_send(int descriptor, const char *text)
 
 char *raw_read_all(int descriptor)
 {
-    struct text text = {NULL, 0};
+    struct text text = {0};
     char part[4096];
     ssize_t length;
     text_append(part, 1, 0, &text);
@@ -493,7 +496,7 @@ char *raw_read_all(int descriptor)
 
 char *raw_read_answer(int descriptor)
 {
-    struct text text = {NULL, 0};
+    struct text text = {0};
     size_t wanted = 0;
     char byte;
     while (wanted == 0 || text.length < wanted) {
