@@ -119,7 +119,8 @@ build-checked:
 build-concurrent:
 	+$(call build-in,programs-concurrent SANITIZE=thread BUILD=$(BUILD)/tsan)
 build-ptx:
-	+$(call build-in,programs-ptx $(EMULATOR_TESTS))
+	+$(call build-in,programs-ptx)
+	+$(call build-in,$(EMULATOR_TESTS))
 
 # A word of T is a program of tests/ without its "test_", or a script: unit/weights, http/embed@cuda, check/style.sh.
 QUICK_FILES := $(filter %.sh,$(T:%=tests/%))
