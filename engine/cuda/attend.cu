@@ -23,10 +23,9 @@
 
 static_assert(ROWS == SIDE * EACH && TILE == SIDE * EACH && FEATURES == SIDE * EACH, "each thread has 4 x 4");
 
-template <typename T>
-static struct attention<T> attention_of(const struct cuda_run *run, const struct plan_step *step) {
-    struct attention<T> a = {
-    };
+template <typename T> static attention<T> attention_of(const struct cuda_run *run, const struct plan_step *step)
+{
+    attention<T> a = {};
     a.queries = elements_of<T>(run, step->x);
     a.keys = elements_of<T>(run, step->keys);
     a.values = elements_of<T>(run, step->values);

@@ -118,10 +118,10 @@ int64_t cuda_convolve_sequence_scratch(const struct plan *plan, const struct pla
     return (at_once * step->convolve_sequence.stride + most_windows(plan, step)) * plan->values[step->x].columns;
 }
 
-template <typename T> static struct convolution<T> convolution_of(struct cuda_run *run, const struct plan_step *step) {
+template <typename T> static convolution<T> convolution_of(struct cuda_run *run, const struct plan_step *step)
+{
     const struct plan_weight *bias = &run->plan->weights[step->bias];
-    struct convolution<T> c = {
-    };
+    convolution<T> c = {};
     c.x = elements_of<T>(run, step->x);
     c.weight = weight_of<T>(run, step->weight);
     c.bias = float_weight_of(run, step->bias);
@@ -137,8 +137,7 @@ template <typename T> static struct convolution<T> convolution_of(struct cuda_ru
     return c;
 }
 
-template <typename T>
-void cuda_convolve_sequence(struct cuda_run *run, const struct plan_step *step)
+template <typename T> void cuda_convolve_sequence(struct cuda_run *run, const struct plan_step *step)
 {
     struct convolution<T> c = convolution_of<T>(run, step);
     int64_t windows = windows_of(rows_of(run, step->x), c.n_sequences, c.stride);

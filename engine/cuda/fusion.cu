@@ -92,9 +92,9 @@ static const int32_t *uploaded_ids(const struct cuda_run *run, int value)
     return (const int32_t *)(run->upload->device + run->upload->rows[input]);
 }
 
-template <typename T> static struct embedding<T> embedding_of(struct cuda_run *run, const struct plan_step *embed) {
-    struct embedding<T> e = {
-    };
+template <typename T> static embedding<T> embedding_of(struct cuda_run *run, const struct plan_step *embed)
+{
+    embedding<T> e = {};
     e.ids = uploaded_ids(run, embed->x);
     e.places = places_of(run, embed->x);
     e.table = weight_of<T>(run, embed->table);

@@ -74,8 +74,7 @@ template <typename T>
 static void linear_part(struct cuda_run *run, const struct plan_step *step, int64_t first, int64_t rows)
 {
     int64_t depth = columns_of(run, step->x), columns = columns_of(run, step->y);
-    struct linear<T> linear = {
-    };
+    linear<T> linear = {};
     linear.rows = rows;
     linear.x = elements_of<T>(run, step->x) + first * depth;
     linear.x_stride = depth;

@@ -347,10 +347,9 @@ int64_t cuda_linear_attend_scratch(const struct plan *plan, const struct plan_st
            parts_floats(plan, step);
 }
 
-template <typename T>
-static struct linear_attention<T> attention_of(struct cuda_run *run, const struct plan_step *step) {
-    struct linear_attention<T> a = {
-    };
+template <typename T> static linear_attention<T> attention_of(struct cuda_run *run, const struct plan_step *step)
+{
+    linear_attention<T> a = {};
     a.keys = elements_of<T>(run, step->keys);
     a.values = elements_of<T>(run, step->values);
     a.mask = step->z == PLAN_NONE ? NULL : ids_of(run, step->z);

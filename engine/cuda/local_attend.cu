@@ -125,8 +125,7 @@ template <typename T> struct part_row {
 template <typename T>
 static __device__ struct part_row<T> part_row_of(const struct local_attention<T> *a, int64_t item, int64_t row,
                                                  int64_t head) {
-    struct part_row<T> p = {
-    };
+    part_row<T> p = {};
     int64_t start = a->starts[item], column = start * a->key_columns + (a->first_head + head) * a->d;
     p.earlier = a->states.items[item].earlier;
     p.position = p.earlier + row - start;
@@ -295,8 +294,7 @@ static void attend_parts(struct cuda_run *run, const struct local_attention<T> &
 
 template <typename T> void cuda_local_attend(struct cuda_run *run, const struct plan_step *step)
 {
-    struct local_attention<T> a = {
-    };
+    local_attention<T> a = {};
     int64_t rows = rows_of(run, step->x);
     a.queries = elements_of<T>(run, step->x);
     a.keys = elements_of<T>(run, step->keys);

@@ -115,8 +115,7 @@ int64_t cuda_retrieve_scratch(const struct plan *plan, const struct plan_step *s
 template <typename T> void cuda_retrieve(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t rows = rows_of(run, step->x), at_once = least(ROWS_AT_ONCE, run->plan->max_rows);
-    struct retrieval<T> t = {
-    };
+    retrieval<T> t = {};
     t.x = elements_of<T>(run, step->x);
     t.keys = weight_of<T>(run, step->key_table);
     t.values = weight_of<T>(run, step->value_table);

@@ -154,9 +154,9 @@ bool cuda_projects_pair(const struct plan *plan, const struct plan_step *step)
            (other->bias == PLAN_NONE) == (step->bias == PLAN_NONE);
 }
 
-template <typename T> static struct projected<T> projected_of(struct cuda_run *run, const struct plan_step *step) {
-    struct projected<T> own = {
-    };
+template <typename T> static projected<T> projected_of(struct cuda_run *run, const struct plan_step *step)
+{
+    projected<T> own = {};
     own.weight = weight_of<T>(run, step->weight);
     own.bias = float_weight_of(run, step->bias);
     own.parts = scratch_of(run);
@@ -164,11 +164,10 @@ template <typename T> static struct projected<T> projected_of(struct cuda_run *r
     return own;
 }
 
-template <typename T>
-static struct projection<T> projection_of(struct cuda_run *run, const struct plan_step *step) {
+template <typename T> static projection<T> projection_of(struct cuda_run *run, const struct plan_step *step)
+{
     const struct plan_weight *weight = &run->plan->weights[step->weight];
-    struct projection<T> p = {
-    };
+    projection<T> p = {};
     p.own = projected_of<T>(run, step);
     p.count = run->launches[step - run->plan->steps].steps;
     if (p.count > 1) {

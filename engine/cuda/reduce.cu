@@ -80,8 +80,7 @@ template <typename T> static __global__ void normalise_groups(int64_t blocks, st
 template <typename T> void cuda_group_norm(struct cuda_run *run, const struct plan_step *step)
 {
     const struct plan_axis *axis = &run->plan->axes[run->plan->values[step->x].axis];
-    struct group_norm<T> norm = {
-    };
+    group_norm<T> norm = {};
     norm.x = elements_of<T>(run, step->x);
     norm.y = elements_of<T>(run, step->y);
     norm.starts = device_item_starts_of(run, step->x);
@@ -110,9 +109,9 @@ template <typename T> struct elements {
     int64_t columns;
 };
 
-template <typename T> static struct elements<T> elements_at(struct cuda_run *run, int value, int weight) {
-    struct elements<T> elements = {
-    };
+template <typename T> static elements<T> elements_at(struct cuda_run *run, int value, int weight)
+{
+    elements<T> elements = {};
     if (value == PLAN_NONE) {
         elements.floats = float_weight_of(run, weight);
         return elements;
@@ -148,9 +147,9 @@ template <typename T> struct over_space {
     bool multiplies; /* the inner dimension is k. Before it are m and n */
 };
 
-template <typename T> static struct over_space<T> space_of_step(struct cuda_run *run, const struct plan_step *step) {
-    struct over_space<T> over = {
-    };
+template <typename T> static over_space<T> space_of_step(struct cuda_run *run, const struct plan_step *step)
+{
+    over_space<T> over = {};
     over.device = device_space_of(run, step);
     over.x = elements_at<T>(run, step->x, PLAN_NONE);
     over.y_starts = device_item_starts_of(run, step->y);
@@ -160,8 +159,7 @@ template <typename T> static struct over_space<T> space_of_step(struct cuda_run 
 }
 
 /* The result that a warp computes. */
-template <typename T>
-struct result {
+template <typename T> struct result {
     const struct over_space<T> *over;
     const struct space_dimension *inner;
     int64_t item, count;
@@ -190,8 +188,7 @@ static __device__ __forceinline__ void each_result(int64_t blocks, const struct 
     }
     __syncthreads();
     int outer = space->rank - over.inner;
-    struct result<T> result = {
-    };
+    result<T> result = {};
     result.over = &over;
     result.inner = space->dimensions + outer;
     result.item = item;
