@@ -3,8 +3,10 @@
 # (cmocka speaks it). The last line is "N passed, M failed"; it exits with 0 when nothing failed and something passed.
 # A program that crashes, exits with non-zero, reports other than it planned, or runs no test counts as a failure.
 # A name that ends in @cuda is that program with the daemon on the CUDA engine as the shim of tests/cuda runs it. A name
-# that ends in @ptx is that program on the engine as nvcc compiles it, whose PTX an emulator executes (tests/cuda/ptx).
-# JOBS: programs at a time. The default is one more than there are processors, because some tests wait. TEST_TIMEOUT: seconds after which a program is taken to hang; no test depends on it.
+# that ends in @ptx is that program on the engine as nvcc compiles it, whose PTX an emulator executes (tests/cuda/ptx). A
+# name that ends in @asan or @tsan is that program with the daemon of the build for this sanitizer. It has none itself.
+# JOBS: programs at a time. The default is one more than there are processors, because some tests wait. TEST_TIMEOUT:
+# seconds after which a program is taken to hang. No test depends on it.
 set -euo pipefail
 logs=${LOGS:-${BUILD:-build}/log}
 
@@ -21,7 +23,7 @@ run_one() {
     *@cuda) # of tests/http: the daemon on the CUDA engine that the shim runs
         program=${program%@cuda}
         export LINFORMERD=$build/tests/cuda/linformerd LINFORMERD_DEVICE=cuda LINFORMERD_DTYPE=f32
-        export LINFORMERD_CUDA_F32=plain # the shim's tensor cores take twenty times as long; programs of cuda/ use them
+        export LINFORMERD_CUDA_F32=plain # the shim's tensor cores take several times as long. Programs of cuda/ use them
         export SHIM_SEED=${SHIM_SEED:-1} # threads and streams go on at random
         ;;
     *@ptx)
@@ -35,15 +37,24 @@ run_one() {
             program=echo arguments=("ok 1 # SKIP $(head -n 1 "$beside/missing")")
         fi
         ;;
+    *@asan | *@tsan)
+        build=$build/${program##*@}
+        program=${program%@*}
+        export LINFORMERD=$build/linformerd
+        ;;
     *) export LINFORMERD=$build/linformerd ;;
     esac
     case $program in
     */fuzz/replay_*) arguments=("tests/fuzz/corpus/${program##*/replay_}") ;;
     esac
+    if grep -qs -e '-fsanitize=address' "$build/flags"; then
+        export SANITIZER=address # for programs that have none, with a daemon that has it
+    fi
     if grep -qs -e '-fsanitize=' "$build/flags" && setarch -R true 2>/dev/null; then
         wrapper=(setarch -R) # the sanitizers of gcc 12 and 13 abort now and then where addresses are very random
     fi
     if grep -qs -e '-fsanitize=thread' "$build/flags"; then
+        export SANITIZER=thread
         export OMP_NUM_THREADS=1 LINFORMERD_THREADS=1 # OpenMP's runtime is not instrumented
     fi
     TIMEFORMAT='%R %U %S'

@@ -3,10 +3,15 @@
 #ifndef TESTS_SANITIZED_H
 #define TESTS_SANITIZED_H
 
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+#if defined __SANITIZE_ADDRESS__
 #define SANITIZED 1
+#define SANITIZER_OF_BUILD "address"
+#elif defined __SANITIZE_THREAD__
+#define SANITIZED 1
+#define SANITIZER_OF_BUILD "thread"
 #else
 #define SANITIZED 0
+#define SANITIZER_OF_BUILD ""
 #endif
 
 #endif

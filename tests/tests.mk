@@ -74,20 +74,22 @@ TRUSTED   := $(REPLAYS) $(filter %/test_operations,$(ORDINARY))
 # other programs run. test_states runs the kernels of test_parts_cuda, and test_generate the code of
 # http/test_generations.
 REPEATED  := %_f16 %_tf32 %/test_operations_plain %/test_examples %/test_parts_cuda %/http/test_generations
-CHECKED   := $(filter-out $(REPEATED),$(SHIMMED) $(KERNEL_TESTS) $(EMULATOR_TESTS) $(HTTP) $(FAKES) $(ORDINARY) $(REPLAYS) $(MUTATES))
+CHECKED   := $(filter-out $(REPEATED),$(SHIMMED) $(KERNEL_TESTS) $(EMULATOR_TESTS) $(FAKES) $(ORDINARY) $(REPLAYS) $(MUTATES))
 # Under the thread sanitizer: programs with several threads, and the kernels' threads. The random plans of
 # test_passes_cuda run no kernel with a barrier that other programs there lack. test_operations_bf16 and others execute
 # each line of the engine that test_operations_cuda and test_long execute.
 SAME_LINES     := %/test_cases_bf16 %/test_passes_cuda %/test_operations_cuda %/test_long
-CONCURRENT := $(filter-out $(REPEATED) $(SAME_LINES),$(SHIMMED) $(KERNEL_TESTS) $(HTTP)) \
+CONCURRENT := $(filter-out $(REPEATED) $(SAME_LINES),$(SHIMMED) $(KERNEL_TESTS)) \
               $(filter %/test_batcher_fake %/test_lanes_fake %/test_generations_fake,$(FAKES)) \
               $(filter %/test_tokenizers,$(ORDINARY))
+# Under both sanitizers: the daemon has one, and the program that sends requests has none.
+DAEMONS   := $(filter-out $(REPEATED),$(HTTP))
 unserved   = $(filter-out %@cuda,$(1))
 
 REST      := $(wildcard tests/image/test_*.sh tests/deploy/test_*.sh tests/cluster/test_*.sh \
              tests/reliability/test_*.sh) $(filter $(LATE),$(EVERY) $(CHECKS)) \
              $(filter-out $(call in,asan,$(TRUSTED)),$(call in,asan,$(CHECKED))) $(call in,tsan,$(CONCURRENT)) \
-             $(EMULATOR_TESTS) $(EMULATED_SHORT)
+             $(DAEMONS:%=%@asan) $(DAEMONS:%=%@tsan) $(EMULATOR_TESTS) $(EMULATED_SHORT)
 
 programs: all pages $(SHIM) $(call unserved,$(EVERY)) $(BENCHES) $(CLUSTER)
 programs-trusted: all $(TRUSTED)
@@ -102,6 +104,7 @@ LONG      := tests/image/% tests/cluster/% tests/reliability/% tests/gpu/% \
              $(addprefix %/test_,operations_cuda operations_bf16 operations_tf32 operations_f16 operations_plain long \
                                  embed@cuda generate@cuda execution states passes_cuda faults_products cases_cuda parts_cuda \
                                  generations prompt_logprobs text_codec tokenizers drain signals faults_engine tracing)
+LONG      += $(LONG:%=%@asan) $(LONG:%=%@tsan)
 long-first = $(filter $(LONG),$(1)) $(filter-out $(LONG),$(1))
 
 test: ## [CI] installs what tests need, builds, and runs what a change needs to be trusted
@@ -122,10 +125,13 @@ build-ptx:
 	+$(call build-in,programs-ptx)
 	+$(call build-in,$(EMULATOR_TESTS))
 
-# A word of T is a program of tests/ without its "test_", or a script: unit/weights, http/embed@cuda, check/style.sh.
+# A word of T is a program of tests/ without its "test_", or a script: unit/weights, http/embed@cuda, http/embed@asan,
+# check/style.sh.
 QUICK_FILES := $(filter %.sh,$(T:%=tests/%))
 QUICK      := $(foreach t,$(filter-out %.sh,$(T)),$(BUILD)/tests/$(dir $(t))$(if $(filter replay_% test_%,$(notdir $(t))),,test_)$(notdir $(t)))
-quick: $(if $(T),$(patsubst %@ptx,%,$(QUICK:%@cuda=%)) $(if $(findstring @cuda,$(T)),$(SHIM)) $(if $(findstring @ptx,$(T)),programs-ptx),programs) ## [CI] builds and runs T="unit/test_weights …", of these TEST='name*'; without T all plain programs
+quick: $(if $(T),$(foreach program,$(QUICK),$(firstword $(subst @, ,$(program)))) $(if $(findstring @cuda,$(T)),$(SHIM)) $(if $(findstring @ptx,$(T)),programs-ptx),programs) ## [CI] builds and runs T="unit/test_weights …", of these TEST='name*'; without T all plain programs
+	+$(if $(findstring @asan,$(T)),$(call build-in,all SANITIZE=address BUILD=$(BUILD)/asan))
+	+$(if $(findstring @tsan,$(T)),$(call build-in,all SANITIZE=thread BUILD=$(BUILD)/tsan))
 	@BUILD=$(BUILD) TEST_FILTER='$(TEST)' tests/run.sh $(if $(T),$(QUICK) $(QUICK_FILES),$(PLAIN))
 
 check: ## [CI] checks that folders depend one way, and the style of sources, scripts and documents

@@ -221,9 +221,15 @@ void daemon_reload(struct daemon *daemon, const char *part)
         fail_msg("expected a line with \"%s\"", part);
 }
 
+const char *daemon_sanitizer(void)
+{
+    const char *given = getenv("SANITIZER");
+    return given ? given : SANITIZER_OF_BUILD;
+}
+
 bool daemon_is_slow(void)
 {
-    return SANITIZED || getenv("LINFORMERD_DEVICE") != NULL;
+    return *daemon_sanitizer() || getenv("LINFORMERD_DEVICE");
 }
 
 int daemon_process(const struct daemon *daemon)

@@ -65,6 +65,9 @@ void daemon_terminate(struct daemon *daemon); /* sends SIGTERM */
 void daemon_join(struct daemon *daemon);      /* waits for its end, expects status 0, and frees it */
 void daemon_stop(struct daemon *daemon);      /* both */
 
+/* The sanitizer of the daemon, "address" or "thread", or "". The program itself may have none: tests/run.sh. */
+const char *daemon_sanitizer(void);
+
 /* Whether the daemon computes slowly, because it has a sanitizer or runs on the CUDA shim. Programs may then send fewer
  * requests that execute the same lines. */
 bool daemon_is_slow(void);

@@ -4,7 +4,6 @@
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 #include "tests/http/generation.h"
-#include "tests/sanitized.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +15,7 @@
 #define WIDE 40000 /* ids of a model whose prompts come in blocks of few rows */
 
 /* Each row that is compared costs the JSON of all its logits. 7 divides no number of rows in a block. */
-#define EACH (SANITIZED ? 7 : 1) /* of so many rows, one is compared */
+#define EACH (*daemon_sanitizer() ? 7 : 1) /* of so many rows, one is compared */
 
 static char *folder;
 static struct daemon *the_daemon;
