@@ -200,11 +200,10 @@ static __global__ void norm_and_shift(int64_t rows, int64_t columns, const T *x,
     T *row_of_normed = normed ? normed + row * columns : NULL;
     auto make = [=](float(&values)[N], int64_t c) { load(values, x + c); };
     normalise<N>(columns, norm, make, (T *)NULL, [=](const float(&values)[N], int64_t c) {
-        int64_t shift = shift_of(shifts, columns, c);
         if (row_of_normed)
             store(row_of_normed + c, values);
-        if (shift_of(shifts, columns, c + N - 1) == shift) {
-            shift_pack(values, columns, shift, position, length, y + c);
+        if (segment_of(shifts, columns, c) == segment_of(shifts, columns, c + N - 1)) {
+            shift_pack(values, columns, shift_of(shifts, columns, c), position, length, y + c);
             return;
         }
         for (int i = 0; i < N; i++) {

@@ -176,12 +176,19 @@ static inline struct shifts shifts_of(const struct plan_step *step)
     return shifts;
 }
 
-/* The shift of a column. It is 0 for columns after the last segment. */
-static __device__ __forceinline__ int64_t shift_of(struct shifts shifts, int64_t columns, int64_t column)
+/* The segment of a column, shifts.count for columns after the last segment. */
+static __device__ __forceinline__ int segment_of(const struct shifts &shifts, int64_t columns, int64_t column)
 {
     /* A division of 32 bits is much faster than one of 64 bits. */
-    int segment_columns = (int)columns / (int)shifts.count;
-    int segment = segment_columns > 0 ? (int)column / segment_columns : (int)shifts.count;
+    int count = (int)shifts.count, segment_columns = (int)columns / count;
+    int segment = segment_columns > 0 ? (int)column / segment_columns : count;
+    return segment < count ? segment : count;
+}
+
+/* The shift of a column. It is 0 for columns after the last segment. */
+static __device__ __forceinline__ int64_t shift_of(const struct shifts &shifts, int64_t columns, int64_t column)
+{
+    int segment = segment_of(shifts, columns, column);
     return segment < shifts.count ? shifts.by[segment] : 0;
 }
 

@@ -21,6 +21,7 @@ void test_fusion_leaves_read_values(void **state);
 void test_project_sequence(void **state);
 void test_convolve_sequence(void **state);
 void test_shift_tokens(void **state);
+void test_shift_of_norms(void **state);
 void test_two_projections(void **state);
 void test_rotate_concatenate_gate_cut(void **state);
 void test_reshape(void **state);

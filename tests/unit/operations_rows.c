@@ -209,6 +209,26 @@ void test_shift_tokens(void **state)
     }
 }
 
+/* On CUDA, one kernel computes both if x is read later, and if no pass has changed the plan. With 16 columns and
+ * elements of 16 bits, a pack contains a whole segment. */
+void test_shift_of_norms(void **state)
+{
+    (void)state;
+    const int64_t both[] = {1, 0, -1};
+    for (int64_t columns = 4; columns < 60; columns += 4) {
+        struct bench bench;
+        const struct shape shapes[] = {{"gain", 0, columns}, {"bias", 0, columns}};
+        struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
+        builder->as_built = true;
+        int x = plan_input_rows(builder, "x", columns, 0, PLAN_NONE);
+        int y = plan_layer_norm(builder, x, plan_vector(builder, columns, "gain"),
+                                plan_vector(builder, columns, "bias"), 1e-5f);
+        y = plan_add(builder, plan_shift_tokens(builder, y, 3, both), x, 1.0f);
+        plan_give(builder, y, PLAN_NONE, PLAN_NONE, false);
+        bench_run(&bench);
+    }
+}
+
 /* Of one part and of several; of one tile and of several; that differ in k. */
 void test_two_projections(void **state)
 {

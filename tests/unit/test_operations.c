@@ -125,6 +125,7 @@ int main(void)
         TEST(test_masked_attention, 2.4e-2),
         TEST(test_calls, 1.7e-2),
         TEST(test_shift_tokens, EXACT),
+        TEST(test_shift_of_norms, 2e-2),
         TEST(test_pairs, 3e-4),
         TEST(test_two_projections, 4.5e-2),
         TEST(test_linear_attend, 4e-2),
