@@ -60,10 +60,10 @@ $(call programs,$(FUZZERS)): %: %.o $(ARCHIVES)
 # ---- What runs in which build. tests/README.md says why.
 in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
 # Programs that take long on the shim run in `make test-all` only. So do clang's check of the CUDA engine, and the tests
-# of the emulator of PTX. In `make test`, test_states runs the kernels of the first two, test_operations_bf16 those of
+# of the emulator of PTX. In `make test`, test_states runs the kernels of the first three, test_operations_bf16 those of
 # f16 over a type of the same size, and test_execution those of the next two.
-LATE      := %/test_generate@cuda %/test_parts_cuda %/test_operations_f16 %/test_operations_tf32 \
-             %/test_operations_plain tests/check/clang_cuda.sh
+LATE      := %/test_generate@cuda %/test_parts_cuda %/test_parts_bf16 %/test_operations_f16 %/test_modules_f16 \
+             %/test_operations_tf32 %/test_operations_plain tests/check/clang_cuda.sh
 EVERY     := $(HTTP) $(SERVED) $(FAKES) $(ORDINARY) $(SHIMMED) $(KERNEL_TESTS)
 PLAIN     := $(filter-out $(LATE),$(EVERY))
 # Of `make test`, under the address and undefined-behaviour sanitizers: what reads bytes from outside, and operations of
@@ -71,9 +71,10 @@ PLAIN     := $(filter-out $(LATE),$(EVERY))
 TRUSTED   := $(REPLAYS) $(filter %/test_operations,$(ORDINARY))
 # Not under a sanitizer: kernels of f16 are those of bf16 over a type of the same size. Kernels of tf32 are those of f32
 # without tensor cores, and other programs launch each of these. test_examples sends the largest inputs through code that
-# other programs run. test_states runs the kernels of test_parts_cuda, and test_generate the code of
-# http/test_generations.
-REPEATED  := %_f16 %_tf32 %/test_operations_plain %/test_examples %/test_parts_cuda %/http/test_generations
+# other programs run. test_states runs the kernels of test_parts_*, test_operations_bf16 those of test_modules_bf16, and
+# test_generate the code of http/test_generations.
+REPEATED  := %_f16 %_tf32 %/test_operations_plain %/test_examples %/test_parts_cuda %/test_parts_bf16 \
+             %/test_modules_bf16 %/http/test_generations
 CHECKED   := $(filter-out $(REPEATED),$(SHIMMED) $(KERNEL_TESTS) $(EMULATOR_TESTS) $(FAKES) $(ORDINARY) $(REPLAYS) $(MUTATES))
 # Under the thread sanitizer: programs with several threads, and the kernels' threads. The random plans of
 # test_passes_cuda run no kernel with a barrier that other programs there lack. test_operations_bf16 and others execute

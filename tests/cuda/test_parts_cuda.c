@@ -2,7 +2,7 @@
 #include "tests/cuda/alone.h"
 
 #define DEVICE DEVICE_CUDA
-#define ALONE_TOLERANCE alone_tolerance(DTYPE_F32)
+#define ALONE_TOLERANCE alone_tolerance(DTYPE)
 int run_parts(void);
 #define main run_parts
 #include "tests/reference/test_parts.c"

@@ -20,9 +20,12 @@
 #define CASES_FOLDER "tests/reference"
 #define FEWEST_CASES 5 /* that come in parts */
 #define ROUNDS 6       /* of each call */
-#define TOLERANCE 1e-5
 #define SLOTS 5
 #define INPUT_ROWS_MOST 64
+#ifndef DTYPE
+#define DTYPE DTYPE_F32
+#define TOLERANCE 1e-5
+#endif
 #ifndef DEVICE
 #define DEVICE DEVICE_CPU
 #endif
@@ -50,7 +53,7 @@ static void load(const char *name, int64_t slots, struct loaded *loaded)
     struct error error;
     char path[512];
     struct engine_options options = {.device = {DEVICE},
-                                     .dtype = DTYPE_F32,
+                                     .dtype = DTYPE,
                                      .threads = 2,
                                      .all_threads = true,
                                      .max_batch_tokens = 256,
