@@ -226,9 +226,9 @@ template <typename T> static void finish(struct cuda_run *run, const struct proj
  * a fixed distance apart. Only sequences of n rows are computed so, even if all items of a batch have another common
  * length. So the length of an item decides, and not the batch, in which order its sums are added.
  *
- * E and F of the same x are two products, because their results are two values of the plan. cuBLASLt has no grouped
- * products of several sizes. cublasGemmGroupedBatchedEx of newer versions of cuBLAS takes the sizes from the host. So
- * graphs could not replay them for items of other lengths. */
+ * E and F of the same x are two launches, because their results are two values of the plan. The oldest cuBLASLt that
+ * the engine supports has no grouped products of several sizes. cublasGemmGroupedBatchedEx takes the sizes from the
+ * host, so graphs could not replay it for items of other lengths. */
 
 /* What a projection repeats: products with these distances between their matrices, in elements. */
 struct repetition {
