@@ -90,7 +90,8 @@ unserved   = $(filter-out %@cuda,$(1))
 REST      := $(wildcard tests/image/test_*.sh tests/deploy/test_*.sh tests/cluster/test_*.sh \
              tests/reliability/test_*.sh) $(filter $(LATE),$(EVERY) $(CHECKS)) \
              $(filter-out $(call in,asan,$(TRUSTED)),$(call in,asan,$(CHECKED))) $(call in,tsan,$(CONCURRENT)) \
-             $(DAEMONS:%=%@asan) $(DAEMONS:%=%@tsan) $(EMULATOR_TESTS) $(EMULATED_SHORT)
+             $(DAEMONS:%=%@asan) $(DAEMONS:%=%@tsan) $(EMULATOR_TESTS) $(EMULATED_SHORT) \
+             tests/cuda/ptx/mutants.py
 
 programs: all pages $(SHIM) $(call unserved,$(EVERY)) $(BENCHES) $(CLUSTER)
 programs-trusted: all $(TRUSTED)
@@ -117,7 +118,7 @@ test: ## [CI] installs what tests need, builds, and runs what a change needs to 
 test-all: test ## [CI] that, then all programs with the sanitizers: every test that needs no network
 	@$(MAKE) --no-print-directory test-rest
 test-rest: build-checked build-concurrent build-ptx
-	@BUILD=$(BUILD) tests/run.sh $(call long-first,$(REST))
+	@BUILD=$(BUILD) FAULTS=8 tests/run.sh $(call long-first,$(REST))
 build-checked:
 	+$(call build-in,programs-checked SANITIZE=address BUILD=$(BUILD)/asan)
 build-concurrent:
