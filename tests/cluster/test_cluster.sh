@@ -1,6 +1,7 @@
 #!/bin/bash
 # test_cluster.sh: three daemons behind HAProxy, and then behind nginx, with the configurations of docker/. Under a
-# constant load, daemons are killed, drained, restarted, reloaded and stopped. No answer may fail or be wrong.
+# constant load, daemons are killed, drained, restarted, reloaded and stopped. No answer may fail or be wrong. Then
+# generations run for longer than the proxies wait for other answers. Each may be computed only once.
 # SEED=…: of the requests (random). FULL=1: each event twice instead of once, and nginx, too.
 # PROXIES="haproxy nginx": those that are tested. The test judges by counts, so a slow machine takes longer, and the
 # result is the same.
@@ -91,12 +92,13 @@ free_port() { # shellcheck disable=SC2016
     perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1")->sockport'
 }
 
+# start_PROXY TIMEOUT GENERATION_TIMEOUT: how long the proxy waits for answers, and for those of routes that generate
 start_haproxy() {
     local statistics
     public=$(free_port) statistics=$(free_port)
     export PROXY_BIND=127.0.0.1:$public PROXY_STATISTICS=127.0.0.1:$statistics
     export PROXY_SERVER_1=127.0.0.1:${port[1]} PROXY_SERVER_2=127.0.0.1:${port[2]}
-    export PROXY_SERVER_3=127.0.0.1:${port[3]} PROXY_TIMEOUT=$1
+    export PROXY_SERVER_3=127.0.0.1:${port[3]} PROXY_TIMEOUT=$1 PROXY_GENERATION_TIMEOUT=$2
     haproxy -db -f docker/haproxy/haproxy.cfg >"$work/proxy.log" 2>&1 &
     proxy=$!
     retries_of="http://127.0.0.1:$statistics/metrics"
@@ -106,7 +108,7 @@ start_nginx() {
     public=$(free_port)
     sed -e "s/linformerd-1:8080/127.0.0.1:${port[1]}/; s/linformerd-2:8080/127.0.0.1:${port[2]}/" \
         -e "s/linformerd-3:8080/127.0.0.1:${port[3]}/; s/listen 8080/listen 127.0.0.1:$public/" \
-        -e "s/proxy_read_timeout 75s/proxy_read_timeout $1/; s|/tmp/nginx|$work/nginx|" \
+        -e "s/proxy_read_timeout 75s/proxy_read_timeout $1/; s/timeout 1h/timeout $2/; s|/tmp/nginx|$work/nginx|" \
         docker/nginx/nginx.conf >"$work/nginx.conf"
     nginx -t -p "$work" -c "$work/nginx.conf" >"$work/proxy.log" 2>&1 || { sed 's/^/# /' "$work/proxy.log" && die "nginx -t"; }
     nginx -p "$work" -c "$work/nginx.conf" -g 'daemon off;' >>"$work/proxy.log" 2>&1 &
@@ -114,10 +116,26 @@ start_nginx() {
     retries_of=
 }
 
+# run_proxy PROXY TIMEOUT GENERATION_TIMEOUT: starts it, and waits until it answers
+run_proxy() {
+    "start_$1" "$2" "$3"
+    processes+=("$proxy")
+    until curl -so /dev/null "http://127.0.0.1:$public/health"; do
+        kill -0 "$proxy" 2>/dev/null || { sed 's/^/# /' "$work/proxy.log" && die "$1 does not start"; }
+        sleep 0.05
+    done
+}
+
+end_proxy() {
+    kill "$proxy"
+    wait "$proxy" || true
+}
+
 # How many requests the proxy sent again. Empty if it does not say so.
 sent_again() {
     [ -z "$retries_of" ] ||
-        curl -s "$retries_of" | awk '/^haproxy_backend_retry_warnings_total\{proxy="daemons"/ { print $2 }'
+        curl -s "$retries_of" |
+        awk '/^haproxy_backend_retry_warnings_total\{proxy="(daemons|generation)"/ { sum += $2 } END { print sum + 0 }'
 }
 
 # ---- Events. Each is over when the daemon gets requests again.
@@ -170,12 +188,7 @@ event_stop() {
 # run PROXY: all events under load
 run() {
     local round event status=0
-    "start_$1" "${timeout_s}s"
-    processes+=("$proxy")
-    until curl -so /dev/null "http://127.0.0.1:$public/health"; do
-        kill -0 "$proxy" 2>/dev/null || { sed 's/^/# /' "$work/proxy.log" && die "$1 does not start"; }
-        sleep 0.05
-    done
+    run_proxy "$1" "${timeout_s}s" 1h
     rm -f "$work/progress"
     "$build/tests/cluster/load" "http://127.0.0.1:${port[0]}" "http://127.0.0.1:$public" "$work/progress" "$seed" \
         >"$work/load.log" 2>&1 &
@@ -198,13 +211,52 @@ run() {
     kill "$load"
     wait "$load" || status=$?
     sed 's/^/# /' "$work/load.log"
-    kill "$proxy"
-    wait "$proxy" || true
+    end_proxy
     [ "$status" = 0 ] || { sed 's/^/# /' "$work/proxy.log" | tail -n 20 && printf 'not ' && failed=1; }
     echo "ok $((++number)) - $1: no answer failed or was wrong${retries:+ ($retries requests were sent again)}"
     [ -z "$retries_of" ] || [ "${retries:-0}" -gt 0 ] || { printf 'not ' && failed=1; }
     [ -z "$retries_of" ] || echo "ok $((++number)) - $1 had to send requests again"
 }
+
+# ---- Long generations
+# generations: how many sequences the three daemons have generated, to the end or not. Waits until none runs.
+generations() {
+    local values
+    while values=$(curl -s "http://127.0.0.1:{${port[1]},${port[2]},${port[3]}}/metrics") &&
+        awk '/^linformerd_generations_running/ { sum += $NF } END { exit !sum }' <<<"$values"; do sleep 0.05; done
+    awk '/^linformerd_generations_total/ { sum += $NF } END { print sum + 0 }' <<<"$values"
+}
+
+# generate PATH TOKENS: prints the status. A limit of the proxy below a second passes before the answer is complete.
+generate() {
+    local body
+    body="\"max_new_tokens\": $2, \"do_sample\": false"
+    body="{\"model\": \"builtin-writer\", \"inputs\": \"The\", \"parameters\": {$body}}"
+    [[ $1 != *completions ]] ||
+        body="{\"model\": \"builtin-writer\", \"prompt\": \"The\", \"max_tokens\": $2, \"temperature\": 0}"
+    curl -so /dev/null -w '%{http_code}\n' "http://127.0.0.1:$public$1" --json "$body"
+}
+
+# generate_all PROXY TIMEOUT GENERATION_TIMEOUT STATUS PATH…: sends a generation to each path at the same time. Each must
+# be answered with the status, and must be begun only once.
+generate_all() {
+    local before begun path paths=("${@:5}") senders=()
+    run_proxy "$1" "$2" "$3"
+    before=$(generations)
+    : >"$work/statuses"
+    for path in "${paths[@]}"; do
+        generate "$path" 600 >>"$work/statuses" &
+        senders+=("$!")
+    done
+    wait "${senders[@]}"
+    begun=$(($(generations) - before))
+    end_proxy
+    echo "# ${#paths[@]} generations, $begun begun, status $(paste -sd ' ' "$work/statuses")"
+    [ "$begun" = ${#paths[@]} ] && [ "$(grep -cx "$4" "$work/statuses")" = ${#paths[@]} ]
+}
+
+generation_routes=(/ /generate /generate_stream /v1/completions /openai/v1/completions
+    /openai/deployments/builtin-writer/completions)
 
 mkdir -p "$work/models"
 cp -r tests/models/bytes "$work/models/builtin"
@@ -218,6 +270,10 @@ for proxy_name in $proxies; do
     }
     for daemon_number in 0 1 2 3; do start $daemon_number; done
     run "$proxy_name"
+    generate_all "$proxy_name" 100ms 1h 200 "${generation_routes[@]}" || { printf 'not ' && failed=1; }
+    echo "ok $((++number)) - $proxy_name: generations may take longer than other answers"
+    generate_all "$proxy_name" 75s 100ms 504 /generate || { printf 'not ' && failed=1; }
+    echo "ok $((++number)) - $proxy_name: a generation that takes too long is not computed again"
     for daemon_number in 0 1 2 3; do
         kill "${pid[$daemon_number]}"
         ended $daemon_number 0
