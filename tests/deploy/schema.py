@@ -14,8 +14,8 @@ from kubernetes import client
 
 PREFIXES = {"v1": "V1", "apps/v1": "V1", "policy/v1": "V1", "autoscaling/v2": "V2beta2"}  # v2 is v2beta2, made stable
 
-# The fields of KServe that this project may use, from servingruntime_types.go, predictor.go and component.go in KServe's
-# folder pkg/apis/serving. "!" marks a required field. A name that begins with V1 is a model of Kubernetes.
+# The fields of KServe that this project may use, from servingruntime_types.go, predictor.go, podspec.go and component.go
+# in KServe's folder pkg/apis/serving. "!" marks a required field. A name that begins with V1 is a model of Kubernetes.
 KSERVE = {
     "serving.kserve.io/v1alpha1 ServingRuntime": {
         "apiVersion": str, "kind": str, "metadata": "V1ObjectMeta", "!spec": "ServingRuntimeSpec"},
@@ -33,13 +33,16 @@ KSERVE = {
         "!model": "ModelSpec", "minReplicas": int, "maxReplicas": int, "scaleTarget": int, "scaleMetric": "ScaleMetric",
         "containerConcurrency": int, "timeout": int, "canaryTrafficPercent": int, "labels": dict, "annotations": dict,
         "deploymentStrategy": "V1DeploymentStrategy", "tolerations": ["V1Toleration"], "nodeSelector": dict,
-        "affinity": "V1Affinity", "serviceAccountName": str},
+        "affinity": "V1Affinity", "serviceAccountName": str, "terminationGracePeriodSeconds": int},
     "ScaleMetric": ("cpu", "memory", "concurrency", "rps"),
     "ModelSpec": {
         "!modelFormat": "ModelFormat", "runtime": str, "storageUri": str, "runtimeVersion": str,
         "protocolVersion": "Protocol", "args": list, "env": ["V1EnvVar"], "resources": "V1ResourceRequirements"},
     "ModelFormat": {"!name": str, "version": str},
 }
+
+STARTUP_S = 300  # in which a daemon may load its models
+GRACE_S = 30  # of Kubernetes, where a pod does not say it
 
 SCALARS = {"str": str, "int": int, "float": (int, float), "bool": bool}
 faults = 0
@@ -121,15 +124,66 @@ def check_kserve(value, kind, path):
                 fault(path, f"{kind} lacks {field[1:]}")
 
 
-def check_times(document, settings, path):
+def containers_of(document):
+    spec = document["spec"]
+    return spec["template"]["spec"]["containers"] if document["kind"] == "Deployment" else spec["containers"]
+
+
+def check_startup(document, path):
+    """A liveness probe must not end a daemon that loads a model."""
+    for container in containers_of(document):
+        startup = container.get("startupProbe", {})
+        startup_s = startup.get("periodSeconds", 10) * startup.get("failureThreshold", 3) if startup else 0
+        if "livenessProbe" in container and startup_s < STARTUP_S:
+            fault(path, f"startupProbe: expected at least {STARTUP_S} seconds, found {startup_s}")
+
+
+def setting_ms(container, settings, name, default):
+    """A flag wins over a variable of the container, and this variable over the ConfigMap."""
+    flag, variable = f"--{name}", "LINFORMERD_" + name.upper().replace("-", "_")
+    arguments = container.get("args", [])
+    if flag in arguments:
+        return int(arguments[arguments.index(flag) + 1])
+    own = {entry["name"]: entry.get("value") for entry in container.get("env", [])}
+    return int(own.get(variable, settings.get(variable, default)))
+
+
+def sleep_s(container):
+    return int(container["lifecycle"]["preStop"]["exec"]["command"][1]) if "lifecycle" in container else 0
+
+
+def check_end(pod, containers, settings, path):
     """A pod must have time to finish its requests after the signal to stop."""
-    pod = document["spec"]["template"]["spec"]
-    sleep_s = sum(int(container["lifecycle"]["preStop"]["exec"]["command"][1]) for container in pod["containers"])
-    drain_ms = int(settings.get("LINFORMERD_DRAIN_DELAY_MS", 0))
-    request_ms = int(settings.get("LINFORMERD_REQUEST_TIMEOUT_MS", 60000))
-    needed_s = sleep_s + (drain_ms + request_ms) / 1000
-    if pod["terminationGracePeriodSeconds"] < needed_s:
-        fault(path, f"terminationGracePeriodSeconds: expected at least {needed_s}")
+    needed_s = max(sleep_s(container) + (setting_ms(container, settings, "drain-delay-ms", 0) +
+                                         setting_ms(container, settings, "request-timeout-ms", 60000)) / 1000
+                   for container in containers)
+    found_s = pod.get("terminationGracePeriodSeconds", GRACE_S)
+    if found_s < needed_s:
+        fault(path, f"terminationGracePeriodSeconds: expected at least {needed_s}, found {found_s}")
+
+
+def check_service(document, documents, path):
+    """An InferenceService ends pods, and its ServingRuntime has the settings. Knative chooses the time itself."""
+    predictor = document["spec"]["predictor"]
+    mode = (document["metadata"].get("annotations") or {}).get("serving.kserve.io/deploymentMode")
+    if mode != "RawDeployment" and "terminationGracePeriodSeconds" in predictor:
+        fault(path, "terminationGracePeriodSeconds: expected serving.kserve.io/deploymentMode: RawDeployment")
+    runtime = predictor["model"].get("runtime")
+    found = [other for _, other in documents
+             if other["kind"] == "ServingRuntime" and other["metadata"]["name"] == runtime]
+    if not found:
+        return fault(path, f"the ServingRuntime {runtime!r} is in none of the files")
+    check_end(predictor, containers_of(found[0]), {}, path)
+
+
+def check_times(document, documents, settings, path):
+    kind = document["kind"]
+    if kind in ("Deployment", "ServingRuntime"):
+        check_startup(document, path)
+    if kind == "Deployment":
+        check_end(document["spec"]["template"]["spec"], containers_of(document), settings, path)
+    if kind == "InferenceService":
+        check_service(document, documents, path)
 
 
 def main():
@@ -151,8 +205,8 @@ def main():
             check_model(document, model, path)
         else:
             fault(path, f"unknown: {version} {kind}")
-        if kind == "Deployment" and not faults:
-            check_times(document, settings, path)
+        if not faults:
+            check_times(document, documents, settings, path)
     print(f"{len(documents)} manifests, {faults} faults")
     return 1 if faults or not documents else 0
 

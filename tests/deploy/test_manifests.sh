@@ -56,11 +56,20 @@ schema_finds_faults() {
     while read -r fault; do
         sed "$fault" "$good" >"$work/bad.yaml"
         ! cmp -s "$good" "$work/bad.yaml" || { echo "nothing changed: $fault" && return 1; }
-        ! "$python" tests/deploy/schema.py "$work/bad.yaml" || { echo "not found: $fault" && return 1; }
+        ! "$python" tests/deploy/schema.py "$work/bad.yaml" >"$work/faults" || { echo "not found: $fault" && return 1; }
+        grep -q ' manifests, ' "$work/faults" || { echo "the check did not end: $fault" && return 1; }
     done <<'EOF'
 s/readinessProbe:/readynessProbe:/
 s/replicas: 3/replicas: three/
-s/terminationGracePeriodSeconds: 90/terminationGracePeriodSeconds: 20/
+0,/terminationGracePeriodSeconds: 90/s//terminationGracePeriodSeconds: 20/
+/^    terminationGracePeriodSeconds: 90/s/90/64/
+/^    terminationGracePeriodSeconds: 90/d
+s/"--drain-delay-ms", "5000"/"--drain-delay-ms", "31000"/
+/deploymentMode: RawDeployment/d
+s/runtime: linformerd/runtime: linformer/
+0,/failureThreshold: 300/s//failureThreshold: 30/
+s/^        failureThreshold: 300/        failureThreshold: 30/
+/^      startupProbe:/,+3d
 s/name: http, containerPort: 8080/name: http/
 s/protocolVersions: \[v2\]/protocolVersions: [v3]/
 s/autoSelect: true/autoSelect: "yes"/
