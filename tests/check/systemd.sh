@@ -1,12 +1,13 @@
 #!/bin/bash
 # systemd.sh: systemd reads the units of docker/systemd without a complaint, and finds little exposure in the service.
+# The package makes the group of the socket.
 set -euo pipefail
 units=docker/systemd
 most=2.9 # of systemd's scale from 0 to 10
 
-echo 1..3
+echo 1..4
 if ! command -v systemd-analyze >/dev/null; then
-    for test in 1 2 3; do echo "ok $test # SKIP systemd-analyze is missing"; done
+    for test in 1 2 3 4; do echo "ok $test # SKIP systemd-analyze is missing"; done
     exit 0
 fi
 failed=0
@@ -44,4 +45,10 @@ status=0
 sed -i 's/^Type=notify$/Type=notified/' "$copies/linformerd.service"
 verify && status=1
 result 3 "$status" "an unknown type of service is found"
+
+# Without the group, the sockets do not start. A line of type u makes a user, and a group of the same name.
+status=0
+group=$(sed -n 's/^SocketGroup=//p' "$units/linformerd.socket")
+grep -qE "^[ug] ${group:-none} " docker/debian/linformerd.sysusers || status=1
+result 4 "$status" "the package makes the socket's group"
 exit "$failed"
