@@ -239,7 +239,11 @@ class Daemon:
             return int(re.search(r"VmRSS:\s+(\d+)", file.read()).group(1))
 
     def threads(self):
-        return len(os.listdir(f"/proc/{self.process.pid}/task"))
+        return len(self.thread_numbers())
+
+    def thread_numbers(self):
+        """The kernel's numbers of the threads. It does not give a number again soon."""
+        return set(os.listdir(f"/proc/{self.process.pid}/task"))
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))

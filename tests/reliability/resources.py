@@ -1,16 +1,19 @@
 """Rows about what runs out or changes beneath the daemon: descriptors, memory, threads, the log, model files, clocks."""
 
 import fcntl
+import http.server
 import os
 import random
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
+import threading
 import time
 
-from daemon import Client, Daemon, Skipped, check, request, until
+from daemon import Client, Daemon, Failure, Skipped, check, request, until
 
 NOBODY = 65534
 TREE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
@@ -72,24 +75,93 @@ def little_memory(row):
 
 
 def no_threads(row):
-    """The running daemon may not create threads, while requests and SIGHUP arrive."""
+    """The running daemon may not create threads, while it answers, reloads, loads and unloads. Of its functions, only the
+    search for a collector's address needs a further thread: libcurl starts it."""
     rounds = row.size(10, 300)
     # The limit does not hold for root, so the daemon then runs as another user.
     user = NOBODY if os.getuid() == 0 else None
-    with ModelFolder() as folder, Daemon("--model", "builtin=" + folder.path, user=user) as daemon:
-        embedding = daemon.is_well()
+    with Collector() as collector, ModelFolder() as folder, \
+            Daemon("--model", "builtin=" + folder.path, "--model", "other=" + folder.path, "--model-control",
+                   "--otlp-endpoint", collector.url, user=user) as daemon:
         daemon.limit(resource.RLIMIT_NPROC, 1)
+        threads = daemon.thread_numbers()
+        embedding = daemon.is_well()  # the first span
         for _ in range(rounds):
             daemon.is_well(embedding)
             folder.touch()
-            reload(daemon)
+            check("failed=0" in reload(daemon), "the model is not loaded again\n" + daemon.said()[-1000:])
+            for change in ("unload", "load"):
+                daemon.expect(200, f"/v2/repository/models/other/{change}", "{}")
+            daemon.is_well(embedding)
+        until(lambda: "spans are lost" in daemon.said() or collector.bodies, "spans are lost, or arrive")
+        check("thread failed to start" in daemon.said(), "the limit was without effect\n" + daemon.said()[-1000:])
+        lost = int(daemon.metrics()["linformerd_spans_dropped_total"])
+        check(lost > 0 and not collector.bodies, f"{lost} spans were lost, and the collector has {len(collector.bodies)} bodies")
+        check(daemon.thread_numbers() == threads, "other threads run than before")
         daemon.limit(resource.RLIMIT_NPROC, None)
-        folder.touch()
-        check("failed=0" in reload(daemon), "the model is not loaded again\n" + daemon.said()[-1000:])
         daemon.is_well(embedding)
+        until(lambda: collector.bodies, "spans arrive")
         check(daemon.end() == 0, "the daemon did not end with status 0")
-        return f"{rounds} requests and reloads without a further thread. All requests were answered. " \
-               f"Then a reload with threads succeeded"
+        served, refused = starts_with_few_threads(folder)
+        return f"{rounds} times two requests, a reload, an unload and a load, without a further thread. All succeeded, and the " \
+               f"same {len(threads)} threads ran at the end. {lost} spans were lost, because libcurl needs a thread to find an " \
+               f"address. The log and /metrics said so. With threads again, spans arrived. Of {served + refused} starts with at " \
+               f"most {MOST_THREADS} threads, {refused} were refused with a message, and {served} served"
+
+
+MOST_THREADS = 24
+
+
+def starts_with_few_threads(folder):
+    """Starts with 2, 3, … threads allowed. Returns how many of them served, and how many were refused with a message."""
+    served = refused = 0
+    for most in range(2, MOST_THREADS + 1):
+        # The limit counts all processes of a user, so this user must have no other.
+        user = 1000000 + os.getpid() if os.getuid() == 0 else None
+        try:
+            with Daemon("--model", "builtin=" + folder.path, "--threads", "4", user=user,
+                        limits=((resource.RLIMIT_NPROC, most),)) as daemon:
+                daemon.is_well()
+                served += 1
+        except Failure as failure:
+            said = str(failure)
+            check("ended with status 1" in said and "cannot start" in said and "ulimit -u" in said, said)
+            refused += 1
+    check(refused > 0, "no start was refused")
+    check(served > 0 or user is None, "no start served")
+    return served, refused
+
+
+class Collector:
+    """Takes spans, at an address with this machine's name. libcurl must search for the address of a name."""
+
+    def __enter__(self):
+        bodies = self.bodies = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):  # pylint: disable=invalid-name; http.server calls it so
+                bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        name = socket.gethostname()
+        try:
+            self.server = http.server.HTTPServer((name, 0), Handler)
+        except OSError:
+            raise Skipped(f"this machine has no address for its own name, {name}") from None
+        self.url = f"http://{name}:{self.server.server_port}"
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
 
 
 def reload(daemon):
