@@ -21,8 +21,8 @@ from daemon import Skipped  # noqa: E402
 ROWS = [traffic.mixed_traffic, clients.slow_clients, clients.idle_connections, clients.vanishing_clients,
         clients.bodies_at_the_limit, clients.requests_in_one_piece, clients.smuggled_requests, resources.few_descriptors,
         resources.little_memory, resources.no_threads, resources.full_log, resources.small_disk, resources.blocked_log,
-        resources.damaged_models, resources.jumping_clock, overload.overload]
-REPORTS_TIMES = [overload.overload]
+        resources.damaged_models, resources.jumping_clock, overload.overload, overload.overload_by_time]
+JUDGES_TIMES = [overload.overload, overload.overload_by_time]
 
 
 class Row:
@@ -44,7 +44,7 @@ def main():
     unknown = set(names) - {run.__name__ for run in ROWS}
     if unknown:
         sys.exit(f"there is no row {', '.join(sorted(unknown))}")
-    rows = [run for run in ROWS if run.__name__ in names or not names and not (row.short and run in REPORTS_TIMES)]
+    rows = [run for run in ROWS if run.__name__ in names or not names and not (row.short and run in JUDGES_TIMES)]
     print(f"# seed {seed}\n1..{len(rows)}", flush=True)
     failed = 0
     for number, run in enumerate(rows, 1):
