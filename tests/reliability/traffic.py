@@ -1,40 +1,95 @@
-"""Row about mixed valid and invalid requests over all routes."""
+"""Row about mixed valid and invalid requests over all documented routes."""
 
 import collections
+import json
+import os
 import random
+import re
 import threading
 
-from daemon import Client, Daemon, check, until
+from daemon import TREE, Client, Daemon, check, until
 
-PICTURE_PATH = "/v2/models/builtin/attention.png?text=cp"
-INFER = '{"inputs": [{"name": "x", "shape": [1, 2], "datatype": "INT64", "data": [102, 115]}]}'
-# Route as /metrics names it, path, body.
-VALID = [
-    ("/embed", "/embed", '{"inputs": "cp copies files."}'),
-    ("/embed", "/embed", '{"inputs": ["cp", "mv moves files."], "dimensions": 4}'),
-    ("/embed_all", "/embed_all", '{"inputs": [[102, 115]]}'),
-    ("/similarity", "/similarity", '{"inputs": {"source_sentence": "copies files", "sentences": ["cp", "mv"]}}'),
-    ("/logits", "/logits", '{"inputs": [[102, 115]], "positions": "last"}'),
-    ("/fill-mask", "/fill-mask", '{"inputs": "The quick brown f[MASK]x", "parameters": {"top_k": 2}}'),
-    ("/generate", "/generate", '{"inputs": "This option", "parameters": {"max_new_tokens": 4, "seed": 2}}'),
-    ("/generate_stream", "/generate_stream", '{"inputs": "This option", "parameters": {"max_new_tokens": 2, "seed": 2}}'),
-    ("/tokenize", "/tokenize", '{"inputs": "a[MASK]b"}'),
-    ("/decode", "/decode", '{"ids": [[100, 101], [108]]}'),
-    ("/v1/embeddings", "/v1/embeddings", '{"input": ["cp", "mv"], "dimensions": 2}'),
-    ("/v1/completions", "/v1/completions", '{"prompt": "This option", "max_tokens": 4, "seed": 2}'),
-    ("/api/embed", "/api/embed", '{"model": "builtin", "input": "cp"}'),
-    ("/v2/models/{}/infer", "/v2/models/builtin/infer", INFER),
-    ("/v2/models/{}", "/v2/models/builtin", None),
-    ("/v2/models/{}/stats", "/v2/models/builtin/stats", None),
-    ("/v2/models/{}/attention.png", PICTURE_PATH, None),
-    ("/v1/models", "/v1/models", None),
-    ("/info", "/info", None),
-    ("/health", "/health", None),
-]
+EMBED = ['{"inputs": "cp copies files."}', '{"inputs": ["cp", "mv moves files."], "dimensions": 4}']
+INFER = ['{"inputs": [{"name": "x", "shape": [1, 2], "datatype": "INT64", "data": [102, 115]}]}']
+EMBEDDINGS = ['{"input": ["cp", "mv"], "dimensions": 2}']
+COMPLETIONS = ['{"prompt": "This option", "max_tokens": 4, "seed": 2}']
+# Valid bodies of routes that take one.
+BODIES = {
+    "/": EMBED,
+    "/invocations": EMBED,
+    "/embed": EMBED,
+    "/embed_all": ['{"inputs": [[102, 115]]}'],
+    "/similarity": ['{"inputs": {"source_sentence": "copies files", "sentences": ["cp", "mv"]}}'],
+    "/logits": ['{"inputs": [[102, 115]], "positions": "last"}'],
+    "/fill-mask": ['{"inputs": "The quick brown f[MASK]x", "parameters": {"top_k": 2}}'],
+    "/generate": ['{"inputs": "This option", "parameters": {"max_new_tokens": 4, "seed": 2}}'],
+    "/generate_stream": ['{"inputs": "This option", "parameters": {"max_new_tokens": 2, "seed": 2}}'],
+    "/tokenize": ['{"inputs": "a[MASK]b"}'],
+    "/decode": ['{"ids": [[100, 101], [108]]}'],
+    "/v1/embeddings": EMBEDDINGS,
+    "/embeddings": EMBEDDINGS,
+    "/openai/v1/embeddings": EMBEDDINGS,
+    "/openai/deployments/{deployment}/embeddings": EMBEDDINGS,
+    "/v1/completions": COMPLETIONS,
+    "/openai/v1/completions": COMPLETIONS,
+    "/openai/deployments/{deployment}/completions": COMPLETIONS,
+    "/api/embed": ['{"model": "builtin", "input": "cp"}'],
+    "/api/embeddings": ['{"model": "builtin", "prompt": "cp"}'],
+    "/v2/models/{model}/infer": INFER,
+    "/v2/models/{model}/versions/{version}/infer": INFER,
+    "/v2/repository/index": ["{}"],
+}
+# Routes that refuse every request to these models or without --model-control. All other routes have a valid request.
+REFUSED = {
+    "/predict": '{"inputs": "cp"}',
+    "/classify": '{"input": "cp"}',
+    "/rerank": '{"query": "cp", "texts": ["mv"]}',
+    "/embed_sparse": '{"inputs": "cp"}',
+    "/v2/repository/models/{model}/load": "{}",
+    "/v2/repository/models/{model}/unload": "{}",
+}
+QUERIES = {"/v2/models/{model}/plan": "?tokens=3", "/v2/models/{model}/attention.png": "?text=cp"}
+# Answers with times, counts or random ids. All other answers are, byte by byte, those of the idle daemon.
+CHANGING = {"/metrics", "/v1/completions", "/openai/v1/completions", "/openai/deployments/{deployment}/completions", "/api/embed",
+            "/v2/models/stats", "/v2/models/{model}/stats", "/v2/models/{model}/versions/{version}/stats"}
+
+
+class Route:
+    """A method and a path of the OpenAPI document."""
+
+    def __init__(self, method, template, description):
+        self.method = method
+        self.template = template
+        self.name = re.sub(r"\{[^}]*\}", "{}", template)  # in /metrics
+        self.statuses = {int(status) for status in description["responses"]}
+        model = "builtin-writer" if template.endswith("/completions") else "builtin"
+        self.path = self.path_of(model)
+        check(method == "GET" or template in BODIES or template in REFUSED, f"{method} {template} has no request in {__file__}")
+        self.refused = template in REFUSED
+        self.bodies = [None] if method == "GET" else [REFUSED[template]] if self.refused else BODIES[template]
+
+    def path_of(self, model):
+        return self.template.replace("{model}", model).replace("{deployment}", model).replace("{version}", "1") + \
+            QUERIES.get(self.template, "")
+
+    def accepts(self, status):
+        """Whether the status fits a valid request."""
+        return 400 <= status < 429 and status in self.statuses if self.refused else status == 200
+
+    def may_refuse(self, status):
+        """Whether the status fits any request at a time without overload."""
+        return status in self.statuses and (status == 200 or 400 <= status < 429)
+
+
+def documented_routes():
+    """All routes of the OpenAPI document. A route that is added there must get a request here."""
+    with open(os.path.join(TREE, "server", "dialects", "openapi.json")) as file:
+        paths = json.load(file)["paths"]
+    return [Route(method.upper(), template, description) for template, methods in paths.items()
+            for method, description in methods.items()]
+
+
 LASTING = 10000  # requests of each client from which on memory may not grow
-# What the idle daemon answers, it answers byte by byte at any other time.
-SAME = {"/embed", "/embed_all", "/logits", "/fill-mask", "/similarity", "/tokenize", "/decode", "/v1/embeddings",
-        "/v2/models/{}/infer", "/v2/models/{}/attention.png"}
 
 
 def mutated(draw, body):
@@ -54,28 +109,34 @@ def mutated(draw, body):
     return bytes(data)
 
 
-def send_some(daemon, seed, count, expected, counts, failures):
+def draw_request(draw, routes):
+    """A request: the route's name in /metrics, the arguments of Client.ask, and a function that judges the status."""
+    route = draw.choice(routes)
+    body = draw.choice(route.bodies)
+    kind = draw.random()
+    if kind < 0.05:
+        return "unmatched", ("/nothing/" + str(draw.random()), None), lambda status: status == 404
+    if kind >= 0.5:
+        return route.name, (route.path, body), route.accepts
+    if body is not None:
+        return route.name, (route.path, mutated(draw, body)), route.may_refuse
+    if "{model}" in route.template:
+        return route.name, (route.path_of("nothing"), None), lambda status: status == 404
+    return "unmatched", (route.path, None, "", "DELETE"), lambda status: status == 405
+
+
+def send_some(daemon, seed, count, routes, expected, counts, failures):
     """Sends count requests on one connection after another, and counts the answers by route and status."""
     draw = random.Random(seed)
     client = Client(daemon)
     try:
         for _ in range(count):
-            route, path, body = draw.choice(VALID)
-            kind = draw.random()
-            if kind < 0.05:
-                route, path, body = "unmatched", "/nothing/" + str(draw.random()), None
-            elif kind < 0.5 and body is not None:
-                answer = client.ask(path, mutated(draw, body))
-                check(answer is not None, f"{path}: no answer")
-                check(answer.status in (200, 400, 404, 413, 422), f"{path}: {answer.status} {answer.body[:200]}")
-                counts[route, answer.status] += 1
-                body = False
-            if body is not False:
-                answer = client.ask(path, body)
-                check(answer is not None, f"{path}: no answer")
-                check(answer.status == (404 if route == "unmatched" else 200), f"{path}: {answer.status} {answer.body[:200]}")
-                check(expected.get((path, body), answer.body) == answer.body, f"{path}: a wrong answer")
-                counts[route, answer.status] += 1
+            name, arguments, fits = draw_request(draw, routes)
+            answer = client.ask(*arguments)
+            check(answer is not None, f"{arguments}: no answer")
+            check(fits(answer.status), f"{arguments}: {answer.status} {answer.body[:200]}")
+            check(expected.get(arguments, answer.body) == answer.body, f"{arguments}: a wrong answer")
+            counts[name, answer.status] += 1
             if draw.random() < 0.02 or answer.headers.get("connection", "").lower() == "close":
                 client.close()
                 client = Client(daemon)
@@ -95,20 +156,32 @@ def requests_by_route(daemon):
     return collections.Counter({key: value for key, value in found.items() if key[0] != "/metrics" and value})
 
 
+def answers_when_idle(daemon, routes):
+    """The answers that do not change, by path and body."""
+    expected = {}
+    for route in routes:
+        for body in route.bodies:
+            answer = daemon.ask(route.path, body)
+            check(answer and route.accepts(answer.status), f"{route.method} {route.path}: {answer and answer.status}")
+            if route.template not in CHANGING:
+                expected[route.path, body] = answer.body
+    return expected
+
+
 def mixed_traffic(row):
-    """Valid and invalid requests over all routes, from several clients at a time."""
+    """Valid and invalid requests over all documented routes, from several clients at a time."""
     clients, count = 4, row.size(400, 50000)
     parts = 2 if row.short else 4
-    total = 0
+    routes = documented_routes()
     with Daemon() as daemon:
-        expected = {(path, body): daemon.expect(200, path, body) for route, path, body in VALID if route in SAME}
+        expected = answers_when_idle(daemon, routes)
         first = None
         before = requests_by_route(daemon)
         counts = collections.Counter()
         for part in range(parts):
             failures, own = [], [collections.Counter() for _ in range(clients)]
-            threads = [threading.Thread(target=send_some, args=(daemon, f"{row.seed} {part} {i}", count // parts, expected,
-                                                                own[i], failures)) for i in range(clients)]
+            threads = [threading.Thread(target=send_some, args=(daemon, f"{row.seed} {part} {i}", count // parts, routes,
+                                                                expected, own[i], failures)) for i in range(clients)]
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -122,12 +195,15 @@ def mixed_traffic(row):
             check(daemon.threads() == first[1], f"{daemon.threads()} threads in place of {first[1]}")
             until(lambda: daemon.descriptors() <= first[0], "the descriptors are free")
         total = sum(counts.values())
+        asked = {name for name, _ in counts}
+        check(all(route.name in asked for route in routes), f"no request to {({route.name for route in routes} - asked)}")
+        counts = collections.Counter({key: value for key, value in counts.items() if key[0] != "/metrics"})
         found = requests_by_route(daemon) - before
         check(found == counts, f"/metrics counts {found - counts} more, and {counts - found} less")
         grown = 100 * (state[2] - first[2]) / first[2]
         # The memory of the first requests is growth, too. Few requests say nothing about the others.
         check(count < LASTING or grown < 1, f"resident memory grew by {grown:.1f} % from {first[2]} KiB")
         refused = sum(value for (_, status), value in counts.items() if status != 200)
-        return f"{total} requests of {clients} clients over {len({route for route, _ in counts})} routes. {refused} were invalid, and refused. " \
+        return f"{total} requests of {clients} clients over all {len(routes)} documented routes. {refused} were refused as they should. " \
                f"All others were answered. After {100 // parts} % of them, resident memory grew by {grown:.2f} %, threads and " \
                f"descriptors did not grow. All counts of /metrics equal those of the clients"
