@@ -57,6 +57,7 @@ class Client:
     """One connection. Answers are read one after another."""
 
     def __init__(self, daemon):
+        self.daemon = daemon
         self.socket = socket.socket(socket.AF_UNIX if daemon.path else socket.AF_INET)
         self.socket.settimeout(HANG_S)
         self.socket.connect(daemon.path or ("127.0.0.1", daemon.port))
@@ -120,7 +121,10 @@ class Client:
             if status != 100:
                 break
         body = self.chunks() if "chunked" in headers.get("transfer-encoding", "") else self.take(int(headers.get("content-length", 0)))
-        return None if body is None else Answer(status, headers, body)
+        if body is None:
+            return None
+        self.daemon.answers += 1
+        return Answer(status, headers, body)
 
     def chunks(self):
         body = b""
@@ -155,8 +159,9 @@ STAND_INS = ("--model", "builtin=" + os.path.join(TREE, "tests", "models", "byte
 
 
 class Daemon:
-    """linformerd as a process of its own. Without a model in the arguments, it serves STAND_INS. log: descriptor for its standard error, or None: a file that the tests read.
-    on_socket: it listens on a Unix socket, so that its log is not needed to find it. user: number of its user."""
+    """linformerd as a process of its own. Without a model in the arguments, it serves STAND_INS. log: descriptor for its
+    standard error, or None: a file that the tests read. on_socket: it listens on a Unix socket, so that its
+    log is not needed to find it. user: number of its user."""
 
     def __init__(self, *arguments, log=None, on_socket=False, user=None, limits=(), environment=None):
         self.folder = tempfile.mkdtemp(prefix="reliability.")
@@ -164,6 +169,7 @@ class Daemon:
         self.path = os.path.join(self.folder, "socket") if on_socket else None
         self.port = None
         self.user = user
+        self.answers = 0  # read by clients. Exact if one thread at a time reads answers
         self.log_path = os.path.join(self.folder, "log")
         if "--model" not in arguments:
             arguments = (*STAND_INS, *arguments)

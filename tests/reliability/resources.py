@@ -233,41 +233,83 @@ def full_log(row):
     """The log goes to a disk that is always full, and to a file that has reached its limit."""
     count = row.size(200, 20000)
     with open("/dev/full", "wb") as full:
-        dropped = logged_requests(count, log=full)
+        lost, kept = logged_requests(count, full, lambda: b"")
+        check(kept == 0, "a full disk has lines")
     with tempfile.TemporaryFile() as file:
-        file.write(b"x" * 65536)
+        file.write(b"x" * 65535 + b"\n")
         file.flush()
-        limited = logged_requests(count, log=file, limits=((resource.RLIMIT_FSIZE, 65536),))
+        limited, kept = logged_requests(count, file, lambda: os.pread(file.fileno(), 1 << 20, 65536),
+                                        limits=((resource.RLIMIT_FSIZE, 65536),))
+        check(kept == 0, "the file has lines beyond the limit")
     return f"twice {count} requests: /dev/full, and a file at its limit (RLIMIT_FSIZE). All were answered. " \
-           f"{dropped} and {limited} lines were lost, and counted in /metrics"
+           f"{lost} and {limited} lines were lost, which is all. /metrics counted each"
 
 
 def blocked_log(row):
-    """The log goes to a pipe that is full and that nothing reads."""
+    """The log goes to a pipe that is full and that nothing reads. Then it is read."""
     count = row.size(3000, 20000)
     read_end, write_end = os.pipe()
     fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(read_end, False)
+    text = bytearray()
+
+    def read():
+        try:
+            while data := os.read(read_end, 65536):
+                text.extend(data)
+        except BlockingIOError:
+            pass
+        return text
+
     try:
-        dropped = logged_requests(count, log=write_end, end=lambda: os.close(read_end))
+        lost, kept = logged_requests(count, write_end, read, end=lambda: os.close(read_end))
     finally:
         os.close(write_end)
-    return f"{count} requests with a line each, a pipe of 4096 bytes. All were answered. {dropped} lines were lost, and " \
-           f"counted in /metrics"
+    return f"{count} requests with a line each, a pipe of 4096 bytes. All were answered. {lost} lines were lost, and " \
+           f"counted in /metrics. The other {kept} were in the pipe when it was read"
 
 
-def logged_requests(count, log, limits=(), end=lambda: None):
-    """Sends requests. Returns how many lines of the log were lost."""
+LOST = b"log lines were lost"
+
+
+def whole_lines(text):
+    """The number of whole lines that are not about lost lines."""
+    return sum(line.endswith(b"\n") and LOST not in line for line in text.splitlines(keepends=True))
+
+
+def lines_of_a_start():
+    """How many lines a start writes with the arguments of logged_requests."""
+    with Daemon("--access-log", on_socket=True) as daemon:
+        daemon.expect(200, "/health")
+        until(lambda: " path=/health " in daemon.said(), "the line of the request is written")
+        return daemon.said()[:daemon.said().index(" path=/health ")].count("\n")
+
+
+def logged_requests(count, log, text, limits=(), end=lambda: None):
+    """Sends requests. text(): the log until now. Each line must be there, or be counted as lost. Returns how many lines of
+    the log were lost, and how many were not."""
+    written = lines_of_a_start()
     with Daemon("--access-log", log=log, on_socket=True, limits=limits) as daemon:
         embedding = daemon.is_well()
         with Client(daemon) as client:
             for _ in range(count):
                 answer = client.ask("/embed", '{"inputs": "well"}')
                 check(answer and answer.status == 200 and answer.body == embedding, "an answer is missing or wrong")
-        until(lambda: daemon.metrics()["linformerd_log_lines_dropped_total"] > 0, "lost lines are counted")
-        dropped = int(daemon.metrics()["linformerd_log_lines_dropped_total"])
+        lost = kept = 0
+
+        def all_are_found():
+            nonlocal lost, kept
+            expected = written + daemon.answers
+            kept = whole_lines(text())
+            lost = int(daemon.metrics()["linformerd_log_lines_dropped_total"])
+            check(kept + lost <= expected, f"{kept} lines and {lost} lost ones are more than the {expected} that were written")
+            return kept + lost == expected
+
+        until(all_are_found, "each line is found or counted as lost")
+        check(lost > 0, "no line was lost")
         end()
         check(daemon.end() == 0, "the daemon did not end with status 0")
-    return dropped
+    return lost, kept
 
 
 def jumping_clock(row):
@@ -305,6 +347,11 @@ def jumping_clock(row):
 FAKETIME = [f"/usr/lib/{machine}-linux-gnu/faketime/libfaketimeMT.so.1" for machine in ("x86_64", "aarch64")]
 
 
+def read_file(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def small_disk(row):
     """The log goes to a file system of 64 KiB, which fills up."""
     count = row.size(1000, 20000)
@@ -316,11 +363,11 @@ def small_disk(row):
             raise Skipped("this user may not mount a tmpfs")
         try:
             with open(os.path.join(folder, "log"), "ab") as log:
-                dropped = logged_requests(count, log=log)
-                check(os.fstat(log.fileno()).st_size > 0, "the log is empty")
+                lost, kept = logged_requests(count, log, lambda: read_file(log.name))
+                check(kept > 0, "the log is empty")
         finally:
             subprocess.run(["umount", folder], check=True)
     finally:
         os.rmdir(folder)
-    return f"{count} requests with a line each, a tmpfs of 64 KiB. All were answered. {dropped} lines were lost, and " \
-           f"counted in /metrics"
+    return f"{count} requests with a line each, a tmpfs of 64 KiB. All were answered. {lost} lines were lost, and " \
+           f"counted in /metrics. The other {kept} are in the file"
