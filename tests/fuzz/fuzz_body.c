@@ -1,9 +1,12 @@
-/* The decoders of all bodies: the first byte chooses a route, the rest is the body. For any input, each answer and each
- * failure must be JSON, and all charged memory must be given back. */
+/* The decoders of all bodies: the first byte chooses a route, the rest is the body. For any input, each answer, each
+ * event of a stream and each failure must be JSON, and all charged memory must be given back. */
+#define _GNU_SOURCE            /* memmem */
 #include "tests/fake_engine.c" /* in the engine's place */
 #include "tests/http/native_call.h"
 
 #include <stdio.h>
+
+#define MOST_JOBS 20 /* a request that needs more is left, as if its client were gone */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -51,37 +54,81 @@ static void read_inputs(const struct request *request)
         }
 }
 
-static void expect_json(const struct writer *writer)
+static void expect_json(const char *text, size_t length)
 {
     json_error_t error;
-    json_t *json = json_loadb(writer->data, writer->length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    json_t *json = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     if (!json) {
-        fprintf(stderr, "%s at %d: %.*s\n", error.text, error.position, (int)writer->length, writer->data);
+        fprintf(stderr, "%s at %d: %.*s\n", error.text, error.position, (int)length, text);
         abort();
     }
     json_decref(json);
 }
 
-static void call(const struct route_match *match, struct request *request)
+/* Events are "data:", JSON or [DONE], and an empty line. */
+static void expect_events(const char *text, size_t length)
+{
+    static const char begin[] = "data:", done[] = " [DONE]";
+    while (length > 0) {
+        const char *end = memmem(text, length, "\n\n", 2);
+        size_t event = end ? (size_t)(end - text) : 0;
+        if (event < sizeof begin - 1 || memcmp(text, begin, sizeof begin - 1) != 0) {
+            fprintf(stderr, "not an event: %.*s\n", (int)length, text);
+            abort();
+        }
+        const char *data = text + sizeof begin - 1;
+        size_t data_length = event - (sizeof begin - 1);
+        if (data_length != sizeof done - 1 || memcmp(data, done, data_length) != 0)
+            expect_json(data, data_length);
+        text += event + 2;
+        length -= event + 2;
+    }
+}
+
+static void expect_failure(const struct route_match *match, struct request *request)
+{
+    if (request->failure.kind == FAILURE_NONE || !*request->failure.error.message)
+        abort();
+    writer_free(&request->answer);
+    match->dialect->write_failure(&request->answer, &request->failure);
+    if (!request->answer.failed)
+        expect_json(request->answer.data, request->answer.length);
+}
+
+/* Runs the jobs of a request. Returns false if the request gets no answer. */
+static bool run_jobs(struct request *request)
 {
     struct error error;
-    enum outcome outcome = match->route->read(request);
-    if (outcome == OUTCOME_RUN) {
+    for (int jobs = 0; jobs < MOST_JOBS; jobs++) {
         fake_reset();
         read_inputs(request);
         if (!answerable(request) || native_run(native_models[request->model_index].model, 0, request->job.items,
                                                request->job.n_items, &error) != 0)
-            return;
-        if (match->route->answer(request) != 0)
-            abort();
-    } else if (outcome == OUTCOME_FAILED) {
-        if (request->failure.kind == FAILURE_NONE || !*request->failure.error.message)
-            abort();
-        writer_free(&request->answer);
-        match->dialect->write_failure(&request->answer, &request->failure);
+            return false;
+        if (!request->next || !request->next(request))
+            return true;
     }
-    if (!request->answer.failed)
-        expect_json(&request->answer);
+    return false;
+}
+
+static void call(const struct route_match *match, struct request *request)
+{
+    enum outcome outcome = match->route->read(request);
+    bool failed = outcome == OUTCOME_FAILED;
+    if (outcome == OUTCOME_RUN) {
+        if (!run_jobs(request))
+            return;
+        failed = request->failure.kind != FAILURE_NONE;
+        if (!failed && match->route->answer(request) != 0)
+            abort();
+    }
+    const struct writer *answer = &request->answer;
+    if (request->streamed && outcome == OUTCOME_RUN && !answer->failed)
+        expect_events(answer->data, answer->length);
+    if (failed)
+        expect_failure(match, request);
+    else if (!request->streamed && !answer->failed)
+        expect_json(answer->data, answer->length);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -98,7 +145,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                         "/fill-mask",
                                         "/api/embed",
                                         "/api/embeddings",
-                                        "/openai/deployments/bytes/embeddings"};
+                                        "/openai/deployments/bytes/embeddings",
+                                        "/generate",
+                                        "/generate_stream",
+                                        "/v1/completions",
+                                        "/openai/deployments/writer/completions",
+                                        "/classify"};
     struct route_match match;
     struct request request;
     if (size == 0)

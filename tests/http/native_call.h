@@ -2,7 +2,8 @@
  * fuzzer use it. Its models: "bytes" takes text, "ids" takes ids alone, "rows" takes floats. Four more are modules:
  * "tensors" takes floats, "classes" and "score" take text, "pictures" takes pictures. The last three give vectors.
  * "words" takes text through a tokenizer.json, WordPiece with a template, and has the prompt "query". "pair" has
- * several inputs, with the same tokenizer. Include it in one file of a program. */
+ * several inputs, with the same tokenizer. "writer" takes text like "bytes", and generates with slots. "words"
+ * generates without slots. Include it in one file of a program. */
 #ifndef TESTS_HTTP_NATIVE_CALL_H
 #define TESTS_HTTP_NATIVE_CALL_H
 
@@ -15,7 +16,7 @@
 
 static struct settings native_settings = {
     .max_batch_tokens = 1024, .max_client_batch_size = 8, .max_queue_requests = 100, .http_threads = 1};
-static struct served_model native_models[9];
+static struct served_model native_models[10];
 static struct model_set native_set = {.models = native_models};
 static struct model_sets native_sets = MODEL_SETS_OF(&native_set);
 static struct service native_service = {
@@ -30,7 +31,12 @@ static int (*native_run)(struct model *model, int lane, const struct engine_item
 static inline void native_add(const char *name, const struct model_info *info, struct served_label *labels)
 {
     int64_t index = native_set.n_models++;
-    native_models[index] = (struct served_model){.name = name, .model = fake_model(info), .labels = labels};
+    native_models[index] = (struct served_model){.name = name,
+                                                 .model = fake_model(info),
+                                                 .labels = labels,
+                                                 .generation = {.temperature = 1, .top_p = 1, .repetition_penalty = 1},
+                                                 .eos_token = -1,
+                                                 .bos_token = -1};
 }
 
 /* The model added last takes the bytes of texts. */
@@ -120,6 +126,24 @@ static inline void native_open_pair(struct model_info info)
     native_add_tokenizer("tests/tokenizers/reference/bert.json");
 }
 
+/* A model that generates bytes of text. Its jobs have only the new rows. */
+static inline void native_open_writer(struct model_info info)
+{
+    static struct model_input ids = {.name = "x",
+                                     .kind = INPUT_IDS,
+                                     .columns = 1,
+                                     .vocabulary = 259,
+                                     .max_length = FAKE_MAX_LENGTH,
+                                     .own_limit = true};
+    info.inputs = &ids;
+    info.vocabulary = info.output_columns = ids.vocabulary;
+    info.is_causal = info.earlier_rows_stay = true;
+    info.window = FAKE_MAX_LENGTH;
+    info.n_slots = 4;
+    native_add("writer", &info, NULL);
+    native_add_bytes();
+}
+
 static inline void native_open(void)
 {
     static struct model_input ids = {
@@ -152,11 +176,13 @@ static inline void native_open(void)
     native_open_modules(info);
     info.inputs = &words;
     info.vocabulary = info.output_columns = words.vocabulary = FAKE_VOCABULARY;
-    info.has_logits = true;
+    info.has_logits = info.is_causal = true;
     native_add("words", &info, NULL);
     native_add_tokenizer("tests/tokenizers/reference/bert.json");
     native_models[native_set.n_models - 1].prompts = json_pack("{s:s}", "query", "query: ");
+    info.is_causal = false;
     native_open_pair(info);
+    native_open_writer(info);
     atomic_store(&native_service.ready, true);
 }
 
@@ -177,11 +203,22 @@ static inline const char *native_no_header(const struct request *request, const 
     return NULL;
 }
 
+/* Runs all jobs of a request. On failure sets request->failure and returns -1. */
+static inline int native_run_jobs(struct request *request)
+{
+    struct error error;
+    do {
+        if (native_run(native_models[request->model_index].model, 0, request->job.items, request->job.n_items,
+                       &error) != 0)
+            return failure_set(&request->failure, FAILURE_BACKEND, "%s", error.message);
+    } while (request->next && request->next(request));
+    return request->failure.kind == FAILURE_NONE ? 0 : -1;
+}
+
 /* 0: request->answer; -1: request->failure. request_close is owed either way. */
 static inline int native_call(const char *path, const char *body, size_t length, struct request *request)
 {
     struct route_match match;
-    struct error error;
     routes_find(all_dialects, "POST", path, &match);
     request_open(request, &native_service, body, length);
     request_begin(request);
@@ -197,9 +234,7 @@ static inline int native_call(const char *path, const char *body, size_t length,
             return -1;
         break;
     case OUTCOME_RUN:
-        if (native_run(native_models[request->model_index].model, 0, request->job.items, request->job.n_items, &error))
-            return failure_set(&request->failure, FAILURE_BACKEND, "%s", error.message);
-        if (match.route->answer(request))
+        if (native_run_jobs(request) != 0 || match.route->answer(request) != 0)
             return -1;
         break;
     }

@@ -23,7 +23,9 @@ static int call(struct error *error)
 {
     struct request request;
     int result = native_call(path, body, strlen(body), &request);
-    if (result) {
+    if (result != 0) {
+        if (request.failure.kind != FAILURE_BACKEND)
+            print_error("%s %s: %s\n", path, body, request.failure.error.message);
         assert_int_equal(request.failure.kind, FAILURE_BACKEND);
         *error = request.failure.error;
     }
@@ -73,6 +75,27 @@ static void each_allocation_may_fail(void **unused)
          " \"data\": [[1, 2], [3, 4]]}], \"outputs\": [{\"name\": \"output\"}]}"},
         {"/v2/models/rows/infer", "{\"inputs\": [{\"name\": \"x\", \"shape\": [1, 1, 4], \"datatype\": \"FP32\","
                                   " \"data\": [1, 2, 3, 4]}], \"parameters\": {\"binary_data_output\": true}}"},
+        {"/classify", "{\"model\": \"classes\", \"input\": \"text\"}"},
+        {"/generate", "{\"inputs\": \"text\"}"},
+        {"/generate", "{\"model\": \"writer\", \"inputs\": [1, 2], \"parameters\": {\"max_new_tokens\": 3, "
+                      "\"details\": true, \"top_n_tokens\": 2,"
+                      " \"return_full_text\": true, \"stop\": [\"xyz\", \"zyx\"], \"truncate\": 1}}"},
+        {"/generate",
+         "{\"model\": \"words\", \"inputs\": \"ab\", \"prompt_name\": \"query\", \"parameters\": {\"seed\": 1,"
+         " \"do_sample\": true, \"top_k\": 5, \"return_full_text\": true, \"max_new_tokens\": 4}}"},
+        {"/generate_stream", "{\"inputs\": \"text\", \"parameters\": {\"max_new_tokens\": 3, \"stop\": \"xyz\"}}"},
+        {"/generate_stream", "{\"model\": \"words\", \"inputs\": \"ab\", \"parameters\": {\"top_n_tokens\": 2}}"},
+        {"/", "{\"model\": \"writer\", \"inputs\": \"text\", \"parameters\": {\"max_new_tokens\": 2}}"},
+        {"/v1/completions", "{\"prompt\": \"text\", \"max_tokens\": 3}"},
+        {"/v1/completions", "{\"model\": \"writer\", \"prompt\": [\"some text\", [1, 2]], \"n\": 2, \"echo\": true, "
+                            "\"logprobs\": 2, \"stop\": [\"xyz\"],"
+                            " \"max_tokens\": 3, \"truncate_prompt_tokens\": 3, \"return_token_ids\": true}"},
+        {"/v1/completions",
+         "{\"model\": \"words\", \"prompt\": \"ab cd\", \"echo\": true, \"logprobs\": 1, \"max_tokens\": 2}"},
+        {"/v1/completions",
+         "{\"prompt\": \"text\", \"stream\": true, \"stream_options\": {\"include_usage\": true}, \"n\": 2,"
+         " \"temperature\": 0.7, \"seed\": 5, \"logprobs\": 1}"},
+        {"/openai/deployments/words/completions", "{\"prompt\": [[1, 2], [3]], \"max_tokens\": 0, \"echo\": true}"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         path = cases[i].path;

@@ -835,7 +835,7 @@ static void what_the_model_refuses_names_the_input(void **state)
                    "inputs[3][2] is 260; ids of model \"bytes\" are below 259");
     expect_failure("/embed", "{\"inputs\": [\"a\"], \"model\": \"none\"}", FAILURE_NO_MODEL,
                    "there is no model \"none\" here, only \"bytes\", \"ids\", \"rows\", \"tensors\", "
-                   "\"classes\", \"score\", \"pictures\", \"words\", \"pair\"");
+                   "\"classes\", \"score\", \"pictures\", \"words\", \"pair\", \"writer\"");
     native_settings.strict = true;
     expect_failure("/embed", "{\"inputs\": [1], \"normalise\": true}", FAILURE_INVALID,
                    "unknown key \"normalise\"; known are inputs, embeddings, model, truncate, "
