@@ -8,6 +8,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.request
@@ -214,6 +215,18 @@ def settings_are_keywords_and_the_environment_has_none():
     expect(linformerd.StartError, lambda: linformerd.serve(threads=-1), "0 to 4096")
     expect(TypeError, lambda: linformerd.serve(object()), "kwargs")
     expect(TypeError, lambda: linformerd.serve(BUILTIN, config={"name": "a"}), "config")
+
+
+@test
+def one_host_must_have_tcp():
+    with tempfile.TemporaryDirectory() as folder:
+        sockets = f"unix:{folder}/one,unix:{folder}/two"
+        expect(linformerd.StartError, lambda: linformerd.serve(host=f"unix:{folder}/one"), "127.0.0.1")
+        expect(linformerd.StartError, lambda: linformerd.serve(host=sockets), "127.0.0.1")
+        with linformerd.serve(host=f"{sockets},127.0.0.1") as server:
+            assert server.url.startswith("http://127.0.0.1:"), server.url
+            assert len(server.embed("a")) == 1
+            assert pathlib.Path(folder, "one").is_socket()
 
 
 @test

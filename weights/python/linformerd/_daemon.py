@@ -21,7 +21,8 @@ _HERE = pathlib.Path(__file__).resolve().parent
 
 
 class StartError(RuntimeError):
-    """The daemon ended before it was ready. The message has the last lines of its log."""
+    """The daemon ended before it was ready, or serve() refused a setting. The message has the reason, or the last lines
+    of the daemon's log."""
 
 
 def executable() -> str:

@@ -8,7 +8,7 @@ import tempfile
 from typing import Any, Mapping, Union
 
 from ._client import Client
-from ._daemon import Daemon
+from ._daemon import Daemon, StartError
 from ._export import export, export_module
 
 Folder = Union[str, "os.PathLike[str]"]
@@ -75,7 +75,9 @@ def serve(model: object = None, kwargs: Mapping[str, Any] | None = None, *, exam
     is exported to a temporary folder, which close() removes. `settings` are the settings of docs/configuration.md, with
     _ in place of -: threads=2, dtype="bf16". Environment variables with settings (LINFORMERD_…) have no effect here.
 
-    Raises StartError with the daemon's log if the daemon refuses a setting or a model."""
+    Raises StartError with the daemon's log if the daemon refuses a setting or a model. Also raises StartError if `host`
+    has Unix sockets alone, because the client connects over TCP."""
+    _check_host(settings.get("host"))
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
     environment.update({f"LINFORMERD_{name.upper()}": _spelled(value) for name, value in {"port": 0, **settings}.items()})
     api_key = settings.get("api_key")
@@ -95,6 +97,13 @@ def serve(model: object = None, kwargs: Mapping[str, Any] | None = None, *, exam
         if folder:
             folder.cleanup()
         raise
+
+
+def _check_host(host: object) -> None:
+    """Refuses hosts without an address of TCP. The daemon would listen, but the client could not connect."""
+    if host is not None and all(entry.strip().startswith("unix:") for entry in str(host).split(",")):
+        raise StartError(f"host: expected an address such as 127.0.0.1, found {host}. The client of serve() connects "
+                         f"over TCP. Both are possible: host=\"127.0.0.1,{host}\"")
 
 
 def _spelled(setting: object) -> str:
