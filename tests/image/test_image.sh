@@ -6,7 +6,7 @@
 # compose.yaml; Dockerfile.cuda, which is cuda.sh's.
 # shellcheck disable=SC2317 # functions that are called through expect and trap
 set -euo pipefail
-MAX_MB=${MAX_MB:-200}                       # of the image; 78 are Debian slim, 43 OpenBLAS, 40 oneDNN, 19 the built-in model
+MAX_MB=${MAX_MB:-200}                       # of the image; docs/docker.md gives the sizes of its parts
 cache=${CACHE_DIR:-/var/tmp/linformerd-image} # the base image stays here: the first run takes a minute, others seconds
 base=docker.io/library/debian:bookworm-slim
 name=linformerd-test-$$
