@@ -5,6 +5,8 @@
  * - a barrier or a shuffle that not all threads reach ends the process.
  * The same kernels without faults must succeed. */
 #include "engine/cuda/gpu.h"
+#include "tests/cuda/shim/tf32_model.h"
+#include "tests/cuda/tf32_recorded.h"
 
 #include <csetjmp>
 #include <cstdarg>
@@ -183,9 +185,31 @@ static void what_not_all_reach_ends_the_process(void **)
     assert_int_equal(end_of(FEW_LANES, "0"), -SIGABRT);
 }
 
+/* In all rows and columns of the matrices, so that each lane and each order of the elements is tried. */
+static void tensor_cores_compute_what_mma_sim_computes(void **)
+{
+    for (int number = 0; number < TF32_RECORDED; number++) {
+        const uint32_t *a = tf32_recorded[number], *b = a + 8, *sum = a + 17;
+        shim::tf32_product product = {};
+        for (int l = 0; l < 8; l++) {
+            for (int row = 0; row < 16; row++)
+                product.a[row][l] = a[l];
+            for (int column = 0; column < 8; column++)
+                product.b[l][column] = b[l];
+        }
+        for (int i = 0; i < 16 * 8; i++)
+            memcpy(&product.d[i / 8][i % 8], a + 16, sizeof(float));
+        shim::tf32_multiply(&product);
+        for (int i = 0; i < 16 * 8; i++)
+            if (memcmp(&product.d[i / 8][i % 8], sum, sizeof(float)) != 0)
+                fail_msg("sum %d, element %d: %a", number, i, (double)product.d[i / 8][i % 8]);
+    }
+}
+
 int main(int count, char **arguments)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tensor_cores_compute_what_mma_sim_computes),
         cmocka_unit_test(sound_kernels_end_well),
         cmocka_unit_test(missing_barrier_is_found),
         cmocka_unit_test(lost_atomic_is_found),
