@@ -92,16 +92,15 @@ def compare_states(before, daemon, counts):
 
 
 def twice_the_peak(row, seconds, arguments, goal):
-    """Twice the rate that the daemon can answer. goal(p99 without load) is the most that the p99 of the accepted
-    requests may be. All three are in milliseconds."""
+    """Twice the rate that the daemon can answer. goal(median, p99 without load) is the most that the p99 of
+    the accepted requests may be. All are in milliseconds."""
     with Daemon(*arguments) as daemon:
         with Client(daemon) as client:
             client.send(BODY)
             embedding = client.answer().body
         alone = [taken for _, taken in in_turn(daemon, 1, 10 if row.short else ALONE, embedding)[0]]
         saturated, duration = in_turn(daemon, 2, 5 if row.short else SATURATED, embedding)
-        check(all(status == 200 for status, _ in saturated), "a request was refused without overload")
-        peak = len(saturated) / duration
+        peak = sum(status == 200 for status, _ in saturated) / duration
         before = state_of(daemon)
         results, duration = at_rate(daemon, 2 * peak, seconds, embedding)
         grown = compare_states(before, daemon, collections.Counter(status for status, _ in results))
@@ -109,7 +108,7 @@ def twice_the_peak(row, seconds, arguments, goal):
     accepted = [taken for status, taken in results if status == 200]
     refused = [taken for status, taken in results if status == 429]
     share = 100 * len(accepted) / duration / peak
-    goal_ms = goal(percentile(alone, 99))
+    goal_ms = goal(percentile(alone, 50), percentile(alone, 99))
     at_once_ms = percentile(alone, 50) / 10
     report = f"{len(results)} requests of {SEQUENCES} sequences in {duration:.0f} s, twice the peak of {peak:.1f} requests/s. " \
              f"{len(accepted)} were answered ({len(accepted) / duration:.1f} requests/s, {share:.0f} % of the peak. Goal: at least " \
@@ -119,20 +118,22 @@ def twice_the_peak(row, seconds, arguments, goal):
              f"{percentile(alone, 99):.0f} ms. Resident memory grew by {grown:.2f} %, threads and descriptors did not grow. " \
              f"The counts of /metrics equal those of the clients"
     check(accepted, "no request was accepted")
-    if not row.short:
-        check(refused, "no request was refused\n" + report)
-        check(share >= LEAST_SHARE, "too few answers\n" + report)
-        check(percentile(refused, 99) <= at_once_ms, "the refused requests waited\n" + report)
-        check(percentile(accepted, 99) <= goal_ms, "the accepted requests waited too long\n" + report)
+    goals = {"too few answers": share >= LEAST_SHARE, "no request was refused": refused,
+             "the refused requests waited": percentile(refused, 99) <= at_once_ms,
+             "the accepted requests waited too long": percentile(accepted, 99) <= goal_ms}
+    missed = [text for text, met in goals.items() if not met]
+    check(row.short or not missed, f"{', '.join(missed)}\n{report}")
     return report
 
 
 def overload(row):
     """A queue for two requests. The p99 may be twice the one without load, plus a batch."""
     return twice_the_peak(row, row.size(5, 600), ("--max-queue-requests", str(2 * SEQUENCES), "--max-batch-requests", str(SEQUENCES)),
-                          lambda alone_ms: 2 * alone_ms + BATCH_MS)
+                          lambda _, slow_ms: 2 * slow_ms + BATCH_MS)
 
 
 def overload_by_time(row):
-    """The default queue, bounded by --max-queue-ms. A request may take so long, its time without load, and a batch."""
-    return twice_the_peak(row, row.size(5, 30), ("--max-queue-ms", str(QUEUE_MS)), lambda alone_ms: QUEUE_MS + alone_ms + BATCH_MS)
+    """The default queue, bounded by --max-queue-ms. A request may wait so long, and then take its time without load and a
+    batch. The daemon estimates the wait from the mean speed, so a slow wait is longer in the ratio of p99 and median."""
+    return twice_the_peak(row, row.size(5, 30), ("--max-queue-ms", str(QUEUE_MS)),
+                          lambda median_ms, slow_ms: QUEUE_MS * slow_ms / median_ms + slow_ms + BATCH_MS)
