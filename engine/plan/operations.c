@@ -25,6 +25,7 @@ const struct plan_operation plan_operations[] = {
     [OP_ADD_POSITIONS] = {.name = "add_positions",
                           .formula = "y[r] = x[r] + (A[p / period] + B[p mod period])",
                           .rows = ROWS_ALONE,
+                          .position = true,
                           .flops = flops_of_addition,
                           .print = print_nothing},
 
@@ -86,6 +87,7 @@ const struct plan_operation plan_operations[] = {
     [OP_ADD_SINUSOIDS] = {.name = "add_sinusoids",
                           .formula = "y[r] = x[r] + (sin(p f), cos(p f))",
                           .rows = ROWS_ALONE,
+                          .position = true,
                           .flops = flops_of_sinusoids,
                           .print = print_nothing},
 
@@ -146,6 +148,7 @@ const struct plan_operation plan_operations[] = {
     [OP_ROTATE] = {.name = "rotate",
                    .formula = "y[r, h, 2i : 2i + 2] = x[r, h, 2i : 2i + 2] turned by the angle T[p, i]",
                    .rows = ROWS_ALONE,
+                   .position = true,
                    .flops = flops_of_rotation,
                    .print = print_nothing},
 

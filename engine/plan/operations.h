@@ -28,6 +28,8 @@ struct plan_operation {
     enum row_dependence rows;
     int64_t (*reach)(const struct plan_step *step); /* with ROWS_ALONE: the distance of the furthest row that is read.
                                                        NULL if only the same row is read */
+    bool position; /* with ROWS_ALONE: a row of y also depends on the position of the row in its item. plan_select_rows
+                      (passes.h) reads it, because it moves steps to an axis where each row has position 0 */
     /* The number of floats that the step keeps in the slot of a sequence whose rows come in several batches (states.h).
      * NULL with ROWS_ALONE if the step keeps nothing. NULL with ROWS_TOGETHER if the step needs all rows at once. */
     int64_t (*state)(const struct plan *plan, const struct plan_step *step);

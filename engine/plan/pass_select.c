@@ -3,7 +3,9 @@
  *
  *     y = (f(x))[row]  becomes  y = f(x[row])        for steps f whose row depends only on the same row of x
  *
- * Attention steps are not moved, because items may request their softmax for all rows. */
+ * The moved steps are on an axis with one row for each item. This row has position 0 there, wherever it was in x. So
+ * steps whose result depends on the position of a row are not moved. They compute all rows, and the row is selected
+ * afterwards. Attention steps are not moved either, because items may request their softmax for all rows. */
 #include "engine/plan/axes.h"
 #include "engine/plan/operations.h"
 #include "engine/plan/passes.h"
@@ -83,9 +85,8 @@ static bool can_move(const struct selecting *s, int index)
     bool same_axis = step->x != PLAN_NONE && plan->values[step->x].axis == axis && !plan->values[step->x].ids &&
                      (step->z == PLAN_NONE || (plan->values[step->z].axis == axis && !plan->values[step->z].ids));
     return same_axis && index < s->row.step && operation->rows == ROWS_ALONE && !operation->reach &&
-           step->only.axis == PLAN_NONE && step->keys == PLAN_NONE && step->values == PLAN_NONE &&
-           step->operation != OP_ADD_POSITIONS && step->operation != OP_ADD_SINUSOIDS && step->operation != OP_ROTATE &&
-           !plan->values[step->y].ids && only_writer(plan, step->y) == index;
+           !operation->position && step->only.axis == PLAN_NONE && step->keys == PLAN_NONE &&
+           step->values == PLAN_NONE && !plan->values[step->y].ids && only_writer(plan, step->y) == index;
 }
 
 static void need(struct selecting *s, int value, enum need need)

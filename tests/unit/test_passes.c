@@ -285,7 +285,26 @@ static int softmax_cumulate_and_multiply(struct maker *maker, int x)
     return plan_multiply(builder, x, z, 0.5f, plan_add_space(builder, &space), like(builder, x));
 }
 
-/* One row of what two linear layers make of x, for every row. The layers need to compute that row alone. */
+/* The first or the last row of x, repeated for every row. Steps before it need to compute that row alone. */
+static int repeat_row(struct plan_builder *builder, int x, bool last)
+{
+    int space = space_of_columns(builder, 0, COLUMNS, false, true);
+    struct plan_space row = builder->failed ? (struct plan_space){.rank = 0} : builder->plan->spaces[space];
+    struct plan_space rows = row;
+    int zero = plan_size_constant(builder, 0), one = plan_size_constant(builder, 1);
+    if (last)
+        row.x_first = plan_size_multiply(builder, plan_size_subtract(builder, row.dimensions[0].count, one),
+                                         plan_size_constant(builder, COLUMNS));
+    row.dimensions[0].count = one;
+    rows.dimensions[0].x = zero;
+    struct plan_source source = none;
+    source.value = x;
+    struct plan_target target = {plan_fixed_axis(builder, 1), COLUMNS, false, PLAN_NONE};
+    source.value = plan_arrange(builder, source, plan_add_space(builder, &row), target);
+    return plan_arrange(builder, source, plan_add_space(builder, &rows), like(builder, x));
+}
+
+/* One row of what two linear layers make of x, for every row. */
 static int select_row(struct maker *maker, int x)
 {
     struct plan_builder *builder = maker->builder;
@@ -293,20 +312,7 @@ static int select_row(struct maker *maker, int x)
         return x;
     int inner = plan_activate(builder, linear(maker, x, COLUMNS, 2 * COLUMNS), ACTIVATION_RELU);
     int y = plan_add(builder, linear(maker, inner, 2 * COLUMNS, COLUMNS), x, 1.0f);
-    int space = space_of_columns(builder, 0, COLUMNS, false, true);
-    struct plan_space row = builder->failed ? (struct plan_space){.rank = 0} : builder->plan->spaces[space];
-    struct plan_space rows = row;
-    int zero = plan_size_constant(builder, 0), one = plan_size_constant(builder, 1);
-    if (one_in(2)) /* the last row, else the first */
-        row.x_first = plan_size_multiply(builder, plan_size_subtract(builder, row.dimensions[0].count, one),
-                                         plan_size_constant(builder, COLUMNS));
-    row.dimensions[0].count = one;
-    rows.dimensions[0].x = zero;
-    struct plan_source source = none;
-    source.value = y;
-    struct plan_target target = {plan_fixed_axis(builder, 1), COLUMNS, false, PLAN_NONE};
-    source.value = plan_arrange(builder, source, plan_add_space(builder, &row), target);
-    return plan_arrange(builder, source, plan_add_space(builder, &rows), like(builder, x));
+    return repeat_row(builder, y, one_in(2));
 }
 
 static int (*const drawn[])(struct maker *maker, int x) = {
@@ -377,7 +383,7 @@ static int layers(struct maker *maker, int x)
 }
 
 /* Consecutive numbers take turns with the operations of `drawn` and with kinds of padding. */
-static void build(struct plan_builder *builder, uint64_t number)
+static void build_drawn(struct plan_builder *builder, uint64_t number)
 {
     struct maker maker = {.builder = builder, .length = MAX_LENGTH};
     uint64_t padding = number % 6;
@@ -399,9 +405,22 @@ static void build(struct plan_builder *builder, uint64_t number)
               has_logits ? some_bias(&maker, VOCABULARY) : PLAN_NONE, has_logits);
 }
 
+/* Number 2 d + l: the operation d of `drawn`, then a linear layer. Of the result, one row is selected: the first row if
+ * l is 0, the last row if l is 1. */
+static void build_selection(struct plan_builder *builder, uint64_t number)
+{
+    struct maker maker = {.builder = builder, .length = MAX_LENGTH};
+    maker.pool = plan_matrix(builder, 64, 1024, "pool");
+    int x = plan_input_rows(builder, "x", COLUMNS, MAX_LENGTH, PLAN_NONE);
+    maker.mask = plan_input_mask(builder, "mask", x);
+    x = linear(&maker, drawn[number / 2](&maker, x), COLUMNS, COLUMNS);
+    plan_give(builder, repeat_row(builder, x, number % 2 == 1), PLAN_NONE, PLAN_NONE, false);
+}
+
 /* ---- A plan with and without its passes ---- */
 
 struct bench {
+    void (*build)(struct plan_builder *builder, uint64_t number);
     struct backend *backend;
     struct weights *weights;
     void *file;
@@ -418,7 +437,7 @@ static struct plan *make_plan(struct bench *bench, uint64_t plan_seed, bool as_b
     random_seed(plan_seed);
     assert_int_equal(plan_begin(&builder, bench->weights, &bench->error), 0);
     builder.as_built = as_built;
-    build(&builder, plan_seed);
+    bench->build(&builder, plan_seed);
     if (plan_finish(&builder, MAX_ROWS, MAX_ITEMS, &plan) != 0)
         fail_msg("%s", bench->error.message);
     for (int i = 0; i < plan->n_steps; i++)
@@ -426,7 +445,7 @@ static struct plan *make_plan(struct bench *bench, uint64_t plan_seed, bool as_b
     return plan;
 }
 
-static void open_bench(struct bench *bench, uint64_t plan_seed)
+static void open_bench(struct bench *bench, void (*build)(struct plan_builder *, uint64_t), uint64_t plan_seed)
 {
     static const struct shape pool = {"pool", 64, 1024};
     struct engine_options options = {.device = {DEVICE},
@@ -437,6 +456,7 @@ static void open_bench(struct bench *bench, uint64_t plan_seed)
                                      .cuda_f32 = plan_seed % 4 ? CUDA_F32_PLAIN : CUDA_F32_TENSOR,
                                      .products = plan_seed % 2 ? LIBRARY_OPENBLAS : LIBRARY_AUTO};
     memset(bench, 0, sizeof *bench);
+    bench->build = build;
     random_seed(seed);
     bench->weights = tensors_random(&pool, 1, &bench->file);
     functions = DEVICE == DEVICE_CPU ? &backend_cpu : backend_cuda_load(&bench->error);
@@ -467,10 +487,8 @@ struct results {
     int32_t rows[MAX_LENGTH];
 };
 
-static void random_inputs(const struct plan *plan, struct engine_item *item)
+static void fill_inputs(struct engine_item *item, int64_t length)
 {
-    bool exact = plan->padding == PADDING_EXACT;
-    int64_t length = exact ? MAX_LENGTH : random_size(1, MAX_LENGTH);
     float *rows = malloc((size_t)(length * COLUMNS) * sizeof *rows);
     uint8_t *mask = malloc((size_t)length);
     memset(item, 0, sizeof *item);
@@ -481,6 +499,12 @@ static void random_inputs(const struct plan *plan, struct engine_item *item)
     item->inputs[0].data = rows;
     item->inputs[0].length = item->inputs[1].length = length;
     item->inputs[1].data = mask;
+}
+
+static void random_inputs(const struct plan *plan, struct engine_item *item)
+{
+    bool exact = plan->padding == PADDING_EXACT;
+    fill_inputs(item, exact ? MAX_LENGTH : random_size(1, MAX_LENGTH));
 }
 
 static void want_something(struct engine_item *item, struct results *results)
@@ -589,7 +613,7 @@ static void run_plan(uint64_t plan_seed)
     static struct results results[MAX_ITEMS];
     struct engine_item items[MAX_ITEMS];
     struct bench bench;
-    open_bench(&bench, plan_seed);
+    open_bench(&bench, build_drawn, plan_seed);
     for (int repeat = 0; repeat < 3; repeat++) {
         int64_t count = random_size(1, MAX_ITEMS);
         for (int64_t i = 0; i < count; i++) {
@@ -615,7 +639,43 @@ static void rewritten_plans_give_the_same(void **state)
     }
 }
 
-/* Runs after the test above. */
+static bool moves_to_one_row(const struct plan *plan)
+{
+    for (int d = 0; d < plan->n_decisions; d++)
+        if (strstr(plan->decisions[d].what, "on the one row that is selected"))
+            return true;
+    return false;
+}
+
+/* An operation whose result depends on the position of a row must not be moved to the selected row. If its row of
+ * plan_operations does not say so, the last row of a long item differs. */
+static void run_selection(uint64_t number)
+{
+    static struct results results;
+    struct engine_item item;
+    struct bench bench;
+    open_bench(&bench, build_selection, number);
+    print_message("the %s row after the operations", number % 2 ? "last" : "first");
+    for (int i = 0; i < bench.as_built->n_steps; i++)
+        print_message(" %s", operation_name(bench.as_built->steps[i].operation));
+    print_message("\n");
+    assert_true(moves_to_one_row(bench.plan));
+    fill_inputs(&item, MAX_LENGTH);
+    item.hidden = results.hidden;
+    run_items(&bench, &item, 1);
+    compare_with_scalar(&bench, &item, 1);
+    free_inputs(&item);
+    close_bench(&bench);
+}
+
+static void the_selected_row_keeps_its_position(void **state)
+{
+    (void)state;
+    for (uint64_t number = 0; number < 2 * N_DRAWN; number++)
+        run_selection(number);
+}
+
+/* Runs after the tests above. */
 static void every_operation_is_drawn(void **state)
 {
     (void)state;
@@ -648,7 +708,7 @@ static void decisions_count_what_they_save(void **state)
     int taken = 0;
     for (uint64_t i = 0; i < PLANS; i++) {
         struct bench bench;
-        open_bench(&bench, seed * 1000 + i);
+        open_bench(&bench, build_drawn, seed * 1000 + i);
         for (int64_t rows = 1; rows <= MAX_LENGTH; rows += 11) {
             int64_t saved = 0;
             for (int d = 0; d < bench.plan->n_decisions; d++) {
@@ -712,9 +772,8 @@ int main(void)
     seed = given ? strtoull(given, NULL, 10) : 20261120;
     print_message("SEED=%llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rewritten_plans_give_the_same),
-        cmocka_unit_test(every_operation_is_drawn),
-        cmocka_unit_test(decisions_count_what_they_save),
+        cmocka_unit_test(rewritten_plans_give_the_same),      cmocka_unit_test(the_selected_row_keeps_its_position),
+        cmocka_unit_test(every_operation_is_drawn),           cmocka_unit_test(decisions_count_what_they_save),
         cmocka_unit_test(a_rewritten_projection_is_no_chain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
