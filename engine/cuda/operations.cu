@@ -1,5 +1,4 @@
-/* The table of kernels, with one for each operation of the plan and each type of elements. If a plan has an operation
- * without a row, the model runs on the CPU, or is refused with a message that names the operation. */
+/* The table of kernels, with one for each operation of the plan and each type of elements. */
 #include "engine/cuda/attend.h"
 #include "engine/cuda/convolve.h"
 #include "engine/cuda/feed_forward.h"
