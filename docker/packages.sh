@@ -1,8 +1,8 @@
 #!/bin/bash
 # packages.sh GROUP…: installs what the groups need from the distribution's packages, and says what and why.
 # Does nothing, quickly, when all is there. This is the only list: the Makefile and the images use it.
-# "a|b" is a where the distribution has it, else b; either one is enough. "a|" is wanted and not needed: it comes along
-# where the distribution has it, when something else is missing.
+# "a|b" is a where the distribution has it, else b. Either one is enough. A list that ends in "|" is wanted and not
+# needed: its first package that the distribution has comes along when something else is missing.
 set -euo pipefail
 
 list='
@@ -62,7 +62,7 @@ deploy nginx-light                             the same
 deploy prometheus                              promtool checks metrics and alerts
 deploy docker-compose|                         checks compose files
 deploy python3-kubernetes                      models of manifests
-deploy kubernetes-client|                      builds kustomizations, from version 1.22 on
+deploy kubernetes-client|kubectl|              builds kustomizations, from version 1.22 on
 deploy perl                                    finds a free port
 image podman                                   builds and runs the image
 image runc                                     runs it also where crun cannot (hybrid cgroups)
@@ -100,20 +100,20 @@ command -v apt-get >/dev/null || {
     exit 0
 }
 
-# Of packages it does not know dpkg-query complains; they are what we look for.
-installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' 2>/dev/null "${names[@]//|*/}" "${names[@]##*|}" |
+# dpkg-query complains about packages that it does not know. Those are not installed.
+IFS=' |' read -ra all <<<"${names[*]}"
+installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "${all[@]}" 2>/dev/null |
     awk '$2 == "installed" { print $1 }') || true
-has() { grep -qxF "$1" <<<"$installed"; }
 
 missing=() wanted=()
 for i in "${!names[@]}"; do
-    name=${names[i]}
-    if has "${name%%|*}" || { [ -n "${name##*|}" ] && has "${name##*|}"; }; then
+    alternatives=${names[i]%|}
+    if grep -qxF "${alternatives//|/$'\n'}" <<<"$installed"; then
         continue
-    elif [ -n "${name##*|}" ]; then
-        missing+=("$i")
-    else
+    elif [[ ${names[i]} = *'|' ]]; then
         wanted+=("$i")
+    else
+        missing+=("$i")
     fi
 done
 [ ${#missing[@]} -gt 0 ] || exit 0
@@ -133,8 +133,13 @@ as_root+=(env DEBIAN_FRONTEND=noninteractive)
 "${as_root[@]}" apt-get update -qq </dev/null
 install=()
 for i in "${missing[@]}"; do
-    name=${names[i]%%|*}
-    apt-cache show "$name" >/dev/null 2>&1 || name=${names[i]##*|}
+    IFS='|' read -ra alternatives <<<"${names[i]}"
+    name=
+    for alternative in "${alternatives[@]}"; do
+        ! apt-cache show "$alternative" >/dev/null 2>&1 || { name=$alternative && break; }
+    done
+    # apt-get names a package that the distribution lacks.
+    [ -n "$name" ] || [[ ${names[i]} = *'|' ]] || name=${alternatives[-1]}
     [ -z "$name" ] || install+=("$name")
 done
 "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${install[@]}" </dev/null >/dev/null
