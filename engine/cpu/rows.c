@@ -52,7 +52,7 @@ void cpu_add_positions(const struct cpu_run *run, const struct plan_step *step)
     for (int64_t t = 0; t < layout->n_blocks; t++) {
         const struct row_block *block = &layout->blocks[t];
         for (int64_t r = block->first; r < block->first + block->rows; r++) {
-            int64_t p = position_of(run, layout, block->sequence, r);
+            int64_t p = whole_position_of(run, layout, block->sequence, r);
             if (minor)
                 add_two_rows(columns, x + r * columns, major + p / period * columns, minor + p % period * columns,
                              y + r * columns);
@@ -161,7 +161,7 @@ void cpu_add_sinusoids(const struct cpu_run *run, const struct plan_step *step)
     for (int64_t t = 0; t < layout->n_blocks; t++) {
         const struct row_block *block = &layout->blocks[t];
         for (int64_t r = block->first; r < block->first + block->rows; r++) {
-            float position = (float)position_of(run, layout, block->sequence, r);
+            float position = (float)whole_position_of(run, layout, block->sequence, r);
             run->vector->add_sinusoids(columns / 2, position, frequencies, x + r * columns, y + r * columns);
         }
     }
@@ -275,7 +275,7 @@ void cpu_rotate(const struct cpu_run *run, const struct plan_step *step)
     for (int64_t t = 0; t < layout->n_blocks; t++) {
         const struct row_block *block = &layout->blocks[t];
         for (int64_t r = block->first; r < block->first + block->rows; r++)
-            rotate_row(columns, d, x + r * columns, table + position_of(run, layout, block->sequence, r) * d,
+            rotate_row(columns, d, x + r * columns, table + whole_position_of(run, layout, block->sequence, r) * d,
                        y + r * columns);
     }
 }

@@ -146,7 +146,8 @@ static inline float *state_of(const struct cpu_run *run, int64_t sequence)
 }
 
 /* A row's position in its whole sequence, which counts the rows of earlier batches. */
-static inline int64_t position_of(const struct cpu_run *run, const struct layout *layout, int64_t sequence, int64_t row)
+static inline int64_t whole_position_of(const struct cpu_run *run, const struct layout *layout, int64_t sequence,
+                                        int64_t row)
 {
     return padder_earlier_rows(run->plan, run->batch, sequence) + padder_position(layout, sequence, row);
 }

@@ -42,7 +42,7 @@ static __device__ struct sequence sequence_of(const struct attention<T> *a, int6
     return s;
 }
 
-/* The position of the sequence's row number `index`. */
+/* The position of the sequence's row number `index`, among the rows that the sequence has in this batch. */
 template <typename T>
 static __device__ __forceinline__ int64_t position_of(const struct attention<T> *a, const struct sequence *s,
                                                       int64_t index)
