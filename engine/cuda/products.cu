@@ -31,7 +31,7 @@ struct algorithm_shape {
 
 /* How much of a product cuBLASLt computes. The values up to LT_NOTHING are tried in this order. The first one for which
  * cuBLASLt has an algorithm is used. */
-enum cublas_share {
+enum cublas_extent {
     LT_WHOLE,   /* all of it */
     LT_PRODUCT, /* all except bias and GELU, which plain_product_finish computes */
     LT_NOTHING, /* nothing: plain_product computes it */
@@ -40,7 +40,7 @@ enum cublas_share {
 
 struct remembered {
     struct algorithm_shape shape;
-    enum cublas_share part;
+    enum cublas_extent extent;
     cublasLtMatmulAlgo_t algorithm; /* used with LT_WHOLE and LT_PRODUCT */
 };
 
@@ -122,19 +122,19 @@ static cudaDataType_t type_of(enum dtype dtype)
     return dtype == DTYPE_BF16 ? CUDA_R_16BF : dtype == DTYPE_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-static cublasLtEpilogue_t epilogue_of(const struct cuda_product *p, enum cublas_share part)
+static cublasLtEpilogue_t epilogue_of(const struct cuda_product *p, enum cublas_extent extent)
 {
-    if (part != LT_WHOLE)
+    if (extent != LT_WHOLE)
         return CUBLASLT_EPILOGUE_DEFAULT;
     if (p->gelu)
         return p->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
     return p->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-static void describe(const struct cuda_product *p, enum dtype dtype, enum cublas_share part, struct description *d)
+static void describe(const struct cuda_product *p, enum dtype dtype, enum cublas_extent extent, struct description *d)
 {
     cudaDataType_t type = type_of(dtype);
-    cublasLtEpilogue_t epilogue = epilogue_of(p, part);
+    cublasLtEpilogue_t epilogue = epilogue_of(p, extent);
     cublasOperation_t first = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasLtMatmulDescInit(&d->how, dtype == DTYPE_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
@@ -142,7 +142,7 @@ static void describe(const struct cuda_product *p, enum dtype dtype, enum cublas
     cublasLtMatmulDescSetAttribute(&d->how, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first);
     cublasLtMatmulDescSetAttribute(&d->how, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second);
     cublasLtMatmulDescSetAttribute(&d->how, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-    if (p->bias && part == LT_WHOLE)
+    if (p->bias && extent == LT_WHOLE)
         cublasLtMatmulDescSetAttribute(&d->how, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias, sizeof p->bias);
     lay_out(&d->first, type, p->depth, p->columns, p->transpose_b, p->b_stride);
     lay_out(&d->second, type, p->rows, p->depth, p->transpose_a, p->a_stride);
@@ -246,26 +246,26 @@ static bool is_refusal(cublasStatus_t status)
 
 /* ---- Choosing ---- */
 
-static enum cublas_share first_part(const struct cuda_product *product)
+static enum cublas_extent first_extent(const struct cuda_product *product)
 {
     return product->finish_apart ? LT_PRODUCT : LT_WHOLE;
 }
 
-static enum cublas_share part_after(enum cublas_share part, const struct cuda_product *product)
+static enum cublas_extent extent_after(enum cublas_extent extent, const struct cuda_product *product)
 {
-    return part == LT_WHOLE && (product->bias || product->gelu) ? LT_PRODUCT : LT_NOTHING;
+    return extent == LT_WHOLE && (product->bias || product->gelu) ? LT_PRODUCT : LT_NOTHING;
 }
 
-/* Finds an algorithm for the shape, for `part` of the product, or else for the next smaller part. If split_product can
+/* Finds an algorithm for the shape, for `extent` of the product, or else for the next smaller one. If split_product can
  * compute the product, it is algorithm 0, and those of cuBLASLt follow. */
 static void choose(struct cuda_run *run, const struct cuda_product *product, const struct algorithm_shape *shape,
-                   enum cublas_share part, struct remembered *chosen)
+                   enum cublas_extent extent, struct remembered *chosen)
 {
     cublasLtMatmulAlgo_t algorithms[CANDIDATES];
     struct description d;
     int own = split_product_fits(run, product) ? 1 : 0;
-    for (; part != LT_NOTHING; part = part_after(part, product)) {
-        describe(product, run->dtype, part, &d);
+    for (; extent != LT_NOTHING; extent = extent_after(extent, product)) {
+        describe(product, run->dtype, extent, &d);
         int count = own + find_algorithms(run->products, &d, shape, algorithms), fastest = count > 0 ? 0 : -1;
         if (run->choosing)
             fastest = find_fastest(run, &run->products->stopwatch, count, [&](int i) {
@@ -275,12 +275,12 @@ static void choose(struct cuda_run *run, const struct cuda_product *product, con
         if (fastest < 0)
             continue;
         if (fastest < own)
-            part = LT_SPLIT;
+            extent = LT_SPLIT;
         else
             chosen->algorithm = algorithms[fastest - own];
         break;
     }
-    chosen->part = part;
+    chosen->extent = extent;
     chosen->shape = *shape;
 }
 
@@ -315,7 +315,7 @@ static void prepare(struct cuda_run *run, const struct cuda_product *product)
     pthread_mutex_unlock(run->submitting);
     if (known)
         return;
-    choose(run, product, &shape, first_part(product), &chosen);
+    choose(run, product, &shape, first_extent(product), &chosen);
     if (!goes_on(run))
         return;
     pthread_mutex_lock(run->submitting);
@@ -329,17 +329,17 @@ static cublasStatus_t launch_as(struct cuda_run *run, const struct cuda_product 
                                 const struct remembered *chosen)
 {
     struct description d;
-    if (chosen->part == LT_NOTHING) {
+    if (chosen->extent == LT_NOTHING) {
         plain_product(run, product);
         return CUBLAS_STATUS_SUCCESS;
     }
-    if (chosen->part == LT_SPLIT) {
+    if (chosen->extent == LT_SPLIT) {
         split_product(run, product);
         return CUBLAS_STATUS_SUCCESS;
     }
-    describe(product, run->dtype, chosen->part, &d);
+    describe(product, run->dtype, chosen->extent, &d);
     cublasStatus_t status = multiply(run, product, &d, &chosen->algorithm);
-    if (status == CUBLAS_STATUS_SUCCESS && chosen->part == LT_PRODUCT)
+    if (status == CUBLAS_STATUS_SUCCESS && chosen->extent == LT_PRODUCT)
         plain_product_finish(run, product);
     return status;
 }
@@ -356,11 +356,11 @@ void cuda_products_multiply(struct cuda_run *run, const struct cuda_product *pro
     struct remembered *place = place_of(run->products, &shape);
     cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;
     if (!is_of(place, &shape) && !run->capturing)
-        choose(run, product, &shape, first_part(product), place);
+        choose(run, product, &shape, first_extent(product), place);
     if (is_of(place, &shape))
         status = launch_as(run, product, place);
     while (is_refusal(status) && !run->capturing) {
-        choose(run, product, &shape, part_after(place->part, product), place);
+        choose(run, product, &shape, extent_after(place->extent, product), place);
         status = launch_as(run, product, place);
     }
     if (is_refusal(status)) /* during capturing there may be no remembered algorithm, and none may be chosen. The next
@@ -375,7 +375,7 @@ bool cuda_products_has(struct cuda_run *run, const struct cuda_product *product)
     struct algorithm_shape shape = shape_of(product, run->dtype);
     pthread_mutex_lock(run->submitting);
     const struct remembered *place = place_of(run->products, &shape);
-    bool has = is_of(place, &shape) && place->part != LT_NOTHING;
+    bool has = is_of(place, &shape) && place->extent != LT_NOTHING;
     pthread_mutex_unlock(run->submitting);
     return has;
 }

@@ -2,7 +2,7 @@
 #include "engine/plan/builder.h"
 #include "engine/plan/operations.h"
 #include "engine/plan/passes.h"
-#include "engine/plan/share.h"
+#include "engine/plan/shared_rows.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -82,7 +82,7 @@ int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_item
     if (!builder->failed) {
         drop_unread_weights(builder->plan);
         plan_resume(builder->plan, builder->n_slots);
-        plan_share(builder->plan);
+        plan_mark_shared_axes(builder->plan);
     }
     if (!builder->failed && plan_place_values(builder->plan, max_rows, max_items, builder->error) != 0)
         builder->failed = true;

@@ -1,5 +1,5 @@
 #include "engine/plan/padder.h"
-#include "engine/plan/share.h"
+#include "engine/plan/shared_rows.h"
 
 #include <stdlib.h>
 #include <string.h>

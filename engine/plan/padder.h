@@ -28,7 +28,7 @@ struct layout {
     struct row_block *blocks;
     int64_t n_blocks;
     /* By sequence: the sequence whose rows are also its rows. It is the sequence itself, unless items share a source
-     * (share.h). Then a later item has no rows of its own here. NULL if the axis is never shared. */
+     * (shared_rows.h). Then a later item has no rows of its own here. NULL if the axis is never shared. */
     int64_t *owners;
 };
 

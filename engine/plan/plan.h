@@ -201,7 +201,7 @@ struct plan_padding {
 struct plan_axis {
     enum plan_axis_kind kind;
     int input;   /* index of the input that the number of rows depends on. PLAN_NONE if it depends on no single input */
-    bool shared; /* items with the same source may share these rows (share.h). plan_finish sets it */
+    bool shared; /* items with the same source may share these rows (shared_rows.h). plan_finish sets it */
     union {      /* by kind */
         int64_t rows_per_item;
         struct plan_padding padded; /* AXIS_INPUT */

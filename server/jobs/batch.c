@@ -112,7 +112,7 @@ static void batch_fill_both(struct lane *lane, int64_t model_index, enum job_kin
     batch->first = batch->n_parts > 0 ? batch->parts[0].job : NULL;
     if (batch->first)
         job_queue_let_pass(queue_of(batcher, batch->first), batch->first);
-    double allowance = share_allowance(leader, batch->cost[leader], batcher->options.generation_percent);
+    double allowance = lane_time_allowance(leader, batch->cost[leader], batcher->options.generation_percent);
     batch_fill(lane, model_index, leader == JOB_OTHER ? JOB_GENERATION : JOB_OTHER, allowance, 1, ended);
 }
 
@@ -128,7 +128,7 @@ bool batch_form(struct lane *lane, struct job_list *ended)
     bool generation_waits = lane_has_work(lane, JOB_GENERATION), others_wait = lane_has_work(lane, JOB_OTHER);
     if (!generation_waits && !others_wait)
         return false;
-    enum job_kind leader = share_turn(&lane->share, generation_waits, others_wait);
+    enum job_kind leader = lane_time_turn(&lane->time, generation_waits, others_wait);
     int64_t model_index = lane->turns[leader];
     while (!lane_has_work_of(lane, model_index, leader))
         model_index = (model_index + 1) % batcher->n_models;
@@ -209,8 +209,8 @@ static void part_fail(struct part *part, const struct error *failure)
               (long long)part->flaw.row, part->flaw.output);
 }
 
-/* The lock is held. Each kind of work pays its part of the batch's time (share.h). The time is divided in the ratio of
- * the estimated costs. */
+/* The lock is held. Each kind of work pays its part of the batch's time (lane_time.h). The time is divided in the ratio
+ * of the estimated costs. */
 static void batch_pay(struct lane *lane, int64_t inference_ns, bool failed)
 {
     struct batcher *batcher = lane->batcher;
@@ -221,7 +221,7 @@ static void batch_pay(struct lane *lane, int64_t inference_ns, bool failed)
         if (!(batch->cost[kind] > 0))
             continue;
         double ns = (double)inference_ns * batch->cost[kind] / cost;
-        share_pay(&lane->share, (enum job_kind)kind, ns, batcher->options.generation_percent);
+        lane_time_pay(&lane->time, (enum job_kind)kind, ns, batcher->options.generation_percent);
         if (failed)
             continue;
         pace_add(&own->paces[kind], batch->flops[kind], (int64_t)ns);

@@ -1,5 +1,5 @@
 /* batch: the batch of a lane. The lane's thread repeats these steps:
- *   1. batch_form chooses a kind of work (share.h), and a model with waiting jobs of this kind. It moves items from
+ *   1. batch_form chooses a kind of work (lane_time.h), and a model with waiting jobs of this kind. It moves items from
  *      the model's queue into the lane's batch.
  *   2. batch_drop_ended removes jobs from the batch: those whose client is gone, and those that another thread has
  *      ended since step 1, because they expired or failed.

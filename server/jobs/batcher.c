@@ -240,7 +240,7 @@ static bool share_a_lane(const struct model_info *a, const struct model_info *b)
 }
 
 /* The lock is held. The estimated time until the lanes have computed waiting jobs of one kind with these tokens. 0 if
- * no batch of this kind has run yet. Models with waiting jobs that take turns on these lanes get an equal share. */
+ * no batch of this kind has run yet. Models with waiting jobs that take turns on these lanes get the same time. */
 static double wait_ns(const struct batcher *batcher, int64_t model_index, enum job_kind kind, int64_t tokens)
 {
     const struct queue *queue = &batcher->queues[model_index];
@@ -261,7 +261,7 @@ static bool starts_in_time(const struct batcher *batcher, const struct job *job,
         return true;
     double ns = wait_ns(batcher, job->model_index, JOB_OTHER, tokens);
     if (batcher->queues[job->model_index].waiting.lists[JOB_GENERATION].first)
-        ns /= share_of(JOB_OTHER, options->generation_percent);
+        ns /= lane_time_fraction(JOB_OTHER, options->generation_percent);
     return ns <= (double)options->max_queue_ms * MILLISECOND_NS;
 }
 

@@ -11,8 +11,8 @@
  *
  * Generation: a request that generates tokens submits one job after another, each with the next rows of its sequences.
  * Its first job may have to wait for slots (job.h). While both generation and other jobs wait, generation gets
- * generation_percent of a lane's time, and the other jobs get the rest (share.h). If only one kind of jobs waits, it
- * gets all the time of the lane.
+ * generation_percent of a lane's time, and the other jobs get the rest (lane_time.h). If only one kind of jobs waits,
+ * it gets all the time of the lane.
  *
  * Threads: batcher_submit, batcher_wake and the counters may be called on any thread. The batcher calls `wanted` and
  * `done` of a job without its lock. It calls `wanted` on the thread of a lane. If the items of a job are in several

@@ -11,9 +11,9 @@
 #include "server/common/log.h"
 #include "server/jobs/batcher_options.h"
 #include "server/jobs/finite.h"
+#include "server/jobs/lane_time.h"
 #include "server/jobs/model_queue.h"
 #include "server/jobs/pace.h"
-#include "server/jobs/share.h"
 
 #include <pthread.h>
 
@@ -67,7 +67,7 @@ struct lane {
 
     /* Only the lane's thread uses the members below. */
     int64_t turns[JOB_KINDS]; /* by kind: the model whose queue the lane searches first */
-    struct lane_share share;
+    struct lane_time time;
 };
 
 struct batcher {

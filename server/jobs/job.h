@@ -19,7 +19,7 @@ enum job_status {
     JOB_NOT_FINITE, /* a result contains NaN or an infinity. The HTTP status is 500 */
 };
 
-/* Kinds of work that share a lane (share.h). */
+/* Kinds of work that share a lane (lane_time.h). */
 enum job_kind {
     JOB_OTHER,
     JOB_GENERATION, /* rows of sequences that are being generated. They are rows of prompts or of new tokens */

@@ -1,7 +1,7 @@
 /* The batcher with generation and other jobs at the same time, and jobs that wait for slots. The tests have a clock of
  * their own, which only batches move. So the shares of the time do not depend on the machine. */
 #include "server/common/clock.h"
-#include "server/jobs/share.h"
+#include "server/jobs/lane_time.h"
 #include "tests/fake_engine.h"
 #include "tests/unit/requests.h"
 
@@ -167,16 +167,16 @@ static void test_shares_of_two_models(void **context)
 static void test_idle_time_is_not_saved(void **context)
 {
     (void)context;
-    struct lane_share share = {0};
-    share_pay(&share, JOB_GENERATION, 1e12, 50);
-    assert_int_equal(share_turn(&share, true, false), JOB_GENERATION);
-    assert_true(share.ahead == 0);
-    share_pay(&share, JOB_OTHER, 1e12, 50);
-    assert_int_equal(share_turn(&share, false, true), JOB_OTHER);
-    assert_true(share.ahead == 0);
-    assert_int_equal(share_turn(&share, true, true), JOB_OTHER);
-    share_pay(&share, JOB_OTHER, 1, 50);
-    assert_int_equal(share_turn(&share, true, true), JOB_GENERATION);
+    struct lane_time time = {0};
+    lane_time_pay(&time, JOB_GENERATION, 1e12, 50);
+    assert_int_equal(lane_time_turn(&time, true, false), JOB_GENERATION);
+    assert_true(time.ahead == 0);
+    lane_time_pay(&time, JOB_OTHER, 1e12, 50);
+    assert_int_equal(lane_time_turn(&time, false, true), JOB_OTHER);
+    assert_true(time.ahead == 0);
+    assert_int_equal(lane_time_turn(&time, true, true), JOB_OTHER);
+    lane_time_pay(&time, JOB_OTHER, 1, 50);
+    assert_int_equal(lane_time_turn(&time, true, true), JOB_GENERATION);
 }
 
 /* ---- Slots ---- */

@@ -1,4 +1,4 @@
-#include "engine/plan/share.h"
+#include "engine/plan/shared_rows.h"
 
 /* The input whose rows an axis has. PLAN_NONE for other kinds of axes. */
 static int source_of(const struct plan *plan, int axis)
@@ -55,7 +55,7 @@ static int source_of_output(const struct plan *plan)
     return source_of(plan, hidden->kind == AXIS_WANTED ? hidden->wanted.of : plan->hidden_axis);
 }
 
-void plan_share(struct plan *plan)
+void plan_mark_shared_axes(struct plan *plan)
 {
     unsigned forbidden = 0;
     if (plan->hidden_axis == PLAN_NONE || plan->n_nodes > 0)

@@ -1,14 +1,14 @@
-/* share: several items of a batch may have the same source, such as one text with several targets. Then the rows of the
- * source are computed once, for the first of these items. The attention of the others reads the keys and values of the
- * first one. */
-#ifndef ENGINE_PLAN_SHARE_H
-#define ENGINE_PLAN_SHARE_H
+/* shared_rows: several items of a batch may have the same source, such as one text with several targets. Then the rows
+ * of the source are computed once, for the first of these items. The attention of the others reads the keys and values
+ * of the first one. */
+#ifndef ENGINE_PLAN_SHARED_ROWS_H
+#define ENGINE_PLAN_SHARED_ROWS_H
 
 #include "engine/plan/plan.h"
 
 /* Sets plan_axis.shared of all axes. An axis can be shared if its rows depend on one input, and if other rows read them
  * only as keys and values of an attention. */
-void plan_share(struct plan *plan);
+void plan_mark_shared_axes(struct plan *plan);
 
 /* Whether the items have the same rows on the axis, which is shared. The memory of their inputs must be the same, too.
  */
