@@ -38,7 +38,7 @@ static bool wants_attention(const struct plan *plan, const struct batch *batch)
 /* Whether the step computes only some sequences by cuBLASLt. Their places are known to the host alone. */
 static bool divides_sequences(const struct cuda_run *run, const struct cuda_lane *lane, int step)
 {
-    return lane->shape.whole[step] == SELECTED_SOME && run->launches[step].road == ROAD_LIBRARY;
+    return lane->shape.whole[step] == SELECTED_SOME && run->launches[step].method == PRODUCT_BY_LIBRARY;
 }
 
 /* Whether all launches depend only on the class of the batch. */

@@ -1,5 +1,5 @@
 #include "engine/cuda/linear.h"
-#include "engine/cuda/roads.h"
+#include "engine/cuda/product_method.h"
 #include "engine/cuda/rows.h"
 
 /* Applies bias, activation and residual after a product, in place. cuBLASLt cannot do so, because it would add the
@@ -32,8 +32,8 @@ static void choose_gelu(struct cuda_run *run, struct cuda_product product)
     apart.finish_apart = true;
     cuda_products_multiply(run, &product);
     cuda_products_multiply(run, &apart);
-    road_choose(run, cuda_products_has(run, &product), [&](struct cuda_run *now, enum road road) {
-        cuda_products_multiply(now, road == ROAD_KERNEL ? &apart : &product);
+    product_method_choose(run, cuda_products_has(run, &product), [&](struct cuda_run *now, enum product_method method) {
+        cuda_products_multiply(now, method == PRODUCT_BY_KERNEL ? &apart : &product);
     });
 }
 
@@ -59,9 +59,9 @@ template <typename T> void cuda_linear_rows(struct cuda_run *run, const struct l
     product.gelu = gelu;
     product.out = linear->out;
     product.out_stride = weight->rows;
-    if (gelu && run->choosing && road_of(run) == ROAD_OPEN)
+    if (gelu && run->choosing && product_method_of(run) == PRODUCT_UNDECIDED)
         choose_gelu(run, product);
-    product.finish_apart = gelu && road_of(run) == ROAD_KERNEL;
+    product.finish_apart = gelu && product_method_of(run) == PRODUCT_BY_KERNEL;
     cuda_products_multiply(run, &product);
     if (!plain)
         with_pack<T>(weight->rows, [&](auto n) {

@@ -394,7 +394,7 @@ static void choose_for(struct cuda_run *run)
 }
 
 /* Runs the projections that tell whole sequences apart (shape_whole_rows), for classes with whole sequences. If
- * `largest` is set, only for the largest class, for which the road is chosen. Otherwise for all classes. */
+ * `largest` is set, only for the largest class, for which the method is chosen. Otherwise for all classes. */
 static void choose_for_whole(struct cuda_run *run, struct shape_class *shape, bool largest)
 {
     const struct plan *plan = run->plan;

@@ -1,12 +1,12 @@
 /* y (k, columns) = Eᵀ x + e for all items of the batch at once, where E (n, k) is as long as the item. There are two
- * ways (roads.h). Sequences with all n rows may be products of cuBLASLt. The kernels compute all other sequences. A
- * block multiplies one part of the rows of a sequence. This file has the kernels without tensor cores, for float
- * elements. project_split.cu has those on tensor cores for floats, and project_tensor.cu those for elements of 16 bits.
- * finish_projection then adds up the parts. */
+ * methods (product_method.h). Sequences with all n rows may be products of cuBLASLt. The kernels compute all other
+ * sequences. A block multiplies one part of the rows of a sequence. This file has the kernels without tensor cores, for
+ * float elements. project_split.cu has those on tensor cores for floats, and project_tensor.cu those for elements of 16
+ * bits. finish_projection then adds up the parts. */
+#include "engine/cuda/product_method.h"
 #include "engine/cuda/products.h"
 #include "engine/cuda/project.h"
 #include "engine/cuda/projection.h"
-#include "engine/cuda/roads.h"
 
 #define TILE 64  /* rows and columns of y in a block */
 #define DEPTH 16 /* rows of x and E that are in shared memory at a time */
@@ -357,31 +357,31 @@ static void lay_out_now(struct cuda_run *run, int64_t count, int64_t n, int64_t 
     note(run, now.status);
 }
 
-/* Chooses algorithms for the products of the class, and the road if it is open. */
+/* Chooses algorithms for the products of the class, and the method if it is PRODUCT_UNDECIDED. */
 template <typename T>
 static void choose_projection(struct cuda_run *run, const struct plan_step *step, struct projection<T> p, int64_t n)
 {
     int64_t count = shape_whole_count(run->plan, run->shape, (int)(step - run->plan->steps)), *tables;
     struct error error;
     if (run->split) /* cuBLASLt is less exact on tensor cores, and slower without them */
-        run->launches[step - run->plan->steps].road = ROAD_KERNEL;
-    if (road_of(run) == ROAD_KERNEL)
+        run->launches[step - run->plan->steps].method = PRODUCT_BY_KERNEL;
+    if (product_method_of(run) == PRODUCT_BY_KERNEL)
         return;
     bool possible = multiply_whole(run, &p, n, 0, 0, count);
-    if (road_of(run) != ROAD_OPEN)
+    if (product_method_of(run) != PRODUCT_UNDECIDED)
         return;
     if (cuda_take_memory((void **)&tables, (size_t)(2 * (count + 1)) * sizeof *tables, "tables", &error) != 0)
-        return; /* the road stays open, which means the kernel */
+        return; /* the method stays PRODUCT_UNDECIDED. Then the kernel computes the step */
     p.starts = tables;
     p.to = tables + count + 1;
     p.n_sequences = count;
     lay_out_now(run, count, n, p.k, tables);
-    road_choose(run, possible, [&](struct cuda_run *now, enum road road) {
-        if (road == ROAD_LIBRARY)
+    product_method_choose(run, possible, [&](struct cuda_run *now, enum product_method method) {
+        if (method == PRODUCT_BY_LIBRARY)
             multiply_whole(now, &p, n, 0, 0, count);
         else
             project_by_kernel(now, step, &p);
-        finish(now, &p, road == ROAD_KERNEL && n > p.part_rows);
+        finish(now, &p, method == PRODUCT_BY_KERNEL && n > p.part_rows);
     });
     cudaFree(tables);
 }
@@ -397,7 +397,7 @@ template <typename T> void cuda_project_sequence(struct cuda_run *run, const str
         choose_projection(run, step, p, n);
         return;
     }
-    enum selected whole = road_of(run) == ROAD_LIBRARY ? run->shape->whole[number] : SELECTED_NONE;
+    enum selected whole = product_method_of(run) == PRODUCT_BY_LIBRARY ? run->shape->whole[number] : SELECTED_NONE;
     p.multiplied = whole == SELECTED_NONE ? 0 : n;
     if (whole == SELECTED_ALL)
         multiply_whole(run, &p, n, 0, 0, shape_whole_count(run->plan, run->shape, number));

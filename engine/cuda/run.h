@@ -114,15 +114,15 @@ static __device__ __forceinline__ float *state_of(struct states states, int64_t 
 
 struct cuda_run;
 
-/* How a step is computed for which cuBLASLt and a kernel of the engine compete (roads.h). */
-enum road { ROAD_OPEN, ROAD_LIBRARY, ROAD_KERNEL };
+/* Who computes a step that both cuBLASLt and a kernel of the engine can compute (product_method.h). */
+enum product_method { PRODUCT_UNDECIDED, PRODUCT_BY_LIBRARY, PRODUCT_BY_KERNEL };
 
 /* How a step is launched: alone, or together with the steps after it (fusion.h). */
 struct cuda_launch {
     void (*run)(struct cuda_run *run, const struct plan_step *step);
-    int steps;      /* number of steps in the launch, beginning with this step */
-    bool keeps;     /* the launch also stores the last step's input, because other steps read it */
-    enum road road; /* chosen once, while the model is loaded. Then it stays the same for all batches */
+    int steps;                  /* number of steps in the launch, beginning with this step */
+    bool keeps;                 /* the launch also stores the last step's input, because other steps read it */
+    enum product_method method; /* chosen once, while the model is loaded. Then it stays the same for all batches */
 };
 
 struct cuda_run {

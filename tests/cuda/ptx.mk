@@ -8,7 +8,7 @@ PTX_RUNTIME  := $(PTX_SHIM) $(PTX)/registration.o $(EMULATOR)
 
 # Programs that run on it: NAME@ptx is the program NAME, with this engine.
 PTX_CUDA     := $(foreach dtype,cuda bf16 f16 tf32,test_operations_$(dtype) test_cases_$(dtype)) test_operations_plain \
-                test_states test_parts_cuda test_fusion test_top_k test_execution test_modules_cuda test_modules_bf16 test_roads test_chips \
+                test_states test_parts_cuda test_fusion test_top_k test_execution test_modules_cuda test_modules_bf16 test_product_method test_chips \
                 test_faults_products
 PTX_KERNELS  := test_tensor test_split # with kernels of their own
 PTX_HTTP     := $(BUILD)/tests/http/test_generate $(BUILD)/tests/http/test_reference

@@ -1,6 +1,6 @@
-/* Steps for which cuBLASLt and a kernel of the engine compete (engine/cuda/roads.h): projections of whole sequences,
- * and GELU after a product. The shim's made-up times decide which one is faster. With either, results agree with f32 on
- * the CPU, and an item has the same bits alone and in a batch. The shim's counters tell which one ran. */
+/* Steps for which cuBLASLt and a kernel of the engine compete (engine/cuda/product_method.h): projections of whole
+ * sequences, and GELU after a product. The shim's made-up times decide which one is faster. With either, results agree
+ * with f32 on the CPU, and an item has the same bits alone and in a batch. The shim's counters tell which one ran. */
 #include "engine/backend.h"
 #include "engine/plan/builder.h"
 #include "tests/cuda/alone.h"
@@ -113,7 +113,7 @@ static int build_projection(struct plan_builder *builder, const void *how)
                        (struct plan_attention){.heads = 1, .kv_heads = 1, .scale = 1 / sqrtf((float)s->columns)});
 }
 
-/* A backend with a model, whose algorithms and roads are chosen. */
+/* A backend with a model, whose algorithms and methods are chosen. */
 struct prepared {
     const struct backend_functions *functions;
     struct backend *backend;
@@ -238,8 +238,8 @@ static void check_items(struct prepared *cuda, struct prepared *cpu, int dtype, 
     free(x);
 }
 
-static void check_road(const struct backend_functions *functions, int dtype, const struct sizes *s,
-                       struct weights *weights, int64_t tuning_ms, bool library)
+static void check_method(const struct backend_functions *functions, int dtype, const struct sizes *s,
+                         struct weights *weights, int64_t tuning_ms, bool library)
 {
     static const struct items *const batches[] = {&equal, &mixed, &shorter};
     struct prepared cuda = prepare(functions, dtypes[dtype].dtype, tuning_ms, build_projection, s, weights);
@@ -277,11 +277,11 @@ static void test_projection(void **state)
     for (int dtype = 0; dtype < N_DTYPES; dtype++) {
         print_message("%s\n", dtype_name(dtypes[dtype].dtype));
         setenv("SHIM_KERNEL_MS", SLOW_KERNELS, 1);
-        check_road(functions, dtype, s, weights, 1000000000, true);
+        check_method(functions, dtype, s, weights, 1000000000, true);
         setenv("SHIM_KERNEL_MS", FAST_KERNELS, 1);
         if (!on_device())
-            check_road(functions, dtype, s, weights, 1000000000, false);
-        check_road(functions, dtype, s, weights, 0, true); /* nothing is measured */
+            check_method(functions, dtype, s, weights, 1000000000, false);
+        check_method(functions, dtype, s, weights, 0, true); /* nothing is measured */
     }
     unsetenv("SHIM_KERNEL_MS");
     weights_close(weights);
@@ -300,7 +300,7 @@ static void test_refused_projection(void **state)
         skip();
     for (int dtype = 0; dtype < N_DTYPES; dtype++) {
         faults_set("algorithm 1 0 801\n");
-        check_road(functions, dtype, s, weights, 0, false);
+        check_method(functions, dtype, s, weights, 0, false);
         faults_set("");
         struct prepared cuda = prepare(functions, dtypes[dtype].dtype, 0, build_projection, s, weights);
         struct prepared cpu = prepare(&backend_cpu, DTYPE_F32, 0, build_projection, s, weights);
@@ -451,7 +451,7 @@ static void test_trace(void **state)
     free(file);
 }
 
-static int run_roads(void)
+static int run_methods(void)
 {
     static const struct gelu gelus[] = {{64, .bias = true}, {50, .bias = true}, {64, .bias = false}};
     enum { N_SIZES = sizeof sizes / sizeof *sizes, N_GELUS = sizeof gelus / sizeof *gelus };
@@ -470,13 +470,13 @@ static int run_roads(void)
     }
     tests[N_SIZES + N_GELUS] = (struct CMUnitTest){"refused projections", test_refused_projection, NULL, NULL, NULL};
     tests[N_SIZES + N_GELUS + 1] = (struct CMUnitTest){"the trace", test_trace, NULL, NULL, NULL};
-    return _cmocka_run_group_tests("roads", tests, N_SIZES + N_GELUS + 2, NULL, NULL);
+    return _cmocka_run_group_tests("product methods", tests, N_SIZES + N_GELUS + 2, NULL, NULL);
 }
 
 int main(void)
 {
     faults_begin();
-    int failed = run_schedules(run_roads);
+    int failed = run_schedules(run_methods);
     faults_end();
     return failed;
 }

@@ -1,6 +1,6 @@
 #include "engine/cuda/fastest.h"
+#include "engine/cuda/product_method.h"
 #include "engine/cuda/products.h"
-#include "engine/cuda/roads.h"
 
 static bool same_weight(const struct plan *plan, int a, int b)
 {
@@ -22,30 +22,30 @@ static bool same_sizes(const struct cuda_run *run, int a, int b)
                                                    s->project_sequence.transposed == t->project_sequence.transposed);
 }
 
-static enum road known_road(const struct cuda_run *run, int step)
+static enum product_method known_method(const struct cuda_run *run, int step)
 {
     for (int i = 0; i < step; i++)
-        if (run->launches[i].road != ROAD_OPEN && same_sizes(run, i, step))
-            return run->launches[i].road;
-    return ROAD_OPEN;
+        if (run->launches[i].method != PRODUCT_UNDECIDED && same_sizes(run, i, step))
+            return run->launches[i].method;
+    return PRODUCT_UNDECIDED;
 }
 
-void road_choose(struct cuda_run *run, bool possible, const launch_road &launch)
+void product_method_choose(struct cuda_run *run, bool possible, const launch_method &launch)
 {
-    const enum road roads[] = {ROAD_LIBRARY, ROAD_KERNEL};
+    const enum product_method methods[] = {PRODUCT_BY_LIBRARY, PRODUCT_BY_KERNEL};
     int step = (int)(run->step - run->plan->steps);
-    enum road *road = &run->launches[step].road;
-    if (*road != ROAD_OPEN || !goes_on(run))
+    enum product_method *method = &run->launches[step].method;
+    if (*method != PRODUCT_UNDECIDED || !goes_on(run))
         return;
-    *road = possible ? known_road(run, step) : ROAD_KERNEL;
-    if (*road != ROAD_OPEN)
+    *method = possible ? known_method(run, step) : PRODUCT_BY_KERNEL;
+    if (*method != PRODUCT_UNDECIDED)
         return;
     int fastest = find_fastest(run, cuda_products_stopwatch(run->products), 2, [&](int number) {
         struct cuda_run now = *run;
         now.choosing = false;
-        launch(&now, roads[number]);
+        launch(&now, methods[number]);
         note(run, now.status);
         return goes_on(&now);
     });
-    *road = roads[fastest < 0 ? 0 : fastest];
+    *method = methods[fastest < 0 ? 0 : fastest];
 }

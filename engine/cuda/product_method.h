@@ -1,0 +1,31 @@
+/* product_method: who computes a step, cuBLASLt or a kernel of the engine. The choice is made once for each step, while
+ * the model is loaded. It holds for all batches. So this choice does not make the order of additions depend on the
+ * batch.
+ *
+ *     step                                  PRODUCT_BY_LIBRARY                    PRODUCT_BY_KERNEL
+ *     projection of whole sequences         a product with a distance for each    project, project_tensor
+ *                                           sequence (project.cu)
+ *     product with bias and GELU in bf16    cuBLASLt computes all of it           a kernel computes bias and GELU after
+ *                                                                                 the product */
+#ifndef ENGINE_CUDA_PRODUCT_METHOD_H
+#define ENGINE_CUDA_PRODUCT_METHOD_H
+
+#include "engine/cuda/run.h"
+
+#include <functional>
+
+/* Launches the current step on the stream of the given run, which is not choosing. */
+typedef std::function<void(struct cuda_run *, enum product_method)> launch_method;
+
+static inline enum product_method product_method_of(const struct cuda_run *run)
+{
+    return run->launches[run->step - run->plan->steps].method;
+}
+
+/* Chooses the method of the current step if it is PRODUCT_UNDECIDED. An earlier step of the same sizes gives its
+ * method. Otherwise, if time is left for measuring (run->tuning_milliseconds), both methods are timed, and the clearly
+ * faster one is chosen. In all other cases the method is PRODUCT_BY_LIBRARY. run->choosing must be set. If cuBLASLt has
+ * no algorithm, pass `possible` as false. Then the method is PRODUCT_BY_KERNEL. */
+void product_method_choose(struct cuda_run *run, bool possible, const launch_method &launch);
+
+#endif
