@@ -84,7 +84,7 @@ static void multiply_windows(struct cuda_run *run, const struct convolution<T> *
 template <typename T> static __global__ void place_windows(int64_t rows, struct convolution<T> c, const float *sums)
 {
     int64_t row = warp_of_grid(), sequence = row / c.k, window = row % c.k;
-    /* Not a sequence of the batch, but one that rounds the batch up to its class. */
+    /* Not a sequence of the batch, but one that rounds the batch up to its shape. */
     if (row >= rows || c.to[sequence] == c.to[sequence + 1])
         return;
     bool there = window * c.stride < c.starts[sequence + 1] - c.starts[sequence];

@@ -4,8 +4,8 @@
  * A model's weights are uploaded once. Its activations lie in one arena, at the offsets that the plan states. The arena
  * is allocated when the model is loaded. A batch is processed as follows:
  *     1. It is laid out in the pinned memory of a lane, and copied to the device (upload.h).
- *     2. The plan's steps are launched. The launches depend on the class of the batch (shape.h), and batches of the
- * same class replay a graph (graphs.h).
+ *     2. The plan's steps are launched. The launches depend on the shape of the batch (shape.h), and batches of the
+ * same shape replay a graph (graphs.h).
  *     3. The results are copied to the host, and there to the items (results.h).
  * These run on three streams, so that the batch of one lane is copied while that of another lane is computed (lane.h).
  * The operations are in the other .cu files, and operations.cu lists them. */

@@ -261,7 +261,7 @@ static void multiply_output(struct cuda_run *run, const struct plan_step *step, 
     cuda_products_multiply(run, &product);
 }
 
-/* Chooses algorithms for the numbers of rows in the class. Places in the results and in scratch have the same
+/* Chooses algorithms for the numbers of rows in the shape. Places in the results and in scratch have the same
  * alignment, so the algorithms fit both. */
 template <typename T>
 static void choose_output(struct cuda_run *run, const struct plan_step *step, const struct output_places *places)

@@ -26,8 +26,8 @@ void graphs_free(struct graphs *graphs)
     free(graphs->places);
 }
 
-/* The place of the class. A new class gets the place that has not been used for the longest time. */
-static struct graph *find(struct graphs *graphs, const struct plan *plan, const struct shape_class *shape)
+/* The place of the shape. A new shape gets the place that has not been used for the longest time. */
+static struct graph *find(struct graphs *graphs, const struct plan *plan, const struct batch_shape *shape)
 {
     struct graph *oldest = &graphs->places[0];
     for (int i = 0; i < GRAPHS; i++) {

@@ -1,10 +1,10 @@
-/* graphs: the CUDA graphs of a lane. Batches of the same class (shape.h) launch the same kernels. The first batch of a
- * class is launched kernel by kernel. During this batch CUDA loads the kernels, and cuBLASLt chooses those algorithms
- * that cuda_products_warm has not chosen. The second batch is captured in a graph. From then on, a batch of the class
+/* graphs: the CUDA graphs of a lane. Batches of the same shape (shape.h) launch the same kernels. The first batch of a
+ * shape is launched kernel by kernel. During this batch CUDA loads the kernels, and cuBLASLt chooses those algorithms
+ * that cuda_products_warm has not chosen. The second batch is captured in a graph. From then on, a batch of the shape
  * is one launch.
  *
- * At most GRAPHS classes are kept. A new class replaces the class that has not been used for the longest time. If a
- * graph cannot be captured or instantiated, batches of its class are launched kernel by kernel. */
+ * At most GRAPHS shapes are kept. A new shape replaces the shape that has not been used for the longest time. If a
+ * graph cannot be captured or instantiated, batches of its shape are launched kernel by kernel. */
 #ifndef ENGINE_CUDA_GRAPHS_H
 #define ENGINE_CUDA_GRAPHS_H
 
@@ -15,7 +15,7 @@
 #endif
 
 struct graph {
-    struct shape_class shape;
+    struct batch_shape shape;
     uint64_t used;        /* number of the lane's batch that used this place last. 0 if the place is free */
     int attempts;         /* failed attempts to capture the graph */
     cudaGraphExec_t exec; /* NULL if not captured */
@@ -30,7 +30,7 @@ struct graphs {
 int graphs_open(const struct plan *plan, struct graphs *graphs, struct error *error);
 void graphs_free(struct graphs *graphs);
 
-/* Runs the plan's steps on run->stream. Uses a graph if all launches of the batch depend only on its class. A graph is
+/* Runs the plan's steps on run->stream. Uses a graph if all launches of the batch depend only on its shape. A graph is
  * captured on the stream `capturing`. */
 void graphs_run(struct graphs *graphs, struct cuda_run *run, cudaStream_t capturing,
                 void (*launch_steps)(struct cuda_run *run));

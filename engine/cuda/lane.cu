@@ -41,7 +41,7 @@ static bool divides_sequences(const struct cuda_run *run, const struct cuda_lane
     return lane->shape.whole[step] == SELECTED_SOME && run->launches[step].method == PRODUCT_BY_LIBRARY;
 }
 
-/* Whether all launches depend only on the class of the batch. */
+/* Whether all launches depend only on the shape of the batch. */
 static bool is_repeatable(const struct cuda_run *run, const struct cuda_lane *lane)
 {
     const struct plan *plan = run->plan;

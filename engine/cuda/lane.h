@@ -20,7 +20,7 @@
 #define LANES 2 /* lanes of each model. A third lane would only wait for the second */
 
 struct cuda_lane {
-    struct shape_class shape; /* class of the current batch */
+    struct batch_shape shape; /* shape of the current batch */
     struct upload upload;
     struct results results;
     struct graphs graphs;

@@ -87,7 +87,7 @@ static void linear_part(struct cuda_run *run, const struct plan_step *step, int6
 }
 
 /* Computes one product of all rows, if the step computes all sequences or leaves out few rows. Otherwise computes one
- * product for each group of neighbouring selected sequences, with the rows rounded up to a class. */
+ * product for each group of neighbouring selected sequences, with the rows rounded up by shape_round_rows. */
 template <typename T> void cuda_linear(struct cuda_run *run, const struct plan_step *step)
 {
     int number = (int)(step - run->plan->steps);

@@ -382,7 +382,7 @@ bool cuda_products_has(struct cuda_run *run, const struct cuda_product *product)
 
 /* ---- Before the first batch ---- */
 
-/* Runs those steps of the plan that are products with weights, for the class run->shape. */
+/* Runs those steps of the plan that are products with weights, for the shape run->shape. */
 static void choose_for(struct cuda_run *run)
 {
     for (int i = 0; i < run->plan->n_steps; i++) {
@@ -393,9 +393,9 @@ static void choose_for(struct cuda_run *run)
     }
 }
 
-/* Runs the projections that tell whole sequences apart (shape_whole_rows), for classes with whole sequences. If
- * `largest` is set, only for the largest class, for which the method is chosen. Otherwise for all classes. */
-static void choose_for_whole(struct cuda_run *run, struct shape_class *shape, bool largest)
+/* Runs the projections that tell whole sequences apart (shape_whole_rows), for shapes with whole sequences. If
+ * `largest` is set, only for the largest shape, for which the method is chosen. Otherwise for all shapes. */
+static void choose_for_whole(struct cuda_run *run, struct batch_shape *shape, bool largest)
 {
     const struct plan *plan = run->plan;
     for (int i = 0; i < plan->n_steps; i += run->launches[i].steps) {
@@ -424,7 +424,7 @@ static int64_t count_below(int64_t count)
 int cuda_products_warm(struct cuda_run run, struct error *error)
 {
     const struct plan *plan = run.plan;
-    struct shape_class shape = {};
+    struct batch_shape shape = {};
     if (shape_open(plan, &shape, error) != 0)
         return -1;
     run.shape = &shape;

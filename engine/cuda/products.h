@@ -23,7 +23,7 @@ bool cuda_products_has(struct cuda_run *run, const struct cuda_product *product)
 /* For timing launches on the device (fastest.h). */
 struct stopwatch *cuda_products_stopwatch(struct cuda_products *products);
 
-/* Chooses algorithms for the plan's products with weights in advance, for the classes of batches that will occur
+/* Chooses algorithms for the plan's products with weights in advance, for the shapes of batches that will occur
  * (shape.h). So no batch has to wait for the choice. Algorithms are timed on the run's stream, for at most
  * run.tuning_milliseconds, beginning with the largest products. When the time is over, cuBLASLt's own choice is used.
  * For all other products, an algorithm is chosen when a batch needs it. Batches of other models may run meanwhile.

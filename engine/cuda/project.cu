@@ -357,7 +357,7 @@ static void lay_out_now(struct cuda_run *run, int64_t count, int64_t n, int64_t 
     note(run, now.status);
 }
 
-/* Chooses algorithms for the products of the class, and the method if it is PRODUCT_UNDECIDED. */
+/* Chooses algorithms for the products of the shape, and the method if it is PRODUCT_UNDECIDED. */
 template <typename T>
 static void choose_projection(struct cuda_run *run, const struct plan_step *step, struct projection<T> p, int64_t n)
 {

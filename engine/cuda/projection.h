@@ -58,7 +58,7 @@ static __device__ struct sequence_part part_of(const struct projection<T> *p, in
                                  (end - begin + p->part_rows - 1) / p->part_rows};
     part.rows = end - part.first < p->part_rows ? end - part.first : p->part_rows;
     part.count = part.count < 1 ? 1 : part.count; /* a sequence without rows has one part, whose sum is 0 */
-    /* Not a sequence of the batch, but one that rounds the batch up to its class (shape.h). */
+    /* Not a sequence of the batch, but one that rounds the batch up to its shape (shape.h). */
     if (p->to[sequence + 1] == p->to[sequence] || (p->multiplied > 0 && end - begin == p->multiplied))
         part.count = 0;
     if (p->selecting) {

@@ -24,8 +24,8 @@ static size_t place(size_t *used, int64_t rows, int64_t columns, bool wanted)
 }
 
 /* Sets the offsets, and returns the bytes of all results. */
-/* A tensor has as many rows as its value has in the class. */
-static void lay_out_tensors(struct results *results, const struct plan *plan, const struct shape_class *shape,
+/* A tensor has as many rows as its value has in the shape. */
+static void lay_out_tensors(struct results *results, const struct plan *plan, const struct batch_shape *shape,
                             size_t *used)
 {
     for (int i = 0; i < plan->n_steps; i++) {
@@ -38,7 +38,7 @@ static void lay_out_tensors(struct results *results, const struct plan *plan, co
     }
 }
 
-static size_t lay_out(struct results *results, const struct plan *plan, const struct shape_class *shape)
+static size_t lay_out(struct results *results, const struct plan *plan, const struct batch_shape *shape)
 {
     size_t used = 0;
     lay_out_tensors(results, plan, shape, &used);
@@ -82,7 +82,7 @@ static size_t longest_row(const struct plan *plan)
 
 int results_open(const struct plan *plan, struct results *results, struct error *error)
 {
-    struct shape_class largest;
+    struct batch_shape largest;
     results->tensors = (size_t *)calloc((size_t)plan->n_outputs + 1, sizeof *results->tensors);
     if (!results->tensors)
         return error_set(error, "out of memory while preparing a model");
@@ -114,7 +114,7 @@ void results_free(struct results *results)
     cudaFreeHost(results->host);
 }
 
-void results_lay_out(struct results *results, const struct plan *plan, const struct shape_class *shape)
+void results_lay_out(struct results *results, const struct plan *plan, const struct batch_shape *shape)
 {
     results->fit = lay_out(results, plan, shape) <= results->bytes;
 }

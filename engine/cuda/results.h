@@ -1,6 +1,6 @@
 /* results: copies requested results from the device to the items' buffers.
  *
- * The class of a batch (shape.h) determines where most results are placed in device memory. Steps write them there.
+ * The shape of a batch (shape.h) determines where most results are placed in device memory. Steps write them there.
  * While the next batch is computed, the device copies them to pinned host memory with the same layout. Then the host
  * copies them to the items.
  *
@@ -38,8 +38,8 @@ struct results {
 int results_open(const struct plan *plan, struct results *results, struct error *error);
 void results_free(struct results *results);
 
-/* Computes the places of the results for batches of a class. */
-void results_lay_out(struct results *results, const struct plan *plan, const struct shape_class *shape);
+/* Computes the places of the results for batches of a shape. */
+void results_lay_out(struct results *results, const struct plan *plan, const struct batch_shape *shape);
 
 /* Copies the items' requested results to the host's memory. */
 cudaError_t results_fetch(const struct results *results, const struct plan *plan, const struct batch *batch,

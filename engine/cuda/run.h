@@ -39,7 +39,7 @@ struct device_item {
 
 /* The rows of an axis: tables on the device, like those of padder.h.
  *
- * Tables have as many entries as the batch's shape class (shape.h). The entries after those of the batch describe items
+ * Tables have as many entries as the batch's shape (shape.h). The entries after those of the batch describe items
  * without rows, blocks without rows, and requests for row 0. */
 struct device_axis {
     const int64_t *starts;      /* by sequence */
@@ -57,7 +57,7 @@ struct places {
     const struct device_item *items; /* by sequence. NULL if all sequences of the plan are whole */
 };
 
-/* Whether the row belongs to an item. Rows that were added to round the batch up to its shape class have no item,
+/* Whether the row belongs to an item. Rows that were added to round the batch up to its shape have no item,
  * position or neighbours.
  */
 static __device__ __forceinline__ bool is_there(struct places places, int64_t row)
@@ -129,8 +129,8 @@ struct cuda_run {
     const struct plan *plan;
     struct cuda_launch *launches; /* by step of the plan. See fusion.h */
     const struct batch *batch;
-    /* The class of the batch. Launches depend on it instead of the actual numbers of rows and items. */
-    const struct shape_class *shape;
+    /* The shape of the batch. Launches depend on it instead of the actual numbers of rows and items. */
+    const struct batch_shape *shape;
     struct cuda_products *products;
     cudaStream_t stream;
     char *arena;
@@ -152,7 +152,7 @@ struct cuda_run {
     const struct upload *upload;
     struct results *results;      /* the results of the operations OP_GIVE_… */
     const struct plan_step *step; /* the current step. NULL before the first step */
-    bool is_repeatable;           /* launches depend only on the shape class, so a graph can replay them */
+    bool is_repeatable;           /* launches depend only on the shape, so a graph can replay them */
     bool capturing; /* launches are recorded in a graph. Nothing runs, and calls that query the device are errors */
     bool choosing;  /* algorithms for products are being chosen. Nothing else is launched */
     double tuning_milliseconds;  /* while choosing: the time left for measuring */
@@ -226,7 +226,7 @@ static inline const int64_t *starts_of(struct cuda_run *run, int value)
     return run->batch->layouts[run->plan->values[value].axis].item_starts;
 }
 
-/* The number of rows to compute: that of the batch, rounded up to its shape class. The results of added rows are not
+/* The number of rows to compute: that of the batch, rounded up to its shape. The results of added rows are not
  * read. */
 static inline int64_t rows_of(const struct cuda_run *run, int value)
 {

@@ -14,7 +14,7 @@
 #endif
 #define FINE_FROM 1024 /* in rows. Below it there are four sizes between two powers of two, and above it eight */
 
-int shape_open(const struct plan *plan, struct shape_class *shape, struct error *error)
+int shape_open(const struct plan *plan, struct batch_shape *shape, struct error *error)
 {
     shape->rows = (int64_t *)calloc((size_t)plan->n_axes + 1, sizeof *shape->rows);
     shape->selected = (enum selected *)calloc((size_t)plan->n_steps + 1, sizeof *shape->selected);
@@ -26,7 +26,7 @@ int shape_open(const struct plan *plan, struct shape_class *shape, struct error 
     return error_set(error, "out of memory while preparing a model");
 }
 
-void shape_free(struct shape_class *shape)
+void shape_free(struct batch_shape *shape)
 {
     free(shape->rows);
     free(shape->selected);
@@ -94,7 +94,7 @@ int64_t shape_whole_rows(const struct plan *plan, const struct plan_step *step)
     return rows <= plan_most_rows(plan, axis, plan->max_items) ? rows : 0;
 }
 
-int64_t shape_whole_count(const struct plan *plan, const struct shape_class *shape, int step)
+int64_t shape_whole_count(const struct plan *plan, const struct batch_shape *shape, int step)
 {
     int axis = plan->values[plan->steps[step].x].axis;
     return least(shape->rows[axis] / shape_whole_rows(plan, &plan->steps[step]), shape->sequences[axis]);
@@ -119,7 +119,7 @@ static enum selected count_whole(const struct plan *plan, const struct batch *ba
     return count == 0 ? SELECTED_NONE : count == layout->n_sequences ? SELECTED_ALL : SELECTED_SOME;
 }
 
-static void find_tensors(const struct plan *plan, const struct engine_item *item, struct shape_class *shape)
+static void find_tensors(const struct plan *plan, const struct engine_item *item, struct batch_shape *shape)
 {
     shape->tensors |= item->output != NULL;
     for (int i = 0; i < item->n_extras; i++)
@@ -127,7 +127,7 @@ static void find_tensors(const struct plan *plan, const struct engine_item *item
             shape->tensors |= UINT64_C(1) << least(item->extras[i].output, 63);
 }
 
-static void find_wants(const struct plan *plan, const struct batch *batch, struct shape_class *shape)
+static void find_wants(const struct plan *plan, const struct batch *batch, struct batch_shape *shape)
 {
     int64_t top_k = 0;
     shape->hidden = shape->pooled = shape->output = shape->softmax = shape->targets = false;
@@ -149,7 +149,7 @@ static void find_wants(const struct plan *plan, const struct batch *batch, struc
 }
 
 /* Kernels on states of sequences tell these kinds of items apart. */
-static void find_kinds(const struct plan *plan, const struct batch *batch, struct shape_class *shape)
+static void find_kinds(const struct plan *plan, const struct batch *batch, struct batch_shape *shape)
 {
     shape->wholes = plan->n_slots == 0;
     shape->steps = shape->parts = false;
@@ -161,7 +161,7 @@ static void find_kinds(const struct plan *plan, const struct batch *batch, struc
     }
 }
 
-void shape_of_batch(const struct plan *plan, const struct batch *batch, struct shape_class *shape)
+void shape_of_batch(const struct plan *plan, const struct batch *batch, struct batch_shape *shape)
 {
     shape->n_items = round_count(batch->n_items, plan->max_items);
     shape->n_wanted = shape_round_rows(batch->n_wanted, plan->max_rows);
@@ -183,7 +183,7 @@ void shape_of_batch(const struct plan *plan, const struct batch *batch, struct s
     }
 }
 
-void shape_of_size(const struct plan *plan, int64_t rows, int64_t n_items, struct shape_class *shape)
+void shape_of_size(const struct plan *plan, int64_t rows, int64_t n_items, struct batch_shape *shape)
 {
     shape->n_items = n_items;
     shape->n_wanted = plan->max_rows;
@@ -206,19 +206,19 @@ void shape_of_size(const struct plan *plan, int64_t rows, int64_t n_items, struc
     }
 }
 
-void shape_of_whole(const struct plan *plan, int step, int64_t count, struct shape_class *shape)
+void shape_of_whole(const struct plan *plan, int step, int64_t count, struct batch_shape *shape)
 {
     int64_t rows = shape_whole_rows(plan, &plan->steps[step]);
     shape_of_size(plan, count * rows, round_count(count, plan->max_items), shape);
     shape->whole[step] = SELECTED_ALL;
 }
 
-void shape_of_largest(const struct plan *plan, struct shape_class *shape)
+void shape_of_largest(const struct plan *plan, struct batch_shape *shape)
 {
     shape_of_size(plan, plan->max_rows, plan->max_items, shape);
 }
 
-bool shape_equals(const struct plan *plan, const struct shape_class *a, const struct shape_class *b)
+bool shape_equals(const struct plan *plan, const struct batch_shape *a, const struct batch_shape *b)
 {
     return a->n_items == b->n_items && a->n_wanted == b->n_wanted && a->top_k == b->top_k && a->hidden == b->hidden &&
            a->pooled == b->pooled && a->output == b->output && a->softmax == b->softmax && a->targets == b->targets &&
@@ -229,7 +229,7 @@ bool shape_equals(const struct plan *plan, const struct shape_class *a, const st
            memcmp(a->whole, b->whole, (size_t)plan->n_steps * sizeof *a->whole) == 0;
 }
 
-uint64_t shape_hash(const struct plan *plan, const struct shape_class *shape)
+uint64_t shape_hash(const struct plan *plan, const struct batch_shape *shape)
 {
     const int64_t own[] = {shape->n_items, shape->n_wanted, shape->top_k,   shape->hidden,
                            shape->pooled,  shape->output,   shape->softmax, shape->targets,
@@ -244,7 +244,7 @@ uint64_t shape_hash(const struct plan *plan, const struct shape_class *shape)
     return hash ^ hash >> 32;
 }
 
-void shape_copy(const struct plan *plan, struct shape_class *to, const struct shape_class *from)
+void shape_copy(const struct plan *plan, struct batch_shape *to, const struct batch_shape *from)
 {
     int64_t *rows = to->rows, *sequences = to->sequences;
     memcpy(sequences, from->sequences, (size_t)plan->n_axes * sizeof *sequences);
@@ -259,12 +259,12 @@ void shape_copy(const struct plan *plan, struct shape_class *to, const struct sh
     to->whole = whole;
 }
 
-int64_t shape_blocks(const struct shape_class *shape, int axis)
+int64_t shape_blocks(const struct batch_shape *shape, int axis)
 {
     return shape->rows[axis] / PADDER_BLOCK_ROWS + shape->sequences[axis];
 }
 
-bool shape_splits(const struct plan *plan, const struct shape_class *shape, int step)
+bool shape_splits(const struct plan *plan, const struct batch_shape *shape, int step)
 {
     return plan->steps[step].operation == OP_LINEAR && shape->selected[step] == SELECTED_SOME &&
            shape->rows[plan->values[plan->steps[step].x].axis] > SPOILED_ROWS;

@@ -24,7 +24,7 @@ static bool is_score_mask(const struct plan_input *input)
     return input->value == PLAN_NONE && input->input.kind == INPUT_ATTENTION_MASK;
 }
 
-static size_t input_bytes(const struct plan *plan, const struct shape_class *shape, int input)
+static size_t input_bytes(const struct plan *plan, const struct batch_shape *shape, int input)
 {
     const struct plan_value *value = &plan->values[plan->inputs[input].value];
     return (size_t)(shape->rows[value->axis] * value->columns) * sizeof(float);
@@ -38,7 +38,7 @@ static void free_masks(struct mask_room *room)
 }
 
 /* Computes the places of all data except for the masks themselves. */
-static void lay_out(struct upload *upload, const struct plan *plan, const struct shape_class *shape)
+static void lay_out(struct upload *upload, const struct plan *plan, const struct batch_shape *shape)
 {
     size_t n_items = (size_t)shape->n_items;
     upload->used = 0;
@@ -66,7 +66,7 @@ static void lay_out(struct upload *upload, const struct plan *plan, const struct
 
 int upload_open(const struct plan *plan, struct upload *upload, struct error *error)
 {
-    struct shape_class largest;
+    struct batch_shape largest;
     upload->axes = (struct axis_places *)calloc((size_t)plan->n_axes + 1, sizeof *upload->axes);
     upload->on_device = (struct device_axis *)calloc((size_t)plan->n_axes + 1, sizeof *upload->on_device);
     if (!upload->axes || !upload->on_device)
@@ -107,7 +107,7 @@ static void fill(struct upload *upload, size_t offset, const void *data, size_t 
 
 /* Writes the full numbers of rows of the sequences. On an axis that omits some rows, each item has one sequence. */
 static void fill_lengths(int64_t *lengths, const struct plan *plan, const struct batch *batch,
-                         const struct shape_class *shape, int axis)
+                         const struct batch_shape *shape, int axis)
 {
     const struct layout *layout = &batch->layouts[axis];
     for (int64_t s = 0; s < shape->sequences[axis]; s++) {
@@ -120,7 +120,7 @@ static void fill_lengths(int64_t *lengths, const struct plan *plan, const struct
 }
 
 static void fill_axis(struct upload *upload, const struct plan *plan, const struct batch *batch,
-                      const struct shape_class *shape, int axis)
+                      const struct batch_shape *shape, int axis)
 {
     const struct layout *layout = &batch->layouts[axis];
     const struct axis_places *places = &upload->axes[axis];
@@ -146,7 +146,7 @@ static void fill_axis(struct upload *upload, const struct plan *plan, const stru
 }
 
 static void fill_items(struct upload *upload, const struct plan *plan, const struct batch *batch,
-                       const struct shape_class *shape)
+                       const struct batch_shape *shape)
 {
     int hidden = plan->hidden_axis;
     struct device_item *items = (struct device_item *)(upload->host + upload->items);
@@ -208,7 +208,7 @@ static cudaError_t make_room(struct mask_room *room, const struct plan *plan, co
 }
 
 /* Fills the items' masks. Each item's mask may have another shape. */
-static void fill_masks(struct upload *upload, const struct batch *batch, const struct shape_class *shape, int input)
+static void fill_masks(struct upload *upload, const struct batch *batch, const struct batch_shape *shape, int input)
 {
     struct score_mask *masks = (struct score_mask *)(upload->host + upload->masks[input]);
     struct mask_room *room = &upload->room;
@@ -229,7 +229,7 @@ static void fill_masks(struct upload *upload, const struct batch *batch, const s
 }
 
 cudaError_t upload_fill(struct upload *upload, const struct plan *plan, const struct batch *batch,
-                        const struct shape_class *shape)
+                        const struct batch_shape *shape)
 {
     cudaError_t status = make_room(&upload->room, plan, batch);
     if (status != cudaSuccess)

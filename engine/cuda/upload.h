@@ -1,5 +1,5 @@
 /* upload: copies the inputs of a batch, and its tables of items and rows, to the device. They are written to pinned
- * host memory, and copied in one piece. The class of the batch (shape.h) determines their places. An attention mask has
+ * host memory, and copied in one piece. The shape of the batch (shape.h) determines their places. An attention mask has
  * positions times positions elements, so masks have separate memory. */
 #ifndef ENGINE_CUDA_UPLOAD_H
 #define ENGINE_CUDA_UPLOAD_H
@@ -38,7 +38,7 @@ void upload_free(struct upload *upload);
 /* Writes the batch to the host's memory, without copying it to the device. Returns cudaErrorMemoryAllocation if there
  * is no memory for the masks. */
 cudaError_t upload_fill(struct upload *upload, const struct plan *plan, const struct batch *batch,
-                        const struct shape_class *shape);
+                        const struct batch_shape *shape);
 
 /* Copies the filled memory to the device. */
 cudaError_t upload_send(const struct upload *upload, cudaStream_t stream);

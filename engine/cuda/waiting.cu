@@ -40,13 +40,13 @@ static cudaError_t wait_until_done(cudaEvent_t event, int64_t started, int64_t e
     return cudaEventSynchronize(event);
 }
 
-cudaError_t wait_for_batch(struct durations *durations, uint64_t class_hash, cudaEvent_t event)
+cudaError_t wait_for_batch(struct durations *durations, uint64_t hash, cudaEvent_t event)
 {
-    size_t place = class_hash % KNOWN_CLASSES;
-    bool known = durations->classes[place] == class_hash;
+    size_t place = hash % KNOWN_SHAPES;
+    bool known = durations->hashes[place] == hash;
     int64_t started = now_nanoseconds();
     cudaError_t status = wait_until_done(event, started, known ? durations->nanoseconds[place] : 0);
-    durations->classes[place] = class_hash;
+    durations->hashes[place] = hash;
     durations->nanoseconds[place] = now_nanoseconds() - started;
     return status;
 }

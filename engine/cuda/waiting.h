@@ -1,7 +1,7 @@
 /* waiting: how a lane's thread waits for its batch. A thread that sleeps until an interrupt wakes it notices the end 20
  * microseconds late, and in virtual machines up to 100 microseconds late. A thread that polls keeps a CPU core busy.
  *
- * So the thread expects the batch to take as long as the last batch of the same class (shape.h). Long before the
+ * So the thread expects the batch to take as long as the last batch of the same shape (shape.h). Long before the
  * expected end it checks only now and then. Around the expected end it polls. If the batch takes longer, the thread
  * sleeps. */
 #ifndef ENGINE_CUDA_WAITING_H
@@ -11,18 +11,18 @@
 
 #include <cuda_runtime.h>
 
-#define KNOWN_CLASSES 128
+#define KNOWN_SHAPES 128
 
-/* How long the last batch of each class took from submission to results, including batches submitted before it. The
- * hash of a class determines its place in the table. Two classes with the same place overwrite each other. */
+/* How long the last batch of each shape took from submission to results, including batches submitted before it. The
+ * hash of a shape determines its place in the table. Two shapes with the same place overwrite each other. */
 struct durations {
-    uint64_t classes[KNOWN_CLASSES];
-    int64_t nanoseconds[KNOWN_CLASSES]; /* 0 if not known */
+    uint64_t hashes[KNOWN_SHAPES];
+    int64_t nanoseconds[KNOWN_SHAPES]; /* 0 if not known */
 };
 
-/* Waits for the event at the end of a batch of the class. Call it right after submitting the batch. Records the
+/* Waits for the event at the end of a batch of the shape. Call it right after submitting the batch. Records the
  * duration of the batch.
  */
-cudaError_t wait_for_batch(struct durations *durations, uint64_t class_hash, cudaEvent_t event);
+cudaError_t wait_for_batch(struct durations *durations, uint64_t hash, cudaEvent_t event);
 
 #endif
