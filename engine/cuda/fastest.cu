@@ -111,7 +111,7 @@ static bool is_as_fast(struct cuda_run *run, struct stopwatch *watch, float leas
     return milliseconds >= 0 && !is_clearly_faster(least, milliseconds);
 }
 
-int find_fastest(struct cuda_run *run, struct stopwatch *watch, int count, const launch_algorithm &launch)
+int fastest_find(struct cuda_run *run, struct stopwatch *watch, int count, const launch_algorithm &launch)
 {
     int fastest = -1, repetitions = 1;
     float least = 0;

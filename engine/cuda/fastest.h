@@ -25,6 +25,6 @@ typedef std::function<bool(int)> launch_algorithm;
  * run->submitting is held while algorithms are launched, but not while they run. Batches that are submitted meanwhile
  * run after them on the same stream, so both can use the same memory. Only one thread at a time may call it for a
  * device. */
-int find_fastest(struct cuda_run *run, struct stopwatch *watch, int count, const launch_algorithm &launch);
+int fastest_find(struct cuda_run *run, struct stopwatch *watch, int count, const launch_algorithm &launch);
 
 #endif

@@ -126,7 +126,7 @@ int lane_run(struct cuda_lane *lane, struct backend *backend, struct cuda_run ru
     submit(lane, backend, &run);
     results_hand_on(&run);
     if (goes_on(&run))
-        note(&run, wait_for_batch(&lane->durations, shape_hash(run.plan, &lane->shape), lane->is_down));
+        note(&run, durations_wait(&lane->durations, shape_hash(run.plan, &lane->shape), lane->is_down));
     if (goes_on(&run)) {
         results_deliver(&lane->results, run.plan, batch);
         return 0;

@@ -40,7 +40,7 @@ void product_method_choose(struct cuda_run *run, bool possible, const launch_met
     *method = possible ? known_method(run, step) : PRODUCT_BY_KERNEL;
     if (*method != PRODUCT_UNDECIDED)
         return;
-    int fastest = find_fastest(run, cuda_products_stopwatch(run->products), 2, [&](int number) {
+    int fastest = fastest_find(run, cuda_products_stopwatch(run->products), 2, [&](int number) {
         struct cuda_run now = *run;
         now.choosing = false;
         launch(&now, methods[number]);

@@ -268,7 +268,7 @@ static void choose(struct cuda_run *run, const struct cuda_product *product, con
         describe(product, run->dtype, extent, &d);
         int count = own + find_algorithms(run->products, &d, shape, algorithms), fastest = count > 0 ? 0 : -1;
         if (run->choosing)
-            fastest = find_fastest(run, &run->products->stopwatch, count, [&](int i) {
+            fastest = fastest_find(run, &run->products->stopwatch, count, [&](int i) {
                 return i < own ? split_product(run, product)
                                : multiply(run, product, &d, &algorithms[i - own]) == CUBLAS_STATUS_SUCCESS;
             });

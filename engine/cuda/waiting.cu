@@ -40,7 +40,7 @@ static cudaError_t wait_until_done(cudaEvent_t event, int64_t started, int64_t e
     return cudaEventSynchronize(event);
 }
 
-cudaError_t wait_for_batch(struct durations *durations, uint64_t hash, cudaEvent_t event)
+cudaError_t durations_wait(struct durations *durations, uint64_t hash, cudaEvent_t event)
 {
     size_t place = hash % KNOWN_SHAPES;
     bool known = durations->hashes[place] == hash;

@@ -23,6 +23,6 @@ struct durations {
 /* Waits for the event at the end of a batch of the shape. Call it right after submitting the batch. Records the
  * duration of the batch.
  */
-cudaError_t wait_for_batch(struct durations *durations, uint64_t hash, cudaEvent_t event);
+cudaError_t durations_wait(struct durations *durations, uint64_t hash, cudaEvent_t event);
 
 #endif

@@ -28,7 +28,7 @@ extern const struct family family_module;
 
 /* The class ImageLinearAttention of linear_attention_transformer, which shares no part with the library's other
  * classes. */
-void build_image_linear_attention(struct plan_builder *builder, const char *name, const struct model_config *config);
+void image_linear_attention_build(struct plan_builder *builder, const char *name, const struct model_config *config);
 
 /* Finds the class with the name `architecture`. Returns NULL if there is none. The message then lists the classes. */
 const struct family_class *family_find(const char *architecture, struct error *error);

@@ -212,7 +212,7 @@ static int convolve_scaled(struct plan_builder *builder, int x, struct plan_conv
     return plan_convolve_image(builder, x, convolution);
 }
 
-void build_image_linear_attention(struct plan_builder *builder, const char *name, const struct model_config *config)
+void image_linear_attention_build(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
     struct image_arguments arguments;
     struct plan_window window;

@@ -655,7 +655,7 @@ static const struct family_class classes[] = {
      "linear_attention_transformer.linear_attention_transformer.LinearAttentionTransformer", build_transformer},
     {"linear_attention_transformer.EncoderDecoder", "linear_attention_transformer.EncoderDecoder", build_pair},
     {"linear_attention_transformer.ImageLinearAttention", "linear_attention_transformer.images.ImageLinearAttention",
-     build_image_linear_attention},
+     image_linear_attention_build},
 };
 
 const struct family family_linear_attention_transformer = {"linear_attention_transformer", classes, COUNT(classes)};
