@@ -439,16 +439,10 @@ static int exchange_submit(struct exchange *exchange)
     job->wanted = job_wanted;
     job->done = job_done;
     job->context = exchange;
-    switch (batcher_submit(batcher, request->queue, job)) {
-    case SUBMIT_OK:
+    if (batcher_submit(batcher, request->queue, job) == SUBMIT_OK)
         return 0;
-    case SUBMIT_FULL:
-        exchange->reply.retry_after_s = batcher_retry_after_s(batcher, request->queue);
-        return failure_set(&request->failure, FAILURE_OVERLOADED, "the queue is full; try again later");
-    case SUBMIT_DRAINING:
-        break;
-    }
-    return refuse_stopping(exchange);
+    exchange->reply.retry_after_s = batcher_retry_after_s(batcher, request->queue);
+    return failure_set(&request->failure, FAILURE_OVERLOADED, "the queue is full; try again later");
 }
 
 static enum outcome exchange_decode(struct exchange *exchange)

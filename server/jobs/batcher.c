@@ -207,13 +207,6 @@ void batcher_remove(struct batcher *batcher, int64_t index)
     pthread_mutex_unlock(&batcher->lock);
 }
 
-void batcher_drain(struct batcher *batcher)
-{
-    pthread_mutex_lock(&batcher->lock);
-    batcher->draining = true;
-    pthread_mutex_unlock(&batcher->lock);
-}
-
 void batcher_close(struct batcher *batcher)
 {
     if (!batcher)
@@ -308,9 +301,8 @@ enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, 
 
     enum submit_status status = SUBMIT_OK;
     pthread_mutex_lock(&batcher->lock);
-    if (batcher->draining && !job->continues) {
-        status = SUBMIT_DRAINING;
-    } else if (!fits_queue(batcher, job)) {
+    assert(!batcher->closing || job->continues);
+    if (!fits_queue(batcher, job)) {
         status = SUBMIT_FULL;
     } else {
         bool ready = model_queue_add(&queue->waiting, job);

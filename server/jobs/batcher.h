@@ -56,18 +56,14 @@ bool batcher_progresses(struct batcher *batcher);
 void batcher_set_limits(struct batcher *batcher, int64_t max_queue_tokens, int64_t max_queue_requests,
                         int64_t max_queue_ms);
 
-/* Refuses new jobs from now on. Accepted jobs are still run. */
-void batcher_drain(struct batcher *batcher);
-
-/* Refuses new jobs, cancels jobs that wait for slots, runs all other accepted jobs, ends the threads and frees the
- * batcher. NULL does nothing. `done` and `wanted` must not call it, and no other call may follow it. Each request must
- * give back its slots before the `done` of its last job returns. */
+/* Cancels jobs that wait for slots, runs all other accepted jobs, ends the threads and frees the batcher. NULL does
+ * nothing. `done` and `wanted` must not call it. Meanwhile only `done` may call batcher_submit, and only for a job that
+ * continues a request. Each request must give back its slots before the `done` of its last job returns. */
 void batcher_close(struct batcher *batcher);
 
 enum submit_status {
     SUBMIT_OK,
-    SUBMIT_FULL,     /* 429: the whole job does not fit in its queue, or would wait too long there */
-    SUBMIT_DRAINING, /* 503 */
+    SUBMIT_FULL, /* 429: the whole job does not fit in its queue, or would wait too long there */
 };
 
 /* If the result is SUBMIT_OK, the batcher calls `done`, perhaps before this function returns. Otherwise it never calls

@@ -91,7 +91,6 @@ struct batcher {
     struct job_list ended;   /* the deadline thread will call their `done` */
     int64_t alarm_ns; /* when to search the queues next for expired jobs. The search may begin ALARM_STEP_NS too late */
     int64_t ask_ns;   /* when to call `wanted` next for jobs that wait for slots. INT64_MAX if no job waits for slots */
-    bool draining;    /* new jobs are refused */
     bool closing;     /* lanes end when no jobs wait */
     bool stopping;    /* the deadline thread must end */
 };

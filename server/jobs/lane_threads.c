@@ -96,7 +96,7 @@ int lane_threads_wait(struct batcher *batcher, struct error *error)
 void lane_threads_stop(struct batcher *batcher)
 {
     pthread_mutex_lock(&batcher->lock);
-    batcher->draining = batcher->closing = true;
+    batcher->closing = true;
     deadlines_cancel_slotless(batcher);
     for (int i = 0; i < batcher->n_started; i++) {
         batcher->lanes[i].asleep = false;
