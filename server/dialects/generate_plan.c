@@ -93,7 +93,7 @@ static int read_stop(struct request *request, const char *name, const json_t *te
     if (length > GENERATE_MOST_STOP_BYTES)
         return failure_set(&request->failure, FAILURE_INVALID, "%s: found a text of %zu bytes, expected at most %d",
                            name, length, GENERATE_MOST_STOP_BYTES);
-    char *copy = items_memory(request, (int64_t)length + 1, 1);
+    char *copy = request_take(request, (int64_t)length + 1, 1);
     if (!copy)
         return -1;
     memcpy(copy, json_string_value(text), length);
@@ -126,7 +126,7 @@ static int read_list(struct request *request, const char *name, const json_t *li
         return failure_set(&request->failure, FAILURE_INVALID, "%s is empty, at least one token was expected", name);
     if (native_check_elements(request, name, given->count) != 0)
         return -1;
-    given->ids = items_memory(request, given->count, sizeof *given->ids);
+    given->ids = request_take(request, given->count, sizeof *given->ids);
     for (int64_t i = 0; given->ids && i < given->count; i++) {
         const json_t *number = json_array_get(list, (size_t)i);
         json_int_t id = json_integer_value(number);
@@ -147,7 +147,7 @@ static int read_begins(struct request *request, struct text_encoding *encoding, 
     struct text_token token;
     struct error error;
     int status = 1;
-    given->begins = items_memory(request, given->count, sizeof *given->begins);
+    given->begins = request_take(request, given->count, sizeof *given->begins);
     if (!given->begins)
         return -1;
     for (int64_t i = 0; i < given->count && (status = text_encoding_next(encoding, &token, &error)) == 1; i++)
@@ -163,7 +163,7 @@ static int read_text(struct request *request, const char *name, const json_t *te
     int status = text_inputs_encode(&texts, name, json_string_value(text), json_string_length(text));
     if (status == 0) {
         given->count = texts.encoding.count;
-        given->ids = items_memory(request, given->count, sizeof *given->ids);
+        given->ids = request_take(request, given->count, sizeof *given->ids);
         if (given->ids)
             text_encoding_ids(&texts.encoding, given->ids);
     }
@@ -200,7 +200,7 @@ int generate_decoder_input(struct request *request, const char *name, const json
     int64_t vocabulary = request->info->inputs[request->info->sequence_input].vocabulary;
     if (value)
         return generate_ids(request, name, value, &(struct text_inputs_options){0}, vocabulary, given);
-    given->ids = items_memory(request, 1, sizeof *given->ids);
+    given->ids = request_take(request, 1, sizeof *given->ids);
     if (!given->ids)
         return -1;
     given->count = 1;
@@ -262,7 +262,7 @@ static int open_text(struct request *request, struct generate_plan *plan, int64_
     memcpy(sequence->ids, begin->ids, (size_t)begin->count * sizeof *begin->ids);
     text->stream.codec = plan->codec;
     text->stop = SIZE_MAX;
-    text->ends = items_memory(request, plan->generation.max_new_tokens, sizeof *text->ends);
+    text->ends = request_take(request, plan->generation.max_new_tokens, sizeof *text->ends);
     text_stream_begin(&text->stream, begin->count);
     return text->ends ? 0 : -1;
 }
@@ -273,8 +273,8 @@ int generate_plan_start(struct request *request, struct generate_plan *plan, con
 {
     struct generation *generation = &plan->generation;
     int64_t n_sequences = n_prompts * n_copies; /* both numbers are small, so the product does not overflow */
-    int64_t *n_ids = items_memory(request, n_sequences, sizeof *n_ids);
-    plan->texts = items_memory(request, n_sequences, sizeof *plan->texts);
+    int64_t *n_ids = request_take(request, n_sequences, sizeof *n_ids);
+    plan->texts = request_take(request, n_sequences, sizeof *plan->texts);
     if (!n_ids || !plan->texts)
         return -1;
     for (int64_t i = 0; i < n_sequences; i++)

@@ -120,13 +120,3 @@ int items_direction(struct request *request, const char *direction, bool *left)
     return failure_set(&request->failure, FAILURE_INVALID,
                        "truncation_direction is \"%.100s\", \"Left\" or \"Right\" was expected", direction);
 }
-
-void *items_memory(struct request *request, int64_t count, size_t size)
-{
-    int64_t bytes;
-    if (__builtin_mul_overflow(count, (int64_t)size, &bytes)) {
-        failure_memory(&request->failure);
-        return NULL;
-    }
-    return request_charge(request, bytes) == 0 ? request_memory(request, count, size) : NULL;
-}

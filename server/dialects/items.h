@@ -62,8 +62,4 @@ int items_too_long(struct request *request, const char *path, int64_t count, con
  * case. NULL means right. For another word, sets request->failure and returns -1. */
 int items_direction(struct request *request, const char *direction, bool *left);
 
-/* Returns zeroed memory for `count` values of `size` bytes. The request's share of memory pays for it. On failure sets
- * request->failure and returns NULL. */
-void *items_memory(struct request *request, int64_t count, size_t size);
-
 #endif

@@ -44,7 +44,7 @@ static int read_row(struct request *request, const char *name, int64_t row, cons
 static int read_rows(struct request *request, const struct model_input *input, const json_t *list, int64_t count,
                      struct engine_input *given)
 {
-    float *rows = items_memory(request, count, (size_t)input->columns * sizeof *rows);
+    float *rows = request_take(request, count, (size_t)input->columns * sizeof *rows);
     if (!rows)
         return -1;
     for (int64_t i = 0; i < count; i++)
@@ -58,7 +58,7 @@ static int read_rows(struct request *request, const struct model_input *input, c
 static int read_mask(struct request *request, const struct model_input *input, const json_t *list, int64_t count,
                      struct engine_input *given)
 {
-    uint8_t *mask = items_memory(request, count, sizeof *mask);
+    uint8_t *mask = request_take(request, count, sizeof *mask);
     if (!mask)
         return -1;
     for (int64_t i = 0; i < count; i++) {

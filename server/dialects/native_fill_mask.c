@@ -91,8 +91,8 @@ static int read_targets(struct request *request, const json_t *targets, struct f
         return failure_set(&request->failure, FAILURE_INVALID, "targets is empty, at least one was expected");
     if (native_check_elements(request, "targets", plan->n_targets) != 0)
         return -1;
-    plan->targets = items_memory(request, plan->n_targets, sizeof *plan->targets);
-    plan->sorted = plan->targets ? items_memory(request, plan->n_targets, sizeof *plan->sorted) : NULL;
+    plan->targets = request_take(request, plan->n_targets, sizeof *plan->targets);
+    plan->sorted = plan->targets ? request_take(request, plan->n_targets, sizeof *plan->sorted) : NULL;
     if (!plan->sorted)
         return -1;
     struct text_inputs texts = {.request = request, .options.truncate = true, .limit = &one};
@@ -166,7 +166,7 @@ static int want_masks(struct request *request, const struct native_inputs *input
         count += ids[i] == plan->mask;
     if (count == 0)
         return refuse_without_mask(request, inputs, index, plan);
-    int32_t *masks = items_memory(request, count, sizeof *masks);
+    int32_t *masks = request_take(request, count, sizeof *masks);
     if (!masks)
         return -1;
     item->rows = masks;
@@ -204,8 +204,8 @@ static int want_output(struct request *request, const struct fill_plan *plan)
     for (int64_t i = 0; i < job->n_items; i++)
         if (results_count(request, job->items[i].n_rows, columns, &floats) != 0)
             return -1;
-    float *values = items_memory(request, floats, sizeof *values);
-    int32_t *ids = values && !plan->targets ? items_memory(request, floats, sizeof *ids) : NULL;
+    float *values = request_take(request, floats, sizeof *values);
+    int32_t *ids = values && !plan->targets ? request_take(request, floats, sizeof *ids) : NULL;
     if (!values || (!plan->targets && !ids))
         return -1;
     for (int64_t i = 0; i < job->n_items; i++) {
@@ -237,7 +237,7 @@ static int want_items(struct request *request, const struct native_inputs *input
         fillings += item->n_rows * plan->top_k;
         longest = item->inputs[0].length > longest ? item->inputs[0].length : longest;
     }
-    plan->sequence = items_memory(request, longest, sizeof *plan->sequence);
+    plan->sequence = request_take(request, longest, sizeof *plan->sequence);
     request->answer_bytes = fillings * FILLING_TEXT + tokens * TOKEN_TEXT;
     return plan->sequence ? want_output(request, plan) : -1;
 }

@@ -139,7 +139,7 @@ static int keep_prompt(struct request *request, const json_t *inputs, struct nat
     if (!plan->full_text || !json_is_string(inputs))
         return 0;
     plan->prompt_length = json_string_length(inputs);
-    plan->prompt = items_memory(request, (int64_t)plan->prompt_length + 1, 1);
+    plan->prompt = request_take(request, (int64_t)plan->prompt_length + 1, 1);
     if (!plan->prompt)
         return -1;
     memcpy(plan->prompt, json_string_value(inputs), plan->prompt_length);
@@ -200,7 +200,7 @@ static enum outcome generate_read(struct request *request, bool streamed, bool l
     json_t *json = checked ? native_body(request, NULL) : NULL;
     if (!json)
         return OUTCOME_FAILED;
-    struct native_plan *plan = items_memory(request, 1, sizeof *plan);
+    struct native_plan *plan = request_take(request, 1, sizeof *plan);
     request->next = next;
     request->streamed = streamed;
     bool ready = plan && request_options(request, json, options, OPTION_COUNT(options), &body) == 0 &&

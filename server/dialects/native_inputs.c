@@ -219,7 +219,7 @@ static int text_item(struct inputs_reading *reading, const json_t *value, const 
     const struct text_encoding *encoding = &reading->texts.encoding;
     if (text_inputs_encode(&reading->texts, path, json_string_value(value), json_string_length(value)) != 0)
         return -1;
-    int32_t *ids = items_memory(request, encoding->count, sizeof *ids);
+    int32_t *ids = request_take(request, encoding->count, sizeof *ids);
     if (!ids)
         return -1;
     text_encoding_ids(encoding, ids);
@@ -263,7 +263,7 @@ static int ids_item(struct request *request, const struct native_inputs *inputs,
         return refuse_kind_of_id(request, path, 0, json_kind(first));
     if (native_fit(request, inputs, 0, path, &length, &skip) != 0)
         return -1;
-    int32_t *ids = items_memory(request, length, sizeof *ids);
+    int32_t *ids = request_take(request, length, sizeof *ids);
     if (!ids)
         return -1;
     for (int64_t i = 0; i < length; i++) {
@@ -313,7 +313,7 @@ static int rows_item(struct request *request, const struct native_inputs *inputs
         if ((int64_t)json_array_size(row) != columns)
             return refuse_columns(request, path, skip + i, (int64_t)json_array_size(row));
     }
-    float *rows = items_memory(request, length, (size_t)columns * sizeof *rows);
+    float *rows = request_take(request, length, (size_t)columns * sizeof *rows);
     if (!rows)
         return -1;
     for (int64_t i = 0; i < length; i++) {
@@ -378,7 +378,7 @@ static int items_from_json(void *context, const json_t *value)
     int64_t count = many ? (int64_t)json_array_size(value) : 1;
     if (native_check_count(request, count) != 0)
         return -1;
-    request->job.items = items_memory(request, count, sizeof *request->job.items);
+    request->job.items = request_take(request, count, sizeof *request->job.items);
     if (!request->job.items)
         return -1;
     request->job.n_items = count;
@@ -397,10 +397,10 @@ static int items_from_json(void *context, const json_t *value)
 static void *numbers_memory(struct request *request, const struct numbers *numbers, struct numbers_target *target,
                             int64_t n_items)
 {
-    void *values = items_memory(request, numbers->count, sizeof(float));
+    void *values = request_take(request, numbers->count, sizeof(float));
     _Static_assert(sizeof(float) == sizeof(int32_t), "ids and floats take the same memory");
-    request->job.items = values ? items_memory(request, n_items, sizeof *request->job.items) : NULL;
-    target->ends = request->job.items ? items_memory(request, n_items, sizeof *target->ends) : NULL;
+    request->job.items = values ? request_take(request, n_items, sizeof *request->job.items) : NULL;
+    target->ends = request->job.items ? request_take(request, n_items, sizeof *target->ends) : NULL;
     return target->ends ? values : NULL;
 }
 
@@ -531,7 +531,7 @@ static int check_kind(struct request *request, const struct native_inputs *input
 /* Makes one item from the body, which is the file of a picture. */
 static int item_from_file(struct request *request, const struct native_inputs *inputs)
 {
-    request->job.items = items_memory(request, 1, sizeof *request->job.items);
+    request->job.items = request_take(request, 1, sizeof *request->job.items);
     if (!request->job.items)
         return -1;
     request->job.n_items = 1;

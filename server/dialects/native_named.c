@@ -408,7 +408,7 @@ static int read_lists(const struct named_reading *reading, const char *path, int
         return -1;
     for (int d = 0; d < reading->depth; d++)
         count *= item.sizes[d];
-    void *values = items_memory(reading->request, count, value_bytes(&item));
+    void *values = request_take(reading->request, count, value_bytes(&item));
     if (!values || read_values(&item, value, 0, values, &n) != 0)
         return -1;
     place(&item, values, &reading->items[number]);
@@ -426,7 +426,7 @@ static int read_text(struct named_reading *reading, const char *path, int64_t nu
                            "%s is a text, a list was expected: the tokenizer is not for this input", path);
     if (text_inputs_encode(&reading->texts, path, json_string_value(value), json_string_length(value)) != 0)
         return -1;
-    int32_t *ids = items_memory(request, encoding->count, sizeof *ids);
+    int32_t *ids = request_take(request, encoding->count, sizeof *ids);
     if (!ids)
         return -1;
     text_encoding_ids(encoding, ids);
@@ -449,7 +449,7 @@ static int take_items(struct named_reading *reading, int64_t count)
     if (native_check_count(reading->request, count) != 0)
         return -1;
     reading->count = count;
-    reading->items = items_memory(reading->request, count, sizeof *reading->items);
+    reading->items = request_take(reading->request, count, sizeof *reading->items);
     return reading->items ? 0 : -1;
 }
 
@@ -506,8 +506,8 @@ static int named_from_numbers(void *context, const struct numbers *numbers)
     reading->inputs->listed[reading->index] = listed;
     if (take_items(reading, listed ? numbers->lists[1] : 1) != 0)
         return -1;
-    void *values = items_memory(reading->request, count, sizeof(float));
-    int64_t *ends = values ? items_memory(reading->request, reading->count, sizeof *ends) : NULL;
+    void *values = request_take(reading->request, count, sizeof(float));
+    int64_t *ends = values ? request_take(reading->request, reading->count, sizeof *ends) : NULL;
     if (!ends)
         return -1;
     struct numbers_target target = {.ids = rows ? NULL : values,
@@ -558,7 +558,7 @@ static int read_input(struct request *request, struct native_inputs *inputs, int
 /* Repeats the only item until the job has `count` items. */
 static int repeat_item(struct request *request, int64_t count)
 {
-    struct engine_item *items = items_memory(request, count, sizeof *items);
+    struct engine_item *items = request_take(request, count, sizeof *items);
     if (!items)
         return -1;
     for (int64_t i = 0; i < count; i++)

@@ -51,7 +51,7 @@ int native_picture(struct request *request, const char *path, const void *file, 
         return -1;
     if (image_memory(settings, file, size, &memory, &error) != 0)
         return refuse(request, path, &error);
-    float *pixels = items_memory(request, 3 * height * width, sizeof *pixels);
+    float *pixels = request_take(request, 3 * height * width, sizeof *pixels);
     if (!pixels || request_charge(request, memory) != 0)
         return -1;
     int status = image_read(settings, file, size, memory, pixels, &error);

@@ -128,8 +128,8 @@ static int want_output(struct request *request, struct predict_plan *plan)
         results_add(request, &text, plan->top_k, most_label_text(request) + PREDICTION_TEXT) != 0 ||
         results_add(request, &request->answer_bytes, job->n_items, text + LIST_TEXT) != 0)
         return -1;
-    plan->sorted = items_memory(request, classes, sizeof *plan->sorted);
-    float *results = plan->sorted ? items_memory(request, floats, sizeof *results) : NULL;
+    plan->sorted = request_take(request, classes, sizeof *plan->sorted);
+    float *results = plan->sorted ? request_take(request, floats, sizeof *results) : NULL;
     if (!results || request_charge(request, request->answer_bytes) != 0)
         return -1;
     for (int64_t i = 0; i < job->n_items; i++) {

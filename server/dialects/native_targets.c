@@ -141,7 +141,7 @@ static int ids_from_numbers(void *context, const struct numbers *numbers)
     int depth = reading->inputs->many ? 2 : 1;
     if (numbers->depth != depth || numbers->lists[depth - 1] != n_items || numbers->count != reading->n_ids)
         return 0;
-    int64_t *ends = items_memory(request, n_items, sizeof *ends), end = 0;
+    int64_t *ends = request_take(request, n_items, sizeof *ends), end = 0;
     if (!ends)
         return -1;
     const struct numbers_target target = {.ids = reading->ids,
@@ -201,11 +201,11 @@ int native_targets_want(struct request *request, struct native_inputs *inputs, j
     for (int64_t i = 0; i < n_items; i++)
         if (results_count(request, rows_of(request, i), 1, &reading.n_ids) != 0)
             return -1;
-    reading.ids = items_memory(request, reading.n_ids, sizeof *reading.ids);
+    reading.ids = request_take(request, reading.n_ids, sizeof *reading.ids);
     if (!reading.ids || read_targets(&reading, &inputs->lists, targets) != 0)
         return -1;
-    int32_t *rows = items_memory(request, reading.n_ids, sizeof *rows);
-    float *values = rows ? items_memory(request, reading.n_ids, sizeof *values) : NULL;
+    int32_t *rows = request_take(request, reading.n_ids, sizeof *rows);
+    float *values = rows ? request_take(request, reading.n_ids, sizeof *values) : NULL;
     request->answer_bytes = results_text_bytes(reading.n_ids, n_items, base64) + n_items * ITEM_TEXT;
     if (!values || request_charge(request, request->answer_bytes) != 0)
         return -1;

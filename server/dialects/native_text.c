@@ -226,7 +226,7 @@ static int write_text(struct request *request, const int32_t *ids, int64_t count
 static int decode_list(struct request *request, const json_t *list, const char *path, bool skip_special)
 {
     int64_t count = (int64_t)json_array_size(list);
-    int32_t *ids = items_memory(request, count, sizeof *ids);
+    int32_t *ids = request_take(request, count, sizeof *ids);
     return ids && read_ids(request, list, path, ids) == 0 ? write_text(request, ids, count, skip_special) : -1;
 }
 

@@ -215,9 +215,9 @@ static int start(struct request *request, const struct completions_body *body, s
         n_sequences = INT64_MAX;
     if (generation_check_count(request, n_sequences) != 0)
         return -1;
-    prompts = items_memory(request, count, sizeof *prompts);
-    plan->sent = items_memory(request, n_sequences, sizeof *plan->sent);
-    plan->echoes = body->echo ? items_memory(request, count, sizeof *plan->echoes) : NULL;
+    prompts = request_take(request, count, sizeof *prompts);
+    plan->sent = request_take(request, n_sequences, sizeof *plan->sent);
+    plan->echoes = body->echo ? request_take(request, count, sizeof *plan->echoes) : NULL;
     if (!prompts || !plan->sent || (body->echo && !plan->echoes) ||
         read_prompts(request, body, count, plan, prompts) != 0 || named_inputs_read(request, &body->named, &given) != 0)
         return -1;
@@ -238,7 +238,7 @@ enum outcome openai_completions_read(struct request *request)
     json_t *json = checked ? native_body(request, NULL) : NULL;
     if (!json)
         return OUTCOME_FAILED;
-    struct completions_plan *plan = items_memory(request, 1, sizeof *plan);
+    struct completions_plan *plan = request_take(request, 1, sizeof *plan);
     request->next = next;
     bool ready = plan && request_options(request, json, options, OPTION_COUNT(options), &body) == 0 &&
                  generate_choose(request, native_path_model(request, body.model)) == 0 &&

@@ -16,7 +16,7 @@ int64_t echo_characters(const char *text, size_t length)
 
 static int copy_text(struct request *request, const char *text, size_t length, struct echo *echo)
 {
-    echo->text = items_memory(request, (int64_t)length + 1, 1);
+    echo->text = request_take(request, (int64_t)length + 1, 1);
     if (!echo->text)
         return -1;
     memcpy(echo->text, text, length);
@@ -74,7 +74,7 @@ int echo_keep(struct request *request, const json_t *prompt, const struct given_
     const struct text_codec *codec = native_model(request)->codec;
     const char *text = json_string_value(prompt);
     if (offsets) {
-        echo->offsets = items_memory(request, given->count, sizeof *echo->offsets);
+        echo->offsets = request_take(request, given->count, sizeof *echo->offsets);
         if (!echo->offsets)
             return -1;
     }

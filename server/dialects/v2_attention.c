@@ -86,7 +86,7 @@ static int read_text(struct request *request, const char *text, bool truncate)
     int32_t *ids = NULL;
     if (text_inputs_prompt(request, NULL, NULL, &texts.options) == 0 &&
         text_inputs_encode(&texts, "text", text, strlen(text)) == 0)
-        ids = items_memory(request, texts.encoding.count, sizeof *ids);
+        ids = request_take(request, texts.encoding.count, sizeof *ids);
     if (ids) {
         text_encoding_ids(&texts.encoding, ids);
         place_ids(request, ids, texts.encoding.count);
@@ -98,7 +98,7 @@ static int read_text(struct request *request, const char *text, bool truncate)
 /* Reads a list such as "5,17,3". model_check compares the ids with the vocabulary. */
 static int read_ids(struct request *request, const char *text)
 {
-    int32_t *ids = items_memory(request, (int64_t)strlen(text) / 2 + 1, sizeof *ids);
+    int32_t *ids = request_take(request, (int64_t)strlen(text) / 2 + 1, sizeof *ids);
     int64_t count = 0, id;
     if (!ids)
         return -1;
@@ -129,7 +129,7 @@ static int read_item(struct request *request)
     const char *text = request->query(request, "text"), *ids = request->query(request, "ids");
     struct error error;
     bool truncate;
-    request->job.items = items_memory(request, 1, sizeof *request->job.items);
+    request->job.items = request_take(request, 1, sizeof *request->job.items);
     if (!request->job.items || read_truncate(request, &truncate) != 0)
         return -1;
     request->job.n_items = 1;
@@ -190,7 +190,7 @@ static int read_panels(struct request *request, struct attention_picture *pictur
     panels->n_rows = layer < 0 ? layers : 1;
     if (panels->n_rows > MOST_LAYERS)
         return failure_set(&request->failure, FAILURE_INVALID, "the model has %" PRId64 " layers: choose one", layers);
-    picture->rows = items_memory(request, panels->n_rows, sizeof *picture->rows);
+    picture->rows = request_take(request, panels->n_rows, sizeof *picture->rows);
     if (!picture->rows)
         return -1;
     panels->rows = picture->rows;
@@ -217,8 +217,8 @@ static int read_panels(struct request *request, struct attention_picture *pictur
 static int want_values(struct request *request, struct attention_picture *picture, int64_t floats)
 {
     struct engine_item *item = request->job.items;
-    struct engine_extra *extras = items_memory(request, picture->panels.n_rows, sizeof *extras);
-    float *values = extras ? items_memory(request, floats, sizeof *values) : NULL;
+    struct engine_extra *extras = request_take(request, picture->panels.n_rows, sizeof *extras);
+    float *values = extras ? request_take(request, floats, sizeof *values) : NULL;
     if (!values)
         return -1;
     item->extras = extras;

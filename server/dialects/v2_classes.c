@@ -49,9 +49,9 @@ int v2_classes_want(struct request *request, struct v2_classes *classes, int ind
     if (results_add(request, &all, classes->n_items, classes->count) != 0 ||
         results_add(request, bytes, all, F32_TEXT + INDEX_TEXT + AROUND_TEXT + ESCAPE_TEXT * label) != 0)
         return -1;
-    classes->sorted = items_memory(request, item_elements, sizeof *classes->sorted);
-    classes->best = classes->sorted ? items_memory(request, all, sizeof *classes->best) : NULL;
-    classes->text = classes->best ? items_memory(request, F32_TEXT + INDEX_TEXT + label, 1) : NULL;
+    classes->sorted = request_take(request, item_elements, sizeof *classes->sorted);
+    classes->best = classes->sorted ? request_take(request, all, sizeof *classes->best) : NULL;
+    classes->text = classes->best ? request_take(request, F32_TEXT + INDEX_TEXT + label, 1) : NULL;
     return classes->text ? 0 : -1;
 }
 

@@ -163,7 +163,7 @@ static int values_from_json(void *context, const json_t *data)
     struct tensor_reading *reading = context;
     struct v2_place *place = &reading->place;
     const struct v2_datatype *datatype = v2_datatype_find(place->tensor->datatype);
-    reading->values = items_memory(place->request, reading->count, (size_t)datatype->value_bytes);
+    reading->values = request_take(place->request, reading->count, (size_t)datatype->value_bytes);
     if (!reading->values)
         return -1;
     if (json_is_array(json_array_get(data, 0)))
@@ -183,7 +183,7 @@ static int values_from_numbers(void *context, const struct numbers *numbers)
         return 0;
     for (int d = 0; d < numbers->depth; d++)
         target.sizes[d] = numbers->depth == 1 ? reading->count : shape->sizes[d];
-    reading->values = items_memory(place->request, reading->count, sizeof(float));
+    reading->values = request_take(place->request, reading->count, sizeof(float));
     if (!reading->values)
         return -1;
     target.ids = ids ? reading->values : NULL;
@@ -199,7 +199,7 @@ static const void *values_from_bytes(struct v2_place *place, int64_t count)
     bool aligned = (uintptr_t)bytes % (size_t)datatype->value_bytes == 0;
     void *values = NULL;
     if (datatype->from_bytes || !aligned) {
-        values = items_memory(request, count, (size_t)datatype->value_bytes);
+        values = request_take(request, count, (size_t)datatype->value_bytes);
         if (!values)
             return NULL;
     }

@@ -63,7 +63,7 @@ static int add_text(struct texts_reading *reading, const char *text, size_t leng
     snprintf(path, sizeof path, "input \"%.100s\"[%" PRId64 "]", reading->tensor->name, reading->count);
     if (text_inputs_encode(&reading->texts, path, text, length) != 0)
         return -1;
-    int32_t *ids = items_memory(request, encoding->count, sizeof *ids);
+    int32_t *ids = request_take(request, encoding->count, sizeof *ids);
     if (!ids)
         return -1;
     text_encoding_ids(encoding, ids);
@@ -164,7 +164,7 @@ int v2_texts_read(struct request *request, const struct text_inputs_options *opt
         .texts = {.request = request, .options = *options, .limit = &limit},
         .tensor = tensor,
         .input = input,
-        .ids = items_memory(request, tensor->shape.sizes[0], sizeof *reading.ids),
+        .ids = request_take(request, tensor->shape.sizes[0], sizeof *reading.ids),
     };
     if (!reading.ids)
         return -1;

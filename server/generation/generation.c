@@ -15,16 +15,6 @@
 
 /* ---- Memory ---- */
 
-static void *take_memory(struct request *request, int64_t count, size_t size)
-{
-    int64_t bytes;
-    if (__builtin_mul_overflow(count, (int64_t)size, &bytes)) {
-        failure_memory(&request->failure);
-        return NULL;
-    }
-    return request_charge(request, bytes) == 0 ? request_memory(request, count, size) : NULL;
-}
-
 /* Allocates `count` lists of the likeliest tokens. Returns NULL without a failure if n_best is 0. */
 static struct sampled_token *take_best(struct request *request, const struct generation *generation, int64_t count)
 {
@@ -35,7 +25,7 @@ static struct sampled_token *take_best(struct request *request, const struct gen
         failure_memory(&request->failure);
         return NULL;
     }
-    return take_memory(request, tokens, sizeof(struct sampled_token));
+    return request_take(request, tokens, sizeof(struct sampled_token));
 }
 
 /* The most rows of a sequence whose logits one job computes. */
@@ -57,14 +47,14 @@ static int open_sequence(struct request *request, const struct generation *gener
         return failure_memory(&request->failure);
     sequence->generation = generation;
     sequence->n_prompt = sequence->count = n_prompt;
-    sequence->ids = take_memory(request, room, sizeof *sequence->ids);
-    sequence->logprobs = take_memory(request, generation->max_new_tokens, sizeof *sequence->logprobs);
-    sequence->logits = take_memory(request, n_logits, sizeof *sequence->logits);
-    sequence->rows = take_memory(request, sequence->most_wanted, sizeof *sequence->rows);
-    sequence->scratch = take_memory(request, (int64_t)sampling_scratch(vocabulary), sizeof *sequence->scratch);
+    sequence->ids = request_take(request, room, sizeof *sequence->ids);
+    sequence->logprobs = request_take(request, generation->max_new_tokens, sizeof *sequence->logprobs);
+    sequence->logits = request_take(request, n_logits, sizeof *sequence->logits);
+    sequence->rows = request_take(request, sequence->most_wanted, sizeof *sequence->rows);
+    sequence->scratch = request_take(request, (int64_t)sampling_scratch(vocabulary), sizeof *sequence->scratch);
     sequence->best = take_best(request, generation, generation->max_new_tokens);
     if (generation->scores_prompts) {
-        sequence->prompt_logprobs = take_memory(request, n_prompt, sizeof *sequence->prompt_logprobs);
+        sequence->prompt_logprobs = request_take(request, n_prompt, sizeof *sequence->prompt_logprobs);
         sequence->prompt_best = take_best(request, generation, n_prompt);
     }
     return request->failure.kind == FAILURE_NONE ? 0 : -1;
@@ -88,10 +78,10 @@ int generation_open(struct request *request, struct generation *generation, cons
 {
     if (generation_check_count(request, n_sequences) != 0)
         return -1;
-    generation->sequences = take_memory(request, n_sequences, sizeof *generation->sequences);
-    generation->slots = take_memory(request, n_sequences, sizeof *generation->slots);
-    generation->running = take_memory(request, n_sequences, sizeof(struct generated *));
-    request->job.items = take_memory(request, n_sequences, sizeof *request->job.items);
+    generation->sequences = request_take(request, n_sequences, sizeof *generation->sequences);
+    generation->slots = request_take(request, n_sequences, sizeof *generation->slots);
+    generation->running = request_take(request, n_sequences, sizeof(struct generated *));
+    request->job.items = request_take(request, n_sequences, sizeof *request->job.items);
     if (!generation->sequences || !generation->slots || !generation->running || !request->job.items)
         return -1;
     for (generation->n_sequences = 0; generation->n_sequences < n_sequences; generation->n_sequences++) {

@@ -120,6 +120,16 @@ int request_charge(struct request *request, int64_t bytes)
     return 0;
 }
 
+void *request_take(struct request *request, int64_t count, size_t size)
+{
+    int64_t bytes;
+    if (__builtin_mul_overflow(count, (int64_t)size, &bytes)) {
+        failure_memory(&request->failure);
+        return NULL;
+    }
+    return request_charge(request, bytes) == 0 ? request_memory(request, count, size) : NULL;
+}
+
 static int64_t json_most(const struct request *request)
 {
     int64_t most = budget_most(request->memory.budget);

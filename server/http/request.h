@@ -88,6 +88,9 @@ void *request_memory(struct request *request, int64_t count, size_t size);
  * sets request->failure and returns -1. */
 int request_charge(struct request *request, int64_t bytes);
 
+/* request_charge, then request_memory. On failure sets request->failure and returns NULL. */
+void *request_take(struct request *request, int64_t count, size_t size);
+
 /* Parses `length` bytes of text with json_body_parse. First takes the memory of the JSON values from the budget. It may
  * be at most 5 times --payload-limit, or 64 MiB if this is more. Returns a new reference, which the caller must drop
  * before request_read_done. On failure sets request->failure and returns NULL. */
