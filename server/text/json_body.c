@@ -1,5 +1,6 @@
 /* json_body: parses bytes to a JSON object, and reads its options. */
 #include "server/text/json_body.h"
+#include "server/text/json_text.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -90,14 +91,6 @@ enum {
     LONGEST_COPIES = 3,  /* copies of the longest string that exist while it is parsed */
 };
 
-/* `at` is directly after the opening quote of a string. Returns the place of the closing quote, or `end`. */
-static const char *string_end(const char *at, const char *end)
-{
-    while (at < end && *at != '"')
-        at += *at == '\\' && end - at > 1 ? 2 : 1;
-    return at;
-}
-
 int64_t json_body_memory(const char *text, size_t length)
 {
     int64_t memory = VALUE_MEMORY, longest = 0;
@@ -117,7 +110,7 @@ int64_t json_body_memory(const char *text, size_t length)
             memory += MEMBER_MEMORY;
             break;
         case '"':
-            at = string_end(start, end);
+            at = json_text_string_end(start, end);
             memory += STRING_MEMORY + (at - start);
             longest = at - start > longest ? at - start : longest;
             break;

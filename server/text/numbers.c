@@ -1,5 +1,6 @@
 /* numbers: each list is scanned twice. The first scan checks its grammar and counts, the second reads the values. */
 #include "server/text/numbers.h"
+#include "server/text/json_text.h"
 
 #include <assert.h>
 #include <math.h>
@@ -96,14 +97,6 @@ static bool measure(struct numbers *numbers, const char *end)
     }
 }
 
-/* `at` is right after the opening quote. Returns the place of the closing one, or `end`. */
-static const char *string_end(const char *at, const char *end)
-{
-    while (at < end && *at != '"')
-        at += *at == '\\' && end - at > 1 ? 2 : 1;
-    return at;
-}
-
 static bool is_key(const char *const *keys, const char *start, const char *end)
 {
     size_t length = (size_t)(end - start);
@@ -140,7 +133,7 @@ static const char *find_value(struct cursor *cursor, const struct numbers_place 
         default:
             continue;
         }
-        cursor->at = string_end(start, end);
+        cursor->at = json_text_string_end(start, end);
         const char *colon = cursor->at < end ? skip_space(cursor->at + 1, end) : end;
         bool is_there = place->least_depth <= cursor->depth && cursor->depth <= place->most_depth;
         if (!is_there || colon == end || *colon != ':')
@@ -189,7 +182,7 @@ static struct numbers_counts count_values(const char *at, const char *end)
     for (int depth = 1; at < end && depth > 0; at++) {
         switch (*at) {
         case '"':
-            at = string_end(at + 1, end);
+            at = json_text_string_end(at + 1, end);
             break;
         case '[':
         case '{':
