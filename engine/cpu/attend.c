@@ -9,18 +9,6 @@
 
 #include <string.h>
 
-/* The item's memory for the softmax of this attention, (h, n, keys) as in model_output_shape. NULL if it is not
- * requested. */
-static float *wanted_softmax(const struct plan *plan, const struct engine_item *item, const struct plan_step *step)
-{
-    if (step->attend.index == PLAN_NONE)
-        return NULL;
-    for (int i = 0; i < item->n_extras; i++)
-        if (item->extras[i].output == plan_attention_output(plan, step->attend.index))
-            return item->extras[i].data;
-    return NULL;
-}
-
 /* The part of the item's mask (masks, n, k) for queries from `position` on. If the item has several masks, which only
  * calls have, `number` selects one. A mask of one row is used for all positions. */
 static struct vector_mask mask_of(const struct engine_item *item, const struct plan_step *step, int64_t k,
@@ -103,7 +91,7 @@ static void attend_block(const struct cpu_run *run, const struct plan_step *step
     int64_t query_columns = columns_of(run, step->x), out_columns = columns_of(run, step->y);
     int64_t d = query_columns / step->attend.heads, e = out_columns / step->attend.heads, k = keys[1] - keys[0];
     int64_t zero_keys = most(step->attend.key_room - k, 0), end = block->first + block->rows;
-    float *softmax = wanted_softmax(run->plan, item, step); /* (h, n, k + zero_keys), n without padding */
+    float *softmax = padder_softmax(run->plan, item, step); /* (h, n, k + zero_keys), n without padding */
     int64_t n = softmax ? padder_own_rows(run->plan, item, run->plan->values[step->x].axis) : 0;
     pack_head(run, step, owner, head * step->attend.kv_heads / step->attend.heads, packed);
     for (int64_t row = block->first, rows; row < end; row += rows) {
@@ -242,7 +230,7 @@ static void attend_sequence(const struct cpu_run *run, const struct plan_step *s
     int64_t n = positions_of(run, step->x, b), k = positions_of(run, step->keys, b);
     int64_t rows = least(BLOCK_POSITIONS, n - first), zero_keys = most(step->attend.key_room - k, 0),
             keys = k + zero_keys;
-    float *mean = wanted_softmax(run->plan, item, step); /* (w, n, keys): mean over the heads */
+    float *mean = padder_softmax(run->plan, item, step); /* (w, n, keys): mean over the heads */
     float *softmax = scratch_of(run);                    /* (BLOCK_POSITIONS, keys): of one head */
     float *packed = softmax + BLOCK_POSITIONS * keys;    /* vector_packed_keys floats */
     for (int64_t head = 0; head < step->attend.heads; head++) {

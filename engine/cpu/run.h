@@ -130,8 +130,7 @@ static inline int64_t rows_per_sequence_of(const struct plan *plan, int value)
 /* The number of sequences in an item with LAYOUT_CALL. 1 for other layouts. */
 static inline int64_t width_of(const struct cpu_run *run, int value, int64_t item)
 {
-    int input = run->plan->axes[run->plan->values[value].axis].input;
-    return input == PLAN_NONE ? 1 : padder_width(run->plan, &run->batch->items[item], input);
+    return padder_value_width(run->plan, &run->batch->items[item], value);
 }
 
 /* ---- Sequences in parts ---- */

@@ -349,24 +349,13 @@ static __global__ void weigh_call(struct attention<T> a, int64_t item, int64_t w
         weights[j] /= (float)a.heads;
 }
 
-/* The item's memory for the softmax of this attention. NULL if the item does not request it. */
-static float *wanted_softmax(const struct plan *plan, const struct engine_item *item, const struct plan_step *step)
-{
-    if (step->attend.index == PLAN_NONE)
-        return NULL;
-    for (int i = 0; i < item->n_extras; i++)
-        if (item->extras[i].output == plan_attention_output(plan, step->attend.index))
-            return item->extras[i].data;
-    return NULL;
-}
-
 /* Writes the softmax of each item that requests it, as many rows at a time as fit in scratch. */
 template <typename T>
 static void give_weights(struct cuda_run *run, const struct plan_step *step, const struct attention<T> *a)
 {
     bool call = step->operation == OP_ATTEND_CALL;
     for (int64_t item = 0; item < run->batch->n_items; item++) {
-        float *wanted = wanted_softmax(run->plan, &run->batch->items[item], step);
+        float *wanted = padder_softmax(run->plan, &run->batch->items[item], step);
         if (!wanted)
             continue;
         int axis = run->plan->values[step->x].axis;

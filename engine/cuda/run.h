@@ -301,8 +301,7 @@ static inline bool computes_parts(const struct cuda_run *run)
 /* The number of sequences in an item with LAYOUT_CALL. 1 for other layouts. */
 static inline int64_t width_of(const struct cuda_run *run, int value, int64_t item)
 {
-    int input = run->plan->axes[run->plan->values[value].axis].input;
-    return input == PLAN_NONE ? 1 : padder_width(run->plan, &run->batch->items[item], input);
+    return padder_value_width(run->plan, &run->batch->items[item], value);
 }
 
 /* The number of threads, in whole warps, of a block that works on a row of `columns` columns. */

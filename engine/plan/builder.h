@@ -391,9 +391,6 @@ void plan_name_outputs(struct plan_builder *builder, const char *output, const c
  */
 void plan_shape_output(struct plan_builder *builder, int count, const int64_t *sizes);
 
-/* Removes steps whose results nothing reads. Steps with attention stay, because items may request their softmax. */
-void plan_drop_unread_steps(struct plan *plan);
-
 /* Appends a zeroed element to one of the plan's arrays. The capacity is the next power of two. Returns NULL if memory
  * is lacking, and records the failure. */
 void *plan_grow(struct plan_builder *builder, void *array, int *count, size_t size);

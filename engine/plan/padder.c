@@ -97,6 +97,12 @@ int64_t padder_width(const struct plan *plan, const struct engine_item *item, in
     return plan->inputs[index].input.layout == LAYOUT_CALL ? item->inputs[source_input(plan, item, index)].width : 1;
 }
 
+int64_t padder_value_width(const struct plan *plan, const struct engine_item *item, int value)
+{
+    int input = plan->axes[plan->values[value].axis].input;
+    return input == PLAN_NONE ? 1 : padder_width(plan, item, input);
+}
+
 struct plan_image padder_image(const struct plan *plan, const struct engine_item *item, int index)
 {
     if (plan->inputs[index].input.layout == LAYOUT_IMAGE)
@@ -166,6 +172,16 @@ float *padder_tensor(const struct engine_item *item, int output)
     return NULL;
 }
 
+float *padder_softmax(const struct plan *plan, const struct engine_item *item, const struct plan_step *step)
+{
+    if (step->attend.index == PLAN_NONE)
+        return NULL;
+    for (int i = 0; i < item->n_extras; i++)
+        if (item->extras[i].output == plan_attention_output(plan, step->attend.index))
+            return item->extras[i].data;
+    return NULL;
+}
+
 bool padder_size(const struct plan *plan, const struct engine_item *item, int size, int64_t *value)
 {
     return plan_size_value(plan, size, &lengths_of_item, item, value);
@@ -179,12 +195,6 @@ int64_t padder_own_rows(const struct plan *plan, const struct engine_item *item,
     if (rows->kind == AXIS_WANTED)
         return padder_own_rows(plan, item, rows->wanted.of);
     return rows->kind == AXIS_INPUT ? padder_length(plan, item, rows->input) : padder_axis_rows(plan, item, axis);
-}
-
-int64_t padder_sequence_rows(const struct plan *plan, const struct engine_item *item, int axis)
-{
-    int64_t sequences = plan_axis_sequences(plan, axis, &lengths_of_item, item);
-    return sequences == 0 ? 0 : padder_axis_rows(plan, item, axis) / sequences;
 }
 
 struct padder_sequence padder_sequence(const struct plan *plan, const struct batch *batch, int axis, int64_t index)

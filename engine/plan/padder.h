@@ -100,6 +100,9 @@ int64_t padder_length(const struct plan *plan, const struct engine_item *item, i
  * the sequences of the fallback are counted. */
 int64_t padder_width(const struct plan *plan, const struct engine_item *item, int index);
 
+/* The same for the input that determines the rows of a value. 1 if no input does. */
+int64_t padder_value_width(const struct plan *plan, const struct engine_item *item, int value);
+
 /* The image whose pixels are the rows of an item's input. Its height is 1 unless the input has LAYOUT_IMAGE. */
 struct plan_image padder_image(const struct plan *plan, const struct engine_item *item, int index);
 
@@ -108,9 +111,6 @@ const void *padder_data(const struct plan *plan, const struct engine_item *item,
 
 /* The rows that an item has on an axis, padding included. */
 int64_t padder_axis_rows(const struct plan *plan, const struct engine_item *item, int axis);
-
-/* The number of rows that one sequence of an item has on an axis. */
-int64_t padder_sequence_rows(const struct plan *plan, const struct engine_item *item, int axis);
 
 /* The number of rows that an item has on an axis, not counting padding. For an AXIS_WANTED, these are the rows of the
  * axis that it selects from. */
@@ -124,6 +124,10 @@ bool padder_size(const struct plan *plan, const struct engine_item *item, int si
 
 /* The memory of the item for one output of a module. NULL if the item does not request the output. */
 float *padder_tensor(const struct engine_item *item, int output);
+
+/* The memory of the item for the softmax of an attention step, (h, n, keys) as in model_output_shape. NULL if the item
+ * does not request it. */
+float *padder_softmax(const struct plan *plan, const struct engine_item *item, const struct plan_step *step);
 
 struct padder_sequence {
     int64_t item, number; /* the sequence's number within its item */

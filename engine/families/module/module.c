@@ -1,6 +1,7 @@
 /* module: the family of whole modules. It reads the graph of config.json from its inputs to its outputs. */
 #include "engine/families/module/tensor.h"
 #include "engine/plan/axes.h"
+#include "engine/plan/passes.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -346,7 +347,8 @@ static bool give_native(struct module *module, struct tensor t)
     } else {
         plan_give(builder, value, PLAN_NONE, PLAN_NONE, false);
     }
-    plan->vector = t.rank == 2;
+    if (t.rank == 2)
+        plan_give_vector(builder);
     return true;
 }
 
