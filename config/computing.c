@@ -22,14 +22,6 @@ const char *dtype_name(enum dtype dtype)
     return dtype_names[dtype];
 }
 
-int dtype_from_name(const char *name)
-{
-    for (int i = 0; i < DTYPE_COUNT; i++)
-        if (strcmp(name, dtype_names[i]) == 0)
-            return i;
-    return -1;
-}
-
 const char *instruction_set_name(enum instruction_set set)
 {
     return instruction_set_names[set];

@@ -182,9 +182,8 @@ enum product_library { LIBRARY_AUTO, LIBRARY_ONEDNN, LIBRARY_OPENBLAS, LIBRARY_C
  * float arithmetic. */
 enum cuda_f32 { CUDA_F32_TENSOR, CUDA_F32_PLAIN, CUDA_F32_COUNT };
 
-/* The names in the settings, such as "auto" and "f32". dtype_from_name returns -1 for an unknown name. */
+/* The names in the settings, such as "auto" and "f32". */
 const char *dtype_name(enum dtype dtype);
-int dtype_from_name(const char *name);
 const char *instruction_set_name(enum instruction_set set);
 
 #define DEVICE_CHOICE_LIMIT 32

@@ -167,13 +167,6 @@ size_t text_model_size(const struct text_model *model)
     return model->kind == MODEL_UNIGRAM ? model->vocabulary.ids : model->vocabulary.count;
 }
 
-size_t text_model_bytes(const struct text_model *model)
-{
-    size_t scores = model->kind == MODEL_UNIGRAM ? model->vocabulary.ids * sizeof(double) : 0;
-    return vocabulary_bytes(&model->vocabulary) + model->bpe.n_merges * sizeof(struct merge) + scores +
-           (model->wordpiece.trie.count + model->unigram.trie.count) * sizeof(struct trie_node);
-}
-
 /* ---- Encoding ---- */
 bool text_model_reads_bytes(const struct text_model *model)
 {

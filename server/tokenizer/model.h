@@ -90,7 +90,6 @@ struct text_model {
 int text_model_read(struct reader *reader, struct text_model *model, struct error *error);
 void text_model_free(struct text_model *model);
 size_t text_model_size(const struct text_model *model); /* number of tokens, as `tokenizers` counts them */
-size_t text_model_bytes(const struct text_model *model);
 
 /* Whether the model can read the bytes of a text directly, without ByteLevel's characters for them. This holds for BPE
  * if the vocabulary contains the characters of all bytes.

@@ -91,24 +91,7 @@ void tokenizer_close(struct tokenizer *tokenizer)
     free(tokenizer);
 }
 
-size_t tokenizer_bytes(const struct tokenizer *tokenizer)
-{
-    return sizeof *tokenizer + text_model_bytes(&tokenizer->model) +
-           (tokenizer->added.raw.count + tokenizer->added.normalized.count) * sizeof(struct trie_node) +
-           tokenizer->added.count * (sizeof *tokenizer->added.items + sizeof *tokenizer->added.by_text);
-}
-
 /* ---- The vocabulary ---- */
-size_t tokenizer_vocabulary(const struct tokenizer *tokenizer)
-{
-    size_t count = text_model_size(&tokenizer->model);
-    for (size_t i = 0; i < tokenizer->added.count; i++) {
-        const struct added_token *token = &tokenizer->added.items[i];
-        count += vocabulary_id(&tokenizer->model.vocabulary, token->text, token->length) < 0;
-    }
-    return count;
-}
-
 int64_t tokenizer_ids(const struct tokenizer *tokenizer)
 {
     int64_t ids = (int64_t)tokenizer->model.vocabulary.ids;
@@ -139,16 +122,6 @@ bool tokenizer_special(const struct tokenizer *tokenizer, int32_t id)
 int32_t tokenizer_role_id(const struct tokenizer *tokenizer, enum tokenizer_role role)
 {
     return tokenizer->roles[role];
-}
-
-struct tokenizer_options tokenizer_options_of(const struct tokenizer *tokenizer)
-{
-    const struct truncation_section *truncation = &tokenizer->truncation;
-    return (struct tokenizer_options){.add_special_tokens = true,
-                                      .pad = true,
-                                      .truncate_left = truncation->left,
-                                      .max_length =
-                                          truncation->is_there ? (size_t)truncation->max_length : TOKENIZER_NO_LIMIT};
 }
 
 size_t tokenizer_template_tokens(const struct tokenizer *tokenizer)

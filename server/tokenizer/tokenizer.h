@@ -28,14 +28,11 @@ int tokenizer_open(const char *json, size_t length, const char *origin, struct t
                    struct error *error);
 void tokenizer_close(struct tokenizer *tokenizer); /* NULL does nothing */
 
-/* Bytes of memory in use, without the allocator's overhead. */
-size_t tokenizer_bytes(const struct tokenizer *tokenizer);
-
 /* ---- The vocabulary ---------------------------------------------------------------------------------------------- */
 
-/* The vocabulary contains the tokens of the model and the added tokens. */
-size_t tokenizer_vocabulary(const struct tokenizer *tokenizer); /* number of different tokens */
-int64_t tokenizer_ids(const struct tokenizer *tokenizer);       /* the largest id + 1. 0 if there is no token */
+/* The vocabulary contains the tokens of the model and the added tokens. Returns the largest id + 1. 0 if there is no
+ * token. */
+int64_t tokenizer_ids(const struct tokenizer *tokenizer);
 
 /* The text of a token, borrowed from the tokenizer. It may contain any bytes, including NUL. NULL if no token has the
  * id. */
@@ -59,10 +56,6 @@ struct tokenizer_options {
     bool truncate_left;      /* true: texts that are too long lose their beginning. false: their end */
     size_t max_length;       /* number of tokens, including those of the template, which are never cut off */
 };
-
-/* The options that the file itself asks for. truncate_left and max_length are those of its truncation section. Without
- * this section nothing is cut. `pad` and add_special_tokens are true. */
-struct tokenizer_options tokenizer_options_of(const struct tokenizer *tokenizer);
 
 /* Number of tokens that the template adds to each text. */
 size_t tokenizer_template_tokens(const struct tokenizer *tokenizer);

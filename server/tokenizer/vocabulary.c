@@ -143,9 +143,3 @@ const char *vocabulary_text(const struct vocabulary *vocabulary, int64_t id, siz
     *length = vocabulary->entries[id].length;
     return entry_text(vocabulary, (size_t)id);
 }
-
-size_t vocabulary_bytes(const struct vocabulary *vocabulary)
-{
-    return vocabulary->pool_capacity + vocabulary->entries_capacity * sizeof *vocabulary->entries +
-           vocabulary->n_slots * sizeof *vocabulary->slots;
-}

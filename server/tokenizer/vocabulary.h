@@ -38,6 +38,5 @@ int vocabulary_finish(struct vocabulary *vocabulary, struct error *error); /* fr
 int32_t vocabulary_id(const struct vocabulary *vocabulary, const char *text, size_t length);
 /* NULL if no text has the id. */
 const char *vocabulary_text(const struct vocabulary *vocabulary, int64_t id, size_t *length);
-size_t vocabulary_bytes(const struct vocabulary *vocabulary);
 
 #endif

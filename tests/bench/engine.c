@@ -8,6 +8,7 @@
  * in turns with it (plan_products.h). The last column is the first divided by the second. All values are medians. */
 #include "engine/engine.h"
 #include "engine/model.h"
+#include "tests/bench/dtypes.h"
 #include "tests/bench/plan_products.h"
 #include "tests/unit/tensors.h"
 

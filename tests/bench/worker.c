@@ -20,6 +20,7 @@
  * The answer to a command that fails is "failed MESSAGE". */
 #include "engine/engine.h"
 #include "engine/model.h"
+#include "tests/bench/dtypes.h"
 #include "tests/unit/tensors.h"
 
 #include <errno.h>

@@ -2,6 +2,7 @@
  * tokenizer in front of it; without such a line the bytes are a file alone, and a text is made of them.
  * Of what is encoded, offsets lie in the text, and the ids can be decoded. */
 #include "server/tokenizer/tokenizer.h"
+#include "tests/tokenizers/options.h"
 
 #include <stdlib.h>
 #include <string.h>

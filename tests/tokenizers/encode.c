@@ -4,6 +4,7 @@
  * id, u32 begin, u32 end, u32 special, its text; then the decoded text, and the one without special tokens. A text is
  * u32 number of bytes, the bytes. All numbers are little-endian. */
 #include "server/tokenizer/tokenizer.h"
+#include "tests/tokenizers/options.h"
 
 #include <stdio.h>
 #include <stdlib.h>

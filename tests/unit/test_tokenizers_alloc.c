@@ -2,6 +2,7 @@
 #include "tests/unit/alloc_fail.h"
 
 #include "server/tokenizer/tokenizer.h"
+#include "tests/tokenizers/options.h"
 
 #include <jansson.h>
 #include <stdio.h>

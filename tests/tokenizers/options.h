@@ -1,0 +1,18 @@
+/* options: what a tokenizer.json itself asks for, as the library `tokenizers` does by default. */
+#ifndef TESTS_TOKENIZERS_OPTIONS_H
+#define TESTS_TOKENIZERS_OPTIONS_H
+
+#include "server/tokenizer/parts.h"
+
+/* truncate_left and max_length are those of the file's truncation section. Without this section nothing is cut. */
+static inline struct tokenizer_options tokenizer_options_of(const struct tokenizer *tokenizer)
+{
+    const struct truncation_section *truncation = &tokenizer->truncation;
+    return (struct tokenizer_options){.add_special_tokens = true,
+                                      .pad = true,
+                                      .truncate_left = truncation->left,
+                                      .max_length =
+                                          truncation->is_there ? (size_t)truncation->max_length : TOKENIZER_NO_LIMIT};
+}
+
+#endif
