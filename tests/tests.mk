@@ -1,5 +1,5 @@
 # Tests, and the programs that measure. Each test program runs alone; tests/run.sh adds up what they count.
-# tests/README.md says where a test goes. Variables: T and TEST of `make quick`, COUNT and SEED of `make test-libraries`,
+# docs/testing.md says where a test goes. Variables: T and TEST of `make quick`, COUNT and SEED of `make test-libraries`,
 # FUZZ_SECONDS, ARGS.
 FUZZ_SECONDS ?= 60
 CUDA_OLDEST  ?= $(BUILD)/cuda-12.4
@@ -131,7 +131,7 @@ build-ptx:
 # check/style.sh.
 QUICK_FILES := $(filter %.sh,$(T:%=tests/%))
 QUICK      := $(foreach t,$(filter-out %.sh,$(T)),$(BUILD)/tests/$(dir $(t))$(if $(filter replay_% test_%,$(notdir $(t))),,test_)$(notdir $(t)))
-quick: $(if $(T),$(foreach program,$(QUICK),$(firstword $(subst @, ,$(program)))) $(if $(findstring @cuda,$(T)),$(SHIM)) $(if $(findstring @ptx,$(T)),programs-ptx),programs) ## [CI] builds and runs T="unit/test_weights …", of these TEST='name*'; without T all plain programs
+quick: $(if $(T),$(foreach program,$(QUICK),$(firstword $(subst @, ,$(program)))) $(if $(findstring @cuda,$(T)),$(SHIM)) $(if $(findstring @ptx,$(T)),programs-ptx),programs) ## [CI] builds and runs T="unit/test_weights …", of these TEST='name*'; without T the plain programs of make test
 	+$(if $(findstring @asan,$(T)),$(call build-in,all SANITIZE=address BUILD=$(BUILD)/asan))
 	+$(if $(findstring @tsan,$(T)),$(call build-in,all SANITIZE=thread BUILD=$(BUILD)/tsan))
 	@BUILD=$(BUILD) TEST_FILTER='$(TEST)' tests/run.sh $(if $(T),$(QUICK) $(QUICK_FILES),$(PLAIN))
