@@ -1,4 +1,4 @@
-/* checkpoint: model.safetensors, changed. */
+/* checkpoint: see checkpoint.h. */
 #define _GNU_SOURCE /* asprintf, nftw */
 #include "tests/http/checkpoint.h"
 
@@ -222,7 +222,7 @@ static uint16_t bf16_of(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16); /* the cases have no NaN */
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16); /* the reference cases have no NaN */
 }
 
 static float float_of_bf16(uint16_t upper)
@@ -250,7 +250,8 @@ void checkpoint_round(struct checkpoint *checkpoint, enum weights_dtype dtype)
 
 static void store(float value, enum weights_dtype dtype, char *to)
 {
-    const double more = (double)value * (1 + 0x1p-30); /* an F32 has 24 bits: this is less than half its last */
+    /* An F32 has a mantissa of 24 bits. The change is less than half of its last bit. */
+    const double more = (double)value * (1 + 0x1p-30);
     const _Float16 half = (_Float16)value;
     const uint16_t upper = bf16_of(value);
     if (dtype == WEIGHTS_F64)

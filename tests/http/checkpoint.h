@@ -20,14 +20,15 @@ struct checkpoint {
     struct checkpoint_tensor *tensors;
     size_t count;
     json_t *metadata; /* NULL: none */
-    char *config;     /* config.json as it is */
+    char *config;     /* the text of config.json */
 };
 
-/* checkpoint_free is owed. */
+/* The caller must call checkpoint_free(). */
 struct checkpoint checkpoint_read(const char *case_name);
 void checkpoint_free(struct checkpoint *checkpoint);
 
-/* A new model with F32 tensors of numbers in ±0.1. Equal shapes get equal numbers. checkpoint_free is owed. */
+/* A new model with F32 tensors of random numbers in ±0.1. Tensors of equal shape get equal numbers. The caller must
+ * call checkpoint_free(). */
 struct checkpoint_shape {
     const char *name;
     int rank;
@@ -35,7 +36,7 @@ struct checkpoint_shape {
 };
 struct checkpoint checkpoint_random(const char *config, const struct checkpoint_shape *shapes, size_t count);
 
-/* Makes `folder` with config.json and model.safetensors, which lacks its last `cut` bytes. */
+/* Makes `folder` with config.json and model.safetensors. The last `cut` bytes of model.safetensors are missing. */
 void checkpoint_write(const struct checkpoint *checkpoint, const char *folder, size_t cut);
 
 /* Fails the test if there is no tensor of that name. */
@@ -47,11 +48,11 @@ void checkpoint_add(struct checkpoint *checkpoint, const char *name, int64_t ele
 /* Rounds the values of F32 tensors to values of `dtype`, to nearest even. The tensors stay F32. */
 void checkpoint_round(struct checkpoint *checkpoint, enum weights_dtype dtype);
 
-/* Stores F32 tensors as F16 or BF16, rounded in the same way, or as F64. For F64 each value is changed a little, so
- * that it is no float32, but rounds to the old value. */
+/* Stores F32 tensors as F16 or BF16, rounded in the same way, or as F64. For F64 each value is changed a little. The
+ * new value is not representable in F32, but rounds to the old one. */
 void checkpoint_convert(struct checkpoint *checkpoint, enum weights_dtype dtype);
 
-/* Makes a new folder for model folders. folder_remove removes it with its contents. Then the test frees the path. */
+/* Makes a temporary folder. folder_remove removes the folder with its contents. The caller frees the path. */
 char *folder_make(void);
 void folder_remove(const char *path);
 

@@ -1,4 +1,4 @@
-/* collector: the rules are those of https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding and of
+/* collector: the rules come from https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding and from
  * opentelemetry/proto/trace/v1/trace.proto, version 1. The checks run on the thread of the test. */
 #include "tests/http/collector.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEADER "x-collector-key" /* which collector_header returns */
+#define HEADER "x-collector-key" /* the header that collector_header returns */
 
 struct collector {
     struct MHD_Daemon *server;
@@ -19,7 +19,7 @@ struct collector {
     const char *answer;
     bool held;
     int requests;
-    json_t *bodies; /* taken, and not looked at yet */
+    json_t *bodies; /* received, and not checked yet */
     json_t *spans, *resource;
     char *header;
 };
@@ -59,7 +59,7 @@ static enum MHD_Result take(struct collector *collector, struct MHD_Connection *
     collector->header = header ? strdup(header) : NULL;
     if (status == 200)
         json_array_append(collector->bodies, body);
-    json_decref(body); /* below the lock, as the other thread's json_incref */
+    json_decref(body); /* under the lock, because the thread of the test calls json_incref */
     pthread_cond_broadcast(&collector->changed);
     pthread_mutex_unlock(&collector->lock);
     return answer(connection, status, text);
@@ -96,7 +96,7 @@ static void completed(void *context, struct MHD_Connection *connection, void **r
 
 /* ---- The form of a body ---- */
 
-/* Each key of the object must be in `allowed`, which begins and ends with a space, as do all its words. */
+/* Each key of the object must be in `allowed`, a list of words. A space stands before and after each word. */
 static void expect_keys(const json_t *object, const char *allowed)
 {
     const char *key;
@@ -165,7 +165,7 @@ static void expect_span(const json_t *span)
     assert_in_range(json_integer_value(json_object_get(status, "code")), 0, 2);
 }
 
-/* Checks a body, and appends its spans to those that were taken. */
+/* Checks a body, and appends its spans to the list of received spans. */
 static void look_at(struct collector *collector, const json_t *body)
 {
     size_t index;

@@ -1,5 +1,5 @@
-/* collector: stands for OpenTelemetry's collector. It takes what a daemon sends to /v1/traces, and checks that each
- * body has the form that OTLP wants. Any failure here fails the running test. */
+/* collector: stands for OpenTelemetry's collector. It receives what a daemon sends to /v1/traces, and checks that each
+ * body has the form of OTLP. Any failure here fails the running test. */
 #ifndef TESTS_HTTP_COLLECTOR_H
 #define TESTS_HTTP_COLLECTOR_H
 
@@ -13,15 +13,15 @@ void collector_stop(struct collector *collector);
 /* "http://127.0.0.1:PORT" */
 const char *collector_url(const struct collector *collector);
 
-/* From now on, answers have this status and body. Spans count only with a status of 200. */
+/* From now on, answers have this status and body. Only spans that are answered with status 200 are kept. */
 void collector_answer(struct collector *collector, unsigned int status, const char *body);
 
 /* From now on, requests wait until collector_release. */
 void collector_hold(struct collector *collector);
 void collector_release(struct collector *collector);
 
-/* Waits until at least `count` spans were taken, and returns a list of all of them, in the order of their arrival. The
- * test drops the reference. */
+/* Waits until at least `count` spans were received. Returns a list of all spans in the order of their arrival. The test
+ * drops the reference. */
 json_t *collector_spans(struct collector *collector, size_t count);
 
 /* The attributes of the resource in the last body, and the value of a header of the last request. The test drops or
@@ -29,7 +29,7 @@ json_t *collector_spans(struct collector *collector, size_t count);
 json_t *collector_resource(struct collector *collector);
 char *collector_header(struct collector *collector);
 
-/* The number of requests until now. */
+/* The number of requests so far. */
 int collector_requests(struct collector *collector);
 
 /* The attribute of a span or resource, as text. Fails if it is missing or has another type. */

@@ -1,4 +1,4 @@
-/* daemon: the real binary under test, and clients of it. */
+/* daemon: see daemon.h. */
 #define _GNU_SOURCE /* pipe2 */
 #include "tests/http/daemon.h"
 
@@ -27,7 +27,8 @@ struct daemon {
     int port;
     FILE *log;
     bool log_unread;
-    pthread_t reader; /* passes the log on, so that its pipe never fills; none of a log that is unread */
+    /* Passes the log on, so that the pipe never fills. If the log is unread, this thread does not exist. */
+    pthread_t reader;
 };
 
 /* ---- The process ---- */
@@ -41,7 +42,8 @@ static void *pass_log_on(void *argument)
     return NULL;
 }
 
-/* Reads the log up to the line that tells the port, and writes it to `said`. 0: it ended before that. */
+/* Reads the log up to the line that names the port, and writes what it reads to `said`. Returns 0 if the log ends
+ * before. */
 static int read_port(FILE *log, FILE *said)
 {
     char line[1024];
@@ -53,7 +55,7 @@ static int read_port(FILE *log, FILE *said)
             continue;
         if (strstr(address, "listening on unix:"))
             return 1;
-        colon = strrchr(address, ':'); /* behind an IPv6 address in brackets too */
+        colon = strrchr(address, ':'); /* also behind an IPv6 address in brackets */
         return colon ? atoi(colon + 1) : 0;
     }
     return 0;
@@ -62,7 +64,7 @@ static int read_port(FILE *log, FILE *said)
 static void run_daemon(const struct daemon_options *options, int log, char **arguments)
 {
     struct rlimit descriptors = {(rlim_t)options->descriptors, (rlim_t)options->descriptors};
-    signal(SIGHUP, SIG_DFL); /* whatever the tests run under */
+    signal(SIGHUP, SIG_DFL); /* whatever signals the tests ignore */
     if (options->ignored_signal)
         signal(options->ignored_signal, SIG_IGN);
     if (options->descriptors)
@@ -71,11 +73,13 @@ static void run_daemon(const struct daemon_options *options, int log, char **arg
         descriptors.rlim_cur = descriptors.rlim_max;
         setrlimit(RLIMIT_NOFILE, &descriptors);
     }
-    prctl(PR_SET_PDEATHSIG, SIGKILL);                      /* a test that fails leaves no daemon behind */
-    setenv("LINFORMERD_REQUEST_TIMEOUT_MS", "3600000", 1); /* a slow machine is no failure; a flag says otherwise */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves no daemon behind */
+    /* A slow machine is no failure. A flag on the command line overrides this variable. */
+    setenv("LINFORMERD_REQUEST_TIMEOUT_MS", "3600000", 1);
     setenv("LINFORMERD_CONNECTION_TIMEOUT_S", "3600", 1);
-    setenv("LINFORMERD_CUDA_TUNING_MS", "0", 0); /* the shim's products take a CPU's time */
-    setenv("LINFORMERD_DEVICE", "cpu", 0);       /* also where there is another; tests/run.sh's @cuda names it */
+    setenv("LINFORMERD_CUDA_TUNING_MS", "0", 0); /* tuning would take long on the shim */
+    /* Not on a GPU, even if there is one. For the programs named @cuda, tests/run.sh sets this variable. */
+    setenv("LINFORMERD_DEVICE", "cpu", 0);
     dup2(log, STDERR_FILENO);
     if (options->restrict_process)
         options->restrict_process();
@@ -94,7 +98,7 @@ static bool names_model(const char *const *arguments)
     return getenv("LINFORMERD_MODEL") != NULL;
 }
 
-/* Its log is not read yet. */
+/* Nothing of the log is read yet. */
 static struct daemon *launch(const struct daemon_options *options)
 {
     const char *const *given = options->arguments;
@@ -269,7 +273,7 @@ void daemon_join(struct daemon *daemon)
 {
     int status;
     if (daemon->log_unread)
-        pass_log_on(daemon); /* what the test has not read may be the report of a sanitizer */
+        pass_log_on(daemon); /* the part that the test has not read may contain a report of a sanitizer */
     else
         pthread_join(daemon->reader, NULL);
     assert_int_equal(waitpid(daemon->process, &status, 0), daemon->process);
@@ -400,7 +404,8 @@ struct answer daemon_get(const struct daemon *daemon, const char *path)
     return daemon_call(daemon, &(struct call){.path = path});
 }
 
-/* The JSON of an answer of status 200, which it frees. `body` is that of the request; "": it had none. */
+/* Returns the JSON of an answer with status 200, and frees the answer. `body` is the body of the request, "" if it had
+ * none. */
 static json_t *json_of_answer(struct answer *answer, const char *path, const char *body)
 {
     if (answer->status != 200 || !answer->json)

@@ -1,4 +1,4 @@
-/* document: a Markdown page, and what a reader would do with it. */
+/* document: see document.h. */
 #define _GNU_SOURCE /* strchrnul */
 #include "tests/http/document.h"
 
@@ -30,7 +30,7 @@ char *document_read(const char *path)
 
 /* ---- Commands ---- */
 
-/* Appends a line and its end to a terminated text. */
+/* Appends a line and "\n" to a text. */
 static char *text_add(char *text, const char *line, size_t length)
 {
     size_t old = text ? strlen(text) : 0;
@@ -109,8 +109,8 @@ static const char *skip_space(const char *text)
     return text;
 }
 
-/* The end of the number that begins here; NULL: no number begins here. A digit after a letter, a dash or a dot belongs
- * to a name. */
+/* Returns the end of the number that begins at `start`, or NULL if no number begins there. A digit after a letter, a
+ * dash or a dot belongs to a name. */
 static const char *number_end(const char *start, const char *text)
 {
     if (text > start && (isalnum((unsigned char)text[-1]) || strchr("_.-+", text[-1])))
@@ -140,8 +140,8 @@ static bool numbers_match(const char *expected, const char *expected_end, const 
     return fabs(strtod(found, NULL) - wanted) <= ABSOLUTE_DIFFERENCE + RELATIVE_DIFFERENCE * fabs(wanted);
 }
 
-/* An ellipsis matches like a shell's "*": if the text after it differs, it takes one more character. It is enough to
- * try this for the last ellipsis. */
+/* An ellipsis matches like "*" in a shell. If the text after the ellipsis differs, the ellipsis takes one more
+ * character. It is enough to try this for the last ellipsis. */
 bool document_matches(const char *expected, const char *found)
 {
     const char *wanted = skip_space(expected), *at = skip_space(found);

@@ -9,10 +9,11 @@
 
 #define GREEDY "tests/generation/greedy.json"
 #define RUNS 16
-#define BYTES 259 /* ids of the byte tokenizer */
+#define BYTES 259 /* number of ids of the byte tokenizer */
 
-/* A causal model of bytes, with all that keeps a state: linear and local heads, a token shift, buckets. */
-static const char text_config[] = /* %s: more keys, each with a comma. %d: number of ids */
+/* A causal model whose tokens are bytes. It has every operation that keeps a state: linear and local heads, a token
+ * shift, and buckets. */
+static const char text_config[] = /* %s: more keys, each followed by a comma. %d: number of ids */
     "{\"architecture\": \"linear_attention_transformer.LinearAttentionTransformerLM\", %s\"kwargs\": {"
     "\"num_tokens\": %d, \"dim\": 16, \"heads\": 2, \"depth\": 1, \"max_seq_len\": 256, \"dim_head\": 8, "
     "\"causal\": true, \"local_attn_window_size\": 16, \"n_local_attn_heads\": 1, \"shift_tokens\": true, "

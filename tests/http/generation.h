@@ -1,4 +1,4 @@
-/* generation: models and requests of the tests of generation. */
+/* generation: models and requests for tests of generation. */
 #ifndef TESTS_HTTP_GENERATION_H
 #define TESTS_HTTP_GENERATION_H
 
@@ -7,26 +7,26 @@
 #include <jansson.h>
 #include <stdint.h>
 
-/* Writes FOLDER/NAME: a causal model of bytes with random weights. `keys` are more keys of config.json, each with a
- * comma. */
+/* Writes the model FOLDER/NAME: a causal model of bytes with random weights. `keys` are additional keys of config.json,
+ * each followed by a comma. */
 void generation_model_write(const char *folder, const char *name, const char *keys);
 
-/* The same with more ids. Those of bytes are the first ones. */
+/* The same with more ids. The first ids are those of the bytes. */
 void generation_wide_model_write(const char *folder, const char *name, int vocabulary);
 
-/* The same as the first one, but a sequence fails after a token with an id of at least `first_bad`: its logits are NaN.
- */
+/* Like generation_model_write. After a token with an id of at least `first_bad`, all logits are NaN, so that the
+ * sequence fails. */
 void generation_failing_model_write(const char *folder, const char *name, int64_t first_bad);
 
-/* Starts a daemon with the models of generation_greedy_runs and with three models of bytes: "texts", "ending" and
- * "failing". "ending" has the eos_token 258 and a prompt "query". Sets *folder to the folder of these three models. */
+/* Starts a daemon with the models of generation_greedy_runs, and with three models of bytes: "texts", "ending" and
+ * "failing". "ending" has the eos_token 258 and a prompt "query". *folder is the folder of these three models. */
 struct daemon *generation_daemon_start(char **folder);
 void generation_daemon_stop(struct daemon *daemon, char *folder); /* also removes and frees the folder */
 
 /* A body of /generate. The caller frees it. */
 char *generation_body(const char *model, const json_t *prompt, const char *parameters);
 
-/* What linear-attention-transformer generates: a list of {"model", "prompt", "ids"}, which the caller drops. */
+/* What linear-attention-transformer generates: a list of {"model", "prompt", "ids"}. The caller drops the reference. */
 json_t *generation_greedy_runs(void);
 
 #endif

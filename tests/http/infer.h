@@ -1,5 +1,5 @@
-/* infer: calls of /v2/models/{m}/infer with tensors as bytes after the JSON, in both directions. Also the reference
- * cases as such calls. Any failure here fails the running test. */
+/* infer: calls of /v2/models/{m}/infer with tensors as bytes after the JSON, in both directions. It also makes such
+ * calls from the reference cases. Any failure here fails the running test. */
 #ifndef TESTS_HTTP_INFER_H
 #define TESTS_HTTP_INFER_H
 
@@ -11,7 +11,7 @@
 #define CASES_FOLDER "tests/reference"
 #define FEWEST_CASES 82
 
-/* A tensor of the protocol. It does not own what it points to. */
+/* A tensor of the protocol. The pointers do not belong to it. */
 struct infer_tensor {
     const char *name, *datatype;
     int rank;
@@ -22,18 +22,18 @@ struct infer_tensor {
 
 int64_t infer_elements(const struct infer_tensor *tensor);
 
-/* A request's body: JSON, then the tensors' bytes. */
+/* The body of a request: JSON, followed by the bytes of the tensors. */
 struct infer_body {
     char *bytes;
     size_t json, length;
 };
 
-/* Requests `outputs` by name; without names the class's own output. The test frees the body. */
+/* Requests `outputs` by name. Without names, it requests the output of the class. The caller frees the body. */
 struct infer_body infer_body_of(const struct infer_tensor *inputs, size_t n_inputs, const char *const *outputs,
                                 size_t n_outputs);
 void infer_body_free(struct infer_body *body);
 
-/* An answer of status 200. The test frees it. */
+/* An answer of status 200. The caller frees it. */
 struct infer_answer {
     struct answer answer;
     json_t *json;
@@ -43,8 +43,8 @@ struct infer_answer {
 
 struct infer_answer infer_send(const struct daemon *daemon, const char *model, const struct infer_body *body);
 
-/* infer_send in two steps. Any thread may call infer_call; infer_read belongs to the test's thread. `curl` is an easy
- * handle that keeps its connection; NULL: a new one. infer_read takes over the answer. */
+/* infer_send in two steps. Any thread may call infer_call. Only the test's thread may call infer_read. `curl` is an
+ * easy handle that keeps its connection. NULL stands for a new handle. The answer then belongs to infer_read. */
 struct answer infer_call(const struct daemon *daemon, const char *model, const struct infer_body *body, void *curl);
 struct infer_answer infer_read(struct answer answer);
 size_t infer_count(const struct infer_answer *answer); /* number of outputs */
@@ -64,18 +64,18 @@ struct cases {
 struct cases cases_find(const char *folder, int fewest);
 void cases_free(struct cases *cases);
 
-/* The calls of a case. The test closes them. */
+/* The calls of a case. The caller closes them. */
 struct weights *case_calls(const char *folder, const char *name);
 
-/* The tensors of call `index`, its inputs ("in") or its outputs ("out"), in the file's order, at most `room`. Returns
- * their number; 0: no such call. */
+/* The tensors of call `index` in the file's order, at most `room` of them. `way` is "in" for inputs, "out" for outputs.
+ * Returns the number of tensors. 0 means that there is no such call. */
 size_t case_tensors(const struct weights *calls, int index, const char *way, struct infer_tensor *tensors, size_t room);
 
-/* The body of call `index`, which requests each output that the case stores. bytes NULL: there is no such call. */
+/* The body of call `index`. It requests each output that the case stores. If there is no such call, `bytes` is NULL. */
 struct infer_body case_body(const struct weights *calls, int index);
 
-/* Compares each output of the call with the case: shape, and values within `tolerance`. Returns the largest relative L2
- * error. */
+/* Compares each output of the call with the case: the shape, and the values within `tolerance`. Returns the largest
+ * relative L2 error. */
 double case_compare(const struct weights *calls, int index, const struct infer_answer *answer, double tolerance);
 
 #endif

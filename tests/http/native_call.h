@@ -1,9 +1,13 @@
-/* native_call: calls of the native routes without a socket, on the fake engine. Unit tests, allocation tests and the
- * fuzzer use it. Its models: "bytes" takes text, "ids" takes ids alone, "rows" takes floats. Four more are modules:
- * "tensors" takes floats, "classes" and "score" take text, "pictures" takes pictures. The last three give vectors.
- * "words" takes text through a tokenizer.json, WordPiece with a template, and has the prompt "query". "pair" has
- * several inputs, with the same tokenizer. "writer" takes text like "bytes", and generates with slots. "words"
- * generates without slots. Include it in one file of a program. */
+/* native_call: calls of the native routes without a socket, with the fake engine. Unit tests, allocation tests and the
+ * fuzzer use it. It adds these models:
+ * - "bytes" takes text, "ids" takes only ids, "rows" takes floats.
+ * - "tensors", "classes", "score" and "pictures" are modules. "tensors" takes floats, "classes" and "score" take text,
+ *   "pictures" takes pictures. The last three give vectors.
+ * - "words" takes text through a tokenizer.json (WordPiece with a template). It has the prompt "query", and generates
+ *   without slots.
+ * - "pair" has several inputs, and the same tokenizer.
+ * - "writer" takes text like "bytes", and generates with slots.
+ * Include this header in one file of a program. */
 #ifndef TESTS_HTTP_NATIVE_CALL_H
 #define TESTS_HTTP_NATIVE_CALL_H
 
@@ -39,7 +43,7 @@ static inline void native_add(const char *name, const struct model_info *info, s
                                                  .bos_token = -1};
 }
 
-/* The model added last takes the bytes of texts. */
+/* The model that was added last takes the bytes of texts. */
 static inline void native_add_bytes(void)
 {
     struct error error;
@@ -47,7 +51,7 @@ static inline void native_add_bytes(void)
         abort();
 }
 
-/* The model added last has a tokenizer.json. */
+/* The model that was added last has a tokenizer.json. */
 static inline void native_add_tokenizer(const char *path)
 {
     struct error error;
@@ -59,7 +63,7 @@ static inline void native_add_tokenizer(const char *path)
     free(json);
 }
 
-/* The models of modules: their inputs are tensors, and the last ones give classes. */
+/* The models that are modules. Their inputs are tensors. The last three give classes. */
 static inline void native_open_modules(struct model_info info)
 {
     static struct served_label labels[] = {{"cat", true}, {"dog", false}, {"\"cow\"", false}, {"cat", false}};
@@ -126,7 +130,7 @@ static inline void native_open_pair(struct model_info info)
     native_add_tokenizer("tests/tokenizers/reference/bert.json");
 }
 
-/* A model that generates bytes of text. Its jobs have only the new rows. */
+/* A model that generates bytes of text. Its jobs contain only the new rows. */
 static inline void native_open_writer(struct model_info info)
 {
     static struct model_input ids = {.name = "x",
@@ -215,7 +219,7 @@ static inline int native_run_jobs(struct request *request)
     return request->failure.kind == FAILURE_NONE ? 0 : -1;
 }
 
-/* 0: request->answer; -1: request->failure. request_close is owed either way. */
+/* Returns 0 and request->answer, or -1 and request->failure. In both cases the caller must call request_close. */
 static inline int native_call(const char *path, const char *body, size_t length, struct request *request)
 {
     struct route_match match;

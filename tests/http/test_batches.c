@@ -12,11 +12,11 @@
 
 #define MAX_INPUTS 4
 #define MAX_OUTPUTS 2
-#define MOST_ITEMS 3 /* of a request */
+#define MOST_ITEMS 3 /* items of a request */
 #define MOST_REQUESTS 160
 #define CLIENTS 16
-#define MOST_ROUNDS 50 /* until requests met in a batch */
-#define TOLERANCE 1e-6 /* where batches are not invariant */
+#define MOST_ROUNDS 50 /* rounds until requests share a batch */
+#define TOLERANCE 1e-6 /* if batches are not invariant */
 
 /* ---- Random numbers: xorshift64 ---- */
 
@@ -36,12 +36,13 @@ static int n_requests = MOST_REQUESTS;
 
 enum kind { NONE, IDS, ROWS, MASK, SCORES }; /* SCORES: an attention mask */
 
-/* Shapes, B being the items of a request and n a length between `least` and `most`, or that of input `like` - 1:
- * IDS and MASK (B, n), ROWS and SCORES (B, n, columns); of a call (n, B, columns) and (n, columns). */
+/* Shapes of inputs. B is the number of items of a request. n is a length between `least` and `most`, or the length of
+ * input `like` - 1. IDS and MASK have the shape (B, n), ROWS and SCORES have (B, n, columns). In a call, ROWS have (n,
+ * B, columns), and SCORES have (n, columns). */
 struct input {
     const char *name;
     enum kind kind;
-    int64_t columns; /* IDS: how many there are */
+    int64_t columns; /* IDS: number of different ids */
     int64_t least, most;
     int like;
     bool optional;
@@ -64,7 +65,7 @@ static const struct model {
     const char *name;
     const char *outputs[MAX_OUTPUTS];
     struct input inputs[MAX_INPUTS];
-    bool call; /* its sequences are one item, which nothing may split or join */
+    bool call; /* All its sequences are one item. A batch must not split or join them. */
 } models[] = {
     {.name = "builtin", .outputs = {"output", "attention.3"}, .inputs = {FREE("x", IDS, 259, 1, 400)}},
     {.name = "linformer_lm", .outputs = {"output", "attention.1"}, .inputs = {FREE("x", IDS, 97, 1, 24)}},
@@ -101,10 +102,10 @@ struct request {
     const struct model *model;
     struct infer_tensor inputs[MAX_INPUTS];
     size_t n_inputs;
-    int64_t n_items; /* that a batch may hold for themselves */
+    int64_t n_items; /* items that a batch may hold separately */
     struct infer_body body;
-    struct infer_answer alone[MOST_ITEMS]; /* what each item gets when nothing else runs */
-    struct answer answer;                  /* in company */
+    struct infer_answer alone[MOST_ITEMS]; /* result of each item when the daemon runs nothing else */
+    struct answer answer;                  /* result when the daemon runs other requests */
 };
 
 static size_t count_outputs(const struct model *model)
@@ -122,7 +123,7 @@ static void fill(const struct input *input, char *data, int64_t count)
             memcpy(data + i * 8, &id, sizeof id);
         else if (input->kind == ROWS)
             memcpy(data + i * 4, &value, sizeof value);
-        else /* a row of scores that are all hidden is NaN in kuixu's layer, as in the library */
+        else /* If a row hides all scores, its result is NaN in kuixu's layer, as in the library. */
             data[i] = input->kind == SCORES && i % input->columns == 0 ? 0 : (char)random_size(0, 1);
     }
 }
@@ -197,7 +198,7 @@ static void ask_alone(const struct daemon *daemon, struct request *request)
 
 /* ---- All at once ---- */
 
-/* What the clients share: each takes the next request until there is none. */
+/* The clients share this. Each client takes the next request until none is left. */
 struct crowd {
     const struct daemon *daemon;
     struct request *requests;
@@ -250,8 +251,7 @@ static void compare(const struct request *request, const struct infer_answer *to
 
 /* ---- Batches ---- */
 
-/* A number of /metrics. */
-/* The sum over all models. */
+/* The sum of a metric of /metrics over all models. */
 static int64_t metric(const struct daemon *daemon, const char *name)
 {
     struct answer answer = daemon_get(daemon, "/metrics");
@@ -266,7 +266,7 @@ static int64_t metric(const struct daemon *daemon, const char *name)
     return value;
 }
 
-/* Returns how many requests found a batch that was another's. */
+/* Returns how many requests shared a batch with another request. */
 static int64_t run_round(const struct daemon *daemon, bool same_bits)
 {
     struct request requests[MOST_REQUESTS];
@@ -294,7 +294,8 @@ static int64_t run_round(const struct daemon *daemon, bool same_bits)
 
 static void run(const char *kernels)
 {
-    /* Batches as large as they come, also on the shim of tests/cuda, which needs longer for one than is meant. */
+    /* No time limit on batches. Otherwise batches would be small on the CUDA shim, which takes longer for a batch than
+     * the limit assumes. */
     struct daemon *daemon = daemon_start(ARGUMENTS("--model", "builtin=tests/models/bytes", "--model", CASES_FOLDER,
                                                    "--max-batch-tokens", "2048", "--max-batch-ms", "0", kernels));
     struct answer info = daemon_get(daemon, "/info");
@@ -327,7 +328,7 @@ int main(void)
     const char *given = getenv("SEED");
     seed = given ? strtoull(given, NULL, 10) : seed;
     seed = seed ? seed : 1;
-    n_requests = getenv("LINFORMERD_DEVICE") ? 32 : MOST_REQUESTS; /* the shim of tests/cuda is slow */
+    n_requests = getenv("LINFORMERD_DEVICE") ? 32 : MOST_REQUESTS; /* the CUDA shim is slow */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_do_not_depend_on_company),
         cmocka_unit_test(nor_with_the_kernels_of_any_machine),

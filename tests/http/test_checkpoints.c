@@ -1,6 +1,6 @@
-/* Checkpoints in other dtypes and damaged checkpoints. In half precision, BF16 and F64 the results are those of the
- * same numbers in F32. With a damaged checkpoint, or one of another model, the daemon does not start. Its message names
- * the tensor and the fault. */
+/* Checkpoints in other dtypes, and damaged checkpoints. F16, BF16 and F64 give the same results as the same numbers in
+ * F32. With a damaged checkpoint, or with one of another model, the daemon does not start. Its message names the tensor
+ * and the fault. */
 #include "tests/http/checkpoint.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 /* ---- Number formats: every reference case ---- */
 
-/* Each case as <case>, in `dtype`, and as <case>.rounded, F32 with the values that are left in `dtype`. */
+/* Writes each case twice: as <case> in `dtype`, and as <case>.rounded in F32 with the values rounded to `dtype`. */
 static void write_cases(const struct cases *cases, enum weights_dtype dtype, const char *folder)
 {
     char path[512];
@@ -21,7 +21,7 @@ static void write_cases(const struct cases *cases, enum weights_dtype dtype, con
 
             if (!round)
                 checkpoint_convert(&checkpoint, dtype);
-            else if (dtype != WEIGHTS_F64) /* which rounds to what was there */
+            else if (dtype != WEIGHTS_F64) /* F64 rounds to the original values */
                 checkpoint_round(&checkpoint, dtype);
             snprintf(path, sizeof path, "%s/%s%s", folder, cases->names[i], round ? ".rounded" : "");
             checkpoint_write(&checkpoint, path, 0);
@@ -30,7 +30,7 @@ static void write_cases(const struct cases *cases, enum weights_dtype dtype, con
     }
 }
 
-/* Both models must give the same bits. Only with F64 do the outputs still agree with the library. */
+/* Both models must give the same bits. Only with F64 must the outputs agree with the library. */
 static void compare_case(const struct daemon *daemon, const char *name, enum weights_dtype dtype)
 {
     struct weights *calls = case_calls(CASES_FOLDER, name);
@@ -51,7 +51,7 @@ static void compare_case(const struct daemon *daemon, const char *name, enum wei
         infer_body_free(&body);
     }
     if (dtype != WEIGHTS_F64)
-        assert_true(distance > TOLERANCE); /* or nothing was rounded */
+        assert_true(distance > TOLERANCE); /* otherwise nothing was rounded */
     print_message("%s in %s: relative L2 distance from the library in F32 %.2g\n", name, weights_dtype_name(dtype),
                   distance);
     weights_close(calls);
@@ -91,7 +91,7 @@ static void f64_is_served(void **state)
 
 /* ---- Damaged checkpoints: a model of each library ---- */
 
-/* A tensor of each model whose sizes follow from the class's arguments. Its first two sizes differ. */
+/* For each model, a tensor whose shape follows from the arguments of the class. Its first two sizes differ. */
 static const struct model {
     const char *name, *tensor;
 } models[] = {
@@ -142,8 +142,8 @@ static void damage(struct checkpoint *checkpoint, const struct model *model, enu
     }
 }
 
-/* The parts that the message must contain, ended by "". The log escapes quotes. `shape` is the shape that the class
- * expects. */
+/* Parts that the message must contain. The list ends with "". The log escapes quotes. `shape` is the shape that the
+ * class expects. */
 static void expected_words(const struct model *model, enum damage damage, int rank, const int64_t *shape,
                            char words[4][128])
 {

@@ -1,5 +1,5 @@
-/* /v1/completions: the ids that linear-attention-transformer generates (tests/generation/greedy.json), and what a
- * request may ask for. A stream's pieces are the whole answer. */
+/* /v1/completions: the ids are those that linear-attention-transformer generates (tests/generation/greedy.json). The
+ * other tests check the keys of requests, and that the pieces of a stream make up the whole answer. */
 #include "tests/http/daemon.h"
 #include "tests/http/generation.h"
 
@@ -25,7 +25,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* Posts {"model": "texts", KEYS}, and expects 200 and JSON, which the caller drops. */
+/* Posts {"model": "texts", KEYS}, and expects 200 and JSON. The caller drops the reference. */
 static json_t *complete(const char *keys)
 {
     char body[2048];
@@ -63,7 +63,7 @@ static json_int_t number(const json_t *object, const char *key)
 
 /* ---- Ids ---- */
 
-/* With "n", each prompt has its choices, and greedy ones are the same. */
+/* With "n", each prompt has n choices. With greedy generation, they are equal. */
 static void test_greedy_ids_are_the_library_s(void **state)
 {
     (void)state;
@@ -130,7 +130,7 @@ static void test_the_form_of_an_answer(void **state)
     json_decref(answer);
 }
 
-/* The text of a prompt is before the text of the tokens. */
+/* The answer begins with the text of the prompt. */
 static void test_echo_and_no_tokens(void **state)
 {
     (void)state;
@@ -150,7 +150,7 @@ static void test_echo_and_no_tokens(void **state)
     json_decref(none);
 }
 
-/* A prompt of config.json stands before a text, on each route that generates. */
+/* A prompt of config.json is put before a text, on each route that generates. */
 static void test_prompt_name(void **state)
 {
     (void)state;
@@ -196,7 +196,7 @@ static void test_seeds(void **state)
     json_decref(other);
 }
 
-/* Filters that leave one token are greedy. */
+/* Filters that leave one token give the greedy ids. */
 static void test_filters(void **state)
 {
     (void)state;
@@ -215,7 +215,7 @@ static void test_filters(void **state)
 
 /* ---- Logprobs ---- */
 
-/* Those of /generate, and the offsets of tokens in the text. */
+/* The log-probabilities are those of /generate. Offsets of tokens are positions in the text. */
 static void test_logprobs(void **state)
 {
     (void)state;
@@ -256,7 +256,7 @@ static void test_logprobs(void **state)
 
 /* ---- Stop texts ---- */
 
-/* A stop text is not in the answer, and neither is what follows it. */
+/* The answer contains neither the stop text nor anything after it. */
 static void test_stop_texts(void **state)
 {
     (void)state;
@@ -315,7 +315,7 @@ static void append(json_t *whole, const char *key, const json_t *piece)
     json_array_extend(list, json_object_get(piece, key));
 }
 
-/* Adds a chunk's choice to the whole one. */
+/* Adds the choice of a chunk to the joined answer. */
 static void add_choice(json_t *whole, const json_t *piece)
 {
     const json_t *text = json_object_get(whole, "text"), *more = json_object_get(piece, "text");
@@ -342,7 +342,7 @@ static void add_choice(json_t *whole, const json_t *piece)
         append(json_object_get(whole, "logprobs"), lists[i], logprobs);
 }
 
-/* Joins the chunks of a stream into an answer, which ends with "data: [DONE]". */
+/* Joins the chunks of a stream into one answer. The stream must end with "data: [DONE]". */
 static json_t *join_chunks(const struct answer *answer)
 {
     json_t *joined = json_pack("{s:[],s:n}", "choices", "usage"), *choices = json_object_get(joined, "choices");
@@ -411,7 +411,7 @@ static void test_chunks_are_the_answer_in_pieces(void **state)
     }
 }
 
-/* The first letters of a stop text come in earlier steps than the last one, and are not sent. */
+/* The first letters of a stop text come in earlier steps than its last letter. They must not be sent. */
 static void test_parts_of_a_stop_text_are_not_sent(void **state)
 {
     (void)state;
@@ -442,7 +442,7 @@ static void test_parts_of_a_stop_text_are_not_sent(void **state)
 
 /* ---- Keys without a meaning ---- */
 
-/* They are named, in streams too, and refused with --strict. */
+/* The header names these keys, also in streams. With --strict such a request is refused. */
 static void test_unknown_keys(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Connections: reuse after an answer, large numbers, idle clients, and the addresses on which the daemon listens. */
+/* Connections: reuse after an answer, large numbers of connections, idle clients, and the addresses on which the daemon
+ * listens. */
 #include "tests/http/daemon.h"
 
 #include <arpa/inet.h>
@@ -15,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { SPARE = 1000 /* descriptors that a process needs for other things */ };
+enum { SPARE = 1000 /* descriptors that the process needs for other purposes */ };
 
 static struct answer kept_call(const struct daemon *daemon, CURL *curl, const char *path, const char *body)
 {
@@ -52,7 +53,7 @@ static void connections_are_kept_after_answers_and_errors(void **state)
     daemon_stop(daemon);
 }
 
-/* 10000, or fewer if this process may not have that many descriptors. */
+/* The number of connections: 10000, or fewer if the limit of descriptors is lower. */
 static int silent_connections(void)
 {
     struct rlimit limit;
@@ -85,8 +86,8 @@ static void silent_connections_hold_up_nobody(void **state)
     daemon_stop(daemon);
 }
 
-/* libmicrohttpd's own event loop takes a fixed number of events at a time. If exactly that many wait, it waits for more
- * before it handles them. The daemon must answer any number of requests at once. */
+/* libmicrohttpd's own event loop takes a fixed number of events at a time. If exactly that many are ready, it waits for
+ * more before it handles them. The daemon must answer any number of simultaneous requests. */
 static void requests_of_one_moment_are_all_answered(void **state)
 {
     (void)state;
@@ -97,8 +98,7 @@ static void requests_of_one_moment_are_all_answered(void **state)
 
         for (int j = 0; j < counts[i]; j++) {
             descriptors[j] = raw_connect(daemon);
-            raw_send(descriptors[j],
-                     "GET /health HTTP/1.1\r\nHost: x\r\n\r\n"); /* when it is answered, it is in the loop */
+            raw_send(descriptors[j], "GET /health HTTP/1.1\r\nHost: x\r\n\r\n"); /* puts it into the event loop */
             free(raw_read_answer(descriptors[j]));
         }
         daemon_freeze(daemon);
@@ -130,16 +130,17 @@ static void beyond_the_limit_the_longest_idle_goes(void **state)
     char byte;
     for (int i = 0; i < COUNT; i++) {
         descriptors[i] = raw_connect(daemon);
-        if (i % 20 == 0) { /* one that works now and then is never the longest idle */
+        if (i % 20 == 0) { /* these connections are used now and then, so they are never idle for longest */
             raw_send(descriptors[i], "GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
-            assert_int_equal(recv(descriptors[i], &byte, 1, 0), 1); /* the daemon has all up to here, in this order */
+            /* The daemon has accepted all connections so far, in this order. */
+            assert_int_equal(recv(descriptors[i], &byte, 1, 0), 1);
             answer = kept_call(daemon, curl, "/embed", "{\"inputs\": \"a\"}");
             assert_int_equal(answer.status, 200);
             assert_int_equal(answer.connects, i == 0);
             answer_free(&answer);
         }
     }
-    assert_int_equal(recv(descriptors[1], &byte, 1, 0), 0); /* closed, and this waits for it */
+    assert_int_equal(recv(descriptors[1], &byte, 1, 0), 0); /* waits until the daemon has closed this connection */
     assert_false(is_closed(descriptors[COUNT - 1]));
     for (int i = 0; i < COUNT; i++)
         close(descriptors[i]);
@@ -173,8 +174,8 @@ static long open_connections(const struct daemon *daemon, CURL *curl)
     return count;
 }
 
-/* The last bytes of each client and its end are read in one go, for the daemon stands still while they come. Neither
- * begins a request that will ever be complete. */
+/* The daemon is stopped while each client sends its last bytes and closes. So the daemon reads both at once. The bytes
+ * are a part of a request that is never completed. */
 static void clients_that_leave_amid_a_request_are_noticed(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* GET / as browsers and other clients see it, and the routes that the console needs: the plan of a model, and the
- * picture of its attention. tests/console runs the page itself in a browser. */
+/* GET / for browsers and for other clients, and the routes that the console needs: the plan of a model, and the picture
+ * of its attention. tests/console runs the page in a browser. */
 #include "tests/http/the_daemon.h"
 
 #include <png.h>
@@ -161,7 +161,7 @@ static void a_current_page_is_not_sent_again(void **state)
     assert_int_equal(answer.status, 200);
     answer_free(&answer);
     snprintf(header, sizeof header, "If-None-Match: %s", tag);
-    answer = get_with("/", "Accept: */*", header); /* the tag is that of another page */
+    answer = get_with("/", "Accept: */*", header); /* this ETag belongs to the other page */
     assert_int_equal(answer.status, 200);
     answer_free(&answer);
     free(tag);
@@ -204,7 +204,7 @@ static void expect_refusal(const struct daemon *daemon, const char *path, long s
 
 /* ---- The plan ---- */
 
-/* The number that --explain prints behind a word, at the beginning of a line. */
+/* The number behind a word at the beginning of a line of --explain. */
 static double explained(const char *text, const char *word)
 {
     char line[64];
@@ -320,7 +320,7 @@ static struct picture get_picture(const char *path)
     return picture;
 }
 
-/* Red of a pixel. It is less for larger values. */
+/* The red component of a pixel. Larger values have less red. */
 static int red_at(const struct picture *picture, size_t x, size_t y)
 {
     return picture->pixels[3 * (y * picture->image.width + x)];
@@ -329,10 +329,10 @@ static int red_at(const struct picture *picture, size_t x, size_t y)
 static bool is_coloured(const struct picture *picture, size_t at)
 {
     const uint8_t *rgb = picture->pixels + 3 * at;
-    return rgb[0] != rgb[1] || rgb[1] != rgb[2]; /* paper and ink are grey */
+    return rgb[0] != rgb[1] || rgb[1] != rgb[2]; /* background and text are grey */
 }
 
-/* A cell with a larger weight is darker, as /infer returns the weights. */
+/* The cell of a larger weight is darker. The weights are those of /infer. */
 static void cells_follow_the_weights(void **state)
 {
     (void)state;
@@ -376,7 +376,8 @@ static void pictures_have_the_size_asked_for(void **state)
     struct picture head = get_picture(AT "&cell=8&head=3"), rows = get_picture(AT "&cell=8&rows=1");
     struct picture cells = get_picture(AT "&cell=9"), each = get_picture(AT "&cell=8&scale=each");
 #undef AT
-    assert_int_equal(all.image.height - one.image.height, 3 * (4 * 8 + 8)); /* three layers with their gaps */
+    /* Three layers, and the gaps between them. */
+    assert_int_equal(all.image.height - one.image.height, 3 * (4 * 8 + 8));
     assert_int_equal(all.image.width - head.image.width, 3 * (32 * 8 + 8));
     assert_int_equal(all.image.height - rows.image.height, 4 * 3 * 8);
     assert_int_equal(cells.image.width - all.image.width, 4 * 32);
@@ -387,7 +388,7 @@ static void pictures_have_the_size_asked_for(void **state)
         free(pictures[i]->pixels);
 }
 
-/* Ids and text of the same tokens give the same picture. `truncate` cuts the end. */
+/* The ids of a text give the same picture as the text. `truncate` cuts the end. */
 static void texts_and_ids_are_the_same(void **state)
 {
     (void)state;

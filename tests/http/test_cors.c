@@ -62,7 +62,7 @@ static void only_listed_origins_are_allowed(void **state)
     }
 }
 
-/* A browser asks without the key, and needs a status of success. */
+/* A browser sends a preflight request without the key, and needs a status of success. */
 static void a_preflight_needs_no_key(void **state)
 {
     (void)state;
@@ -107,7 +107,7 @@ static void errors_have_the_headers(void **state)
     }
 }
 
-/* The daemon breaks off a chunked body that grows too large, and writes this answer itself. */
+/* If a chunked body grows too large, the daemon writes this answer itself, without libmicrohttpd. */
 static void an_answer_to_a_broken_off_body_has_them(void **state)
 {
     (void)state;
@@ -148,7 +148,7 @@ static void without_the_setting_nothing_is_allowed(void **state)
     answer_free(&answer);
 }
 
-/* Browsers send such requests without asking first, if the request has no Content-Type. */
+/* Browsers send such requests without a preflight if they have no Content-Type. */
 static void pages_of_other_origins_get_no_work_done(void **state)
 {
     (void)state;
@@ -162,7 +162,7 @@ static void pages_of_other_origins_get_no_work_done(void **state)
         {&closed, "Sec-Fetch-Site: cross-site", NULL, 422},
         {&closed, "Sec-Fetch-Site: same-origin", "Origin: http://localhost", 200},
         {&closed, "Sec-Fetch-Site: none", NULL, 200},
-        {&closed, NULL, "Origin: https://a.example", 200}, /* a browser would not leave out the first header */
+        {&closed, NULL, "Origin: https://a.example", 200}, /* a browser would send the first header, too */
         {&listed, "Sec-Fetch-Site: cross-site", "Origin: https://a.example", 200},
         {&listed, "Sec-Fetch-Site: cross-site", "Origin: https://c.example", 422},
         {&open_to_all, "Sec-Fetch-Site: cross-site", "Origin: https://c.example", 200},

@@ -1,7 +1,6 @@
-/* Runs every command of README.md and docs/, and compares its output with the page.
- *
- * The daemon is started by the page's last command `linformerd …` above; without such a command it has the built-in
- * model. It listens on a free port, which replaces localhost:8080 in the commands. */
+/* Runs every command of README.md and docs/, and compares its output with the page. The daemon is started by the page's
+ * last command `linformerd …` above the command. Without such a command, the daemon serves the built-in models. It
+ * listens on a free port, which replaces localhost:8080 in the commands. */
 #include "server/dialects/dialects.h"
 #include "tests/http/daemon.h"
 #include "tests/http/document.h"
@@ -19,7 +18,8 @@ static glob_t pages;
 
 /* ---- Running a page's commands ---- */
 
-/* The output of a shell command, both streams as the shell leaves them; the caller frees it. */
+/* The output of a shell command: standard output and standard error, as the shell redirects them. The caller frees
+ * it. */
 static char *shell_output(const char *command)
 {
     char *text = NULL;
@@ -31,7 +31,7 @@ static char *shell_output(const char *command)
     return length < 0 ? strcpy(realloc(text, 1), "") : text;
 }
 
-/* The command with the daemon's address in place of the page's; the caller frees it. */
+/* The command with the daemon's address instead of the address on the page. The caller frees it. */
 static char *with_port(const char *command, int port)
 {
     char *text = NULL;
@@ -45,7 +45,7 @@ static char *with_port(const char *command, int port)
     return text;
 }
 
-/* Starts the daemon that the command names. */
+/* Starts the daemon with the arguments of the page's command. */
 static struct daemon *start_as_told(const char *command)
 {
     const char *arguments[32];
@@ -124,7 +124,7 @@ static void commands_print_what_the_page_shows(void **state)
     run_page(*state);
 }
 
-/* Whether a command of curl's is a request to that route. */
+/* True if this command of curl is a request to the route. */
 static bool asks_route(const char *command, const struct route *route)
 {
     const char *url = strstr(command, ADDRESS);
@@ -139,7 +139,7 @@ static bool asks_route(const char *command, const struct route *route)
     return match.route == route;
 }
 
-/* A route's path as the page has it: the first {} is a model, the second one its version. */
+/* The path of a route as the page writes it. The first {} is a model, the second {} is its version. */
 static void page_path(const struct route *route, char path[128])
 {
     static const char *const names[] = {"{model}", "{version}"};
@@ -152,7 +152,7 @@ static void page_path(const struct route *route, char path[128])
     }
 }
 
-/* 1: the page names the route and has a request to it; 0: it lacks one of them, which is printed. */
+/* Returns 0 if the page names the route, and has a request to it. Otherwise prints what is missing, and returns 1. */
 static int route_is_shown(const char *page, const struct document_command *commands, size_t count,
                           const struct route *route)
 {
@@ -184,7 +184,8 @@ static void every_route_is_shown(void **state)
     assert_int_equal(shown, routes);
 }
 
-/* The names of a sample's labels as a table has them: "`route`, `status`". Returns how many; "le" is not counted. */
+/* The names of a sample's labels as a table writes them: "`route`, `status`". Returns the number of labels. "le" is not
+ * counted. */
 static int sample_labels(const char *sample, char labels[256])
 {
     const char *at = sample + strcspn(sample, "{ ");
@@ -198,13 +199,13 @@ static int sample_labels(const char *sample, char labels[256])
             snprintf(labels + length, 256 - length, "%s`%.*s`", count > 0 ? ", " : "", (int)(at - name), name);
             count++;
         }
-        at += 2; /* =" */
+        at += 2; /* the two characters =" */
         at += strcspn(at, "\"") + 1;
     }
     return count;
 }
 
-/* The row that a metric has in the page up to its third column. The labels are those of the sample that has most. */
+/* The first three columns of a metric's row on the page. The labels are those of the sample with most labels. */
 static void metric_row(const char *metrics, const char *name, const char *type, char row[512])
 {
     char most[256] = "", labels[256];
@@ -220,8 +221,8 @@ static void metric_row(const char *metrics, const char *name, const char *type, 
     snprintf(row, 512, "\n| `%s` | %s | %s%s|", name, type, most, most_count > 0 ? " " : "");
 }
 
-/* After a request that generates, without which metrics by model have no sample. It is counted a moment after its
- * answer. */
+/* /metrics after a request that generates. Without such a request, the metrics by model have no sample. The daemon
+ * counts the request a moment after its answer. */
 static char *metrics_of_daemon(void)
 {
     struct daemon *daemon = daemon_start(ARGUMENTS("--model", "tests/reference/linear_attention_lm_causal"));
@@ -267,7 +268,7 @@ static void operations_lists_the_metrics_that_are_there(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* The rule by which pages are compared, so that it cannot pass by comparing nothing. */
+/* Tests the comparison itself, so that it cannot accept everything. */
 static void a_page_that_differs_is_seen(void **state)
 {
     (void)state;
@@ -297,7 +298,7 @@ static void a_page_that_differs_is_seen(void **state)
             fail_msg("\"%s\" and \"%s\": %d was expected", pairs[i].expected, pairs[i].found, pairs[i].same);
 }
 
-/* Commands find the daemon under test as a reader finds an installed one, and no proxy stands between. */
+/* The commands find the daemon under test in PATH, like an installed daemon. They use no proxy. */
 static void prepare_environment(void)
 {
     const char *binary = getenv("LINFORMERD");

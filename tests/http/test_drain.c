@@ -1,4 +1,4 @@
-/* SIGTERM: the daemon answers all accepted requests, loses none, and exits with status 0. */
+/* SIGTERM: the daemon answers all accepted requests, and exits with status 0. */
 #include "tests/http/daemon.h"
 
 #include <curl/curl.h>
@@ -21,7 +21,7 @@ struct load {
 
 static const char head[] = "POST /embed HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n";
 
-/* Posts over a connection that stays open, until the daemon accepts no connection any more. */
+/* Sends requests over one connection until the daemon accepts no more connections. */
 static void *client(void *argument)
 {
     struct load *load = argument;
@@ -83,7 +83,7 @@ static void idle_connections_do_not_keep_it(void **state)
     close(kept);
 }
 
-/* Its headers came before the signal, its body afterwards: it was accepted. */
+/* The headers of this request arrive before the signal, and the body arrives after it. So the request was accepted. */
 static void a_body_on_its_way_is_waited_for(void **state)
 {
     (void)state;
@@ -112,7 +112,7 @@ static void a_body_on_its_way_is_waited_for(void **state)
     daemon_join(daemon);
 }
 
-/* Supervisors send it again, and to the process and its group. */
+/* Supervisors send the signal again, to the process and to its group. */
 static void a_repeated_signal_loses_nothing(void **state)
 {
     (void)state;
@@ -133,7 +133,7 @@ static void a_repeated_signal_loses_nothing(void **state)
     daemon_join(daemon);
 }
 
-/* A body is on its way and keeps the daemon draining, while others knock. */
+/* The body of one request keeps the daemon draining while other clients connect. */
 static void while_it_drains_it_says_so(void **state)
 {
     (void)state;
@@ -170,7 +170,7 @@ static void while_it_drains_it_says_so(void **state)
     daemon_join(daemon);
 }
 
-/* An hour's delay, which SIGINT ends. */
+/* The delay is one hour. SIGINT ends it. */
 static void during_the_delay_work_is_done(void **state)
 {
     (void)state;
@@ -194,7 +194,7 @@ static void during_the_delay_work_is_done(void **state)
         answer = daemon_get(daemon, "/health/ready");
         assert_int_equal(answer.status, 503);
         answer_free(&answer);
-        daemon_terminate(daemon); /* again changes nothing */
+        daemon_terminate(daemon); /* another SIGTERM changes nothing */
     }
     answer = daemon_get(daemon, "/health/live");
     assert_int_equal(answer.status, 200);
@@ -211,8 +211,8 @@ static void a_keyboard_skips_the_delay(void **state)
     daemon_join(daemon);
 }
 
-/* Makes a connection for each request, until the daemon accepts no connection any more. A request that follows its
- * connection after more than a second may be refused. */
+/* Makes a connection for each request, until the daemon accepts no more connections. If a request comes more than a
+ * second after its connection, the daemon may refuse it. */
 static void *client_that_connects(void *argument)
 {
     struct load *load = argument;
@@ -255,7 +255,7 @@ static void a_delay_refuses_nobody(void **state)
     assert_int_equal(atomic_load(&load.refused), 0);
 }
 
-/* Answers of tens of megabytes, which no socket holds, to a client that reads a little and stops. */
+/* The answers have tens of megabytes, more than a socket buffers. The client reads a little, and then stops. */
 static void who_does_not_read_is_not_waited_for(void **state)
 {
     (void)state;

@@ -143,7 +143,7 @@ static void base64_holds_the_same_floats(void **state)
     json_decref(rows);
 }
 
-/* The model of bytes with {"type": "byte", "offset": 0}, as models of 256 ids have it. */
+/* A model of bytes with {"type": "byte", "offset": 0}, which is usual for models of 256 ids. */
 static char *folder_without_offset(void)
 {
     struct checkpoint checkpoint = checkpoint_read("../models/bytes");
@@ -218,7 +218,7 @@ static void what_is_too_long_is_cut_on_request(void **state)
     json_decref(left);
 }
 
-/* LinformerSelfAttention takes any number of queries, but without `context` the rows are its keys too. */
+/* LinformerSelfAttention takes any number of queries. But without `context`, the rows are the keys, too. */
 static void the_limit_is_that_of_the_keys(void **state)
 {
     (void)state;
@@ -266,12 +266,12 @@ static void answers_tell_times_and_tokens(void **state)
     answer_free(&answer);
 }
 
-/* Bodies and answers of this size go another way than small ones; the results are the same. */
+/* Large bodies and answers use other code than small ones. The results must be the same. */
 static void large_requests_have_the_results_of_small_ones(void **state)
 {
     (void)state;
     enum { MOST = 1000, ROW = 100 };
-    const int count = getenv("LINFORMERD_DEVICE") ? 100 : MOST; /* the shim of tests/cuda is slow */
+    const int count = getenv("LINFORMERD_DEVICE") ? 100 : MOST; /* the CUDA shim is slow */
     json_t *one = daemon_post_json(the_daemon, "/embed",
                                    "{\"inputs\": \"0123456789012345678901234567890123456789"
                                    "012345678901234567890123456789012345678901234567890123456789\"}");
@@ -340,7 +340,7 @@ static void decode_undoes_tokenize(void **state)
     json_decref(many);
 }
 
-/* What /decode gives, /embed takes. */
+/* /embed accepts any text that /decode returns. */
 static void a_text_may_hold_nul(void **state)
 {
     (void)state;

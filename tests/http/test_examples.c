@@ -1,6 +1,6 @@
-/* The largest inputs of the libraries' READMEs, with default settings: an image of 256 x 256 pixels, 4096 x 512 floats
- * as JSON, 262144 x 64 floats in binary. Settings with lower limits refuse them. Weights are random. The tests check
- * the answer's shape, and that two items with different numbers get different results. */
+/* The largest inputs in the READMEs of the libraries, with default settings: an image of 256 x 256 pixels, 4096 x 512
+ * floats as JSON, and 262144 x 64 floats in binary. With lower limits they are refused. Weights are random. The tests
+ * check the answer's shape, and that two items with different numbers get different results. */
 #include "tests/http/checkpoint.h"
 
 #include <math.h>
@@ -60,13 +60,13 @@ static const struct checkpoint_shape long_shapes[] = {
 };
 
 static char *folder;
-static float *numbers; /* enough for the longest input, and one more */
+static float *numbers; /* enough for the longest input, and one number more */
 
 static void write_model(const char *name, const char *config, const struct checkpoint_shape *shapes, size_t count)
 {
     struct checkpoint checkpoint = checkpoint_random(config, shapes, count);
     char path[512];
-    if (strstr(config, "layerwise")) /* F is E, as the library saves it */
+    if (strstr(config, "layerwise")) /* the weight F is the weight E, as the library saves it */
         checkpoint.metadata = json_pack("{s:s, s:s}", "seq.0.fn.heads.0.F.weight", "seq.0.fn.heads.0.E.weight",
                                         "seq.0.fn.heads.0.F.bias", "seq.0.fn.heads.0.E.bias");
     snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -106,7 +106,8 @@ static int64_t setting(const struct daemon *daemon, const char *key)
     return value;
 }
 
-/* One tensor "x" or "tensor" in binary; an answer of the same shape, whose numbers are all there and not all equal. */
+/* Sends one tensor "x" or "tensor" in binary. Expects an answer of the same shape, with finite numbers that are not all
+ * equal. */
 static void expect_same_shape(const struct daemon *daemon, const char *model, const struct infer_tensor *tensor)
 {
     struct infer_body body = infer_body_of(tensor, 1, NULL, 0);
@@ -131,7 +132,7 @@ static struct infer_tensor image(void)
                                  .bytes = (size_t)CHANNELS * SIDE * SIDE * sizeof(float)};
 }
 
-/* As Python's json writes a list of a tensor's floats. */
+/* A list of a tensor's floats, as Python's json writes it. */
 static char *encoder_body(void)
 {
     size_t room = (size_t)ROWS * DIM * 24 + 64 * ROWS;
@@ -165,7 +166,7 @@ static void examples_run_on_default_flags(void **state)
     expect_same_shape(daemon, "image", &pixels);
     expect_same_shape(daemon, "long", &rows);
     assert_true(strlen(body) > 33554432);
-    memcpy(strstr(body, "]]}"), "]] ", 3); /* room for the model's name is at the end */
+    memcpy(strstr(body, "]]}"), "]] ", 3); /* the end has room for the model's name */
     strcat(body, ", \"model\": \"encoder\"}");
     json_t *vectors = daemon_post_json(daemon, "/embed", body);
     assert_int_equal(json_array_size(vectors), 1);

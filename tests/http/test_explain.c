@@ -1,5 +1,5 @@
-/* --explain, as scripts read it: the plan on standard output. Standard error is empty, or has one line with a refusal.
- */
+/* --explain, as scripts read it: the plan is on standard output. Standard error is empty, or has one line with a
+ * refusal. */
 #include "tests/http/daemon.h"
 
 #include <dirent.h>
@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Runs it in a shell with the redirections given, reads what it prints, terminated, and gives its exit status. */
+/* Runs --explain in a shell with the given redirections. Reads the output into `text`, and returns the exit status. */
 static int explain(const char *folder, const char *redirections, char *text, size_t size)
 {
     const char *binary = getenv("LINFORMERD");
@@ -34,7 +34,7 @@ static void a_plan_comes_without_log_lines(void **state)
     assert_string_equal(text, "");
 }
 
-/* What a new token costs, and the step that is the reason. */
+/* The cost of a new token, and the step that causes the cost. */
 static void the_cost_of_a_token_has_a_reason(void **state)
 {
     (void)state;
@@ -79,7 +79,7 @@ static void a_refusal_is_one_line(void **state)
 
 #define MODULES "tests/modules/reference/"
 
-/* "node NAME: OPERATION (" for a node's result. */
+/* Expects "node NAME: OPERATION (" for a node's result. */
 static void expect_node(const char *module, const char *text, const json_t *name, const char *operation)
 {
     char line[256];
@@ -129,7 +129,8 @@ static void nodes_of_modules_are_named(void **state)
     free(entries);
 }
 
-/* Sizes are formulas of the sizes' names in the graph. These were worked out by hand. */
+/* Sizes are formulas. Their variables are the names of sizes in the graph. The expected formulas were derived by
+ * hand. */
 static void sizes_of_modules_are_formulas(void **state)
 {
     (void)state;
@@ -139,7 +140,7 @@ static void sizes_of_modules_are_formulas(void **state)
         {"token_classifier", "node embedding: embedding (batch, n, 16)"},
         {"token_classifier", "node linformer: linformer.Linformer (batch, n, 16)"},
         {"token_classifier", "node linear: linear (batch, 3)"},
-        /* 1 + (n - 200) // 100 windows of 200 samples, every 100 */
+        /* 1 + (n - 200) // 100 windows of 200 samples, one every 100 samples */
         {"biot", "node stft: stft (batch, 101, n//100 - 1, 2)"},
         {"biot",
          "node transformer: linear_attention_transformer.LinearAttentionTransformer (batch, 3*(n//100) - 3, 16)"},

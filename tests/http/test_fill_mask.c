@@ -1,5 +1,5 @@
 /* /fill-mask with a model that has a tokenizer.json, and with the built-in model, whose tokens are bytes. Expected
- * probabilities are those of /logits, and expected texts those of /decode. */
+ * probabilities are those of /logits. Expected texts are those of /decode. */
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 
@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VOCABULARY = 365, LONGEST = 64, MASK = 4, BODY = 65536 }; /* of docs/examples/animals */
+enum { VOCABULARY = 365, LONGEST = 64, MASK = 4, BODY = 65536 }; /* of the model docs/examples/animals */
 
-/* ids -> embed -> linear, whose ids are bytes without a mask token */
+/* ids -> embed -> linear. The ids are bytes, and there is no mask token */
 static const char bytes_config[] =
     "{\"architecture\": \"module\", \"tokenizer\": {\"type\": \"byte\", \"offset\": 0},"
     " \"graph\": {\"inputs\": [{\"name\": \"ids\", \"dtype\": \"int64\", \"shape\": [\"batch\", \"n\"]}],"
@@ -51,7 +51,7 @@ static int stop(void **state)
 
 /* ---- What is expected ---- */
 
-/* The ids of a text, a new reference. */
+/* The ids of a text, as a new reference. */
 static json_t *ids_of(const char *text)
 {
     char body[BODY];
@@ -84,7 +84,7 @@ static void expect_sequence(const json_t *filling, const json_t *ids, size_t pos
     json_decref(decoded);
 }
 
-/* Compares the fillings of the mask at `position` with /logits. */
+/* Compares the candidates for the mask at `position` with /logits. */
 static void expect_fillings(const json_t *fillings, const json_t *ids, size_t position, bool alone, int top_k)
 {
     json_t *answer = post(
@@ -106,7 +106,7 @@ static void expect_fillings(const json_t *fillings, const json_t *ids, size_t po
     json_decref(answer);
 }
 
-/* Posts the text alone. */
+/* Posts a single text. */
 static json_t *fill(const char *text, const char *more)
 {
     char body[BODY];
@@ -147,7 +147,7 @@ static void each_of_several_masks_has_a_list(void **state)
     json_decref(ids);
 }
 
-/* A text's answer does not depend on other texts of its request, or on how the request gives it. */
+/* The answer for a text does not depend on other texts of the request, nor on the form of the request. */
 static void texts_have_their_own_answers(void **state)
 {
     (void)state;
@@ -202,7 +202,7 @@ static void top_k_has_bounds(void **state)
                    "Validation", "top_k");
 }
 
-/* The filling with this token in a list. */
+/* The candidate with this token in a list. */
 static const json_t *filling_of(const json_t *fillings, const char *token)
 {
     const json_t *filling;
@@ -214,8 +214,8 @@ static const json_t *filling_of(const json_t *fillings, const char *token)
     return NULL;
 }
 
-/* Scores are probabilities over all tokens. "\u2581wolf" is a token, and "owl" and "horse" are the first tokens of
- * these texts. */
+/* Scores are probabilities over all tokens. "\u2581wolf" is a token. "owl" and "horse" are the first tokens of these
+ * texts. */
 static void targets_are_tried_alone(void **state)
 {
     (void)state;
@@ -254,7 +254,7 @@ static void targets_are_tried_alone(void **state)
     }
 }
 
-/* `count` words with a mask behind the first ones, or before the last one. */
+/* `count` words. The mask is behind the first `mask` words, or before the last word. */
 static const char *long_text(char *text, int count, int mask)
 {
     char *end = text;
@@ -305,7 +305,7 @@ static void models_and_texts_without_mask_are_refused(void **state)
         expect_failure(animals, "/fill-mask", bodies[i].body, 422, "Validation", bodies[i].part);
 }
 
-/* The sequences of an answer are at most 2^24 tokens: each mask has top_k of them. */
+/* The sequences of an answer may have at most 2^24 tokens together. Each mask has top_k sequences. */
 static void answers_are_bounded(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* /generate: the ids that linear-attention-transformer generates (tests/generation/greedy.json), from several clients
- * at once and alone, and what a request may ask for. */
+/* /generate: the ids are those that linear-attention-transformer generates (tests/generation/greedy.json), from several
+ * clients at once, and alone. The other tests check the parameters of a request. */
 #include "tests/http/daemon.h"
 #include "tests/http/generation.h"
 
@@ -87,7 +87,7 @@ static void *call_generate(void *argument)
     return NULL;
 }
 
-/* Clients with prompts of different lengths, each at the same time as an /embed that fills batches. */
+/* Clients have prompts of different lengths. At the same time, requests to /embed fill batches. */
 static void test_answers_do_not_depend_on_other_clients(void **state)
 {
     (void)state;
@@ -169,7 +169,7 @@ static void test_a_model_that_runs_everything_again(void **state)
     json_decref(ids);
 }
 
-/* The encoder reads the inputs, and what follows decoder_input depends on them. */
+/* The encoder reads `inputs`. The tokens after `decoder_input` depend on them. */
 static void test_an_encoder_reads_the_inputs(void **state)
 {
     (void)state;
@@ -199,7 +199,7 @@ static const char *text_of(const struct answer *answer)
     return json_string_value(json_object_get(answer->json, "generated_text"));
 }
 
-/* The texts of the tokens, which are cut between characters alone, make up the text. */
+/* Texts of tokens are cut only between characters. Joined, they are the whole text. */
 static void test_texts_of_tokens_make_up_the_text(void **state)
 {
     (void)state;
@@ -229,7 +229,7 @@ static void test_text_options(void **state)
     assert_string_equal(text_of(&full), expected);
     assert_null(json_object_get(plain.json, "details"));
 
-    /* the first character ends the text, if it is the stop text */
+    /* if the first character is a stop text, it ends the text */
     snprintf(stop, sizeof stop,
              "{\"model\":\"texts\",\"inputs\":\"abc\",\"parameters\":{\"max_new_tokens\":30,\"details\":true,\"stop\":["
              "%s]}}",
@@ -241,7 +241,7 @@ static void test_text_options(void **state)
     answer_free(&unstopped);
 }
 
-/* A text that greedy generation gives is found again as a stop text. */
+/* A part of the greedy text is given as a stop text. */
 static void test_stop_text_ends_the_sequence(void **state)
 {
     (void)state;
@@ -310,7 +310,7 @@ static void test_top_tokens(void **state)
     for (size_t i = 0; i < 3; i++) {
         const json_t *best = json_array_get(top, i);
         assert_int_equal(json_array_size(best), 4);
-        assert_int_equal(id_at(best, 0), id_at(tokens, i)); /* greedy */
+        assert_int_equal(id_at(best, 0), id_at(tokens, i)); /* the first candidate is the greedy token */
         for (size_t j = 1; j < 4; j++)
             assert_true(json_real_value(json_object_get(json_array_get(best, j), "logprob")) <=
                         json_real_value(json_object_get(json_array_get(best, j - 1), "logprob")));

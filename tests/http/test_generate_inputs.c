@@ -1,5 +1,5 @@
-/* Keys of requests that generate, beside the prompt: named inputs of a model, and options that switch a model's
- * defaults off. The greedy ids of a context with a mask are those that /v2 computes from the same tensors. */
+/* Keys of requests that generate, besides the prompt: named inputs of a model, and options that switch off a model's
+ * defaults. The expected greedy ids of a context with a mask come from /v2 with the same tensors. */
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 #include "tests/http/generation.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define MODEL "context_120" /* of tests/generation/random.tar.gz: 51 ids, a context of rows of 12 floats */
+#define MODEL "context_120" /* from tests/generation/random.tar.gz: 51 ids, a context of rows of 12 floats */
 #define COLUMNS 12
 #define ROWS 5
 #define VOCABULARY 51
@@ -75,7 +75,7 @@ static json_t *context_rows(void)
     return rows;
 }
 
-/* The first rows of the context are true. */
+/* A mask that is true for the first rows of the context. */
 static json_t *mask_of(int rows)
 {
     json_t *mask = json_array();
@@ -92,7 +92,7 @@ static void append_all(json_t *to, const json_t *list)
         json_array_append(to, (json_t *)value);
 }
 
-/* The likeliest id after the ids, by /v2. */
+/* The most probable id after the ids, from /v2. */
 static json_int_t next_by_v2(const json_t *ids, const json_t *mask)
 {
     json_t *rows = context_rows(), *flat = json_array(), *row;
@@ -117,7 +117,7 @@ static json_int_t next_by_v2(const json_t *ids, const json_t *mask)
     return (json_int_t)best;
 }
 
-/* Posts the context with or without a mask, and returns the ids of both routes, which are the same. */
+/* Posts the context with or without a mask to both routes. Both must give the same ids, which are returned. */
 static json_t *generate(json_t *mask)
 {
     json_t *body = json_pack("{s:s,s:[i,i],s:o,s:{s:i}}", "model", MODEL, "inputs", 3, 9, "context", context_rows(),
@@ -212,7 +212,7 @@ static json_t *sampled(const char *model, const char *parameters)
     return tokens;
 }
 
-/* top_k 0, top_p 1 and repetition_penalty 1 mean no filter, and each of them counts. */
+/* top_k 0, top_p 1 and repetition_penalty 1 mean no filter. Each of them overrides the model's default. */
 static void test_defaults_are_switched_off(void **state)
 {
     (void)state;

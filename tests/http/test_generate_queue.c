@@ -1,5 +1,5 @@
-/* /generate when all slots are in use: requests wait in order, within the queue's limits, and leave when their clients
- * do. And when the daemon drains. */
+/* /generate while all slots are in use: requests wait in order, within the limits of the queue. A request leaves the
+ * queue if its client leaves. While the daemon drains, the timeout ends generations. */
 #include "tests/http/daemon.h"
 
 #include <pthread.h>
@@ -10,12 +10,12 @@
 
 #define MODEL "tests/reference/linear_attention_lm_causal"
 #define LABEL "{model=\"linear_attention_lm_causal\"}"
-#define MOST_LOOKS 30000 /* at a metric, one each millisecond */
+#define MOST_LOOKS 30000 /* reads of a metric, one each millisecond */
 
 /* One thread is enough for a model of this size. More threads would mostly wait for each other. */
 #define SERVED "--threads", "1", "--model", MODEL
 
-/* The value of a sample of /metrics; -1: it is missing. */
+/* The value of a sample of /metrics, or -1 if it is missing. */
 static double metric(const struct daemon *daemon, const char *sample)
 {
     struct answer answer = daemon_get(daemon, "/metrics");
@@ -41,7 +41,7 @@ static void wait_for_running(const struct daemon *daemon, int running, int waiti
     wait_for_metric(daemon, "linformerd_generations_waiting" LABEL " ", waiting);
 }
 
-/* Sends a request and leaves the connection open. */
+/* Sends a request, and leaves the connection open. */
 static int begin(const struct daemon *daemon, int64_t max_new_tokens)
 {
     char body[128], text[384];
@@ -55,7 +55,7 @@ static int begin(const struct daemon *daemon, int64_t max_new_tokens)
     return descriptor;
 }
 
-/* Reads the answer and closes the connection. */
+/* Reads the answer, and closes the connection. */
 static void expect_status(int descriptor, int status)
 {
     char *answer = raw_read_answer(descriptor), line[32];
@@ -76,7 +76,7 @@ static void test_a_request_waits_for_a_slot(void **state)
     wait_for_running(daemon, 1, 0);
     int waiting = begin(daemon, 3);
     wait_for_running(daemon, 1, 1);
-    close(running); /* the server sees that nobody waits for the million tokens */
+    close(running); /* the daemon notices that nobody waits for the million tokens */
     expect_status(waiting, 200);
     wait_for_running(daemon, 0, 0);
     assert_true(metric(daemon, "linformerd_generations_total{model=\"linear_attention_lm_causal\","
@@ -101,7 +101,7 @@ static void test_a_full_queue_refuses(void **state)
     daemon_stop(daemon);
 }
 
-/* The tokens of the prompt that the first job does not have count, too. */
+/* All tokens of a prompt count, also those that are not in the first job. */
 static void test_whole_prompts_count_in_the_queue(void **state)
 {
     (void)state;
@@ -128,7 +128,7 @@ static void test_a_client_that_leaves_leaves_the_queue(void **state)
     int leaving = begin(daemon, 2), waiting = begin(daemon, 2);
     wait_for_running(daemon, 1, 2);
     close(leaving);
-    wait_for_running(daemon, 1, 1); /* while the long one still runs */
+    wait_for_running(daemon, 1, 1); /* the long generation still runs */
     close(running);
     expect_status(waiting, 200);
     daemon_stop(daemon);
@@ -141,14 +141,14 @@ static void test_a_request_that_waits_too_long_is_answered(void **state)
     int running = begin(daemon, 1000000);
     wait_for_running(daemon, 1, 0);
     expect_status(begin(daemon, 2), 504);
-    wait_for_running(daemon, 1, 0); /* the timeout does not end the one that has a token */
+    wait_for_running(daemon, 1, 0); /* the timeout does not end a generation that has a token */
     close(running);
     daemon_stop(daemon);
 }
 
 /* ---- Draining ---- */
 
-/* A million tokens take longer than the timeout. They end when it has passed since SIGTERM. */
+/* A million tokens take longer than the timeout. The generation ends when the timeout has passed since SIGTERM. */
 static void test_draining_ends_generations(void **state)
 {
     (void)state;

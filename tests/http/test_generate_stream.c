@@ -1,5 +1,5 @@
-/* /generate_stream: its events are the answer of /generate in pieces, and its slots come back whatever clients do. The
- * ids are those that linear-attention-transformer generates (tests/generation/greedy.json). */
+/* /generate_stream: its events are the pieces of the answer of /generate. Slots become free again, whatever clients do.
+ * The ids are those that linear-attention-transformer generates (tests/generation/greedy.json). */
 #include "tests/http/daemon.h"
 #include "tests/http/generation.h"
 
@@ -13,7 +13,7 @@
 
 #define CLIENTS 6
 #define ROUNDS 100
-#define ATTEMPTS 20000 /* of requests that wait for an event */
+#define ATTEMPTS 20000 /* requests that are sent while the test waits for an event */
 
 static char *folder;
 static struct daemon *the_daemon;
@@ -60,7 +60,7 @@ static struct answer stream(const char *body)
     return daemon_post(the_daemon, "/generate_stream", body);
 }
 
-/* The events are those of an answer of /generate with details. */
+/* The events agree with an answer of /generate with details. */
 static void expect_same(const json_t *events, const json_t *whole)
 {
     const json_t *details = json_object_get(whole, "details"), *event;
@@ -106,8 +106,8 @@ static void test_greedy_ids_are_the_library_s(void **state)
     json_decref(runs);
 }
 
-/* The texts of the tokens are the whole text after `skip` bytes. But bytes that wait for the rest of their character
- * when a special token ends the sequence belong to no token. */
+/* The texts of the tokens are the text after its first `skip` bytes. If a special token ends the sequence in the middle
+ * of a character, the bytes of this character belong to no token. */
 static void expect_joined(const json_t *events, const json_t *text, size_t skip)
 {
     const char *at = json_string_value(text) + skip, *end = json_string_value(text) + json_string_length(text);
@@ -127,7 +127,7 @@ static void expect_joined(const json_t *events, const json_t *text, size_t skip)
     assert_ptr_equal(at, end);
 }
 
-/* With many seeds, so that characters of several bytes are cut into tokens. */
+/* Many seeds, so that some characters of several bytes consist of several tokens. */
 static void test_events_are_the_answer_in_pieces(void **state)
 {
     (void)state;
@@ -158,7 +158,7 @@ static void test_events_are_the_answer_in_pieces(void **state)
     }
 }
 
-/* An old client gets no chunks, but the same bytes up to the end of the connection. */
+/* A client of HTTP 1.0 gets no chunks, but the same bytes up to the end of the connection. */
 static void test_http_1_0(void **state)
 {
     (void)state;
@@ -228,7 +228,7 @@ static void test_root_generates_as_asked(void **state)
 
 /* ---- Failures ---- */
 
-/* What fails before the first event is an ordinary answer. */
+/* If a request fails before the first event, the answer is an ordinary one. */
 static void test_refusals_are_ordinary_answers(void **state)
 {
     (void)state;
@@ -246,7 +246,7 @@ static void test_refusals_are_ordinary_answers(void **state)
         expect_failure(the_daemon, "/generate_stream", cases[i].body, cases[i].status, "Validation", cases[i].message);
 }
 
-/* The value of linformerd_requests_total of the route and the status. */
+/* The value of linformerd_requests_total for the route and the status. */
 static long requests_counted(const char *route, int status)
 {
     char wanted[256];
@@ -259,7 +259,7 @@ static long requests_counted(const char *route, int status)
     return count;
 }
 
-/* What fails after the first event ends with an event that says so, and counts as failed. */
+/* If a request fails after the first event, the last event tells the failure. The request counts as failed. */
 static void test_a_late_failure_is_the_last_event(void **state)
 {
     (void)state;
@@ -325,7 +325,7 @@ static long try_short(const struct daemon *daemon)
 
 #define LONG_BODY "{\"inputs\":[1,2,3],\"parameters\":{\"max_new_tokens\":1000000}}"
 
-/* The only slot comes back each time a client breaks off, so the next stream can begin. */
+/* There is only one slot. It becomes free each time a client breaks off, so the next stream can begin. */
 static void test_slots_come_back_from_broken_streams(void **state)
 {
     (void)state;
@@ -344,7 +344,7 @@ static void test_slots_come_back_from_broken_streams(void **state)
         read_some(descriptor, 1 + (size_t)(round * 37) % 3000);
         if (round % 3 == 0)
             shutdown(descriptor, SHUT_RDWR);
-        if (round % 3 == 1) { /* reset */
+        if (round % 3 == 1) { /* the connection ends with a reset */
             struct linger linger = {.l_onoff = 1};
             setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
         }
@@ -359,7 +359,7 @@ struct client {
     json_t *events, *expected;
 };
 
-/* Its own stream again and again, and after each one a stream that it leaves. */
+/* Requests the client's own stream again and again. After each stream, it begins another stream, and breaks it off. */
 static void *stream_and_leave(void *argument)
 {
     struct client *client = argument;
@@ -409,8 +409,8 @@ static void test_others_do_not_notice_clients_that_leave(void **state)
     }
 }
 
-/* A client that reads nothing loses its slot, when its socket is full and a backlog has grown. Long events make this
- * quick. */
+/* A client that reads nothing loses its slot when its socket is full and a backlog has grown. Large events make the
+ * test quick. */
 static void test_a_client_that_does_not_read_is_cut_off(void **state)
 {
     (void)state;
@@ -418,7 +418,7 @@ static void test_a_client_that_does_not_read_is_cut_off(void **state)
         daemon_start(ARGUMENTS("--max-generations", "1", "--model", "tests/reference/linear_attention_lm_causal"));
     int descriptor = send_request(daemon, "/generate_stream",
                                   "{\"inputs\":[1,2,3],\"parameters\":{\"max_new_tokens\":30000,\"top_n_tokens\":60}}");
-    read_some(descriptor, 1); /* it has the slot */
+    read_some(descriptor, 1); /* the request has the slot */
     long status = 0;
     for (int i = 0; i < ATTEMPTS && status != 200; i++) {
         status = try_short(daemon);
@@ -431,12 +431,12 @@ static void test_a_client_that_does_not_read_is_cut_off(void **state)
         size_t kept = length < 5 ? (size_t)length : 5;
         memcpy(last, part + length - kept, kept);
     }
-    assert_string_not_equal(last, "0\r\n\r\n"); /* not the end of a complete answer */
+    assert_string_not_equal(last, "0\r\n\r\n"); /* the end of a complete answer would be these bytes */
     close(descriptor);
     daemon_stop(daemon);
 }
 
-/* The request's line in the log. Returns its number of tokens. */
+/* Finds the line of the request in the log. Returns its number of tokens. */
 static json_int_t logged_tokens(struct daemon *daemon, const char *path, json_int_t *status)
 {
     char line[2048], key[64];
@@ -454,7 +454,7 @@ static json_int_t logged_tokens(struct daemon *daemon, const char *path, json_in
     return 0;
 }
 
-/* A request that was completed would have the status 200 in the log. */
+/* If the request had been completed, the log would show the status 200. */
 static void test_a_client_that_leaves_ends_its_generation(void **state)
 {
     (void)state;
@@ -469,7 +469,7 @@ static void test_a_client_that_leaves_ends_its_generation(void **state)
         int leaving = send_request(daemon, paths[i], LONG_BODY);
         if (i == 0)
             read_some(leaving, 20000);
-        usleep(300000); /* longer than a client has that closes its sending half alone */
+        usleep(300000); /* longer than the daemon waits for a client that closes only its sending half */
         close(leaving);
         json_int_t status = 0, tokens = logged_tokens(daemon, paths[i], &status);
         assert_int_equal(status, 499);
@@ -478,7 +478,7 @@ static void test_a_client_that_leaves_ends_its_generation(void **state)
     }
 }
 
-/* A client may close its sending half and read on. */
+/* A client may close its sending half, and still read its stream. */
 static void test_a_half_closed_client_gets_its_stream(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* /generate gives the ids that the libraries generate: of random models (tests/generation/random.tar.gz), and of those
- * of tests/reference (greedy_more.json; test_generate has those of greedy.json). */
+/* /generate gives the ids that the libraries generate, for random models (tests/generation/random.tar.gz) and for
+ * models of tests/reference (greedy_more.json). test_generate has the models of greedy.json. */
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 #include "tests/unit/case_files.h"
@@ -12,11 +12,11 @@
 
 #define RANDOM "tests/generation/random.tar.gz"
 #define RUNS "tests/generation/greedy_more.json"
-#define FEWEST_RUNS 220 /* of random models */
+#define FEWEST_RUNS 220 /* runs of random models */
 #define REFERENCE_MODELS 3
 #define SOURCE_ROWS 64
 
-/* A module generates only if its config.json has the key "causal". */
+/* A module generates only if its config.json has the key "causal". So this function adds the key. */
 static void write_file(const char *folder, const char *name, const char *bytes, size_t length)
 {
     static const char module[] = "{\n \"architecture\": \"module\"", causal[] = "{\"causal\": true, ";
@@ -48,7 +48,8 @@ static void unpack(const struct case_files *files, const char *folder, const cha
     }
 }
 
-/* The caller frees the body. A source is what the encoder reads, and the prompt then begins the decoder's sequence. */
+/* Returns the body, which the caller frees. If the run has a source, the encoder reads it, and the prompt begins the
+ * decoder's sequence. */
 static char *body_of(const char *model, const json_t *run)
 {
     static const char *const named[] = {"context", "embeddings"};
@@ -126,8 +127,8 @@ static double metric(const struct daemon *daemon, const char *name, const char *
     return value;
 }
 
-/* The rows that batches had. The first batch counts the longer one of source, padded to at most SOURCE_ROWS, and
- * prompt. The others have one row each, unless the encoder runs again. */
+/* Expects few rows in the batches. The first batch counts the longer one of prompt and source, with the source padded
+ * to at most SOURCE_ROWS. Each other batch has one row, unless the encoder runs again. */
 static void expect_rows(const struct daemon *daemon, const char *model, const json_t *run, double before)
 {
     double prompt = (double)json_array_size(json_object_get(run, "prompt"));
@@ -164,7 +165,7 @@ static void test_reference_models(void **state)
     json_decref(runs);
 }
 
-/* Sequences within the decoder's length, so that no row is computed twice. */
+/* Sequences are within the decoder's length, so no row is computed twice. */
 static void test_a_source_or_context_is_read_once(void **state)
 {
     (void)state;

@@ -20,7 +20,7 @@ static void health_is_ok_on_all_its_paths(void **state)
     }
 }
 
-/* The page for a browser. A balancer that is not configured for /health probes it, too. */
+/* The page for a browser. Balancers without a configured path probe this page, too. */
 static void the_front_page_links_what_there_is(void **state)
 {
     (void)state;
@@ -48,7 +48,7 @@ static void the_front_page_links_what_there_is(void **state)
     answer_free(&head);
 }
 
-/* A model's name is whatever the operator writes. */
+/* The operator may give a model any name. */
 static void the_front_page_escapes_names(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Clients that misbehave get an answer or a closed connection. Other clients are not affected. */
+/* Each client that misbehaves gets an answer or a closed connection. Other clients are not affected. */
 #include "tests/http/the_daemon.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ static void others_are_served(void)
     answer_free(&answer);
 }
 
-/* Sends text, reads what comes until the end of the connection, expects a status. */
+/* Sends the text, reads until the end of the connection, and expects a status. */
 static void expect_raw(const char *text, const char *status_line)
 {
     int descriptor = raw_connect(the_daemon);
@@ -36,8 +36,8 @@ static void expect_raw(const char *text, const char *status_line)
     close(descriptor);
 }
 
-/* A request line without a URL or a version: libmicrohttpd 0.9 closes the connection at the former and answers the
- * latter with 400, 1.0 closes it at both. */
+/* A request line without a URL or without a version. libmicrohttpd 0.9 closes the connection if the URL is missing, and
+ * answers 400 if the version is missing. libmicrohttpd 1.0 closes the connection in both cases. */
 static void expect_refused(const char *text)
 {
     int descriptor = raw_connect(the_daemon);
@@ -84,7 +84,7 @@ static void endless_headers_are_refused(void **state)
     others_are_served();
 }
 
-/* The client writes all of it before it reads: it must still see the answer. */
+/* The client writes the whole body before it reads. It must still receive the answer. */
 static void a_body_too_large_is_refused_and_the_answer_seen(void **state)
 {
     (void)state;

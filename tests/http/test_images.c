@@ -1,5 +1,5 @@
 /* Images over /v2: shapes, JSON and bytes, contexts of any rank, refusals. Also the routes that take no images.
- * test_reference.c has the reference cases, those of images included. */
+ * test_reference.c has the reference cases, including images. */
 #include "tests/http/infer.h"
 #include "tests/http/the_daemon.h"
 
@@ -20,7 +20,7 @@ static int start(void **state)
     return 0;
 }
 
-/* A tensor of small floats as an entry of `inputs`; `shape` has a comma after each size. */
+/* Appends a tensor of small floats as an entry of `inputs`. `shape` has a comma after each size. */
 static void add_tensor(char *json, const char *name, const char *shape, int elements)
 {
     sprintf(json + strlen(json), "%s{\"name\": \"%s\", \"shape\": [%.*s], \"datatype\": \"FP32\", \"data\": [",
@@ -82,7 +82,7 @@ static void metadata_says_which_sizes_are_free(void **state)
     answer_free(&answer);
 }
 
-/* Lists within lists, as the shape has them, and one list. */
+/* Nested lists of the shape give the same result as one flat list. */
 static void nested_data_is_the_same(void **state)
 {
     (void)state;
@@ -133,7 +133,7 @@ static void bytes_are_the_same_as_json(void **state)
     json_decref(json);
 }
 
-/* Pixels of a context count, and not how they lie. */
+/* The result depends on the pixels of a context, not on its dimensions. */
 static void a_context_may_have_any_dimensions(void **state)
 {
     (void)state;
@@ -177,7 +177,8 @@ static void what_is_wrong_is_said(void **state)
     expect_refusal(PATH, "{\"inputs\": []}", 400, "\"x\" is not given");
 }
 
-/* Queries without a softmax times values: the square of a large number. */
+/* Without a softmax, the result is a product of queries and values. So it grows with the square of large numbers, and
+ * overflows. */
 static void what_is_not_finite_is_no_answer(void **state)
 {
     (void)state;
@@ -185,7 +186,7 @@ static void what_is_not_finite_is_no_answer(void **state)
                    "of the output holds NaN or an infinity");
 }
 
-/* Bytes alone do not tell height from width. */
+/* The number of bytes gives neither height nor width. */
 static void raw_requests_are_refused(void **state)
 {
     (void)state;

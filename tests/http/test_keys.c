@@ -59,7 +59,7 @@ static void anything_else_does_not(void **state)
     }
 }
 
-/* It answers without the key, and so names no models. */
+/* The page answers without the key, so it must not name models. */
 static void the_front_page_keeps_the_models_to_itself(void **state)
 {
     (void)state;
@@ -108,7 +108,7 @@ static void metrics_can_be_protected(void **state)
     daemon_stop(daemon);
 }
 
-/* The body is announced and never sent. */
+/* The headers announce a body that is never sent. */
 static void the_key_is_looked_at_before_the_body(void **state)
 {
     (void)state;

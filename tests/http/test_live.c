@@ -1,4 +1,5 @@
-/* SIGHUP reads settings and API keys again. No request is lost, and bad files change nothing. */
+/* SIGHUP makes the daemon read its settings and API keys again. No request is lost. Files with faults change
+ * nothing. */
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 
@@ -30,7 +31,7 @@ static int start(void **state)
     folder = folder_make();
     snprintf(keys, sizeof keys, "%s/keys", folder);
     snprintf(config, sizeof config, "%s/config.json", folder);
-    /* printf secret-c | sha256sum */
+    /* the hash comes from: printf secret-c | sha256sum */
     write_file(keys, "# people\n\nalice:secret-a\n  secret-b  \r\n"
                      "carol:sha256:26d46203179f0c4ddf89791220bc5493aeceadbc1c34590ef45cd89d302e302e\n");
     write_file(config, "{\"max_client_batch_size\": 4, \"access_log\": true}");
@@ -67,7 +68,7 @@ static long status_with(const char *key, const char *body)
 
 #define BODY "{\"inputs\": \"a\"}"
 
-/* Sends a request with the key, and compares the name in its log line. NULL stands for none. */
+/* Sends a request with the key. Compares the name of the key in the log line, NULL if it has no name. */
 static void expect_name(const char *key, const char *name)
 {
     char expected[100];
@@ -85,7 +86,7 @@ static void each_key_of_the_file_is_valid(void **state)
     expect_name("secret-a", "alice");
     expect_name("secret-b", NULL);
     expect_name("secret-c", "carol");
-    expect_name("secret-d", NULL); /* that of --api-key */
+    expect_name("secret-d", NULL); /* the key of --api-key */
     static const char *const wrong[] = {
         "secret-e",
         "alice:secret-a",
@@ -161,7 +162,7 @@ static void other_settings_are_named(void **state)
     assert_int_equal(status_with("secret-n", "{\"inputs\": \"a\", \"odd\": 1}"), 200);
 }
 
-/* A file that cannot be read changes no setting. The keys are read again all the same. */
+/* A file that cannot be read changes no setting. The keys are still read again. */
 static void bad_settings_change_nothing(void **state)
 {
     (void)state;
@@ -188,8 +189,8 @@ static void name_keys(const char *file)
     write_file(config, text);
 }
 
-/* If the settings cannot be read, the file with keys is that of the last valid settings. Otherwise keys that the
- * operator has replaced would be valid again. */
+/* If the settings cannot be read, the daemon keeps the file with keys of the last valid settings. Otherwise, keys that
+ * the operator has replaced would be valid again. */
 static void bad_settings_bring_no_former_keys_back(void **state)
 {
     (void)state;

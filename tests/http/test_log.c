@@ -1,4 +1,4 @@
-/* The daemon's log: the text of its lines, and that an unread log blocks nothing. */
+/* The daemon's log: the text of its lines. If nobody reads the log, the daemon does not block. */
 #include "tests/http/daemon.h"
 
 #include <curl/curl.h>
@@ -11,7 +11,7 @@
 
 #define CASES "tests/reference/"
 
-enum { REQUESTS = 4000 }; /* their lines are more than a pipe and the ring hold */
+enum { REQUESTS = 4000 }; /* so many lines do not fit into the pipe and the ring */
 
 static struct daemon *start_unread(const char *const *arguments)
 {
@@ -33,7 +33,7 @@ static int64_t metric(const struct daemon *daemon, const char *name)
     return value;
 }
 
-/* Reads on until a line holds `part`; its JSON is the test's. */
+/* Reads until a line contains `part`. Returns the JSON of the line, which the test drops. */
 static json_t *next_line_with(struct daemon *daemon, const char *part)
 {
     char line[8192];
@@ -78,7 +78,7 @@ static void lost_lines_are_told_once_there_is_room(void **state)
     int64_t dropped = metric(daemon, "linformerd_log_lines_dropped_total");
     json_t *line = next_line_with(daemon, "log lines were lost");
     int64_t told = json_integer_value(json_object_get(line, "lines"));
-    /* The lines of the last request and of the scrape itself may be lost after the scrape has counted. */
+    /* The lines of the last request and of the scrape may be dropped after the scrape has counted. */
     assert_true(told >= dropped && told <= dropped + 2);
     assert_string_equal(json_string_value(json_object_get(line, "level")), "warning");
     json_decref(line);
@@ -90,7 +90,7 @@ static void lost_lines_are_told_once_there_is_room(void **state)
     daemon_join(daemon);
 }
 
-/* A client that sends such rows without end fills no disk. */
+/* The number of log lines about such rows is limited, so a client cannot fill a disk. */
 static void results_that_are_not_finite_are_told_now_and_then(void **state)
 {
     (void)state;
@@ -166,7 +166,7 @@ static void the_line_of_a_request_says_all(void **state)
     double ms = json_real_value(json_object_get(line, "ms"));
     double queue_ms = json_real_value(json_object_get(line, "queue_ms"));
     double inference_ms = json_real_value(json_object_get(line, "inference_ms"));
-    assert_true(inference_ms > 0 && queue_ms > 0 && queue_ms + inference_ms < ms + 0.002); /* each is rounded */
+    assert_true(inference_ms > 0 && queue_ms > 0 && queue_ms + inference_ms < ms + 0.002); /* each time is rounded */
     json_decref(line);
     answer = daemon_call(daemon, &(struct call){.method = "DELETE", .path = "/no%0a%22such%22"});
     assert_int_equal(answer.status, 404);
@@ -194,7 +194,7 @@ static void the_line_of_a_request_says_all(void **state)
     daemon_join(daemon);
 }
 
-/* Reads on until a line of text holds `part`. */
+/* Reads until a line of text contains `part`. */
 static void text_line_with(struct daemon *daemon, const char *part, char line[8192])
 {
     do {
@@ -255,7 +255,7 @@ static void without_the_access_log_a_request_has_no_line_of_info(void **state)
     daemon_join(daemon);
 }
 
-/* The header of the answer; the test frees it. */
+/* The request id in the header of the answer. The test frees it. */
 static char *id_of(const struct daemon *daemon, const struct call *call, long status)
 {
     struct answer answer = daemon_call(daemon, call);
@@ -274,7 +274,7 @@ static void every_answer_has_a_request_id(void **state)
     static const struct {
         struct call call;
         long status;
-        const char *id; /* NULL: one of the daemon's own */
+        const char *id; /* NULL: the daemon makes an id */
     } cases[] = {
         {{.path = "/health", .headers = {"x-request-id: mine"}}, 200, "mine"},
         {{.path = "/health", .headers = {trace}}, 200, "4bf92f3577b34da6a3ce929d0e0e4736"},
@@ -300,7 +300,7 @@ static void every_answer_has_a_request_id(void **state)
     daemon_stop(daemon);
 }
 
-/* A body that grows too large is answered past libmicrohttpd. */
+/* If a body grows too large, the daemon answers without libmicrohttpd. */
 static void an_answer_in_the_middle_of_a_body_has_one_too(void **state)
 {
     (void)state;

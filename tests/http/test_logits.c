@@ -1,4 +1,4 @@
-/* /logits, with the built-in model, which has text, and with a model that has ids alone. */
+/* /logits with the built-in model, which takes text, and with a model that takes only ids. */
 #include "tests/http/the_daemon.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* Several models in one daemon, named one by one or as a folder of models. Also models with several inputs, on routes
- * that give one input. */
+ * with one input. */
 #include "engine/cpu/vector.h"
 #include "tests/http/daemon.h"
 
@@ -16,7 +16,7 @@ static const char *name_at(const json_t *models, size_t index)
     return json_string_value(json_object_get(json_array_get(models, index), "id"));
 }
 
-/* A folder with links to two models, and with what is none. The test removes it. */
+/* A folder with links to two models, and with other entries. The test removes it. */
 static void make_folder(char *folder)
 {
     char path[256], target[4096], here[2048];
@@ -117,7 +117,8 @@ static void what_holds_no_model_is_named(void **state)
     remove_folder(folder);
 }
 
-/* A folder with a config.json and empty files of these names, at most 3. */
+/* Makes a folder with a config.json and empty files of these names, at most 3. Expects a refusal whose message contains
+ * `part`. */
 static void expect_weights_refused(const char *const *names, const char *part)
 {
     char folder[] = "/tmp/linformerd-models-XXXXXX", path[128];
@@ -165,7 +166,7 @@ static void weights_of_another_format_are_named(void **state)
         expect_weights_refused(cases[i].names, cases[i].expected);
 }
 
-/* Its libraries are files without content. */
+/* In this test, the libraries are empty files. */
 static void onednn_that_does_not_open_is_told(void **state)
 {
     (void)state;
@@ -174,7 +175,7 @@ static void onednn_that_does_not_open_is_told(void **state)
     enum instruction_set set;
     struct error error;
     if (instruction_set_choose(SET_AUTO, &set, &error) != 0 || set != SET_AVX512)
-        skip(); /* it would not be looked for */
+        skip(); /* the daemon would not look for the library */
     assert_non_null(mkdtemp(folder));
     for (size_t i = 0; i < LENGTH(names); i++) {
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);

@@ -1,6 +1,6 @@
-/* The modules of tests/modules/reference through one running daemon: every input and output by its name, through /v2.
- * Each call goes whole, then item by item, then all items from several clients at once. Outputs must be within 1e-5 of
- * PyTorch's. If the daemon is batch invariant, an item in a crowd must have the bits that it had alone. */
+/* The modules of tests/modules/reference in one running daemon. Requests to /v2 name every input and output. Each call
+ * is sent as a whole, then item by item, then all items from several clients at once. Outputs must be within 1e-5 of
+ * PyTorch's. If the daemon is batch invariant, an item must have the same bits alone and in a batch. */
 #include "tests/http/infer.h"
 #include "tests/http/the_daemon.h"
 
@@ -14,10 +14,10 @@
 #define FOLDER "tests/modules/reference"
 #define FEWEST_MODULES 16
 #define TOLERANCE 1e-5
-#define COMPANY_TOLERANCE 1e-6 /* where batches are not invariant */
+#define COMPANY_TOLERANCE 1e-6 /* if batches are not invariant */
 #define MOST_TENSORS 8         /* inputs or outputs of a module */
 #define CLIENTS 12
-#define MOST_ROUNDS 50 /* until requests met in a batch */
+#define MOST_ROUNDS 50 /* rounds until requests share a batch */
 
 static struct cases modules;
 
@@ -48,7 +48,7 @@ static const char *string_of(const json_t *object, const char *key)
     return text;
 }
 
-/* Names and types of the inputs in the graph are those that clients are told, in the same order. */
+/* The metadata for clients must have the names and types of the graph's inputs, in the same order. */
 static void compare_inputs(const json_t *graph, const json_t *metadata)
 {
     static const char *const datatypes[][2] = {
@@ -90,7 +90,7 @@ static void clients_are_told_the_names(void **state)
 
 /* ---- Whole calls ---- */
 
-/* The calls have each output of the graph. */
+/* The stored calls must have each output of the graph. */
 static void expect_all_outputs(const char *module, const struct weights *calls)
 {
     struct infer_tensor outputs[MOST_TENSORS];
@@ -133,10 +133,10 @@ struct item {
 struct items {
     struct item *list;
     int count;
-    struct weights **calls; /* of each module: the data of the expected tensors */
+    struct weights **calls; /* expected tensors of each module */
 };
 
-/* The part of a tensor (batch, …) that one item has. */
+/* Reduces a tensor (batch, …) to the part of one item. */
 static void keep_item(struct infer_tensor *tensors, size_t count, int64_t batch, int64_t item)
 {
     for (size_t i = 0; i < count; i++) {
@@ -215,7 +215,7 @@ static void compare_together(const struct item *item, bool same_bits)
     infer_answer_free(&together);
 }
 
-/* What the clients share: each takes the next item until there is none. */
+/* The clients share this. Each client takes the next item until none is left. */
 struct crowd {
     struct items *items;
     atomic_int next;
@@ -234,7 +234,7 @@ static void *be_client(void *context)
     return NULL;
 }
 
-/* The batches of all modules until now. */
+/* The number of batches of all modules so far. */
 static int64_t count_batches(void)
 {
     static const char name[] = "\nlinformerd_batch_items_count{model=";
@@ -246,7 +246,7 @@ static int64_t count_batches(void)
     return count;
 }
 
-/* Returns how many requests found a batch that was another's. */
+/* Returns how many requests shared a batch with another request. */
 static int64_t ask_together(struct items *items, bool same_bits)
 {
     struct crowd crowd = {.items = items};

@@ -1,5 +1,5 @@
-/* Inputs under their names on the JSON routes: forms of a request, masks, texts, shared sources, and refusals.
- * test_reference.c compares results with the libraries. */
+/* Inputs by name on the JSON routes: forms of a request, masks, texts, shared sources, and refusals. test_reference.c
+ * compares results with the libraries. */
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 
@@ -16,7 +16,7 @@
 static struct daemon *the_daemon;
 static char *folder;
 
-/* The model "words": an encoder and a decoder with a tokenizer. */
+/* The model "words": an encoder and a decoder, with a tokenizer. */
 static void write_words(char path[256])
 {
     struct checkpoint checkpoint = checkpoint_read("linear_attention_encoder_decoder");
@@ -101,7 +101,7 @@ static void a_request_has_three_forms(void **state)
     }
 }
 
-/* Items [i] of the answer `all` are the answers for one item. */
+/* Compares item i of the answer to `all` with the answer to each[i]. */
 static void expect_items(const char *path, const char *all, const char *const *each, size_t count)
 {
     json_t *list = post(path, "pair", all);
@@ -193,7 +193,7 @@ static void texts_are_read_for_each_input(void **state)
                    "tgt is a text, but model \"pair\" has no tokenizer");
 }
 
-/* Rows of floats: `context`, and an input whose own name is embeddings. */
+/* Two inputs of floats: `context`, and an input that is named embeddings. */
 static void floats_have_names(void **state)
 {
     (void)state;
@@ -236,7 +236,7 @@ static void floats_have_names(void **state)
     json_decref(narrow);
 }
 
-/* (length, 24), or with `calls` (length, 1, 24). */
+/* Rows of shape (length, 24), or (length, 1, 24) if `calls` is set. */
 static json_t *some_rows(int length, double phase, bool calls)
 {
     json_t *rows = json_array();
@@ -255,7 +255,7 @@ static json_t *some_tensor(const char *name, int length, double phase)
                      some_rows(length, phase, true));
 }
 
-/* Each item is a call of its own, with a batch of 1. */
+/* Each item is a separate call with a batch of 1. */
 static void an_item_is_a_whole_call(void **state)
 {
     (void)state;
@@ -329,7 +329,7 @@ static void wrong_requests_say_what_is_expected(void **state)
     }
 }
 
-/* A list of lists whose product is far larger than the body, and lists that have other lengths than the first. */
+/* Lists whose product of lengths is far larger than the body, and lists of unequal length. */
 static void uneven_lists_are_refused(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Checkpoints in several files, and checkpoints whose tensors have other names than those of the class: with a
- * wrapper's prefix, with names of an older library, or next to tensors that `ignore` of config.json names. Their
+/* Checkpoints in several files, and checkpoints whose tensors have other names than those of the class. Such names have
+ * a wrapper's prefix, or come from an older library. Other tensors are ignored because of `ignore` in config.json. The
  * results must still agree with the library. */
 #include "tests/http/checkpoint.h"
 
@@ -9,7 +9,8 @@
 
 #define TOLERANCE 1e-5
 
-/* Each reference case gets one of these prefixes. linformer.Linformer's own names begin with "net.". */
+/* Each reference case gets one of these prefixes. The names of linformer.Linformer begin with "net." without a prefix,
+ * too. */
 static const char *const prefixes[] = {"module.", "net.", "_orig_mod.", "model.", "", "_orig_mod.module."};
 
 static void set_name(struct checkpoint_tensor *tensor, const char *prefix)
@@ -19,13 +20,13 @@ static void set_name(struct checkpoint_tensor *tensor, const char *prefix)
     strcpy(name, prefix);
     strcat(name, tensor->name);
     char *found = strstr(name, list);
-    if (found) /* as axial-positional-embedding up to 0.2.1 */
+    if (found) /* the name in axial-positional-embedding up to 0.2.1 */
         found[sizeof list - 2] = '_';
     free(tensor->name);
     tensor->name = name;
 }
 
-/* __metadata__ maps names to names. */
+/* __metadata__ maps the name of a tensor to the name of a tensor with the same data. */
 static void set_metadata(struct checkpoint *checkpoint, const char *prefix)
 {
     json_t *renamed = json_object(), *value;
@@ -81,7 +82,7 @@ static void compare_case(const struct daemon *daemon, const char *name)
     weights_close(calls);
 }
 
-/* Makes of folder/model.safetensors a file of its own among several. */
+/* Renames folder/model.safetensors to the name of part `number` of several files. */
 static void rename_part(const char *folder, int number)
 {
     char from[600], to[600];
@@ -90,7 +91,7 @@ static void rename_part(const char *folder, int number)
     assert_int_equal(rename(from, to), 0);
 }
 
-/* Every other tensor in one file, the rest in a second. */
+/* Writes every second tensor into one file, and the others into another file. */
 static void write_parts(const char *case_name, const char *folder)
 {
     json_t *map = json_object(), *index = json_pack("{s:{s:i}, s:o}", "metadata", "total_size", 1, "weight_map", map);
@@ -185,7 +186,7 @@ static void what_is_not_one_prefix_is_refused(void **state)
     expect_refused(NOT_IGNORED, "tensor \\\"module.ema_weight\\\" [3] is surplus");
 }
 
-/* The second model does not load, so that the daemon ends by itself. */
+/* The second model fails to load, so the daemon ends without a signal. */
 static void a_prefix_is_logged(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* Routes that clients of other servers expect: Amazon SageMaker, Azure, Ollama, infinity, and
- * text-embeddings-inference. Each answer is compared with that of the daemon's own route. */
+ * text-embeddings-inference. Each answer is compared with the answer of the daemon's native route. */
 #include "tests/http/the_daemon.h"
 
 #include <stdio.h>
@@ -85,7 +85,7 @@ static void azure_completes(void **state)
     assert_string_equal(deployed, expected);
     assert_string_equal(preview, expected);
     struct answer answer = daemon_post(the_daemon, DEPLOYMENTS "builtin/completions", body);
-    assert_int_equal(answer.status, 400); /* this model cannot generate, and the path names it */
+    assert_int_equal(answer.status, 400); /* the path names a model that cannot generate */
     answer_free(&answer);
     free(expected);
     free(deployed);
@@ -111,7 +111,7 @@ static void ollama_embeds(void **state)
     json_decref(vectors);
 }
 
-/* By default, a text that is too long is cut. */
+/* By default, Ollama's routes cut a text that is too long. */
 static void ollama_cuts(void **state)
 {
     (void)state;
@@ -127,7 +127,7 @@ static void ollama_cuts(void **state)
     answer_free(&refused);
 }
 
-/* Ollama's errors have one key. */
+/* Errors in Ollama's form have one key. */
 static void ollama_refuses(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Requests for which memory, the queue or the time is too small: 429 and 504. */
+/* Requests that exceed the memory, the queue or the time limit: 429 and 504. */
 #include "tests/http/daemon.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A request of `count` inputs with 1024 tokens each; the test frees it. */
+/* The body of a request with `count` inputs of 1024 tokens each. The test frees it. */
 static char *large_body(int count)
 {
     enum { TOKENS = 1024 };
@@ -23,7 +23,7 @@ static char *large_body(int count)
     return body;
 }
 
-/* Sends it without waiting for the answer, and returns once it is in the queue. */
+/* Sends the body without waiting for the answer. Returns when the request is in the queue. */
 static int occupy(struct daemon *daemon, const char *body)
 {
     int descriptor = raw_connect(daemon);
@@ -60,7 +60,7 @@ static void a_full_queue_is_429_until_it_is_not(void **state)
     answer = daemon_get(daemon, "/health");
     assert_int_equal(answer.status, 200);
     answer_free(&answer);
-    close(descriptor); /* the client of the large request is gone, so the rest of it is not run */
+    close(descriptor); /* then the daemon stops the large request */
     do {
         answer = daemon_post(daemon, "/embed", "{\"inputs\": \"small\"}");
         if (answer.status == 429)
@@ -72,8 +72,8 @@ static void a_full_queue_is_429_until_it_is_not(void **state)
     daemon_stop(daemon);
 }
 
-/* Clients that sent half of a large body and trickle the rest hold all the memory for bodies. Small requests have some
- * of their own, and for a large one a slow one has to go. */
+/* Clients send half of a large body, and then trickle the rest. Together they hold all the memory for bodies. A part of
+ * the memory is reserved for small requests. For another large request, the daemon must cut off a slow client. */
 static void slow_large_bodies_lock_nobody_out(void **state)
 {
     (void)state;
@@ -92,7 +92,7 @@ static void slow_large_bodies_lock_nobody_out(void **state)
                                  "Content-Length: 8388608\r\n\r\n");
         raw_try_send(descriptors[i], spaces, LIMIT / 2 + 65536);
     }
-    usleep(300000); /* their bytes arrive; should they not, less is asked for */
+    usleep(300000); /* Time for the bytes to arrive. If they are late, the test is weaker, but does not fail. */
     answer = daemon_post(daemon, "/embed", "{\"inputs\": \"small\"}");
     assert_int_equal(answer.status, 200);
     answer_free(&answer);
@@ -114,7 +114,7 @@ static void slow_large_bodies_lock_nobody_out(void **state)
     daemon_stop(daemon);
 }
 
-/* A thousand batches take longer than a millisecond. */
+/* A thousand batches take longer than the time limit of one millisecond. */
 static void past_its_deadline_a_request_is_504(void **state)
 {
     (void)state;

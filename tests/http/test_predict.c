@@ -1,5 +1,5 @@
-/* /predict, /classify, POST / and the classes of /v2, with modules that classify texts and pictures. Expected scores
- * are computed here from the models' weights, in double precision. */
+/* /predict, /classify, POST / and the classes of /v2, with modules that classify texts and pictures. The expected
+ * scores are computed here from the models' weights, in double precision. */
 #include "server/images/images.h"
 #include "tests/http/checkpoint.h"
 
@@ -31,7 +31,7 @@ static const char text_config[] =
 static const struct checkpoint_shape text_shapes[] = {
     {"table", 2, {VOCABULARY, DIM}}, {"w", 2, {CLASSES, DIM}}, {"b", 1, {CLASSES}}};
 
-/* picture -> linear over all its numbers. The first %s is the key `image`, with a comma. */
+/* picture -> linear over all its numbers. The first %s is the key `image`, followed by a comma. */
 static const char picture_config[] =
     "{\"architecture\": \"module\", %s \"labels\": [%s],"
     " \"graph\": {\"inputs\": [{\"name\": \"img\", \"dtype\": \"float32\", \"shape\": [\"batch\", 3, 4, 6]}],"
@@ -108,7 +108,7 @@ static const float *weights_of(struct checkpoint *checkpoint, const char *name)
     return (const float *)checkpoint_tensor(checkpoint, name)->data;
 }
 
-/* W x + b, and its softmax. */
+/* Logits W x + b, and their softmax. */
 static void linear(struct checkpoint *checkpoint, const double *x, int columns, double *logits, double *scores)
 {
     const float *w = weights_of(checkpoint, "w"), *b = weights_of(checkpoint, "b");
@@ -158,7 +158,7 @@ static int class_of(const json_t *prediction)
     return 0;
 }
 
-/* Each class once, by falling score. */
+/* Expects each class once, with the highest score first. */
 static void compare(const json_t *list, size_t count, const double *expected)
 {
     double before = INFINITY;
@@ -197,7 +197,7 @@ static void texts_have_classes(void **state)
     json_decref(lists);
 }
 
-/* Infinity's route has one list for each input, even for a single text. */
+/* infinity's route returns one list for each input, even for a single text. */
 static void classify_is_predict_as_infinity_writes_it(void **state)
 {
     (void)state;
@@ -213,7 +213,7 @@ static void classify_is_predict_as_infinity_writes_it(void **state)
         json_t *answer = daemon_post_json(the_daemon, "/classify", bodies[i]);
         const json_t *data = json_object_get(answer, "data"), *usage = json_object_get(answer, "usage");
         size_t count = i == 2 ? 2 : 1;
-        json_int_t tokens = i == 2 ? 9 : 5; /* bytes */
+        json_int_t tokens = i == 2 ? 9 : 5; /* number of bytes */
         assert_string_equal(json_string_value(json_object_get(answer, "object")), "classify");
         assert_string_equal(json_string_value(json_object_get(answer, "model")), "texts");
         assert_true(json_string_length(json_object_get(answer, "id")) > 0);
@@ -234,7 +234,7 @@ static void classify_is_predict_as_infinity_writes_it(void **state)
 
 /* ---- Classes of /v2 ---- */
 
-/* Compares a text of a class, of `length` bytes, with the logits. Returns the class. */
+/* Compares the class of a text with the logits. The class has `length` bytes. Returns its index. */
 static int compare_class(const char *text, size_t length, const double *logits, double *before)
 {
     char copy[64], *end, expected[32];
@@ -258,7 +258,7 @@ static int compare_class(const char *text, size_t length, const double *logits, 
     " \"outputs\": [{\"name\": \"output\", \"parameters\": {" parameters "}}]}"
 #define INFER "/v2/models/texts/infer"
 
-/* Checks name, datatype and shape of the only output, and returns it. */
+/* Checks name, datatype and shape of the only output, and returns this output. */
 static const json_t *classes_output(const json_t *answer, json_int_t classes)
 {
     const json_t *output = json_array_get(json_object_get(answer, "outputs"), 0);
@@ -270,7 +270,7 @@ static const json_t *classes_output(const json_t *answer, json_int_t classes)
     return output;
 }
 
-/* More classes than there are stand for all. */
+/* A number larger than the number of classes requests all classes. */
 static void v2_returns_the_best_classes(void **state)
 {
     (void)state;
@@ -294,7 +294,7 @@ static void v2_returns_the_best_classes(void **state)
             }
             for (int class = 0; class < CLASSES; class ++)
                 left = !seen[class] && logits[item][class] > left ? logits[item][class] : left;
-            assert_true(left <= before + TOLERANCE); /* no better class was left out */
+            assert_true(left <= before + TOLERANCE); /* no class with a higher logit was left out */
         }
         json_decref(answer);
     }
@@ -354,7 +354,7 @@ static void v2_refuses_bad_numbers_of_classes(void **state)
     json_decref(zero);
 }
 
-/* Hugging Face's InferenceClient posts to the address itself. */
+/* Hugging Face's InferenceClient posts to the root of the server. */
 static void the_root_is_predict(void **state)
 {
     (void)state;
@@ -367,7 +367,7 @@ static void the_root_is_predict(void **state)
     json_decref(lists);
 }
 
-/* The vector is the output; pooling and rows of tokens have no meaning. */
+/* The output is a vector, so pooling and rows of tokens have no meaning. */
 static void a_vector_is_embedded_as_it_is(void **state)
 {
     (void)state;
@@ -409,7 +409,7 @@ static void logits_that_are_not_finite_fail(void **state)
                    "NaN or an infinity");
 }
 
-/* As on other routes: times, and keys without a meaning. */
+/* The answers have the same headers as on other routes: times, and keys without a meaning. */
 static void answers_have_the_usual_headers(void **state)
 {
     (void)state;
@@ -444,7 +444,7 @@ static void refuse_file(const char *path, const char *type, const char *bytes, s
     expect_failure_answer(&answer, status, "Validation", part);
 }
 
-/* As a body: with its type, with a wrong one, with none. */
+/* The body is the file, with the right type, with a wrong type, or without a type. */
 static void files_have_classes(void **state)
 {
     (void)state;

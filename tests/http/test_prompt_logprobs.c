@@ -1,6 +1,7 @@
-/* /v1/completions with `echo` and `logprobs`: the log-probabilities of a prompt's tokens. They are those of the
- * libraries (tests/generation/scores.json), within TOLERANCE, also for tokens beyond max_seq_len and for a model that
- * runs a whole sequence again for each token. Long prompts, whose rows come in several jobs, have those of /logits. */
+/* /v1/completions with `echo` and `logprobs`: the log-probabilities of a prompt's tokens. They agree with those of the
+ * libraries (tests/generation/scores.json), within TOLERANCE. The tests include tokens beyond max_seq_len, and a model
+ * that runs the whole sequence again for each token. The rows of long prompts come in several jobs. They are compared
+ * with /logits. */
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 #include "tests/http/generation.h"
@@ -12,10 +13,10 @@
 
 #define SCORES "tests/generation/scores.json"
 #define TOLERANCE 1e-5
-#define WIDE 40000 /* ids of a model whose prompts come in blocks of few rows */
+#define WIDE 40000 /* ids of a model whose prompts come in blocks of a few rows */
 
-/* Each row that is compared costs the JSON of all its logits. 7 divides no number of rows in a block. */
-#define EACH (*daemon_sanitizer() ? 7 : 1) /* of so many rows, one is compared */
+/* The comparison of a row reads the JSON of all its logits. 7 does not divide the number of rows of any block. */
+#define EACH (*daemon_sanitizer() ? 7 : 1) /* one of so many rows is compared */
 
 static char *folder;
 static struct daemon *the_daemon;
@@ -47,7 +48,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* Posts the body, which it drops, and expects 200 and JSON. */
+/* Posts the body, and drops its reference. Expects 200 and JSON. */
 static json_t *complete(const struct daemon *daemon, json_t *body)
 {
     char *text = json_dumps(body, JSON_COMPACT);
@@ -80,7 +81,7 @@ static double largest(const json_t *top)
     return most;
 }
 
-/* Compares the tokens of choice `index` with a run of scores.json. The choice has `new` tokens after the prompt. */
+/* Compares the tokens of choice `index` with a run of scores.json. After the prompt, the choice has `new` tokens. */
 static void compare_scores(const json_t *answer, size_t index, const json_t *run, size_t new)
 {
     const json_t *found = logprobs_at(answer, index, "token_logprobs"),
@@ -103,9 +104,9 @@ static void compare_scores(const json_t *answer, size_t index, const json_t *run
     }
 }
 
-/* The requests of lm-evaluation-harness (lm_eval/models/openai_completions.py): lists of ids, one new token. Its
- * class reads token_logprobs and top_logprobs from the context on, without the last token. max_tokens 0 leaves the new
- * token out. */
+/* The requests of lm-evaluation-harness (lm_eval/models/openai_completions.py) are lists of ids with one new token. Its
+ * class reads token_logprobs and top_logprobs after the context, and ignores the last token. max_tokens 0 omits the new
+ * token. */
 static void test_scores_are_the_library_s(void **state)
 {
     (void)state;
@@ -126,7 +127,7 @@ static void test_scores_are_the_library_s(void **state)
     json_decref(runs);
 }
 
-/* Compares the scores of a prompt with the probabilities of /logits, which are computed in one batch. */
+/* Compares the scores of a prompt with the probabilities of /logits, which one batch computes. */
 static void compare_with_logits(const struct daemon *daemon, const char *model, const int *ids, size_t count)
 {
     json_t *prompt = json_array();
@@ -136,7 +137,7 @@ static void compare_with_logits(const struct daemon *daemon, const char *model, 
                                                 0, "logprobs", 0, "echo", 1));
     const json_t *scores = logprobs_at(answer, 0, "token_logprobs");
     assert_int_equal(json_array_size(scores), count);
-    for (size_t first = 0; first + 1 < count; first += 50 * EACH) { /* rows of /logits, some at a time */
+    for (size_t first = 0; first + 1 < count; first += 50 * EACH) { /* several rows of /logits in a request */
         json_t *positions = json_array();
         for (size_t i = first; i < first + 50 * EACH && i + 1 < count; i += EACH)
             json_array_append_new(positions, json_integer((json_int_t)i));
@@ -161,7 +162,7 @@ static void compare_with_logits(const struct daemon *daemon, const char *model, 
     json_decref(prompt);
 }
 
-/* Blocks of a few rows, because their logits would need too much memory. */
+/* The logits of many rows would need too much memory, so the blocks have only a few rows. */
 static void test_a_large_vocabulary(void **state)
 {
     (void)state;
@@ -171,8 +172,8 @@ static void test_a_large_vocabulary(void **state)
     compare_with_logits(the_daemon, "wide", ids, LENGTH(ids));
 }
 
-/* Without slots, each block of rows is computed with all rows before it. The built-in model reads a long prompt in
- * parts. */
+/* Without slots, each block of rows is computed together with all rows before it. The built-in model reads a long
+ * prompt in parts. */
 static void test_long_prompts_and_no_slots(void **state)
 {
     (void)state;
@@ -197,7 +198,8 @@ static void expect_offsets(const json_t *answer, size_t index, const char *text,
         assert_int_equal(json_integer_value(json_array_get(found, i)), offsets[i]);
 }
 
-/* text_offset counts characters of `text`, for a text and for its ids. A prompt of config.json is not in the text. */
+/* text_offset counts characters of `text`, for a text and for its ids. `text` does not contain the prompt of
+ * config.json. */
 static void test_offsets(void **state)
 {
     (void)state;
@@ -218,7 +220,7 @@ static void test_offsets(void **state)
     json_decref(answer);
 }
 
-/* The logprobs of new tokens, and their offsets, go on after the prompt's. */
+/* The log-probabilities and offsets of new tokens follow those of the prompt. */
 static void test_new_tokens_follow(void **state)
 {
     (void)state;

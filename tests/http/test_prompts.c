@@ -1,4 +1,4 @@
-/* Prompts: a request with the name of a prompt has the answer of a request whose texts begin with the prompt. */
+/* Prompts: a request that names a prompt gets the same answer as a request whose texts begin with this prompt. */
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 
@@ -22,7 +22,8 @@ static const struct checkpoint_shape classes_shapes[] = {{"table", 2, {259, 8}},
 static char *folder;
 static struct daemon *the_daemon;
 
-/* A folder `name` with the weights and the tokenizer of docs/examples/animals, and with the keys in its config.json. */
+/* Makes the folder `name` with the weights and the tokenizer of docs/examples/animals, and with `keys` in its
+ * config.json. */
 static void make_animals(const char *name, const char *keys, bool tokenizer, char path[512])
 {
     char command[2048];
@@ -59,7 +60,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* A route, and its body. The two %s are a prompt, which stands before each text, and further keys of the body. */
+/* A route and its body. The first %s is the prompt before each text. The second %s is for other keys. */
 static const struct {
     const char *path, *body;
 } routes[] = {
@@ -168,7 +169,7 @@ static void unknown_names_are_refused(void **state)
                    "inputs is empty");
 }
 
-/* The prompt counts as tokens, and is cut with the text. */
+/* The tokens of the prompt count. A long text is cut together with its prompt. */
 static void long_texts_with_prompts_are_cut(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Every reference case through one running daemon. Each call goes through /v2 with binary tensors, and compares all
- * stored outputs. Most calls also go through the native routes, in JSON, once with all inputs in one object. Outputs
+/* Every reference case in one running daemon. Each call goes through /v2 with binary tensors, and all stored outputs
+ * are compared. Most calls also go through the native routes in JSON, and once with all inputs in one object. Outputs
  * must be within 1e-5 of the library's. */
 #include "tests/http/infer.h"
 #include "tests/http/the_daemon.h"
@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FEWEST_CALLS 150     /* of all cases, through /v2 */
+#define FEWEST_CALLS 150     /* calls of all cases, through /v2 */
 #define FEWEST_LOGITS 100    /* calls through /logits */
-#define FEWEST_EMBED_ALL 100 /* and through /embed_all */
+#define FEWEST_EMBED_ALL 100 /* calls through /embed_all */
 #define FEWEST_NAMED 100     /* calls with all inputs in one object */
 #define TOLERANCE 1e-5
 
 static struct cases cases;
-static int n_calls, n_logits, n_embed_all, n_named; /* that were compared */
+static int n_calls, n_logits, n_embed_all, n_named; /* calls that were compared */
 
 static int start(void **state)
 {
@@ -26,7 +26,7 @@ static int start(void **state)
 
 /* ---- /v2 ---- */
 
-/* Returns how many there are. */
+/* Returns the number of calls. */
 static int compare_calls(const char *name, const struct weights *calls)
 {
     int index = 0;
@@ -56,7 +56,7 @@ static json_t *element_of(const struct weights_tensor *tensor, const float *floa
                                            : json_real((double)floats[index]);
 }
 
-/* (n, columns) of a tensor (batch, n, columns), or (n) of (batch, n), as JSON. */
+/* Rows (n, columns) of a tensor (batch, n, columns), or (n) of (batch, n), as JSON. */
 static json_t *rows_of(const struct weights_tensor *tensor, int64_t sequence)
 {
     json_t *list = json_array();
@@ -85,7 +85,7 @@ static json_t *items_of(const struct weights_tensor *tensor)
     return items;
 }
 
-/* The parameters of forward() that the libraries have first. */
+/* True for the first parameter of forward() in the libraries. */
 static bool is_first(const char *name)
 {
     static const char *const names[] = {"x", "src", "tensor", "query"};
@@ -95,14 +95,15 @@ static bool is_first(const char *name)
     return false;
 }
 
-/* Requests with all inputs of the call. `named`: they are members of one object. Otherwise the first one is `inputs` or
- * `embeddings`, and the others are beside it. NULL: the native routes cannot take this call. */
+/* Makes requests with all inputs of the call. If `named`, the inputs are members of one object. Otherwise the first
+ * input is `inputs` or `embeddings`, and the others are beside it. Returns NULL if the native routes cannot take this
+ * call. */
 static json_t *request_for(const char *name, const struct weights *calls, int index, bool named)
 {
     struct infer_tensor tensors[8];
     size_t count = case_tensors(calls, index, "in", tensors, LENGTH(tensors));
     json_t *request = json_pack("{s:s}", "model", name), *inputs = named ? json_object() : json_incref(request);
-    /* An image has no key here, and an item of this layer would be a whole call */
+    /* Images have no key on these routes. In linear_multihead, an item would be a whole call. */
     bool takes = !strstr(name, "_image") && !strstr(name, "linear_multihead");
     for (size_t i = 0; i < count; i++) {
         char path[64];
@@ -124,7 +125,7 @@ static json_t *request_for(const char *name, const struct weights *calls, int in
     return NULL;
 }
 
-/* Adds the squares of one row's differences and of its numbers. */
+/* Adds the squares of a row's differences, and the squares of its numbers. */
 static void add_squares(const json_t *row, const float *expected, int64_t columns, double *difference, double *norm)
 {
     assert_int_equal(json_array_size(row), columns);
@@ -153,7 +154,7 @@ static double relative_l2(const json_t *answer, const struct weights_tensor *out
     return sqrt(difference / norm);
 }
 
-/* The class's own output. */
+/* The output of the class. */
 static const struct weights_tensor *output_of(const struct weights *calls, int index)
 {
     static const char *const names[] = {"output", "attention_output"};
@@ -166,7 +167,7 @@ static const struct weights_tensor *output_of(const struct weights *calls, int i
     return output;
 }
 
-/* Targets for all positions of a call: an id, or null. */
+/* Targets for all positions of a call. A target is an id or null. */
 static json_t *targets_for(const struct weights_tensor *output)
 {
     json_t *targets = json_array();
@@ -190,7 +191,7 @@ static double log_softmax(const float *row, int64_t columns, int64_t column)
     return (double)row[column] - most - log(sum);
 }
 
-/* Expects the log-probabilities that follow from the library's output. */
+/* Compares the log-probabilities with those that follow from the library's output. */
 static void compare_targets(json_t *request, const struct weights_tensor *output)
 {
     json_t *targets = targets_for(output);
@@ -219,7 +220,7 @@ static void compare_targets(json_t *request, const struct weights_tensor *output
     free(body);
 }
 
-/* Sends a request to /logits, or, where the model has no logits, to /embed_all. */
+/* Sends a request to /logits. If the model has no logits, sends it to /embed_all. */
 static struct answer send_native(const json_t *request, bool *logits)
 {
     char *body = json_dumps(request, JSON_COMPACT | JSON_REAL_PRECISION(9));
@@ -235,7 +236,7 @@ static struct answer send_native(const json_t *request, bool *logits)
     return answer;
 }
 
-/* The library's output is that of the route. Returns whether the call was compared. */
+/* Compares the answer of the route with the library's output. Returns whether the call was compared. */
 static bool compare_native(const char *name, const struct weights *calls, int index, bool named)
 {
     json_t *request = request_for(name, calls, index, named);
@@ -277,7 +278,8 @@ static void enough_was_compared(void **state)
                 n_named >= FEWEST_NAMED);
 }
 
-/* What a device failed at the CPU would have computed, and nothing above would show it. */
+/* If a device fails, the CPU computes the batch, with the same results. So only the metrics show that no device
+ * failed. */
 static void nothing_ran_in_place_of_a_device(void **state)
 {
     (void)state;

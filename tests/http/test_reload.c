@@ -1,5 +1,5 @@
 /* Models that change while the daemon serves: SIGHUP, and the routes that load and unload. Several clients send
- * requests all the time. Each answer must be that of one of the two weights, and no request may be lost. */
+ * requests all the time. Each answer must come from the old or from the new weights. No request may be lost. */
 #define _GNU_SOURCE
 #include "tests/http/checkpoint.h"
 #include "tests/http/generation.h"
@@ -19,8 +19,8 @@
 #define CLIENTS 3
 #define RELOADS 20
 
-/* Writes the weights of the case into PARENT/NAME, all values of one tensor moved by `shift`. The files are new ones
- * that take the names of the old ones. */
+/* Writes the weights of the case into PARENT/NAME. All values of one tensor are moved by `shift`. New files replace the
+ * old files. */
 static void write_model(const char *parent, const char *name, float shift)
 {
     struct checkpoint checkpoint = checkpoint_read(CASE);
@@ -66,7 +66,7 @@ static char *answer_of(const struct daemon *daemon)
     return text;
 }
 
-/* How many old versions the daemon has freed, by the lines of the log that were read. */
+/* Number of old versions that the daemon has freed, counted in the log lines read so far. */
 static int freed;
 
 static bool next_line(struct daemon *daemon, char line[8192])
@@ -76,7 +76,7 @@ static bool next_line(struct daemon *daemon, char line[8192])
     return found;
 }
 
-/* Waits for a line of the log. Returns a copy, which the test frees. */
+/* Waits for a line that contains `part`. Returns a copy, which the test frees. */
 static char *wait_line(struct daemon *daemon, const char *part)
 {
     char line[8192];
@@ -92,7 +92,7 @@ static void expect_line(struct daemon *daemon, const char *part)
     free(wait_line(daemon, part));
 }
 
-/* Sends SIGHUP, and expects what the last line says about it. */
+/* Sends SIGHUP. Expects that the last line about it contains `expected`. */
 static void reload(struct daemon *daemon, const char *expected)
 {
     daemon_signal(daemon, SIGHUP);
@@ -145,7 +145,7 @@ static void *send_requests(void *argument)
     return NULL;
 }
 
-/* Streams of a model that is reloaded, too. Each must end with its last event. */
+/* Requests streams of a model that is reloaded. Each stream must end with its last event. */
 static void *send_streams(void *argument)
 {
     struct clients *clients = argument;
@@ -211,7 +211,7 @@ static void no_answer_is_lost_while_models_are_reloaded(void **state)
     daemon_terminate(daemon);
     for (char line[8192]; next_line(daemon, line);)
         ;
-    assert_int_equal(freed, 1 + 2 * RELOADS); /* each old version */
+    assert_int_equal(freed, 1 + 2 * RELOADS); /* each old version was freed */
     daemon_join(daemon);
     free(answers[0]);
     free(answers[1]);
@@ -228,7 +228,7 @@ static void a_bad_model_leaves_the_old_one(void **state)
     struct daemon *daemon = start(ARGUMENTS("--model", model));
     char *before = answer_of(daemon);
     reload(daemon, "loaded=0 failed=0 unchanged=1");
-    write_text(folder, "m", "training.log", "step 1\n"); /* no file of a model */
+    write_text(folder, "m", "training.log", "step 1\n"); /* this file does not belong to the model */
     reload(daemon, "loaded=0 failed=0 unchanged=1");
 
     write_text(folder, "m", "config.json", "{\"architecture\": \"linformer.LinformerLM\", \"kwargs\": {}}");
@@ -303,7 +303,7 @@ static char *answer_of_name(const struct daemon *daemon, const char *name)
     return text;
 }
 
-/* The files of a new folder may be incomplete when SIGHUP comes. The next SIGHUP tries again. */
+/* The files of a new folder may be incomplete when SIGHUP comes. The next SIGHUP tries to load it again. */
 static void a_new_folder_that_failed_is_tried_again(void **state)
 {
     (void)state;
@@ -349,7 +349,8 @@ static void both_names_of_a_folder_are_reloaded(void **state)
     free(folder);
 }
 
-/* A request loads a model whose folder was not there at the start. SIGHUP then knows its folder without a name. */
+/* A request loads a model whose folder did not exist at the start. After that, SIGHUP finds the folder without a
+ * request. */
 static void a_model_of_a_request_is_found_by_its_folder(void **state)
 {
     (void)state;
@@ -368,8 +369,8 @@ static void a_model_of_a_request_is_found_by_its_folder(void **state)
     free(folder);
 }
 
-/* Clients that never end their bodies. None of them may keep an old version in memory, of which there can be only a
- * few. */
+/* Clients that never end their bodies. No such client may keep an old version in memory, because the number of old
+ * versions is limited. */
 static void a_slow_body_keeps_no_old_version(void **state)
 {
     (void)state;
@@ -383,7 +384,7 @@ static void a_slow_body_keeps_no_old_version(void **state)
         clients[i] = raw_connect(daemon);
         raw_send(clients[i], "POST /embed_all HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
                              "Content-Length: 100\r\n\r\n{");
-        free(answer_of(daemon)); /* so that the daemon has read the other request, too */
+        free(answer_of(daemon)); /* then the daemon has read the other request, too */
         write_model(folder, "m", (float)i);
         reload(daemon, "loaded=1 failed=0");
     }
@@ -419,14 +420,14 @@ static void models_are_loaded_and_unloaded_on_request(void **state)
     control(daemon, "/v2/repository/models/extra/load", "{}", 200, "{}");
     control(daemon, "/v2/repository/index", NULL, 200,
             "{\"name\":\"extra\",\"version\":\"1\",\"state\":\"READY\",\"reason\":\"\"}");
-    control(daemon, "/v2/repository/models/extra/load", NULL, 200, "{}"); /* it is current */
+    control(daemon, "/v2/repository/models/extra/load", NULL, 200, "{}"); /* the model is up to date */
     json_decref(daemon_post_json(daemon, "/embed", "{\"model\": \"extra\", \"inputs\": [[1, 2, 3]]}"));
     control(daemon, "/v2/repository/models/m/unload", "{\"parameters\": {\"unload_dependents\": false}}", 200, "{}");
     expect_failure(daemon, "/embed", BODY, 404, "Validation", "there is no model \"m\" here, only \"extra\"");
     control(daemon, "/v2/repository/index", "{\"ready\": true}", 200, "[{\"name\":\"extra\"");
     control(daemon, "/v2/repository/index", NULL, 200,
             "{\"name\":\"m\",\"state\":\"UNAVAILABLE\",\"reason\":\"unloaded\"}");
-    reload(daemon, "loaded=0 failed=0 unchanged=1"); /* an unloaded model stays so */
+    reload(daemon, "loaded=0 failed=0 unchanged=1"); /* SIGHUP does not load an unloaded model */
     control(daemon, "/v2/repository/models/m/load", NULL, 200, "{}");
     free(answer_of(daemon));
 

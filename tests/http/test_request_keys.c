@@ -1,4 +1,5 @@
-/* Keys that have a meaning on several routes: the table of docs/http-api.md, and what the newest of them do. */
+/* Keys that have a meaning on several routes: the table of docs/http-api.md. Other tests check the effect of some of
+ * these keys. */
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 #include "tests/http/document.h"
@@ -24,7 +25,7 @@ static const struct checkpoint_shape classes_shapes[] = {{"table", 2, {259, 8}},
 static char *folder;
 static struct daemon *the_daemon;
 
-/* A copy of a model's folder, with the prompts in its config.json. */
+/* Copies a model's folder, and adds prompts to its config.json. */
 static void copy_with_prompts(const char *from, const char *name, char path[512])
 {
     char command[2048];
@@ -62,7 +63,7 @@ static int stop(void **state)
 
 #define TABLE_HEAD "| key | `/embed` |"
 
-/* A column of the table: its path there, the path of a request, and a body without its last brace. */
+/* A column of the table: its path in the table, the path of a request, and a body without its last brace. */
 static const struct {
     const char *column, *path, *body;
 } columns[] = {
@@ -98,7 +99,7 @@ static const struct {
     {"top_k", "1"},
 };
 
-/* Whether the answer is 200 and does not name the key among those that are ignored. */
+/* True if the answer is 200 and does not name the key among the ignored keys. */
 static bool reads(size_t column, const char *format, size_t row)
 {
     char keys[256], body[1024];
@@ -117,7 +118,7 @@ static bool reads(size_t column, const char *format, size_t row)
     return read;
 }
 
-/* Compares a cell with what the route does. Returns 1 if they differ. */
+/* Compares a cell with the behaviour of the route. Returns 1 if they differ. */
 static int cell_is_wrong(size_t column, size_t row, const char *cell)
 {
     bool beside = reads(column, ", \"%s\": %s", row);
@@ -131,7 +132,7 @@ static int cell_is_wrong(size_t column, size_t row, const char *cell)
     return 1;
 }
 
-/* The next cell of a row, without spaces and grave accents. Moves *at behind it. */
+/* Copies the next cell of a row, without spaces and grave accents. Moves *at behind the cell. */
 static void next_cell(const char **at, char cell[64])
 {
     size_t length = strcspn(*at, "|");
@@ -224,7 +225,7 @@ static void minus_one_is_the_models_length(void **state)
     expect_same("/embed", body, other);
 }
 
-/* The last tokens of a prompt matter most for the next one. */
+/* For the next token, the last tokens of a prompt matter most. */
 static void completions_keep_the_last_tokens(void **state)
 {
     (void)state;

@@ -73,7 +73,7 @@ static void those_that_do_nothing(void **state)
     daemon_join(daemon);
 }
 
-/* SIGHUP reloads, and the daemon serves on. A SIGHUP that comes while the daemon drains has no effect. */
+/* SIGHUP reloads, and the daemon continues to serve. A SIGHUP that comes while the daemon drains has no effect. */
 static void the_one_that_reloads(void **state)
 {
     (void)state;
@@ -95,14 +95,14 @@ static void nohup_is_heeded(void **state)
     struct daemon *daemon = start(SIGHUP);
     daemon_signal(daemon, SIGHUP);
     daemon_signal(daemon, SIGUSR1);
-    assert_true(logs(daemon, "does nothing")); /* SIGHUP, which came before, would have been received before */
+    assert_true(logs(daemon, "does nothing")); /* the daemon would have received the earlier SIGHUP before */
     expect_service(daemon);
     daemon_terminate(daemon);
-    assert_true(logs(daemon, "signal=Terminated")); /* so this one began the draining */
+    assert_true(logs(daemon, "signal=Terminated")); /* so this signal began the draining */
     daemon_join(daemon);
 }
 
-/* A library that is a pipe without a writer takes for ever to load. */
+/* The library is a pipe without a writer, so its loading never ends. */
 static void a_start_that_hangs_in_a_library(void **state)
 {
     (void)state;
@@ -120,7 +120,8 @@ static void a_start_that_hangs_in_a_library(void **state)
         execl(binary ? binary : "build/linformerd", "linformerd", "--port", "0", "--device", "cpu", (char *)NULL);
         _exit(127);
     }
-    int writing = open(library, O_WRONLY); /* until the daemon opens it, and now waits for its first byte */
+    /* Returns when the daemon opens the pipe. The daemon then waits for the first byte. */
+    int writing = open(library, O_WRONLY);
     assert_true(writing >= 0);
     assert_int_equal(kill(process, SIGTERM), 0);
     assert_int_equal(waitpid(process, &status, 0), process);
@@ -164,7 +165,7 @@ static void run_to_next_file(pid_t thread)
     }
 }
 
-/* The reload stands still where it opens a file. It stands for one that takes very long. */
+/* The test stops the reload where it opens a file. This has the same effect as a reload that takes very long. */
 static void the_end_does_not_wait_for_a_reload(void **state)
 {
     (void)state;
@@ -185,11 +186,11 @@ static void the_end_does_not_wait_for_a_reload(void **state)
     answer_free(&answer);
     daemon_terminate(daemon);
     assert_true(logs(daemon, "reload=\"left unfinished\""));
-    assert_int_equal(waitpid(thread, &status, __WALL), thread); /* the process has ended when all its threads have */
+    assert_int_equal(waitpid(thread, &status, __WALL), thread); /* the process ends when all its threads have ended */
     daemon_join(daemon);
 }
 
-/* However few there are, the daemon says at its start that they do not do, or ends when it is told to. */
+/* With any number of descriptors, the daemon reports at its start that they are too few, or ends after SIGTERM. */
 static void few_descriptors(void **state)
 {
     (void)state;

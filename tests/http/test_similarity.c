@@ -31,7 +31,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* Of two vectors of /embed. */
+/* The cosine of two vectors of /embed. */
 static double cosine(const json_t *a, const json_t *b)
 {
     double product = 0, a_squares = 0, b_squares = 0;
@@ -44,7 +44,7 @@ static double cosine(const json_t *a, const json_t *b)
     return product / sqrt(a_squares * b_squares);
 }
 
-/* Compares all texts with the first one. `keys` stand in both bodies, with a comma before them. */
+/* Compares all texts with the first text. `keys` are added to both bodies, with a comma in front. */
 static void agrees(const struct daemon *daemon, const char *keys)
 {
     char body[2048];
@@ -76,7 +76,7 @@ static void it_is_the_cosine_of_the_vectors(void **state)
     agrees(animals, ", \"pooling\": \"max\", \"add_special_tokens\": false");
 }
 
-/* A number does not depend on the other sentences. */
+/* The similarity of a sentence does not depend on the other sentences. */
 static void sentences_have_their_own_numbers(void **state)
 {
     (void)state;
@@ -122,7 +122,7 @@ static void long_texts_are_cut_if_wanted(void **state)
     snprintf(body, sizeof body, form, long_text(text, 101),
              ", \"parameters\": {\"truncate\": true, \"truncation_direction\": \"left\"}");
     json_t *left = daemon_post_json(animals, "/similarity", body);
-    assert_false(json_equal(left, fits)); /* it begins with the other word */
+    assert_false(json_equal(left, fits)); /* the other end of the text was cut */
     json_decref(left);
     json_decref(fits);
 }

@@ -1,9 +1,9 @@
-/* Slots are never lost, whatever clients do. Clients with random behaviour generate tokens: some read their answers,
- * some send invalid requests, and some break off at random moments, also while they wait for a slot. Other clients send
- * /embed meanwhile, which never is refused, and compare every answer with the one of an idle daemon. At the end all
- * slots are free and can be taken, and the counters of the daemon agree with those of the clients.
- *
- * VISITS is the number of requests of each client, and SEED repeats a run. `make reliability` makes long ones. */
+/* Slots are never lost, whatever clients do. Clients with random behaviour generate tokens. Some read their answers,
+ * some send invalid requests, and some break off at random moments, also while they wait for a slot. Meanwhile, other
+ * clients send /embed, which must never be refused. They compare every answer with the answer of an idle daemon. At the
+ * end, all slots must be free, and requests must be able to take them. The counters of the daemon must agree with those
+ * of the clients. VISITS is the number of requests of each client. SEED repeats a run. `make reliability` starts long
+ * runs. */
 #include "tests/http/daemon.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 #define GENERATING 12 /* clients */
 #define EMBEDDING 3
 #define PROMPTS 6
-#define MOST_LOOKS 60000 /* at the metrics, one each millisecond */
+#define MOST_LOOKS 60000 /* reads of the metrics, one each millisecond */
 #define ANSWER_BYTES (1 << 16)
 
 /* What a client does with a request. */
@@ -48,13 +48,13 @@ struct client {
     bool embeds;
     int64_t visits[VISITS], embedded;
     int64_t answered, overloaded, refused, malformed; /* answers with 200, 429, 422 and 400 */
-    int64_t tokens;                                   /* in answers of VISIT_READS */
-    char wrong[512];                                  /* the first wrong answer; empty: none */
+    int64_t tokens;                                   /* tokens in answers of VISIT_READS */
+    char wrong[512];                                  /* the first wrong answer, empty if there is none */
 };
 
 static uint64_t seed = 20261123;
 static int64_t n_visits = 40;
-static char *expected_texts[PROMPTS], *expected_rows[PROMPTS]; /* bodies of an idle daemon's answers */
+static char *expected_texts[PROMPTS], *expected_rows[PROMPTS]; /* bodies of answers of an idle daemon */
 
 static uint64_t draw(struct client *client, uint64_t below)
 {
@@ -70,7 +70,7 @@ static int64_t new_tokens(int prompt)
     return counts[prompt];
 }
 
-/* Prompts of different lengths, some of them in several parts of a batch. */
+/* Prompts have different lengths. Long prompts are divided into several batches. */
 static void write_ids(char *text, size_t size, int prompt)
 {
     size_t length = 0;
@@ -103,7 +103,7 @@ static size_t write_request(char *text, size_t size, const char *path, const cha
                             path, strlen(body), body);
 }
 
-/* -1: no connection. */
+/* Returns -1 if the connection fails. */
 static int open_connection(const struct daemon *daemon)
 {
     struct sockaddr_in address = {.sin_family = AF_INET,
@@ -163,7 +163,9 @@ static void read_generation(struct client *client, bool half_close, char *text)
     write_generation(request, sizeof request, prompt, new_tokens(prompt));
     long status = call(client->daemon, "/generate", request, half_close, text, &body);
     bool right = status == 200 && strcmp(body, expected_texts[prompt]) == 0;
-    if (half_close) { /* such a client may wait too long for a slot: then it counts as one that has left */
+    /* A client that closes its sending half may wait too long for a slot. The daemon then counts it as one that has
+     * left. */
+    if (half_close) {
         if (!right && status != 429 && status != 499 && status != 0)
             note_wrong(client, visit_names[VISIT_HALF_CLOSES], status, body);
         return;
@@ -194,14 +196,14 @@ static void send_invalid(struct client *client, enum visit visit, char *text)
         note_wrong(client, visit_names[visit], status, body);
 }
 
-/* Waits a random time, up to 30 ms, or until bytes come. */
+/* Waits for a random time of up to 30 ms, or until bytes arrive. */
 static void linger(struct client *client, int descriptor)
 {
     struct pollfd reads = {.fd = descriptor, .events = POLLIN};
     poll(&reads, 1, (int)draw(client, 30));
 }
 
-/* Breaks off. The long request would take minutes. */
+/* Breaks off. To complete the long request would take minutes. */
 static void break_off(struct client *client, enum visit visit)
 {
     char body[1024], request[2048];
@@ -283,7 +285,7 @@ static int64_t sum_of(const char *text, const char *begin, const char *part)
     return sum;
 }
 
-/* Waits until this many slots are in use, and nothing waits. */
+/* Waits until `used` slots are in use, and no request waits. */
 static void wait_for_slots(const struct daemon *daemon, int64_t used)
 {
     int64_t running = -1, waiting = -1;
@@ -307,7 +309,7 @@ static void expect_between(const char *what, int64_t found, int64_t least, int64
                  (long long)most);
 }
 
-/* Requests of clients that broke off may have been answered in full or not at all. */
+/* If a client broke off, its request may have been answered in full or not at all. */
 static void expect_counters(const char *text, const struct client *all)
 {
     int64_t unsure = all->visits[VISIT_HALF_CLOSES] + all->visits[VISIT_LEAVES] + all->visits[VISIT_RESETS] +
@@ -363,7 +365,7 @@ static void add_client(struct client *all, const struct client *client)
         fail_msg("SEED=%llu: %s", (unsigned long long)seed, client->wrong);
 }
 
-/* For docs/reliability.md. */
+/* Prints the counts for docs/reliability.md. */
 static void print_counts(const char *text, const struct client *all)
 {
     print_message("SEED=%llu VISITS=%lld: slots %d", (unsigned long long)seed, (long long)n_visits, SLOTS);

@@ -1,5 +1,5 @@
-/* Starts: --check, --explain, and systems with too little memory, threads or permissions. The daemon must report the
- * lack before it serves the first request, and must not end later because of it. */
+/* Starts with --check and --explain, and starts on systems with too little memory, threads or permissions. The daemon
+ * must report the lack before it serves the first request. It must not end later because of the lack. */
 #define _GNU_SOURCE /* setresuid */
 #include "tests/http/daemon.h"
 
@@ -11,12 +11,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#ifndef PR_SET_MDWE /* Linux 6.3 */
+#ifndef PR_SET_MDWE /* since Linux 6.3 */
 #define PR_SET_MDWE 65
 #define PR_MDWE_REFUSE_EXEC_GAIN 1
 #endif
 
-/* OpenMP's runtime is not instrumented, so tests/run.sh gives the daemon one thread. */
+/* OpenMP's runtime is not instrumented for the thread sanitizer, so tests/run.sh gives the daemon one thread. */
 static bool has_one_thread(void)
 {
     return strcmp(daemon_sanitizer(), "thread") == 0;
@@ -31,7 +31,7 @@ static struct daemon *start_restricted(const char *const *arguments, void (*rest
     return daemon_open(&options, said, status);
 }
 
-/* Runs it to its end, and expects that exit status; what it wrote is the test's to free. */
+/* Runs the daemon to its end, and expects an exit status. Returns what the daemon wrote, which the test frees. */
 static char *run_to_end(const char *const *arguments, void (*restrict_process)(void), int expected)
 {
     char *said;
@@ -42,7 +42,7 @@ static char *run_to_end(const char *const *arguments, void (*restrict_process)(v
     return said;
 }
 
-static void expect_said(char *said, const char *part) /* frees it */
+static void expect_said(char *said, const char *part) /* frees `said` */
 {
     if (!strstr(said, part))
         fail_msg("\"%s\" is not in: %s", part, said);
@@ -70,7 +70,7 @@ static void check_says_what_is_wrong(void **state)
                 "oneDNN is used with AVX-512 kernels alone");
 }
 
-/* stdout of the program, to its end. */
+/* The whole standard output of the daemon. */
 static char *output_of(const char *arguments)
 {
     const char *binary = getenv("LINFORMERD");
@@ -103,18 +103,19 @@ static void explain_alone_shows_the_built_in_model(void **state)
 
 static rlim_t most_processes;
 
-/* As a user that has no other process: the limit counts all of a user's, and does not hold for root. */
+/* The limit counts all processes of a user, and does not hold for root. So this function switches to a user without
+ * other processes. */
 static void limit_processes(void)
 {
     struct rlimit limit = {most_processes, most_processes};
     uid_t user = (uid_t)(1000000 + getpid());
-    setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* which would start a process */
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* the leak checker would start a process */
     if (setrlimit(RLIMIT_NPROC, &limit) != 0 || setresgid(user, user, user) != 0 || setresuid(user, user, user) != 0)
         _exit(125);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
 }
 
-/* Many rows, so that all threads compute. */
+/* Sends many rows, so that all threads compute. */
 static void expect_served(const struct daemon *daemon)
 {
     enum { IDS = 900 };
@@ -144,7 +145,7 @@ static void missing_threads_are_told_before_ready(void **state)
         } else {
             if (!WIFEXITED(status) || WEXITSTATUS(status) != 1 || strstr(said, "libgomp") ||
                 !strstr(said, "cannot start") || !strstr(said, "ulimit -u"))
-                if (!*daemon_sanitizer()) /* whose own threads fail in ways of their own */
+                if (!*daemon_sanitizer()) /* The sanitizers start their own threads, which fail in other ways. */
                     fail_msg("%lld processes, wait status %x: %s", (long long)most_processes, (unsigned)status, said);
             refused++;
         }
@@ -181,7 +182,7 @@ static void little_address_space_is_told(void **state)
 {
     (void)state;
     if (*daemon_sanitizer())
-        skip(); /* they map more than that */
+        skip(); /* sanitizers map more memory than this limit */
     most_bytes = (rlim_t)300 << 20;
     char *said = run_to_end(ARGUMENTS("--check", "--threads", "2"), limit_address_space, 1);
     assert_non_null(strstr(said, "the limit of it, RLIMIT_AS (ulimit -v), is 300 MiB"));
@@ -190,7 +191,7 @@ static void little_address_space_is_told(void **state)
     expect_said(run_to_end(ARGUMENTS("--check", "--threads", "2"), limit_address_space, 0), "models=2");
 }
 
-/* Whatever the limit, it ends, and by itself. */
+/* With any limit, the daemon must end without a signal. */
 static void any_address_space_ends_a_check(void **state)
 {
     (void)state;
@@ -211,7 +212,7 @@ static void any_address_space_ends_a_check(void **state)
 
 static void refuse_generated_code(void)
 {
-    setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* oneDNN leaks what it had when it fails */
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* if oneDNN fails, it does not free its memory */
     if (prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0) != 0)
         _exit(125);
 }
@@ -230,7 +231,7 @@ static void generated_code_is_done_without(void **state)
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     if (WEXITSTATUS(status) != 0 || !onednn)
-        skip(); /* the kernel has no such rule, or the machine no use for it */
+        skip(); /* the kernel lacks this rule, or the processor does not support it */
     struct daemon *daemon = start_restricted(NULL, refuse_generated_code, &said, &status);
     assert_non_null(daemon);
     expect_said(said, "products run without oneDNN");

@@ -1,5 +1,5 @@
-/* Triton's configuration and statistics of models. The expected shape is that of the model configuration and of the
- * statistics extension in Triton's documentation. */
+/* Triton's configuration and statistics of models. The expected form comes from Triton's documentation: the model
+ * configuration, and the statistics extension. */
 #include "tests/http/the_daemon.h"
 
 #include <string.h>
@@ -44,7 +44,7 @@ static void the_configuration_leaves_out_the_batch(void **state)
     json_decref(versioned);
 }
 
-/* The first dimension of this class is not the batch. */
+/* In this class, the first dimension is not the batch. */
 static void a_model_without_a_batch_has_whole_shapes(void **state)
 {
     (void)state;
@@ -72,7 +72,7 @@ static const json_t *first(const json_t *answer)
     return json_array_get(json_object_get(answer, "model_stats"), 0);
 }
 
-/* A request is counted after its answer is sent, so its client may ask too early. */
+/* A request is counted after its answer is sent. So the first statistics may lack it. */
 static json_t *statistics_after(int64_t requests)
 {
     for (;;) {

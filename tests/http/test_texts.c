@@ -1,5 +1,5 @@
-/* Texts through the tokenizer.json of a model, on every route. Expected ids and places are those that `tokenizers` of
- * PyPI made (tests/tokenizers/reference). */
+/* Texts through the tokenizer.json of a model, on every route. Expected ids and offsets come from the package
+ * `tokenizers` of PyPI (tests/tokenizers/reference). */
 #define _GNU_SOURCE /* asprintf */
 #include "tests/http/checkpoint.h"
 
@@ -12,7 +12,7 @@
 #define LENGTH_LIMIT 40 /* tokens of an item */
 #define DIM 8
 
-/* ids -> embed; and for classes -> the mean of the rows -> linear */
+/* ids -> embed. For classes, "-> the mean of the rows -> linear" follows */
 #define GRAPH                                                                                             \
     "\"graph\": {\"inputs\": [{\"name\": \"ids\", \"dtype\": \"int64\", \"shape\": [\"batch\", \"n\"]}]," \
     " \"sizes\": {\"n\": {\"least\": 1, \"most\": 40}}, \"nodes\": ["                                     \
@@ -58,7 +58,7 @@ static void copy_tokenizer(const char *name, const char *tokenizer)
     free(to);
 }
 
-/* A model of `vocabulary` ids, whose output has logits over them, or three classes. `keys` end in a comma. */
+/* A model with `vocabulary` ids. Its output are logits over them, or over three classes. `keys` ends in a comma. */
 static void write_model(const char *name, const char *tokenizer, const char *keys, int64_t vocabulary, bool classes)
 {
     const struct checkpoint_shape shapes[] = {{"table", 2, {vocabulary, DIM}},
@@ -74,7 +74,7 @@ static void write_model(const char *name, const char *tokenizer, const char *key
     free(path);
 }
 
-/* Models named after their tokenizers, one of classes, and one without a tokenizer. */
+/* Models with the name of their tokenizer, a model of classes, and a model without a tokenizer. */
 static const char *const names[] = {"bert", "llama3", "t5", "pieces", "roberta", "cutting", "classes", "plain"};
 
 static int start(void **state)
@@ -113,7 +113,7 @@ static json_t *read_reference(const char *name)
     return json_of_file(path);
 }
 
-/* Posts the packed body, and frees it. */
+/* Posts the packed body, and drops its reference. */
 static json_t *post(const char *path, json_t *body)
 {
     char *text = json_dumps(body, 0);
@@ -143,7 +143,7 @@ static void compare_tokens(const char *name, size_t text, const json_t *tokens, 
     }
 }
 
-/* WordPiece, BPE and Unigram with templates, and Unigram with NFKC. Of all texts, of many scripts. */
+/* The texts have many scripts. The tokenizers are WordPiece, BPE and Unigram with templates, and Unigram with NFKC. */
 static void tokens_are_those_of_the_reference(void **state)
 {
     (void)state;
@@ -192,7 +192,7 @@ static void the_template_is_optional(void **state)
 
 /* ---- A text gives what its ids give ---- */
 
-/* Ids of the first text of the reference with at least `least` tokens; *text is that text. */
+/* The ids of the first text of the reference with at least `least` tokens. *text is the text. */
 static json_t *ids_of_text(const char *name, size_t least, size_t most, json_t **text)
 {
     char file[64];
@@ -226,7 +226,7 @@ static json_t *ask(size_t route, json_t *input, json_t *more)
     return post(routes[route].path, body);
 }
 
-/* The tokenizer of a route's model in the reference. */
+/* The tokenizer that the route's model has in the reference. */
 static const char *tokenizer_of(size_t route)
 {
     return strcmp(routes[route].model, "classes") == 0 ? "bert" : routes[route].model;
@@ -250,7 +250,7 @@ static void every_route_takes_texts(void **state)
     }
 }
 
-/* The ids that are left of a text that is too long: template tokens of the ends stay. */
+/* The ids that remain of a text that is too long. The tokens of the template stay at both ends. */
 static json_t *cut(const json_t *ids, size_t front, size_t back, bool left)
 {
     json_t *kept = json_array();
@@ -446,7 +446,8 @@ static void hostile_texts_fail_alone(void **state)
             body[at + i] = letters ? 'a' : "\xEF\xB7\xBA"[i % 3];
         strcpy(body + at + LENGTH_BYTES - LENGTH_BYTES % 3, "\"}");
         struct answer answer = daemon_post(the_daemon, "/embed", body);
-        /* 413 by --payload-limit; 422 or 429 by the budget, which depends on the machine's memory */
+        /* 413 comes from --payload-limit. 422 or 429 come from the memory budget, which depends on the machine's
+         * memory. */
         if (answer.status != 200 && answer.status != 413 && answer.status != 422 && answer.status != 429)
             fail_msg("%ld %s", answer.status, answer.body);
         answer_free(&answer);

@@ -1,4 +1,4 @@
-/* TLS: encrypted connections, new certificates while the daemon serves, and files that are refused. */
+/* TLS: encrypted connections, new certificates while the daemon serves, and invalid files. */
 #include "tests/http/certificate.h"
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 static char *folder;
-static char used[100], key[100]; /* the files of the daemon */
+static char used[100], key[100]; /* files of the daemon */
 static char first[100], second[100], second_key[100], unix_path[100], hosts[140];
 static struct daemon *the_daemon;
 
@@ -68,7 +68,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* Returns the status. 0 if there was no answer, for example because the certificate is not the trusted one. */
+/* Returns the status, or 0 if there was no answer. For example, the certificate may not be the trusted one. */
 static long embed(const char *trusted, const char *unix_socket, void *curl)
 {
     struct answer answer = daemon_call(the_daemon, &(struct call){.path = "/embed",
@@ -78,7 +78,7 @@ static long embed(const char *trusted, const char *unix_socket, void *curl)
                                                                   .unix_socket = unix_socket,
                                                                   .curl = curl});
     long status = answer.status;
-    if (status != 0) /* curl counts a connection that failed, too */
+    if (status != 0) /* curl counts a failed connection, too */
         assert_true(curl == NULL || answer.connects <= 1);
     answer_free(&answer);
     return status;
@@ -90,7 +90,7 @@ static void requests_are_encrypted(void **state)
     assert_int_equal(embed(first, NULL, NULL), 200);
     assert_int_equal(embed(second, NULL, NULL), 0);
     assert_int_equal(embed(NULL, NULL, NULL), 0);        /* without TLS */
-    assert_int_equal(embed(NULL, unix_path, NULL), 200); /* a Unix socket needs none */
+    assert_int_equal(embed(NULL, unix_path, NULL), 200); /* a Unix socket needs no TLS */
 }
 
 static void large_bodies_and_answers(void **state)
@@ -114,7 +114,8 @@ static void large_bodies_and_answers(void **state)
     answer_free(&encrypted);
 }
 
-/* libmicrohttpd accepts no answer before the end of a body, so the daemon writes it to the encryption itself. */
+/* libmicrohttpd accepts no answer before the end of a body. So the daemon writes this answer to the TLS session
+ * itself. */
 static void a_body_that_is_too_large_is_refused_on_its_way(void **state)
 {
     (void)state;
@@ -190,7 +191,7 @@ static double cpu_s(void)
     return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* The first bytes of a record, and then nothing. */
+/* The client sends the first bytes of a record, and then nothing. */
 static void a_client_that_pauses_in_its_handshake_costs_no_cpu(void **state)
 {
     (void)state;
@@ -225,11 +226,11 @@ static void a_new_certificate(void **state)
     assert_int_equal(embed(first, NULL, NULL), 0);
 }
 
-/* Follows a_new_certificate. */
+/* This test runs after a_new_certificate. */
 static void a_bad_certificate_changes_nothing(void **state)
 {
     (void)state;
-    copy(first, used); /* the key is that of the second one */
+    copy(first, used); /* the key belongs to the second certificate */
     daemon_reload(the_daemon, "the key does not belong to the certificate");
     assert_int_equal(embed(second, NULL, NULL), 200);
     certificate_write(used, key, -10, -1);

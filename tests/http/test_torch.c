@@ -1,5 +1,5 @@
-/* The same model saved by safetensors, by torch.save and in shards (tests/torch/make.py). All must give the same bits.
- * A file of torch.save that calls a function is refused, and the daemon does not start. */
+/* The same model as safetensors, as a file of torch.save, and in shards (tests/torch/make.py). All three must give the
+ * same bits. If a file of torch.save calls a function, the daemon refuses it, and does not start. */
 #include "tests/http/checkpoint.h"
 
 #include <stdio.h>
@@ -26,7 +26,7 @@ static void copy_file(const char *from, const char *to)
     free(bytes);
 }
 
-/* Makes the folder PARENT/NAME: the config.json of the case, and links to the files of a form. */
+/* Makes the folder PARENT/NAME with the config.json of the case, and with links to the files of a form. */
 static void make_model(const char *parent, const char *form)
 {
     char folder[256], command[1200];

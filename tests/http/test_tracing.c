@@ -35,7 +35,7 @@ static int64_t time_of(const json_t *span, const char *key)
     return strtoll(text_of(span, key), NULL, 10);
 }
 
-/* The span of that name, and of that parent unless it is NULL. */
+/* The span with this name. If `parent` is not NULL, the span must have this parent. */
 static const json_t *find_span(const json_t *spans, const char *name, const char *parent)
 {
     size_t index;
@@ -63,7 +63,7 @@ static void a_request_has_spans_for_queue_and_inference(void **state)
 {
     (void)state;
     struct collector *collector = collector_start();
-    /* Without a limit of time, both inputs are always in one batch. */
+    /* Batches have no time limit. So both inputs are always in one batch. */
     struct daemon *daemon = daemon_start(ARGUMENTS("--otlp-endpoint", collector_url(collector), "--max-batch-ms", "0"));
     int64_t before_ns = now_ns();
     struct answer answer = daemon_call(daemon, &(struct call){.path = "/embed?a=b",
@@ -142,7 +142,7 @@ static void spans_of_requests_without_work_or_with_faults(void **state)
     collector_stop(collector);
 }
 
-/* A result that is not finite is answered with 500. */
+/* A result that is not finite is answered with status 500. */
 static void an_error_of_the_server_is_an_error_of_the_span(void **state)
 {
     (void)state;
@@ -177,8 +177,8 @@ static void get_with(const struct daemon *daemon, const char *header)
     answer_free(&answer);
 }
 
-/* The collector receives spans in the order of the requests. So a request that is not traced would come before the last
- * one. */
+/* The collector receives spans in the order of the requests. So if an untraced request sent a span, it would come
+ * before the last span. */
 static void the_callers_trace_goes_on(void **state)
 {
     (void)state;
@@ -186,7 +186,8 @@ static void the_callers_trace_goes_on(void **state)
     struct daemon *daemon = start_traced(collector);
     get_with(daemon, "traceparent: 00-" TRACE "-" SPAN "-01");
     get_with(daemon, "traceparent: 00-" TRACE "-" SPAN "-00");
-    get_with(daemon, "traceparent: 00-" TRACE "-0000000000000000-00"); /* invalid, so it begins a trace */
+    /* An invalid parent id. So the daemon begins a new trace. */
+    get_with(daemon, "traceparent: 00-" TRACE "-0000000000000000-00");
     json_t *spans = collector_spans(collector, 2);
     const json_t *first = json_array_get(spans, 0), *second = json_array_get(spans, 1);
     assert_int_equal(json_array_size(spans), 2);
@@ -196,7 +197,7 @@ static void the_callers_trace_goes_on(void **state)
     assert_string_equal(attribute_text(json_object_get(first, "attributes"), "linformerd.request_id"), TRACE);
     assert_string_not_equal(text_of(second, "traceId"), TRACE);
     assert_null(json_object_get(second, "parentSpanId"));
-    /* The id in the log and in the answer is that of the trace. */
+    /* The id in the log and in the answer is the id of the trace. */
     assert_string_equal(attribute_text(json_object_get(second, "attributes"), "linformerd.request_id"),
                         text_of(second, "traceId"));
     json_decref(spans);
@@ -255,7 +256,7 @@ static int64_t metric(const struct daemon *daemon, const char *name)
     return value;
 }
 
-/* The first batch is with the collector, which does not answer. Of the others, 2048 find room. */
+/* The collector holds the first batch without an answer. 2048 of the other spans fit into the buffer. */
 static void a_slow_collector_holds_up_no_request(void **state)
 {
     (void)state;
@@ -290,7 +291,7 @@ static void the_last_spans_are_sent_at_the_end(void **state)
     get_with(daemon, NULL);
     get_with(daemon, NULL);
     daemon_stop(daemon);
-    json_t *spans = collector_spans(collector, 2); /* would wait forever */
+    json_t *spans = collector_spans(collector, 2); /* if spans were lost, this would wait forever */
     assert_int_equal(json_array_size(spans), 2);
     json_decref(spans);
     collector_stop(collector);
@@ -306,12 +307,12 @@ static void what_the_collector_does_not_take(void **state)
     while (collector_requests(collector) < 1)
         ;
     collector_answer(collector, 200, "{}");
-    json_t *spans = collector_spans(collector, 1); /* the same batch again */
+    json_t *spans = collector_spans(collector, 1); /* the daemon sends the same batch again */
     assert_int_equal(json_array_size(spans), 1);
     json_decref(spans);
     assert_int_equal(metric(daemon, "linformerd_spans_dropped_total"), 0);
 
-    collector_answer(collector, 400, "no"); /* such a batch is not sent again */
+    collector_answer(collector, 400, "no"); /* after status 400, the daemon does not send the batch again */
     get_with(daemon, NULL);
     while (metric(daemon, "linformerd_spans_dropped_total") < 1)
         ;
@@ -326,7 +327,7 @@ static void what_the_collector_does_not_take(void **state)
 
     daemon = daemon_start(ARGUMENTS("--otlp-endpoint", "http://127.0.0.1:1")); /* no collector listens there */
     get_with(daemon, NULL);
-    daemon_stop(daemon); /* and the daemon ends */
+    daemon_stop(daemon); /* the daemon ends all the same */
 }
 
 /* Counts the threads of a daemon that have this name. */

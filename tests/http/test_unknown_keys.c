@@ -1,5 +1,5 @@
-/* Keys of a body that have no meaning on its route: they are ignored and named, or refused with --strict. Also keys
- * that have a meaning: each route that can honour such a key must do so. */
+/* Keys of a body that have no meaning on its route. Such keys are ignored and named, or refused with --strict. Keys
+ * that have a meaning must have an effect on each route that lists them. */
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 
@@ -32,7 +32,7 @@ static int stop(void **state)
 #define X "{\"name\": \"x\", \"shape\": [1, 2], \"datatype\": \"INT64\", \"data\": [70, 71]"
 #define INFER "/v2/models/builtin/infer"
 
-/* A body with and without keys that mean nothing there, and the names of these. */
+/* A body with and without keys that have no meaning on the route, and the names of these keys. */
 static const struct {
     const char *path, *body, *plain, *ignored;
     long strict_status;
@@ -106,7 +106,7 @@ static void strict_refuses_them(void **state)
                    "add_special_tokens, prompt_name, input_type, truncate_prompt_tokens, encoding_format, normalize");
 }
 
-/* Keys that other servers know, and null, which says nothing, are never named. */
+/* Keys of other servers, and keys with the value null, are never named. */
 static void what_means_nothing_anywhere_passes(void **state)
 {
     (void)state;
@@ -126,7 +126,7 @@ static void what_means_nothing_anywhere_passes(void **state)
     }
 }
 
-/* What fails is told which of its keys were not read: perhaps that is why. */
+/* The answer of a failed request names its ignored keys, too. They may be the reason of the failure. */
 static void failures_name_them_too(void **state)
 {
     (void)state;
@@ -135,7 +135,7 @@ static void failures_name_them_too(void **state)
     expect_failure_answer(&answer, 422, "Validation", "`inputs` is missing");
 }
 
-/* Which clients send what is not read: the line of each request at debug level. */
+/* At debug level, the log line of a request names its ignored keys. */
 static void the_log_names_them(void **state)
 {
     (void)state;
@@ -188,10 +188,10 @@ static char *long_body(const char *key, bool text, const char *more)
     return body;
 }
 
-/* Routes that take texts and ids, and what each calls them. */
+/* Routes that take texts and ids. The key of the input differs. */
 static const struct {
     const char *path, *key;
-    long status; /* of what is too long */
+    long status; /* status if the input is too long */
 } routes[] = {{"/embed", "inputs", 422},
               {"/embed_all", "inputs", 422},
               {"/logits", "inputs", 422},
@@ -233,7 +233,7 @@ static void auto_truncate_is_its_default(void **state)
     answer_free(&info);
 }
 
-/* The model of bytes with "auto_truncate" in its config.json. */
+/* The model of bytes, with "auto_truncate" in its config.json. */
 static void a_model_may_say_so_for_itself(void **state)
 {
     (void)state;
@@ -265,7 +265,7 @@ static json_t *first_vector(const char *path, const char *body)
     return vector;
 }
 
-/* OpenAI's API has no such keys, but the vectors are those of /embed. */
+/* OpenAI's API lacks these keys. The vectors must equal those of /embed. */
 static void openai_takes_what_embed_takes(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* /v2: metadata, JSON and binary tensors, compression, and the behaviour that clients of Triton and KServe rely on. */
+/* /v2: metadata, JSON and binary tensors, compression, and the behaviour that clients of Triton and KServe expect. */
 #include "tests/http/daemon.h"
 
 #include <math.h>
@@ -9,10 +9,10 @@
 
 #define CASES "tests/reference/"
 #define MODEL "/v2/models/builtin/infer"
-#define COLUMNS 259 /* of the built-in model's output */
+#define COLUMNS 259 /* columns of the built-in model's output */
 
-static struct daemon *the_daemon; /* with the built-in model */
-static struct daemon *two_models; /* one takes two inputs of floats, the other floats and masks */
+static struct daemon *the_daemon; /* serves the built-in model */
+static struct daemon *two_models; /* one model takes two inputs of floats, the other takes floats and masks */
 
 static int start(void **state)
 {
@@ -48,7 +48,7 @@ static struct body body_of(const char *json, const void *bytes, size_t length)
     return body;
 }
 
-/* As tritonclient does: no Content-Type. `extra` NULL: no further header. */
+/* Sends no Content-Type, like tritonclient. `extra` is an additional header, or NULL. */
 static struct answer infer_bytes(const struct daemon *daemon, const char *path, const struct body *body,
                                  const char *extra)
 {
@@ -109,7 +109,7 @@ static void expect_shape(const json_t *tensor, size_t rank, const int64_t *sizes
         __VA_ARGS__                                                       \
     }
 
-/* The JSON of an answer whose outputs are bytes, and where these begin. The test frees it. */
+/* The JSON of an answer whose outputs are bytes. *bytes is the beginning of the bytes. The test frees the JSON. */
 static json_t *binary_answer(const struct answer *answer, const char **bytes)
 {
     char *header = answer_header(answer, "Inference-Header-Content-Length");
@@ -128,7 +128,7 @@ static json_t *binary_answer(const struct answer *answer, const char **bytes)
     return json;
 }
 
-/* What the model says to the ids 100, 101, 102, as the native route has it. The test frees it. */
+/* The model's logits for the ids 100, 101, 102, from the native route. The test frees them. */
 static json_t *expected_logits(void)
 {
     return daemon_post_json(the_daemon, "/logits", "{\"inputs\": [[100, 101, 102]]}");
@@ -273,7 +273,7 @@ static void json_in_json_out(void **state)
     json_decref(expected);
 }
 
-/* The JSON's length moves the bytes through all alignments. */
+/* The length of the JSON moves the bytes through all alignments. */
 static void bytes_in_bytes_out(void **state)
 {
     (void)state;
@@ -304,7 +304,7 @@ static void bytes_in_bytes_out(void **state)
     json_decref(expected);
 }
 
-/* Header length 0: no JSON at all, and the answer is bytes. */
+/* Header length 0: the request has no JSON, and the answer is bytes. */
 static void raw_requests_are_one_item(void **state)
 {
     (void)state;
@@ -327,7 +327,7 @@ static void raw_requests_are_one_item(void **state)
     expect_error(&answer, 400, "empty");
 }
 
-/* Each output says for itself whether it is bytes. */
+/* Each output chooses bytes or JSON. */
 static void outputs_may_be_mixed(void **state)
 {
     (void)state;
@@ -351,7 +351,7 @@ static void outputs_may_be_mixed(void **state)
     json_decref(expected);
 }
 
-/* Items of a batch come back in their order, as each would alone. */
+/* The items of a batch come back in order. Each has the result that it has alone. */
 static void batches_are_put_together_again(void **state)
 {
     (void)state;
@@ -380,7 +380,7 @@ static void batches_are_put_together_again(void **state)
 
 /* ---- Compression ---- */
 
-/* gzip, or zlib's format, which is what tritonclient and RFC 9110 mean by "deflate". */
+/* Compresses with gzip, or with zlib's format. tritonclient and RFC 9110 call zlib's format "deflate". */
 static struct body packed(const struct body *body, bool gzip)
 {
     struct body out = {.json = body->json};
@@ -412,7 +412,7 @@ static char *unpacked(const struct answer *answer, bool gzip, size_t *length)
     return out;
 }
 
-/* The length of the JSON counts what was packed, on both ways. */
+/* The header with the length of the JSON counts uncompressed bytes, in requests and answers. */
 static void both_compressions_work_both_ways(void **state)
 {
     (void)state;
@@ -469,7 +469,7 @@ static void what_is_not_packed_as_said_is_refused(void **state)
     answer_free(&answer);
 }
 
-/* A thousand to one: what is unpacked counts. */
+/* The compression ratio is a thousand. The limit counts uncompressed bytes. */
 static void bombs_stop_at_the_payload_limit(void **state)
 {
     (void)state;
@@ -516,7 +516,7 @@ static void optional_inputs_may_be_left_out(void **state)
     }
 }
 
-/* The model's output for three rows under a mask, as JSON: "" is none. The test frees it. */
+/* The model's output for three rows under a mask. `mask` is JSON, "" for no mask. The test frees the answer. */
 static struct answer masked(const char *mask, const char *bytes)
 {
     char json[4000] = "{\"inputs\": [";
@@ -660,8 +660,8 @@ struct half {
     float value;
 };
 
-/* The binary output for a row of 32 numbers, which come in turn from `halves`. Sends floats if `datatype` is FP32. The
- * test frees the answer. */
+/* The binary output for a row of 32 numbers. The row repeats the numbers of `halves`. If `datatype` is FP32, the
+ * numbers are sent as floats. The test frees the answer. */
 static struct answer infer_row(const char *datatype, const struct half *halves, size_t count)
 {
     char json[256];
@@ -683,7 +683,7 @@ static struct answer infer_row(const char *datatype, const struct half *halves, 
 static void halves_are_converted_exactly(void **state)
 {
     (void)state;
-    /* subnormal and normal numbers, the smallest and large ones, zeros of both signs */
+    /* subnormal and normal numbers, the smallest and the largest, zeros of both signs */
     static const struct half fp16[] = {
         {0x3c00, 1},  {0x0001, 0x1p-24f}, {0x03ff, 0x3ffp-24f}, {0x0400, 0x1p-14f}, {0x3c01, 0x401p-10f},
         {0xc000, -2}, {0x63d0, 1000},     {0x8000, -0.0f},      {0x0000, 0},        {0xb555, -0x555p-12f}};
@@ -780,7 +780,7 @@ static void unknown_models_and_paths_are_404(void **state)
     expect_error(&answer, 405, "POST");
 }
 
-/* Each model has version 1 alone. */
+/* Each model has only version 1. */
 static void other_versions_are_404_with_those_that_there_are(void **state)
 {
     (void)state;

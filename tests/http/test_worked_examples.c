@@ -1,7 +1,6 @@
-/* The models of docs/serve-your-own-module.md classify drawings and texts that they were not trained on, and the one of
- * docs/serve-with-a-tokenizer.md finds masked words. The right
- * answer is the name of the drawing's file, or is written here. Both models are random guesses if an operation of their
- * graphs, or the way of a picture or text into them, is wrong. */
+/* The models of docs/serve-your-own-module.md classify drawings and texts outside of their training data. The model of
+ * docs/serve-with-a-tokenizer.md finds masked words. The expected answer is in the drawing's file name or in this file.
+ * If an operation of a graph is wrong, or the way a picture or text is read, the models only guess. */
 #include "tests/http/daemon.h"
 
 #include <glob.h>
@@ -13,7 +12,7 @@
 #define PICTURES "docs/examples/drawings/*.*"
 #define MOST_BYTES 65536
 
-/* The class that comes first in the answer. The test frees it. */
+/* The first class of the answer. The test frees it. */
 static char *best_label(struct answer *answer)
 {
     if (answer->status != 200)
@@ -37,7 +36,7 @@ static char *label_of_picture(const struct daemon *daemon, const char *path)
     return best_label(&answer);
 }
 
-/* 40 drawings: PNG and JPEG, of 256 x 256 pixels. At most one may be wrong. */
+/* 40 drawings as PNG and JPEG, of 256 x 256 pixels. At most one answer may be wrong. */
 static void drawings_are_told_apart(void **state)
 {
     (void)state;
@@ -89,7 +88,7 @@ static void languages_are_told_apart(void **state)
     daemon_stop(daemon);
 }
 
-/* The word that is most probable for the mask. The test frees it. */
+/* The most probable word for the mask. The test frees it. */
 static char *best_word(const struct daemon *daemon, const char *text)
 {
     char body[512];
@@ -100,7 +99,7 @@ static char *best_word(const struct daemon *daemon, const char *text)
     return word;
 }
 
-/* The texts are made as the script makes them, and need each kind of fact. */
+/* The texts have the form of those that the training script makes. Each kind of fact is needed once. */
 static void masked_words_are_found(void **state)
 {
     (void)state;

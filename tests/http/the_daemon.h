@@ -1,4 +1,4 @@
-/* the_daemon: the daemon that all tests of a program share. The group's setup starts it. */
+/* the_daemon: one daemon that all tests of a program share. The setup of the test group starts it. */
 #ifndef TESTS_HTTP_THE_DAEMON_H
 #define TESTS_HTTP_THE_DAEMON_H
 
@@ -6,11 +6,11 @@
 
 extern struct daemon *the_daemon;
 
-/* Setup of a group: starts it without arguments, so it serves the stand-ins of the built-in models (daemon_start).
- * Programs that need arguments have a setup of their own. */
+/* Setup of a group: starts the daemon without arguments, so it serves the models of daemon_start. Programs that need
+ * arguments have a setup function of their own. */
 int the_daemon_start(void **state);
 
-/* Setup of a group: likewise, with the built-in models themselves. */
+/* Setup of a group: the same, but the daemon serves the models in its binary. */
 int the_daemon_start_built_in(void **state);
 
 /* Teardown of a group. */
