@@ -17,10 +17,10 @@
 #define ALLOC_FAIL_MOST 100000
 
 static struct {
-    long countdown; /* the n-th call from now on fails; 0: no call fails */
-    long live;      /* blocks that were handed out and not freed */
+    long countdown; /* the n-th call from now on fails, 0: no call fails */
+    long live;      /* allocated blocks that are not freed yet */
     bool failed;
-    bool for_good; /* after the first failure every call fails */
+    bool for_good; /* after the first failure, every call fails */
     long refused;  /* calls that failed after the first */
 } alloc_fail;
 
@@ -100,9 +100,9 @@ void __wrap_free(void *block)
     __real_free(block);
 }
 
-/* Runs the operation again and again: first its first allocation fails, then its second, and so on, until all succeed.
- * The operation must report each failure with a message, and leave no memory allocated. Prints and returns the number
- * of its allocations. */
+/* Repeats the operation. In the first run, its first allocation fails, in the second run its second one, and so on,
+ * until all succeed. The operation must report each failure with a message, and leave no memory allocated. Prints and
+ * returns the number of its allocations. */
 static inline long alloc_fail_each(int (*operation)(struct error *error))
 {
     for (long n = 1; n < ALLOC_FAIL_MOST; n++) {

@@ -9,14 +9,14 @@
 #include <string.h>
 #include <zlib.h>
 
-#define MOST_BYTES (1 << 26) /* of a file, and of an unpacked archive */
-#define BLOCK 512            /* of an archive: a header, or a piece of a file */
+#define MOST_BYTES (1 << 26) /* size of a file, and of an unpacked archive */
+#define BLOCK 512            /* size of a header in the archive, and of a piece of a file */
 
 struct case_files {
     const char *path;
-    char **names; /* (count), sorted */
+    char **names; /* names of cases (count), sorted */
     size_t count;
-    char *archive; /* unpacked; NULL: the cases are folders */
+    char *archive; /* the unpacked archive, NULL if the cases are folders */
     size_t length;
 };
 
@@ -38,7 +38,8 @@ static char *unpack(const char *path, size_t *length)
     return bytes;
 }
 
-/* The file whose header is at *place, and the place of the next header. NULL: the archive ends there. */
+/* Returns the file whose header is at *place, and moves *place to the next header. Returns NULL at the end of the
+ * archive. */
 static const char *next_file(const struct case_files *files, size_t *place, const char **name, size_t *length)
 {
     if (*place + BLOCK > files->length || files->archive[*place] == '\0')

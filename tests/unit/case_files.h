@@ -1,6 +1,5 @@
-/* case_files: reference cases on disk. A case is a folder of the same files each: config.json, model.safetensors,
- * calls.safetensors. The cases are the folders of a folder, or those of an archive (.tar.gz). The archive suits many
- * small cases. */
+/* case_files: reference cases on disk. A case is a folder with config.json, model.safetensors and calls.safetensors.
+ * The cases are in a folder, or in an archive (.tar.gz). An archive suits many small cases. */
 #ifndef TESTS_UNIT_CASE_FILES_H
 #define TESTS_UNIT_CASE_FILES_H
 
@@ -8,14 +7,16 @@
 
 struct case_files;
 
-/* NULL: a message on stderr says why. Paths of an archive are CASE/FILE. case_files_close is owed. */
+/* Opens the cases. On failure, returns NULL and writes a message to stderr. The paths in an archive are CASE/FILE. The
+ * caller must call case_files_close. */
 struct case_files *case_files_open(const char *path);
 void case_files_close(struct case_files *files);
 
 size_t case_files_count(const struct case_files *files);
 const char *case_files_name(const struct case_files *files, size_t index); /* sorted by name */
 
-/* The bytes of a file, followed by a zero. NULL: a message on stderr says why. The caller frees them. */
+/* The bytes of a file, followed by a zero byte. On failure, returns NULL and writes a message to stderr. The caller
+ * frees the bytes. */
 char *case_files_read(const struct case_files *files, const char *name, const char *file, size_t *length);
 
 #endif

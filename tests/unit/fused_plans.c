@@ -1,6 +1,6 @@
 #include "tests/unit/fused_plans.h"
 
-/* The first of a pair, or of three, for which there are the weights below. */
+/* Builds the steps before the norm. Their weights are in shapes_of_pair. */
 static int build_first(struct plan_builder *builder, enum pair pair, int64_t columns)
 {
     if (pair == ADD || pair == NORM_SHIFT) {
@@ -41,12 +41,13 @@ void build_pair(struct bench *bench, enum pair pair, int64_t columns, bool read_
     static const int64_t shifts[] = {1, 0, -1};
     struct shape shapes[6];
     struct plan_builder *builder = bench_begin(bench, shapes, (size_t)shapes_of_pair(pair, columns, shapes));
-    builder->as_built = true; /* a pass would have the rows that are wanted gathered first */
+    builder->as_built = true; /* no passes: a pass would gather the wanted rows before the norm */
     int first = build_first(builder, pair, columns);
     int norm = plan_layer_norm(builder, first, plan_vector(builder, columns, "gain"),
                                plan_vector(builder, columns, "bias"), 1e-5f);
     int last = pair == NORM_SHIFT ? plan_shift_tokens(builder, norm, 3, shifts) : norm;
-    if (pair == NORM_SHIFT) /* as where it is a residual; else what is shifted could have its place */
+    /* Here the shift's input is also a residual. Otherwise the shifted value could take its place in memory. */
+    if (pair == NORM_SHIFT)
         last = plan_concatenate(builder, last, first);
     if (read_twice)
         last = plan_concatenate(builder, last, pair == NORM_SHIFT ? norm : first);

@@ -1,5 +1,5 @@
-/* fused_plans: plans with neighbouring steps that a backend may run as one. Some tests compare their results with the
- * reference, others count launches. The functions call bench_begin; bench_place is for the caller. */
+/* fused_plans: plans with neighbouring steps that a backend may run as one step. Some tests compare the results with
+ * the reference, others count kernel launches. The functions call bench_begin. The caller calls bench_place. */
 #ifndef TESTS_UNIT_FUSED_PLANS_H
 #define TESTS_UNIT_FUSED_PLANS_H
 
@@ -7,8 +7,8 @@
 
 enum pair { EMBED_POSITIONS, EMBED_AXIAL_POSITIONS, EMBED_SINUSOIDS, ADD, NORM_SHIFT, PAIRS };
 
-/* A plan with the pair of steps and a norm after it. The pair NORM_SHIFT is a norm and a shift. `read_twice`: another
- * step also reads the value between the two steps. */
+/* Builds a plan with the pair of steps, followed by a norm. The pair NORM_SHIFT is a norm and a shift. `read_twice`:
+ * another step also reads the value between the two steps. */
 void build_pair(struct bench *bench, enum pair pair, int64_t columns, bool read_twice);
 
 /* A projection along a sequence, from n = `rows` rows to k. */
@@ -17,14 +17,14 @@ struct projected {
     bool transposed, with_bias;
 };
 
-/* Adds the projection with the weight and bias of these names. Returns its value. */
+/* Adds the projection with the weight and the bias of these names. Returns its value. */
 int add_projection(struct plan_builder *builder, int x, struct projected e, const char *weight, const char *bias);
 
 /* A plan with the projections Eᵀx and Fᵀx in neighbouring steps, and an attention over each. */
 void build_projections(struct bench *bench, struct projected e, struct projected f, int64_t columns);
 
-/* A plan in which keys and values are projected by E and F. The pass re-associate changes the order of the products:
- * for all items, or for long items alone. */
+/* Builds a plan in which E and F project keys and values. The pass re-associate changes the order of the products, for
+ * all items or only for long items. */
 void build_chains(struct bench *bench, struct projected e, bool key_bias, bool value_bias, bool padded);
 
 #endif

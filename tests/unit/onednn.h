@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The library stays loaded. */
+/* Returns whether the engine finds oneDNN. The library stays loaded. */
 static inline bool has_onednn(void)
 {
     void *library = NULL;

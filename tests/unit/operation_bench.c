@@ -17,15 +17,17 @@
 
 #include <cmocka.h>
 
-/* Sanitizers look at addresses and at barriers. For them one batch is enough, because all batches of a plan run the
- * same kernels. An item alone runs these kernels over fewer rows, so one item is enough, too. */
-#define BATCHES (SANITIZED ? 1 : 3)               /* random batches of a plan */
+/* The address and thread sanitizers check memory accesses, not results. One batch is enough for them, because all
+ * batches of a plan run the same kernels. An item alone runs the same kernels with fewer rows, so one item is enough,
+ * too. */
+#define BATCHES (SANITIZED ? 1 : 3)               /* random batches of each plan */
 #define ITEMS_ALONE (SANITIZED ? 1 : BENCH_ITEMS) /* items of a batch that also run alone, at most */
 
 struct engine_options bench_options = {.device = {DEVICE_CPU}, .dtype = DTYPE_F32, .threads = 2, .all_threads = true};
 double bench_tolerance;
 
-/* By operation: whether a plan with it was compared, and whether it had bf16 there as x, keys or values, or as y. */
+/* For each operation: whether a plan with it was compared. Also whether x, keys or values were bf16, and whether y was
+ * bf16. */
 static bool has_run[OP_COUNT], has_read_bf16[OP_COUNT], has_written_bf16[OP_COUNT];
 
 static bool has_bf16(void)
@@ -59,7 +61,8 @@ const char *bench_untried(enum operation operation)
                                                                                                : NULL;
 }
 
-/* Where "auto" is to be oneDNN for products with weights: that it computes what follows, and not OpenBLAS. */
+/* True if "auto" means oneDNN for products with weights. bench_begin then checks that the backend uses oneDNN, not
+ * OpenBLAS. */
 static bool is_for_onednn(void)
 {
     enum instruction_set set;
@@ -102,7 +105,7 @@ struct plan_builder *bench_begin(struct bench *bench, const struct shape *shapes
     return &bench->builder;
 }
 
-/* The plan's weights as floats, before the backend takes some of them over. */
+/* Copies the plan's weights as floats. The backend may later take over the originals. */
 static float **copy_weights(const struct plan *plan)
 {
     float **copies = calloc((size_t)plan->n_weights + 1, sizeof *copies);
@@ -115,8 +118,8 @@ static float **copy_weights(const struct plan *plan)
     return copies;
 }
 
-/* Exchanges the plan's weights and the copies. Only the reference sees the copies: a kernel that reads what its backend
- * took over finds NULL, as in the daemon. */
+/* Exchanges the plan's weights with the copies, so that only the reference reads the copies. If a kernel reads a weight
+ * that its backend has taken over, it finds NULL, as in the daemon. */
 static void exchange_weights(struct bench *bench)
 {
     for (int i = 0; i < bench->plan->n_weights; i++) {
@@ -173,7 +176,7 @@ static void *random_rows(const struct plan_input *input, int64_t rows)
     return ids;
 }
 
-/* A mask of the scores for the item's inputs so far; no row is masked throughout. */
+/* A mask of the scores for the item's inputs so far. Each row has at least one key that is not masked. */
 static void random_attention_mask(const struct plan *plan, struct engine_item *item, int index)
 {
     const struct model_input *input = &plan->inputs[index].input;
@@ -198,7 +201,7 @@ static void random_attention_mask(const struct plan *plan, struct engine_item *i
     item->inputs[index].floats = floats;
 }
 
-/* Rows of the item's inputs; calls have a batch of 1 to 3. */
+/* Random rows for the item's inputs. A call has a batch of 1 to 3. */
 static void random_inputs(const struct plan *plan, struct engine_item *item)
 {
     int64_t width = random_size(1, 3);
@@ -228,7 +231,7 @@ static bool gives_image(const struct plan *plan)
     return plan->steps[plan->n_steps - 1].operation == OP_GIVE_IMAGE;
 }
 
-/* What model_check sees to, and an item's share of the arena. */
+/* The conditions of model_check, and that the item fits into its part of the arena. */
 static bool image_runs(const struct plan *plan, const struct engine_item *item)
 {
     for (int i = 0; i < plan->n_steps; i++) {
@@ -251,7 +254,7 @@ static bool image_runs(const struct plan *plan, const struct engine_item *item)
     return true;
 }
 
-/* Sizes that the plan can take; a context half of the time. */
+/* Random sizes that the plan accepts. Half of the items have a context. */
 static void random_image(const struct plan *plan, struct engine_item *item, struct bench_results *results)
 {
     memset(item, 0, sizeof *item);
@@ -279,8 +282,8 @@ static bool gives_tensors(const struct plan *plan)
     return plan->n_outputs > 0;
 }
 
-/* Random free sizes; then the sizes of all dimensions follow. */
-/* padder_size reads sizes of the item after it has written to its result. So the result is no size of the item yet. */
+/* padder_size reads the sizes of the item after it has written to its result. So the result must not be a member of the
+ * item. */
 static int64_t size_of(const struct plan *plan, const struct engine_item *item, int size)
 {
     int64_t found;
@@ -310,7 +313,7 @@ static int64_t tensor_elements(const struct plan *plan, const struct engine_item
     return elements;
 }
 
-/* The first output is item->output, and the second one results->attention. */
+/* The first output is item->output. The second output is results->attention. */
 static void random_tensors(const struct plan *plan, struct engine_item *item, struct bench_results *results)
 {
     int axis;
@@ -379,7 +382,7 @@ static void assert_close(const char *what, int64_t n, const float *found, const 
             fail_msg("%s[%lld]: found %.9g, expected %.9g", what, (long long)i, (double)found[i], expected[i]);
 }
 
-/* The outputs that the item got. */
+/* Compares the item's outputs. */
 static void compare_tensors(const struct plan *plan, const struct batch *batch, double **values, int64_t index)
 {
     const struct engine_item *item = &batch->items[index];
@@ -394,7 +397,7 @@ static void compare_tensors(const struct plan *plan, const struct batch *batch, 
     }
 }
 
-/* What every item got as attention.0 */
+/* Compares attention.0 of every item. */
 static void compare_attention(const struct plan *plan, const struct batch *batch, double **values)
 {
     int step = 0;
@@ -439,7 +442,7 @@ static void compare_item(const struct plan *plan, const struct batch *batch, dou
     free(expected);
 }
 
-/* Where the products' provider is not batch invariant. */
+/* For backends that are not batch invariant. */
 static void assert_near(size_t n, const float *found, const float *expected)
 {
     double largest = 0.3;
@@ -450,13 +453,14 @@ static void assert_near(size_t n, const float *found, const float *expected)
             fail_msg("alone[%zu]: found %.9g, in the batch %.9g", i, (double)found[i], (double)expected[i]);
 }
 
-/* Whether column `a` of a row is before column `b`: of equal values the first one is. */
+/* Whether column `a` of a row comes before column `b` in descending order. Of equal values, the first column comes
+ * first. */
 static bool is_better(const float *row, int64_t a, int64_t b)
 {
     return row[a] > row[b] || (row[a] == row[b] && a < b);
 }
 
-/* The best top_k of each row are those of the row in full, which is asked for in the same way. */
+/* Compares the top_k of each row with the whole row. Both are requested for an item alone. */
 static void compare_top_k(struct bench *bench, const struct engine_item *item)
 {
     struct engine_item top = *item, full = *item;
@@ -474,7 +478,7 @@ static void compare_top_k(struct bench *bench, const struct engine_item *item)
     for (int64_t r = 0; r < top.n_rows; r++) {
         const float *row = full.output + r * columns, *values = top.top_values + r * top.top_k;
         const int32_t *places = top.top_columns + r * top.top_k;
-        int64_t better = 0; /* columns before the last of the top_k, which are in order */
+        int64_t better = 0; /* number of columns before the last of the top_k */
         for (int64_t i = 0; i < top.top_k; i++) {
             assert_in_range(places[i], 0, columns - 1);
             assert_true(i == 0 || is_better(row, places[i - 1], places[i]));
@@ -489,7 +493,7 @@ static void compare_top_k(struct bench *bench, const struct engine_item *item)
     free(top.top_values);
 }
 
-/* The logarithms of probabilities are those of the row in full, with and without top_k beside them. */
+/* Compares the log-probabilities with those of the whole row, with and without top_k in the same item. */
 static void compare_targets(struct bench *bench, const struct engine_item *item)
 {
     struct engine_item full = *item;

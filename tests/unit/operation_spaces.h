@@ -1,4 +1,4 @@
-/* operation_spaces: parts of plans with operations over a space, for the tests of operations. */
+/* operation_spaces: steps over a space, for the tests of operations. */
 #ifndef TESTS_UNIT_OPERATION_SPACES_H
 #define TESTS_UNIT_OPERATION_SPACES_H
 
@@ -6,9 +6,9 @@
 #include "tests/unit/operation_bench.h"
 
 #define LONGEST 85 /* rows of an item */
-#define FEW 20     /* rows of an item of many columns */
+#define FEW 20     /* rows of an item that has many columns */
 
-/* Sizes of an item (n, columns), and of one number. */
+/* The sizes of an item (n, columns), and the sizes 0 and 1. */
 struct sized {
     struct plan_builder *builder;
     int n, columns, one, zero;
@@ -35,14 +35,14 @@ static inline struct plan_source number_of(float number)
     return (struct plan_source){PLAN_NONE, PLAN_NONE, number};
 }
 
-/* Like the value: its axis and columns. */
+/* A target with the axis and the columns of the value. */
 static inline struct plan_target like(struct plan_builder *builder, int value)
 {
     const struct plan_value *of = plan_value_at(builder, value);
     return (struct plan_target){of->axis, of->columns, of->ids, PLAN_NONE};
 }
 
-/* All elements of y (n, columns). The strides of the others are given, by rows and by columns. */
+/* A space of all elements of y (n, columns). The arguments are the strides of x, z and made, by rows and by columns. */
 static inline int space_of_rows(struct sized s, int x_row, int x_column, int z_row, int z_column, int c_row,
                                 int c_column)
 {
@@ -56,7 +56,8 @@ static inline int space_of_rows(struct sized s, int x_row, int x_column, int z_r
     return plan_add_space(s.builder, &space);
 }
 
-/* nn.Conv1d over a sequence whose length is a size: an image of height 1. Windows of `kernel` rows. */
+/* nn.Conv1d over a sequence whose length is a size. The sequence is an image of height 1. A window has `kernel`
+ * rows. */
 static inline int convolve_rows(struct plan_builder *builder, int x, int weight, int bias, int64_t kernel,
                                 int64_t dilation, int64_t groups)
 {

@@ -5,7 +5,7 @@
 
 #include "tests/unit/operation_bench.h"
 
-#define EXACT 1e-5 /* the tolerance of float */
+#define EXACT 1e-5 /* tolerance of results in float */
 
 #define COUNT(shapes) (sizeof(shapes) / sizeof *(shapes))
 

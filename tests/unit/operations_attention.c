@@ -1,4 +1,4 @@
-/* Attention of all kinds, and the steps beside it that a backend may do in one go. */
+/* Attention of all kinds, and neighbouring steps that a backend may compute together. */
 #include "tests/unit/fused_plans.h"
 #include "tests/unit/operation_tests.h"
 
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* Where products are in bf16, so is y of the attention. */
+/* If products are in bf16, y of the attention is bf16, too. */
 void test_product_of_attention(void **state)
 {
     (void)state;
@@ -44,7 +44,8 @@ static void check_attend(int64_t heads, int64_t kv_heads, int64_t dim_head, int6
     bench_run(&bench);
 }
 
-/* Integers of which keys need all rows, and the result only the rows that are asked for. */
+/* Some integers become keys, which need all rows. Others are added to the result, of which only the wanted rows are
+ * computed. */
 static void check_integers(void)
 {
     struct bench bench;
@@ -69,7 +70,7 @@ void test_attend(void **state)
     check_attend(6, 3, 17, 33, false);
 }
 
-/* Keys as long as the item, then, with room for more, as if zeros followed them. */
+/* The keys are as long as the item. With key_room, the attention also counts zeros up to key_room as keys. */
 static void check_full_attention(bool causal, int64_t key_room)
 {
     struct bench bench;
@@ -92,7 +93,8 @@ void test_full_attention(void **state)
     check_full_attention(true, 60);
 }
 
-/* Padded to 60 rows, with sinusoids, masked rows and a ReLU: results are those of the item's own rows. */
+/* The input is padded to 60 rows, with sinusoids, masked rows and a ReLU. The results are those of the item's own
+ * rows. */
 void test_padded_and_masked(void **state)
 {
     (void)state;
@@ -112,8 +114,8 @@ void test_padded_and_masked(void **state)
     bench_run(&bench);
 }
 
-/* Values of another width than keys, and a mask over keys as many as the item's rows, or as E gives; some items have no
- * mask. */
+/* Values and keys differ in width. A mask covers the keys, which are the item's rows, or k rows made by E. Some items
+ * have no mask. */
 static void check_masked_attention(int64_t k, int64_t dim_head, int64_t dim_value, float masked_score)
 {
     struct bench bench;
@@ -146,7 +148,8 @@ void test_masked_attention(void **state)
     check_masked_attention(70, 16, 16, -1e9f);
 }
 
-/* Calls of several sequences through E and F and an attention within each, with a mask where there is no tail. */
+/* Calls of several sequences. E and F project the keys, and each sequence attends to its own keys. If there is no tail,
+ * there is a mask. */
 static void check_call(int64_t heads, int64_t dim_head, int64_t k, bool with_tail, bool with_zero)
 {
     struct bench bench;
@@ -181,11 +184,11 @@ void test_calls(void **state)
     check_call(4, 8, 16, false, true);
     check_call(3, 30, 21, true, false);
     check_call(2, 33, 40, true, true);
-    check_call(2, 36, 70, false, false); /* on CUDA, f32 has tiles of 128 lines */
+    check_call(2, 36, 70, false, false); /* on CUDA, a tile of f32 has 128 lines */
 }
 
-/* Rows that a warp keeps in registers, and longer ones; of whole packs, of segments that begin within one, and others.
- */
+/* Some rows fit into the registers of a warp, others do not. Some rows consist of whole packs. In some rows, a segment
+ * begins within a pack. */
 void test_pairs(void **state)
 {
     (void)state;
@@ -198,7 +201,7 @@ void test_pairs(void **state)
         }
 }
 
-/* Heads before and after the attending heads exist, and must not be read. `bucket` 0: not causal. */
+/* There are heads before and after the heads that attend. The attention must not read them. `bucket` 0: not causal. */
 static void check_linear_attend(struct plan_head_range heads, int64_t bucket, int64_t fold, bool with_context)
 {
     struct bench bench;
@@ -269,7 +272,7 @@ static void check_local_attend(struct plan_head_range heads, int64_t window, boo
     bench_run(&bench);
 }
 
-/* The windows of one or two rows leave some rows without a key that is not masked. */
+/* Windows have one or two rows. So in some rows, all keys are masked. */
 void test_local_attend(void **state)
 {
     (void)state;
@@ -281,8 +284,8 @@ void test_local_attend(void **state)
     }
 }
 
-/* Few rows: where two sums are as good as equal, float and double choose differently. Elements of 16 bits often do: of
- * the 32 pairs one is then another, whose weight is about a 32nd. */
+/* If two sums are nearly equal, float and double may choose different keys. So there are only a few rows. With elements
+ * of 16 bits this is frequent: one of 32 pairs is another one, with a weight of about 1/32. */
 void test_retrieve(void **state)
 {
     (void)state;

@@ -7,7 +7,7 @@
         1, 1  \
     } /* dilation */
 
-/* A convolution of an image, from `in` to `out` channels. */
+/* A convolution of an image with `in` channels to an image with `out` channels. */
 static void check_convolve_image(int64_t in, int64_t out, struct plan_window window, int64_t groups, bool keeps_pixels)
 {
     struct bench bench;
@@ -26,7 +26,7 @@ static void check_convolve_image(int64_t in, int64_t out, struct plan_window win
     bench_run(&bench);
 }
 
-/* The windows that keep an image's pixels do so for some sizes only: 2 x 2, 2 x 3 … and 3 x 1, 4 x 2 … */
+/* Some windows keep the number of pixels only for certain sizes, such as 2 x 2 and 2 x 3, or 3 x 1 and 4 x 2. */
 void test_convolve_image(void **state)
 {
     (void)state;
@@ -42,7 +42,7 @@ void test_convolve_image(void **state)
     check_convolve_image(6, 5, (struct plan_window){{3, 2}, {2, 1}, {2, 1}, {2, 1}, {3, 1}}, 1, false);
 }
 
-/* Groups of some columns, and of one: as many outputs as there are inputs, or more. */
+/* Groups of several columns, and groups of one column. There are as many outputs as inputs, or more. */
 void test_convolve_groups(void **state)
 {
     (void)state;
@@ -74,7 +74,7 @@ void test_convolve_rows(void **state)
     check_convolve_rows(150, 150, 7, 1, 150);
 }
 
-/* ImageLinearAttention's steps: keys and values of the image and of what may be given beside it. */
+/* The steps of ImageLinearAttention. Keys and values come from the image, and from an optional context. */
 static void check_image_attention(int64_t heads, int64_t key_dim, int64_t value_dim, bool with_context,
                                   bool softmax_queries)
 {
@@ -115,5 +115,5 @@ void test_image_attention(void **state)
     check_image_attention(3, 17, 5, false, false);
     check_image_attention(2, 7, 40, false, true);
     check_image_attention(4, 5, 5, true, false);
-    check_image_attention(3, 7, 5, true, true); /* rows without whole packs are appended */
+    check_image_attention(3, 7, 5, true, true); /* the appended rows do not consist of whole packs */
 }

@@ -14,8 +14,8 @@ static bool is_smooth(enum activation kind)
     return kind <= ACTIVATION_ABSOLUTE || kind == ACTIVATION_SIN || kind == ACTIVATION_COS || kind == ACTIVATION_ERF;
 }
 
-/* Numbers that bf16 has, between 0 and 4 and not 0, made of ids. So functions with steps are computed of the same ones
- * everywhere, and logarithms and roots are finite. */
+/* The arguments are computed from ids. They are representable in bf16, greater than 0, and less than 4. So functions
+ * with steps get the same arguments on each backend, and logarithms and roots are finite. */
 static void check_activation(struct plan_activation activation)
 {
     struct bench bench;
@@ -55,7 +55,7 @@ static void check_epilogue(struct plan_activation activation, enum epilogue_plac
     bench_run(&bench);
 }
 
-/* Softplus has a step where a x is b. No product comes near 50, so that rounding cannot lead across it. */
+/* Softplus has a step where a x equals b. No product comes near 50. So rounding cannot move a product over the step. */
 void test_epilogues(void **state)
 {
     (void)state;
@@ -64,10 +64,11 @@ void test_epilogues(void **state)
         for (int place = 0; is_smooth((enum activation)kind) && place < EPILOGUE_PLACES; place++)
             check_epilogue(activation, (enum epilogue_place)place, 20);
     }
-    check_epilogue((struct plan_activation){.kind = ACTIVATION_GELU}, IN_A_GATE, 21); /* no whole packs */
+    /* Columns that are no whole packs. */
+    check_epilogue((struct plan_activation){.kind = ACTIVATION_GELU}, IN_A_GATE, 21);
 }
 
-/* Each function is within the product: the plan has no step for it. */
+/* The product computes each function. The plan has no separate step for it. */
 void test_every_activation_is_fused(void **state)
 {
     (void)state;
@@ -86,7 +87,8 @@ void test_every_activation_is_fused(void **state)
     }
 }
 
-/* Ids computed of floats and of ids. Those outside of the table give rows of NaN, which are replaced by a number. */
+/* Ids that are computed from floats and from ids. Ids outside of the table give rows of NaN, and a step replaces NaN by
+ * a number. */
 void test_computed_ids(void **state)
 {
     (void)state;

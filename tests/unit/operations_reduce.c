@@ -5,10 +5,10 @@
 
 #include <math.h>
 
-/* Which elements of x (n, a * b) become one. */
+/* The elements of x (n, a * b) that are reduced to one element. */
 enum reduced { REDUCED_B, REDUCED_A, REDUCED_ROWS, REDUCED_ROWS_AND_B, REDUCED_WINDOWS, REDUCED_KINDS };
 
-/* A value that has one row an item, added to all rows of x: a value on x's axis. */
+/* Adds a value with one row per item to all rows of x. The result has the axis of x. */
 static int add_row(struct sized s, int x, int row)
 {
     int space = space_of_rows(s, s.columns, s.one, s.zero, s.one, s.zero, s.zero);
@@ -23,11 +23,11 @@ static void check_reduce(enum plan_reduction reduction, float parameter, enum re
     int axis = plan_value_at(builder, x)->axis;
     struct sized s = sizes_of(builder, a * b);
     if (reduced == REDUCED_ROWS ||
-        reduced == REDUCED_ROWS_AND_B) /* the output's softmax makes much of a large sum's error */
+        reduced == REDUCED_ROWS_AND_B) /* the softmax of the output would enlarge the error of a large sum */
         x = plan_add(builder, x, x, 0.005f);
-    if (reduction == REDUCTION_PRODUCT) /* as it does of a large product's */
+    if (reduction == REDUCTION_PRODUCT) /* the softmax would enlarge the error of a large product */
         x = plan_add(builder, x, x, 0.25f);
-    if (reduction == REDUCTION_SUM && b > 100) /* a sum near 0 has the errors of all its numbers */
+    if (reduction == REDUCTION_SUM && b > 100) /* the error of a sum near 0 comes from all its terms */
         x = plan_add(builder, x, x, 0.025f);
     int of_a = plan_size_constant(builder, a), of_b = plan_size_constant(builder, b), zero = s.zero, one = s.one;
     int windows = plan_size_constant(builder, b - 2), three = plan_size_constant(builder, 3), single;
@@ -54,7 +54,7 @@ static void check_reduce(enum plan_reduction reduction, float parameter, enum re
         space.dimensions[1] = (struct plan_dimension){of_b, one, 0, 0, one};
         space.dimensions[2] = (struct plan_dimension){s.n, s.columns, 0, 0, zero};
         break;
-    case REDUCED_WINDOWS: /* y (n, b - 2): windows of 3 columns, which overlap, of each of a */
+    case REDUCED_WINDOWS: /* y (n, b - 2): overlapping windows of 3 columns within each of the a groups */
     case REDUCED_KINDS:
         y.columns = b - 2;
         space.rank = 4;
@@ -123,7 +123,8 @@ void test_cumulate(void **state)
     check_cumulate(140, true);
 }
 
-/* Of ids, which are few, so the largest is there several times: along the rows, by one, and side by side. */
+/* The ids are small, so the largest one occurs several times. argmax goes along the rows, along columns, and over
+ * neighbouring elements. */
 void test_argmax(void **state)
 {
     (void)state;
@@ -151,7 +152,8 @@ void test_argmax(void **state)
     bench_run(&bench);
 }
 
-/* Over groups of b columns, over a columns that are b apart, and over rows; then to places that are not dense. */
+/* Softmax over groups of b columns, over a columns at a distance of b, and over rows. Then with a result that is not
+ * dense. */
 static void check_softmax(int64_t a, int64_t b, bool logarithm)
 {
     struct bench bench;
@@ -186,11 +188,11 @@ void test_softmax(void **state)
     }
 }
 
-/* The dense matrices of x (n, heads * d), by strides: rows of a head; or transposed; or neither dense. */
+/* The matrices of x (n, heads * d), by their strides: the rows of a head are dense, or the columns, or neither. */
 enum matrices { MATRICES_BY_ROWS, MATRICES_BY_COLUMNS, MATRICES_SPREAD, MATRICES_KINDS };
 
-/* Scores (n, heads, LONGEST_PRODUCT) = x zᵀ for each head, of which an item has n; then scores times x: (n, heads, d).
- */
+/* For each head, scores (n, heads, LONGEST_PRODUCT) = x zᵀ. Then the scores times x: (n, heads, d). n is the number of
+ * rows of an item. */
 #define LONGEST_PRODUCT 20
 
 static void check_multiply(int64_t heads, int64_t d, enum matrices kind, float scale)
@@ -227,8 +229,8 @@ static void check_multiply(int64_t heads, int64_t d, enum matrices kind, float s
     bench_run(&bench);
 }
 
-/* By a weight, of more rows than a task and a tile have: y (n, out) = x W, with the columns of x backwards if `spread`.
- */
+/* Product with a weight: y (n, out) = x W. There are more rows than a task and a tile have. If `spread`, the columns of
+ * x are read backwards. */
 static void check_multiply_weight(int64_t in, int64_t out, bool spread)
 {
     struct bench bench;
@@ -251,7 +253,7 @@ static void check_multiply_weight(int64_t in, int64_t out, bool spread)
     bench_run(&bench);
 }
 
-/* Small scales: sums that cancel leave errors of their largest terms. */
+/* The scales are small, because sums that cancel keep the errors of their largest terms. */
 void test_multiply(void **state)
 {
     (void)state;

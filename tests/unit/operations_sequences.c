@@ -1,9 +1,9 @@
-/* Tensors in and out, and items that are several sequences. */
+/* Tensors as inputs and outputs, and items that consist of several sequences. */
 #include "engine/plan/axes.h"
 #include "tests/unit/operation_spaces.h"
 #include "tests/unit/operation_tests.h"
 
-/* x (n, 2 * columns): two sequences of n rows, and back. */
+/* Divides x (n, 2 * columns) into two sequences of n rows. If `back`, joins them again. */
 static int halves(struct sized s, int x, int64_t columns, bool back)
 {
     struct plan_builder *builder = s.builder;
@@ -38,7 +38,8 @@ void test_norm_of_sequences(void **state)
     bench_run(&bench);
 }
 
-/* A space knows an item's rows, not its sequences: softmax, sums along the columns, and a product with a weight. */
+/* A space counts the rows of an item, not those of a sequence. The tests are softmax, sums along the columns, and a
+ * product with a weight. */
 void test_space_of_sequences(void **state)
 {
     (void)state;
@@ -88,7 +89,7 @@ void test_convolve_sequences(void **state)
     check_convolve_sequences(12);
 }
 
-/* Tensors in and out, of floats, ids and a mask; the second output is ids. */
+/* Inputs and outputs are tensors of floats, ids and a mask. The second output has ids. */
 void test_give_tensor(void **state)
 {
     (void)state;
@@ -109,7 +110,7 @@ void test_give_tensor(void **state)
     bench_run(&bench);
 }
 
-/* Ids that are read as rows of four, and as single ids. */
+/* Ids that are read as rows of four ids, and as single ids. */
 void test_reshape_ids(void **state)
 {
     (void)state;
@@ -127,14 +128,14 @@ void test_reshape_ids(void **state)
     bench_run(&bench);
 }
 
-/* x (k, l, columns) of which an item is k sequences; l is 4 * n. */
+/* x (k, l, columns): an item is k sequences, and l is 4 * n. */
 static int folded_input(struct plan_builder *builder, int64_t columns, int *sizes)
 {
     sizes[0] = plan_size_free(builder, 0, 0, 1, 5);
     sizes[1] = plan_size_multiply(builder, plan_size_constant(builder, 4), plan_size_free(builder, 1, 0, 1, 5));
     sizes[2] = plan_size_constant(builder, columns);
     int x = plan_input_tensor(builder, "x", INPUT_ROWS, 0, 3, sizes, columns);
-    int quarter = plan_size_free(builder, 1, 0, 1, 5); /* the second input is there for its length */
+    int quarter = plan_size_free(builder, 1, 0, 1, 5); /* the second input only gives the length n */
     plan_input_tensor(builder, "quarter", INPUT_ROWS, 0, 1, &quarter, 1);
     builder->plan->values[x].axis = plan_sized_axis(builder, sizes[1], sizes[0]);
     return x;
@@ -162,7 +163,8 @@ void test_folded_positions(void **state)
     run_folded(&bench, x, 3, sizes);
 }
 
-/* Linformer's attention. Short sequences are projected behind the linear step, long ones before it. */
+/* Linformer's attention. For short sequences, the linear step comes before the projection. For long sequences, it comes
+ * after the projection. */
 static void check_folded_attention(bool causal, int64_t groups)
 {
     struct bench bench;
@@ -205,7 +207,7 @@ void test_folded_linear_and_local_attention(void **state)
     run_folded(&bench, y, 3, sizes);
 }
 
-/* A sequence becomes a fixed number of rows, to which its own rows are appended, with zeros behind. */
+/* A convolution makes a fixed number of rows of a sequence. Then the sequence's own rows and zeros are appended. */
 void test_folded_convolve_append_pad(void **state)
 {
     (void)state;

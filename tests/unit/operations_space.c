@@ -3,7 +3,7 @@
 #include "tests/unit/operation_spaces.h"
 #include "tests/unit/operation_tests.h"
 
-/* x (n, a, b) -> dense y with the dimensions in another order. */
+/* x (n, a, b) -> dense y with the dimensions in the given order. */
 static int permute(struct sized s, int x, int64_t a, int64_t b, const int *order)
 {
     struct plan_builder *builder = s.builder;
@@ -18,7 +18,7 @@ static int permute(struct sized s, int x, int64_t a, int64_t b, const int *order
     return plan_arrange(builder, value_of(x), plan_add_space(builder, &space), like(builder, x));
 }
 
-/* Large values are divided among threads; few columns make short runs. */
+/* Large values are divided among threads. If a value has few columns, its dense runs are short. */
 static void check_permutations(int64_t a, int64_t b)
 {
     static const int orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
@@ -39,7 +39,8 @@ void test_permute(void **state)
     check_permutations(8, 64);
 }
 
-/* `columns` of x's columns from `from` on -> the columns of y from `to` on. A step of its own, so y may be begun. */
+/* Copies `columns` columns, from column `from` of x to column `to` of y. This is a separate step, so other steps may
+ * write the other columns of y. */
 static int copy_columns(struct sized s, struct plan_source x, int64_t from, int64_t to, int64_t columns,
                         struct plan_target y)
 {
@@ -54,8 +55,8 @@ static int copy_columns(struct sized s, struct plan_source x, int64_t from, int6
     return plan_arrange(builder, x, plan_add_space(builder, &space), y);
 }
 
-/* y: columns of a value, a weight and a number, written by four steps. Other values are made between them, which must
- * not lie where y does. */
+/* Four steps write y: columns of two values, of a weight, and of a number. Other values are made between these steps.
+ * They must not take the place of y in memory. */
 void test_arrange_parts(void **state)
 {
     (void)state;
@@ -75,7 +76,8 @@ void test_arrange_parts(void **state)
     bench_run(&bench);
 }
 
-/* A row before each of n rows, and the sequence twice: another axis. Then the rows from the end back. */
+/* First a row before each of n rows, and the sequence twice, which needs another axis. Then the rows in reverse
+ * order. */
 void test_arrange_rows(void **state)
 {
     (void)state;
@@ -108,7 +110,7 @@ void test_arrange_rows(void **state)
     bench_run(&bench);
 }
 
-/* Ids from the end back, the first of them another one; then their rows of a table. */
+/* The ids in reverse order, with another first id. Then the rows of a table for these ids. */
 void test_arrange_ids(void **state)
 {
     (void)state;
@@ -176,7 +178,7 @@ void test_combine(void **state)
     check_combine(320, Z_OF_ROW, FUNCTION_SUBTRACT, true);
 }
 
-/* y (n, 6) = numbers that bf16 has, none of which is 0. */
+/* y (n, 6) = numbers that are representable in bf16, none of them 0. */
 static int numbers(struct sized s, int axis)
 {
     struct plan_target y = {axis, 6, false, PLAN_NONE};
@@ -185,7 +187,7 @@ static int numbers(struct sized s, int axis)
     return y.value;
 }
 
-/* Each function of quarters (n, 6) and of the numbers above. Ids are operands, too. */
+/* Each function of multiples of 0.25 (n, 6) and of the numbers above. Ids are operands, too. */
 static void check_function(enum plan_function function, bool z_first)
 {
     struct bench bench;
@@ -196,7 +198,7 @@ static void check_function(enum plan_function function, bool z_first)
     struct plan_target y = {axis, 6, false, PLAN_NONE};
     int of_ids = space_of_rows(s, s.one, s.zero, s.zero, s.zero, s.zero, s.zero);
     int x = plan_combine(builder, FUNCTION_MULTIPLY, ids, number_of(0.25f), false, of_ids, y);
-    if (z_first || function == FUNCTION_POWER) /* neither 0 nor below */
+    if (z_first || function == FUNCTION_POWER) /* x must be positive */
         x = plan_combine(builder, FUNCTION_ADD, x, number_of(0.25f), false, dense, y);
     if (function == FUNCTION_POWER && z_first)
         z = plan_combine(builder, FUNCTION_ADD, z, number_of(2), false, dense, y);
@@ -216,7 +218,8 @@ void test_functions(void **state)
     }
 }
 
-/* Where ids are above 2: x, or a weight; else a number. Then where they are not 0, by row. */
+/* If an id is greater than 2, selects x or a weight. Otherwise selects a number. Then selects by row, if the id is not
+ * 0. */
 void test_select(void **state)
 {
     (void)state;
@@ -238,7 +241,7 @@ void test_select(void **state)
     bench_run(&bench);
 }
 
-/* Ids where they are not 0, else the id 8. */
+/* If an id is not 0, selects the id. Otherwise selects 8. */
 void test_select_ids(void **state)
 {
     (void)state;

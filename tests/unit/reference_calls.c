@@ -30,7 +30,7 @@ static bool is_integers(const struct weights_tensor *tensor)
     return tensor->dtype == WEIGHTS_I64 || tensor->dtype == WEIGHTS_I32;
 }
 
-/* All of a tensor as floats, as the engine gives its outputs. The caller frees it. */
+/* All elements of a tensor as floats, like the engine's outputs. The caller frees them. */
 static float *float_data(const struct weights_tensor *tensor)
 {
     float *floats = malloc((size_t)tensor->elements * sizeof *floats);
@@ -43,7 +43,7 @@ static float *float_data(const struct weights_tensor *tensor)
     return floats;
 }
 
-/* All of a tensor as the engine takes it: int32_t ids, bytes of a mask, or floats. The caller frees it. */
+/* All elements of a tensor as the engine takes them: int32_t ids, bytes of a mask, or floats. The caller frees them. */
 static void *input_data(const struct weights_tensor *tensor)
 {
     if (tensor->dtype == WEIGHTS_BOOL) {
@@ -66,7 +66,8 @@ static const struct weights_tensor *find(const struct weights *calls, int index,
     return weights_find(calls, full);
 }
 
-/* A mask of the scores has the batch in front, or, in a call, the heads of all its sequences or nothing. */
+/* The first dimension of an attention mask is the batch. In a call, a mask of rank 3 has the heads of all its sequences
+ * in front. */
 static void give_attention_mask(struct call *call, int input, const struct weights_tensor *tensor, bool is_call)
 {
     int64_t width = tensor->dtype == WEIGHTS_BOOL ? 1 : 4, each = tensor->elements / call->n_items;
@@ -109,7 +110,7 @@ static void give_input(const struct model *model, struct call *call, int input, 
     }
 }
 
-/* The output's place in each item, once inputs are given. */
+/* Sets the place of the output in each item. Call this after the inputs are set. */
 static void want_output(const struct model *model, struct call *call, int index, const struct weights_tensor *tensor)
 {
     struct call_output *output = &call->outputs[call->n_outputs++];

@@ -1,5 +1,5 @@
-/* requests: jobs for a batcher with the fake engine, and checks of their ends. For the programs *_fake.c. Their tests
- * use setup() and teardown(), and open the batcher themselves. */
+/* requests: jobs for a batcher with the fake engine, for the programs *_fake.c. Also checks of the ends of jobs. The
+ * tests use setup() and teardown(), and open the batcher themselves. */
 #ifndef TESTS_UNIT_REQUESTS_H
 #define TESTS_UNIT_REQUESTS_H
 
@@ -24,11 +24,11 @@ struct request {
     int32_t ids[MAX_ITEMS][MAX_LENGTH];
     float hidden[MAX_ITEMS][MAX_LENGTH][FAKE_COLUMNS];
     int calls; /* number of calls of `done`. A lock guards it: read it with calls_of() */
-    int place; /* its place in the order in which jobs have ended since setup(). Read it after wait_done */
+    int place; /* position in the order of ended jobs since setup(). Read it after wait_done */
     atomic_bool unwanted;
 
-    /* For tests that replace job.done. */
-    void (*done)(struct job *job); /* what it was */
+    /* For tests that replace job.done: */
+    void (*done)(struct job *job); /* the original job.done */
     int64_t model_index;
     struct request *other;
 
@@ -40,30 +40,31 @@ struct request {
 int setup(void **context);
 int teardown(void **context);
 
-/* Open the batcher with limits of a batch, and of a queue. */
+/* These open the batcher with limits for a batch, and with limits for the queue. */
 void open_with(int64_t tokens, int64_t requests);
 void open_bounded(int64_t tokens, int64_t requests, int64_t queue_tokens, int64_t queue_requests,
                   struct metrics *metrics);
 void open_timed(int64_t tokens, int64_t requests, int64_t max_batch_ms);
 
-/* Items of `length` rows each; every row of item i has the id first_id + i. `submit` is to model 0. */
+/* Makes items of `length` rows each. Every row of item i has the id first_id + i. `submit` makes a request for model
+ * 0. */
 struct request *request_new(int64_t n_items, int64_t length, int32_t first_id);
 struct request *submit_to(int64_t model_index, struct request *request);
 struct request *submit(int64_t n_items, int64_t length, int32_t first_id);
 
-/* Closes the gate, and submits a request that stops there. So the requests after it wait. */
+/* Closes the gate, and submits a request whose batch stops at the gate. So later requests wait. */
 struct request *hold(int32_t id);
 
 void wait_done(const struct request *request);
 int calls_of(const struct request *request);
 
-/* Waits for the end of the request, expects this status, and frees the request. */
+/* Waits until the request ends, expects this status, and frees the request. */
 void expect(struct request *request, enum job_status status);
 
 /* Expects that the batcher refuses such a request. */
 void expect_refused(int64_t n_items, int64_t length, enum submit_status status);
 
-/* Expects that the engine's batch `index` had exactly the items with these first ids. -1 ends the list. */
+/* Expects that batch `index` of the engine had exactly the items with these first ids. -1 ends the list. */
 void expect_batch(int64_t index, ...);
 void expect_model(int64_t index, int64_t model_index);
 

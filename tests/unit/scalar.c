@@ -34,7 +34,7 @@ static void feed_forward_row(const struct scalar *scalar, const struct plan_step
     free(h);
 }
 
-/* Each n columns of the row have a mean and a variance of their own. */
+/* Each group of n columns of the row has its own mean and variance. */
 static void layer_norm_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, double *y)
 {
     int64_t n = scalar->plan->weights[step->weight].columns, columns = columns_of(scalar, step->x);
@@ -52,7 +52,7 @@ static void layer_norm_row(const struct scalar *scalar, const struct plan_step *
     }
 }
 
-/* The sequence that has the row of the value. */
+/* The sequence that contains the row of the value. */
 static struct padder_sequence sequence_of(const struct scalar *scalar, int value, int64_t row)
 {
     int axis = scalar->plan->values[value].axis;
@@ -62,7 +62,7 @@ static struct padder_sequence sequence_of(const struct scalar *scalar, int value
     return sequence;
 }
 
-/* The mean and the variance of a group are over all rows of the row's sequence. */
+/* The mean and the variance of a group are computed over all rows of the row's sequence. */
 static void group_norm_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, double *y)
 {
     int64_t columns = columns_of(scalar, step->x), size = columns / step->group_norm.groups;
@@ -83,7 +83,7 @@ static void group_norm_row(const struct scalar *scalar, const struct plan_step *
     }
 }
 
-/* A further column of a projection: sums of E's columns, or biases. */
+/* An additional column of a projection: the sums of E's columns, or the biases. */
 static double projected_column_at(const struct scalar *scalar, const struct plan_step *step, int64_t row,
                                   int64_t column)
 {
@@ -119,7 +119,7 @@ static double project_at(const struct scalar *scalar, const struct plan_step *st
     return sum;
 }
 
-/* Weights stand for all groups, or for one each; (d, d, stride). */
+/* A weight (d, d, stride) is common to all groups, or each group has its own weight. */
 static double convolve_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     const struct layout *from = layout_of(scalar, step->x);
@@ -139,7 +139,7 @@ static double convolve_at(const struct scalar *scalar, const struct plan_step *s
     return sum;
 }
 
-/* y is (w, d, k) read as rows of d columns. */
+/* y is (w, d, k), read as rows of d columns. */
 static double project_call_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     const struct layout *from = layout_of(scalar, step->x);
@@ -219,7 +219,7 @@ static double appended_at(const struct scalar *scalar, const struct plan_step *s
     return scalar->values[step->z][from * columns + column];
 }
 
-/* W[u, v] for a channel of the group, as each operation has it. */
+/* W[u, v] for a channel of the group. The layout depends on the operation. */
 static double kernel_at(const struct scalar *scalar, const struct plan_step *step, int64_t column, int64_t pixel,
                         int64_t channel, int64_t channels)
 {
@@ -228,7 +228,7 @@ static double kernel_at(const struct scalar *scalar, const struct plan_step *ste
     return weight_at(scalar, step->weight, column, pixel * channels + channel);
 }
 
-/* The image's height and width: sizes of the item, or those of its input. */
+/* The height and the width of the image: sizes of the item, or of its input. */
 static struct plan_image convolution_image(const struct scalar *scalar, const struct plan_step *step, int64_t item)
 {
     const int64_t *sizes = scalar->batch->sizes + item * scalar->plan->n_sizes;
@@ -284,7 +284,7 @@ static double embedded_at(const struct scalar *scalar, const struct plan_step *s
                : NAN;
 }
 
-/* As int32_t if y has ids. */
+/* Rounds to int32_t if y has ids. */
 static double activated_at(const struct scalar *scalar, const struct plan_step *step, int64_t place)
 {
     double y = scalar_activation(step->activate.activation, scalar->values[step->x][place]);
@@ -349,7 +349,7 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
         return gated_at(scalar, step, row, column);
     case OP_GATHER_ROWS:
         return gathered_at(scalar, step, row, column);
-    case OP_RESHAPE: /* the items of a batch follow one another in both values */
+    case OP_RESHAPE: /* in both values, the items of a batch follow one another */
         return scalar->values[step->x][row * columns_of(scalar, step->y) + column];
     case OP_CUT_PADDING:
         return cut_at(scalar, step, row, column);
@@ -364,18 +364,18 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
     case OP_LAYER_NORM:
     case OP_GROUP_NORM:
     case OP_ATTEND:
-    case OP_ATTEND_CALL: /* run_row has them, a row at once */
+    case OP_ATTEND_CALL: /* run_row computes these operations row by row */
     case OP_ARRANGE:
     case OP_COMBINE:
     case OP_SELECT:
     case OP_REDUCE:
     case OP_SOFTMAX:
-    case OP_MULTIPLY: /* run_over_space */
+    case OP_MULTIPLY: /* scalar_run_over_space computes these */
     case OP_GIVE_HIDDEN:
     case OP_GIVE_POOLED:
     case OP_GIVE_OUTPUT:
     case OP_GIVE_IMAGE:
-    case OP_GIVE_TENSOR: /* they have no y */
+    case OP_GIVE_TENSOR: /* these operations have no y */
     case OP_COUNT:
         break;
     }
@@ -450,7 +450,7 @@ double **scalar_run(const struct plan *plan, const struct batch *batch)
         if (step->y == PLAN_NONE)
             continue;
         int64_t rows = rows_of(&scalar, step->y), columns = columns_of(&scalar, step->y);
-        if (!scalar.values[step->y]) /* several steps may each give some items' rows */
+        if (!scalar.values[step->y]) /* several steps may write different rows of y */
             scalar.values[step->y] = calloc((size_t)(rows * columns) + 1, sizeof(double));
         if (step->space != PLAN_NONE)
             scalar_run_over_space(&scalar, step);

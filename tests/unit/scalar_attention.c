@@ -4,15 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The keys of one sequence of an item: *first is the row of the first, and the next ones follow at a distance of width
- * rows. Returns their number. */
+/* The keys of a sequence of an item. *first is the row of the first key. The next keys follow at a distance of `width`
+ * rows. Returns the number of keys. */
 static int64_t keys_of(const struct scalar *scalar, const struct plan_step *step, int64_t item, int64_t *first)
 {
     *first = layout_of(scalar, step->keys)->starts[item];
     return (layout_of(scalar, step->keys)->starts[item + 1] - *first) / width_of(scalar, step->x, item);
 }
 
-/* What an item's mask adds for a head of one of its sequences. */
+/* The number that an item's mask adds to a score, for a head of one of its sequences. */
 static double mask_score(const struct scalar *scalar, const struct plan_step *step, int64_t item, int64_t head,
                          int64_t position, int64_t key)
 {
@@ -28,7 +28,7 @@ static double mask_score(const struct scalar *scalar, const struct plan_step *st
     return (((const uint8_t *)data)[place] != 0) == step->attend.masked_byte ? (double)step->attend.masked_score : 0;
 }
 
-/* One row of one head's softmax, k long. */
+/* A row of the softmax of one head, with k elements. */
 static void attention_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t head,
                           double *weights)
 {
@@ -54,7 +54,7 @@ static void attention_row(const struct scalar *scalar, const struct plan_step *s
     scalar_softmax(step->attend.key_room > k && !step->attend.causal ? step->attend.key_room : k, 1, weights);
 }
 
-/* A row of y: all columns of a head have its softmax in common. */
+/* A row of y. All columns of a head use the same softmax. */
 void scalar_attend_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, double *y)
 {
     int64_t value_columns = columns_of(scalar, step->values), dim_value = value_columns / step->attend.kv_heads, first;
@@ -75,7 +75,7 @@ void scalar_attend_row(const struct scalar *scalar, const struct plan_step *step
     free(weights);
 }
 
-/* (width, rows of a sequence, k): the mean over the heads. */
+/* The mean over the heads: (width, rows of a sequence, k). */
 static void mean_attention(const struct scalar *scalar, const struct plan_step *attend, int64_t item, int64_t k,
                            double *weights)
 {
@@ -110,13 +110,13 @@ void scalar_attention(const struct plan *plan, const struct batch *batch, double
             attention_row(&scalar, attend, r, head, weights);
 }
 
-/* A feature of a head's row, of a value whose heads have d of them. */
+/* One feature of a head's row. Each head of the value has d features. */
 static double feature_at(const struct scalar *scalar, int value, int64_t row, int64_t head, int64_t d, int64_t feature)
 {
     return scalar->values[value][row * columns_of(scalar, value) + head * d + feature];
 }
 
-/* Whether linear attention's row at `position` reads the key at `key`, both in the item. */
+/* Whether the row at `position` reads the key at `key` in linear attention. Both positions count within the item. */
 static bool reads_key(const struct plan_step *step, int64_t position, int64_t key)
 {
     if (position % step->linear_attend.fold != key % step->linear_attend.fold)
@@ -127,7 +127,8 @@ static bool reads_key(const struct plan_step *step, int64_t position, int64_t ke
                                             : from / step->linear_attend.bucket < row / step->linear_attend.bucket);
 }
 
-/* Adds up exp(key's feature) over the keys that the row reads, and this times each value of the head. */
+/* Returns the sum of exp(feature of the key) over the keys that the row reads. Adds each term times the head's values
+ * to `products`. */
 static double sum_keys(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t head,
                        int64_t feature, double *products)
 {
@@ -147,7 +148,7 @@ static double sum_keys(const struct scalar *scalar, const struct plan_step *step
     return weights;
 }
 
-/* dim_value columns of y. */
+/* The dim_value columns of y for one head. */
 static void linear_attend_head(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t head,
                                double *y)
 {
@@ -179,7 +180,8 @@ void scalar_linear_attend_row(const struct scalar *scalar, const struct plan_ste
         linear_attend_head(scalar, step, row, step->linear_attend.first_head + head, y + head * d);
 }
 
-/* The scores of `around` windows of keys, of which the first key is row `first`. Returns how many keys are visible. */
+/* The scores of `count` keys, which are the windows around the row's own window. The first key is row `first`. Returns
+ * the number of visible keys. */
 static int64_t local_scores(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t head,
                             int64_t first, int64_t count, double *scores)
 {
@@ -200,7 +202,8 @@ static int64_t local_scores(const struct scalar *scalar, const struct plan_step 
     return visible;
 }
 
-/* dim_head columns of y. If no key is visible, all keys of the windows count alike; outside of the item they are -1. */
+/* The dim_head columns of y for one head. If no key is visible, all keys of the windows have the same weight. Values
+ * outside of the item are -1. */
 static void local_attend_head(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t head,
                               double *y)
 {
@@ -229,7 +232,8 @@ void scalar_local_attend_row(const struct scalar *scalar, const struct plan_step
         local_attend_head(scalar, step, row, step->local_attend.first_head + head, y + head * d);
 }
 
-/* The best of `count` scores: their places, best first. Takes them out of the scores. */
+/* Finds the largest scores among `count` scores. Writes their positions in descending order, and removes them from the
+ * scores. */
 static void take_best(int64_t count, double *scores, int64_t *places, double *best)
 {
     for (int64_t b = 0; b < PLAN_BEST_KEYS; b++) {
@@ -242,7 +246,7 @@ static void take_best(int64_t count, double *scores, int64_t *places, double *be
     }
 }
 
-/* The best keys of one half, for a row and head. */
+/* The best keys of one half, for a row and a head. */
 static void best_keys(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t head,
                       int64_t half, int64_t *places, double *best)
 {

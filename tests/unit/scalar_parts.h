@@ -1,4 +1,4 @@
-/* scalar_parts: the places of values in a batch, and the parts of the reference that its sources share. */
+/* scalar_parts: positions of values in a batch, and functions that several files of the reference use. */
 #ifndef TESTS_UNIT_SCALAR_PARTS_H
 #define TESTS_UNIT_SCALAR_PARTS_H
 
@@ -30,7 +30,7 @@ static inline double weight_at(const struct scalar *scalar, int weight, int64_t 
     return scalar->plan->weights[weight].data[row * scalar->plan->weights[weight].columns + column];
 }
 
-/* The sequence that a row of the value belongs to. Most items are one sequence. */
+/* The sequence that contains a row of the value. Most items are one sequence. */
 static inline int64_t item_of(const struct scalar *scalar, int value, int64_t row)
 {
     int64_t item = 0;
@@ -39,7 +39,7 @@ static inline int64_t item_of(const struct scalar *scalar, int value, int64_t ro
     return item;
 }
 
-/* The sequences of an item that lie side by side in its rows; 1 but in calls. */
+/* The number of sequences that lie side by side in the item's rows. It is 1, except in calls. */
 static inline int64_t width_of(const struct scalar *scalar, int value, int64_t item)
 {
     int input = scalar->plan->axes[scalar->plan->values[value].axis].input;
@@ -57,13 +57,13 @@ void scalar_softmax(int64_t n, double scale, double *x);
 /* A function of two numbers. */
 double scalar_function(enum plan_function function, double a, double b);
 
-/* A row of y. Each operation computes here what the columns of the row have in common. */
+/* Computes a row of y. All columns of the row share intermediate results. */
 void scalar_attend_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, double *y);
 void scalar_linear_attend_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, double *y);
 void scalar_local_attend_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, double *y);
 void scalar_retrieve_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, double *y);
 
-/* All of y, of a step that has a space. */
+/* Computes all of y for a step that has a space. */
 void scalar_run_over_space(const struct scalar *scalar, const struct plan_step *step);
 
 #endif

@@ -1,10 +1,10 @@
-/* Operations over a space: a loop within a loop, one for each dimension. */
+/* Operations over a space: nested loops, one for each dimension. */
 #include "tests/unit/scalar_parts.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* A walk over an item's space. `sizes` are the item's. */
+/* A walk over an item's space. `sizes` are those of the item. */
 struct walk {
     const struct scalar *scalar;
     const struct plan_step *step;
@@ -13,7 +13,7 @@ struct walk {
     int64_t item;
 };
 
-/* Indices of elements within the item, before strides are added. */
+/* Indices of elements in the item, before the strides are added. */
 struct visited {
     int64_t x, z, keys, y;
 };
@@ -24,7 +24,7 @@ static double *item_at(const struct walk *walk, int value)
            layout_of(walk->scalar, value)->item_starts[walk->item] * columns_of(walk->scalar, value);
 }
 
-/* An element of a value, else of a weight, else the number. */
+/* An element of a value or of a weight. Without both, the number. */
 static double operand_at(const struct walk *walk, int value, int weight, float number, int64_t index)
 {
     if (value != PLAN_NONE)
@@ -66,7 +66,7 @@ static void visit_dimension(const struct walk *walk, int dimension, struct visit
     }
 }
 
-/* The elements of x over the dimensions from this one on, in order; those of y beside them. */
+/* The elements of x over this dimension and the next ones, in order, and the matching elements of y. */
 struct gathered {
     int64_t count, room;
     double *x, **y;
@@ -154,7 +154,7 @@ static void reduce_gathered(const struct plan_step *step, struct gathered *g)
     }
 }
 
-/* The dimensions before those that are reduced. */
+/* Visits the dimensions before those that are reduced. */
 static void reduce_dimension(const struct walk *walk, int dimension, struct visited at)
 {
     const struct plan_step *step = walk->step;
@@ -174,7 +174,7 @@ static void reduce_dimension(const struct walk *walk, int dimension, struct visi
     }
 }
 
-/* y += scale x z over m, n and k. The strides that the operation does not read may be any. */
+/* y += scale x z over m, n and k. Strides that the operation does not read are ignored. */
 static void multiply_item(const struct walk *walk, int dimension, struct visited at)
 {
     const struct plan_dimension *along = &walk->space->dimensions[dimension];

@@ -1,15 +1,15 @@
-/* sparse: large safetensors files that take no space on the disk, and the number of bytes that are read. */
+/* sparse: large safetensors files that occupy no space on the disk, and the number of bytes that the process reads. */
 #ifndef TESTS_UNIT_SPARSE_H
 #define TESTS_UNIT_SPARSE_H
 
 #include <stdint.h>
 
-#define SPARSE_BYTES ((int64_t)20 << 30) /* of the data of a large file */
+#define SPARSE_BYTES ((int64_t)20 << 30) /* bytes of data in a large file */
 
-/* Writes the header with its length in front, and `data_bytes` zeros that the file system does not store. */
+/* Writes the length of the header, the header, and `data_bytes` zeros that the file system does not store. */
 void sparse_write(const char *path, const char *header, int64_t data_bytes);
 
-/* Bytes that this process has read from files so far. */
+/* Number of bytes that this process has read from files so far. */
 int64_t sparse_bytes_read(void);
 
 #endif

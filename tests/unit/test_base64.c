@@ -1,4 +1,5 @@
-/* base64 as clients write it, with line breaks and with or without padding; and texts that are none. */
+/* base64 in the forms that clients use: with line breaks, and with or without padding. Also texts that are no
+ * base64. */
 #include "server/text/base64.h"
 
 #include <setjmp.h>
@@ -10,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* In blocks of just their size, so that the address sanitizer sees a step beyond them. */
+/* The blocks have exactly the needed size, so that the address sanitizer finds accesses beyond them. */
 static bool read_text(const char *text, size_t length, char *found, size_t *size)
 {
     char *copy = malloc(length + 1);
@@ -24,7 +25,7 @@ static bool read_text(const char *text, size_t length, char *found, size_t *size
     return valid;
 }
 
-/* The first of them are those of RFC 4648, section 10. */
+/* The first texts come from RFC 4648, section 10. */
 static void texts_have_their_bytes(void **state)
 {
     (void)state;

@@ -1,11 +1,11 @@
-/* The batcher starts and takes a further model, while each allocation in turn fails. */
+/* The batcher starts, and takes another model, while each allocation fails in turn. */
 #include "server/jobs/batcher.h"
-#include "tests/fake_engine.c" /* in the engine's place */
+#include "tests/fake_engine.c" /* replaces the engine */
 #include "tests/unit/alloc_fail.h"
 
 static struct model *models[3];
 
-/* The first model and the one that comes later have slots for generation. */
+/* The first model and the model that is added later have slots for generation. */
 static int serve(struct error *error)
 {
     struct batcher_options options = {.max_batch_tokens = 64,

@@ -1,5 +1,5 @@
-/* The batcher with the fake engine on one lane; test_lanes_fake.c has several lanes. The tests do not sleep. A test
- * closes the gate, submits jobs that then wait, and lets batches through one by one. */
+/* The batcher with the fake engine on one lane. test_lanes_fake.c has several lanes. The tests do not sleep. A test
+ * closes the gate, submits jobs that then wait, and lets batches pass one by one. */
 #include "server/common/clock.h"
 #include "server/common/log.h"
 #include "server/common/metrics.h"
@@ -59,7 +59,7 @@ static void test_waiting_jobs_share_a_batch(void **context)
     expect(blocker, JOB_OK);
     for (int i = 0; i < 6; i++)
         expect(requests[i], JOB_OK);
-    expect_batch(1, 10, 20, 40, -1); /* 30 doesn't fit, 40 does: three items */
+    expect_batch(1, 10, 20, 40, -1); /* 30 does not fit, 40 does: three items */
     expect_batch(2, 30, 50, 60, -1);
 }
 
@@ -132,7 +132,7 @@ static void test_large_jobs_take_turns(void **context)
     expect_batch(5, 35, 36, 37, 38, -1);
 }
 
-/* If they took turns, the first one would end as late as the last one. */
+/* If the jobs took turns, the first job would end as late as the last one. */
 static void test_jobs_of_equal_size_end_one_after_another(void **context)
 {
     (void)context;
@@ -152,7 +152,7 @@ static void test_jobs_of_equal_size_end_one_after_another(void **context)
     expect_batch(4, 33, 34, 35, 36, -1);
 }
 
-/* A job that is almost complete does not wait for a larger one that has arrived meanwhile. */
+/* A job that is almost complete does not wait for a larger job that arrived later. */
 static void test_large_job_lets_only_smaller_jobs_pass(void **context)
 {
     (void)context;
@@ -211,7 +211,7 @@ static void pass_time_until(int64_t time_ns)
         sched_yield();
 }
 
-/* The answer comes while the batch before it still stands at the gate. */
+/* The answer comes while the previous batch is still at the gate. */
 static void test_expired_job_is_answered_during_a_batch(void **context)
 {
     (void)context;
@@ -235,8 +235,8 @@ static void test_expired_job_is_answered_during_a_batch(void **context)
     assert_int_equal(fake_batches(), 2);
 }
 
-/* Starts a job whose deadline passes while its first batch stands at the gate. When the machine was too slow to start
- * it in time, it is tried again with more. */
+/* Starts a job whose deadline passes while its first batch is at the gate. If the machine is too slow to start the job
+ * in time, the function repeats this with a later deadline. */
 static struct request *start_and_let_expire(int64_t n_items)
 {
     for (int64_t patience_ns = 10000000;; patience_ns *= 2) {
@@ -261,7 +261,7 @@ static void test_deadline_between_batches_of_a_job(void **context)
     open_with(4, 8);
     struct request *request = start_and_let_expire(6);
     int64_t batches = fake_batches();
-    assert_int_equal(calls_of(request), 0); /* never while an item of it runs */
+    assert_int_equal(calls_of(request), 0); /* a job does not end while one of its items runs */
     fake_gate_open();
     wait_done(request);
     assert_string_equal(request->job.error.message,
@@ -284,7 +284,7 @@ static void test_deadline_after_all_was_started(void **context)
     expect(request, JOB_EXPIRED);
 }
 
-/* The items that did not run when the client went are dropped: the first batch is the only one. */
+/* When the client leaves, the batcher drops the items that have not run. So there is only one batch. */
 static void test_running_job_becomes_unwanted(void **context)
 {
     (void)context;
@@ -329,7 +329,8 @@ static void test_batch_of_unwanted_jobs_only(void **context)
     assert_int_equal(fake_batches(), 0);
 }
 
-/* The first job of the batch goes. The next one filled the rest of the batch alone, and so keeps its place. */
+/* The first job of the batch is unwanted. The next job fills the batch after it was removed, and keeps its place in the
+ * queue. */
 static void test_unwanted_first_job_leaves_the_order(void **context)
 {
     (void)context;
@@ -349,7 +350,8 @@ static void test_unwanted_first_job_leaves_the_order(void **context)
     expect_batch(2, 23, 24, 30, 31, -1);
 }
 
-/* Its batch is formed, and `wanted` returns only when the deadline thread has removed the waiting items. */
+/* The job's batch is already formed. This function returns only after the deadline thread has removed the waiting
+ * items. */
 static bool is_wanted_until_it_expires(struct job *job)
 {
     (void)job;
@@ -372,13 +374,14 @@ static void test_job_that_expires_before_its_batch_runs(void **context)
     assert_int_equal(fake_batches(), 0);
 }
 
-/* ---- Time. The fake engine takes 2 ms a token, or longer on a busy machine: then fewer items fit. ---- */
+/* ---- Time. The fake engine takes at least 2 ms for a token. On a busy machine it takes longer, and fewer items fit.
+ * ---- */
 
 #define TOKEN_NS 2000000
 #define BATCH_MS 10
 #define BATCH_TOKENS 5
 
-/* One batch of one token, so that the pace is known. */
+/* Runs one batch of one token, so that the batcher knows the pace. */
 static void run_one_token(void)
 {
     fake_pace(TOKEN_NS);
@@ -406,7 +409,7 @@ static void test_a_batch_takes_no_longer_than_stated(void **context)
     assert_true(batches >= 1 + 36 / BATCH_TOKENS);
 }
 
-/* A job that waits after a large one runs in the next batch, or in the one after that. */
+/* A job that waits behind a large job runs in the next batch, or in the one after it. */
 static void test_a_small_job_waits_for_short_batches(void **context)
 {
     (void)context;
@@ -440,7 +443,7 @@ static void test_a_long_item_is_a_batch_however_long_it_takes(void **context)
     expect_batch(2, 11, -1);
 }
 
-/* An hour is never used up: tokens and items are the bounds. */
+/* The limit of an hour is never reached. Only the limits of tokens and items hold. */
 static void test_time_alone_makes_no_small_batches(void **context)
 {
     (void)context;
@@ -459,7 +462,7 @@ static void test_pace_follows_large_batches(void **context)
     (void)context;
     struct pace pace = {0};
     assert_true(pace_ns(&pace, 1e9) == 0);
-    for (int i = 0; i < 100; i++) /* small ones, in which most time is not work */
+    for (int i = 0; i < 100; i++) /* small batches, in which most of the time is overhead */
         pace_add(&pace, 1e6, 1000000);
     assert_float_equal(pace_ns(&pace, 1e6), 1e6, 1);
     pace_add(&pace, 1e9, 10000000);
@@ -495,11 +498,11 @@ static void test_full_queue(void **context)
     (void)context;
     open_bounded(100, 8, 20, 4, NULL);
     struct request *blocker = hold(1), *first = submit(2, 5, 10), *third;
-    expect_refused(3, 1, SUBMIT_FULL); /* five items */
-    expect_refused(2, 6, SUBMIT_FULL); /* 22 tokens */
+    expect_refused(3, 1, SUBMIT_FULL); /* five items would be in the queue */
+    expect_refused(2, 6, SUBMIT_FULL); /* 22 tokens would be in the queue */
     struct request *second = submit(2, 5, 20);
     expect_refused(1, 1, SUBMIT_FULL);
-    struct request *other = submit_to(1, request_new(4, 5, 40)); /* of another model, whose queue is its own */
+    struct request *other = submit_to(1, request_new(4, 5, 40)); /* Each model has its own queue. */
     expect_depth(8, 40);
     fake_gate_open();
     expect(blocker, JOB_OK);
@@ -521,7 +524,7 @@ static void test_job_that_would_wait_too_long_is_refused(void **context)
     expect(submit(1, 1, 10), JOB_OK);
     fake_pace(0);
     struct request *blocker = hold(1), *first = submit(1, 1, 20);
-    struct request *second = submit(24, 8, 30); /* one token waits before it, and 193 before the next */
+    struct request *second = submit(24, 8, 30); /* one token waits before this job, and 193 tokens before the next */
     expect_refused(1, 1, SUBMIT_FULL);
     batcher_set_limits(batcher, MANY, MANY, 0);
     struct request *patient = submit(1, 1, 60);
@@ -586,7 +589,8 @@ static void test_failed_batch(void **context)
     assert_int_equal(fake_batches(), 3);
 }
 
-/* One item with trouble in row 5 of `request`, which wants what `want` sets; others in the batch are served. */
+/* One item of `bad` gives a result that is not finite. Expects the message for this item. Other items in the batch are
+ * served. */
 static void expect_flaw(struct request *bad, const char *message)
 {
     fake_gate_close();
@@ -649,7 +653,7 @@ static void test_result_that_is_not_finite(void **context)
     expect_flaw(request, "sequence 2: row 5 of the output's best values holds NaN or an infinity");
 }
 
-/* The rest of a job with a flaw isn't run. */
+/* If an item of a job is not finite, the rest of the job does not run. */
 static void test_flaw_in_a_split_job(void **context)
 {
     (void)context;
@@ -684,16 +688,16 @@ static void test_batches_are_counted(void **context)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-/* A batch that never ends is no progress. An idle lane makes progress, and so does one that ends its batches. */
+/* A batch that never ends is no progress. An idle lane makes progress. A lane that ends batches makes progress, too. */
 static void test_progress(void **context)
 {
     (void)context;
     open_with(100, 1);
-    while (!batcher_progresses(batcher)) /* the first batches after the start count */
+    while (!batcher_progresses(batcher)) /* the first batches after the start count as progress */
         sched_yield();
     assert_true(batcher_progresses(batcher));
     struct request *requests[] = {hold(1), submit(1, 1, 2)};
-    batcher_progresses(batcher); /* the lane began a batch */
+    batcher_progresses(batcher); /* consumes the progress of a begun batch */
     assert_false(batcher_progresses(batcher));
     assert_false(batcher_progresses(batcher));
     fake_gate_pass();

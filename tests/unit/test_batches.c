@@ -1,5 +1,5 @@
-/* The built-in model: a sequence must have the same bits alone, in any batch, and at any place in it. Also compares
- * with numbers that PyTorch computed from the same weights. SEED chooses lengths and ids. */
+/* The built-in model: a sequence must give the same bits alone, in any batch, and at any place in a batch. The results
+ * are also compared with those of PyTorch with the same weights. SEED chooses lengths and ids. */
 #include "tests/unit/loaded.h"
 #include "tests/unit/tensors.h"
 
@@ -14,13 +14,13 @@
 #include <cmocka.h>
 
 #define SEQUENCES 24
-#define MOST_IDS 4096        /* of a batch */
-#define MOST_BATCH_ROWS 8192 /* the model's longest matrices have more rows than ids */
+#define MOST_IDS 4096        /* ids of a batch */
+#define MOST_BATCH_ROWS 8192 /* the largest matrices of the model have more rows than there are ids */
 #define WANTED_ROWS 3
 
 static struct loaded loaded;
 
-/* One sequence with all that can be asked of it. */
+/* One sequence with every result that an item can request. */
 struct sequence {
     struct engine_item item;
     int32_t *ids, rows[WANTED_ROWS], top_columns[WANTED_ROWS * 4], targets[WANTED_ROWS];
@@ -89,7 +89,7 @@ static void free_sequence(struct sequence *sequence)
     free(sequence->output);
 }
 
-/* The same sequence again, with room of its own for the results. */
+/* A copy of the sequence with its own memory for results. */
 static struct sequence repeat_of(const struct sequence *sequence)
 {
     struct sequence again = *sequence;
@@ -126,7 +126,7 @@ static void assert_same(const float *found, const float *expected, int64_t n)
     assert_true(sqrt(difference) <= 1e-6 * sqrt(norm));
 }
 
-/* Runs the sequence alone and compares with what it gave in company. */
+/* Runs the sequence alone, and compares the results with those in the batch. */
 static void compare_alone(const struct sequence *sequence)
 {
     const struct model_info *info = model_info(loaded.model);
@@ -169,7 +169,7 @@ static void results_do_not_depend_on_batch_mates(void **state)
     }
 }
 
-/* ---- Against PyTorch ---- */
+/* ---- Comparison with PyTorch ---- */
 
 static const struct weights_tensor *tensor(const struct weights *weights, int index, const char *name)
 {

@@ -19,7 +19,7 @@ enum { QUERY, KEY, VALUE, KEY_PADDING_MASK, ATTN_MASK };
 
 static float numbers[4096];
 
-/* A call of (LENGTH, WIDTH, 24) on `keys` keys. */
+/* A call of (LENGTH, WIDTH, 24) with `keys` keys. */
 static struct engine_item call_of(int64_t keys)
 {
     struct engine_item item = {0};

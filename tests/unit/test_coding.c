@@ -1,4 +1,4 @@
-/* gzip and deflate: the choice of a coding, and that packing and unpacking give the same bytes. */
+/* gzip and deflate: the choice of a coding. Packing and unpacking must give the same bytes. */
 #include "server/http/coding.h"
 
 #include <setjmp.h>
@@ -82,7 +82,7 @@ static void what_was_packed_is_unpacked(void **state)
     assert_int_equal(budget.used, 0);
 }
 
-/* Binary data after a JSON header of any length must be aligned, because it is read in place. */
+/* Binary data after a JSON header is read in place, so it must be aligned for a header of any length. */
 static void what_is_unpacked_keeps_its_lead(void **state)
 {
     (void)state;

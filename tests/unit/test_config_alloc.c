@@ -17,7 +17,7 @@ static int parse(struct error *error)
     return 0;
 }
 
-/* The kwargs are made when the text has none. */
+/* If the text has no kwargs, the parser makes an empty object. */
 static int parse_least(struct error *error)
 {
     struct model_config config;

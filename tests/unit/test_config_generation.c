@@ -1,4 +1,4 @@
-/* The key `generation` of config.json. http/test_writer has its effect on requests. */
+/* The key `generation` of config.json. http/test_writer tests its effect on requests. */
 #include "config/config.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* The key `image` of config.json. test_image_read has the effect of the settings on pictures. */
+/* The key `image` of config.json. test_image_read tests the effect of the settings on pictures. */
 #include "config/config.h"
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 #define FILE_BYTES 256
 
-/* Returns the file's text, for a value of `image`. */
+/* The text of a file with this value of `image`. */
 static const char *file_with(const char *image, char file[FILE_BYTES])
 {
     int length = snprintf(file, FILE_BYTES, "{\"architecture\": \"a\", \"image\": %s}", image);
@@ -32,7 +32,7 @@ static struct image_settings parse(const char *image)
     return settings;
 }
 
-/* The message is "config.json: image: " and then `expected`. */
+/* Expects the message "config.json: image: ", followed by `expected`. */
 static void refuse(const char *image, const char *expected)
 {
     static const char place[] = "config.json: image: ";
@@ -70,7 +70,7 @@ static void has_the_defaults_of_torchvision(void **state)
     assert_true(other.scale == settings.scale);
 }
 
-/* Whatever the order of the keys */
+/* The keys may be in any order. */
 static void reads_every_key(void **state)
 {
     (void)state;
@@ -91,7 +91,7 @@ static void reads_every_key(void **state)
     assert_false(settings.crop);
 }
 
-/* The sizes of torchvision's Inception v3 (299) are the same. */
+/* The size for 299 is that of Inception v3 in torchvision. */
 static void the_size_before_the_crop_is_in_proportion(void **state)
 {
     (void)state;

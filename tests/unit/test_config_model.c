@@ -19,7 +19,7 @@ static void parse(const char *text, struct model_config *config)
         fail_msg("%s", error.message);
 }
 
-/* `length` bytes are refused, with a message that has "config.json: " first and `expected` in it. */
+/* Expects that these `length` bytes are refused. The message begins with "config.json: " and contains `expected`. */
 static void refuse_bytes(const char *text, size_t length, const char *expected)
 {
     struct model_config config;
@@ -28,7 +28,7 @@ static void refuse_bytes(const char *text, size_t length, const char *expected)
     assert_int_equal(model_config_parse(text, length, "config.json", &config, &error), -1);
     if (strncmp(error.message, "config.json: ", 13) != 0 || !strstr(error.message, expected))
         fail_msg("'%s' is not in '%s'", expected, error.message);
-    model_config_free(&config); /* nothing is owed, but it must be harmless */
+    model_config_free(&config); /* the configuration is empty, but freeing it must be safe */
 }
 
 static void refuse(const char *text, const char *expected)
@@ -176,7 +176,7 @@ static void reads_prompts(void **state)
            "default_prompt: found \"q\"; expected a name from \"prompts\", which is missing or empty");
 }
 
-/* Only a graph has this key. A class has an argument causal. */
+/* Only graphs have this key. A class has an argument `causal`. */
 static void reads_causal(void **state)
 {
     (void)state;
@@ -231,7 +231,7 @@ static void refuses_deep_nesting(void **state)
     refuse(text, "depth");
 }
 
-/* The text is cut, not read past its end: the block has just its size. */
+/* The block ends where the text is cut, so the address sanitizer finds reads beyond it. */
 static void refuses_every_beginning(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The clients that are shut down when a budget is full: slow ones, in the order of the bytes that they hold. */
+/* When a memory budget is full, slow clients are shut down, in the order of the bytes that they hold. */
 #include "server/http/connections.h"
 
 #include <setjmp.h>
@@ -50,24 +50,24 @@ static void the_slow_make_room(void **state)
     connect_client(0, &budget, 300);
     connect_client(1, &budget, 600);
     connect_client(2, &other, 900);
-    assert_false(share_take(&newcomer, 500)); /* nobody is slow yet */
+    assert_false(share_take(&newcomer, 500)); /* no client is slow yet */
     usleep(2100000);
     connections_holds(connections, ours[0], NULL);
-    assert_false(share_take(&newcomer, 800)); /* more than the slow one has: nothing is lost for nothing */
+    assert_false(share_take(&newcomer, 800)); /* The slow client holds less than this. So it is not shut down. */
     assert_false(is_broken_off(1));
     assert_true(share_take(&newcomer, 500));
     assert_true(is_broken_off(1));
     assert_false(is_broken_off(0));
     assert_false(is_broken_off(2));
     assert_int_equal(shares[1].bytes, 0);
-    assert_int_equal(share_end(&shares[1]), 0); /* its event loop does this, later */
+    assert_int_equal(share_end(&shares[1]), 0); /* in the daemon, the event loop of the connection does this later */
     assert_int_equal(budget.used, 800);
     assert_false(share_take(&newcomer, 300));
-    connections_holds(connections, ours[0], &shares[0]); /* its time begins anew */
+    connections_holds(connections, ours[0], &shares[0]); /* its time starts again */
     assert_false(share_take(&newcomer, 300));
 }
 
-/* A quarter of the descriptors, or all but 768 if that is more. */
+/* The limit is a quarter of the descriptors, or all but 768 if that is more. */
 static void few_descriptors_leave_room_for_some_connections(void **state)
 {
     (void)state;

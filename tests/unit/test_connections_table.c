@@ -1,6 +1,7 @@
-/* The table when libmicrohttpd loses connections: how many it counts as open, and which descriptors it shuts down.
- * Tests of the count see whether one more connection is admitted. Their descriptors are numbers, and are never shut
- * down, because their connections are busy. */
+/* The table when libmicrohttpd loses connections: the number of open connections, and the descriptors that the table
+ * shuts down.
+ * Tests of the number check whether another connection is admitted. Their descriptors are only numbers. They are never
+ * shut down, because their connections are busy. */
 #include "server/http/connections.h"
 
 #include <setjmp.h>
@@ -50,7 +51,8 @@ static void a_lost_connection_makes_room(void **state)
     assert_false(admit_busy(FIRST));
 }
 
-/* epoll was full: libmicrohttpd tells of the end before it says that it did not take the connection. */
+/* If epoll is full, libmicrohttpd reports the end of the connection. Afterwards it reports that it did not accept the
+ * connection. */
 static void one_that_was_closed_is_not_lost_too(void **state)
 {
     (void)state;
@@ -66,13 +68,14 @@ static void a_number_that_has_returned_is_the_later_connections(void **state)
 {
     (void)state;
     int64_t lost = connections_admit(connections, FIRST);
-    assert_true(admit_busy(FIRST)); /* libmicrohttpd has closed it, the listener accepted again */
+    /* Libmicrohttpd has closed the descriptor, and the listener has accepted it again. */
+    assert_true(admit_busy(FIRST));
     connections_lost(connections, FIRST, lost);
     assert_true(admit_busy(SECOND));
     assert_false(admit_busy(THIRD));
     connections_closed(connections, FIRST);
     assert_true(admit_busy(THIRD));
-    connections_idle(connections, SECOND); /* the list of the idle is whole: SECOND goes, alone */
+    connections_idle(connections, SECOND); /* the list of idle connections has only SECOND, which is shut down */
     assert_true(admit_busy(FIRST));
     assert_false(connections_admit(connections, FIRST + LIMIT + 1));
 }
@@ -85,7 +88,7 @@ static bool is_shut_down(int client)
     return length == 0;
 }
 
-/* Until libmicrohttpd reports that it has the descriptor, its number may be another file's. */
+/* Before libmicrohttpd reports that it has the descriptor, the number may belong to another file. */
 static void only_descriptors_of_libmicrohttpd_are_shut_down(void **state)
 {
     (void)state;
@@ -93,14 +96,14 @@ static void only_descriptors_of_libmicrohttpd_are_shut_down(void **state)
     for (int i = 0; i < LIMIT + 1; i++)
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[i]), 0);
     for (int i = 0; i < LIMIT + 1; i++)
-        assert_true(connections_admit(connections, pairs[i][0])); /* the last one evicts the first */
+        assert_true(connections_admit(connections, pairs[i][0])); /* the last one evicts the first one */
     assert_false(is_shut_down(pairs[0][1]));
     connections_started(connections, pairs[0][0]);
     assert_true(is_shut_down(pairs[0][1]));
     connections_started(connections, pairs[1][0]);
     assert_false(is_shut_down(pairs[1][1]));
     connections_closed(connections, pairs[0][0]);
-    assert_true(connections_admit(connections, pairs[0][0])); /* evicts the second */
+    assert_true(connections_admit(connections, pairs[0][0])); /* shuts down the second connection */
     assert_true(is_shut_down(pairs[1][1]));
     for (int i = 0; i < LIMIT + 1; i++) {
         close(pairs[i][0]);

@@ -43,7 +43,7 @@ static void parse_config(const char *architecture, const char *kwargs, const cha
         fail_msg("%s", error.message);
 }
 
-/* Loading fails and the message holds each of the words. */
+/* Expects that loading fails, with a message that contains each of the words. */
 static void assert_refused(const struct shape *shapes, size_t count, const char *architecture, const char *kwargs,
                            const char *rest, const char *first, const char *second)
 {
@@ -71,7 +71,7 @@ static void device_and_dtype(void **state)
     struct error error;
     struct engine_options options = {
         .device = {DEVICE_CUDA}, .dtype = DTYPE_AUTO, .max_batch_tokens = 1, .max_batch_requests = 1};
-    assert_int_equal(engine_open(&options, &engine, &error), -1); /* without a driver, or without the plugin */
+    assert_int_equal(engine_open(&options, &engine, &error), -1); /* the driver or the plugin is missing */
     assert_non_null(strstr(error.message, "device \"cuda\": "));
     options.device.kind = DEVICE_AUTO;
     assert_int_equal(engine_open(&options, &engine, &error), 0);
@@ -129,7 +129,7 @@ static void configs(void **state)
                    "", "causal", "linformer_settings");
 }
 
-/* Also after the longest name of a model. */
+/* The message is complete, even after the longest name of a model. */
 static void an_unknown_class_is_told_all_classes(void **state)
 {
     (void)state;
@@ -150,14 +150,14 @@ static void an_unknown_class_is_told_all_classes(void **state)
 #define LINEAR "linear_attention_transformer.LinearAttentionTransformerLM"
 #define LINEAR_KWARGS(more) "{\"num_tokens\": 5, \"dim\": 6, \"depth\": 2, \"max_seq_len\": 12, \"heads\": 2, " more "}"
 
-/* What linear_attention_transformer asserts, or fails at. */
+/* Arguments with which the constructor of linear_attention_transformer fails. */
 static void linear_attention_configs(void **state)
 {
     (void)state;
     const struct shape *shapes = attention_shapes;
     assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"n_local_attn_heads\": [1]"), "", "1 entries", "depth 2");
     assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"deepth\": 2"), "", "unknown argument \"deepth\"",
-                   ", use_axial_pos_emb, use_rotary_emb"); /* the last of its list */
+                   ", use_axial_pos_emb, use_rotary_emb"); /* the last arguments in the list of known arguments */
     assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"n_local_attn_heads\": 3"), "", "n_local_attn_heads",
                    "heads 2");
     assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"n_local_attn_heads\": 1"), "", "max_seq_len 12",
@@ -186,7 +186,7 @@ static void linear_attention_configs(void **state)
 #define SIDE(side) "\"" side "_num_tokens\": 5, \"" side "_input_size\": 6, \"" side "_channels\": 8, "
 #define MH_ATTENTION "linformer_pytorch.MHAttention"
 
-/* What linformer_pytorch asserts, or fails at. */
+/* Arguments with which the constructor of linformer_pytorch fails. */
 static void linformer_pytorch_configs(void **state)
 {
     (void)state;
@@ -211,7 +211,8 @@ static void linformer_pytorch_configs(void **state)
     }
 }
 
-/* E and F of an MHAttention come from outside: with "layerwise" they are the same for all heads, but may be two. */
+/* An MHAttention gets E and F from outside. With "layerwise", all heads use the same E and the same F, but E and F may
+ * differ. */
 static void matrices_from_outside(void **state)
 {
     (void)state;
@@ -284,7 +285,7 @@ static void items(void **state)
     assert_int_equal(model_check(model, &item, &error), 0);
     assert_int_equal(model_item_tokens(model, &item), 7);
     item.inputs[0].length = 33;
-    /* the arena's limit: this class has none of its own */
+    /* the limit comes from the arena, because this class has no limit of its own */
     assert_bad_item(model, &item, "\"x\" has 33 rows; this server takes at most 32 of it (--max-batch-tokens)");
     item.inputs[0].length = 7;
     item.output = output;
@@ -324,7 +325,7 @@ static struct model *load_case(struct engine *engine, const char *folder)
     return model;
 }
 
-/* Axial layers fold whole windows of 16 rows; local heads pad to them, and the padding counts as tokens. */
+/* Axial layers fold whole windows of 16 rows. Local heads pad to whole windows, and the padding counts as tokens. */
 static void windows(void **state)
 {
     (void)state;
@@ -391,7 +392,7 @@ static void ids(void **state)
     engine_close(engine);
 }
 
-/* --explain's last lines are a contract. */
+/* Scripts rely on the last lines of --explain. */
 static void explanation_ends_with_bytes(void **state)
 {
     (void)state;
@@ -409,7 +410,8 @@ static void explanation_ends_with_bytes(void **state)
     assert_string_equal(text + length - strlen(ending), ending);
     assert_non_null(strstr(text, "\nre-associate proj_k and to_k.weight: FLOPs "));
     assert_non_null(strstr(text, "\nflops_before "));
-    /* E, F and the bias as they are; the four matrices packed: whole blocks of what the processor multiplies at once */
+    /* E, F and the bias are stored unchanged. The four matrices are packed in whole blocks of the processor's
+     * products. */
     assert_in_range(model_info(model)->weights_bytes, (6 * 3 * 2 + 8 * 8 * 4 + 8) * sizeof(float),
                     (6 * 3 * 2 + 64 * 64 * 4 + 8) * sizeof(float));
     free(text);
@@ -453,8 +455,8 @@ static char *explain_encoder(enum dtype dtype)
     return text;
 }
 
-/* Dim 32, 24 rows: queries are (24, 32), their weight (32, 32), norms two weights of 32; the feed-forward's hidden part
- * has 128 columns. */
+/* dim is 32, and there are 24 rows. Queries are (24, 32), and their weight is (32, 32). A norm has two weights of 32.
+ * The hidden layer of the feed-forward has 128 columns. */
 static void explanation_has_elements_and_epilogues(void **state)
 {
     (void)state;
@@ -490,7 +492,7 @@ static int count_threads(void)
     return count;
 }
 
-/* How many threads there are after a batch of 400 rows, which are several tasks, and few operations. */
+/* The number of threads after a batch of 400 rows. The batch has several tasks, but few floating-point operations. */
 static int threads_after_small_batch(bool all_threads)
 {
     static float rows[400 * 8], pooled[8];

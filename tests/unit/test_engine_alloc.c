@@ -1,4 +1,4 @@
-/* Opens an engine and loads a model, while each allocation in turn fails. Each failure must be reported, and no memory
+/* Opens an engine and loads a model, while each allocation fails in turn. Each failure must be reported, and no memory
  * may leak. */
 #include "engine/engine.h"
 #include "tests/unit/alloc_fail.h"
@@ -20,7 +20,7 @@ static int load(struct model **model, struct error *error)
     return status;
 }
 
-/* A weight that oneDNN has no memory for goes to OpenBLAS: the model is loaded, and says so. */
+/* If oneDNN lacks the memory for a weight, OpenBLAS takes the weight. The model is loaded, and a message tells this. */
 static int load_and_close(struct error *error)
 {
     struct model *model;
@@ -38,7 +38,7 @@ static void loading_survives_each_failure(void **state)
     assert_true(alloc_fail_each(load_and_close) > 50);
 }
 
-/* The first allocation of model_run would fail, so a batch that succeeds made none. */
+/* The first allocation of model_run would fail. So if the batch succeeds, model_run allocates nothing. */
 static void running_allocates_nothing(void **state)
 {
     (void)state;

@@ -48,7 +48,7 @@ static void a_long_place_leaves_room_for_the_reason(void **state)
     assert_non_null(strstr(error.message, "ppp: is missing"));
 }
 
-/* A text of characters of 1 to 4 bytes is cut at every place within them. */
+/* The text has characters of 1 to 4 bytes. It is cut at every position within them. */
 static void cuts_between_characters(void **state)
 {
     (void)state;
@@ -91,7 +91,7 @@ static void shows_what_is_no_utf8_as_question_marks(void **state)
         {"a\xff"
          "b",
          "a?b"},
-        {"\x80", "?"},                    /* a continuation alone */
+        {"\x80", "?"},                    /* a continuation byte alone */
         {"\xc3", "?"},                    /* cut off */
         {"\xe2\x82", "??"},               /* cut off */
         {"\xc0\xaf", "??"},               /* overlong */

@@ -1,5 +1,5 @@
-/* The batcher with generation and other jobs at the same time, and jobs that wait for slots. The tests have a clock of
- * their own, which only batches move. So the shares of the time do not depend on the machine. */
+/* The batcher with generation and with other jobs at the same time, and jobs that wait for slots. The tests replace the
+ * clock. Only batches advance it. So the shares of the time do not depend on the machine. */
 #include "server/common/clock.h"
 #include "server/jobs/lane_time.h"
 #include "tests/fake_engine.h"
@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#define GENERATION_ID 100 /* first ids of items; those of other jobs are lower */
-#define BATCHES 3000      /* of a measurement */
+#define GENERATION_ID 100 /* ids of generation begin here, ids of other jobs are lower */
+#define BATCHES 3000      /* batches of a measurement */
 
 static atomic_int_fast64_t now_ns = 1;
 static atomic_bool real_clock;
@@ -31,11 +31,11 @@ int64_t clock_ns(void)
 
 /* ---- Shares ---- */
 
-/* What the batches of a measurement had. */
+/* The sum over the batches of a measurement. */
 static struct {
-    int64_t batch_ns, token_ns; /* the time of a batch, and that of each of its tokens */
+    int64_t batch_ns, token_ns; /* time of a batch, and time of each of its tokens */
     int64_t batches, ns, tokens[JOB_KINDS];
-    int64_t steps, mixed; /* batches with items of generation, and with items of both kinds */
+    int64_t steps, mixed; /* batches with items of generation, batches with items of both kinds */
 } load;
 
 static void count_batch(const struct model *model, const struct engine_item *items, int64_t n_items)
@@ -48,7 +48,7 @@ static void count_batch(const struct model *model, const struct engine_item *ite
     }
     int64_t ns = load.batch_ns + load.token_ns * (tokens[JOB_OTHER] + tokens[JOB_GENERATION]);
     now_ns += ns;
-    if (load.batches >= BATCHES) /* the rest of the jobs is not under constant load */
+    if (load.batches >= BATCHES) /* at the end, the load is not constant */
         return;
     load.batches++;
     load.ns += ns;
@@ -58,7 +58,7 @@ static void count_batch(const struct model *model, const struct engine_item *ite
     load.mixed += tokens[JOB_GENERATION] > 0 && tokens[JOB_OTHER] > 0;
 }
 
-/* A job that comes again as soon as it has ended, until the measurement has all its batches. */
+/* Submits a job again when it has ended, until the measurement has all its batches. */
 static void come_again(struct job *job)
 {
     struct request *request = job->context;
@@ -80,7 +80,7 @@ static struct request *constant(enum job_kind kind, int64_t model_index, int64_t
     return submit_to(model_index, request);
 }
 
-/* Tokens a nanosecond of each kind. */
+/* Tokens per nanosecond for each kind. */
 struct rates {
     double of[JOB_KINDS];
 };
@@ -88,7 +88,7 @@ struct rates {
 #define SEQUENCES 6
 #define OTHERS 3
 
-/* Runs BATCHES batches. The sequences have a token each, and the other jobs items of 8 tokens. */
+/* Runs BATCHES batches. A sequence has one token. Another job has items of 8 tokens. */
 static struct rates measure(int64_t percent, bool generation, bool others, int64_t others_model)
 {
     struct request *requests[SEQUENCES + OTHERS];
@@ -119,7 +119,8 @@ static struct rates measure(int64_t percent, bool generation, bool others, int64
         {(double)load.tokens[JOB_OTHER] / (double)load.ns, (double)load.tokens[JOB_GENERATION] / (double)load.ns}};
 }
 
-/* Each kind gets at least its share of what it gets alone. Where a batch takes no time of its own, it gets no more. */
+/* Each kind must get at least its share of the rate that it has alone. If a batch takes no time of its own, the kind
+ * gets exactly its share. */
 static void expect_shares(int64_t batch_ns, int64_t others_model)
 {
     static const int64_t percents[] = {10, 50, 75, 99};
@@ -128,7 +129,7 @@ static void expect_shares(int64_t batch_ns, int64_t others_model)
     for (size_t i = 0; i < sizeof percents / sizeof *percents; i++) {
         double share[JOB_KINDS] = {1 - (double)percents[i] / 100, (double)percents[i] / 100};
         struct rates generation = measure(percents[i], true, false, others_model);
-        assert_int_equal(load.steps, load.batches - 1); /* but the blocker */
+        assert_int_equal(load.steps, load.batches - 1); /* all batches but the one of the blocker */
         struct rates others = measure(percents[i], false, true, others_model);
         assert_int_equal(load.steps, 0);
         struct rates both = measure(percents[i], true, true, others_model);
@@ -138,7 +139,7 @@ static void expect_shares(int64_t batch_ns, int64_t others_model)
             if (part[kind] < 0.97 * share[kind] - 0.002 || (batch_ns == 0 && part[kind] > 1.03 * share[kind] + 0.002))
                 fail_msg("%s: share %g, found %g", kind == JOB_GENERATION ? "generation" : "others", share[kind],
                          part[kind]);
-        if (others_model == 0 && percents[i] == 10) /* a step has room for items of 8 tokens */
+        if (others_model == 0 && percents[i] == 10) /* a step of generation has room for items of 8 tokens */
             assert_true(load.mixed > load.batches / 2);
     }
 }
@@ -149,7 +150,7 @@ static void test_shares(void **context)
     expect_shares(0, 0);
 }
 
-/* A step of generation takes longer than its number of tokens tells, because it reads all weights. */
+/* A step of generation takes longer than its number of tokens suggests, because it reads all weights. */
 static void test_shares_with_dear_steps(void **context)
 {
     (void)context;
@@ -163,7 +164,7 @@ static void test_shares_of_two_models(void **context)
     expect_shares(50000, 1);
 }
 
-/* Time that nobody claimed is lost: after generation had the lane alone, the other jobs do not get all of it. */
+/* Unused time is lost: after generation had the lane alone, the other jobs do not get all of the time. */
 static void test_idle_time_is_not_saved(void **context)
 {
     (void)context;
@@ -181,8 +182,8 @@ static void test_idle_time_is_not_saved(void **context)
 
 /* ---- Slots ---- */
 
-/* Opens a batcher with 3 slots for model 0. With two devices, the engine's lane 1 is on the first one, and lane 2 on
- * the second one. Model 1 then has only lane 1, and model 2 only lane 2. */
+/* Opens a batcher with 3 slots for model 0. With two devices, the engine's lane 1 is on the first device, and lane 2 on
+ * the second. Model 1 then has only lane 1, and model 2 only lane 2. */
 static void open_slots_on(int n_devices)
 {
     struct model_info info = *model_info(models[0]);
@@ -226,7 +227,7 @@ static void give_slots(const struct request *request)
     batcher_give_slots(batcher, 0, request->job.n_slots, request->slots);
 }
 
-/* Slots 1 to 3, each once. */
+/* Expects consecutive slots from `first`. */
 static void expect_slots(const struct request *request, int64_t first)
 {
     assert_true(request->job.has_slots);
@@ -244,7 +245,7 @@ static void expect_slotless(int64_t used, int64_t slotless)
     assert_int_equal(depth.slotless, slotless);
 }
 
-/* One slot is free all the time, but the third request does not overtake the second one. */
+/* One slot is free all the time. But the third request does not overtake the second one. */
 static void test_slots_go_to_the_first(void **context)
 {
     (void)context;
@@ -254,7 +255,7 @@ static void test_slots_go_to_the_first(void **context)
     expect_slots(first, 1);
     struct request *second = submit_to(0, new_sequences(2, 20)), *third = submit_to(0, new_sequences(1, 30));
     struct request *other = submit(1, 1, 40);
-    wait_done(other); /* other jobs pass */
+    wait_done(other); /* jobs without slots do not wait */
     expect_slotless(2, 3);
     assert_int_equal(calls_of(second), 0);
     give_slots(first);
@@ -272,7 +273,7 @@ static void test_slots_go_to_the_first(void **context)
     expect(other, JOB_OK);
 }
 
-/* Two requests that want all slots, again and again, and many small ones: all are served. */
+/* Requests for all slots and for a few slots, many times. All requests are served. */
 static void test_large_and_small_requests_are_all_served(void **context)
 {
     (void)context;
@@ -282,7 +283,7 @@ static void test_large_and_small_requests_are_all_served(void **context)
         int64_t counts[5] = {3, 1, 3, 2, 2};
         for (int i = 0; i < 5; i++)
             requests[i] = new_sequences(counts[(i + round) % 5], 10);
-        for (int i = 0; i < 5; i++) /* an item beyond the queue's limit may be refused */
+        for (int i = 0; i < 5; i++) /* if the queue is full, a request is refused */
             if (batcher_submit(batcher, 0, &requests[i]->job) != SUBMIT_OK) {
                 free(requests[i]);
                 requests[i] = NULL;
@@ -298,7 +299,7 @@ static void test_large_and_small_requests_are_all_served(void **context)
     expect_slotless(0, 0);
 }
 
-/* The queue has room for 6 items. Those that have a slot do not count. */
+/* The queue has room for 6 items without a slot. Items with a slot do not count. */
 static void test_requests_without_slots_fill_the_queue(void **context)
 {
     (void)context;
@@ -309,7 +310,7 @@ static void test_requests_without_slots_fill_the_queue(void **context)
     struct request *refused = new_sequences(1, 40), *other = submit(6, 1, 50);
     assert_int_equal(batcher_submit(batcher, 0, &refused->job), SUBMIT_FULL);
     free(refused);
-    expect(other, JOB_OK); /* other jobs have the room for themselves */
+    expect(other, JOB_OK); /* other jobs have their own room in the queue */
     give_slots(first);
     wait_done(waiting[0]);
     give_slots(waiting[0]);
@@ -320,7 +321,7 @@ static void test_requests_without_slots_fill_the_queue(void **context)
     expect(waiting[1], JOB_OK);
 }
 
-/* The second request expires or is not wanted any more. Then the third one gets the slot that was free all the time. */
+/* The second request expires or becomes unwanted. Then the third request gets the slot that is free. */
 static void expect_next_after(enum job_status status)
 {
     open_slots();
@@ -354,7 +355,7 @@ static void test_a_request_that_is_not_wanted_lets_others_pass(void **context)
     expect_next_after(JOB_CANCELLED);
 }
 
-/* Gives the slots of another request back. */
+/* Gives back the slots of another request. */
 static void give_and_end(struct job *job)
 {
     struct request *request = job->context;
@@ -381,7 +382,7 @@ static void test_closing_cancels_what_waits_for_slots(void **context)
 
 /* ---- Several devices ---- */
 
-/* Closes the gate for a batch of the model that is on one lane alone. */
+/* Closes the gate for a model with one lane, and submits a batch of it. So this lane is blocked. */
 static struct request *block(int64_t model_index)
 {
     int64_t batches = fake_batches();
@@ -452,7 +453,7 @@ static void test_sequences_stay_on_their_device(void **context)
     expect(sequence, JOB_OK);
 }
 
-/* A sequence that waits for its device is run by the other one when the device fails. */
+/* A sequence waits for its device. If the device fails, the other device runs the sequence. */
 static void test_a_waiting_sequence_leaves_a_failing_device(void **context)
 {
     (void)context;
@@ -463,7 +464,7 @@ static void test_a_waiting_sequence_leaves_a_failing_device(void **context)
     blocker = block(1);
     go_on(sequence);
     fake_lane_works(1, false);
-    fake_gate_open(); /* the lane ends its batch, and finds that its device does not work */
+    fake_gate_open(); /* the lane ends its batch, and notices that its device has failed */
     expect(blocker, JOB_OK);
     wait_done(sequence);
     expect_latest_lane(2);

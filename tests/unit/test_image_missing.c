@@ -1,4 +1,4 @@
-/* A build without libjpeg and libpng: this program includes the files that then replace jpeg.c and png.c. */
+/* A build without libjpeg and libpng. This program includes the files that replace jpeg.c and png.c in such a build. */
 #include "server/images/images.h"
 #include "server/images/jpeg_missing.c"
 #include "server/images/png_missing.c"

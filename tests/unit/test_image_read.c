@@ -1,5 +1,6 @@
-/* Pictures become the tensors that torchvision makes of them. tests/images/make.py made both; cases.json lists them.
- * IMAGE_CASES=FOLDER reads another folder that make.py has written. Damaged pictures are refused with a reason. */
+/* Pictures become the tensors that torchvision makes of them. tests/images/make.py makes the pictures and the tensors,
+ * and cases.json lists them. IMAGE_CASES=FOLDER chooses another folder of make.py. Damaged pictures are refused with a
+ * reason. */
 #include "server/images/images.h"
 
 #include <jansson.h>
@@ -20,7 +21,7 @@
 #define LARGEST_FILE ((size_t)16 << 20)
 
 struct bytes {
-    uint8_t *data; /* in a block of just that size, so that the address sanitizer sees a read past its end */
+    uint8_t *data; /* in a block of exactly this size, so that the address sanitizer finds reads beyond its end */
     size_t size;
 };
 
@@ -60,7 +61,7 @@ static json_t *read_cases(void)
     return cases;
 }
 
-/* By way of config.json, as in the daemon. */
+/* The settings come from a config.json, as in the daemon. */
 static struct image_settings settings_of(const json_t *image)
 {
     struct model_config config;
@@ -82,7 +83,7 @@ static size_t values_of(const struct image_settings *settings)
     return 3 * (size_t)settings->height * (size_t)settings->width;
 }
 
-/* Also checks that the memory of image_memory() is what image_read() wants. */
+/* Also checks that image_read() succeeds with the memory of image_memory(), and fails with less. */
 static int read_image(const struct image_settings *settings, struct bytes picture, float **pixels, struct error *error)
 {
     int64_t memory = 0;
@@ -191,7 +192,7 @@ static void every_truncated_picture_is_refused(void **state)
     }
 }
 
-/* Whatever a byte becomes, the picture is read or refused with a reason. */
+/* With any damaged byte, the picture is read, or refused with a reason. */
 static void damaged_bytes_do_no_harm(void **state)
 {
     (void)state;
@@ -229,7 +230,7 @@ static size_t put_chunk(uint8_t *file, const char *name, const void *data, size_
     return size + 12;
 }
 
-/* A PNG of black pixels in one bit each, with a text of `text` bytes, which are packed as zTXt. */
+/* A PNG with black pixels of one bit. The file contains a text of `text` bytes, compressed in a zTXt chunk. */
 static struct bytes black_png(uint32_t height, uint32_t width, bool interlaced, size_t text)
 {
     size_t raw = (size_t)(height + 8) * (width / 8 + 8) * 2, most = compressBound(raw > text ? raw : text);
@@ -248,7 +249,7 @@ static struct bytes black_png(uint32_t height, uint32_t width, bool interlaced, 
         assert_int_equal(compress(packed + 3, &length, zeros, text), Z_OK);
         size += put_chunk(file + size, "zTXt", packed, length + 3);
     }
-    /* more zeros than the passes need: "extra compressed data" is a warning alone */
+    /* More zeros than the passes need. For libpng, "extra compressed data" is only a warning. */
     uLongf length = most;
     assert_int_equal(compress(packed, &length, zeros, raw), Z_OK);
     size += put_chunk(file + size, "IDAT", packed, length);
@@ -260,7 +261,7 @@ static struct bytes black_png(uint32_t height, uint32_t width, bool interlaced, 
     return picture;
 }
 
-/* Memory follows from the header. It is small as long as rows come one by one. */
+/* The memory follows from the header. It is small if the rows come one by one. */
 static void memory_of_large_pictures_is_known_before(void **state)
 {
     (void)state;
@@ -279,7 +280,7 @@ static void memory_of_large_pictures_is_known_before(void **state)
     free(whole.data);
 }
 
-/* Resized before it is cropped, this picture would have 18 x 1800000 pixels. */
+/* If this picture were resized before it is cropped, it would have 18 x 1800000 pixels. */
 static void long_thin_pictures_are_cheap(void **state)
 {
     (void)state;
@@ -337,7 +338,7 @@ static void a_picture_of_another_size_is_refused(void **state)
 struct reading {
     struct bytes picture;
     float pixels[3 * 16 * 16];
-    bool failed; /* in any round */
+    bool failed; /* true if any round failed */
 };
 
 static void *read_often(void *argument)
@@ -351,7 +352,7 @@ static void *read_often(void *argument)
     return NULL;
 }
 
-/* Threads with good and with faulty pictures */
+/* Some threads read valid pictures, others read invalid pictures. */
 static void threads_do_not_disturb_each_other(void **state)
 {
     (void)state;

@@ -11,11 +11,11 @@
 #include <cmocka.h>
 
 #define CASES "linear_attention_image"
-#define MOST_PIXELS 64 /* what loaded.c plans for */
+#define MOST_PIXELS 64 /* the largest image in loaded.c */
 
 enum { X, CONTEXT };
 
-static float numbers[1]; /* nothing runs */
+static float numbers[1]; /* no item runs */
 
 static struct engine_item image_of(int64_t height, int64_t width)
 {
@@ -72,7 +72,8 @@ static void sizes_are_free_up_to_a_batch(void **state)
     unload(&loaded);
 }
 
-/* A window of one pixel of zeros and a stride of 2 makes 2 x 2 of 2 x 2, and 3 x 3 of 3 x 3, and then 2 more. */
+/* With a window of one pixel, padding, and a stride of 2, some sizes give as many pixels: 2 x 2 and 3 x 3. Larger sizes
+ * give other numbers. */
 static void pixels_must_stay_as_many(void **state)
 {
     (void)state;
@@ -93,7 +94,8 @@ static void pixels_must_stay_as_many(void **state)
     unload(&loaded);
 }
 
-/* Its values have other features than its keys, or its height of 1 is less than the kernel's. */
+/* The values of the context have other features than its keys. Or the height of the context is 1, less than that of the
+ * kernel. */
 static void contexts_that_the_class_fails_on(void **state)
 {
     (void)state;

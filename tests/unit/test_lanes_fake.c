@@ -1,5 +1,6 @@
 /* The batcher with several lanes of the fake engine, whose devices fail and work again. Also many threads that submit
- * jobs at the same time. The tests do not sleep; see test_batcher_fake.c. LINFORMERD_TEST_SEED repeats a random run. */
+ * jobs at the same time. Like those of test_batcher_fake.c, the tests do not sleep. LINFORMERD_TEST_SEED repeats a
+ * random run. */
 #include "server/common/clock.h"
 #include "server/common/log.h"
 #include "tests/fake_engine.h"
@@ -17,7 +18,7 @@
 
 /* ---- Lanes ---- */
 
-/* Models 0 and 2 share two lanes; model 1 has one of its own. */
+/* Models 0 and 2 share two lanes. Model 1 has its own lane. */
 static void open_lanes(int64_t tokens, int64_t requests)
 {
     fake_lanes(models[0], 1, 2);
@@ -44,7 +45,7 @@ static void test_two_batches_in_flight(void **context)
     expect(fourth, JOB_OK);
 }
 
-/* Nobody submits anything after the large job: the lane that takes its first items wakes the other one. */
+/* No job is submitted after the large job. The lane that takes the first items of this job wakes the other lane. */
 static void test_split_job_runs_on_all_lanes(void **context)
 {
     (void)context;
@@ -58,7 +59,7 @@ static void test_split_job_runs_on_all_lanes(void **context)
     assert_int_equal(fake_batches(), 3);
 }
 
-/* The lane that runs its last items is through; the other one still writes into the job's memory. */
+/* The lane that runs the job's last items has finished. The other lane still writes into the job's memory. */
 static void test_split_job_ends_with_its_last_batch(void **context)
 {
     (void)context;
@@ -68,9 +69,9 @@ static void test_split_job_ends_with_its_last_batch(void **context)
         fake_gate_close_for(models[0]);
         struct request *large = submit(round == 1 ? 12 : 8, 1, 10);
         fake_wait_for_batches(batches + 2);
-        large->unwanted = round == 1; /* its third batch is dropped */
+        large->unwanted = round == 1; /* in the second round, the third batch is dropped */
         fake_gate_pass();
-        expect(submit_to(2, request_new(1, 1, 90)), JOB_OK); /* on the lane that is free again */
+        expect(submit_to(2, request_new(1, 1, 90)), JOB_OK); /* on the lane that has finished */
         assert_int_equal(calls_of(large), 0);
         fake_gate_open();
         expect(large, round == 1 ? JOB_CANCELLED : JOB_OK);
@@ -101,7 +102,7 @@ static void test_stuck_lanes_lose_nothing_of_others(void **context)
     struct request *stuck = submit_to(1, request_new(1, 1, 10));
     fake_wait_for_batches(1);
     struct request *waiting = submit_to(1, request_new(1, 1, 11));
-    for (int i = 0; i < 20; i++) /* the lane that is stuck is none of theirs */
+    for (int i = 0; i < 20; i++) /* model 1 has its own lane, so its stuck lane blocks no other model */
         expect(submit_to(i % 2 ? 0 : 2, request_new(1, 1, 20)), JOB_OK);
     assert_int_equal(calls_of(stuck), 0);
     assert_int_equal(calls_of(waiting), 0);
@@ -113,7 +114,7 @@ static void test_stuck_lanes_lose_nothing_of_others(void **context)
     fake_gate_close_for(models[2]);
     stuck = submit_to(2, request_new(1, 1, 10));
     fake_wait_for_batches(batches + 1);
-    for (int i = 0; i < 20; i++) /* on the other lane */
+    for (int i = 0; i < 20; i++) /* the other lane of models 0 and 2 runs these jobs */
         expect(submit_to(0, request_new(1, 1, 20)), JOB_OK);
     assert_int_equal(calls_of(stuck), 0);
     fake_gate_open();
@@ -121,7 +122,7 @@ static void test_stuck_lanes_lose_nothing_of_others(void **context)
 }
 
 /* Model 2 takes turns with model 0, model 1 does not. A lane whose device failed does not count. A token takes at least
- * 0.1 s, so the estimates are seconds. */
+ * 0.1 s, so the estimates are several seconds. */
 static void test_retry_after_counts_models_on_the_same_lanes(void **context)
 {
     (void)context;
@@ -130,20 +131,20 @@ static void test_retry_after_counts_models_on_the_same_lanes(void **context)
     expect(submit(1, 1, 10), JOB_OK);
     fake_gate_close();
     struct request *requests[7];
-    for (int i = 0; i < 4; i++) /* each lane runs a batch, and the rest waits */
+    for (int i = 0; i < 4; i++) /* each lane runs a batch, and the other jobs wait */
         requests[i] = submit(24, 1, 20);
     fake_wait_for_batches(3);
     int64_t alone = batcher_retry_after_s(batcher, 0);
     assert_true(alone > 1);
-    requests[4] = submit_to(1, request_new(1, 1, 30)); /* runs, on a lane that model 0 does not have */
+    requests[4] = submit_to(1, request_new(1, 1, 30)); /* this job runs on a lane that model 0 does not use */
     fake_wait_for_batches(4);
-    requests[5] = submit_to(1, request_new(1, 1, 31)); /* waits there */
+    requests[5] = submit_to(1, request_new(1, 1, 31)); /* this job waits for the same lane */
     expect_depth(49, 49);
     assert_int_equal(batcher_retry_after_s(batcher, 0), alone);
     requests[6] = submit_to(2, request_new(1, 1, 40));
     int64_t shared = batcher_retry_after_s(batcher, 0);
     assert_true(shared > alone);
-    fake_lane_works(fake_batch_lane(0), false); /* of the model's two lanes one is left */
+    fake_lane_works(fake_batch_lane(0), false); /* one of the model's two lanes is left */
     assert_in_range(batcher_retry_after_s(batcher, 0), 2 * shared - 1, 2 * shared);
     fake_pace(0);
     fake_gate_open();
@@ -168,7 +169,8 @@ static void test_close_waits_for_all_lanes(void **context)
     }
 }
 
-/* A lane whose device has failed leaves work to the others; where all have, the model's first one does it. */
+/* If the device of a lane fails, the other lanes do its work. If all devices of a model have failed, the model's first
+ * lane runs the batches. */
 static void test_lanes_that_failed(void **context)
 {
     (void)context;
@@ -190,7 +192,7 @@ static void test_lanes_that_failed(void **context)
     assert_int_equal(fake_batch_lane(batches), 2);
 }
 
-/* The lane that was woken for it finds its device failed, and the other one sleeps. */
+/* The lane that was woken finds that its device has failed. The other lane sleeps. */
 static void test_lane_that_fails_before_it_runs(void **context)
 {
     (void)context;
@@ -209,7 +211,8 @@ static void test_lane_that_fails_before_it_runs(void **context)
     assert_int_equal(fake_batch_lane(2), 1);
 }
 
-/* The one lane that still ran fails: the one that stands for the CPU sleeps, and is woken for what waits. */
+/* The device of the last working lane fails. Then the model's first lane must wake for the waiting jobs, and run them
+ * on the CPU. */
 static void test_last_lane_that_fails(void **context)
 {
     (void)context;
@@ -227,8 +230,8 @@ static void test_last_lane_that_fails(void **context)
     assert_int_equal(fake_batch_lane(1), 1);
 }
 
-/* The device of a sleeping lane works again while the other lanes are busy, and no new job comes. The lane must wake
- * for the jobs that wait, also for those of another model than the first. */
+/* The device of a sleeping lane works again. Meanwhile, the other lanes are busy, and no new job comes. The lane must
+ * wake for the waiting jobs, also for those of another model than the first. */
 static void test_lane_that_comes_back(void **context)
 {
     (void)context;
@@ -246,7 +249,7 @@ static void test_lane_that_comes_back(void **context)
     assert_int_equal(fake_batch_lane(1), 2);
     fake_gate_open();
     expect(large, JOB_OK);
-    batcher_wake(batcher); /* for nothing */
+    batcher_wake(batcher); /* nothing waits */
 }
 
 static void *close_batcher(void *unused)
@@ -255,7 +258,8 @@ static void *close_batcher(void *unused)
     return unused;
 }
 
-/* What waits at the end is run by all lanes: one that ended since its device was away could be missing later. */
+/* At the end, all lanes run the waiting jobs. A lane whose device has failed must not end early, because it may be
+ * needed later. */
 static void test_close_with_failed_lanes(void **context)
 {
     (void)context;
@@ -374,7 +378,7 @@ static void *break_lanes(void *argument)
     return NULL;
 }
 
-/* Devices fail and work again at any moment. A job for which no lane wakes would hang. */
+/* Devices fail, and work again, at any moment. If no lane woke for a job, the test would hang. */
 static void test_many_submitters_and_failing_lanes(void **context)
 {
     (void)context;

@@ -1,5 +1,6 @@
-/* Classes as leaves of a larger plan. Every reference case is loaded twice: as itself, and as a model of one leaf,
- * which family_find() below knows beside the classes. Both must have the same bits in every call. */
+/* Classes as leaves of a larger plan. Every reference case is loaded twice: as its own class, and as a model that
+ * consists of one leaf. family_find() below adds this model to the classes. Both models must give the same bits in
+ * every call. */
 #include "engine/families/family.h"
 #include "engine/model.h"
 #include "tests/unit/loaded.h"
@@ -25,16 +26,17 @@
 
 /* ---- The model around a leaf ---- */
 
-/* What is built next. The leaf is of `like`'s class, and the model has the same inputs. */
+/* Describes the next model. Its leaf has the class of `like`, and the model has the same inputs. */
 static struct wiring {
     const struct model *like;
     struct plan_leaf leaf; /* without inputs */
-    bool required_alone;   /* optional inputs are neither the model's nor bound */
-    bool with_glue;        /* the model has a step between each input of floats and the leaf, and one after the leaf */
-    bool twice;            /* the mean of two leaves of one path */
+    bool required_alone;   /* the model lacks optional inputs, and the leaf's optional inputs are not bound */
+    bool with_glue;        /* there is a step between each input of floats and the leaf, and a step after the leaf */
+    bool twice;            /* the model is the mean of two leaves with the same path */
 } wiring;
 
-/* As the input of the whole class, but for its limits: those the leaf must bring. `values` has the inputs before. */
+/* Adds an input like that of the whole class, but without the limits. The leaf must bring the limits. `values` contains
+ * the values of the inputs before. */
 static int add_input(struct plan_builder *builder, const struct plan_input *input, const int *values)
 {
     const struct model_input *of = &input->input;
@@ -56,7 +58,7 @@ static int add_input(struct plan_builder *builder, const struct plan_input *inpu
     return value;
 }
 
-/* (x + x) / 2, which is x. Images must be inputs. */
+/* Adds the step (x + x) / 2, whose result is x. Images must be inputs of the model, so they get no step. */
 static int glue(struct plan_builder *builder, int x, enum input_layout layout)
 {
     bool has_glue = wiring.with_glue && layout != LAYOUT_IMAGE && layout != LAYOUT_CHANNELS;
@@ -68,7 +70,7 @@ static bool is_wired(const struct plan_input *input)
     return input->value != PLAN_NONE && !(wiring.required_alone && input->input.optional);
 }
 
-/* Each leaf has glue of its own: two that read one value could share more than their weights. */
+/* Each leaf has separate glue. If two leaves read the same value, they could share more than their weights. */
 static int build_leaf(struct plan_builder *builder, const int *values)
 {
     const struct plan *like = model_plan(wiring.like);
@@ -100,7 +102,7 @@ static void build_around_leaf(struct plan_builder *builder, const char *name, co
         plan_give(builder, glue(builder, out, LAYOUT_SEQUENCE), PLAN_NONE, PLAN_NONE, false);
 }
 
-/* A test's own model. */
+/* Builds the model of a test, if set. */
 static void (*build_by_hand)(struct plan_builder *builder);
 
 static void build_own(struct plan_builder *builder, const char *name, const struct model_config *config)
@@ -123,7 +125,8 @@ static struct engine *open_engine(void)
     return engine;
 }
 
-/* Loads what `build` makes over weights of these shapes. -1: `error` says why not. unload is owed. */
+/* Loads the model that `build` makes over weights of these shapes. Returns -1 if this fails. In both cases the caller
+ * must call unload. */
 static int load_by_hand(void (*build)(struct plan_builder *builder), const struct shape *shapes, size_t count,
                         struct loaded *loaded, struct error *error)
 {
@@ -138,7 +141,7 @@ static int load_by_hand(void (*build)(struct plan_builder *builder), const struc
     return status;
 }
 
-/* In place of engine/families/families.c. */
+/* This function replaces the one in engine/families/families.c. */
 const struct family_class *family_find(const char *architecture, struct error *error)
 {
     static const struct family_class around_leaf = {"a leaf", "a leaf", build_around_leaf};
@@ -160,7 +163,7 @@ const struct family_class *family_find(const char *architecture, struct error *e
 
 /* ---- Reference cases ---- */
 
-/* Adds what the tensor or the alias is called after `prefix`, to `renamed`. */
+/* Adds the entry to `renamed`, with `prefix` before its name. */
 static void rename_entry(json_t *renamed, const char *prefix, const char *name, json_t *entry)
 {
     char full[512];
@@ -168,7 +171,7 @@ static void rename_entry(json_t *renamed, const char *prefix, const char *name, 
     json_object_set(renamed, full, entry);
 }
 
-/* Tied tensors: names, with the names under which the file has them. */
+/* The metadata of tied tensors, with `prefix` before all names. It maps names to the names in the file. */
 static json_t *rename_aliases(const char *prefix, json_t *header)
 {
     json_t *renamed = json_object(), *stored;
@@ -185,7 +188,7 @@ static json_t *rename_aliases(const char *prefix, json_t *header)
     return renamed;
 }
 
-/* The file with `prefix` before all names. The caller closes the weights, then frees *file. */
+/* Opens the file with `prefix` before all names. The caller closes the weights, then frees *file. */
 static struct weights *open_renamed(const char *path, const char *prefix, void **file)
 {
     struct error error;
@@ -224,10 +227,10 @@ static struct weights *open_renamed(const char *path, const char *prefix, void *
     return weights;
 }
 
-/* How often leaves of that padding ran with optional inputs that were not bound, and with all bound. */
+/* By padding: the number of calls with all inputs bound, and the number with only the required inputs bound. */
 static int runs[PADDING_EXACT + 1][2];
 
-/* The index of an input of `model`; -1: it has none of that name. */
+/* The index of an input of `model`, or -1 if it has no input with this name. */
 static int input_named(const struct model *model, const char *name)
 {
     for (int i = 0; i < model_info(model)->n_inputs; i++)
@@ -236,7 +239,7 @@ static int input_named(const struct model *model, const char *name)
     return -1;
 }
 
-/* The items for the model of the leaf; false: it lacks one of their inputs. */
+/* Makes the items for the model of the leaf. Returns false if the model lacks one of their inputs. */
 static bool give_items(const struct model *whole, const struct model *leaf, const struct call *call,
                        struct engine_item *items)
 {
@@ -254,7 +257,7 @@ static bool give_items(const struct model *whole, const struct model *leaf, cons
     return true;
 }
 
-/* Points the items' outputs to `found`, a copy for each output of the call. */
+/* Directs the outputs of the items to `found`, which has memory for each output of the call. */
 static void give_outputs(const struct call *call, struct engine_item *items,
                          struct engine_extra (*extras)[CALL_OUTPUTS], float **found)
 {
@@ -277,7 +280,7 @@ static void assert_same(const struct call *call, float **found)
         assert_memory_equal(found[i], call->outputs[i].found, (size_t)call->outputs[i].elements * sizeof(float));
 }
 
-/* Whether the class takes all items. The leaf takes the same ones. */
+/* Returns whether the class accepts all items. Expects that the leaf accepts the same items. */
 static bool both_take(const struct model *whole, const struct model *leaf, const struct call *call,
                       const struct engine_item *items)
 {
@@ -293,7 +296,7 @@ static bool both_take(const struct model *whole, const struct model *leaf, const
     return all;
 }
 
-/* The whole class, then the leaf with the same items: as a batch, and each alone. */
+/* Runs the whole class, then the leaf with the same items: as a batch, and each item alone. */
 static void run_both(struct model *whole, struct model *leaf, struct call *call)
 {
     struct error error;
@@ -317,7 +320,7 @@ static void run_both(struct model *whole, struct model *leaf, struct call *call)
     runs[wiring.leaf.padding][wiring.required_alone]++;
 }
 
-/* The leaf's limits are those of the inputs that are bound to it. */
+/* The limits of the leaf must be the limits of the model's inputs that are bound to it. */
 static void assert_same_limits(const struct model *whole, const struct model *leaf)
 {
     for (int i = 0; i < model_info(whole)->n_inputs; i++) {
@@ -364,7 +367,7 @@ static void run_calls(const char *name, struct model *whole, struct model *leaf)
     weights_close(calls);
 }
 
-/* In place of the cases' own kwargs of these names; NULL: all are the cases'. */
+/* Replaces the cases' kwargs of the same names, unless it is NULL. */
 static json_t *other_kwargs;
 
 static void read_config(const char *name, struct model_config *config)
@@ -377,7 +380,7 @@ static void read_config(const char *name, struct model_config *config)
         json_object_update(config->kwargs, other_kwargs);
 }
 
-/* The case itself; unload is owed. */
+/* Loads the case as its own class. The caller must call unload. */
 static int load_case(const char *name, enum padding padding, struct loaded *loaded, struct error *error)
 {
     char path[512];
@@ -394,7 +397,7 @@ static int load_case(const char *name, enum padding padding, struct loaded *load
     return status;
 }
 
-/* The case as a leaf, wired like wiring.like. */
+/* Loads the case as a leaf, with the inputs of wiring.like. */
 static struct model *load_leaf(const char *name, const char *leaf_path, struct engine *engine)
 {
     struct error error;
@@ -421,8 +424,9 @@ static struct model *load_leaf(const char *name, const char *leaf_path, struct e
     return model;
 }
 
-/* With the wiring, but for its `like` and leaf. Tensors have `path` before their names. PADDING_DEFAULT: the case's
- * own; others need not suit the class. */
+/* Compares the class with its leaf. `asked` gives the wiring, except for `like` and `leaf`. The names of the tensors
+ * begin with `path`. PADDING_DEFAULT means the padding of the case. With another padding, the class may refuse to
+ * load. */
 static void compare_leaf(const char *name, const char *path, enum padding padding, struct wiring asked)
 {
     struct loaded whole = {.engine = NULL};
@@ -458,7 +462,7 @@ static void test_case(void **state)
                  (struct wiring){.twice = true, .required_alone = true, .with_glue = true});
 }
 
-/* Runs after the cases. */
+/* This test runs after all cases. */
 static void test_every_padding_ran(void **state)
 {
     (void)state;
@@ -472,7 +476,8 @@ static void test_every_padding_ran(void **state)
 
 /* ---- Limits ---- */
 
-/* Items of ids of every length up to `most` and beyond: the leaf takes those that the class takes. Returns how many. */
+/* Checks items of ids with every length up to `most` + 1. The leaf must accept the same lengths as the class. Returns
+ * the number of accepted lengths. */
 static int compare_lengths(const struct model *whole, const struct model *leaf, int64_t most)
 {
     int taken = 0;
@@ -490,7 +495,7 @@ static int compare_lengths(const struct model *whole, const struct model *leaf, 
     return taken;
 }
 
-/* The class pads to multiples of 24, but its axial layers need multiples of 16, too. */
+/* The class pads to multiples of 24. But its axial layers also need multiples of 16. */
 static void test_padding_that_does_not_suffice(void **state)
 {
     (void)state;
@@ -522,7 +527,7 @@ static int bind(struct plan_leaf *leaf, const char *name, int value)
     return value;
 }
 
-/* ROWS rows of every sequence of x. */
+/* Projects every sequence of x to ROWS rows. */
 static int project(struct plan_builder *builder, int x)
 {
     struct plan_projection e = {.weight = plan_matrix(builder, 40, ROWS, "e"), .bias = PLAN_NONE, .groups = 1};
@@ -536,7 +541,7 @@ static void give_attended(struct plan_builder *builder, int x, int keys)
     plan_give(builder, y, PLAN_NONE, PLAN_NONE, false);
 }
 
-/* Attention outputs, too, have the leaf's rows. */
+/* The outputs with attention weights have the rows of the leaf, too. */
 static void test_fixed_rows(void **state)
 {
     (void)state;
@@ -562,7 +567,7 @@ static void test_fixed_rows(void **state)
     json_decref(kwargs);
 }
 
-/* The leaf pads 20 rows to 24, with a mask that marks its own rows: none is bound. */
+/* The leaf pads 20 rows to 24. It makes a mask for its own rows, because no mask is bound. */
 static void test_fixed_rows_with_padding(void **state)
 {
     (void)state;
@@ -602,7 +607,7 @@ static void test_fixed_rows_with_padding(void **state)
 
 /* ---- What is refused ---- */
 
-/* Inputs of a model, and what of them is bound to a leaf, which is linformer.LinformerSelfAttention. */
+/* Each function makes inputs of a model, and binds some of them to a leaf of linformer.LinformerSelfAttention. */
 static void bind_nothing(struct plan_builder *builder, struct plan_leaf *leaf)
 {
     (void)builder, (void)leaf;
@@ -708,7 +713,7 @@ static void take_language_model(struct plan_builder *builder, struct plan_leaf *
         json_pack("{s:i, s:i, s:i, s:i, s:i}", "dim", DIM, "seq_len", 32, "depth", 1, "num_tokens", 9, "heads", 2));
 }
 
-/* A mask of its rows passes for ids by its elements. */
+/* The elements of a mask are bound like ids. */
 static void take_mask_for_ids(struct plan_builder *builder, struct plan_leaf *leaf)
 {
     int rows = plan_input_rows(builder, "rows", DIM, 0, PLAN_NONE);
@@ -759,7 +764,7 @@ static void take_score_mask(struct plan_builder *builder, struct plan_leaf *leaf
 static struct refusal {
     void (*bind)(struct plan_builder *builder, struct plan_leaf *leaf);
     int64_t seq_len;
-    const char *first, *second; /* of the message */
+    const char *first, *second; /* parts of the message */
 } refusal;
 
 static void build_refused(struct plan_builder *builder)

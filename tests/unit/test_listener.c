@@ -1,5 +1,5 @@
 /* The listener when the system fails: no descriptor is left, accept4 fails in other ways, or a host has no usable
- * address. accept4 and getaddrinfo are replaced here. */
+ * address. This program replaces accept4 and getaddrinfo. */
 #define _GNU_SOURCE /* accept4, struct addrinfo */
 #include "server/http/listener.h"
 
@@ -23,9 +23,9 @@
 #include <cmocka.h>
 
 static _Atomic int taken;
-static _Atomic int accept_error; /* of accept4; 0: none */
+static _Atomic int accept_error; /* errno of accept4, 0: no failure */
 static _Atomic int64_t accept_failures;
-static struct addrinfo *found_addresses; /* by getaddrinfo; NULL: 127.0.0.1 */
+static struct addrinfo *found_addresses; /* result of getaddrinfo, NULL: 127.0.0.1 */
 
 int accept4(int socket, struct sockaddr *address, socklen_t *length, int flags)
 {
@@ -37,7 +37,7 @@ int accept4(int socket, struct sockaddr *address, socklen_t *length, int flags)
     return -1;
 }
 
-/* Every host is 127.0.0.1, unless a test says otherwise. */
+/* Every host has the address 127.0.0.1, unless the test sets found_addresses. */
 int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **addresses)
 {
     static struct sockaddr_in loopback = {.sin_family = AF_INET};
@@ -86,7 +86,7 @@ static void connect_to(int client, const struct listener *listener)
     assert_int_equal(connect(client, (struct sockaddr *)&address, sizeof address), 0);
 }
 
-/* No new descriptor can be had; returns the limit as it was. */
+/* Sets the limit of descriptors so that no new descriptor is possible. Returns the former limit. */
 static struct rlimit exhaust(void)
 {
     struct rlimit limit;
@@ -120,7 +120,7 @@ static void test_it_takes_clients_once_there_are_descriptors(void **state)
     struct listener *listener = open_listener();
     struct rlimit limit = exhaust();
     connect_to(client, listener);
-    usleep(50000); /* it has likely failed to take it by now */
+    usleep(50000); /* by now, the listener has probably failed to accept the connection */
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     while (atomic_load(&taken) == 0)
         usleep(1000);
@@ -128,7 +128,7 @@ static void test_it_takes_clients_once_there_are_descriptors(void **state)
     close(client);
 }
 
-/* Any error but a lost connection. Each failure is followed by a pause of 20 ms. */
+/* With any error except a lost connection, the listener pauses for 20 ms after each failure. */
 static void test_it_does_not_spin_when_accepting_fails(void **state)
 {
     (void)state;

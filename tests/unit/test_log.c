@@ -30,7 +30,7 @@ static void capture_begin(void)
     close(ends[1]);
 }
 
-/* What was written; at most a pipe's bytes, so that the writer never waited. */
+/* Returns the written text. It is at most as long as the pipe's buffer, so that the writer never waits. */
 static char *capture_end(void)
 {
     assert_true(dup2(stderr_copy, STDERR_FILENO) >= 0);
@@ -131,7 +131,7 @@ static void test_json_numbers(void **context)
     assert_string_equal(after_time(capture_end()), "INFO m n=-3 ms=0.062\n");
 }
 
-/* A number is there as a whole or not at all, and JSON stays JSON. */
+/* The line contains the number completely or not at all. The JSON stays valid. */
 static void test_numbers_at_the_end_of_a_line(void **context)
 {
     (void)context;
@@ -149,7 +149,7 @@ static void test_numbers_at_the_end_of_a_line(void **context)
     }
 }
 
-/* However long the calls take: each is a line or counted by the next line. */
+/* Each call gives a line, or the next line counts it. This holds for any duration of the calls. */
 static void test_limited_lines_are_counted(void **context)
 {
     (void)context;
@@ -191,8 +191,8 @@ static void test_levels(void **context)
     assert_string_equal(after_time(capture_end()), "INFO listening on http://127.0.0.1:1\n");
 }
 
-/* Bytes that are no UTF-8, one U+FFFD each: a lone continuation, an overlong slash, a surrogate, beyond U+10FFFF, and
- * characters that end too early. */
+/* Each sequence of invalid bytes becomes one U+FFFD: a single continuation byte, an overlong slash, a surrogate, a
+ * number beyond U+10FFFF, and incomplete characters. */
 static void test_bytes_that_are_no_utf8(void **context)
 {
     (void)context;
@@ -218,7 +218,7 @@ static void test_bytes_that_are_no_utf8(void **context)
     }
 }
 
-/* What a terminal or a viewer would act on: C1 controls and the Unicode line ends. */
+/* Characters that have an effect in a terminal or a viewer: C1 controls, and the Unicode line ends. */
 static void test_hidden_controls(void **context)
 {
     (void)context;
@@ -228,7 +228,7 @@ static void test_hidden_controls(void **context)
     assert_string_equal(after_time(capture_end()), "INFO m a=\\u009b b=\\u2028\\u2029 c=\xf0\x9f\x98\x80\n");
 }
 
-/* Every length around the limit, with characters and escapes that could be cut in two. */
+/* Values of every length around the limit. The cut may fall into a character or an escape. */
 static void test_long_values(void **context)
 {
     (void)context;

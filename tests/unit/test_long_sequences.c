@@ -1,6 +1,6 @@
-/* Sequences that are so long that their keys and values are projected in chunks (engine/cpu/project.c), compared with
- * sums in double precision. Queries are zeros, so each output row is to_out applied to the mean of the projected
- * values. */
+/* Sequences that are so long that their keys and values are projected in chunks (engine/cpu/project.c). The results are
+ * compared with sums in double precision. Queries are zeros. So each output row is to_out applied to the mean of the
+ * projected values. */
 #include "engine/cpu/vector.h"
 #include "engine/engine.h"
 #include "tests/unit/loaded.h"
@@ -18,7 +18,7 @@
 
 enum { DIM = 8, K = 5, HEADS = 2, SEQ_LEN = 20000, MOST_ITEMS = 3, MOST_TOKENS = 25000 };
 
-/* Of the projection: (SEQ_LEN, K), and (DIM, DIM), (DIM). */
+/* Weights of the projection (SEQ_LEN, K), and of the layers (DIM, DIM) and (DIM). */
 struct expected {
     float to_v[DIM * DIM], e[SEQ_LEN * K], to_out[DIM * DIM], bias[DIM];
 };

@@ -14,7 +14,7 @@
 
 #define SECOND_NS INT64_C(1000000000)
 
-/* Models "a" and "b\"", the second of which never gets anything. */
+/* Models "a" and "b\"". The second model gets no requests. */
 static struct metrics *open_two(void)
 {
     static const char *const names[] = {"a", "b\""};
@@ -57,7 +57,7 @@ static char *text_of(const struct metrics *metrics)
     return text;
 }
 
-/* The value of the sample that is written exactly so; -1: there is none. */
+/* The value of the sample that is written exactly in this way, or -1 if it is missing. */
 static double sample(const char *text, const char *name)
 {
     size_t length = strlen(name);
@@ -108,13 +108,13 @@ static void test_requests_and_errors(void **context)
 {
     (void)context;
     struct metrics *metrics = open_two();
-    char copy[] = "/embed"; /* the same route at another address */
+    char copy[] = "/embed"; /* the same name of the route at another address */
     metrics_request(metrics, "/embed", 0, 200, 3, 1, 1);
     metrics_request(metrics, copy, 0, 200, 3, 1, 1);
     metrics_request(metrics, "/embed", 0, 422, 3, 0, 0);
     metrics_request(metrics, "/logits", METRICS_NO_MODEL, 504, 3, 3, 0);
     metrics_request(metrics, "/logits", METRICS_NO_MODEL, 418, 3, 0, 0);
-    metrics_request(metrics, "/logits", METRICS_NO_MODEL, 7, 3, 0, 0); /* no status */
+    metrics_request(metrics, "/logits", METRICS_NO_MODEL, 7, 3, 0, 0); /* 7 is no HTTP status */
     char *text = text_of(metrics);
     expect_sample(text, "linformerd_requests_total{route=\"/embed\",model=\"a\",status=\"200\"}", 2);
     expect_sample(text, "linformerd_requests_total{route=\"/embed\",model=\"a\",status=\"422\"}", 1);
@@ -162,7 +162,7 @@ static void test_histograms(void **context)
     metrics_close(metrics);
 }
 
-/* Two sequences of 10 and 5 prompt tokens, the first of which has three new tokens. */
+/* Two sequences with prompts of 10 and 5 tokens. The first one has three new tokens. */
 static void test_generations(void **context)
 {
     (void)context;
@@ -173,9 +173,9 @@ static void test_generations(void **context)
     metrics_next_token(metrics, 0, SECOND_NS / 50);
     metrics_generation_end(metrics, 0, "length");
     metrics_generation_end(metrics, 0, "eos_token");
-    char length[] = "length"; /* the same reason at another address */
+    char length[] = "length"; /* the same name of the reason at another address */
     metrics_generation_end(metrics, 0, length);
-    metrics_first_token(NULL, 0, 1, 1, 1); /* harmless, as the next two */
+    metrics_first_token(NULL, 0, 1, 1, 1); /* without metrics, this and the next two calls do nothing */
     metrics_next_token(NULL, 0, 1);
     metrics_generation_end(NULL, 0, "length");
     char *text = text_of(metrics);
@@ -198,13 +198,13 @@ static void test_generations(void **context)
     metrics_close(metrics);
 }
 
-/* A request that waited and expired counts as waiting, not as inference. */
+/* If a request waits and expires, the metrics count its waiting time, but no inference. */
 static void test_times_that_a_request_has_not(void **context)
 {
     (void)context;
     struct metrics *metrics = open_two();
     metrics_request(metrics, "/embed", 0, 504, 5, 5, 0);
-    metrics_request(metrics, "/embed", 0, 422, -1, 0, 0); /* a clock's whim is no negative sum */
+    metrics_request(metrics, "/embed", 0, 422, -1, 0, 0); /* a negative duration counts as 0 */
     char *text = text_of(metrics);
     expect_sample(text, "linformerd_request_queue_duration_seconds_count{model=\"a\"}", 1);
     expect_sample(text, "linformerd_request_inference_duration_seconds_count{model=\"a\"}", 0);
@@ -240,7 +240,7 @@ static void test_label_is_escaped(void **context)
     metrics_close(metrics);
 }
 
-/* The family that a sample's name belongs to has been declared, as what it is. */
+/* Expects that the TYPE of the sample's family was declared before, and that it fits the sample's name. */
 static void expect_declared(const char *text, const char *line)
 {
     static const char *const suffixes[] = {"", "_bucket", "_sum", "_count"};
@@ -259,7 +259,7 @@ static void expect_declared(const char *text, const char *line)
     fail_msg("no TYPE before: %.*s", (int)strcspn(line, "\n"), line);
 }
 
-/* Every line is a comment of a known form, or `name{labels} value` after its TYPE; no sample is there twice. */
+/* Every line is a comment of a known form, or `name{labels} value` after its TYPE. No sample occurs twice. */
 static void test_exposition_format(void **context)
 {
     (void)context;
@@ -302,7 +302,7 @@ static void *record_many(void *argument)
     return NULL;
 }
 
-/* A model has its own counts; what it never did stands at 0, and requests of no model have no such label. */
+/* Each model has its own counts, which begin at 0. Requests without a model have no label `model`. */
 static void test_models_are_apart(void **context)
 {
     (void)context;
@@ -325,7 +325,7 @@ static void test_models_are_apart(void **context)
     metrics_close(metrics);
 }
 
-/* Clients don't choose statuses, but the places for them are few. */
+/* The table of statuses is small. Clients cannot choose statuses. */
 static void test_more_statuses_than_places(void **context)
 {
     (void)context;
@@ -346,7 +346,7 @@ static void test_many_recorders(void **context)
     pthread_t threads[RECORDERS];
     for (int i = 0; i < RECORDERS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, record_many, metrics), 0);
-    free(text_of(metrics)); /* a scrape while others record */
+    free(text_of(metrics)); /* reads the metrics while other threads write them */
     for (int i = 0; i < RECORDERS; i++)
         pthread_join(threads[i], NULL);
     char *text = text_of(metrics);

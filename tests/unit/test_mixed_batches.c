@@ -1,4 +1,4 @@
-/* The model of every reference case. Batches have random items with their own lengths, masks, optional inputs and
+/* The model of every reference case. A batch has random items with different lengths, masks, optional inputs and
  * outputs. Each item's results are compared with its results alone. SEED chooses the items. */
 #include "engine/engine.h"
 #include "tests/unit/loaded.h"
@@ -20,21 +20,21 @@
 #define FEWEST_CASES 82
 #define ITEMS 6
 #define ROUNDS 4
-#define TOKENS 256     /* of a batch */
-#define LONGEST 40     /* rows of an item where the model takes more */
+#define TOKENS 256     /* tokens of a batch */
+#define LONGEST 40     /* rows of an item, even if the model accepts more */
 #define WIDEST 3       /* sequences of a call */
-#define SIDE 8         /* of an image */
-#define TRIES 1000     /* until a random item is one that the model takes */
-#define MOST_OUTPUTS 8 /* that are wanted besides the first */
-#define TOLERANCE 1e-6 /* where batches are not invariant */
+#define SIDE 8         /* height and width of an image */
+#define TRIES 1000     /* attempts to make a random item that the model accepts */
+#define MOST_OUTPUTS 8 /* requested outputs besides the first */
+#define TOLERANCE 1e-6 /* if batches are not invariant */
 
-/* An item, what it is made of, and room for what it gives. */
+/* An item, its inputs, and memory for its results. */
 struct sample {
     struct engine_item item;
     struct engine_extra extras[MOST_OUTPUTS];
     void *inputs[ENGINE_MAX_INPUTS];
     float *results;
-    int64_t n_results; /* floats */
+    int64_t n_results; /* number of floats */
 };
 
 /* ---- Random items ---- */
@@ -46,7 +46,8 @@ static void fill(const struct model_input *input, void *data, int64_t count, int
             ((int32_t *)data)[i] = (int32_t)random_size(0, input->vocabulary - 1);
         else if (input->kind == INPUT_ROWS)
             ((float *)data)[i] = random_float();
-        else /* a row of scores with all hidden is no number in kuixu's layer: its first is not */
+        /* If a row hides all scores, its result is NaN in kuixu's layer. So the first score of each row is visible. */
+        else
             ((uint8_t *)data)[i] =
                 input->kind == INPUT_ATTENTION_MASK && i % columns == 0 ? 0 : (uint8_t)random_size(0, 1);
     }
@@ -58,7 +59,7 @@ static int64_t random_length(const struct model_input *input)
     return random_size(input->min_length < most ? input->min_length : most, most);
 }
 
-/* Gives the input or, now and then, leaves an optional one out. */
+/* Sets the input. Sometimes leaves out an optional input. */
 static void give_input(const struct model_info *info, struct sample *sample, int index, int64_t width)
 {
     const struct model_input *input = &info->inputs[index];
@@ -93,8 +94,8 @@ static int64_t product(int rank, const int64_t *shape)
     return count;
 }
 
-/* Everything the model has: its output, the last hidden state, pooled too, and some of the other outputs. A model of
- * images has its output alone. */
+/* Requests everything that the model has: its output, the last hidden state, the pooled vector, and some of the other
+ * outputs. A model of images has only its output. */
 static void want_results(const struct loaded *loaded, struct sample *sample)
 {
     const struct model_info *info = model_info(loaded->model);
@@ -177,7 +178,7 @@ static void compare_alone(const struct loaded *loaded, const struct sample *samp
     free(together);
 }
 
-/* Returns how many items the batch had. */
+/* Returns the number of items in the batch. */
 static int64_t run_batch(const struct loaded *loaded)
 {
     struct sample samples[ITEMS];

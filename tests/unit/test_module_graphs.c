@@ -1,4 +1,4 @@
-/* Graphs of modules that are refused. Each is refused with a message that names the place, quickly and in little
+/* Graphs of modules that are refused. The message must name the place. The refusal must be quick, and take little
  * memory. The weights are a table (8, 4), a matrix (4, 4), a vector (4), a kernel (4, 4, 3). */
 #include "engine/engine.h"
 #include "tests/unit/loaded.h"
@@ -17,7 +17,7 @@
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 #define FLOATS (32 + 16 + 4 + 48)
-#define MOST_KILOBYTES (2 << 20) /* of the process, with the sanitizers */
+#define MOST_KILOBYTES (2 << 20) /* memory of the process, including the sanitizers */
 
 static struct engine *engine;
 
@@ -55,7 +55,7 @@ static struct weights *open_weights(char *bytes, size_t size)
     return weights;
 }
 
-/* The message of the refusal; empty: the graph is served. `causal` is the key of config.json. */
+/* The message of the refusal. It is empty if the graph is accepted. `causal` is the key of config.json. */
 static struct error load_config(const char *graph, bool causal)
 {
     char bytes[2048];
@@ -82,7 +82,8 @@ static struct error load_graph(const char *graph)
     return load_config(graph, false);
 }
 
-/* A graph over ids (batch, n), 1 to 8 of them, x (batch, n, 4) and image (batch, 4, 6, 6). `y` is an output. */
+/* A graph with the inputs ids (batch, n) of 1 to 8 ids, x (batch, n, 4) and image (batch, 4, 6, 6). Its output is
+ * `y`. */
 static char *around(const char *nodes)
 {
     static const char text[] =
@@ -102,7 +103,7 @@ struct refusal {
     const char *text, *expected;
 };
 
-static int found_otherwise; /* refusals with another message than the expected one */
+static int found_otherwise; /* number of refusals with another message than the expected one */
 
 static void compare(const char *text, const char *graph, const char *expected, const char *place)
 {
@@ -130,7 +131,7 @@ static void the_graphs_around_are_served(void **state)
 
 #define Y(op, rest) "{\"op\": \"" op "\", \"to\": \"y\", " rest "}"
 
-/* Each node is refused under its name. */
+/* The message must name the node. */
 static const struct refusal nodes[] = {
     {Y("frobnicate", "\"self\": \"x\""), "the operation is not served"},
     {Y("relu", "\"self\": \"x\", \"inplace\": true"), "argument \"inplace\" is not served"},
@@ -282,7 +283,7 @@ static void nodes_are_refused_by_name(void **state)
     assert_int_equal(found_otherwise, 0);
 }
 
-/* Of (n, batch, 4), of which a class would take the batch for the sequence. */
+/* The input is (n, batch, 4). A class would confuse the batch with the sequence. */
 static void a_leaf_takes_the_batch_first(void **state)
 {
     (void)state;
@@ -294,7 +295,7 @@ static void a_leaf_takes_the_batch_first(void **state)
     free(graph);
 }
 
-/* x[:, None] * x[None] has the batch twice. */
+/* x[:, None] * x[None] has the dimension of the batch twice. */
 static void items_do_not_meet(void **state)
 {
     (void)state;
@@ -361,7 +362,7 @@ static const struct refusal graphs[] = {
 
 #define FLAGS "{\"op\": \"view\", \"to\": \"column\", \"self\": \"flags\", \"size\": [\"batch\", 1, 1]}, "
 
-/* What only the whole plan knows has no node. */
+/* These faults are found in the whole plan, so the message names no node. */
 static void results_of_absurd_sizes_are_refused(void **state)
 {
     (void)state;
@@ -375,7 +376,7 @@ static void results_of_absurd_sizes_are_refused(void **state)
     free(graph);
 }
 
-/* Logits are a linear layer's rows over as many ids as the input takes. */
+/* The logits must come from a linear layer, with as many columns as there are ids of the input. */
 static void causal_needs_logits_of_sequences_that_grow(void **state)
 {
     (void)state;
@@ -408,7 +409,7 @@ static void graphs_are_refused(void **state)
     assert_int_equal(found_otherwise, 0);
 }
 
-/* `count` nodes relu of the one before. */
+/* `count` nodes of relu, each with the result of the previous one. */
 static char *chain(int count)
 {
     char *text = malloc((size_t)count * 80 + 1), *end = text;
@@ -429,12 +430,12 @@ static void too_many_nodes_are_refused(void **state)
     char *graph = chain(65537);
     expect(graph, "at most 65536 nodes", "graph");
     free(graph);
-    graph = chain(20000); /* it has no result "y" */
+    graph = chain(20000); /* this graph has no result "y" */
     expect(graph, "output \"output\": no result", "graph");
     free(graph);
 }
 
-/* Ranges of 4 million elements at most each, with 17 different starts. */
+/* Ranges of at most 4 million elements each, with 17 different starts. */
 static void too_many_numbers_are_refused(void **state)
 {
     (void)state;

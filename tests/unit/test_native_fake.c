@@ -1,4 +1,4 @@
-/* The native routes with the fake engine, whose results the test can compute. */
+/* The native routes with the fake engine. The test can compute the results of this engine. */
 #include "server/dialects/native.h"
 #include "server/dialects/results.h"
 #include "tests/http/native_call.h"
@@ -88,7 +88,7 @@ static void the_best_have_their_text(void **state)
     json_decref(list);
 }
 
-/* Every result is a float of the longest text. */
+/* Every result is a float whose text is as long as possible. */
 static int run_with_long_floats(struct model *model, int lane, const struct engine_item *items, int64_t n_items,
                                 struct error *error)
 {
@@ -113,7 +113,8 @@ static int run_with_long_floats(struct model *model, int lane, const struct engi
     return 0;
 }
 
-/* Bodies of nothing but brackets, commas, keys or texts: what is counted is at least what is taken. */
+/* Bodies that consist of brackets, commas, keys or texts. The counted memory must be at least the memory that is
+ * taken. */
 static void counted_memory_is_enough(void **state)
 {
     (void)state;
@@ -166,7 +167,7 @@ static void json_has_a_bound(void **state)
     assert_int_equal(budget->used, 0);
 }
 
-/* The last of it is for the small ones. */
+/* Small requests have the last part of the budget for themselves. */
 static void large_requests_leave_room_for_small_ones(void **state)
 {
     (void)state;
@@ -200,7 +201,7 @@ static void texts_may_hold_nul(void **state)
                    "the body is not JSON: line 1 column 15: a NUL character in a key is not taken");
 }
 
-/* A mebibyte of text for 64 ids: no more than these are made of it. */
+/* A text of one mebibyte is truncated to 64 ids. The tokenizer must make no more ids than these. */
 static void truncated_texts_cost_what_is_kept(void **state)
 {
     (void)state;
@@ -220,7 +221,7 @@ static void truncated_texts_cost_what_is_kept(void **state)
     free(body);
 }
 
-/* What a request became: its items' inputs, or its failure. */
+/* Expects that both requests have the same inputs of items, or the same failure. */
 static void expect_alike(const struct request *a, const struct request *b)
 {
     size_t row_bytes = a->info && a->info->vocabulary ? sizeof(int32_t) : FAKE_COLUMNS * sizeof(float);
@@ -243,13 +244,15 @@ static void expect_alike(const struct request *a, const struct request *b)
     "{\"id\": \"7\", \"inputs\": [{\"name\": \"x\", \"shape\": " shape ", \"datatype\": \"" datatype "\", " \
     "\"parameters\": {}, D: " data "}], \"outputs\": [{\"name\": \"output\"}]}"
 
-/* Lists of numbers are read with objects and without: a key with an escape is one that only jansson reads. */
+/* Lists of numbers are read with and without jansson, with the same result. A key with an escape is only read by
+ * jansson. */
 static void lists_are_read_alike(void **state)
 {
     (void)state;
     static const struct {
-        const char *path, *body; /* I: inputs, E: embeddings, D: data, L: a list too long for the model, M: the same,
-                                    wrong at its end */
+        /* I: inputs, E: embeddings, D: data, L: a list too long for the model, M: the same list with a fault at its
+         * end. */
+        const char *path, *body;
     } cases[] = {
         {"/embed", "{\"model\": \"ids\", I: [[1, 2, 3], [4]]}"},
         {"/embed", "{\"model\": \"ids\", I: [1, 2, 3]}"},
@@ -360,7 +363,8 @@ static void lists_are_read_alike(void **state)
     }
 }
 
-/* The body repeats `part` so often. It is refused as a short one would be, with less memory than its bytes take. */
+/* The body repeats `part` many times. It must be refused with the same message as a short body, with less memory than
+ * jansson would take. */
 static void expect_refused_cheaply(const char *path, const char *begin, const char *part, const char *end,
                                    const char *message)
 {
@@ -407,7 +411,7 @@ static void long_lists_are_refused_without_an_object_for_each_number(void **stat
         "the batch has 100000 items, 1 to 8 were expected");
 }
 
-/* One element more than a list may have, in memory for no list at all. */
+/* The list has one element too many. It must be refused without memory for a list. */
 static void expect_list_refused(const char *path, const char *begin, const char *element, const char *end,
                                 const char *message)
 {
@@ -463,7 +467,7 @@ static void long_lists_of_anything_are_refused_before_they_are_objects(void **st
                         "positions has 1048577 elements, this server takes at most 1048576: send less at once");
 }
 
-/* A key with an escape is found by jansson alone. */
+/* Only jansson finds a key with an escape. */
 static void limits_of_lists_hold_for_escaped_keys(void **state)
 {
     (void)state;
@@ -522,7 +526,7 @@ static void lists_are_counted_without_objects(void **state)
     assert_int_equal(numbers_count(behind, strlen(behind), "ids").elements, 2);
 }
 
-/* A list that cannot be ids is not called tokens, however long. */
+/* A long list of elements that are no ids is not called a list of tokens. */
 static void a_list_of_no_ids_is_named_by_its_first_element(void **state)
 {
     (void)state;
@@ -533,7 +537,7 @@ static void a_list_of_no_ids_is_named_by_its_first_element(void **state)
     expect_failure("/embed", body, FAILURE_INVALID, "inputs[1][0] is null, an integer id was expected");
 }
 
-/* A text as long as a body may be passes. Lists of lists would take 60 times their bytes. */
+/* A text may be as long as the body. Nested lists would take 60 times the bytes of the body, so they are refused. */
 static void json_takes_five_times_the_payload(void **state)
 {
     (void)state;
@@ -562,7 +566,7 @@ static void json_takes_five_times_the_payload(void **state)
     free(text);
 }
 
-/* What jansson is needed for has a bound of its own, whatever memory there is. */
+/* The memory for jansson has a limit that does not depend on the machine's memory. */
 static void json_is_bounded_by_the_payload(void **state)
 {
     (void)state;
@@ -603,7 +607,7 @@ static void tokenize_has_a_bound(void **state)
     free(body);
 }
 
-/* The ids of an item of the request, which has one. */
+/* Expects the ids of the request's only item. */
 static void expect_ids(const char *path, const char *body, size_t count, const int32_t *ids)
 {
     struct request request;
@@ -617,7 +621,7 @@ static void expect_ids(const char *path, const char *body, size_t count, const i
     assert_int_equal(atomic_load(&native_service.results.used), 0);
 }
 
-/* The ids are those of `tokenizers`: "ab" is 43 and 373, [CLS] 2, [SEP] 3, [MASK] 4. */
+/* The ids are those of the package `tokenizers`: "ab" is 43 and 373, [CLS] 2, [SEP] 3, [MASK] 4. */
 static void texts_have_the_ids_of_their_tokenizer(void **state)
 {
     (void)state;
@@ -636,7 +640,7 @@ static void texts_have_the_ids_of_their_tokenizer(void **state)
                2, both + 1);
 }
 
-/* The message names the key as the route has it. */
+/* The message names the key as in the route. */
 static void a_text_too_long_is_refused_or_cut(void **state)
 {
     (void)state;
@@ -664,7 +668,7 @@ static void a_text_too_long_is_refused_or_cut(void **state)
                  v2 ? "the parameter " : "");
         expect_failure(routes[r][0], body, FAILURE_INVALID, message);
         for (int left = 0; left < 2; left++) {
-            /* "ab" 50 times is one word of 100 letters, each a token: a, then ##b and ##a in turn */
+            /* "ab" 50 times is one word of 100 letters. Each letter is a token: first a, then ##b and ##a in turn. */
             snprintf(body, sizeof body, routes[r][1], text,
                      v2     ? left ? ", \"parameters\": {\"truncate\": true, \"truncation_direction\": \"Left\"}"
                                    : ", \"parameters\": {\"truncate\": true}"
@@ -686,7 +690,8 @@ static void a_text_too_long_is_refused_or_cut(void **state)
     native_models[7].codec = codec;
 }
 
-/* What an encoding may take is taken from the budget first, and given back. */
+/* The most memory that an encoding can take is taken from the budget before. Afterwards the unused part is given
+ * back. */
 static void the_memory_of_a_text_is_counted(void **state)
 {
     (void)state;
@@ -713,7 +718,7 @@ static void the_memory_of_a_text_is_counted(void **state)
     free(body);
 }
 
-/* However long the numbers are: what is counted for the answer is never less than the answer. */
+/* The memory that is counted for an answer is never less than the answer, even with the longest numbers. */
 static void answers_are_no_longer_than_counted(void **state)
 {
     (void)state;
@@ -739,12 +744,12 @@ static void answers_are_no_longer_than_counted(void **state)
         request_read_done(&request);
         assert_true(request.answer.length <= (size_t)request.answer_bytes);
         assert_true(request.answer_bytes <= native_service.results.used);
-        assert_int_equal(request.answer.capacity, request.answer_bytes); /* it never had to grow */
+        assert_int_equal(request.answer.capacity, request.answer_bytes); /* the buffer never had to grow */
         request_close(&request);
     }
 }
 
-/* The target of a byte of a text is the next byte's id. Only rows with a target are requested. */
+/* The target for a byte of a text is the id of the next byte. Only rows with a target are requested. */
 static void targets_of_a_text_are_its_own_ids(void **state)
 {
     (void)state;
@@ -788,7 +793,7 @@ static void positions_are_computed_once(void **state)
                    "positions[4] is 3, but inputs has 3 tokens");
 }
 
-/* More floats than can be counted are refused before anything is taken for them. */
+/* If the number of floats overflows, the request is refused before any memory is taken. */
 static void counts_do_not_overflow(void **state)
 {
     (void)state;
@@ -811,7 +816,7 @@ static void results_have_a_bound(void **state)
     (void)state;
     int64_t limit = native_service.results.limit;
     native_service.results.limit = 10000;
-    /* the encoding of the text, its item, three ids, and logits with their text */
+    /* the encoding of the text, its item, three ids, and the logits with their text */
     const size_t bytes = 651 + sizeof(struct engine_item) + 3 * sizeof(int32_t) + 16705;
     char message[256];
     snprintf(
@@ -846,7 +851,8 @@ static void what_the_model_refuses_names_the_input(void **state)
                    "the body is not JSON: line 2 column 13: invalid token near 'tru'");
 }
 
-/* The message names the limit: the model's, or the server's, which has memory for a number of rows. */
+/* The message says which limit is exceeded: the model's, or the server's. The server's limit follows from its
+ * memory. */
 static void what_is_too_long_names_who_limits_it(void **state)
 {
     (void)state;

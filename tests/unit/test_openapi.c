@@ -1,4 +1,4 @@
-/* /openapi.json describes exactly the routes of the tables, and whether each one needs a key. */
+/* /openapi.json describes exactly the routes of the tables, and says whether a route needs a key. */
 #include "server/dialects/dialects.h"
 #include "server/dialects/openapi.h"
 
@@ -25,7 +25,7 @@ static json_t *document(void)
     return found;
 }
 
-/* Writes a path of the document as the tables write it, with {} in place of {model}. */
+/* Copies a path of the document in the form of the tables, with {} instead of {model}. */
 static void table_path(const char *path, char *out)
 {
     for (; *path; path++) {
@@ -39,7 +39,7 @@ static void table_path(const char *path, char *out)
     *out = '\0';
 }
 
-/* The operation of the document for a route. NULL if there is none. */
+/* The operation of the document for a route, or NULL. */
 static json_t *operation_of(json_t *paths, const char *method, const char *path)
 {
     const char *name;

@@ -1,6 +1,6 @@
-/* Every operation on a backend, compared with the scalar reference in double precision, over random batches with items
- * of different lengths. If the backend is batch invariant, an item alone must have the same bits. SEED chooses the
- * random numbers. The tests are in operations_*.c. */
+/* Every operation on a backend, compared with the scalar reference in double precision. Random batches have items of
+ * different lengths. If the backend is batch invariant, an item alone must give the same bits. SEED chooses the random
+ * numbers. The tests are in operations_*.c. */
 #include "engine/plan/operations.h"
 #include "tests/unit/operation_tests.h"
 
@@ -14,19 +14,19 @@
 #include <cmocka.h>
 
 #ifndef KERNELS
-#define KERNELS SET_AUTO /* test_operations_avx2.c and _baseline.c are this file with others */
+#define KERNELS SET_AUTO /* test_operations_avx2.c and _baseline.c include this file, and define another value */
 #endif
 
 #ifndef PRODUCTS
-#define PRODUCTS LIBRARY_AUTO /* test_operations_bf16_onednn.c */
+#define PRODUCTS LIBRARY_AUTO /* test_operations_bf16_onednn.c defines another value */
 #endif
 
 #ifndef DEVICE
-#define DEVICE DEVICE_CPU /* tests/cuda/test_operations_cuda.c */
+#define DEVICE DEVICE_CPU /* tests/cuda/test_operations_cuda.c defines another value */
 #endif
 
 #ifndef DTYPE
-#define DTYPE DTYPE_F32 /* test_operations_bf16.c, here and in tests/cuda, and others */
+#define DTYPE DTYPE_F32 /* test_operations_bf16.c, here and in tests/cuda, and other files define another value */
 #endif
 
 static void test_every_operation_has_its_facts(void **state)
@@ -44,7 +44,7 @@ static void test_every_operation_has_its_facts(void **state)
     }
 }
 
-/* Runs after the other tests. If the processor lacks these kernels, all of them were skipped. */
+/* This test runs after the others. If the processor lacks these kernels, all tests are skipped. */
 static void test_every_operation_was_run(void **state)
 {
     (void)state;
@@ -75,8 +75,9 @@ static void test_an_operation_without_a_kernel_is_refused(void **state)
     assert_string_equal(error.message, "the lacking engine lacks the operation activate");
 }
 
-/* Twice the largest error of SEEDs 1 to 24 with products in bf16: numbers with 8 bits. Where scores of 10 are off by
- * 0.04, so are the weights that their exponentials are. Where the CPU computes in float, EXACT. */
+/* For products in bf16, the tolerance is twice the largest error of SEEDs 1 to 24. A number in bf16 has 8 bits. So a
+ * score of 10 has an error of up to 0.04, and its exponential has the same relative error. For float, the tolerance is
+ * EXACT. */
 static int choose_tolerance(void **state)
 {
     (void)state;

@@ -1,3 +1,3 @@
-/* Products of numbers with 8 bits. */
+/* Products in bf16, whose numbers have 8 bits. */
 #define DTYPE DTYPE_BF16
 #include "tests/unit/test_operations.c"

@@ -1,4 +1,4 @@
-/* Products with weights are oneDNN's, as where the processor has AMX. */
+/* oneDNN computes products with weights, as on processors with AMX. */
 #define DTYPE DTYPE_BF16
 #define PRODUCTS LIBRARY_ONEDNN
 #include "tests/unit/test_operations.c"

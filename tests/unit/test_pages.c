@@ -1,9 +1,10 @@
-/* Pages that follow from tables: docs/configuration.md and config/linformerd.example.json have every setting,
- * docs/serving-a-model.md has every key of config.json and every class, README.md every class, and docs/module-graph.md
- * has every operation of a module's graph.
- *
- * `make docs` runs this program with WRITE_PAGES=1: then it writes the page's list of settings in place of comparing
- * it. */
+/* Parts of pages that follow from tables in the code:
+ * - docs/configuration.md and config/linformerd.example.json have every setting.
+ * - docs/serving-a-model.md has every key of config.json and every class.
+ * - README.md has every class.
+ * - docs/module-graph.md has every operation of a module's graph.
+ * `make docs` runs this program with WRITE_PAGES=1. The program then writes the list of settings into the page, instead
+ * of comparing it. */
 #include "config/settings_table.h"
 #include "engine/families/family.h"
 #include "engine/families/module/graph.h"
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h> /* needs those before it */
+#include <cmocka.h> /* needs the headers above */
 
 #define PAGE "docs/configuration.md"
 #define MODEL_PAGE "docs/serving-a-model.md"
@@ -68,7 +69,7 @@ static void write_row(FILE *out, const struct setting *setting)
     fputs(" |\n", out);
 }
 
-/* The page's list of settings; the caller frees it. */
+/* The list of settings for the page. The caller frees it. */
 static char *settings_list(void)
 {
     char *text = NULL;
@@ -125,7 +126,7 @@ static void page_has_the_settings_of_the_table(void **state)
 
 /* ---- config.json ---- */
 
-/* The keys come from the message that refuses an unknown key. */
+/* The message that refuses an unknown key lists all keys. */
 static void page_has_every_key_of_config_json(void **state)
 {
     (void)state;
@@ -149,7 +150,7 @@ static void page_has_every_key_of_config_json(void **state)
 
 /* ---- Classes ---- */
 
-/* The classes come from the message that refuses an unknown class: "linformer.LinformerLM" and others. */
+/* The message that refuses an unknown class lists all classes: "linformer.LinformerLM" and others. */
 static void pages_have_every_class(void **state)
 {
     (void)state;
@@ -162,7 +163,7 @@ static void pages_have_every_class(void **state)
     assert_non_null(list);
     for (char *class = strtok_r(list + strlen(known), ", ", &rest); class; class = strtok_r(NULL, ", ", &rest)) {
         char whole[128], brief[128], alone[128];
-        const char *point = strrchr(class, '.'); /* NULL: "module" has none */
+        const char *point = strrchr(class, '.'); /* NULL for "module", which has no point */
         snprintf(whole, sizeof whole, "`%s`", class);
         snprintf(brief, sizeof brief, "`%s`", point ? point : class);
         snprintf(alone, sizeof alone, "`%s`", point ? point + 1 : class);
@@ -192,7 +193,7 @@ static bool operation_is_served(const char *name)
     return false;
 }
 
-/* The page's part about operations. The caller frees it. */
+/* The part of the page about operations. The caller frees it. */
 static char *operations_part(void)
 {
     char *page = read_page(GRAPH_PAGE), *begin = strstr(page, "\n## Operations\n");
@@ -205,7 +206,7 @@ static char *operations_part(void)
     return part;
 }
 
-/* Names stand in the first column of a row: "| `a`, `b` |". */
+/* The first column of a row contains the names: "| `a`, `b` |". */
 static bool row_names(const char *row, const char *name)
 {
     char quoted[64];
@@ -286,7 +287,7 @@ static void example_has_every_key_with_its_default(void **state)
     json_decref(example);
 }
 
-/* The section about reloading names each setting that changes while the daemon serves, and no other. */
+/* The section about reloading names each setting that changes while the daemon serves, and no other setting. */
 static void section_names_the_live_settings(void **state)
 {
     (void)state;

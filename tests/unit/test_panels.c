@@ -6,22 +6,23 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include <cmocka.h> /* needs those before it */
+#include <cmocka.h> /* needs the headers above */
 
-#define COLOURS_OF_VALUES 254 /* the others are paper and ink */
+#define COLOURS_OF_VALUES 254 /* the other colours are the background and the text */
 
 /* The pixels of a picture. The caller frees them. */
 static uint8_t *drawn(const struct panels *panels)
 {
     uint8_t *pixels = malloc((size_t)(panels->width * panels->height) + 1);
     assert_non_null(pixels);
-    pixels[panels->width * panels->height] = 77; /* nothing may be written behind the picture */
+    pixels[panels->width * panels->height] = 77; /* to detect writes behind the picture */
     panels_draw(panels, pixels);
     assert_int_equal(pixels[panels->width * panels->height], 77);
     return pixels;
 }
 
-/* The first pixel, from the top, that has a colour of a value: the upper left corner of the first panel. */
+/* Finds the first pixel from the top whose colour stands for a value. It is the upper left corner of the first
+ * panel. */
 static void find_corner(const struct panels *panels, const uint8_t *pixels, int64_t *x, int64_t *y)
 {
     int64_t at = 0;
@@ -34,7 +35,7 @@ static void find_corner(const struct panels *panels, const uint8_t *pixels, int6
 static void each_cell_has_the_colour_of_its_value(void **state)
 {
     (void)state;
-    /* (heads 2, n 2, k 3). 0.5 is the largest value */
+    /* (2 heads, n 2, k 3). The largest value is 0.5 */
     static const float values[] = {0, 0.1F, 0.2F, 0.3F, 0.4F, 0.5F, 0.25F, 0.25F, 0.5F, 0, 0, 0.125F};
     const struct panel_row row = {.number = 3, .values = values, .heads = 2, .n = 2, .k = 3};
     struct panels panels = {.rows = &row, .n_rows = 1, .n_heads = 2, .most_n = INT64_MAX, .cell = 30};
@@ -52,7 +53,7 @@ static void each_cell_has_the_colour_of_its_value(void **state)
                 double share = values[head * 6 + p / 30 * 3 + j / 30] / 0.5;
                 assert_int_equal(pixels[(top + p) * panels.width + x], (int)(share * 253 + 0.5));
             }
-    assert_true(pixels[(top + 60) * panels.width + left] >= COLOURS_OF_VALUES); /* the panel has ended */
+    assert_true(pixels[(top + 60) * panels.width + left] >= COLOURS_OF_VALUES); /* the panel ends before this pixel */
     free(pixels);
 }
 
@@ -72,7 +73,7 @@ static void each_panel_may_have_its_own_scale(void **state)
     free(pixels);
 }
 
-/* Layers with other numbers of heads, rows and keys. Every combination is drawn within the picture. */
+/* Layers differ in their numbers of heads, rows and keys. All must be drawn within the picture. */
 static void grids_of_all_shapes_are_drawn(void **state)
 {
     (void)state;
@@ -99,7 +100,7 @@ static void large_pictures_are_refused(void **state)
     (void)state;
     const struct panel_row row = {.heads = 8, .n = 4096, .k = 512};
     struct panels panels = {.rows = &row, .n_rows = 1, .n_heads = 8, .most_n = INT64_MAX};
-    assert_false(panels_fit(&panels)); /* 4096 * 4096 pixels, and the labels */
+    assert_false(panels_fit(&panels)); /* 4096 * 4096 pixels, and additional pixels for the labels */
     assert_int_equal(panels.cell, 1);
     panels.n_heads = 4;
     assert_true(panels_fit(&panels));

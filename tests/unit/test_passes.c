@@ -1,6 +1,6 @@
-/* The passes that rewrite plans. Random plans, such as families build, are compared with the same plans without passes
- * in double precision. The bits of an item's results must not depend on its other results, or on other items. The plans
- * have all operations, except those that not_drawn lists with reasons. SEED chooses the plans. */
+/* The passes that rewrite plans. Random plans, like those of families, are compared with the same plans without passes,
+ * in double precision. The bits of an item's result must not depend on its other results, or on other items. The plans
+ * contain all operations, except those that not_drawn lists with reasons. SEED chooses the plans. */
 #include "engine/backend.h"
 #include "engine/plan/axes.h"
 #include "engine/plan/sizes.h"
@@ -19,28 +19,28 @@
 #include <cmocka.h>
 
 #ifndef DEVICE
-#define DEVICE DEVICE_CPU /* tests/cuda/test_passes_cuda.c */
+#define DEVICE DEVICE_CPU /* tests/cuda/test_passes_cuda.c defines another value */
 #endif
 
 static const struct backend_functions *functions;
 
 #define PLANS 40
 #define MAX_ITEMS 5
-#define MAX_ROWS 1024 /* of joined axes, too */
+#define MAX_ROWS 1024 /* including joined axes */
 #define MAX_LENGTH 90
-#define COLUMNS 24     /* of x */
-#define VOCABULARY 37  /* of the output layer */
-#define TOLERANCE 2e-5 /* of the largest value */
+#define COLUMNS 24     /* columns of x */
+#define VOCABULARY 37  /* columns of the output layer */
+#define TOLERANCE 2e-5 /* relative to the largest value */
 
 static uint64_t seed;
-static bool is_in_a_plan[OP_COUNT]; /* with its passes, or as it was built */
+static bool is_in_a_plan[OP_COUNT]; /* before or after its passes */
 
-/* ---- Random plans. Both builds of one draw the same random numbers. ---- */
+/* ---- Random plans. A plan is built twice with the same random numbers. ---- */
 
 struct maker {
     struct plan_builder *builder;
-    int pool; /* the weight that all others are parts of */
-    int mask; /* a value */
+    int pool; /* the weight that contains all other weights */
+    int mask; /* the value of the mask */
     int64_t length;
     bool nines; /* an item's rows are a multiple of nine */
 };
@@ -82,7 +82,7 @@ static struct plan_projection projection(struct maker *maker, int64_t groups, in
     };
 }
 
-/* Keys and values through E and F, which may be the same, with masked rows or not. */
+/* E and F project keys and values. E and F may be the same. Some rows may be masked. */
 static int project_and_attend(struct maker *maker, int queries, int keys, int values, int64_t heads)
 {
     struct plan_builder *builder = maker->builder;
@@ -124,7 +124,7 @@ static int attention(struct maker *maker, int x)
     return linear(maker, out, columns, COLUMNS);
 }
 
-/* ---- Operations that the layers below do not have: each from x to a value of as many columns ---- */
+/* ---- Operations that the layers below lack. Each computes a value with as many columns as x ---- */
 
 static int rotate(struct maker *maker, int x)
 {
@@ -150,7 +150,7 @@ static int add_sinusoids(struct maker *maker, int x)
     return plan_add_sinusoids(maker->builder, x, weight(maker, 1, COLUMNS / 2));
 }
 
-/* The mask as ids. */
+/* Reads the mask as ids. */
 static int embed(struct maker *maker, int x)
 {
     return plan_add(maker->builder, x, plan_embed(maker->builder, maker->mask, weight(maker, 2, COLUMNS)), 1.0f);
@@ -172,7 +172,7 @@ static int convolve_sequence(struct maker *maker, int x)
                        (struct plan_attention){.heads = heads, .kv_heads = heads, .scale = 0.5f});
 }
 
-/* Keys of the sequence, twice. */
+/* The keys are the rows of x, followed by their norm. */
 static int append_rows(struct maker *maker, int x)
 {
     int keys = plan_append_rows(maker->builder, x, norm(maker, x));
@@ -180,7 +180,7 @@ static int append_rows(struct maker *maker, int x)
                        (struct plan_attention){.heads = 2, .kv_heads = 2, .scale = 0.5f});
 }
 
-/* Windows divide the rows of an item: all are so long where they are padded. */
+/* A window must divide the number of rows. This holds if the rows are padded to multiples of nine. */
 static int local_attend(struct maker *maker, int x)
 {
     struct plan_head_range all = {0, 2, COLUMNS / 2};
@@ -188,7 +188,7 @@ static int local_attend(struct maker *maker, int x)
                         : x;
 }
 
-/* Projected to keys if all rows exist, including rows that a step adds. */
+/* If all rows exist, pads the rows, and projects them to keys. */
 static int pad_rows(struct maker *maker, int x)
 {
     struct plan_builder *builder = maker->builder;
@@ -201,7 +201,7 @@ static int pad_rows(struct maker *maker, int x)
     return plan_attend(builder, x, keys, keys, (struct plan_attention){.heads = 2, .kv_heads = 2, .scale = 0.5f});
 }
 
-/* Only where the axis has as many rows as the input gives: a space knows no padding. */
+/* True if the axis of x has padding. A space requires the number of rows that the input gives. */
 static bool is_padded(const struct maker *maker, int x)
 {
     const struct plan_axis *axis = &maker->builder->plan->axes[plan_value_at(maker->builder, x)->axis];
@@ -210,7 +210,7 @@ static bool is_padded(const struct maker *maker, int x)
 
 static const struct plan_source none = {PLAN_NONE, PLAN_NONE, 0};
 
-/* Some columns of a value (n, COLUMNS), or of a weight; rows backwards if `back`. */
+/* Some columns of a value (n, COLUMNS) or of a weight. If `back`, in reverse order. */
 static int space_of_columns(struct plan_builder *builder, int64_t first, int64_t count, bool back, bool rows)
 {
     int n = plan_size_free(builder, 0, 0, 1, MAX_LENGTH), one = plan_size_constant(builder, 1);
@@ -232,7 +232,8 @@ static struct plan_target like(struct plan_builder *builder, int x)
     return (struct plan_target){plan_value_at(builder, x)->axis, COLUMNS, false, PLAN_NONE};
 }
 
-/* Rows backwards in some columns, another value in the others. Steps between the two may be moved by the passes. */
+/* Some columns come from x, the others from another value, both possibly in reverse order. The passes may move steps
+ * between these two steps. */
 static int arrange(struct maker *maker, int x)
 {
     struct plan_builder *builder = maker->builder;
@@ -247,7 +248,7 @@ static int arrange(struct maker *maker, int x)
     return plan_arrange(builder, source, space_of_columns(builder, first, COLUMNS - first, one_in(2), true), y);
 }
 
-/* A sum with a vector; the larger of two values where a third is not 0. */
+/* First a sum with a vector. Then the larger one of two values, where a third value is not 0. */
 static int combine_and_select(struct maker *maker, int x)
 {
     struct plan_builder *builder = maker->builder;
@@ -264,7 +265,7 @@ static int combine_and_select(struct maker *maker, int x)
     return plan_select(builder, condition, made, other, rows, like(builder, x));
 }
 
-/* Probabilities of a row, summed up along it, by a matrix. */
+/* Sums the probabilities along a row, and multiplies them by a matrix. */
 static int softmax_cumulate_and_multiply(struct maker *maker, int x)
 {
     struct plan_builder *builder = maker->builder;
@@ -285,7 +286,7 @@ static int softmax_cumulate_and_multiply(struct maker *maker, int x)
     return plan_multiply(builder, x, z, 0.5f, plan_add_space(builder, &space), like(builder, x));
 }
 
-/* The first or the last row of x, repeated for every row. Steps before it need to compute that row alone. */
+/* Repeats the first or the last row of x for every row. Steps before this step need to compute only that row. */
 static int repeat_row(struct plan_builder *builder, int x, bool last)
 {
     int space = space_of_columns(builder, 0, COLUMNS, false, true);
@@ -304,7 +305,7 @@ static int repeat_row(struct plan_builder *builder, int x, bool last)
     return plan_arrange(builder, source, plan_add_space(builder, &rows), like(builder, x));
 }
 
-/* One row of what two linear layers make of x, for every row. */
+/* Repeats one row of the result of two linear layers. */
 static int select_row(struct maker *maker, int x)
 {
     struct plan_builder *builder = maker->builder;
@@ -367,7 +368,7 @@ static int block_input(struct maker *maker, int x)
     return one_in(3) ? plan_shift_tokens(maker->builder, x, random_size(2, 3), shifts) : x;
 }
 
-/* One stream, or two as reversible networks have. */
+/* Layers with one stream, or with two streams as in reversible networks. */
 static int layers(struct maker *maker, int x)
 {
     bool reversible = one_in(4);
@@ -382,7 +383,7 @@ static int layers(struct maker *maker, int x)
     return one_in(2) ? norm(maker, x) : x;
 }
 
-/* Consecutive numbers take turns with the operations of `drawn` and with kinds of padding. */
+/* Consecutive numbers choose the operations of `drawn` in turn, and the kinds of padding in turn. */
 static void build_drawn(struct plan_builder *builder, uint64_t number)
 {
     struct maker maker = {.builder = builder, .length = MAX_LENGTH};
@@ -405,8 +406,8 @@ static void build_drawn(struct plan_builder *builder, uint64_t number)
               has_logits ? some_bias(&maker, VOCABULARY) : PLAN_NONE, has_logits);
 }
 
-/* Number 2 d + l: the operation d of `drawn`, then a linear layer. Of the result, one row is selected: the first row if
- * l is 0, the last row if l is 1. */
+/* For number 2 d + l, the plan has the operation d of `drawn`, and then a linear layer. One row of the result is
+ * selected. It is the first row if l is 0, and the last row if l is 1. */
 static void build_selection(struct plan_builder *builder, uint64_t number)
 {
     struct maker maker = {.builder = builder, .length = MAX_LENGTH};
@@ -452,7 +453,7 @@ static void open_bench(struct bench *bench, void (*build)(struct plan_builder *,
                                      .dtype = DTYPE_F32,
                                      .threads = 2,
                                      .all_threads = true,
-                                     /* the shim's tensor cores take long */
+                                     /* the shim takes long to compute with tensor cores */
                                      .cuda_f32 = plan_seed % 4 ? CUDA_F32_PLAIN : CUDA_F32_TENSOR,
                                      .products = plan_seed % 2 ? LIBRARY_OPENBLAS : LIBRARY_AUTO};
     memset(bench, 0, sizeof *bench);
@@ -480,7 +481,7 @@ static void close_bench(struct bench *bench)
     functions->close(bench->backend);
 }
 
-/* ---- Items that want one thing or another ---- */
+/* ---- Items with different requested results ---- */
 
 struct results {
     float hidden[MAX_LENGTH * COLUMNS], pooled[COLUMNS], output[MAX_LENGTH * VOCABULARY];
@@ -540,7 +541,7 @@ static void assert_close(const char *what, int64_t n, const float *found, const 
             fail_msg("%s[%lld]: found %.9g, expected %.9g", what, (long long)i, (double)found[i], expected[i]);
 }
 
-/* What the items got against the plan as it was built. */
+/* Compares the items' results with those of the plan without passes. */
 static void compare_with_scalar(const struct bench *bench, const struct engine_item *items, int64_t count)
 {
     const struct plan *plan = bench->as_built;
@@ -587,7 +588,7 @@ static void assert_same(const struct bench *bench, const float *found, const flo
             fail_msg("in company %.9g, alone %.9g", (double)found[i], (double)expected[i]);
 }
 
-/* What the item got in company, for what it wanted, against the same item alone, wanting everything. */
+/* Compares the item's results in the batch with its results alone. Alone, the item requests everything. */
 static void compare_alone(struct bench *bench, const struct engine_item *item)
 {
     static struct results all;
@@ -647,8 +648,8 @@ static bool moves_to_one_row(const struct plan *plan)
     return false;
 }
 
-/* An operation whose result depends on the position of a row must not be moved to the selected row. If its row of
- * plan_operations does not say so, the last row of a long item differs. */
+/* If the result of an operation depends on the position of a row, it must not be computed for the selected row alone.
+ * plan_operations must say so. If it does not, the last row of a long item is wrong. */
 static void run_selection(uint64_t number)
 {
     static struct results results;
@@ -675,7 +676,7 @@ static void the_selected_row_keeps_its_position(void **state)
         run_selection(number);
 }
 
-/* Runs after the tests above. */
+/* This test runs after the tests above. */
 static void every_operation_is_drawn(void **state)
 {
     (void)state;
@@ -689,7 +690,7 @@ static void every_operation_is_drawn(void **state)
     }
 }
 
-/* Of products with weights, and of gates between them: epilogues count as nothing. */
+/* The FLOPs of products with weights, and of the products after them. Epilogues do not count. */
 static int64_t product_flops(const struct plan *plan, int64_t rows)
 {
     int64_t flops = 0;
@@ -726,12 +727,11 @@ static void decisions_count_what_they_save(void **state)
     assert_true(taken > 0);
 }
 
-/* Two chains through the same E, of items with a fixed number of rows:
- *
- *     K = Eᵀ((x Aᵀ + a) Wᵀ + w)        V = Eᵀ(x Uᵀ + u)
- *
- * Once K is rewritten, its projection follows the step with A, and it has a column of sums. It must not pass for a
- * chain with V's source: else V would count as considered, and stay as it is. */
+/* Two chains have the same E, and items with a fixed number of rows:
+ * K = Eᵀ((x Aᵀ + a) Wᵀ + w)
+ * V = Eᵀ(x Uᵀ + u)
+ * After K is rewritten, its projection follows the step with A, and has a column of sums. The pass must not take this
+ * projection for a chain with the source of V. Otherwise, the pass would regard V as done, and not rewrite it. */
 static void a_rewritten_projection_is_no_chain(void **state)
 {
     (void)state;

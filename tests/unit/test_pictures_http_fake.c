@@ -1,6 +1,7 @@
-/* Where bodies are read, and which media types a route takes, over the real HTTP server with routes of this test. Where
- * a model takes pictures, each body that may hold one is read by a worker, however small it is. Where a model has a
- * tokenizer.json, workers read bodies that are large for it. Workers read all requests of heavy routes. */
+/* Where bodies are read, and which media types a route accepts. The tests use the real HTTP server with routes of their
+ * own. If a model takes pictures, a worker reads each body that may contain a picture, even a small one. If a model has
+ * a tokenizer.json, workers read large bodies. For such a model, the limit is lower. Workers read all requests of heavy
+ * routes. */
 #define _GNU_SOURCE /* gettid */
 #include "server/common/metrics.h"
 #include "server/http/http.h"
@@ -19,10 +20,10 @@
 #include <cmocka.h>
 #include <pthread.h>
 
-#define LARGE (65 * 1024) /* bytes of a body that no event loop reads */
-#define TEXT (8 * 1024)   /* the most bytes of a body that an event loop reads if a model tokenizes */
+#define LARGE (65 * 1024) /* size from which no event loop reads a body */
+#define TEXT (8 * 1024)   /* size up to which an event loop reads a body if a model has a tokenizer.json */
 
-/* The answer is the number of the thread that reads the body. */
+/* Answers with the number of the thread that reads the body. */
 static enum outcome tell_thread(struct request *request)
 {
     writer_format(&request->answer, "{\"thread\":%d}", (int)gettid());
@@ -113,7 +114,8 @@ static void send_all(int descriptor, const char *bytes, size_t length)
     }
 }
 
-/* Sends a request with a body of `length` letters, and returns the status. *thread is of the answer; 0: it has none. */
+/* Sends a request with a body of `length` letters, and returns the status. *thread is the number in the answer, 0 if
+ * there is none. */
 static int call(const struct fixture *fixture, const char *method, const char *path, const char *type, size_t length,
                 int *thread)
 {
@@ -161,7 +163,7 @@ static void readers_of_bodies(bool pictures)
     open_server(&fixture, pictures, false);
     assert_int_equal(call(&fixture, "GET", "/loop", NULL, 0, &loop), 200);
     expect_reader(&fixture, "/picture", 10, loop, !pictures);
-    expect_reader(&fixture, "/json", 10, loop, !pictures); /* base64 in it */
+    expect_reader(&fixture, "/json", 10, loop, !pictures); /* the body may contain a picture in base64 */
     expect_reader(&fixture, "/any", 10, loop, true);
     expect_reader(&fixture, "/heavy", 0, loop, false);
     expect_reader(&fixture, "/picture", LARGE, loop, false);

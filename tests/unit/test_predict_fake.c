@@ -1,4 +1,5 @@
-/* /predict and POST / on a fake engine: shapes of answers, scores, top_k, pictures, and which routes serve a model. */
+/* /predict and POST / with a fake engine: forms of answers, scores, top_k, pictures, and the routes that serve a
+ * model. */
 #include "server/images/images.h"
 #include "tests/http/native_call.h"
 
@@ -55,7 +56,7 @@ static void expect_failure(const char *path, const char *body, const char *messa
     expect_failure_of(path, body, strlen(body), FAILURE_INVALID, message);
 }
 
-/* What the fake engine gives for an input whose first id is `id`. */
+/* The logit of the fake engine for an input whose first id is `id`. */
 static double logit(int32_t id, int class)
 {
     return fake_output(id, 0, class);
@@ -74,7 +75,8 @@ static double sigmoid(int32_t id, int class)
     return 1 / (1 + exp(-logit(id, class)));
 }
 
-/* The fake engine's logits rise with the class, unless they wrap around, which these ids do not. */
+/* The logits of the fake engine rise with the class, unless they wrap around. With these ids they do not wrap
+ * around. */
 static void expect_classes(const json_t *list, int32_t id, size_t count, double (*score)(int32_t id, int class))
 {
     assert_int_equal(json_array_size(list), count);
@@ -140,7 +142,7 @@ static void a_batch_of_one_is_a_list_of_lists(void **state)
     }
 }
 
-/* Hugging Face's InferenceClient reads the first element as the text's list. */
+/* Hugging Face's InferenceClient takes the first element of the answer as the list for the text. */
 static void parameters_are_those_of_a_pipeline(void **state)
 {
     (void)state;
@@ -178,7 +180,7 @@ static void one_class_has_a_sigmoid_and_a_number(void **state)
     json_decref(list);
 }
 
-/* Large logits: softmax has no overflow, and equal scores keep the order of their logits. */
+/* Logits are large. The softmax must not overflow, and equal scores keep the order of their logits. */
 static int run_with_large_logits(struct model *model, int lane, const struct engine_item *items, int64_t n_items,
                                  struct error *error)
 {
@@ -267,7 +269,7 @@ static void routes_that_serve_a_model_are_named(void **state)
                    "model \"rows\" has no logits: it gives one vector for each token. Use /embed, /embed_all");
 }
 
-/* Labels make POST / the route /predict. */
+/* If the model has labels, POST / is the route /predict. */
 static void the_root_follows_the_model(void **state)
 {
     (void)state;
@@ -279,7 +281,7 @@ static void the_root_follows_the_model(void **state)
     json_decref(vectors);
 }
 
-/* The output is the vector. Pooling changes nothing. */
+/* The output is the vector, so pooling has no effect. */
 static void vectors_are_not_pooled(void **state)
 {
     (void)state;
@@ -300,7 +302,7 @@ static void vectors_are_not_pooled(void **state)
                    "dimensions is 5, vectors of model \"classes\" have 4");
 }
 
-/* Rows of a tensor (length, columns) are embeddings, through both readers of lists. */
+/* The rows of a tensor (length, columns) are embeddings. Both readers of lists must accept them. */
 static void rows_of_a_tensor_are_embeddings(void **state)
 {
     (void)state;
@@ -352,7 +354,7 @@ static struct file read_file(const char *path)
     return file;
 }
 
-/* Without line breaks. */
+/* base64 without line breaks. */
 static char *base64_of(const struct file *file)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -383,8 +385,8 @@ static void expect_picture(const struct request *request, int64_t item, const st
     assert_int_equal(input->sizes[2], 6);
 }
 
-/* What stays of a request for pictures when it is read: items, their pixels and three results each, room for sorting,
- * and the answer. Files and the memory of their decoders are given back. */
+/* The memory that a request for pictures keeps after it was read: items, their pixels, three results each, room for
+ * sorting, and the answer. The memory of files and decoders has been given back. */
 static int64_t kept_bytes(const struct request *request)
 {
     int64_t item =
@@ -399,7 +401,8 @@ static void expect_three(const json_t *list)
         assert_memory_equal(json_string_value(json_object_get(json_array_get(list, i), "label")), "LABEL_", 6);
 }
 
-/* As text, with the prefix of a data URL, with broken lines; one, several, and with `parameters`. */
+/* The picture is base64: plain, with the prefix of a data URL, or with line breaks. There is one picture or several,
+ * and there may be `parameters`. */
 static void pictures_are_base64(void **state)
 {
     (void)state;
@@ -436,7 +439,7 @@ static void pictures_are_base64(void **state)
     free(file.bytes);
 }
 
-/* Only the first model can have a picture's file as the body. */
+/* A picture's file as the body is only possible for the first model. */
 static void pictures_are_bodies(void **state)
 {
     (void)state;
@@ -496,7 +499,7 @@ static void wrong_pictures_are_named(void **state)
     }
 }
 
-/* A request that has waited too long reads no more of its pictures. */
+/* After the deadline, no more pictures of a request are read. */
 static void no_picture_is_read_after_the_deadline(void **state)
 {
     (void)state;
@@ -513,7 +516,7 @@ static void no_picture_is_read_after_the_deadline(void **state)
     request_close(&request);
 }
 
-/* A picture that needs more memory than a request may have. */
+/* This picture needs more memory than a request may have. */
 static void pictures_are_bounded(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* What the kernel says about this process, compared with what the test does to it. */
+/* The kernel's data about this process, compared with what the test has done. */
 #include "server/common/process.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 
 #define MEMORY ((size_t)64 << 20)
 
-/* Asks for each number whether it is open. */
+/* Counts the open descriptors by trying each number. */
 static int64_t count_descriptors(void)
 {
     int64_t count = 0;
@@ -83,7 +83,8 @@ static void test_times(void **state)
 {
     (void)state;
     double started_s = process_started_s(), now_s = (double)time(NULL);
-    assert_true(started_s > now_s - 3600 && started_s < now_s + 2); /* the kernel rounds its own start to a second */
+    /* The kernel rounds its own start time to a second. */
+    assert_true(started_s > now_s - 3600 && started_s < now_s + 2);
     double before_s = process_state_now().cpu_s;
     clock_t until = clock() + CLOCKS_PER_SEC / 20;
     while (clock() < until)
@@ -92,7 +93,7 @@ static void test_times(void **state)
     assert_true(used_s >= 0.04 && used_s < 60);
 }
 
-/* The name stands in the file between brackets, before the numbers. */
+/* The file has the name in brackets, before the numbers. */
 static void test_a_strange_name(void **state)
 {
     (void)state;

@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#ifndef PR_SET_MDWE /* Linux 6.3: no memory that is written and then executed */
+#ifndef PR_SET_MDWE /* since Linux 6.3: forbids memory that is first written and then executed */
 #define PR_SET_MDWE 65
 #define PR_MDWE_REFUSE_EXEC_GAIN 1
 #endif
@@ -34,8 +34,7 @@ static float *random_floats(int64_t count)
     return floats;
 }
 
-/* Skips the test where the processor has not what is asked for, or for oneDNN where the library or the build hasn't it.
- */
+/* Opens the products. If the processor, the library or the build lacks what is requested, the test is skipped. */
 static void open_products(enum product_library library, bool bf16, struct products *products)
 {
     bool onednn = library == LIBRARY_ONEDNN;
@@ -49,7 +48,7 @@ static void open_products(enum product_library library, bool bf16, struct produc
     assert_true(!onednn || products->onednn);
 }
 
-/* `rows` rows of x from `first` on through all panels, into y (rows, columns). */
+/* Multiplies `rows` rows of x from row `first` by all panels. The result is y (rows, columns). */
 static void multiply(const struct products *products, const struct product_weight *weight, int64_t rows,
                      int64_t columns, int64_t depth, const float *x, float *y, int thread)
 {
@@ -64,7 +63,7 @@ static void multiply(const struct products *products, const struct product_weigh
     free(scratch);
 }
 
-/* What comes after a product, and rows in bf16: against the plain product, whose numbers are given. */
+/* Compares products with epilogues, and products of rows in bf16, with the given plain product. */
 static void check_what_follows(const struct products *products, const struct product_weight *weight, int64_t rows,
                                int64_t columns, int64_t depth, const float *x, const float *product)
 {
@@ -111,8 +110,8 @@ static void check_what_follows(const struct products *products, const struct pro
     free(found);
 }
 
-/* Each term is off by a part of itself, and the parts are as good as independent: so the errors of sums are measured by
- * the root of all terms' squares, which do not cancel as the sums do. */
+/* Each term has an error in proportion to itself, and these errors are nearly independent. So the error of a sum is
+ * measured relative to the root of the sum of all squared terms. The squares do not cancel. */
 static void expect_near_sums(int64_t rows, int64_t columns, int64_t depth, const float *x, const float *w,
                              const float *y, double tolerance)
 {
@@ -143,7 +142,7 @@ static void check_shape(const struct products *products, int64_t columns, int64_
     assert_true(products_weight_bytes(weight) >= (size_t)(columns * depth) * (products->bf16 ? 2 : 4));
     multiply(products, weight, PLAN_ROW_BLOCK, columns, depth, x, y, 0);
     expect_near_sums(PLAN_ROW_BLOCK, columns, depth, x, w, y, tolerance);
-    static const int64_t few[] = {1, 2, 4, 7, 8}; /* oneDNN has kernels of their own for few rows */
+    static const int64_t few[] = {1, 2, 4, 7, 8}; /* oneDNN has special kernels for a few rows */
     for (int i = 0; i < 12 && products->batch_invariant; i++) {
         int64_t rows = i < (int)(sizeof few / sizeof *few) ? few[i] : random_size(1, PLAN_ROW_BLOCK);
         int64_t first = random_size(0, PLAN_ROW_BLOCK - rows);
@@ -184,7 +183,7 @@ static void onednn_multiplies(void **state)
     check_library(LIBRARY_ONEDNN, false, 1e-6);
 }
 
-static void onednn_multiplies_bf16(void **state) /* whose numbers have 8 bits */
+static void onednn_multiplies_bf16(void **state) /* a number in bf16 has 8 bits */
 {
     (void)state;
     check_library(LIBRARY_ONEDNN, true, 5e-3);
@@ -196,11 +195,11 @@ static void own_tiles_multiply_bf16(void **state)
     check_library(LIBRARY_AUTO, true, 5e-3);
 }
 
-/* ---- oneDNN that fails for a weight: in a process of its own, which may not make code any more ---- */
+/* ---- oneDNN fails for a weight. This runs in a child process, which may not create code ---- */
 
-enum { TOLD = 42, WITHOUT_RULE = 77 }; /* no numbers of failed tests */
+enum { TOLD = 42, WITHOUT_RULE = 77 }; /* differ from the numbers of failed tests */
 
-/* Whether a weight of a new shape is taken, and multiplied right; the exit status. */
+/* Tests that a weight of a new shape is accepted, and multiplied correctly. Returns the exit status. */
 static int take_without_code(enum product_library library, bool bf16, double tolerance)
 {
     enum { COLUMNS = 300, DEPTH = 77 };
@@ -235,8 +234,8 @@ static void expect_without_code(enum product_library library, bool bf16, double 
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0)
-        _exit(take_without_code(library, bf16,
-                                tolerance)); /* after a failed assertion cmocka goes on, and exits otherwise */
+        _exit(take_without_code(
+            library, bf16, tolerance)); /* if an assertion fails, cmocka continues, and exits with another status */
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
     if (WEXITSTATUS(status) == WITHOUT_RULE)
@@ -250,7 +249,7 @@ static void openblas_takes_what_onednn_cannot(void **state)
     expect_without_code(LIBRARY_AUTO, false, 1e-6);
 }
 
-static void own_tiles_take_what_onednn_cannot(void **state) /* where the processor has AMX */
+static void own_tiles_take_what_onednn_cannot(void **state) /* on processors with AMX */
 {
     (void)state;
     if (!cpu_has_bf16())
@@ -268,7 +267,7 @@ static void onednn_by_name_has_no_substitute(void **state)
     expect_without_code(LIBRARY_ONEDNN, false, 1e-6);
 }
 
-/* Eᵀ x for some features and positions of E, and x in either element. */
+/* Eᵀ x for some features and some positions of E. x is float or bf16. */
 static void check_projection(const struct products *products, int64_t groups, int64_t n, int64_t k, bool transposed)
 {
     struct product_weight *weight;
@@ -333,7 +332,7 @@ static void sequences_are_projected_in_bf16(void **state)
     products_close(&products);
 }
 
-/* Positions of E after the item's last position must not change the result, whatever they hold. */
+/* The result must not depend on rows of E after the item's last position. */
 static void positions_beyond_do_not_matter(void **state)
 {
     (void)state;
@@ -362,8 +361,8 @@ static void numbers_become_the_nearest_bf16(void **state)
         float from;
         uint16_t to;
     } numbers[] = {
-        {1.0f, 0x3f80},        {-0.0f, 0x8000},       {1.00390625f, 0x3f80}, /* a tie: to even */
-        {1.01171875f, 0x3f82}, {1.00390637f, 0x3f81}, {3.4e38f, 0x7f80},     /* beyond the largest: infinite */
+        {1.0f, 0x3f80},        {-0.0f, 0x8000},       {1.00390625f, 0x3f80}, /* exactly half way: rounds to even */
+        {1.01171875f, 0x3f82}, {1.00390637f, 0x3f81}, {3.4e38f, 0x7f80},     /* beyond the largest number: infinity */
         {INFINITY, 0x7f80},    {-INFINITY, 0xff80},   {1e-40f, 0x0001},
     };
     for (int set = SET_AVX512; set <= SET_COUNT; set++) {
@@ -377,7 +376,8 @@ static void numbers_become_the_nearest_bf16(void **state)
             instruction_set_choose(bf16 ? SET_AVX512 : (enum instruction_set)set, &chosen, &error) != 0)
             continue;
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-            bool flushed = bf16 && fabsf(numbers[i].from) < FLT_MIN && numbers[i].from != 0; /* by the instruction */
+            /* The instruction flushes such numbers to zero. */
+            bool flushed = bf16 && fabsf(numbers[i].from) < FLT_MIN && numbers[i].from != 0;
             vector->to_bf16(1, &numbers[i].from, &result);
             assert_int_equal(result, flushed ? 0 : numbers[i].to);
         }
@@ -386,7 +386,7 @@ static void numbers_become_the_nearest_bf16(void **state)
     }
 }
 
-/* For each test, so that its numbers are the same whichever ran before. */
+/* Each test starts with the same seed, so its numbers do not depend on the tests before. */
 static int seed_test(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The choice of a token: the distribution of many choices is the one that linear-attention-transformer and transformers
- * compute (tests/generation/sampling.json), and a token without probability is never chosen. */
+/* The choice of a token. Many choices have the distribution that linear-attention-transformer and transformers compute
+ * (tests/generation/sampling.json). A token with probability 0 is never chosen. */
 #include "server/generation/sampling.h"
 
 #include <jansson.h>
@@ -18,7 +18,7 @@
 #define CASES 35
 #define DRAWS 20000
 #define MOST_TOKENS 64
-#define LEAST_EXPECTED 5 /* draws; rarer tokens are counted together, as the chi-square test wants it */
+#define LEAST_EXPECTED 5 /* expected draws. For the chi-square test, tokens with fewer draws are counted together */
 
 static double number(const json_t *object, const char *key, double otherwise)
 {
@@ -40,7 +40,7 @@ static struct sampling_options read_options(const json_t *given)
     return options;
 }
 
-/* Whether counts of DRAWS draws may come from the probabilities: chi-square is at most 5 standard deviations above its
+/* Whether the counts of DRAWS draws agree with the probabilities: chi-square is at most 5 standard deviations above its
  * mean. The draws are the same in each run. */
 static void assert_distribution(int64_t n, const int64_t *counts, const double *probabilities, size_t index)
 {
@@ -139,7 +139,7 @@ static void test_a_filter_keeps_at_least_one_token(void **state)
     options.top_p = 1e-9;
     assert_int_equal(choose(&options, 3, logits, 0.999999).id, 1);
     options.top_p = 1;
-    options.temperature = 1e-6; /* the others' weights are 0 */
+    options.temperature = 1e-6; /* the weights of the other tokens are 0 */
     assert_int_equal(choose(&options, 3, logits, 0.999999).id, 1);
 }
 

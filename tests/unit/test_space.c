@@ -1,4 +1,5 @@
-/* Spaces that are evaluated for an item: the same elements in the same order, before and after they are simplified. */
+/* Spaces that are evaluated for an item. They must visit the same elements in the same order before and after they are
+ * simplified. */
 #include "engine/plan/space.h"
 
 #include <setjmp.h>
@@ -22,7 +23,7 @@ static bool same(struct space_offsets a, struct space_offsets b)
     return a.x == b.x && a.z == b.z && a.keys == b.keys && a.y == b.y;
 }
 
-/* The definition: a loop within a loop, one for each dimension. */
+/* The definition: nested loops, one for each dimension. */
 static void list_by_loops(const struct space_dimension *dimensions, int rank, struct space_offsets at,
                           struct places *places)
 {
@@ -38,7 +39,7 @@ static void list_by_loops(const struct space_dimension *dimensions, int rank, st
     }
 }
 
-/* y is often dense, so that neighbours can be merged. */
+/* y is often dense, so that neighbouring dimensions can be merged. */
 static struct evaluated_space random_space(void)
 {
     struct evaluated_space space = {.rank = rand() % 6, .first = {rand() % 9, rand() % 9, rand() % 9, rand() % 9}};
@@ -83,7 +84,8 @@ static void test_random_spaces(void **state)
         check_space(random_space());
 }
 
-/* Dense rows of x into dense rows of y: one dimension is left. A broadcast of z keeps two. */
+/* If dense rows of x are copied to dense rows of y, one dimension is left. With a broadcast of z, two dimensions are
+ * left. */
 static void test_simplify(void **state)
 {
     (void)state;
@@ -98,7 +100,7 @@ static void test_simplify(void **state)
     assert_int_equal(space_simplify(ones, 2), 0);
 }
 
-/* An item's sizes give counts, strides and first elements. Operands that the step lacks have none. */
+/* Counts, strides and first elements follow from an item's sizes. Operands that the step lacks have none. */
 static void test_evaluate(void **state)
 {
     (void)state;

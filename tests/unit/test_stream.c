@@ -1,4 +1,5 @@
-/* A stream's text, its two sides and its limits. http/test_generate_stream has the streams of real requests. */
+/* A stream's text, its writer and its reader, and its limits. http/test_generate_stream tests the streams of real
+ * requests. */
 #include "server/http/stream.h"
 
 #include <malloc.h>
@@ -45,7 +46,7 @@ static void test_text_is_read_in_order(void **state)
     assert_int_equal(budget.used, 0);
 }
 
-/* The client reads, but never all. The text that it has read takes no memory. */
+/* The client reads, but never the whole text. The part that was read takes no memory. */
 static void test_sent_text_takes_no_memory(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Modules: items whose inputs and outputs are tensors of any shape. The plans are made by hand, and run through the
+/* Modules: items whose inputs and outputs are tensors of any shape. The plans are built by hand, and run through the
  * engine's public functions. Expected results are computed here from the weights, in double precision. */
 #include "engine/engine.h"
 #include "engine/families/family.h"
@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #ifndef DEVICE
-#define DEVICE DEVICE_CPU /* tests/cuda/test_tensors_cuda.c */
+#define DEVICE DEVICE_CPU /* tests/cuda/test_tensors_cuda.c defines another value */
 #endif
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
@@ -28,7 +28,7 @@
 #define DIM 12
 #define OUT 5
 
-/* A model of a hand-made class, with the weights that it was made of. */
+/* A model of a class in this file, and its weights. */
 struct made {
     struct loaded loaded;
     struct weights *weights;
@@ -85,8 +85,10 @@ static void assert_near(int64_t count, const float *found, const double *expecte
 }
 
 /* ---- A tagger with several inputs and outputs ----
- * x (h, w, DIM) floats, and marks (h, w) ids, kept (h, w) a mask:
- *     sum (h, w, DIM) = x + table[marks],  tags (h, w, OUT) = kept * sum Wᵀ,  marks (h * w) = the ids */
+ * x (h, w, DIM) floats, marks (h, w) ids, kept (h, w) a mask. Outputs:
+ * - sum (h, w, DIM) = x + table[marks]
+ * - tags (h, w, OUT) = kept * sum Wᵀ
+ * - marks (h * w) = the ids */
 
 #define MARKS 9
 
@@ -128,7 +130,7 @@ static void tag_begin(struct tagged *t, int64_t h, int64_t w)
     memset(t, 0, sizeof *t);
     t->rows = h * w;
     t->x = random_floats(t->rows * DIM);
-    t->marks = calloc((size_t)(2 * t->rows), sizeof *t->marks); /* a test says that there are more */
+    t->marks = calloc((size_t)(2 * t->rows), sizeof *t->marks); /* twice the room, because a test gives a larger size */
     t->kept = calloc((size_t)t->rows, 1);
     for (int64_t i = 0; i < t->rows; i++) {
         t->marks[i] = (int32_t)random_size(0, MARKS - 1);
@@ -179,7 +181,8 @@ static void compare_tagged(const struct made *made, const struct tagged *t)
 static void test_tensors_in_and_out(void **state)
 {
     (void)state;
-    static const int64_t sizes[ITEMS][2] = {{1, 2}, {3, 4}, {5, 8}, {7, 6}}; /* 2 + 12 + 40 + 42 rows: TOKENS */
+    /* 2 + 12 + 40 + 42 rows, together TOKENS. */
+    static const int64_t sizes[ITEMS][2] = {{1, 2}, {3, 4}, {5, 8}, {7, 6}};
     struct made made;
     struct tagged tagged[ITEMS];
     struct engine_item items[ITEMS];
@@ -278,12 +281,12 @@ static void test_refused_items(void **state)
     unmake(&made);
 }
 
-/* ---- Several sequences an item: a class is called on (batch * k, l, DIM) ---- */
+/* ---- Items of several sequences: a class is called on (batch * k, l, DIM) ---- */
 
 static const struct shape folded_shapes[] = {{"gain", 0, DIM}, {"bias", 0, DIM}, {"q", DIM, DIM},
                                              {"kv", DIM, DIM}, {"e", 40, 4},     {"positions", 40, DIM}};
 
-/* x (k, l, DIM) -> y (k, l, DIM): a Linformer layer over each of the k sequences */
+/* x (k, l, DIM) -> y (k, l, DIM): a Linformer layer for each of the k sequences */
 static void build_folded(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
     (void)name, (void)config;
@@ -314,7 +317,7 @@ static void fold_begin(struct engine_item *item, int64_t k, int64_t l)
     item->output = calloc((size_t)(k * l * DIM), sizeof(float));
 }
 
-/* Runs each of the item's sequences as an item of its own. */
+/* Runs each sequence of the item as a separate item. */
 static void compare_sequences(const struct made *made, const struct engine_item *item)
 {
     int64_t k = item->inputs[0].sizes[0], floats = item->inputs[0].sizes[1] * DIM;
@@ -340,7 +343,7 @@ static void test_folded_items(void **state)
     struct engine_item items[ITEMS];
     struct error error;
     make(build_folded, folded_shapes, COUNT(folded_shapes), &made);
-    assert_int_equal(model_info(made.loaded.model)->n_outputs, 1); /* no attention.0 */
+    assert_int_equal(model_info(made.loaded.model)->n_outputs, 1); /* there is no attention.0 */
     for (int i = 0; i < ITEMS; i++) {
         fold_begin(&items[i], sizes[i][0], sizes[i][1]);
         must(model_check(made.loaded.model, &items[i], &error), &error);
@@ -354,7 +357,7 @@ static void test_folded_items(void **state)
     unmake(&made);
 }
 
-/* ---- Shapes without dimensions, and constant ones ---- */
+/* ---- Shapes without dimensions, and constant shapes ---- */
 
 static const struct shape scorer_shapes[] = {{"w", 1, DIM}};
 
@@ -396,9 +399,9 @@ static void test_rank_0(void **state)
     unmake(&made);
 }
 
-static int64_t rows_of_picture; /* that build_picture takes */
+static int64_t rows_of_picture; /* rows of the picture that build_picture takes */
 
-/* x (rows, DIM), which may be more than --max-batch-tokens, -> (rows, 1) */
+/* x (rows, DIM) -> (rows, 1). There may be more rows than --max-batch-tokens. */
 static void build_picture(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
     (void)name, (void)config;
@@ -409,8 +412,8 @@ static void build_picture(struct plan_builder *builder, const char *name, const 
     plan_give_tensor(builder, plan_linear(builder, x, plan_matrix(builder, 1, DIM, "w"), PLAN_NONE), 0);
 }
 
-/* An item of a constant size that is longer than a batch is one of its own. The arena has room for one, not for
- * max_batch_requests of them. */
+/* If an item has a constant size, and is longer than a batch, it is a batch alone. The arena has room for one such
+ * item, not for max_batch_requests of them. */
 static void test_large_constant_items(void **state)
 {
     (void)state;
@@ -461,7 +464,7 @@ static void test_absurd_sizes(void **state)
     assert_not_made((INT64_C(1) << 31) - 1, "activations", "bytes");
 }
 
-/* ---- The rows of a hidden state that are not those of an input ---- */
+/* ---- Hidden states whose rows are not those of an input ---- */
 
 static const struct shape vector_shapes[] = {{"table", MARKS, DIM}, {"e", 40, 1}};
 
@@ -509,7 +512,7 @@ static void test_vector(void **state)
     unmake(&made);
 }
 
-/* ids (n), 2 <= n <= 40, of which a limit leaves 3 to 20, and x (7, DIM) */
+/* ids (n) with 2 <= n <= 40, which limits reduce to 3 <= n <= 20, and x (7, DIM) */
 static void build_limited(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
     (void)name, (void)config;

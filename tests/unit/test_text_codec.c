@@ -1,5 +1,5 @@
-/* The codec: a tokenizer.json and the byte tokenizer behind the same functions. Expected ids come from the `tokenizers`
- * of PyPI (tests/tokenizers/reference), or from the byte's value. */
+/* The codec: a tokenizer.json and the byte tokenizer behind the same functions. Expected ids come from the package
+ * `tokenizers` of PyPI (tests/tokenizers/reference), or from the value of the byte. */
 #include "server/tokenizer/text_codec.h"
 #include "tests/sanitized.h"
 
@@ -15,7 +15,7 @@
 
 #define FOLDER "tests/tokenizers/reference/"
 
-/* A byte tokenizer behind NFKD: as many tokens as a text can make. The first %s are the entries of the vocabulary. */
+/* A byte tokenizer after NFKD, which makes as many tokens of a text as possible. %s is the list of the vocabulary. */
 static const char worst_file[] =
     "{\"normalizer\": {\"type\": \"NFKD\"}, \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
     "\"trim_offsets\": true, \"use_regex\": true}, \"post_processor\": {\"type\": \"ByteLevel\", \"add_prefix_space\": "
@@ -23,10 +23,10 @@ static const char worst_file[] =
     "\"trim_offsets\": true, \"use_regex\": true}, \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
     "\"trim_offsets\": true, \"use_regex\": true}, \"model\": {\"type\": \"BPE\", \"vocab\": {%s}, \"merges\": []}}";
 
-/* Those without sections of truncation and padding, which a codec ignores. */
+/* Tokenizers without sections about truncation and padding. A codec ignores these sections. */
 static const char *const names[] = {"bert", "bytes_first", "clip",   "fused",  "gpt2", "llama2", "llama3", "pieces",
                                     "qwen", "roberta",     "speech", "splits", "t5",   "whole",  "words"};
-/* These have such sections. */
+/* Tokenizers with such sections. */
 static const char *const cut_names[] = {"bert_cased", "subwords"};
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -89,7 +89,8 @@ static bool next(struct text_encoding *encoding, struct text_token *token)
 
 /* ---- Ids and places ---- */
 
-/* Bytes in front of the character. The text is UTF-8. Some places of "fused" are beyond it, as in the reference. */
+/* Number of bytes before the character. The text is UTF-8. As in the reference, some positions of "fused" are beyond
+ * the text. */
 static size_t byte_of(const char *text, size_t length, json_int_t character)
 {
     size_t at = 0;
@@ -128,7 +129,7 @@ static int compare_text(const struct text_codec *codec, const json_t *text, cons
     return wrong;
 }
 
-/* In the reference "[MASK]" is an ordinary text for these. */
+/* True if "[MASK]" is an ordinary text in the reference of this tokenizer. */
 static bool reads_mask_otherwise(const struct text_codec *codec, const char *text)
 {
     size_t length;
@@ -162,7 +163,7 @@ static void ids_and_places_are_those_of_the_reference(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* The text of each id is what the reference's file says, decoded. */
+/* The text of each id must be the text in the reference's file, decoded. */
 static void a_token_is_decoded_alone(void **state)
 {
     (void)state;
@@ -186,8 +187,8 @@ static void a_token_is_decoded_alone(void **state)
 
 /* ---- The mask ---- */
 
-/* The tokens of a text with "[MASK]" are those of the same text with the mask token's own text, and their places are
- * in the text that was given. */
+/* A text with "[MASK]" must have the same tokens as the text with the mask token's own text. The positions must refer
+ * to the given text. */
 static void expect_mask(const struct text_codec *codec, const char *given, const char *own)
 {
     struct text_encoding found = {0}, wanted = {0};
@@ -237,7 +238,7 @@ static void the_mask_has_one_text_everywhere(void **state)
     expect_mask(own, "a[MASK]b\xC3\xA9[MASK][MASK]a", "a<|mask|>b\xC3\xA9<|mask|><|mask|>a");
     struct text_encoding encoding = {0};
     encode_text(own, "a[MASK", &encoding);
-    assert_int_equal(encoding.count, 1); /* no unknown token: the rest has no ids */
+    assert_int_equal(encoding.count, 1); /* there is no unknown token, so the rest has no ids */
     text_encoding_free(&encoding);
     text_codec_close(own);
     text_codec_close(bert);
@@ -333,7 +334,8 @@ static void bytes_are_a_codec(void **state)
 
 /* ---- Memory ---- */
 
-/* Bytes that the allocator has handed out. 0 under a sanitizer, which has an allocator of its own. */
+/* Bytes that the allocator has handed out. Under a sanitizer the result is 0, because a sanitizer has its own
+ * allocator. */
 static int64_t allocated(void)
 {
     struct mallinfo2 info = mallinfo2();
@@ -371,7 +373,7 @@ static void check_memory(const struct text_codec *codec, const char *name, const
     free(ids);
 }
 
-/* The alphabet of ByteLevel: printable bytes are themselves, and the others are U+0100 and following. */
+/* The alphabet of ByteLevel: printable bytes stand for themselves. The other bytes become U+0100 and following. */
 static struct text_codec *open_worst(void)
 {
     char *vocabulary = calloc(256, 32), *file = calloc(1, sizeof worst_file + 256 * 32);
@@ -396,11 +398,11 @@ static void memory_is_estimated(void **state)
     (void)state;
     static const char *const units[] = {
         "a", " ", "a b ", "a ", "!", "1", "\n", "\x01", "[MASK]", "<mask>", "ab1!",
-        /* of two bytes: to three characters; of three: to four and nine */
+        /* characters of two bytes that become three characters, characters of three bytes that become four and nine */
         "\xCE\x90", "\xC3\xA9", "\xE2\xA8\x8C", "\xE2\x81\x97", "\xE0\xBD\xB9", "\xE3\x8D\x96", "\xE3\x88\x9D",
-        /* Hangul, Chinese, Greek with three marks, to 18 characters, emoji, music */
+        /* Hangul, Chinese, Greek with three marks, a character that becomes 18, emoji, music */
         "\xEA\xB0\x81", "\xE4\xB8\xAD", "\xE1\xBE\x82", "\xEF\xB7\xBA", "\xF0\x9F\x98\x80", "\xF0\x9D\x87\x80",
-        /* no UTF-8 */
+        /* invalid UTF-8 */
         "\xFF", "\xE4\xB8"};
     for (size_t n = 0; n <= COUNT(names) + COUNT(cut_names); n++) {
         size_t index = n - COUNT(names);

@@ -59,7 +59,7 @@ static void ids_are_bytes_again(void **state)
     assert_true(byte_tokenizer_special(3, 2));
 }
 
-/* As torch.from_numpy(np.frombuffer(text, dtype=np.uint8)) has them. */
+/* The ids are those of torch.from_numpy(np.frombuffer(text, dtype=np.uint8)). */
 static void without_an_offset_ids_are_bytes_and_none_is_special(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* The tokenizers of tests/tokenizers/reference, beside what the `tokenizers` of PyPI made of the same texts. */
+/* The tokenizers of tests/tokenizers/reference, compared with the results of the package `tokenizers` of PyPI for the
+ * same texts. */
 #include "server/tokenizer/tokenizer.h"
 #include "tests/tokenizers/options.h"
 
@@ -58,7 +59,7 @@ static size_t list_names(char names[64][64])
     return count;
 }
 
-/* What differs between a reference's result for a text and the project's, in words; NULL: nothing. */
+/* Describes how the reference's result for a text differs from the project's. Returns NULL if they agree. */
 static const char *differs(const struct tokenizer *tokenizer, const json_t *text, const json_t *wanted,
                            struct tokenizer_encoding *encoding)
 {
@@ -159,7 +160,7 @@ static void threads_share_a_tokenizer(void **state)
 {
     (void)state;
     struct reader_thread readers[THREADS];
-    struct tokenizer *tokenizer = open_file("clip"); /* with a regular expression of Oniguruma */
+    struct tokenizer *tokenizer = open_file("clip"); /* this tokenizer uses a regular expression of Oniguruma */
     json_t *texts = read_json("texts", ".json");
     for (int i = 0; i < THREADS; i++) {
         readers[i] = (struct reader_thread){.tokenizer = tokenizer, .texts = texts};
@@ -198,7 +199,7 @@ static void a_long_word_has_all_its_letters(void **state)
     free(text);
 }
 
-/* Opens a file and encodes a text with what it asks for. */
+/* Opens a tokenizer, and encodes a text with the given options. */
 static struct tokenizer *encode_with(const char *json, const char *text, size_t length,
                                      struct tokenizer_encoding *encoding)
 {
@@ -211,7 +212,7 @@ static struct tokenizer *encode_with(const char *json, const char *text, size_t 
     return tokenizer;
 }
 
-/* In "abcd", "b c" is joined first. So "a b" is out of date, and "bc d" comes before "a bc". */
+/* In "abcd", "b c" is merged first. Then the merge "a b" is not possible any more, and "bc d" comes before "a bc". */
 static void a_merge_that_is_out_of_date_is_left(void **state)
 {
     (void)state;
@@ -233,7 +234,7 @@ static void a_merge_that_is_out_of_date_is_left(void **state)
     }
 }
 
-/* `tokenizers` 0.23.3 gives these offsets. Empty matches are found, but not directly behind another match. */
+/* `tokenizers` 0.23.3 gives these offsets. It finds empty matches, but not directly behind another match. */
 static void empty_matches_cut(void **state)
 {
     (void)state;
@@ -279,7 +280,7 @@ static const char *const scanned[] = {
     "\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
 };
 
-/* Writes random characters on which the expressions decide. Returns the number of bytes. */
+/* Writes random characters that are relevant to the expressions. Returns the number of bytes. */
 static size_t random_text(char *text, size_t most)
 {
     static const char *const parts[] = {"'",
@@ -342,7 +343,7 @@ static void expect_same_matches(struct pattern *scanner, struct pattern *express
     pattern_search_end(&other);
 }
 
-/* In a group, an expression is another text: Oniguruma runs it. */
+/* An expression in a group has no scanner of its own, so Oniguruma runs it. */
 static void scanners_match_as_oniguruma_does(void **state)
 {
     (void)state;
@@ -367,7 +368,6 @@ static void scanners_match_as_oniguruma_does(void **state)
     }
 }
 
-/* ---- Questions about tokens ---- */
 static void tokens_have_ids_and_roles(void **state)
 {
     (void)state;
@@ -412,7 +412,7 @@ static void truncation_keeps_the_template(void **state)
         assert_int_equal(cut.tokens[i].id, whole.tokens[whole.count - 5 + i].id);
         assert_int_equal(cut.tokens[i].begin, whole.tokens[whole.count - 5 + i].begin);
     }
-    options.max_length = 1; /* less than the template has */
+    options.max_length = 1; /* less than the tokens of the template */
     assert_int_equal(tokenizer_encode(bert, text, sizeof text - 1, &options, &cut, &error), 0);
     assert_int_equal(cut.count, 2);
     options.add_special_tokens = false;
@@ -423,7 +423,7 @@ static void truncation_keeps_the_template(void **state)
     tokenizer_close(bert);
 }
 
-/* Three bytes of a surrogate are three characters, as in Python's bytes.decode(errors="replace"). */
+/* The three bytes of a surrogate are three characters, as in Python's bytes.decode(errors="replace"). */
 static void what_is_no_utf8_counts_as_characters(void **state)
 {
     (void)state;
@@ -529,7 +529,7 @@ static void text_without_a_token_is_an_error(void **state)
     tokenizer_close(tokenizer);
 }
 
-/* (a|aa)+$ backtracks without end on a text of a's. */
+/* On a text of many a's, (a|aa)+$ backtracks for ever. */
 static void an_endless_expression_is_given_up(void **state)
 {
     (void)state;
@@ -549,7 +549,8 @@ static void an_endless_expression_is_given_up(void **state)
     tokenizer_close(tokenizer);
 }
 
-/* A line break that takes the white space behind it along is found again in that white space. */
+/* An added token includes a line break and the white space behind it. It matches again at each place of this white
+ * space. */
 static void added_tokens_that_overlap_are_bounded(void **state)
 {
     (void)state;

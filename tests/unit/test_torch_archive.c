@@ -1,5 +1,6 @@
 /* Files of torch.save, written by PyTorch (tests/torch/make.py). The expected values are those that the script gives to
- * torch.save. Refused files name the reason. Damaged archives are refused, whatever byte is wrong. */
+ * torch.save. If a file is refused, the message gives the reason. A damaged archive does no harm, whichever byte is
+ * wrong. */
 #define _GNU_SOURCE /* memmem */
 #include "weights/torch_archive.h"
 #include "weights/weights.h"
@@ -55,7 +56,7 @@ static void each_number_format_is_read(void **state)
     weights_close(weights);
 }
 
-/* All tensors are views of one row of the numbers 0 to 15. */
+/* All tensors are views of one row with the numbers 0 to 15. */
 static void views_of_one_storage(void **state)
 {
     (void)state;
@@ -65,7 +66,7 @@ static void views_of_one_storage(void **state)
         row[i] = (float)i;
         transposed[i] = (float)(i % 4 * 4 + i / 4);
     }
-    assert_int_equal(weights_count(weights), 6); /* "whole" and "again" are one tensor */
+    assert_int_equal(weights_count(weights), 6); /* "whole" and "again" are the same tensor */
     expect_values(weights, "whole", 1, (const int64_t[]){16}, row, 16);
     assert_ptr_equal(weights_find(weights, "whole"), weights_find(weights, "again"));
     expect_values(weights, "transposed", 2, (const int64_t[]){4, 4}, transposed, 16);
@@ -167,7 +168,8 @@ static void an_archive_that_is_cut_anywhere_is_refused(void **state)
     size_t size;
     char *bytes = read_case("state_dict", &size);
     for (size_t length = 0; length < size; length++) {
-        char *copy = malloc(length + 1); /* so that the address sanitizer sees a read beyond it */
+        /* In a block of exactly this size, so that the address sanitizer finds reads beyond its end. */
+        char *copy = malloc(length + 1);
         struct error error = {""};
         memcpy(copy, bytes, length);
         if (open_bytes(copy, length, &error) == 0)
@@ -178,7 +180,7 @@ static void an_archive_that_is_cut_anywhere_is_refused(void **state)
     free(bytes);
 }
 
-/* Row `index` of the directory, which begins where its first row is. */
+/* Row `index` of the directory. The directory begins with its first row. */
 static char *directory_row(char *bytes, size_t size, int index)
 {
     size_t at = 0;
@@ -218,7 +220,7 @@ static void hostile_directories_are_refused(void **state)
     }
 }
 
-/* The sizes of an entry are both 4 GiB - 2, so they end behind the data. */
+/* Both sizes of an entry are 4 GiB - 2, so the entry would end behind the data. */
 static void an_entry_beyond_the_file_is_refused(void **state)
 {
     (void)state;
@@ -231,7 +233,7 @@ static void an_entry_beyond_the_file_is_refused(void **state)
     free(bytes);
 }
 
-/* The pickle of the weight (2, 3) has the shape, its strides (3, 1) and the offset 0 as numbers of one byte. */
+/* The weight is (2, 3). The pickle has its shape, its strides (3, 1) and its offset 0 as numbers of one byte. */
 static void a_tensor_beyond_its_storage_is_refused(void **state)
 {
     (void)state;
@@ -261,7 +263,7 @@ static void a_tensor_beyond_its_storage_is_refused(void **state)
     }
 }
 
-/* Any one wrong byte is refused, or gives an archive that can be read. */
+/* With one wrong byte, the archive is refused or can be read. */
 static void any_wrong_byte_is_harmless(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The parts of tracing that need no collector: traceparent, the variables of the environment, the sampler, and curl's
- * numbers. tests/http/test_tracing.c looks at the spans. */
+/* The parts of tracing that need no collector: traceparent, environment variables, the sampler, and curl's numbers.
+ * tests/http/test_tracing.c tests the spans. */
 #include "server/tracing/curl_library.h"
 #include "server/tracing/options.h"
 #include "server/tracing/otlp.h"
@@ -17,7 +17,7 @@
 #define TRACE "4bf92f3577b34da6a3ce929d0e0e4736"
 #define SPAN "00f067aa0ba902b7"
 
-/* The functions are called without curl's header, so the compiler compares nothing. */
+/* The program is compiled without curl's header. So the compiler cannot check these declarations. */
 #define SAME(ours, curls) _Static_assert((int)(ours) == (int)(curls), #ours)
 SAME(CURL_NO_PROGRESS, CURLOPT_NOPROGRESS);
 SAME(CURL_POST_LENGTH, CURLOPT_POSTFIELDSIZE);
@@ -39,7 +39,7 @@ SAME(CURL_ERROR_BYTES, CURL_ERROR_SIZE);
 SAME(CURL_GLOBAL_ALL_FLAGS, CURL_GLOBAL_ALL);
 _Static_assert(sizeof(curl_off_t) == sizeof(int64_t), "the progress function gets 64-bit integers");
 
-/* As https://www.w3.org/TR/trace-context/ has it. */
+/* The rules come from https://www.w3.org/TR/trace-context/. */
 static void test_traceparent(void **state)
 {
     (void)state;
@@ -168,7 +168,7 @@ static void test_protocols(void **state)
     setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", 1);
     assert_int_equal(tracing_options_read(NULL, &options, &error), -1);
     assert_non_null(strstr(error.message, "OTEL_EXPORTER_OTLP_PROTOCOL: expected http/json"));
-    expect_url("http://c", "http://c/v1/traces"); /* the setting was meant for this program alone */
+    expect_url("http://c", "http://c/v1/traces"); /* the setting holds for linformerd only */
     setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf", 1);
     expect_url(NULL, "http://c:4317/v1/traces");
 }
@@ -243,8 +243,8 @@ static bool takes(const char *kind, const char *ratio, const char *parent_flags,
     return taken;
 }
 
-/* The table of OpenTelemetry's specification. The value of the trace id's second half decides a ratio: 0x40… of 2^64
- * is a quarter, 0x80… a half. */
+/* The table of OpenTelemetry's specification. The second half of the trace id decides whether a ratio samples it. 0x40…
+ * is a quarter of 2^64, 0x80… is a half. */
 static void test_samplers(void **state)
 {
     (void)state;

@@ -16,13 +16,13 @@
 
 #define POINTS 200001
 
-/* Every how manieth float is tried: VECTOR_STRIDE=1 tries them all. */
+/* One of so many floats is tried. VECTOR_STRIDE=1 tries all floats. */
 #define STRIDE 997
 
-/* What the functions are compiled for. */
+/* The instruction sets that the functions are compiled for. */
 struct variant {
     enum instruction_set set;
-    bool bf16; /* and for AVX512_BF16 */
+    bool bf16; /* true if also compiled for AVX512_BF16 */
 };
 
 static bool multiplies_bf16(void **state)
@@ -31,7 +31,7 @@ static bool multiplies_bf16(void **state)
     return variant->bf16;
 }
 
-/* The functions of a set, or the variant for AVX512_BF16; skips the test where the processor lacks it. */
+/* The functions of a set, or its variant for AVX512_BF16. If the processor lacks the set, the test is skipped. */
 static const struct vector_functions *functions(void **state)
 {
     const struct variant *variant = *state;
@@ -43,7 +43,8 @@ static const struct vector_functions *functions(void **state)
     return variant->bf16 ? vector_functions_of_bf16() : vector_functions_of(set);
 }
 
-/* "auto" is the best set of the processor. The processor has each set after it in the enum, and none before it. */
+/* "auto" chooses the best set of the processor. The processor supports this set and the following ones in the enum, but
+ * none before it. */
 static void sets_are_those_of_the_processor(void **state)
 {
     (void)state;
@@ -69,8 +70,7 @@ static uint64_t stride(void)
 
 #define RUN 4096
 
-/* The next floats of all that there are, NaNs and infinities too, by their bits. Returns how many; 0: there are no
- * more. */
+/* The next floats in the order of their bits, including NaNs and infinities. Returns their number, 0 at the end. */
 static int next_floats(uint64_t *bits, float *x)
 {
     int count = 0;
@@ -81,7 +81,8 @@ static int next_floats(uint64_t *bits, float *x)
     return count;
 }
 
-/* The larger one; NaN once either is, where fmax would pass over it. A bound is held by `worst <= bound`. */
+/* The larger error. If one of both is NaN, the result is NaN, while fmax would ignore NaN. So `worst <= bound` fails
+ * for NaN. */
 static double worse(double worst, double error)
 {
     return isnan(worst) || error <= worst ? worst : error;
@@ -96,7 +97,7 @@ static void gelu_is_near(void **state)
     for (int count; (count = next_floats(&bits, x)) > 0;) {
         vector->activate(count, (struct plan_activation){.kind = ACTIVATION_GELU}, x, y);
         for (int i = 0; i < count; i++) {
-            if (isnan(x[i]) || x[i] == -INFINITY) /* -infinity times 0 */
+            if (isnan(x[i]) || x[i] == -INFINITY) /* -infinity times 0 is NaN */
                 assert_true(isnan(y[i]));
             else if (x[i] == INFINITY)
                 assert_true(y[i] == INFINITY);
@@ -145,13 +146,13 @@ static void exp_is_within_two_ulp(void **state)
     assert_true(isnan(of[6]));
 }
 
-/* Those that attention takes of its scores. */
+/* The exponentials that attention computes from its scores. */
 static void weights_are_near_exponentials(void **state)
 {
     const struct vector_functions *vector = functions(state);
     static float x[RUN], y[RUN];
     double worst = 0;
-    uint64_t bits = 1u << 31; /* -0 */
+    uint64_t bits = 1u << 31; /* the bits of -0 */
     for (int count; (count = next_floats(&bits, x)) > 0;) {
         vector->weigh(count, x, y);
         for (int i = 0; i < count; i++) {
@@ -173,7 +174,8 @@ static void weights_are_near_exponentials(void **state)
     assert_true(of[2] == 0 && of[3] == 0 && of[4] == 0 && isnan(of[5]));
 }
 
-/* Positions up to a million and more, frequencies around 1: angles are floats, their sines as exact as floats are. */
+/* Positions are up to three million, and frequencies are around 1. Angles are rounded to float. The sines of these
+ * angles must be as exact as float allows. */
 static void sinusoids_keep_their_digits(void **state)
 {
     const struct vector_functions *vector = functions(state);
@@ -198,8 +200,7 @@ static void sinusoids_keep_their_digits(void **state)
 
 #define MOST_COLUMNS 4096
 
-/* In proportion to what vector.h says: the largest error over |gain| X + |bias|. Numbers are `from` and up to `width`
- * on either side. */
+/* The largest error relative to |gain| X + |bias|, as vector.h defines it. Numbers are `from` ± `width`. */
 static double layer_norm_error(const struct vector_functions *vector, int n, float from, float width)
 {
     static float x[MOST_COLUMNS], y[MOST_COLUMNS], gain[MOST_COLUMNS], bias[MOST_COLUMNS];
@@ -222,7 +223,7 @@ static double layer_norm_error(const struct vector_functions *vector, int n, flo
     return worst;
 }
 
-/* Rows far from zero, too, where a variance from squares alone would be lost, and rows of one number. */
+/* Rows far from zero, for which a variance computed from squares alone would be inexact. Also rows of one number. */
 static void layer_norm_is_near(void **state)
 {
     static const float kinds[][2] = {{0, 1}, {30, 1}, {-1000, 0.1f}, {1e-3f, 1e-4f}, {7, 0}, {0, 1e6f}};
@@ -237,8 +238,7 @@ static void layer_norm_is_near(void **state)
     assert_true(worst <= 4e-7);
 }
 
-/* Softmax of two numbers is a way to see exp: e / (1 + e). Relative error of the smaller probability. */
-/* Of a random function's arguments: those for which the answer is a normal number. */
+/* Maps x to an argument for which the function's result is a normal number. */
 static double argument_of(enum activation kind, double x)
 {
     bool positive = kind == ACTIVATION_LOG || kind == ACTIVATION_SQUARE_ROOT || kind == ACTIVATION_INVERSE_ROOT;
@@ -247,7 +247,7 @@ static double argument_of(enum activation kind, double x)
     return positive ? fabs(x) : x;
 }
 
-/* What the error may be, relative to this: vector.h. */
+/* The size to which the error is relative (vector.h). */
 static double size_of_error(struct plan_activation f, double x, double y)
 {
     if (f.kind == ACTIVATION_GELU || f.kind == ACTIVATION_GELU_TANH)
@@ -255,7 +255,7 @@ static double size_of_error(struct plan_activation f, double x, double y)
     return f.kind == ACTIVATION_AFFINE ? fabs((double)f.a * x) + fabs((double)f.b) : fabs(y);
 }
 
-/* Numbers of all sizes from 1e-7 to 80, of either sign, and some whole ones and halves. */
+/* Numbers between 1e-7 and 80 with either sign, and some integers and halves. */
 static void fill_arguments(enum activation kind, int64_t count, float *x)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -295,7 +295,7 @@ static void functions_keep_their_digits(void **state)
     check_function(vector, (struct plan_activation){ACTIVATION_CLAMP, 3, -2}, 1e-6);
 }
 
-/* NaN, zero and infinities, as torch has them. */
+/* NaN, zero and infinities give the same results as in torch. */
 static void functions_of_extremes(void **state)
 {
     const struct vector_functions *vector = functions(state);
@@ -346,7 +346,7 @@ static void functions_of_extremes(void **state)
     }
 }
 
-/* Of two numbers, one of which is special: as torch has them. */
+/* Functions of two numbers, one of which is special. The results are those of torch. */
 static void combinations_of_extremes(void **state)
 {
     const struct vector_functions *vector = functions(state);
@@ -455,7 +455,7 @@ static void log_sum_is_exact(void **state)
             x[i] = random_float() * (float)(n % 90) - (float)(n % 7);
         worst = worse(worst, fabs(vector->log_sum(n, x) - expected_log_sum(n, x)));
     }
-    for (int64_t i = 0; i < MOST; i++) /* each sum of floats rounds in the same direction */
+    for (int64_t i = 0; i < MOST; i++) /* the roundings of all sums go in the same direction */
         x[i] = 1.0000001f;
     worst = worse(worst, fabs(vector->log_sum(MOST, x) - expected_log_sum(MOST, x)));
     print_message("log_sum: largest error %.2g\n", worst);
@@ -481,7 +481,8 @@ static void log_sum_of_extremes(void **state)
     }
 }
 
-/* One more row of causal linear attention, in doubles. Without powers or without a query, half of it stays undone. */
+/* One more row of causal linear attention, compared with sums in double. Without powers or without a query, half of the
+ * step is not done. */
 static void expect_context_step(const struct vector_functions *vector, int rows, int columns, bool adds, bool reads)
 {
     enum { MOST = 80 };
@@ -523,7 +524,7 @@ static void contexts_step_by_one_row(void **state)
     }
 }
 
-/* A row's result may not depend on its place in memory nor on the rows beside it. */
+/* A row's result must not depend on its place in memory, or on neighbouring rows. */
 static void rows_stand_alone(void **state)
 {
     const struct vector_functions *vector = functions(state);
@@ -580,7 +581,7 @@ static double element_at(enum element element, const void *row, int64_t i)
     return (double)x;
 }
 
-/* One row's attention in doubles. weights (k + zeros). */
+/* The attention of one row in double. weights has k + zeros elements. */
 static void attend_exactly(const struct vector_attend *a, const struct vector_keys *keys, int64_t row, double *out,
                            double *weights)
 {
@@ -608,7 +609,7 @@ static void attend_exactly(const struct vector_attend *a, const struct vector_ke
     }
 }
 
-/* Numbers of 8 bits, as floats or as bf16. */
+/* Numbers with 8 significant bits, as floats or as bf16. */
 static void random_elements(const struct vector_functions *vector, enum element element, int64_t n, float least,
                             float rise, void *elements)
 {
@@ -624,8 +625,9 @@ static void random_elements(const struct vector_functions *vector, enum element 
     }
 }
 
-/* Several tiles of keys: scores that rise from tile to tile, a first tile that a mask hides altogether, causal, keys
- * that stand for zeros; output and weights. What is multiplied has 8 bits, but for the weights of the values. */
+/* Attention over several tiles of keys, its output and its weights. The scores rise from tile to tile. A mask hides the
+ * whole first tile. Some cases are causal, or have keys that stand for zeros. All factors have 8 bits, except the
+ * weights of the values. */
 static void check_attention(const struct vector_functions *vector, enum element element, int variant, double tolerance)
 {
     enum { K = 2 * VECTOR_TILE_KEYS + 77, DIM = 37, ROWS = VECTOR_GROUP_ROWS + 3, ZEROS = 5 };
@@ -698,7 +700,7 @@ static void attention_goes_over_tiles(void **state)
     }
 }
 
-/* Rows that end within a vector; y as floats and, rounded, as bf16. */
+/* Rows end within a vector. y is float, or bf16 after rounding. */
 static void rows_are_written_in_bf16(void **state)
 {
     const struct vector_functions *vector = functions(state);

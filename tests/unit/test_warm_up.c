@@ -1,4 +1,4 @@
-/* A first batch of every reference case's model, and the work that items count. */
+/* A first batch for the model of every reference case, and the work that an item counts as. */
 #include "tests/unit/loaded.h"
 
 #include <dirent.h>
@@ -56,7 +56,7 @@ static void every_model_runs_a_first_batch(void **state)
     assert_true(count >= FEWEST_CASES);
 }
 
-/* By rows, and by the rows of the output that are wanted. */
+/* The work depends on the rows of the item, and on the requested rows of the output. */
 static void longer_items_count_more(void **state)
 {
     (void)state;

@@ -13,9 +13,8 @@
 
 #define LENGTH_BYTES 8
 
-/* A file with that header and `data_size` bytes of data, 0, 1, 2 …, in a block of just its size, which the caller
- * frees.
- */
+/* A file with this header, and with `data_size` bytes of data: 0, 1, 2 and so on. The block has exactly the size of the
+ * file. The caller frees it. */
 static unsigned char *build_file(const char *header, size_t header_size, size_t data_size, size_t *size)
 {
     *size = LENGTH_BYTES + header_size + data_size;
@@ -52,7 +51,7 @@ static void refuse(const char *header, size_t data_size, const char *expected)
     refuse_header(header, strlen(header), data_size, expected);
 }
 
-/* The caller frees *file after closing. */
+/* After closing the weights, the caller frees *file. */
 static struct weights *open_header(const char *header, size_t data_size, unsigned char **file)
 {
     size_t size;
@@ -183,7 +182,7 @@ static void names_another_format(void **state)
                  "is a text that begins as a pointer of Git LFS does, and no safetensors file: \"git lfs pull\"");
 }
 
-/* 640 is \x80 \2 as a pickle begins. */
+/* The length 640 is the bytes \x80 \2, with which a pickle begins. */
 static void a_length_may_read_like_another_format(void **state)
 {
     (void)state;
@@ -217,7 +216,7 @@ static void refuses_a_header_that_is_no_object(void **state)
     refuse_header(deep, sizeof deep, 0, "depth");
 }
 
-/* An entry for tensor a. */
+/* A header with one entry for the tensor a. */
 #define ENTRY(dtype, shape, offsets) "{\"a\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
 
 static void refuses_an_entry_that_is_not_as_it_should_be(void **state)
@@ -291,7 +290,8 @@ static void refuses_holes_and_overlaps(void **state)
     refuse("{}", 1, "the data has 1 bytes, but its tensors end after 0");
 }
 
-/* A name as long as a header may be neither hides the reason nor forges a line. */
+/* The name is as long as a header allows. The message must still contain the reason. Line breaks in the name must not
+ * forge a log line. */
 static void shows_hostile_names_harmlessly(void **state)
 {
     (void)state;
@@ -303,7 +303,7 @@ static void shows_hostile_names_harmlessly(void **state)
     refuse("{\"a\\nb\\u001b[2J\":1}", 0, "tensor 'a?b?[2J': expected an object");
 }
 
-/* Cut anywhere, a file is refused, and nothing beyond its end is read. */
+/* The file is cut at every position. It must be refused, and nothing beyond its end may be read. */
 static void refuses_every_beginning_of_a_file(void **state)
 {
     (void)state;
@@ -389,7 +389,7 @@ static void opens_files(void **state)
     assert_string_equal(weights_origin(weights), path);
     assert_null(weights_find(weights, "a")->data);
     assert_int_equal(weights_read(weights, &error), 0);
-    assert_int_equal(ftruncate(file, 0), 0); /* what was read stays */
+    assert_int_equal(ftruncate(file, 0), 0); /* the data that was read is kept */
     assert_int_equal(weights_read(weights, &error), 0);
     assert_memory_equal(weights_find(weights, "a")->data, "\0\1", 2);
     weights_close(weights);
@@ -490,7 +490,7 @@ static void an_index_joins_its_files(void **state)
     weights_close(weights);
 }
 
-/* huggingface_hub writes a tensor with several names once. The other names are in the metadata of the index. */
+/* If a tensor has several names, huggingface_hub writes it once. The metadata of the index contains the other names. */
 static void an_index_has_other_names(void **state)
 {
     (void)state;
@@ -514,7 +514,7 @@ static void cut(const char *name, off_t size)
     assert_int_equal(truncate(path, size), 0);
 }
 
-/* Puts the file there as an editor or a download would: a new one takes the name. */
+/* Replaces the file as an editor or a download would. A new file takes the name. */
 static void replace(const char *name, const void *bytes, size_t size)
 {
     char path[128];

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#define LARGE_ROWS 655360 /* of 8192 floats: SPARSE_BYTES */
+#define LARGE_ROWS 655360 /* rows of 8192 floats, SPARSE_BYTES in total */
 #define MOST_READ (1 << 20)
 
 struct tensor {
@@ -30,7 +30,7 @@ struct tensor {
 #define MOST_TENSORS 8
 
 static const struct {
-    const char *what, *expected; /* expected NULL: the file fits */
+    const char *what, *expected; /* `expected` is NULL if the file fits */
     struct tensor tensors[MOST_TENSORS];
 } files[] = {
     {"a wrong shape",
@@ -69,7 +69,7 @@ static int remove_folder(void **state)
     return rmdir(folder);
 }
 
-/* Returns the bytes of the data, which are zeros. */
+/* Writes a file whose data are zeros. Returns the number of bytes of the data. */
 static int64_t write_file(const struct tensor *tensors)
 {
     char header[2048] = "{";

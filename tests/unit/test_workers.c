@@ -1,4 +1,4 @@
-/* In which order a worker begins the tasks of several peers, and which addresses are one peer. */
+/* The order in which a worker begins the tasks of several peers, and which addresses belong to one peer. */
 #include "server/http/peer.h"
 #include "server/http/workers.h"
 
@@ -27,7 +27,7 @@ static bool is_open, is_holding;
 static char order[8 * MOST];
 static struct workers *workers;
 
-/* Stands until the gate is opened. */
+/* Waits until the gate is open. */
 static void run_holder(struct task *task)
 {
     pthread_mutex_lock(&lock);
@@ -57,7 +57,7 @@ static void add(const char *name)
     workers_add(workers, &piece->task);
 }
 
-/* Opens one worker, held up by a task of the peer. */
+/* Opens one worker. A task of the peer occupies it. */
 static void open_held(char peer)
 {
     struct error error;

@@ -1,5 +1,5 @@
-/* The built-in model that writes, in one pass over a whole sequence: its likeliest ids and their logits are those that
- * linear-attention-transformer computed from the same weights (weights/writer/examples.json). */
+/* The built-in model that writes, in one pass over a whole sequence. Its most probable ids and their logits must be
+ * those that linear-attention-transformer computes with the same weights (weights/writer/examples.json). */
 #include "tests/unit/loaded.h"
 
 #include <jansson.h>
