@@ -1,8 +1,9 @@
 /* alone: the largest relative L2 distance between an item's result alone and in a batch. In the engine's own kernels
- * the order of additions does not depend on the batch, nor in the shim's products. So on the shim the distance is 0. On
- * a device, cuBLASLt chooses an algorithm by the number of rows, and with it the order of additions. Then a few values
- * may round to a neighbouring number. Neighbours differ by 2^-7 of the value in bf16, and by 2^-10 in f16 and tf32.
- * Most values stay equal, so the whole distance is smaller than that. */
+ * and in the shim's products, the order of additions does not depend on the batch. So the distance is 0 on the shim.
+ *
+ * On a device, cuBLASLt chooses an algorithm by the number of rows. Each algorithm has its own order of additions. So a
+ * few values may round to a neighbouring number. The distance of neighbours is 2^-7 of the value in bf16, and 2^-10 in
+ * f16 and tf32. Most values stay equal, so the distance of all values is smaller. */
 #ifndef TESTS_CUDA_ALONE_H
 #define TESTS_CUDA_ALONE_H
 

@@ -1,5 +1,5 @@
-/* counts: reads the shim's counters. The tests also run on devices, where there are no counters and counts are 0. If a
- * shim lacks its counter, the test fails. Otherwise its checks of counts would always pass. */
+/* counts: reads the shim's counters. On a device there are no counters, and all counts are 0. If a shim lacks its
+ * counter, the test fails. Otherwise its checks of counts would always pass. */
 #ifndef TESTS_CUDA_COUNTS_H
 #define TESTS_CUDA_COUNTS_H
 
@@ -12,19 +12,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h> /* needs those before it */
+#include <cmocka.h> /* needs the headers above */
 
-/* A real driver has functions. The library that replaces it on the shim has none. Both stay loaded. */
+/* True if there is a real driver. It has functions, while the shim's driver library has none. The library stays
+ * loaded. */
 static inline bool on_device(void)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY);
     return driver && dlsym(driver, "cuInit");
 }
 
-/* A function of the shim. */
+/* The address of a function in the shim. The shim's library is in the folder of the program. */
 static inline void *shim_function(const char *name)
 {
-    void *plugin = dlopen("libengine_cuda.so", RTLD_NOW); /* beside the program; it stays loaded */
+    void *plugin = dlopen("libengine_cuda.so", RTLD_NOW); /* the library stays loaded */
     if (!plugin)
         fail_msg("%s", dlerror());
     void *function = dlsym(plugin, name);
@@ -33,7 +34,7 @@ static inline void *shim_function(const char *name)
     return function;
 }
 
-/* 0 on a device. */
+/* The value of a counter. Returns 0 on a device. */
 static inline uint64_t count(enum counter counter)
 {
     uint64_t (*shim_count)(int) = NULL;
@@ -43,7 +44,7 @@ static inline uint64_t count(enum counter counter)
     return shim_count((int)counter);
 }
 
-/* Launches of all kernels whose name begins with `name`, such as "attend<". 0 on a device. */
+/* The number of launches of all kernels whose names begin with `name`, such as "attend<". Returns 0 on a device. */
 static inline uint64_t launches_of(const char *name)
 {
     uint64_t (*shim_launches_of)(const char *) = NULL;

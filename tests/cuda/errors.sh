@@ -1,7 +1,7 @@
 #!/bin/bash
-# errors.sh: relative L2 errors of the reference cases' outputs on the CUDA engine, in each dtype. The programs are those
-# of $BUILD/tests/cuda, through the shim, or, with a folder as argument, of that one, such as build/gpu on a device. Exits
-# with 1 when one of them failed; its line, and those of the others, are there all the same.
+# errors.sh [FOLDER]: relative L2 errors of the reference cases' outputs on the CUDA engine, in each dtype. It runs the
+# programs of FOLDER, for example build/gpu on a device. The default is $BUILD/tests/cuda, with the shim. If a program
+# fails, the script still prints all lines. Then it exits with status 1.
 set -euo pipefail
 status=0
 programs=${1:-${BUILD:-build}/tests/cuda}

@@ -11,10 +11,11 @@
 
 static char faults_path[64];
 
-/* Replaces the rules, for this process and for the processes that it starts later. */
+/* Replaces the rules for this process, and for processes that it starts later. */
 static void faults_set(const char *rules)
 {
-    static int written; /* the shim knows a new file by its inode, which differs while the old file exists */
+    /* The shim recognises a new file by its inode. While the old file exists, the new file has another inode. */
+    static int written;
     char beside[80];
     snprintf(beside, sizeof beside, "%s.%d", faults_path, written++ % 2);
     FILE *file = fopen(beside, "w");

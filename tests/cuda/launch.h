@@ -1,4 +1,4 @@
-/* launch: what tests with kernels of their own share: a stream, copies to and from the device, and launches. */
+/* launch: functions for tests with their own kernels: a stream, copies to and from the device, and launches. */
 #ifndef TESTS_CUDA_LAUNCH_H
 #define TESTS_CUDA_LAUNCH_H
 
@@ -29,17 +29,17 @@ static int close_stream(void **)
     return cudaStreamDestroy(stream) == cudaSuccess ? 0 : -1;
 }
 
-/* Device memory with a copy of `bytes`. */
+/* Allocates device memory, and copies `bytes` bytes to it. */
 static void *to_device(const void *from, size_t bytes)
 {
     void *memory;
     assert_int_equal(cudaMalloc(&memory, bytes), cudaSuccess);
     assert_int_equal(cudaMemcpyAsync(memory, from, bytes, cudaMemcpyHostToDevice, stream), cudaSuccess);
-    assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess); /* `from` may be written again */
+    assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess); /* then the caller may overwrite `from` */
     return memory;
 }
 
-/* Frees the memory, too. */
+/* Copies the memory to the host, and frees it. */
 static void to_host(void *to, void *memory, size_t bytes)
 {
     assert_int_equal(cudaMemcpyAsync(to, memory, bytes, cudaMemcpyDeviceToHost, stream), cudaSuccess);

@@ -1,24 +1,24 @@
-# The CUDA engine as nvcc compiles it, for the processor: its host code calls the runtime and the cuBLASLt of
-# tests/cuda/shim, compiled over NVIDIA's headers, and its kernels are PTX that tests/cuda/ptx executes. Beside it stand
-# the test programs of tests/cuda, the same files.
+# The CUDA engine as nvcc compiles it, on a processor without a GPU. Its host code calls the runtime and the cuBLASLt of
+# tests/cuda/shim, which are compiled with NVIDIA's headers. tests/cuda/ptx executes the PTX of its kernels. The test
+# programs of tests/cuda are linked into the engine's folder.
 PTX          := $(BUILD)/tests/cuda/ptx
 PTX_OF       := $(KERNELS:engine/cuda/%.cu=$(PTX)/engine/%.o)
 PTX_SHIM     := $(patsubst tests/cuda/shim/%.cpp,$(PTX)/shim/%.o,$(filter-out %/threads.cpp,$(wildcard tests/cuda/shim/*.cpp)))
 PTX_RUNTIME  := $(PTX_SHIM) $(PTX)/registration.o $(EMULATOR)
 
-# Programs that run on it: NAME@ptx is the program NAME, with this engine.
+# Programs that run with this engine. NAME@ptx is the program NAME.
 PTX_CUDA     := $(foreach dtype,cuda bf16 f16 tf32,test_operations_$(dtype) test_cases_$(dtype)) test_operations_plain \
                 test_states test_parts_cuda test_fusion test_top_k test_execution test_modules_cuda test_modules_bf16 test_product_method test_chips \
                 test_faults_products
-PTX_KERNELS  := test_tensor test_split # with kernels of their own
+PTX_KERNELS  := test_tensor test_split # these have their own kernels
 PTX_HTTP     := $(BUILD)/tests/http/test_generate $(BUILD)/tests/http/test_reference
 PTX_LINKED   := $(addprefix $(PTX)/,$(PTX_CUDA) linformerd libcuda.so.1)
 PTX_BUILT    := $(PTX)/libengine_cuda.so $(PTX_KERNELS:%=$(PTX)/%) $(PTX_LINKED) $(PTX_HTTP)
 EMULATED     := $(patsubst %,$(BUILD)/tests/cuda/%@ptx,$(PTX_CUDA) $(PTX_KERNELS)) $(PTX_HTTP:%=%@ptx)
-# Of `make test-all`. test_cases_bf16 took 8 seconds of a processor.
+# These run in `make test-all`. test_cases_bf16 took 8 seconds of processor time.
 EMULATED_SHORT := $(patsubst %,$(BUILD)/tests/cuda/test_%@ptx,cases_cuda cases_bf16 cases_f16 cases_tf32 tensor fusion top_k)
 
-# PTX alone, uncompressed: the runtime finds it in the object files.
+# Only PTX, uncompressed, because the runtime looks for it in the object files.
 for_emulator  = $(COMPILER) -std=c++20 -O3 -gencode arch=compute_90,code=compute_90 -no-compress -I. -Itests/cuda/shim/cublas \
                 -Xcompiler -fPIC,-fvisibility=hidden,-Werror=switch
 emulated      = $(say) $(for_emulator) -MD -MP
@@ -35,12 +35,12 @@ $(PTX_KERNELS:%=$(PTX)/%.o): $(PTX)/%.o: tests/cuda/%.cu $(PTX)/flags
 	$(emulated) -c -o $@ $<
 $(PTX_KERNELS:%=$(PTX)/%): %: %.o $(PTX_RUNTIME) $(BUILD)/tests/filter.o
 	$(say) $(CXX) -pthread -o $@ $^ -lcmocka $(BESIDE)
-$(PTX_LINKED): $(PTX)/%: $(BUILD)/tests/cuda/% # a hard link: $ORIGIN is the folder of the file itself
+$(PTX_LINKED): $(PTX)/%: $(BUILD)/tests/cuda/% # a hard link, because $ORIGIN is the folder of the file itself
 	$(say) ln -f $< $@
 $(PTX)/flags: FORCE
 	$(call keep,$(for_emulator))
 
-# Where nvcc is missing, tests/run.sh skips the programs for the reason in this file.
+# If nvcc is missing, tests/run.sh skips the programs, and prints the reason from this file.
 programs-ptx:
 	@mkdir -p $(PTX)
 	@if NVCC='$(NVCC)' engine/cuda/toolkit.sh check-compiler >$(PTX)/missing; \

@@ -1,12 +1,14 @@
-# The CUDA engine for the processor: g++ compiles the same kernels over tests/cuda/shim, and puts them beside its tests.
+# The CUDA engine for the processor. g++ compiles the same kernels with the headers of tests/cuda/shim. The library is
+# in the folder of the test programs.
 SHIM       := $(BUILD)/tests/cuda/libengine_cuda.so $(BUILD)/tests/cuda/libcuda.so.1 $(BUILD)/tests/cuda/linformerd
-# Limits of the engine that are small, so that tests reach them. Empty: those of the real engine, for tests/gpu/predict.py.
+# Small limits of the engine, so that tests reach them. If SHIM_LIMITS is empty, the limits are those of the real
+# engine. tests/gpu/predict.py needs this.
 SHIM_LIMITS ?= -include tests/cuda/shim/small_limits.h
 SHIM_OWN   := $(patsubst %.cpp,$(BUILD)/%.o,$(wildcard tests/cuda/shim/*.cpp))
 SHIM_OF    := $(KERNELS:engine/cuda/%.cu=$(BUILD)/tests/cuda/shim/engine/%.o)
 BESIDE     := -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN'
 
-# The thread sanitizer is not for the shim's own memory, and looks at the kernels'.
+# The thread sanitizer instruments the kernels, but not the shim.
 SHIM_FLAGS  = -std=c++20 -Wall -Wextra -Werror=switch -Wno-missing-field-initializers -Wno-unknown-pragmas \
               -fno-strict-aliasing $(CFLAGS) -fPIC -fvisibility=hidden -Itests/cuda/shim \
               -Itests/cuda/shim/cublas -I. $(WERROR) -MMD -MP
@@ -25,17 +27,18 @@ $(SHIM_OF): $(BUILD)/tests/cuda/shim/engine/%.o: engine/cuda/%.cu tests/cuda/shi
 	$(say) $(CXX) $(SHIM_FLAGS) $(SHIM_LIMITS) $(KERNEL_SANITIZER) -x c++ -c -o $@ $<
 $(BUILD)/tests/cuda/libengine_cuda.so: $(SHIM_OF) $(SHIM_OWN)
 	$(say) $(CXX) $(SANITIZER) -shared -o $@ $^
-$(BUILD)/tests/cuda/libcuda.so.1: $(BUILD)/flags # stands for the driver, which is looked for
+$(BUILD)/tests/cuda/libcuda.so.1: $(BUILD)/flags # replaces the driver's library, which the engine looks for
 	$(say) $(CC) $(SANITIZER) -shared -Wl,-soname,libcuda.so.1 -o $@ -x c /dev/null
-$(BUILD)/tests/cuda/linformerd: $(BUILD)/server/main.o $(ARCHIVES) # the daemon, beside them
+$(BUILD)/tests/cuda/linformerd: $(BUILD)/server/main.o $(ARCHIVES) # the daemon, in the same folder
 	$(link) -o $@ $^ $(LDLIBS) $(BESIDE)
 
-# Tests with kernels of their own, of one piece with the shim.
+# Tests with their own kernels. They are linked with the shim into one program.
 KERNEL_TESTS := $(BUILD)/tests/cuda/test_tensor $(BUILD)/tests/cuda/test_split $(BUILD)/tests/cuda/test_shim
 $(KERNEL_TESTS): $(BUILD)/%: %.cu $(SHIM_OWN) $(BUILD)/tests/filter.o
 	$(say) $(CXX) $(SHIM_FLAGS) $(KERNEL_SANITIZER) -MF $@.d -o $@ -x c++ $< -x none $(filter %.o,$^) -lcmocka $(BESIDE)
 
-# For a device: nvcc compiles those that hold on one, here to see whether it does, there with the cmocka of the archive.
+# nvcc compiles the tests that also run on a device. Here this tests the compilation. On a machine with a GPU, they are
+# linked with cmocka from the archive.
 DEVICE_TESTS := $(BUILD)/tests/cuda/test_tensor $(BUILD)/tests/cuda/test_split
 $(DEVICE_TESTS:%=%_device.o): $(BUILD)/%_device.o: %.cu $(BUILD)/flags_cuda
 	$(nvcc) -MD -MP -c -o $@ $<

@@ -1,11 +1,12 @@
 /* How batches run on the CUDA backend:
- * - batches of one class replay a graph, in whatever order batches come; the number of graphs is limited
- * - without graphs the results are the same
- * - two lanes run at the same time
- * - algorithms of products are chosen and timed before the first batch
- * - results that do not fit are copied by halves.
- * Results are compared with those of single launches. On the shim the bits must be equal, because its products add in
- * one order. On a device the algorithms may differ at each load, and there are no counts. SEED chooses the batches. */
+ * - Batches of one class replay a graph, in any order of batches. The number of graphs is limited.
+ * - Without graphs, the results are the same.
+ * - Two lanes run at the same time.
+ * - Algorithms of products are chosen and timed before the first batch.
+ * - Results that do not fit into the memory for results are copied in halves.
+ * Results are compared with those of single launches. On the shim the bits must be equal, because its products always
+ * add in the same order. On a device the algorithms may differ at each load, and there are no counts. SEED chooses the
+ * batches. */
 #include "engine/engine.h"
 #include "tests/cuda/counts.h"
 #include "tests/cuda/schedules.h"
@@ -43,7 +44,7 @@ static const struct shape shapes[] = {
     {"to_logits.bias", 0, IDS},
 };
 
-/* An item with room for all that it may want, and what plain launches made of it. */
+/* Memory for the inputs of an item, and for all results that it may request. */
 struct sample {
     int32_t ids[SEQ_LEN], rows[SEQ_LEN], targets[SEQ_LEN];
     float hidden[SEQ_LEN * DIM], pooled[DIM], output[SEQ_LEN * IDS], log_probabilities[SEQ_LEN],
@@ -59,10 +60,10 @@ struct batch_of_samples {
 
 static struct batch_of_samples batches[BATCHES];
 
-static int64_t tuning_ms = 1000000000;          /* more than all products take */
-static enum cuda_f32 cuda_f32 = CUDA_F32_PLAIN; /* products are by cuBLASLt, whose algorithms are counted */
+static int64_t tuning_ms = 1000000000;          /* more time than all products take */
+static enum cuda_f32 cuda_f32 = CUDA_F32_PLAIN; /* cuBLASLt computes the products, and the shim counts its algorithms */
 
-/* Loads a model with this many ids into the engine; NULL: into a new one. */
+/* Loads a model with this vocabulary into the engine. If the engine is NULL, opens a new one. */
 static void open_model_in(struct engine *engine, int64_t ids, struct loaded *loaded)
 {
     const size_t n_shapes = sizeof shapes / sizeof *shapes;
@@ -101,7 +102,8 @@ static void open_model(struct loaded *loaded)
     open_model_in(NULL, IDS, loaded);
 }
 
-/* The CPU computes what a device fails at or refuses, nearly alike: such results prove nothing of it. */
+/* If a device fails or refuses a batch, the CPU computes it with nearly the same results. So this function expects that
+ * the CPU computed no batch. */
 static void close_model(struct loaded *loaded)
 {
     assert_int_equal(engine_counts(loaded->engine).standby_batches, 0);
@@ -153,8 +155,8 @@ static void make_item(struct engine_item *item, struct sample *sample, int64_t l
         want_rows(item, sample, length);
 }
 
-/* Every second batch is one that always has a graph, of a class of its own: its results fit, and its rows are so few
- * that none are computed apart. */
+/* Every second batch always has a graph, and a separate class. Its results fit into the memory for results. It has so
+ * few rows that none are computed separately. */
 static void make_batch(const struct loaded *loaded, int index, struct batch_of_samples *batch)
 {
     int64_t room = index % 2 ? random_size(ITEMS, MOST_TOKENS) : 8 * (index + 2);
@@ -172,7 +174,7 @@ static void make_batch(const struct loaded *loaded, int index, struct batch_of_s
     }
 }
 
-/* What is not written stays 0. */
+/* Clears the results, so that missing results are 0. */
 static void forget(struct batch_of_samples *batch)
 {
     for (int64_t i = 0; i < batch->n_items; i++)
@@ -186,7 +188,7 @@ static void run(const struct loaded *loaded, int lane, struct batch_of_samples *
     must(model_run(loaded->model, lane, batch->items, batch->n_items, &error), &error);
 }
 
-/* Of a device: columns of values that are nearly the same may be in another order. */
+/* Compares results of a device. Columns with nearly equal values may be in another order. */
 static bool is_near(const struct sample *found, const struct sample *expected)
 {
     const float *a = found->hidden, *b = expected->hidden;
@@ -212,7 +214,7 @@ static void compare(const struct batch_of_samples *batch)
     assert_true(is_as_expected(batch));
 }
 
-/* Batches, and what they give without graphs. */
+/* Makes the batches, and computes their expected results without graphs. */
 static void make_batches(void)
 {
     struct loaded loaded;
@@ -243,7 +245,7 @@ static void test_without_graphs(void **state)
     assert_int_equal(count(GRAPH_LAUNCHES), launched);
 }
 
-/* From the second time on a class is one launch. */
+/* From the second run on, a class needs only one launch. */
 static void test_replay(void **state)
 {
     (void)state;
@@ -268,7 +270,7 @@ static void test_replay(void **state)
     assert_int_equal(count(INSTANTIATED), count(DESTROYED));
 }
 
-/* All rows of the sample's output. */
+/* Requests all rows of the sample's output. */
 static void run_output(const struct loaded *loaded, const struct engine_item *item, struct sample *sample)
 {
     struct engine_item wants = {.inputs[0] = item->inputs[0], .output = sample->output};
@@ -277,8 +279,8 @@ static void run_output(const struct loaded *loaded, const struct engine_item *it
     must(model_run(loaded->model, 0, &wants, 1, &error), &error);
 }
 
-/* Runs single items of various lengths. No batch waits for the choice of an algorithm: each product uses the algorithm
- * that was the fastest when the model was loaded. */
+/* Runs single items of various lengths. The engine chooses the fastest algorithms when it loads the model. So no batch
+ * waits for this choice. */
 static void test_products_are_chosen_at_load(void **state)
 {
     (void)state;
@@ -297,7 +299,7 @@ static void test_products_are_chosen_at_load(void **state)
     close_model(&loaded);
 }
 
-/* Where there is no time for it the first algorithm is taken, which is a slow one. */
+/* Without time for measurements, the engine takes the first algorithm, which is slow. */
 static void test_products_without_time(void **state)
 {
     (void)state;
@@ -316,7 +318,7 @@ static void test_products_without_time(void **state)
     tuning_ms = kept;
 }
 
-/* On tensor cores no product is by cuBLASLt, unless cuBLASLt was measured to be faster. In the shim it is slower. */
+/* On tensor cores, cuBLASLt computes a product only if it was measured to be faster. In the shim it is slower. */
 static void test_products_on_tensor_cores(void **state)
 {
     (void)state;
@@ -325,7 +327,7 @@ static void test_products_on_tensor_cores(void **state)
     cuda_f32 = CUDA_F32_TENSOR;
     setenv("SHIM_KERNEL_MS", "0", 1);
     for (int i = 0; i < 2; i++) {
-        tuning_ms = i; /* 1 is enough for the largest product */
+        tuning_ms = i; /* 1 ms is enough for the largest product */
         open_model(&loaded);
         uint64_t slow = count(SLOW_PRODUCTS), before = launches_of("multiply_split<");
         for (int j = 0; j < 3; j++)
@@ -339,16 +341,16 @@ static void test_products_on_tensor_cores(void **state)
     unsetenv("SHIM_KERNEL_MS");
 }
 
-/* The largest product is timed first, and its first algorithm while the device is still slow. */
+/* The largest product is timed first. Its first algorithm is timed while the device is still slow. */
 static void test_products_timed_on_a_cold_device(void **state)
 {
     (void)state;
     struct loaded loaded;
     struct engine_item items[2] = {0};
     struct error error;
-    if (on_device()) /* a device cannot be told to be slow at first */
+    if (on_device()) /* a real device cannot be made slow */
         return;
-    setenv("SHIM_COLD", "4", 1); /* one by itself, and MEASUREMENTS */
+    setenv("SHIM_COLD", "4", 1); /* one product by itself, and MEASUREMENTS products */
     open_model(&loaded);
     for (int i = 0; i < 2; i++)
         items[i] = (struct engine_item){.inputs[0] = {.data = batches[0].samples[0].ids, .length = MOST_TOKENS / 2},
@@ -362,7 +364,7 @@ static void test_products_timed_on_a_cold_device(void **state)
 
 enum { PART = 10, LONG = 150, SHORT = 40 };
 
-/* The sample's rows [first, first + PART) alone: results that fit. */
+/* Runs the sample's rows [first, first + PART) alone, so that the results fit. */
 static void compare_part(const struct loaded *loaded, const struct engine_item *item, const struct sample *sample,
                          int64_t first)
 {
@@ -391,8 +393,9 @@ static void compare_part(const struct loaded *loaded, const struct engine_item *
     }
 }
 
-/* Results beyond what fits: many small pieces and few large ones. All come to their items, and are waited for as often
- * as a half of the memory is full, of bytes or of pieces, while the device goes on. */
+/* Results that do not fit into the memory for results: many small pieces and few large pieces. Each item must get all
+ * its results. The engine waits each time when a half of this memory is full, in bytes or in pieces. Meanwhile the
+ * device continues. */
 static void test_results_in_halves(void **state)
 {
     (void)state;
@@ -451,8 +454,8 @@ static void *load_beside(void *given)
     return NULL;
 }
 
-/* Loads a model with this many ids, and runs batches of another model meanwhile. Returns whether one of the batches
- * began after a measurement and ended before another one. */
+/* Loads a model with this vocabulary, and runs batches of another model at the same time. Returns whether a batch ran
+ * between two measurements. */
 static bool runs_between_measurements(struct loaded *loaded, int64_t ids)
 {
     struct loading loading = {.engine = loaded->engine, .ids = ids};
@@ -476,20 +479,23 @@ static bool runs_between_measurements(struct loaded *loaded, int64_t ids)
     return between;
 }
 
-/* Loading one model and timing its products keeps no other model's batches waiting. */
+/* While the products of a new model are timed, batches of other models must not wait. */
 static void test_batches_while_products_are_timed(void **state)
 {
     (void)state;
     struct loaded loaded;
     bool between = false;
     open_model(&loaded);
-    for (int attempt = 0; !on_device() && attempt < 400 && !between; attempt++) /* the thread may be there too late */
-        between = runs_between_measurements(&loaded, IDS + 1 + attempt);        /* products that nothing is known of */
+    /* The other thread may start too late. */
+    for (int attempt = 0; !on_device() && attempt < 400 && !between; attempt++)
+        /* Another vocabulary, so that its products are not known yet. */
+        between = runs_between_measurements(&loaded, IDS + 1 + attempt);
     assert_true(on_device() || between);
     close_model(&loaded);
 }
 
-/* Other classes between a class's batches, of which there are more than graphs: first each twice, then any. */
+/* There are more classes than graphs, and batches of several classes alternate. First each class runs twice, then a
+ * random one. */
 static void test_any_order(void **state)
 {
     (void)state;
@@ -497,7 +503,7 @@ static void test_any_order(void **state)
     uint64_t most = 0, before = count(GRAPH_LAUNCHES);
     open_model(&loaded);
     for (int i = 0; i < BATCHES * TURNS; i++) {
-        int64_t often = random_size(0, random_size(0, BATCHES - 1)); /* some more often than others */
+        int64_t often = random_size(0, random_size(0, BATCHES - 1)); /* some classes run more often than others */
         struct batch_of_samples *batch = &batches[i < 2 * BATCHES ? i / 2 : often];
         run(&loaded, 0, batch);
         compare(batch);
@@ -514,7 +520,7 @@ static void test_any_order(void **state)
     assert_int_equal(count(INSTANTIATED), count(DESTROYED));
 }
 
-/* Where only one graph can be instantiated, the others' batches are launched as before. */
+/* If only one graph can be instantiated, the batches of the other classes are launched without graphs. */
 static void test_few_graphs(void **state)
 {
     (void)state;
@@ -535,7 +541,7 @@ struct rider {
     int64_t wrong;
 };
 
-/* A lane's thread; batches of its own, every second one. */
+/* The thread of a lane. It runs every second batch. */
 static void *ride(void *given)
 {
     struct rider *rider = given;

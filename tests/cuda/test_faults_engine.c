@@ -1,6 +1,6 @@
-/* The engine on the shim's devices: which devices it chooses, models that do not fit, and failing calls of the CUDA
- * runtime. After a failure the tests look at batches, models and devices. Nothing here has a time limit: if a device
- * should work again, the test waits until it does. */
+/* The engine on the shim's devices: the choice of devices, models that do not fit, and calls of the CUDA runtime that
+ * fail. After a failure, the tests check batches, models and devices. No test has a time limit. If a device should work
+ * again, the test waits until it works. */
 #include "tests/unit/loaded.h"
 
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h> /* needs those before it */
+#include <cmocka.h> /* needs the headers above */
 
 #include "tests/cuda/faults.h"
 #include "tests/cuda/schedules.h"
@@ -24,7 +24,7 @@
 
 /* ---- Engines, models, batches ---- */
 
-static atomic_int failures, recoveries, refusals, lasting; /* that were reported */
+static atomic_int failures, recoveries, refusals, lasting; /* numbers of reported events */
 
 static void report(void *context, const struct engine_event *event)
 {
@@ -37,7 +37,7 @@ static void report(void *context, const struct engine_event *event)
 static struct engine_options options_for(const char *device)
 {
     struct engine_options options = {.dtype = DTYPE_F32,
-                                     .cuda_f32 = CUDA_F32_PLAIN, /* products are by cuBLASLt, which can fail */
+                                     .cuda_f32 = CUDA_F32_PLAIN, /* cuBLASLt computes products, which can fail */
                                      .threads = 1,
                                      .max_batch_tokens = 64,
                                      .max_batch_requests = 2,
@@ -83,7 +83,7 @@ static void wait_for_devices(const struct engine *engine)
             pause_shortly();
 }
 
-static float expected[LENGTH * VOCABULARY]; /* by the CPU, of ids 1, 2, … */
+static float expected[LENGTH * VOCABULARY]; /* results of the CPU for the ids 1, 2, … */
 
 static int run_on_lane(struct model *model, int lane, float output[LENGTH * VOCABULARY], struct error *error)
 {
@@ -147,7 +147,7 @@ static void expect_devices(const char *device, const char *names, int count)
     engine_close(engine);
 }
 
-/* Of more than an engine has lanes for. */
+/* There are more devices than an engine has lanes for. */
 static void expect_devices_left_out(void)
 {
     struct engine_options options = options_for("cuda:all");
@@ -183,7 +183,7 @@ static void devices_are_chosen(void **state)
     expect_refused("cuda:1", "there is no cuda:1; there is one CUDA device, cuda:0");
 }
 
-/* The driver is there, and no device. Or the driver is too old. Or the device does not open, or the kernels are not
+/* The rounds: the driver has no device, the driver is too old, the device cannot be opened, or the kernels are not
  * compiled for it. */
 static void without_a_device_auto_is_the_cpu(void **state)
 {
@@ -218,7 +218,7 @@ static void without_a_device_auto_is_the_cpu(void **state)
     }
 }
 
-/* With "auto" a model that does not fit runs on the CPU, and one that does, loaded after it, on the device. */
+/* With "auto", a model that does not fit runs on the CPU. A model that is loaded later and fits runs on the device. */
 static void model_that_does_not_fit(void **state)
 {
     (void)state;
@@ -229,7 +229,7 @@ static void model_that_does_not_fit(void **state)
     assert_int_equal(load_with(&options, "linformer_lm", "", NULL, &loaded, &error), 0);
     unload(&loaded);
 
-    for (int malloc = 2; malloc < 5; malloc++) { /* the arena, scratch, inputs */
+    for (int malloc = 2; malloc < 5; malloc++) { /* the memory of the arena, of scratch, of inputs */
         faults_set(malloc == 2 ? "malloc 2 1 2\n" : malloc == 3 ? "malloc 3 1 2\n" : "malloc 4 1 2\n");
         loaded = (struct loaded){NULL, NULL};
         assert_int_equal(load_with(&options, "linformer_lm", "", NULL, &loaded, &error), -1);
@@ -263,7 +263,8 @@ static void model_that_does_not_fit(void **state)
 
 /* ---- Faults ---- */
 
-/* A batch that fails is right all the same; the device comes back, and runs the next ones. */
+/* If a batch fails on the device, its result must still be correct. The device must work again, and run the next
+ * batches. */
 static void expect_one_fault(const char *rules)
 {
     struct loaded loaded = load_on("cuda");
@@ -283,8 +284,8 @@ static void expect_one_fault(const char *rules)
     unload(&loaded);
 }
 
-/* The second batch of a class is captured as a graph before it is launched: a capture that fails is no fault of the
- * device's, so that it takes a second one. */
+/* The second batch of a class is captured as a graph before it is launched. A failing capture does not count as a fault
+ * of the device. So some rules let two calls fail. */
 static void fault_of_any_call(void **state)
 {
     (void)state;
@@ -300,7 +301,7 @@ static void fault_of_any_call(void **state)
     assert_int_equal(atomic_load(&recoveries), 8);
 }
 
-/* The CPU computes in float32, whatever the device does. */
+/* The CPU computes in float32, whatever dtype the device uses. */
 static void fault_in_another_dtype(void **state)
 {
     (void)state;
@@ -336,8 +337,8 @@ static struct loaded load_masked(const char *device)
     return loaded;
 }
 
-/* A batch of items, all with query, value, key, which is not given, and a mask (QUERIES, PROJECTED) of every third
- * score. */
+/* Runs a batch of items with query and value, but without key. Each item has a mask (QUERIES, PROJECTED) that hides
+ * every third score. */
 static void run_masked(struct model *model, int n_items, float (*outputs)[QUERIES * MOST_COLUMNS])
 {
     struct engine_item items[MOST_ITEMS];
@@ -374,19 +375,19 @@ static void expect_masked(struct model *model, int n_items, const float *wanted)
     }
 }
 
-/* So many batches ran again, and the device knows nothing of it. */
+/* Expects that `count` batches ran again, and that the device has no fault. */
 static void expect_refusals(const struct engine *engine, int64_t count)
 {
     assert_true(device_of(engine, 0).works);
     assert_int_equal(device_of(engine, 0).faults, 0);
     assert_int_equal(engine_counts(engine).reruns, count);
     assert_int_equal(engine_counts(engine).standby_batches, count);
-    assert_int_equal(atomic_load(&refusals), count > 0); /* the first is told */
+    assert_int_equal(atomic_load(&refusals), count > 0); /* only the first refusal is reported */
     assert_int_equal(atomic_load(&failures), 0);
 }
 
-/* While models are loaded, in the first batch, or in the second: once while a graph is captured, and then when it is
- * launched. The device does without cuBLASLt. */
+/* cuBLASLt refuses products while the model is loaded, in the first batch, or in the second batch. In the second batch
+ * this happens during the capture, or at the launch after it. The device must compute without cuBLASLt. */
 static void product_that_is_refused(void **state)
 {
     (void)state;
@@ -396,7 +397,7 @@ static void product_that_is_refused(void **state)
         {"", "", "product 2 2 801\n"},
     };
     struct loaded loaded = load_on("cuda");
-    unload(&loaded); /* the rules before these were read */
+    unload(&loaded); /* the shim has read the previous rules */
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         faults_set(rules[i][0]);
         loaded = load_on("cuda");
@@ -410,7 +411,8 @@ static void product_that_is_refused(void **state)
     }
 }
 
-/* A device that fails while cuBLASLt refuses, or by what was launched before, is no device that refuses. */
+/* If a device fails while cuBLASLt refuses a product, or because of an earlier launch, this is a fault, not a
+ * refusal. */
 static void fault_that_looks_like_a_refusal(void **state)
 {
     (void)state;
@@ -428,7 +430,7 @@ static void fault_that_looks_like_a_refusal(void **state)
     }
 }
 
-/* What the CPU gives. */
+/* Computes the expected results on the CPU. */
 static void find_wanted(float (*wanted)[QUERIES * MOST_COLUMNS])
 {
     struct loaded loaded = load_masked("cpu");
@@ -436,7 +438,7 @@ static void find_wanted(float (*wanted)[QUERIES * MOST_COLUMNS])
     unload(&loaded);
 }
 
-/* On the device, or pinned. The next batch with masks finds some. */
+/* The memory for masks is missing, on the device or in pinned memory. The next batch with masks finds memory. */
 static void masks_that_find_no_memory(void **state)
 {
     (void)state;
@@ -457,7 +459,7 @@ static void masks_that_find_no_memory(void **state)
     }
 }
 
-/* There is none for twice as many as before, and enough for those of the batch. */
+/* There is no memory for twice as many masks as before, but enough for the masks of the batch. */
 static void masks_that_find_less_memory(void **state)
 {
     (void)state;
@@ -478,7 +480,7 @@ static void masks_that_find_less_memory(void **state)
 
 /* ---- Devices that stay away ---- */
 
-/* While it cannot be opened, or its models do not fit any more, the CPU runs all batches. */
+/* The device cannot be opened, or its models do not fit any more. Then the CPU runs all batches. */
 static void device_that_stays_away(void **state)
 {
     (void)state;
@@ -500,12 +502,13 @@ static void device_that_stays_away(void **state)
         int64_t batches = engine_counts(loaded.engine).standby_batches;
         expect_result(loaded.model, 0);
         assert_int_equal(engine_counts(loaded.engine).standby_batches, batches);
-        assert_int_equal(atomic_load(&lasting), 1); /* the first one's, told once */
+        assert_int_equal(atomic_load(&lasting), 1); /* only the event of the first device lasts, and is reported once */
         unload(&loaded);
     }
 }
 
-/* Another is the current one of the thread that closes it, and is not reset in its place. */
+/* If a device cannot be chosen, another device is current in the thread that closes it. This other device must not be
+ * reset. */
 static void device_that_cannot_be_chosen(void **state)
 {
     (void)state;
@@ -530,7 +533,7 @@ static void device_that_cannot_be_chosen(void **state)
     unload(&loaded);
 }
 
-/* Both are taken off it, and both are put back. */
+/* Both models leave the device, and both return to it. */
 static void fault_with_two_models(void **state)
 {
     (void)state;
@@ -543,7 +546,7 @@ static void fault_with_two_models(void **state)
     must(engine_load(first.engine, &config, weights, NULL, NULL, &second.model, &error), &error);
     weights_close(weights);
     model_config_free(&config);
-    faults_set("synchronize 1 1 700 sticky\nmalloc 12 1 2\n"); /* and the first time not all fits */
+    faults_set("synchronize 1 1 700 sticky\nmalloc 12 1 2\n"); /* at the first attempt, not both models fit */
     expect_result(first.model, 0);
     expect_result(second.model, 0);
     wait_for_devices(first.engine);
@@ -553,7 +556,7 @@ static void fault_with_two_models(void **state)
     assert_int_equal(engine_counts(first.engine).standby_batches, batches);
     faults_set("copy 1 0 700 sticky\n");
     expect_result(second.model, 0);
-    model_close(second.model); /* while the device is away */
+    model_close(second.model); /* while the device does not work */
     unload(&first);
 }
 
@@ -618,7 +621,7 @@ static void *run_many(void *argument)
     return NULL;
 }
 
-/* Every 50th launch on a device fails, and now and then it is broken, while all lanes have batches on it. */
+/* Every 50th launch fails, and some failures break the device. Meanwhile, all lanes run batches. */
 static void faults_on_all_lanes(void **state)
 {
     (void)state;
@@ -645,7 +648,7 @@ static void faults_on_all_lanes(void **state)
     assert_true(counts.reruns > 0);
     assert_int_equal(counts.reruns, device_of(loaded.engine, 0).faults + device_of(loaded.engine, 1).faults);
     assert_true(counts.standby_batches >= counts.reruns);
-    unload(&loaded); /* perhaps while a device is away */
+    unload(&loaded); /* possibly while a device does not work */
 }
 
 static int begin(void **state)

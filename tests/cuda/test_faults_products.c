@@ -1,7 +1,7 @@
-/* Products that cuBLASLt refuses: with an epilogue, or without an algorithm for the shape, or at the launch of the
- * chosen algorithm. tests/unit/test_operations.c has the operations. The engine's own kernels must replace the refused
- * products, in each dtype. In f32, cuBLASLt is used without tensor cores only. Without the shim no product is refused.
- */
+/* Products that cuBLASLt refuses: with an epilogue, without an algorithm for the shape, or at the launch of the chosen
+ * algorithm. The engine's own kernels must replace the refused products, in each dtype. The operations are those of
+ * tests/unit/test_operations.c. In f32, cuBLASLt is only used without tensor cores. Without the shim, no product is
+ * refused. */
 #include "config/config.h"
 
 #define DEVICE DEVICE_CUDA
@@ -22,10 +22,10 @@ static const struct {
     const char *refusal;
 } refusals[] = {
     {DTYPE_F32, EXACT, "algorithm 1 0 801\n"}, {DTYPE_BF16, 1e-1, "algorithm 1 0 801\n"},
-#ifndef __SANITIZE_THREAD__ /* epilogues after a product run in kernels without barriers */
+#ifndef __SANITIZE_THREAD__ /* kernels without barriers compute the refused epilogues */
     {DTYPE_F32, EXACT, "epilogue 1 0 801\n"},  {DTYPE_F32, EXACT, "product 1 0 801\n"},
     {DTYPE_BF16, 1e-1, "epilogue 1 0 801\n"},
-#ifndef __SANITIZE_ADDRESS__ /* f16 has the kernels of bf16 over a type of the same size, tf32 those of float32 */
+#ifndef __SANITIZE_ADDRESS__ /* f16 has the kernels of bf16 with a type of the same size, tf32 has those of float32 */
     {DTYPE_F16, 2e-2, "epilogue 1 0 801\n"},   {DTYPE_F16, 2e-2, "algorithm 1 0 801\n"},
     {DTYPE_TF32, 1e-2, "algorithm 1 0 801\n"},
 #endif

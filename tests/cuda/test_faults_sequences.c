@@ -1,5 +1,5 @@
-/* Sequences that come in several batches, while devices fail: the states of a failed device are computed again, on the
- * CPU or on the device that works again. Every row stays right. */
+/* Sequences that come in several batches, while devices fail. The states of a failed device are computed again, on the
+ * CPU or on the device that works again. Every row must be correct. */
 #include "engine/engine.h"
 #include "tests/cuda/faults.h"
 #include "tests/unit/loaded.h"
@@ -18,7 +18,7 @@ enum { LENGTH = 24, VOCABULARY = 64, MOST_SLOTS = 2 };
 #define TOLERANCE 1e-4f
 
 static int32_t ids[LENGTH], source[LENGTH];
-static float expected[LENGTH * VOCABULARY]; /* by the CPU, of the whole sequence */
+static float expected[LENGTH * VOCABULARY]; /* results of the CPU for the whole sequence */
 static float found[VOCABULARY];
 
 static struct engine_options options_of(struct device_choice device)
@@ -42,7 +42,7 @@ static struct loaded load_on(enum device_kind device, const char *name)
     return loaded;
 }
 
-/* All inputs, with the first `length` ids of the sequence. */
+/* All inputs. The sequence has its first `length` ids. */
 static struct engine_item whole_of(const struct loaded *loaded, int64_t length)
 {
     const struct model_info *info = model_info(loaded->model);
@@ -110,7 +110,7 @@ static void set_ids(void)
     }
 }
 
-/* The device fails at a step, works again, and fails at a longer part. */
+/* The device fails at a single row, works again, and fails at several rows. */
 static void test_failing_device(void **state)
 {
     set_ids();
@@ -130,7 +130,7 @@ static void test_failing_device(void **state)
     run_part(&loaded, 10, 1); /* on the device */
     run_part(&loaded, 11, 3);
     assert_int_equal(engine_counts(loaded.engine).standby_batches, standby);
-    faults_set("synchronize 1 1 700\n"); /* when the states have the part's rows already */
+    faults_set("synchronize 1 1 700\n"); /* the device fails when the states already contain these rows */
     run_part(&loaded, 14, 4);
     wait_for_device(loaded.engine);
     run_part(&loaded, 18, 1);
@@ -139,7 +139,7 @@ static void test_failing_device(void **state)
     unload(&loaded);
 }
 
-/* Without the earlier rows such a batch fails. The slot can begin another sequence. */
+/* Without the earlier rows, such a batch fails. Afterwards, the slot can begin another sequence. */
 static void test_lost_sequence(void **state)
 {
     struct error error;
@@ -162,12 +162,12 @@ static void test_lost_sequence(void **state)
     unload(&loaded);
 }
 
-/* The slots are the last memory of a model on a device that a setting bounds. */
+/* The slots are the last memory that a model takes on a device. */
 static void test_no_memory_for_slots(void **state)
 {
     (void)state;
     int named = 0;
-    for (int call = 2; call < 16; call++) { /* the first call is that of engine_open */
+    for (int call = 2; call < 16; call++) { /* the first call comes from engine_open */
         struct engine_options options = options_of((struct device_choice){.kind = DEVICE_CUDA});
         struct loaded loaded = {NULL, NULL};
         struct error error;
@@ -182,8 +182,8 @@ static void test_no_memory_for_slots(void **state)
     faults_set("");
 }
 
-/* Each device keeps the states of its own sequences. run_part changes the device with each row, and each part is right.
- * The other slot stays on one device, which needs none of its earlier rows again. */
+/* Each device keeps the states of its own sequences. run_part changes the device with each row, and each result must be
+ * correct. The sequence in the other slot stays on one device. So its earlier rows are not needed again. */
 static void test_several_devices(void **state)
 {
     struct engine_options options = options_of((struct device_choice){.kind = DEVICE_CUDA, .all = true});
@@ -205,7 +205,7 @@ static void test_several_devices(void **state)
         part.slot = 2;
         part.inputs[info->sequence_input].data = ids + first;
         part.inputs[info->sequence_input].length = 1;
-        part.output = found; /* without `earlier`, lost states would be a failure */
+        part.output = found; /* this item has no `earlier` rows, so lost states would be an error */
         part.n_rows = 1;
         must(model_run(loaded.model, lane, &part, 1, &error), &error);
         for (int64_t i = 0; i < info->output_columns; i++)

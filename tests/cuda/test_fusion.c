@@ -1,5 +1,5 @@
-/* Which steps the CUDA backend runs in one kernel. The test looks at the shim's count of launches, and so does nothing
- * on a device. test_operations_* compare the results of these kernels. */
+/* Which steps the CUDA backend runs in one kernel. The test reads the shim's count of launches, and so does nothing on
+ * a device. test_operations_* compare the results of these kernels. */
 #define DEVICE DEVICE_CUDA
 int run_operations(void);
 #define main run_operations
@@ -10,7 +10,7 @@ int run_operations(void);
 #include "tests/cuda/schedules.h"
 #include "tests/unit/fused_plans.h"
 
-/* Launches of a batch of one item that wants its hidden state. */
+/* The number of launches for a batch of one item that requests its hidden state. */
 static int64_t launches_in(struct bench *bench)
 {
     struct bench_results results;
@@ -26,8 +26,8 @@ static int64_t launches_in(struct bench *bench)
     return launches;
 }
 
-/* Expects one launch for each input and step. Not launched are `fused` steps, results that no item requests, and the
- * gathering of requested rows, because all rows are requested. */
+/* Expects one launch for each input and step. Three kinds of steps are not launched: `fused` steps, results that no
+ * item requests, and the gathering of rows. Rows are not gathered, because all are requested. */
 static void expect_fused(struct bench *bench, int64_t fused)
 {
     int64_t launches = launches_in(bench), unfused = bench->plan->n_inputs;
@@ -54,8 +54,8 @@ static void pairs_are_one_launch(void **state)
         }
 }
 
-/* What is embedded is read by others, too; a norm of groups; a norm of what the step before did not give; a shift that
- * writes over what is normed. */
+/* Four plans whose steps are not fused. Another step also reads the embedded rows. The norm has groups. The norm does
+ * not read the result of the step before. The shift writes over the input of the norm. */
 static void others_are_not(void **state)
 {
     (void)state;
@@ -109,8 +109,9 @@ static int64_t launches_of_projections(struct projected e, struct projected f, i
     return launches;
 }
 
-/* Eᵀx and Fᵀx are one launch where nothing but their weights differs; not where the items do, though all are computed.
- * All of their items' sums are of one part: k by columns are more than FEW_SUMS, so that no launch sums parts. */
+/* Eᵀx and Fᵀx are one launch if only their weights differ. They are two launches if they select items by different
+ * lengths, even if all items are computed. k by columns is more than FEW_SUMS. So no sum is divided into parts, and no
+ * launch adds parts. */
 static void projections_are_one_launch(void **state)
 {
     (void)state;
@@ -132,7 +133,7 @@ static void projections_are_one_launch(void **state)
     expect_fused(&bench, 1);
 }
 
-/* The pass re-associate makes neighbouring projections. Each launch of a projection is followed by one more, for the
+/* The pass re-associate makes neighbouring projections. After each launch of a projection, another launch computes the
  * additional columns of biases. Projections with different columns are two launches. E is longer than an item, because
  * cuBLASLt would compute items as long as E. */
 static void projections_that_a_pass_makes_are(void **state)
@@ -149,7 +150,7 @@ static void projections_that_a_pass_makes_are(void **state)
     expect_fused(&bench, -2);
 }
 
-/* … are not one launch where they are of different x, or other steps are between them. */
+/* Projections of different x, or with other steps between them, are two launches. */
 static void projections_apart_are_not(void **state)
 {
     (void)state;
@@ -189,6 +190,6 @@ static int run_fusion(void)
 int main(void)
 {
     bench_options.device.kind = DEVICE;
-    bench_options.cuda_f32 = CUDA_F32_PLAIN; /* products by cuBLASLt, which do not count as launches */
+    bench_options.cuda_f32 = CUDA_F32_PLAIN; /* cuBLASLt computes the products, which do not count as launches */
     return run_schedules(run_fusion);
 }

@@ -9,7 +9,7 @@ int run_operations(void);
 int main(void)
 {
 #ifdef CUDA_F32
-    bench_options.cuda_f32 = CUDA_F32; /* test_operations_plain.c */
+    bench_options.cuda_f32 = CUDA_F32; /* test_operations_plain.c defines another value */
 #endif
     return run_schedules(run_operations);
 }

@@ -1,6 +1,7 @@
 /* Steps for which cuBLASLt and a kernel of the engine compete (engine/cuda/product_method.h): projections of whole
- * sequences, and GELU after a product. The shim's made-up times decide which one is faster. With either, results agree
- * with f32 on the CPU, and an item has the same bits alone and in a batch. The shim's counters tell which one ran. */
+ * sequences, and GELU after a product. The shim's artificial times decide which one is faster. In both cases, results
+ * agree with f32 on the CPU, and an item has the same bits alone and in a batch. The shim's counters tell which one
+ * ran. */
 #include "engine/backend.h"
 #include "engine/plan/builder.h"
 #include "tests/cuda/alone.h"
@@ -25,17 +26,17 @@ enum { WHOLE = 48, MOST_ITEMS = 6, ROWS = MOST_ITEMS * WHOLE, REPEATS = 3, MOST_
 /* Batches with larger results may run without a graph, because RESULTS_BYTES is small in the shim. */
 #define MOST_RESULT_BYTES 10000
 
-/* Times of the shim, in milliseconds. The fastest algorithm of cuBLASLt takes 1. */
+/* Times in the shim, in milliseconds. The fastest algorithm of cuBLASLt takes 1 ms. */
 #define SLOW_KERNELS "1000"
 #define FAST_KERNELS "0.45"
 
 static const struct {
     enum dtype dtype;
-    double bound; /* of the largest value */
+    double bound; /* relative to the largest value */
 } dtypes[] = {{DTYPE_F32, 1e-5}, {DTYPE_BF16, 4e-2}, {DTYPE_TF32, 5e-3}, {DTYPE_F16, 5e-3}};
 
 #if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
-enum { N_DTYPES = 2 }; /* f16 has the kernels of bf16 over a type of the same size, tf32 those of float32 */
+enum { N_DTYPES = 2 }; /* f16 has the kernels of bf16 with a type of the same size, tf32 has those of float32 */
 #else
 enum { N_DTYPES = 4 };
 #endif
@@ -43,7 +44,7 @@ enum { N_DTYPES = 4 };
 /* The model: x (columns) is projected to k rows for keys and values. */
 struct sizes {
     int64_t k, columns, groups;
-    bool transposed, two, bias; /* two: values are projected by a matrix of their own */
+    bool transposed, two, bias; /* two: another matrix projects the values */
     bool padded;                /* all items have WHOLE rows */
 };
 
@@ -59,18 +60,18 @@ static const struct sizes sizes[] = {
     {9, 140, 2, .two = true},
     {5, 24, 8, .transposed = true, .two = true, .bias = true},
     {16, 32, 1, .two = true, .padded = true},
-    {3, 8, 1, .two = true}, /* graphs replay its batches */
+    {3, 8, 1, .two = true}, /* a graph replays its batches */
 };
 
 static const struct items equal = {5, {WHOLE, WHOLE, WHOLE, WHOLE, WHOLE}},
                           mixed = {6, {WHOLE, 5, WHOLE, WHOLE, WHOLE, 30}}, shorter = {3, {20, WHOLE - 1, 20}};
 
-/* What was launched by batches, in the shim. */
+/* Numbers of launches of batches, in the shim. */
 struct counted {
-    uint64_t several;   /* calls for several products */
-    uint64_t projected; /* launches of the engine's own kernel */
+    uint64_t several;   /* calls with several products */
+    uint64_t projected; /* launches of the engine's own projection kernel */
     uint64_t graphs;
-    uint64_t gelus, finished; /* products with GELU, and kernels for GELU after a product */
+    uint64_t gelus, finished; /* products with GELU, and kernels that compute GELU after a product */
 };
 
 static struct counted counts_now(void)
@@ -113,7 +114,7 @@ static int build_projection(struct plan_builder *builder, const void *how)
                        (struct plan_attention){.heads = 1, .kv_heads = 1, .scale = 1 / sqrtf((float)s->columns)});
 }
 
-/* A backend with a model, whose algorithms and methods are chosen. */
+/* A backend with a model whose algorithms and methods have been chosen. */
 struct prepared {
     const struct backend_functions *functions;
     struct backend *backend;
@@ -146,7 +147,7 @@ static void end(struct prepared *prepared)
     prepared->functions->close(prepared->backend);
 }
 
-/* Runs items `first` … `first + count - 1` of `items`. x and `hidden` have the rows of all items. */
+/* Runs items `first` to `first + count - 1` of `items`. x and `hidden` have the rows of all items. */
 static void run(struct prepared *prepared, const struct items *items, int first, int count, int64_t columns,
                 int64_t y_columns, float *x, float *hidden)
 {
@@ -200,7 +201,7 @@ static void compare(double bound, int64_t n, const float *found, const float *ex
 
 /* ---- Projections ---- */
 
-/* Which of the two computed the batches. */
+/* Expects that either cuBLASLt or the engine's kernel computed the batches. */
 static void check_projected(const struct sizes *s, const struct items *items, bool library, struct counted counted)
 {
     bool whole = s->padded || items == &equal, some = whole || items == &mixed;
@@ -212,7 +213,7 @@ static void check_projected(const struct sizes *s, const struct items *items, bo
         assert_int_equal(counted.graphs > 0, !library || whole || !some);
 }
 
-/* Runs a batch several times, the last times by a graph, and then each item alone. */
+/* Runs a batch several times, so that a graph runs the last times. Then runs each item alone. */
 static void check_items(struct prepared *cuda, struct prepared *cpu, int dtype, const struct sizes *s,
                         const struct items *items, bool library)
 {
@@ -281,7 +282,7 @@ static void test_projection(void **state)
         setenv("SHIM_KERNEL_MS", FAST_KERNELS, 1);
         if (!on_device())
             check_method(functions, dtype, s, weights, 1000000000, false);
-        check_method(functions, dtype, s, weights, 0, true); /* nothing is measured */
+        check_method(functions, dtype, s, weights, 0, true); /* without measurements */
     }
     unsetenv("SHIM_KERNEL_MS");
     weights_close(weights);
@@ -342,7 +343,7 @@ static int build_gelu(struct plan_builder *builder, const void *how)
     return g->none ? y : plan_activate(builder, y, ACTIVATION_GELU);
 }
 
-/* The mean of found / expected, where GELU's two formulas differ by a tenth of the value. */
+/* The mean of found / expected for numbers at which GELU's two formulas differ by a tenth of the value. */
 static double ratio_of_tails(int64_t n, const float *before, const float *found, bool exact)
 {
     double sum = 0;
@@ -359,7 +360,8 @@ static double ratio_of_tails(int64_t n, const float *before, const float *found,
     return sum / (double)count;
 }
 
-/* Returns what was launched. The reference is the product in f32 on the CPU, and the formula in double precision. */
+/* Returns the numbers of launches. The reference is the product in f32 on the CPU, followed by the formula in double
+ * precision. */
 static struct counted check_gelu(const struct backend_functions *functions, enum dtype dtype, const struct gelu *g,
                                  struct weights *weights, float *x, const float *before, float *found)
 {
@@ -394,10 +396,10 @@ static void test_gelu(void **state)
     end(&cpu);
     struct counted counted = check_gelu(functions, DTYPE_BF16, g, weights, x, before, fused);
     assert_true(on_device() || (counted.gelus == 1 && counted.finished == 0));
-    setenv("SHIM_GELU_MS", "100", 1); /* an epilogue with GELU is slow */
+    setenv("SHIM_GELU_MS", "100", 1); /* makes an epilogue with GELU slow */
     counted = check_gelu(functions, DTYPE_BF16, g, weights, x, before, apart);
     assert_true(on_device() || (counted.gelus == 0 && counted.finished == 1));
-    assert_true(distance_of(n, apart, fused) < 0x1p-8); /* it is rounded once more */
+    assert_true(distance_of(n, apart, fused) < 0x1p-8); /* the result is rounded once more */
     for (int i = 0; i < N_DTYPES; i++)
         if (dtypes[i].dtype != DTYPE_BF16)
             check_gelu(functions, dtypes[i].dtype, g, weights, x, before, apart);
@@ -422,7 +424,7 @@ static int lines_of(const char *path, const char *begin)
     return count;
 }
 
-/* Several products in one launch are one line, with their number. For cuBLASLt, which works column by column, the
+/* Several products in one launch are one line with their number. cuBLASLt works column by column. So for cuBLASLt, the
  * product of an item has `columns` rows and k columns. */
 static void test_trace(void **state)
 {

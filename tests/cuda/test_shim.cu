@@ -1,8 +1,9 @@
-/* Kernels with planted faults, to test the shim. Each runs in a process of its own, whose end depends on the build:
- * - a missing barrier gives a wrong result in another thread order, and is a race
- * - a sum without an atomic is a race, and nothing else shows it
- * - an overrun is an error of the address sanitizer
- * - a barrier or a shuffle that not all threads reach ends the process.
+/* Kernels with planted faults, to test the shim. Each fault runs in a separate process. The end of the process depends
+ * on the build:
+ * - A missing barrier is a race, and gives a wrong result in another thread order.
+ * - A sum without an atomic operation is a race. Only the thread sanitizer finds it.
+ * - An overrun is an error of the address sanitizer.
+ * - If some threads do not reach a barrier or a shuffle, the process ends.
  * The same kernels without faults must succeed. */
 #include "engine/cuda/gpu.h"
 #include "tests/cuda/shim/tf32_model.h"
@@ -23,9 +24,9 @@ extern "C" {
 }
 
 #define THREADS 64
-#define WRONG 3 /* exit status: a result is not what it should be */
+#define WRONG 3 /* exit status for a wrong result */
 #define ADDRESS_ERROR 1
-#define RACE 66 /* the sanitizers' own */
+#define RACE 66 /* exit status of the thread sanitizer */
 
 #if defined(__SANITIZE_ADDRESS__)
 #define FOUND_AS(plain, address, thread) (address)
@@ -37,7 +38,8 @@ extern "C" {
 
 enum fault { NONE, NO_BARRIER, NO_ATOMIC, DYNAMIC_OVERRUN, STATIC_OVERRUN, DEVICE_OVERRUN, TWO_BARRIERS, FEW_LANES };
 
-/* out[t] is t's left neighbour's number, by way of shared memory; 0 has none. */
+/* Thread t writes the number of its left neighbour to out[t]. The number goes through shared memory. Thread 0 has no
+ * neighbour, and writes 0. */
 static __global__ void hand_on(bool waits, int *out)
 {
     int *numbers = (int *)dynamic_shared_memory, t = (int)threadIdx.x;
@@ -55,7 +57,7 @@ static __global__ void count_threads(bool atomic, int *out)
         out[0] = out[0] + 1;
 }
 
-/* In the next three kernels one thread writes to element `place` of an array with THREADS elements. */
+/* In the next three kernels, one thread writes to element `place` of an array with THREADS elements. */
 static __global__ void write_dynamic(int place)
 {
     if (threadIdx.x == 0)
@@ -105,7 +107,7 @@ static void launch(void (*kernel)(Parameters...), Arguments... arguments)
         exit(WRONG);
 }
 
-/* All kernels, one with a fault. Returns the exit status; there are worse ends. */
+/* Runs all kernels, one of them with a fault. Returns the exit status, unless the fault ends the process. */
 static int run(enum fault fault)
 {
     int *out, host[THREADS] = {}, behind = THREADS;
@@ -135,7 +137,8 @@ static int run(enum fault fault)
     return right ? 0 : WRONG;
 }
 
-/* How a process with the fault ends, threads in the order of the seed: its exit status, or minus a signal. */
+/* Runs a process with the fault. The seed gives the order of threads. Returns the exit status, or minus the signal that
+ * ended the process. */
 static int end_of(enum fault fault, const char *seed)
 {
     char number[16], program[] = "/proc/self/exe";
@@ -157,7 +160,7 @@ static void sound_kernels_end_well(void **)
     assert_int_equal(end_of(NONE, "2"), 0);
 }
 
-/* Lockstep hides it. */
+/* Only lockstep order gives the right result. */
 static void missing_barrier_is_found(void **)
 {
     assert_int_equal(end_of(NO_BARRIER, "0"), FOUND_AS(0, 0, RACE));
@@ -185,7 +188,7 @@ static void what_not_all_reach_ends_the_process(void **)
     assert_int_equal(end_of(FEW_LANES, "0"), -SIGABRT);
 }
 
-/* In all rows and columns of the matrices, so that each lane and each order of the elements is tried. */
+/* The sums are in all rows and columns of the matrices. So each lane and each order of the elements is tested. */
 static void tensor_cores_compute_what_mma_sim_computes(void **)
 {
     for (int number = 0; number < TF32_RECORDED; number++) {

@@ -1,7 +1,7 @@
 /* Products of floats on tensor cores (engine/cuda/split_tile.h), compared with sums in double precision. Their relative
  * L2 error must be at most 1e-6, although tensor cores round towards zero. Sums that stay in a tensor core, or that
- * lack the low parts, must have a larger error: otherwise the test would not see these faults. SEED chooses the random
- * numbers. */
+ * lack the low parts, must have a larger error. Otherwise the test could not detect these faults. SEED chooses the
+ * random numbers. */
 #include "engine/cuda/split_tile.h"
 #include "tests/cuda/launch.h"
 #include "tests/cuda/schedules.h"
@@ -13,7 +13,8 @@
 #include <vector>
 
 #define MOST_ERROR 1e-6
-#define MOST_SHORT_ERROR 2.5e-7 /* up to a depth of 512. With high parts cut off instead of rounded it is larger */
+/* For a depth of up to 512. If high parts were cut off instead of rounded, the error would be larger. */
+#define MOST_SHORT_ERROR 2.5e-7
 
 typedef std::vector<float> floats;
 
@@ -31,7 +32,7 @@ static void to_host(floats *x, float *memory)
 
 /* ---- Products ---- */
 
-/* A (rows, depth), B (depth, columns). Both are stored line by line, whatever order a kernel reads. */
+/* A (rows, depth), B (depth, columns). Both are stored line by line for any order in which a kernel reads. */
 struct product {
     int64_t rows, columns, depth;
     floats a, b;
@@ -143,7 +144,7 @@ static struct product random_product(int64_t rows, int64_t columns, int64_t dept
     return p;
 }
 
-/* The relative L2 error. */
+/* The relative L2 error of `out`. */
 static double error_of(const struct product &p, const floats &out)
 {
     double difference = 0, norm = 0;
@@ -159,7 +160,7 @@ static double error_of(const struct product &p, const floats &out)
     return sqrt(difference / norm);
 }
 
-/* Whether all floats are equal, bit by bit. */
+/* Expects that all floats are equal, bit by bit. */
 static void assert_same(const floats &x, const floats &y)
 {
     assert_memory_equal(x.data(), y.data(), x.size() * sizeof(float));
@@ -182,7 +183,7 @@ static void errors_are_small(void **)
     }
 }
 
-/* In every layout, with tiles of both sizes, with and without packs of 16 bytes. */
+/* Every layout, tiles of both sizes, with and without packs of 16 bytes. */
 static void tiles_and_layouts_agree(void **)
 {
     static const int64_t shapes[][3] = {{128, 72, 64}, {50, 125, 31}};
@@ -204,7 +205,7 @@ static void tiles_and_layouts_agree(void **)
     }
 }
 
-/* The bounds are a third of the smallest error that SEEDs 1 to 10 give. */
+/* The bounds are a third of the smallest error with SEEDs 1 to 10. */
 static void faults_have_large_errors(void **)
 {
     struct product p = random_product(16, 8, 4096, SIGNED);
@@ -213,8 +214,8 @@ static void faults_have_large_errors(void **)
     assert_true(error_of(p, multiplied_wrongly(p, NO_LOW_OF_B)) > 30 * MOST_ERROR);
 }
 
-/* Row r of A is `x` in column 3, and 1 elsewhere. Column c of B is `y` in row 3, and 1 elsewhere. The results must be
- * infinite or NaN where they are so in float arithmetic. */
+/* Row r of A is `x` in column 3, and 1 elsewhere. Column c of B is `y` in row 3, and 1 elsewhere. A result must be
+ * infinite or NaN if it is so in float arithmetic. */
 static void special_values_are_kept(void **)
 {
     static const float values[] = {INFINITY, -INFINITY, NAN,   0,      -0.0f, 1 + 0x1p-20f,
@@ -236,15 +237,15 @@ static void special_values_are_kept(void **)
     }
 }
 
-/* A few tiles are small, so that all multiprocessors are busy. Otherwise the number of rounds decides. */
+/* If there are few tiles, small tiles keep all multiprocessors busy. Otherwise the number of rounds decides. */
 static void the_faster_tiles_are_chosen(void **state)
 {
     (void)state;
     assert_false(split_large_are_faster(1, 4, 132));
     assert_true(split_large_are_faster(128, 512, 132));
-    assert_false(split_large_are_faster(128, 512, 108)); /* of large tiles there are two rounds */
+    assert_false(split_large_are_faster(128, 512, 108)); /* large tiles need two rounds */
     assert_true(split_large_are_faster(10000, 40000, 132));
-    assert_false(split_large_are_faster(10000, 20000, 132)); /* large tiles are half empty */
+    assert_false(split_large_are_faster(10000, 20000, 132)); /* half of each large tile would be empty */
 }
 
 static int run_split(void)

@@ -1,7 +1,6 @@
-/* Sequences that come in several batches, with sizes that the reference cases lack: large heads, buckets and windows,
- * folds. Each row must be the row that the CPU computes of the whole sequence. Sequences share batches with each other
- * and with whole items; the same parts alone give the same bits. Batches of single rows replay one graph.
- *
+/* Sequences that come in several batches, with sizes that the reference cases lack: large heads, buckets, windows, and
+ * folds. Each row must agree with the row that the CPU computes for the whole sequence. A batch contains several
+ * sequences, and whole items. The same parts alone must give the same bits. Batches of single rows replay one graph.
  * SEED repeats a run. */
 #include "engine/backend.h"
 #include "engine/plan/builder.h"
@@ -33,18 +32,18 @@ enum {
 
 enum kind { LINEAR, LOCAL, SHIFT, ATTEND_CONTEXT, LINEAR_CONTEXT };
 
-/* A model with one such operation on heads [first_head, first_head + heads) of `d` features. */
+/* A model with one operation on the heads [first_head, first_head + heads), each with `d` features. */
 struct sizes {
     enum kind kind;
     int64_t first_head, heads, d;
-    int64_t bucket; /* of LOCAL the window */
+    int64_t bucket; /* LOCAL: the window */
     int64_t fold;
 };
 
 static const struct sizes sizes[] = {
     {LINEAR, 0, 2, 8, 1, 1},         {LINEAR, 1, 2, 9, 3, 1},         {LINEAR, 0, 1, 40, 1, 1},
-    {LINEAR, 1, 1, 70, 5, 1}, /* the context is not in shared memory */
-    {LINEAR, 0, 2, 8, 45, 1}, /* a bucket is several chunks */
+    {LINEAR, 1, 1, 70, 5, 1}, /* the context does not fit into shared memory */
+    {LINEAR, 0, 2, 8, 45, 1}, /* a bucket consists of several chunks */
     {LINEAR, 0, 2, 12, 1, 8},        {LINEAR, 0, 1, 6, 2, 4},         {LOCAL, 1, 2, 17, 7, 1},
     {LOCAL, 0, 1, 8, 1, 1},          {LOCAL, 0, 2, 8, 80, 1}, /* more keys than threads */
     {LOCAL, 0, 1, 140, 16, 1},                                /* more features than a block computes */
@@ -54,7 +53,7 @@ static const struct sizes sizes[] = {
 
 static const struct {
     enum dtype dtype;
-    double bound; /* of the largest value */
+    double bound; /* relative to the largest value */
 } dtypes[] = {{DTYPE_F32, 1e-5}, {DTYPE_BF16, 4e-2}, {DTYPE_F16, 5e-3}};
 
 /* A model on a backend. */
@@ -68,7 +67,7 @@ struct resident {
     int64_t columns;
 };
 
-/* One sequence: its rows, its context, and the output of the CPU, (length, OUT). */
+/* A sequence: its rows, its context, and the output of the CPU, (length, OUT). */
 struct sequence {
     int64_t length;
     float *x, *expected;
@@ -149,7 +148,8 @@ static void run(struct resident *r, const struct engine_item *items, int64_t cou
     must(r->functions->run(r->model, 0, &r->batch, &error), &error);
 }
 
-/* Rows [first, first + rows) of a sequence. `output` gets all of them if the item has no slot, else the last. */
+/* Rows [first, first + rows) of a sequence. If the item has no slot, `output` gets all rows, otherwise only the last
+ * row. */
 static struct engine_item item_of(const struct resident *r, const struct sequence *s, int64_t slot, int64_t first,
                                   int64_t rows, const int32_t *last, float *output)
 {
@@ -169,7 +169,7 @@ static struct engine_item item_of(const struct resident *r, const struct sequenc
 struct progress {
     int64_t done, parts, rows[LONGEST];
     int32_t last;
-    float found[LONGEST][OUT]; /* by part */
+    float found[LONGEST][OUT]; /* results of each part */
 };
 
 static void expect_row(const float *found, const float *expected, double largest, double bound, int64_t row)
@@ -188,7 +188,7 @@ static double largest_of(const struct sequence *s)
     return largest;
 }
 
-/* Sequences in parts of random lengths, several in a batch, beside whole items. */
+/* Runs sequences in parts of random lengths. A batch has several parts, and whole items. */
 static void run_together(struct resident *r, const struct sequence *sequences, struct progress *all, double bound)
 {
     static float whole[LONGEST * OUT];
@@ -250,7 +250,7 @@ static struct weights *make_weights(const struct sizes *s, void **file)
     return tensors_random(shapes, s->kind == ATTEND_CONTEXT ? 2 : 1, file);
 }
 
-/* The CPU computes the expected rows. */
+/* Makes the sequences, and lets the CPU compute the expected rows. */
 static void make_sequences(const struct sizes *s, const struct weights *weights, struct sequence *sequences)
 {
     struct resident cpu = place(&backend_cpu, DTYPE_F32, s, weights, 0);
@@ -305,8 +305,8 @@ static void test_sizes(void **state)
 
 /* ---- Steps ---- */
 
-/* From the third batch of single rows on, a batch is one launch of a graph. Batches of three and of four sequences have
- * the same class, and share the graph. */
+/* From the third batch of single rows on, a batch is one launch of a graph. Batches of three and four sequences have
+ * the same class, so they share the graph. */
 static void test_steps_replay_a_graph(void **state)
 {
     (void)state;
@@ -337,7 +337,7 @@ static void test_steps_replay_a_graph(void **state)
     free(file);
 }
 
-/* The memory of the slots is counted. */
+/* The memory of the slots is counted in the model's memory. */
 static void test_slots_are_counted(void **state)
 {
     (void)state;

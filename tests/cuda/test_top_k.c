@@ -1,5 +1,5 @@
 /* The best values of a row on the CUDA backend, in the same order as on the CPU. Rows have equal values, NaNs,
- * infinities and zeros of both signs, and few or many best values are requested. SEED chooses the random rows. */
+ * infinities and zeros of both signs. Few or many best values are requested. SEED chooses the random rows. */
 #include "engine/cpu/top_k.h"
 #include "tests/cuda/schedules.h"
 #include "tests/unit/operation_bench.h"
@@ -16,7 +16,7 @@
 
 enum { VALUES = 2500, ROWS = 9 };
 
-/* Rows of each kind: what a family gives has few values that are the same, a mask many. */
+/* Fills a row. In the results of families, few values are equal. With a mask, many are equal. */
 static void fill_row(int64_t kind, float *row)
 {
     for (int64_t c = 0; c < VALUES; c++) {
@@ -43,13 +43,13 @@ static void open_model(struct bench *bench)
     bench_place(bench);
 }
 
-/* NaNs, too. */
+/* True for two NaNs, too. */
 static bool is_same(float a, float b)
 {
     return a == b || (isnan(a) && isnan(b));
 }
 
-/* The item's best beside those of the same rows in full. */
+/* Compares the item's best values with the whole rows. */
 static void check_item(const struct engine_item *top, const float *full)
 {
     static int32_t columns[VALUES];
@@ -66,7 +66,7 @@ static void check_item(const struct engine_item *top, const float *full)
     }
 }
 
-/* As many of one item's rows as of another's, which wants another number, beside one that wants all. */
+/* A batch of three items with different values of top_k. Each must get its own number of best values. */
 static void check_together(struct bench *bench, const float *rows, const int64_t *counts, bool softmax)
 {
     struct engine_item items[3];

@@ -38,8 +38,8 @@ typedef product<cute::SM80_16x8x16_F32BF16BF16F32_TN> product_bf16;
 typedef product<cute::SM80_16x8x16_F32F16F16F32_TN> product_f16;
 typedef product<cute::SM80_16x8x8_F32TF32TF32F32_TN> product_tf32;
 
-/* CuTe numbers bits. The source's layout says which bits are in the row of a thread, and the destination's which bits a
- * thread gets. */
+/* CuTe numbers bits. The layout of the source says which bits are in the row of a thread. The layout of the destination
+ * says which bits a thread gets. */
 template <typename Operation> struct place loaded(int thread, int element)
 {
     typename cute::Copy_Traits<Operation>::SrcLayout source;

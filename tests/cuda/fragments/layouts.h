@@ -14,8 +14,8 @@ struct place {
 /* The number of elements that a thread holds of an operand. */
 int layout_elements(enum instruction instruction, enum operand operand);
 
-/* The place of a thread's element in the operand. Elements are counted from the first register on. Of two elements in a
- * register, the lower half comes first. */
+/* The place of a thread's element in the operand. Elements are counted from the first register. If a register has two
+ * elements, its lower half comes first. */
 struct place layout_place(enum instruction instruction, enum operand operand, int thread, int element);
 
 /* ldmatrix with four matrices. Thread `row` passes the address of a row with 8 elements of 16 bits. Returns the row and

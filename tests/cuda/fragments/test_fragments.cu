@@ -1,6 +1,7 @@
-/* Which thread of a warp holds which elements: the functions of engine/cuda/tensor.h and split_tile.h, compared with
- * NVIDIA's library CuTe. The program is compiled for the shim, and by nvcc for the emulator of PTX. So it tests the
- * tables of both, and the operands of the engine's instructions. All numbers are small integers, and all sums exact. */
+/* Which thread of a warp holds which elements. The test compares the functions of engine/cuda/tensor.h and split_tile.h
+ * with NVIDIA's library CuTe. The program is compiled for the shim, and by nvcc for the emulator of PTX. So it tests
+ * the tables of both, and the operands of the engine's instructions. All numbers are small integers, so all sums are
+ * exact. */
 #include "engine/cuda/split_tile.h"
 #include "tests/cuda/fragments/layouts.h"
 #include "tests/cuda/launch.h"
@@ -57,30 +58,30 @@ static uint32_t bf16_bits(float x)
     return bits_of(x) >> 16;
 }
 
-/* For 0 and positive numbers in the range of normal halves. */
+/* The bits in f16 of 0, or of a positive number that is normal in f16. */
 static uint32_t f16_bits(float x)
 {
     return x == 0 ? 0 : (bits_of(x) >> 13) - ((127 - 15) << 10);
 }
 
-/* In the order of enum instruction. */
+/* The formats, in the order of enum instruction. */
 static const struct format {
     const char *name;
     void (*multiply)(struct registers *);
     uint32_t (*bits)(float);
-    int depth, in_register; /* columns of A, elements in a register */
+    int depth, in_register; /* number of columns of A, and of elements in a register */
 } formats[] = {
     {"bf16", multiply<bf16>, bf16_bits, 16, 2},
     {"f16", multiply<f16>, f16_bits, 16, 2},
     {"tf32", multiply<float>, bits_of, 8, 1},
 };
 
-/* Matrices of the largest instruction. */
+/* Matrices of the size of the largest instruction. */
 struct matrices {
     float a[16][16], b[16][8], d[16][8];
 };
 
-/* Puts an operand into the registers of all threads, as CuTe places its elements. */
+/* Puts an operand into the registers of all threads. CuTe gives the places of the elements. */
 template <int COLUMNS, int REGISTERS>
 static void place_operand(enum instruction instruction, enum operand operand, const float (&matrix)[16][COLUMNS],
                           uint32_t (&registers)[WARP][REGISTERS])
@@ -96,7 +97,7 @@ static void place_operand(enum instruction instruction, enum operand operand, co
         }
 }
 
-/* Computes d += a b by the instruction. Returns whether all registers are as CuTe says. */
+/* Computes d += a b with the instruction. Returns whether all registers agree with CuTe. */
 static bool is_product(enum instruction instruction, const struct matrices *m)
 {
     struct registers registers;
@@ -123,7 +124,7 @@ static bool is_product(enum instruction instruction, const struct matrices *m)
     return true;
 }
 
-/* Different numbers, up to 256, which are exact in each format. */
+/* Different integers up to 256, which are exact in each format. */
 static void number_elements(struct matrices *m)
 {
     for (int i = 0; i < 16 * 16; i++)
@@ -221,14 +222,14 @@ static void transposed_loads(void **)
 /* ---- Fragments of floats in split_tile.h ---- */
 
 #define LINES 64
-#define LINE 32 /* the fragments begin at this line, */
-#define DEPTH 8 /* and at this element of each line */
+#define LINE 32 /* number of the line where fragments begin */
+#define DEPTH 8 /* number of the element in each line where fragments begin */
 
 struct split_fragments {
     struct split<4> a[WARP], b[WARP];
 };
 
-/* Element l of line i is i * split_depth<LINES> + l + 1, at most 2048, which is exact in TF32. */
+/* Element l of line i is i * split_depth<LINES> + l + 1. The numbers are at most 2048, so they are exact in TF32. */
 template <bool ALONG> static __device__ void number_lines(struct split_lines<LINES, ALONG> *x)
 {
     for (int i = warp_thread(); i < LINES * split_depth<LINES>; i += WARP) {
@@ -252,7 +253,7 @@ static void check_part(const struct split<4> &fragment, int i, int line, int l)
     assert_int_equal(fragment.low[i], 0);
 }
 
-/* A fragment of B has two registers. Two fragments, of 8 columns each, are loaded at a time. */
+/* A fragment of B has two registers. Two fragments with 8 columns each are loaded at a time. */
 template <bool ALONG> static void check_fragments(void)
 {
     struct split_fragments fragments = {};
@@ -275,7 +276,7 @@ static void fragments_of_split_lines(void **)
     check_fragments<false>();
 }
 
-/* Each warp has (LINES / 2, LINES / 4) of the tile's results. */
+/* Each warp writes (LINES / 2, LINES / 4) results of the tile. */
 static __global__ void give_sums(float *tile)
 {
     struct split_sums<LINES> sums = {

@@ -10,10 +10,10 @@ enum counter {
     PAGEABLE_COPIES,
     HEURISTICS,
     SLOW_PRODUCTS,
-    SEVERAL_PRODUCTS, /* calls of cublasLtMatmul for several products */
-    GELU_PRODUCTS,    /* calls for a product with GELU */
+    SEVERAL_PRODUCTS, /* calls of cublasLtMatmul with several products */
+    GELU_PRODUCTS,    /* calls of cublasLtMatmul with GELU */
     MEASUREMENTS,
-    WAITS,      /* for events and streams, excluding queries */
+    WAITS,      /* waits for events and streams, without queries */
     IDLE_WAITS, /* waits after which the device had no work left */
     COUNTERS
 };

@@ -1,4 +1,4 @@
-/* Products as cuBLASLt has them (column by column), in plain loops. */
+/* Products as in cuBLASLt (column by column), computed in plain loops. */
 #include "faults.h"
 #include "kernels.h"
 #include "streams.h"
@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-static uint64_t multiplied; /* products since cublasLtCreate */
+static uint64_t multiplied; /* number of products since cublasLtCreate */
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
 {
@@ -88,12 +88,13 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
         return CUBLAS_STATUS_INVALID_VALUE;
     if (workspace)
         memcpy(&preference->workspace_bytes, value, bytes);
-    else if (attribute != CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) /* sums are not split here */
+    else if (attribute != CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) /* the shim does not split sums */
         memcpy(&preference->alignment[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value, bytes);
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* All are of one type, and scale is float; C is as D. Several products have no epilogue. */
+/* True if A and B have one type, D has this type or float, C has the type of D, and scale is float. If there are
+ * several products, they must have no epilogue. */
 static bool is_supported(const cublasLtMatmulDescOpaque_t &how, const cublasLtMatrixLayoutOpaque_t &a,
                          const cublasLtMatrixLayoutOpaque_t &b, const cublasLtMatrixLayoutOpaque_t &c,
                          const cublasLtMatrixLayoutOpaque_t &d)
@@ -111,13 +112,14 @@ static cublasStatus_t status_of(cudaError_t error)
     return error == cudaErrorNotSupported ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
-/* Algorithms overwrite part of the workspace and rely on the alignment that was requested. All give the same result, in
- * different times. 0 milliseconds: the algorithm does not run. Negative: cuBLASLt reports that it does not run. */
+/* Time of each algorithm, in milliseconds. 0: the algorithm fails when it runs. Negative: cuBLASLt reports that it does
+ * not support the algorithm. All other algorithms give the same result. They overwrite a part of the workspace, and
+ * rely on the requested alignment. */
 static const float algorithm_milliseconds[] = {3, 0, -1, 2, 1, 2};
 static const int algorithms = sizeof algorithm_milliseconds / sizeof *algorithm_milliseconds;
 
-/* SHIM_COLD: the first algorithm is the fastest, and this many products take ten times as long until the device is
- * warm. */
+/* If SHIM_COLD is set, the first algorithm is the fastest. SHIM_COLD is the number of products that take ten times as
+ * long, because the device is cold. */
 static float milliseconds_of(int algorithm)
 {
     return algorithm == 0 && getenv("SHIM_COLD") ? 0.5f : algorithm_milliseconds[algorithm];
@@ -128,7 +130,7 @@ static int fastest_algorithm()
     return getenv("SHIM_COLD") ? 0 : 4;
 }
 
-/* SHIM_GELU_MS: what GELU adds to the time of a product. 0 by default. */
+/* SHIM_GELU_MS is the additional time of a product with GELU. The default is 0. */
 static float epilogue_milliseconds(cublasLtEpilogue_t epilogue)
 {
     const char *given = getenv("SHIM_GELU_MS");
@@ -173,14 +175,14 @@ static size_t bytes_of_element(cudaDataType_t type)
     return type == CUDA_R_32F ? 4 : 2;
 }
 
-/* Of one matrix. */
+/* The bytes of one matrix. */
 static size_t bytes_of(const cublasLtMatrixLayoutOpaque_t &layout)
 {
     return ((layout.columns - 1) * (size_t)layout.stride + layout.rows) * bytes_of_element(layout.type);
 }
 
-/* Columns that are shorter than their stride, and matrices that follow each other, or that lie side by side within the
- * stride. A matrix that is only read may be that of all products. */
+/* Columns may be shorter than their stride. Several matrices follow each other, or lie side by side within the stride.
+ * A matrix that is only read may be common to all products. */
 static bool is_laid_out(const cublasLtMatrixLayoutOpaque_t &layout, bool written)
 {
     uint64_t distance = (uint64_t)layout.distance, stride = (uint64_t)layout.stride,
@@ -212,8 +214,9 @@ static void set_element(void *data, cudaDataType_t type, uint64_t index, float v
         ((float *)data)[index] = value;
 }
 
-/* Tensor cores take a float for tf32 as it is, and what they make of its low 13 bits is theirs: cut off, they err by up
- * to twice as much as rounded to nearest, and all towards zero. This is that worse case. */
+/* Tensor cores take a float as tf32, and may treat its low 13 bits in any way. If they cut the bits off, the error is
+ * up to twice as large as with rounding to nearest, and always goes towards zero. This function assumes this worst
+ * case. */
 static float to_tf32(float x)
 {
     uint32_t bits;
@@ -224,7 +227,7 @@ static float to_tf32(float x)
     return x;
 }
 
-/* The matrix, or its transpose, in floats, row by row. */
+/* The matrix or its transpose as floats, row by row. */
 static std::vector<float> floats_of(const void *data, const cublasLtMatrixLayoutOpaque_t &layout,
                                     cublasOperation_t transpose, bool tf32)
 {
@@ -246,7 +249,7 @@ static float epilogue_of(cublasLtEpilogue_t epilogue, float x)
     return x;
 }
 
-/* A queued product. It has copies of the caller's descriptions, which may be freed before it runs. */
+/* A queued product. It copies the descriptions of the caller, who may free them before the product runs. */
 struct product {
     cublasLtMatmulDescOpaque_t how;
     cublasLtMatrixLayoutOpaque_t al, bl, cl, dl;
@@ -269,7 +272,7 @@ struct product {
                ::is_laid_out(dl, true);
     }
 
-    /* Each product with matrices as aligned as the algorithm was asked for. */
+    /* Whether the matrices of each product have the alignment that was requested for the algorithm. */
     bool is_aligned(const uint32_t alignment[4]) const
     {
         const void *pointers[] = {a, b, c, d};
@@ -286,7 +289,7 @@ struct product {
         return (const char *)first + number * layout.distance * (int64_t)bytes_of_element(layout.type);
     }
 
-    /* The matrices of two products may be in different allocations. */
+    /* Whether all matrices are on the device. The matrices of two products may be in different allocations. */
     bool is_on_device() const
     {
         const void *pointers[] = {a, b, c, d};

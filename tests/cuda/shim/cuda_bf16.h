@@ -1,4 +1,4 @@
-/* shim: bfloat16, the upper half of a float; see cuda_runtime.h. */
+/* shim: bfloat16, the upper half of a float (see cuda_runtime.h). */
 #ifndef TESTS_CUDA_SHIM_CUDA_BF16_H
 #define TESTS_CUDA_SHIM_CUDA_BF16_H
 

@@ -1,4 +1,4 @@
-/* shim: half precision, 5 bits of exponent and 10 of fraction; see cuda_runtime.h. */
+/* shim: half precision, with 5 bits of exponent and 10 bits of fraction (see cuda_runtime.h). */
 #ifndef TESTS_CUDA_SHIM_CUDA_FP16_H
 #define TESTS_CUDA_SHIM_CUDA_FP16_H
 
@@ -8,7 +8,7 @@ struct __half {
     uint16_t bits;
 };
 
-/* Rounds to nearest, ties to even. From 65520 on the result is infinity. Every NaN becomes the same NaN. */
+/* Rounds to nearest, ties to even. From 65520 on, the result is infinity. Every NaN becomes the same NaN. */
 static inline __half __float2half_rn(float x)
 {
     uint16_t sign = std::signbit(x) ? 0x8000 : 0;
@@ -17,10 +17,13 @@ static inline __half __float2half_rn(float x)
         return {0x7fff};
     if (size >= 65520.0f)
         return {(uint16_t)(sign | 0x7c00)};
-    if (size < 0x1p-14f) /* a multiple of 2^-24; nearbyint rounds to even. The least normal one follows the last */
+    /* Subnormal: a multiple of 2^-24. nearbyint rounds to even. If it rounds up to the smallest normal number, the bits
+     * are right, too. */
+    if (size < 0x1p-14f)
         return {(uint16_t)(sign | (uint16_t)std::nearbyint(size * 0x1p24f))};
     int exponent;
-    float fraction = std::frexp(size, &exponent); /* [0.5, 1): 11 bits of it; a carry goes into the exponent */
+    /* The fraction is in [0.5, 1), and keeps 11 bits. A carry of the rounding goes into the exponent. */
+    float fraction = std::frexp(size, &exponent);
     uint32_t digits = (uint32_t)std::nearbyint(std::ldexp(fraction, 11));
     return {(uint16_t)(sign | (((uint32_t)(exponent + 14 - 1) << 10) + digits))};
 }

@@ -6,7 +6,7 @@
  *
  *     0              lockstep: all threads run to the next barrier or shuffle, in order
  *     odd            random
- *     other even     one thread runs as far as it can, then another; blocks are in random order
+ *     other even     one thread runs as far as it can, then another. Blocks are in random order
  *
  * Errors that would hang or be undefined on a device end the process with a message. Examples are a barrier that some
  * threads do not reach, and a shuffle that lacks lanes of its warp. Device memory (runtime.cpp) is filled with NaNs.
@@ -88,7 +88,7 @@ extern char *dynamic_memory;
 
 #define threadIdx (shim::current->index)
 extern uint3 blockIdx;
-extern dim3 blockDim; /* no macro: cudaLaunchConfig_t has a member of that name */
+extern dim3 blockDim; /* not a macro, because cudaLaunchConfig_t has a member with this name */
 
 static inline void __syncthreads(int line = __builtin_LINE())
 {
@@ -120,7 +120,7 @@ static inline int atomicAdd(int *address, int value)
     return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
-/* Each call advances the clock, so a thread can wait for a time without other threads. */
+/* Each call advances the clock. So a thread can wait for a time without the other threads. */
 long long clock64();
 
 static inline uint32_t __float_as_uint(float value)
@@ -144,7 +144,7 @@ static inline void __syncwarp(int line = __builtin_LINE())
 
 /* ---- The runtime ---- */
 
-#define CUDART_VERSION 13010 /* of the toolkit that the engine was compiled with */
+#define CUDART_VERSION 13010 /* version of the toolkit that the engine was compiled with */
 
 enum cudaError_t {
     cudaSuccess = 0,
@@ -229,7 +229,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *ke
 
 namespace shim
 {
-/* Runs all blocks of the grid, one after the other. `body` is one thread's run through the kernel. */
+/* Runs all blocks of the grid, one after another. `body` runs one thread through the kernel. */
 void run_grid(const grid &grid, const std::function<void()> &body);
 
 template <typename T> void check_argument(const T &)

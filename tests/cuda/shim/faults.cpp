@@ -11,17 +11,17 @@
 
 struct rule {
     shim::call kind;
-    uint64_t first, count; /* count 0: each from the first on */
+    uint64_t first, count; /* count 0: all calls from the first on */
     cudaError_t code;
     bool sticky;
-    int device; /* -1: any */
+    int device; /* -1: all devices */
     uint64_t seen;
 };
 
 static std::mutex mutex;
 static std::vector<rule> rules;
-static std::map<int, cudaError_t> broken; /* by device */
-static ino_t file;                        /* that the rules are from; 0: none */
+static std::map<int, cudaError_t> broken; /* by device: the sticky error that broke it */
+static ino_t file;                        /* inode of the file with the rules, 0: none */
 
 static const std::map<std::string, shim::call> calls = {
     {"malloc", shim::call::malloc},           {"host", shim::call::host},       {"copy", shim::call::copy},
@@ -53,7 +53,7 @@ static void read_rules(const char *path)
         fclose(in);
 }
 
-/* The lock is held. A file that took the other's name has another number. */
+/* The caller holds the lock. A file that replaces another file has another inode. */
 static void look_for_rules()
 {
     const char *path = getenv("SHIM_FAULTS");

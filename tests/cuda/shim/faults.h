@@ -6,8 +6,8 @@
  *     CALL FIRST COUNT CODE [sticky] [device N]
  *
  * Calls are counted from the moment when the rule is read: 1 is the next call. COUNT calls, from the FIRST-th on, fail
- * with the cudaError_t CODE; COUNT 0 means all calls from then on. Without `device` the rule is for all devices. A
- * sticky error breaks the device: all later calls on it fail with the same error, until cudaDeviceReset.
+ * with the cudaError_t CODE. COUNT 0 means all calls from the FIRST-th on. Without `device`, the rule is for all
+ * devices. A sticky error breaks the device: all later calls on it fail with the same error, until cudaDeviceReset.
  *
  *     CALL           calls that count
  *     malloc         cudaMalloc
@@ -16,13 +16,13 @@
  *     launch         launches of kernels and graphs
  *     product        products of cuBLASLt
  *     algorithm      cuBLASLt's search for an algorithm
- *     epilogue       the same for a product with an epilogue; CODE 801: the epilogue is not supported
+ *     epilogue       the same for a product with an epilogue. CODE 801 means that the epilogue is not supported
  *     synchronize    waiting for a stream, an event or the device
  *     open           creating a stream
  *     kernel         cudaFuncGetAttributes
  *     choose         cudaSetDevice
  *
- * Freeing memory has no rule: it fails on a broken device alone (call::free). */
+ * Freeing memory has no rule. It fails only on a broken device (call::free). */
 #ifndef TESTS_CUDA_SHIM_FAULTS_H
 #define TESTS_CUDA_SHIM_FAULTS_H
 
@@ -32,13 +32,13 @@ namespace shim
 {
 enum class call { malloc, host, copy, launch, product, algorithm, epilogue, synchronize, open, kernel, choose, free };
 
-/* The error with which this call on the current device must fail. cudaSuccess: it must not fail. */
+/* Returns the error with which this call on the current device must fail, or cudaSuccess. */
 cudaError_t fault(call kind);
 
 /* The current device of this thread. */
 int current_device();
 
-/* Makes another device the current one during its lifetime, for calls that are allowed on objects of any device. */
+/* Changes the current device while the object lives. Some calls are allowed on objects of any device. */
 struct visit {
     int from;
     explicit visit(int device);
@@ -48,7 +48,7 @@ struct visit {
 /* Whether a sticky error has broken the current device. */
 bool is_broken();
 
-void mend(int device); /* what cudaDeviceReset does */
+void mend(int device); /* cudaDeviceReset calls this */
 } // namespace shim
 
 #endif

@@ -1,4 +1,4 @@
-/* Names of kernels, the number of launches of each, and the trace. */
+/* Names of kernels, the number of launches of each kernel, and the trace. */
 #include "kernels.h"
 
 #include <cstdarg>
@@ -18,8 +18,8 @@
 static std::mutex mutex;
 static std::map<const void *, uint64_t> launches;
 
-/* The name of the function at `offset` in a file that the linker wrote. Kernels are static, so dladdr does not know
- * their names, but the file's table of symbols has them. */
+/* The name of the function at `offset` in a linked file. Kernels are static, so dladdr does not find their names. They
+ * are in the file's table of symbols. */
 static std::string symbol_at(const char *file, uint64_t offset)
 {
     Elf64_Ehdr *header = (Elf64_Ehdr *)file;
@@ -56,7 +56,8 @@ static std::string mangled_name(const void *kernel)
     return name;
 }
 
-/* "attend_tensor<__nv_bfloat16, 64, 2>": without the type of the result, and the parameters. */
+/* The name of a kernel, such as "attend_tensor<__nv_bfloat16, 64, 2>". It excludes the type of the result and the
+ * parameters. */
 static std::string name_of(const void *kernel)
 {
     static std::map<const void *, std::string> known;
@@ -78,7 +79,7 @@ void shim::count_launch(const void *kernel)
     launches[kernel]++;
 }
 
-/* Launches of all kernels whose name begins with `name`. */
+/* The number of launches of all kernels whose names begin with `name`. */
 extern "C" __attribute__((visibility("default"))) uint64_t shim_launches_of(const char *name)
 {
     std::lock_guard<std::mutex> lock(mutex);

@@ -1,7 +1,7 @@
 /* kernels: counts launches by kernel, and writes the trace. Only the shim's own files include it.
  *
  * SHIM_TRACE names a file. If it is set, kernels and products are not computed, so that models of any size run in
- * seconds. All results are undefined. Instead the file gets a line for each, in the order in which they would run:
+ * seconds. All results are undefined. The file gets a line for each kernel and product, in the order of their runs:
  *
  *     kernel  NAME  BLOCKS X Y Z  THREADS  SHARED BYTES        of a launch. The fields are separated by tabs
  *     product  ROWS COLUMNS DEPTH [PRODUCTS]  BYTES OF AN ELEMENT  BYTES OF A RESULT  EPILOGUE  ADDED

@@ -16,20 +16,21 @@
 #endif
 
 #define MOST_THREADS 1024
-#define SHARED_BYTES (48 << 10)    /* that a kernel has without asking for more */
-#define RESERVED_SHARED_BYTES 1024 /* of each block's */
+#define SHARED_BYTES (48 << 10)    /* shared memory that a kernel may use without a call of cudaFuncSetAttribute */
+#define RESERVED_SHARED_BYTES 1024 /* shared memory that CUDA reserves in each block */
 
 struct allocation {
     size_t bytes;
-    int device; /* PINNED: of the host */
+    int device; /* PINNED: memory of the host */
 };
 
 #define PINNED (-1)
 
 std::recursive_mutex shim::mutex;
 static std::map<const char *, allocation> allocations;
-static std::map<int, unsigned> opened;                           /* by device: the number of threads that use it */
-static std::map<std::pair<const void *, int>, int> shared_bytes; /* by kernel and device: that it asked for */
+static std::map<int, unsigned> opened; /* by device: number of threads that use it */
+/* By kernel and device: the size that cudaFuncSetAttribute has set. */
+static std::map<std::pair<const void *, int>, int> shared_bytes;
 static thread_local cudaError_t last_error;
 static thread_local int chosen_device;
 
@@ -67,7 +68,7 @@ static bool is_within_one(const void *memory, size_t bytes, int device)
     return (const char *)memory + bytes <= behind->first + behind->second.bytes && behind->second.device == device;
 }
 
-/* Of the current device. */
+/* The memory must be on the current device. */
 bool shim::is_device_memory(const void *memory, size_t bytes)
 {
     return is_within_one(memory, bytes, chosen_device);
@@ -104,8 +105,8 @@ static int setting(const char *name, int usual)
     return given ? atoi(given) : usual;
 }
 
-/* SHIM_SHARED_KIB: the shared memory that a kernel may ask for; default 163, that of compute capability 8.0. 9.0 and
- * 10.0 have 227; 8.6, 8.9 and 12.0 have 99. */
+/* SHIM_SHARED_KIB is the most shared memory of a kernel. The default is 163, as in compute capability 8.0. In 9.0 and
+ * 10.0 it is 227. In 8.6, 8.9 and 12.0 it is 99. */
 static int most_shared_bytes()
 {
     return setting("SHIM_SHARED_KIB", 163) << 10;
@@ -141,7 +142,7 @@ unsigned shim::seed_of_order()
     return given ? (unsigned)strtoul(given, nullptr, 10) : 0;
 }
 
-/* SHIM_KERNEL_MS: the time of each kernel. By default it is longer than that of most products of cuBLASLt. */
+/* SHIM_KERNEL_MS is the time of each kernel. The default is longer than most products of cuBLASLt take. */
 static float kernel_milliseconds()
 {
     const char *given = getenv("SHIM_KERNEL_MS");
@@ -175,13 +176,13 @@ cudaError_t shim::launch(const cudaLaunchConfig_t &configuration, const void *ke
     });
 }
 
-/* SHIM_DEVICES: the number of devices; default 1. */
+/* SHIM_DEVICES is the number of devices. The default is 1. */
 static int device_count()
 {
     return setting("SHIM_DEVICES", 1);
 }
 
-/* SHIM_DRIVER: the newest version of CUDA that the driver supports; default that of the toolkit. */
+/* SHIM_DRIVER is the newest version of CUDA that the driver supports. The default is the version of the toolkit. */
 cudaError_t cudaDriverGetVersion(int *version)
 {
     *version = setting("SHIM_DRIVER", CUDART_VERSION);
@@ -236,7 +237,7 @@ cudaError_t cudaDeviceReset()
     return cudaSuccess;
 }
 
-/* SHIM_PROCESSORS: the number of multiprocessors; default 1. */
+/* SHIM_PROCESSORS is the number of multiprocessors. The default is 1. */
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int)
 {
     *properties = {};
@@ -281,7 +282,7 @@ cudaError_t cudaGetLastError()
     return error;
 }
 
-/* SHIM_MEMORY: bytes of each device; default 1 GiB. */
+/* SHIM_MEMORY is the number of bytes of each device. The default is 1 GiB. */
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
     guard lock(mutex);
@@ -312,12 +313,12 @@ cudaError_t cudaFree(void *memory)
         return cudaSuccess;
     if (cudaError_t error = shim::refuse_in_capture())
         return error;
-    if (cudaError_t error = shim::fault(shim::call::free)) /* of a broken device: cudaDeviceReset frees it */
+    if (cudaError_t error = shim::fault(shim::call::free)) /* on a broken device, cudaDeviceReset frees the memory */
         return fail(error);
     if (found == allocations.end() || found->second.device == PINNED)
         return fail(cudaErrorInvalidValue);
     shim::visit there(found->second.device);
-    shim::run_work(); /* it waits for the device */
+    shim::run_work(); /* cudaFree waits for the device */
     found = allocations.find((char *)memory);
     ASAN_UNPOISON_MEMORY_REGION(memory, found->second.bytes);
     allocations.erase(found);

@@ -1,7 +1,7 @@
-/* runtime: what the parts of the shim's runtime share. The sources of this folder, except threads.cpp, are compiled
- * over this folder's cuda_runtime.h, for kernels that g++ compiled, and over NVIDIA's, for kernels that nvcc compiled
- * (tests/cuda/ptx). Both launch their kernels by `launch`. */
-#include <cuda_runtime.h> /* before the guard: the shim's own includes this header, after its types */
+/* runtime: common parts of the shim's runtime. The sources of this folder, except threads.cpp, are compiled in two
+ * ways. With this folder's cuda_runtime.h, they run kernels that g++ compiled. With NVIDIA's header, they run kernels
+ * that nvcc compiled (tests/cuda/ptx). Both launch their kernels with `launch`. */
+#include <cuda_runtime.h> /* before the guard, because the shim's cuda_runtime.h includes this header after its types */
 #ifndef TESTS_CUDA_SHIM_RUNTIME_H
 #define TESTS_CUDA_SHIM_RUNTIME_H
 
@@ -10,7 +10,7 @@
 
 namespace shim
 {
-/* The size of a launch. Dynamic shared memory is that of each block. */
+/* The size of a launch. Dynamic shared memory is the size for each block. */
 struct grid {
     dim3 blocks, threads;
     size_t shared_bytes;
@@ -19,15 +19,15 @@ struct grid {
 /* Checks the launch of a kernel, and queues it. `run` runs all threads. */
 cudaError_t launch(const cudaLaunchConfig_t &configuration, const void *kernel, std::function<void(const grid &)> run);
 
-/* The shared memory that a kernel has in addition to that of its launches. 0 if it is unknown. */
+/* The shared memory of a kernel besides the dynamic shared memory. Returns 0 if it is unknown. */
 size_t static_shared_bytes(const void *kernel);
 
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 
-/* Whether all of it is in one allocation of the current device. */
+/* True if all bytes are in one allocation of the current device. */
 bool is_device_memory(const void *memory, size_t bytes);
 
-/* The number SHIM_SEED, which chooses the order of threads, blocks and streams. 0 if it is not set. */
+/* The value of SHIM_SEED. It chooses the order of threads, blocks and streams. The default is 0. */
 unsigned seed_of_order();
 
 [[noreturn]] void die(const char *what);

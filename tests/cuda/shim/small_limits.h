@@ -1,4 +1,5 @@
-/* small_limits: small values of the engine's limits, so that tests reach paths that otherwise need large models. */
+/* small_limits: small values for limits of the engine. With them, tests reach code that otherwise needs large
+ * models. */
 #ifndef TESTS_CUDA_SHIM_SMALL_LIMITS_H
 #define TESTS_CUDA_SHIM_SMALL_LIMITS_H
 
@@ -16,7 +17,7 @@
 #define SHARED_FEATURES 64    /* linear_attend.cu */
 #define SPOILED_ROWS 100      /* shape.cu */
 #define STAGED 400            /* weights.cu */
-#define TOP_K_WARPS 2         /* top_k.cu; each thread is a fiber */
+#define TOP_K_WARPS 2         /* top_k.cu. Each thread is a fiber */
 #define WINDOW_ROWS 64        /* convolve.cu */
 #define WHOLE_ROWS 40         /* shape.cu */
 #define WORKSPACE_BYTES 65536 /* products.cu */

@@ -1,7 +1,10 @@
-/* Streams, events and graphs. Nothing runs before someone waits; then one piece of work after the other, of whichever
- * stream can go on, as SHIM_SEED says: 0 the oldest stream, odd any, even the newest. So what only an event would order
- * happens in the wrong order with one seed or another, and a copy that is not waited for is not there. With an odd seed
- * some more happens before who waited goes on. Between pieces other threads have their turn. */
+/* Streams, events and graphs. No work runs before a thread waits. Then the pieces of work run one after another.
+ * SHIM_SEED chooses the stream among those that can continue: 0 the oldest stream, odd a random stream, even the newest
+ * stream.
+ *
+ * So if the engine forgets an event, some seed runs the work in the wrong order. If a thread does not wait for a copy,
+ * the data are missing. With an odd seed, some more work runs before the waiting thread continues. Between two pieces,
+ * other threads may run. */
 #include "streams.h"
 #include "faults.h"
 
@@ -14,15 +17,15 @@
 
 struct recording {
     uint64_t recorded = 0, done = 0; /* how many times */
-    double at = 0;                   /* when it was last */
+    double at = 0;                   /* time of the last recording */
     bool timed = false;
 };
 
 struct piece {
-    std::function<void()> work;       /* of neither record nor wait */
-    std::shared_ptr<recording> event; /* NULL: work */
+    std::function<void()> work;       /* set if the piece is neither a record nor a wait */
+    std::shared_ptr<recording> event; /* NULL if the piece is work */
     bool records;
-    uint64_t number; /* of the recording that is made, or waited for */
+    uint64_t number; /* number of the recording that is made or waited for */
 };
 
 struct CUgraph_st {
@@ -46,12 +49,12 @@ struct CUstream_st {
 
 static std::vector<CUstream_st *> streams; /* oldest first */
 static uint64_t random_state = 1;
-static thread_local CUstream_st *capturing; /* of this thread */
+static thread_local CUstream_st *capturing; /* the stream that this thread captures */
 static thread_local bool capture_lost;
 static uint64_t counters[COUNTERS];
 static double passed; /* milliseconds */
 
-/* For tests, which look it up in the plugin. */
+/* Tests look this function up in the engine's library. */
 extern "C" __attribute__((visibility("default"))) uint64_t shim_count(int counter)
 {
     shim::guard lock(shim::mutex);
@@ -72,7 +75,7 @@ void shim::pass(float milliseconds)
 
 /* ---- Running ---- */
 
-/* Of the current device. */
+/* Whether a stream of the current device can continue. */
 static bool can_go_on(const CUstream_st *stream)
 {
     if (stream->pieces.empty() || stream->device != shim::current_device())
@@ -100,7 +103,7 @@ static CUstream_st *choose_stream()
     return ready[seed == 0 ? 0 : seed % 2 ? any : ready.size() - 1];
 }
 
-/* One piece of work of some stream; false: there is none that can go on. */
+/* Runs one piece of work of some stream. Returns false if no stream can continue. */
 static bool run_piece()
 {
     shim::guard lock(shim::mutex);
@@ -129,8 +132,8 @@ static void count_wait()
         shim::count(IDLE_WAITS);
 }
 
-/* A device does not stop when the event that a thread waits for has happened. With an odd seed it runs a little more
- * before the waiting thread continues. */
+/* A device does not stop when the event that a thread waits for has happened. So with an odd seed, it runs a little
+ * more before the thread continues. */
 static void go_on()
 {
     unsigned seed = shim::seed_of_order();
@@ -176,7 +179,7 @@ void shim::drop_work()
     }
 }
 
-/* Whether waiting fails. A broken device does no more work. */
+/* Returns an error if waiting must fail. A broken device does no more work. */
 static cudaError_t fail_waiting()
 {
     if (cudaError_t error = shim::refuse_in_capture())
@@ -187,7 +190,7 @@ static cudaError_t fail_waiting()
     return error == cudaSuccess ? error : shim::fail(error);
 }
 
-/* … or has failed meanwhile: what another thread dropped did not happen. */
+/* Returns an error if the device has broken during the wait. Another thread may then have dropped the work. */
 static cudaError_t end_waiting()
 {
     return shim::is_broken() ? shim::fail(shim::fault(shim::call::free)) : cudaSuccess;
@@ -250,8 +253,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     return cudaSuccess;
 }
 
-/* A copy to the host is done only when a thread waits for the stream. A copy from memory that is not pinned reads it at
- * once. A copy to such memory waits until it is done. */
+/* A copy to pinned memory is done only when a thread waits for the stream. A copy from memory that is not pinned reads
+ * the memory at once. A copy to such memory waits until it is done. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream)
 {
     bool up = kind == cudaMemcpyHostToDevice;
@@ -301,7 +304,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     return cudaSuccess;
 }
 
-/* For the event as it was recorded last; for nothing where it never was. */
+/* Waits for the last recording of the event. If the event was never recorded, it waits for nothing. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
     if (cudaError_t error = shim::refuse_in_capture())
@@ -313,7 +316,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return cudaSuccess;
 }
 
-/* Each query lets time pass, so a thread that repeats it ends. */
+/* Each query runs some work. So a thread that repeats the query ends. */
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     if (cudaError_t error = fail_waiting())
@@ -339,7 +342,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     return end_waiting();
 }
 
-/* Of what both events saw. */
+/* The time between the last recordings of both events. */
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEvent_t end)
 {
     shim::guard lock(shim::mutex);
@@ -353,7 +356,7 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEve
     return cudaSuccess;
 }
 
-/* ---- Graphs: nodes one after the other, with their arguments as they were and the memory that they point to ---- */
+/* ---- Graphs: the nodes run in order. They keep the arguments and pointers from the capture ---- */
 
 bool shim::is_capturing()
 {
@@ -394,7 +397,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     return capture_lost ? shim::fail(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
 }
 
-/* SHIM_GRAPHS: the number of graphs that can be instantiated at a time; 0: none. */
+/* SHIM_GRAPHS is the number of graphs that can exist at the same time. 0: none. */
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
 {
     shim::guard lock(shim::mutex);

@@ -13,29 +13,29 @@ namespace shim
 extern std::recursive_mutex mutex;
 typedef std::lock_guard<std::recursive_mutex> guard;
 
-/* Sets the error that cudaGetLastError returns to this thread. Returns it. */
+/* Sets and returns the error. cudaGetLastError returns it to this thread. */
 cudaError_t fail(cudaError_t error);
 
 /* Whether this thread captures a graph. */
 bool is_capturing();
 
-/* For calls that are forbidden during a capture: ends a capture of this thread, and returns the call's error. Else
- * returns cudaSuccess. */
+/* For calls that are forbidden during a capture. If this thread captures, ends the capture, and returns the call's
+ * error. Otherwise returns cudaSuccess. */
 cudaError_t refuse_in_capture();
 
 bool is_pinned_memory(const void *memory, size_t bytes);
 
-/* Device memory is accessible only between open_memory and close_memory, which enclose the work of streams. */
+/* Device memory is accessible only between open_memory and close_memory. They enclose the work of streams. */
 void open_memory();
 void close_memory();
 
 /* Runs all work that is queued on the current device. */
 void run_work();
-void drop_work(); /* drops this work instead; it counts as done */
+void drop_work(); /* drops the work instead, which then counts as done */
 
 void count(enum counter counter);
 
-/* Called by running work: it takes this time, as events measure it. */
+/* Running work calls this to take some time. Events measure this time. */
 void pass(float milliseconds);
 } // namespace shim
 

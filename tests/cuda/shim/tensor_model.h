@@ -19,8 +19,8 @@
 
 namespace shim
 {
-/* Marks functions that one lane runs for all lanes, while the others wait. Their arrays have the sizes of their types,
- * so the address sanitizer has nothing to find in them. */
+/* Marks functions that one lane runs for all lanes, while the others wait. Their arrays have the sizes of their types.
+ * So the address sanitizer could not find anything in them. */
 #define FOR_ALL_LANES __attribute__((no_sanitize_thread, no_sanitize_address, no_sanitize_undefined))
 
 struct product_lane {
@@ -67,7 +67,7 @@ template <typename T> FOR_ALL_LANES void multiply_halves(void *const *lanes)
     add_product(lanes, a, b);
 }
 
-/* The same for TF32. */
+/* D += A B in TF32. */
 FOR_ALL_LANES static inline void multiply_tf32(void *const *lanes)
 {
     tf32_product product;
@@ -91,7 +91,8 @@ struct alignas(16) matrix_lane {
     uint32_t row[4], *fragment;
 };
 
-/* Matrix m of four has its rows in lanes 8m … 8m + 7; lane l gets elements (l / 4, 2 (l % 4)) and the next. */
+/* The rows of matrix m are in lanes 8m to 8m + 7. Lane l gets the element (l / 4, 2 (l % 4)) and the next one in the
+ * row. */
 FOR_ALL_LANES static inline void hand_out(void *const *lanes)
 {
     for (int lane = 0; lane < 32; lane++)
@@ -99,7 +100,7 @@ FOR_ALL_LANES static inline void hand_out(void *const *lanes)
             ((matrix_lane *)lanes[lane])->fragment[m] = ((const matrix_lane *)lanes[m * 8 + lane / 4])->row[lane % 4];
 }
 
-/* The same for the transposes: lane l gets elements (2 (l % 4), l / 4) and (2 (l % 4) + 1, l / 4). */
+/* Hands out the transposes. Lane l gets the elements (2 (l % 4), l / 4) and (2 (l % 4) + 1, l / 4). */
 FOR_ALL_LANES static inline void hand_out_transposed(void *const *lanes)
 {
     for (int lane = 0; lane < 32; lane++)
@@ -149,7 +150,7 @@ static inline void multiply_add_tf32(float (&d)[4], const uint32_t (&a)[4], uint
 static inline float power_of_two(float x)
 {
     float y = std::exp2(x);
-    return y < 0x1p-126f ? 0 : y; /* a NaN stays one */
+    return y < 0x1p-126f ? 0 : y; /* NaN stays NaN */
 }
 
 static inline void load_matrices(uint32_t (&fragment)[4], const void *row)
@@ -162,7 +163,7 @@ static inline void load_matrices_transposed(uint32_t (&fragment)[4], const void 
     shim::load_matrices(fragment, row, shim::hand_out_transposed, __LINE__);
 }
 
-/* Reads the source at once, so that the sanitizers see the access. Overwrites the destination at once, so that a
+/* Reads the source at once, so that the sanitizers check the access. Overwrites the destination at once, so that a
  * missing wait gives a wrong result. */
 static inline void copy_async(void *to, const void *from, bool there)
 {

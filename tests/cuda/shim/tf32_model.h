@@ -17,7 +17,7 @@ namespace shim
 {
 constexpr int TF32_ROWS = 16, TF32_COLUMNS = 8, TF32_DEPTH = 8, TF32_AT_ONCE = 4, TF32_FRACTION = 24;
 
-/* Functions that AVX2 computes where the processor has it, from operands in registers. */
+/* Functions that the compiler vectorises with AVX2 if the processor has it. Their operands are in registers. */
 #define TF32_INLINE \
     __attribute__((always_inline, no_sanitize_thread, no_sanitize_address, no_sanitize_undefined)) inline
 
@@ -25,11 +25,11 @@ constexpr int TF32_ROWS = 16, TF32_COLUMNS = 8, TF32_DEPTH = 8, TF32_AT_ONCE = 4
 typedef int32_t tf32_integers __attribute__((vector_size(TF32_COLUMNS * sizeof(int32_t))));
 typedef float tf32_floats __attribute__((vector_size(TF32_COLUMNS * sizeof(float))));
 
-/* Significands, and exponents. */
+/* Significands and exponents of a row. */
 struct tf32_row {
     tf32_floats of;
     tf32_integers exponents;
-    tf32_integers others; /* not 0 where an element is neither 0 nor has an exponent from -50 to 50 */
+    tf32_integers others; /* not 0 for elements other than 0 whose exponent is outside of -50 to 50 */
 };
 
 static TF32_INLINE void tf32_read(const void *bits_of_row, struct tf32_row *row)
@@ -60,7 +60,7 @@ static TF32_INLINE void tf32_powers(const tf32_integers &exponents, tf32_floats 
     memcpy(powers, &bits, sizeof bits);
 }
 
-/* Steps 2 to 4 for a row of d, whose elements are ordinary. a has four elements from `first` on, b four rows. */
+/* Steps 2 to 4 for a row of d with ordinary elements. a has four elements from `first` on, and b has four rows. */
 static TF32_INLINE void tf32_add(const struct tf32_row &a, int first, const struct tf32_row *b,
                                  const struct tf32_row &old, float *d)
 {
@@ -81,7 +81,7 @@ static TF32_INLINE void tf32_add(const struct tf32_row &a, int first, const stru
     back = __builtin_convertvector(result, tf32_integers);
     tf32_integers bits;
     memcpy(&bits, &result, sizeof bits);
-    bits += back > magnitude; /* -1 where it was rounded up */
+    bits += back > magnitude; /* -1 if the result was rounded up */
     memcpy(&result, &bits, sizeof bits);
     tf32_powers(most - TF32_FRACTION, &power);
     result = sum < 0 ? -result * power : result * power;
@@ -102,7 +102,7 @@ static inline float tf32_float(uint32_t bits)
     return x;
 }
 
-/* The same for one element and four products, which may have any values. a and b point to elements, `stride` apart. */
+/* The same for one element and four products with any values. Elements of a are `stride` apart, and those of b, too. */
 __attribute__((no_sanitize_thread)) static inline float tf32_add_one(const uint32_t *a, const uint32_t *b, float d)
 {
     double terms[TF32_AT_ONCE + 1], plain = d, sum = 0;

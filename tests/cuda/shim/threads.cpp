@@ -1,7 +1,11 @@
-/* The threads of a block as fibers. In the build with the thread sanitizer this file is compiled without it (the
- * scheduler's own memory is no business of the kernels') and tells it of fibers and barriers, so that an access that no
- * barrier orders is a race even though only one fiber runs at a time. Nothing on the fibers' way allocates or uses
- * std:: templates: the linker may take the kernels' instrumented copies of these. */
+/* The threads of a block as fibers.
+ *
+ * In the build with the thread sanitizer, this file is compiled without the sanitizer, because it would check the
+ * scheduler's own memory. The scheduler tells the sanitizer about fibers and barriers. So the sanitizer reports
+ * accesses that no barrier orders, although only one fiber runs at a time.
+ *
+ * Code that runs on fibers must not allocate memory or use std:: templates. The linker might take the instrumented
+ * copies of these templates from the kernels. */
 #include "tests/cuda/shim/runtime.h"
 
 #include <cstdio>
@@ -11,7 +15,7 @@
 #include <vector>
 
 #if defined(__x86_64__)
-#define SWITCH_BY_HAND 1 /* ucontext saves the signal mask by a system call */
+#define SWITCH_BY_HAND 1 /* because ucontext saves the signal mask with a system call */
 #else
 #include <ucontext.h>
 #endif
@@ -33,15 +37,17 @@
 #define OF_FIBERS(statement)
 #endif
 
-/* The scheduler's own steps, of which a test takes millions; the sanitizers are for what kernels do. */
+/* The steps of the scheduler, of which a test runs millions. The sanitizers should check only the kernels. */
 #define UNCHECKED __attribute__((no_sanitize("address", "undefined")))
 
 #define MOST_THREADS 1024
 #define STACK_BYTES (128 << 10)
-#define COPIES 256  /* on their way to shared memory, of a thread */
-#define BARRIERS 64 /* objects for the thread sanitizer: an old one would order too much */
+#define COPIES 256 /* pending copies to shared memory of a thread */
+/* Objects of the thread sanitizer. It reuses an object after so many barriers, because one object would order too
+ * much. */
+#define BARRIERS 64
 #define LANES 32
-#define APART 8 /* of so many inner blocks, one has threads that the thread sanitizer sees apart */
+#define APART 8 /* the thread sanitizer distinguishes the threads in one of so many inner blocks */
 
 uint3 blockIdx;
 dim3 blockDim;
@@ -54,9 +60,9 @@ char *dynamic_memory;
 namespace
 {
 struct stack {
-    char *memory; /* its lowest byte */
+    char *memory; /* the lowest byte */
     size_t bytes;
-    void *asan; /* the sanitizer's own stack, while another fiber runs */
+    void *asan; /* the address sanitizer's data for this stack, while another fiber runs */
     void *tsan;
 #ifdef SWITCH_BY_HAND
     void *pointer;
@@ -74,21 +80,23 @@ struct copy {
 };
 
 struct fiber {
-    thread seen; /* by the kernel; first: `current` points to it */
+    thread seen; /* the kernel reads this. It is the first member, because `current` points to it */
     stack own;
     waiting waits;
     int line;
-    void *given; /* to the warp */
+    void *given; /* the value that the lane gives to the warp */
     unsigned n_copies, groups;
 };
 
 fiber fibers[MOST_THREADS];
-copy copies[MOST_THREADS][COPIES]; /* not in the fibers: these are walked all the time */
+copy copies[MOST_THREADS][COPIES]; /* outside of struct fiber, because the scheduler often walks over all fibers */
 stack main_stack;
 unsigned count, alive, at_barrier, at_warp[MOST_THREADS / LANES], barriers;
 fiber *ready[MOST_THREADS]; /* a ring */
 unsigned first_ready, n_ready;
-bool shared_is_used = true; /* some block came to a barrier since it was forgotten; without one it is of no use */
+/* True if a block has reached a barrier since shared memory was last filled. Without a barrier, shared memory has no
+ * use. */
+bool shared_is_used = true;
 const std::function<void()> *body;
 uint64_t random_state;
 unsigned seed;
@@ -98,8 +106,8 @@ char barrier_objects[BARRIERS], warp_objects[MOST_THREADS / LANES][BARRIERS];
 unsigned warp_barriers[MOST_THREADS / LANES];
 #ifdef SHIM_TSAN
 char block_begins, block_ends;
-/* Whether the thread sanitizer sees the threads of the block apart. Else all of them are the thread that runs the grid,
- * and races are not found. */
+/* True if the thread sanitizer distinguishes the threads of the block. Otherwise, all threads count as the thread that
+ * runs the grid, and races are not found. */
 bool apart = true;
 #endif
 
@@ -129,7 +137,7 @@ asm(".text\n"
     ".size shim_switch, . - shim_switch\n");
 #endif
 
-/* From one stack to the other; `ends`: the first is not returned to. */
+/* Switches from one stack to the other. `ends` means that the first stack is not used any more. */
 void switch_stack(stack *from, stack *to, bool ends)
 {
     ASAN(__sanitizer_start_switch_fiber(ends ? nullptr : &from->asan, to->memory, to->bytes));
@@ -143,7 +151,7 @@ void switch_stack(stack *from, stack *to, bool ends)
     (void)ends;
 }
 
-/* Takes a fiber that can go on out of the list, as the seed says: the first, any, the last. */
+/* Takes a ready fiber out of the list. The seed chooses the first fiber, a random one, or the last one. */
 UNCHECKED fiber *next_ready()
 {
     if (n_ready == 0)
@@ -208,8 +216,8 @@ void run_thread()
     abort();
 }
 
-/* Stacks begin at different places of their pages: what fibers have at the same depth would compete for one set of the
- * cache. */
+/* Stacks begin at different offsets in their pages. Otherwise, data at the same depth would compete for the same set of
+ * the cache. */
 void open_stack(stack *stack, unsigned number)
 {
     const size_t guard = 64 << 10;
@@ -225,7 +233,7 @@ void open_stack(stack *stack, unsigned number)
     stack->asan = nullptr;
     size_t bytes = stack->bytes - number % 64 * 64;
 #ifdef SWITCH_BY_HAND
-    void **top = (void **)(stack->memory + bytes) - 2; /* the stack is aligned as at a function's first line */
+    void **top = (void **)(stack->memory + bytes) - 2; /* aligned as on entry to a function */
     top[0] = (void *)run_thread;
     stack->pointer = top - 6;
 #else
@@ -252,7 +260,7 @@ void find_main_stack()
     TSAN(main_stack.tsan = __tsan_get_current_fiber());
 }
 
-/* Not as a memset, which the address sanitizer would check. */
+/* A loop, because the address sanitizer would check a memset. */
 UNCHECKED __attribute__((optimize("no-tree-loop-distribute-patterns"))) void forget_shared_memory()
 {
     for (char *byte = __start_shared_memory; shared_is_used && byte < __stop_shared_memory; byte++)
@@ -262,8 +270,8 @@ UNCHECKED __attribute__((optimize("no-tree-loop-distribute-patterns"))) void for
 }
 
 #ifdef SHIM_TSAN
-/* The sanitizer's record of who waited for whom costs time in proportion to the square of the threads. So it has all
- * blocks of a small grid, the first and the last one of a larger grid, and some of the others, at random. */
+/* The thread sanitizer records which threads have waited for each other. The time for this grows with the square of the
+ * number of threads. So threads are distinguished in the first and last block of a grid, and in some random blocks. */
 bool is_apart(unsigned place, size_t blocks)
 {
     static uint64_t state;
@@ -310,7 +318,7 @@ UNCHECKED void barrier(int line)
     (void)object;
 }
 
-/* All lanes of the warp must come, from the same line. Orders no memory. */
+/* All lanes of the warp must call this from the same line. It does not order accesses to memory. */
 UNCHECKED void warp(void (*work)(void *const *), void *of_lane, int line)
 {
     fiber *me = self(), *lanes = &fibers[me->seen.number / LANES * LANES];
@@ -387,7 +395,7 @@ bool any(unsigned mask, bool predicate, int line)
     return predicate;
 }
 
-/* What is there before it lands is undefined: tensor_model.h fills it with NaNs. */
+/* Before the copy is complete, the destination is undefined. tensor_model.h fills it with NaNs. */
 void copy_later(void *to, const void *from, bool zeros)
 {
     fiber *me = self();
@@ -446,7 +454,7 @@ void run_grid(const grid &grid, const std::function<void()> &kernel)
     free(dynamic_memory);
 }
 
-/* All variables of all kernels are in one section. */
+/* The variables of all kernels are in one section, so the size for one kernel is unknown. */
 size_t static_shared_bytes(const void *)
 {
     return 0;

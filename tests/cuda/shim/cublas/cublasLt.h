@@ -1,5 +1,5 @@
-/* shim: the part of cuBLASLt that engine/cuda uses; see cuda_runtime.h. It has a folder of its own, so that it can also
- * stand beside NVIDIA's cuda_runtime.h. */
+/* shim: the part of cuBLASLt that engine/cuda uses (see cuda_runtime.h). It has a separate folder, so that it can be
+ * combined with NVIDIA's cuda_runtime.h. */
 #ifndef TESTS_CUDA_SHIM_CUBLASLT_H
 #define TESTS_CUDA_SHIM_CUBLASLT_H
 
@@ -47,18 +47,18 @@ struct cublasLtMatmulDescOpaque_t {
     cudaDataType_t scale;
     cublasOperation_t transpose_a, transpose_b;
     cublasLtEpilogue_t epilogue;
-    const void *bias; /* of D's type */
+    const void *bias; /* has the type of D */
 };
 struct cublasLtMatrixLayoutOpaque_t {
     cudaDataType_t type;
     uint64_t rows, columns;
     int64_t stride;
-    int32_t count;    /* of matrices, for as many products */
-    int64_t distance; /* between them, in elements */
+    int32_t count;    /* number of matrices, one for each product */
+    int64_t distance; /* distance between these matrices, in elements */
 };
 struct cublasLtMatmulPreferenceOpaque_t {
     size_t workspace_bytes;
-    uint32_t alignment[4]; /* of A, B, C, D */
+    uint32_t alignment[4]; /* alignment of A, B, C, D */
 };
 struct cublasLtMatmulAlgo_t {
     uint32_t alignment[4];
