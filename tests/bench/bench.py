@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Measures linformerd beside others, prints ratios and writes the tables of BENCHMARKS.md.
+"""Measures linformerd and other programs, prints ratios, and writes the tables of BENCHMARKS.md.
 
     bench.py [--rounds N] [--seconds S] [--shapes 1x128,8x512] [--pieces vit_224:f32:1,…] [PART…]
 
-Without a PART all of them, the better part of an hour on two cores. Each part writes its own tables and leaves the
-others alone."""
+Without a PART, all parts run, which takes most of an hour on two cores. Each part writes only its own tables."""
 import argparse
 import os
 import pathlib
@@ -21,7 +20,7 @@ import report
 
 
 def run_programs(name, *commands):
-    """A part whose tables are what programs print."""
+    """Returns a part whose tables are the outputs of programs."""
     variables = os.environ | {"BUILD": str(environment.BUILD), "LINFORMERD": str(environment.LINFORMERD)}
 
     def run(options):
@@ -39,7 +38,8 @@ def run_programs(name, *commands):
 
 
 def parts():
-    """By name, in the order in which they run. A script beside this file, unless it is a test, is a part of its own."""
+    """All parts by name, in the order in which they run. Each script in this folder is a separate part, unless it is a
+    test."""
     engine, load = environment.program("engine"), environment.ROOT / "tests" / "load"
     found = {"rates": run_programs("rates", [engine, "12", "1", "f32"], [engine, "12", "1", "bf16"]),
              "kernels": run_programs("kernels", [environment.program("vector")]),
@@ -81,7 +81,7 @@ def main():
     for name in options.parts or known:
         try:
             known[name](options)
-        except Exception as error:  # the other parts are worth having all the same
+        except Exception as error:  # the results of the other parts remain useful
             print(f"bench: {name}: {type(error).__name__}: {error}", file=sys.stderr)
             failed.append(name)
     sys.exit(f"bench: failed: {', '.join(failed)}" if failed else 0)

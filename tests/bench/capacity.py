@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the service times of a daemon, predicts its latency by the simulation in queueing.py, and measures it.
+"""Measures the service times of a daemon. Predicts its latency with the simulation in queueing.py, and measures it, too.
 
     capacity.py [SECONDS]
 
@@ -27,22 +27,22 @@ from queueing import Limits, Service, log_uniform, mean_of, poisson, quantile, s
 from servers import Server
 
 TOLERANCE = 0.15
-MOST_FOREIGN = 0.05  # of the time of the daemon's core, for other programs
+MOST_FOREIGN = 0.05  # most time of the daemon's core for other programs, as a part of all time
 LENGTHS = (16, 256)
 DRAW = log_uniform(*LENGTHS)
 LIMITS = Limits(queue_requests=128)
-LOADS = (0.5, 0.7, 0.8)  # of the measured peak
-JUDGED = 0.7  # at higher loads, the p99 depends too much on the speed of the machine, which is not steady
-OVERLOAD = 1.5  # of the rate in endless batches
+LOADS = (0.5, 0.7, 0.8)  # as parts of the measured peak
+JUDGED = 0.7  # at higher loads, the p99 depends too much on the machine's speed, which is not constant
+OVERLOAD = 1.5  # as a multiple of the rate in endless batches
 SECONDS = 30
 OVERLOAD_S = 8
 SEED = 20261123
 BURSTS = (1, 1, 2, 3, 4, 6, 8, 12, 16)  # requests in a burst of the calibration
-DRAWS, REPEATS = 4, 6  # random lengths for each of BURSTS, and bursts with each of them
-POINT_LOADS = (0.4, 0.6)  # for the time of HTTP, of the rate in endless batches
+DRAWS, REPEATS = 4, 6  # random lengths for each of BURSTS, and bursts for each of these lengths
+POINT_LOADS = (0.4, 0.6)  # loads for measuring the time of HTTP, as parts of the rate in endless batches
 POINT_LENGTHS = ((32, 64), (192, 256))
 POINT_S = 2
-SLOWER = 1.02  # as many times the service times, for the column that shows how much the p99 depends on them
+SLOWER = 1.02  # factor of the service times, for the column that shows how the p99 depends on them
 
 
 # ---- Service times
@@ -57,7 +57,7 @@ class Daemon(Server):
                                                    str(port), *map(str, settings)])
 
     def cpu_s(self):
-        """CPU time of the thread that computes, and of all other threads. The threads must be idle."""
+        """CPU time of the thread that computes, and CPU time of all other threads. The threads must be idle."""
         lane_s = others_s = 0
         for task in environment.pathlib.Path(f"/proc/{self.process.pid}/task").iterdir():
             used_s = int((task / "schedstat").read_text().split()[0]) / 1e9
@@ -79,7 +79,7 @@ class Daemon(Server):
         return busy / os.sysconf("SC_CLK_TCK") - sum(self.cpu_s())
 
     def counts(self):
-        """Batches until now, their tokens, and their requests."""
+        """Number of batches so far, of their tokens, and of their requests."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics") as answer:
             lines = answer.read().decode().splitlines()
         return [sum(float(line.split()[-1]) for line in lines if line.startswith(f"linformerd_batch_{name}"))
@@ -110,8 +110,8 @@ def fit(points):
 
 @dataclasses.dataclass
 class Point:
-    """What the daemon did for some requests. `sent` counts refused ones, too. The times are CPU times of the thread that
-    computes, and of all other threads."""
+    """The daemon's work for some requests. `sent` counts refused requests, too. The times are CPU times of the thread
+    that computes, and of all other threads."""
     batches: float
     tokens: float
     requests: float
@@ -122,7 +122,7 @@ class Point:
 
 
 def measure_point(daemon, sent_tokens, sent, send):
-    """Calls send(), which sends these requests, and waits for their answers."""
+    """Calls send(), which sends these requests. Waits for their answers."""
     counts = daemon.counts()
     time.sleep(0.02)  # until the threads are idle
     began = daemon.cpu_s()
@@ -145,8 +145,8 @@ def measure_bursts(daemon, seed):
 
 
 def measure_rates(daemon, rough, seed):
-    """Requests at random times, at other rates and lengths than those of the predicted loads. HTTP takes more time for a
-    request that comes alone than for one of a burst."""
+    """Requests at random times, at other rates and lengths than those of the predicted loads. A request that arrives
+    alone takes more time in HTTP than one of a burst."""
     points = []
     for load, lengths in itertools.product(POINT_LOADS, POINT_LENGTHS):
         draw = log_uniform(*lengths)
@@ -215,12 +215,12 @@ def error(predicted, measured):
 
 @dataclasses.dataclass
 class Load:
-    """A measured load. Its prediction follows from the same times and lengths of requests."""
+    """A measured load. Its prediction uses the same times and lengths of requests."""
     name: str
     rate: float
     schedule: list
     measured: Figures
-    counts_p99: bool  # whether an error of the p99 is a failure. Under overload, the limit of the queue determines it
+    counts_p99: bool  # whether an error of the p99 is a failure. Not under overload, where the queue's limit decides
 
     def row(self, service):
         """A row of the table, and whether the figures are within the tolerance."""
@@ -280,8 +280,9 @@ def compare(loads, service, foreign, seconds):
 
 
 def measure_all(seconds, cores):
-    """Calibrates before and after the loads, because the speed of a machine may change within minutes. Returns the points
-    of the calibration (bursts and random times), the loads, and the part of the time of the daemon's core that other programs used during the loads."""
+    """Calibrates before and after the loads, because the speed of a machine may change within minutes. Returns the
+    points of the calibration (bursts and random times), and the loads. Also returns the part of the core's time that
+    other programs used during the loads."""
     with Daemon(cores[0]) as daemon:
         bursts, rates = calibrate(daemon, SEED)
         loads, foreign = [], 0

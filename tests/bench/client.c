@@ -41,10 +41,10 @@ struct connection {
     int fd; /* -1: broken */
     char request_head[256];
     size_t request_head_bytes, request_bytes, sent;
-    char head[HEAD_BYTES]; /* of the answer, terminated */
+    char head[HEAD_BYTES]; /* head of the answer, ends with a zero byte */
     size_t head_bytes;
     size_t body_left;
-    bool in_body, under_way; /* the answer's body; a request */
+    bool in_body, under_way; /* in_body: the body is being received. under_way: a request waits for its answer */
     int64_t tokens, began_us, answers;
 };
 
@@ -53,11 +53,11 @@ static struct {
     const char *path;
     double seconds;
     int64_t min_length, max_length;
-    char *ids;           /* "1,2,3": the first n ids are its first ends[n] bytes */
+    char *ids;           /* The text "1,2,3". Its first ends[n] bytes are n ids. */
     size_t *ends;        /* MAX_LENGTH + 1 */
     int64_t began_us;    /* CLOCK_MONOTONIC */
-    int64_t n_under_way; /* requests */
-    int64_t last_us;     /* when the last one began, CLOCK_MONOTONIC */
+    int64_t n_under_way; /* number of open requests */
+    int64_t last_us;     /* time when the last request began, CLOCK_MONOTONIC */
     int64_t answers_each;
     int64_t n_wanting; /* connections with fewer answers */
     int64_t errors;
@@ -97,7 +97,7 @@ static int64_t next_length(void)
 
 /* ---- Connections ---- */
 
-/* A server may close a connection that waits for nothing (uvicorn does after five seconds): that is no error. */
+/* A server may close a connection that has no open request. uvicorn does this after five seconds. This is no error. */
 static void connection_break(struct connection *connection)
 {
     client.errors += connection->under_way;
@@ -128,7 +128,7 @@ static void connection_open(struct connection *connection)
     watch(connection, EPOLL_CTL_ADD, EPOLLIN);
 }
 
-/* Sends what is left of the request; the body's parts are where they always are. */
+/* Sends the rest of the request. Bodies are parts of one text, which does not change. */
 static void connection_send(struct connection *connection)
 {
     struct iovec parts[] = {{connection->request_head, connection->request_head_bytes},
@@ -185,8 +185,8 @@ static void request_end(struct connection *connection)
         request_begin(connection);
 }
 
-/* Looks for the head's end. Returns how many of the bytes were of the head, or -1 when the answer is none that this
- * client understands. */
+/* Looks for the end of the head. Returns how many of the bytes belong to the head, or -1 if the client does not
+ * understand the answer. */
 static ssize_t read_head(struct connection *connection, const char *bytes, size_t count)
 {
     size_t before = connection->head_bytes, room = HEAD_BYTES - 1 - before;
@@ -251,7 +251,7 @@ static int read_arguments(int argc, char **argv, int64_t *connections)
     return 0;
 }
 
-/* Until nothing is under way, or for too long. */
+/* Handles events until no request is open, or until the time limit. */
 static void serve_events(void)
 {
     struct epoll_event events[EVENTS];

@@ -44,7 +44,7 @@ static void *resume(void *argument)
     return NULL;
 }
 
-/* The request's state: 1 its headers are there, 2 it was suspended. */
+/* *request is the state of the request: 1 after its headers, 2 after it was suspended. */
 static enum MHD_Result handle(void *unused, struct MHD_Connection *connection, const char *url, const char *method,
                               const char *version, const char *data, size_t *data_size, void **state)
 {

@@ -31,7 +31,7 @@ static double now_s(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* Of all threads of this process: what a busy machine disturbs least. */
+/* CPU time of all threads of this process. Other programs disturb it least. */
 static double cpu_s(void)
 {
     struct timespec time;
@@ -105,7 +105,7 @@ static struct model *load(struct engine *engine, int depth, bool shared)
     return model;
 }
 
-/* The flops of one item, as --explain counts them. */
+/* The FLOPs of one item, as --explain counts them. */
 static double explained_flops(const struct model *model, int64_t length)
 {
     char *text;
@@ -119,7 +119,7 @@ static double explained_flops(const struct model *model, int64_t length)
     return (double)flops;
 }
 
-/* Runs of a line, in seconds; those of the model and of its products by themselves in turns. */
+/* The runs for one line, in seconds. Runs of the model and of its products alternate. */
 struct runs {
     double model[MAX_RUNS], cpu[MAX_RUNS], products[MAX_RUNS], share[MAX_RUNS];
     int count;
@@ -131,14 +131,14 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sorts them. */
+/* The median. Sorts the values. */
 static double median(double *values, int count)
 {
     qsort(values, (size_t)count, sizeof *values, compare);
     return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 
-/* `flops` are the model's. */
+/* `flops` are those of the model. */
 static void run_in_turns(struct model *model, const struct engine_item *items, int64_t batch, double flops,
                          const struct plan_products *products, double seconds, struct runs *runs)
 {

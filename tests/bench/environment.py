@@ -1,5 +1,5 @@
-"""Where the benchmarks keep what they need, and how it gets there: a virtual environment with the peers from PyPI, the
-models, a checkout of what is not on PyPI. All of it is in BUILD/bench and is made when it is first wanted."""
+"""The files that the benchmarks need, in BUILD/bench: a virtual environment with other libraries from PyPI, the models,
+and a clone of a repository that is not on PyPI. Each is made when it is first needed."""
 import os
 import pathlib
 import shutil
@@ -26,8 +26,8 @@ def log(name):
 
 
 def make_virtual_environment():
-    """Anew when requirements.txt changes. Some 3 GB; PyPI's torch would bring CUDA along, several more, so PyTorch's
-    own index is asked first."""
+    """Makes the virtual environment again when requirements.txt changes. It takes some 3 GB. PyPI's torch depends on
+    CUDA, which takes several GB more. So PyTorch's own index comes first."""
     wanted = (FOLDER / "requirements.txt").read_text()
     installed = BENCH / "installed.txt"
     if installed.exists() and installed.read_text() == wanted:
@@ -44,7 +44,7 @@ def make_virtual_environment():
 
 
 def model(name, environment=()):
-    """The folder of one of models.py's models, written again when that script is newer."""
+    """The folder of a model of models.py. If models.py is newer, the folder is written again."""
     make_virtual_environment()
     folder = BENCH / "models" / name
     config, script = folder / "config.json", FOLDER / "models.py"
@@ -57,8 +57,8 @@ def model(name, environment=()):
 
 
 def keras_source():
-    """linformer/attention.py of the repository with the Keras layer: KERAS_PY, or that of a clone. None: it cannot be
-    had."""
+    """linformer/attention.py of the repository with the Keras layer: KERAS_PY, or the file in a clone. None if both are
+    missing."""
     if os.environ.get("KERAS_PY"):
         return pathlib.Path(os.environ["KERAS_PY"]).resolve()
     folder = BENCH / "keras"

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""The server that linformerd is compared with: FastAPI, uvicorn and PyTorch with micro-batching, as one writes it.
+"""The server that linformerd is compared with: FastAPI, uvicorn and PyTorch with micro-batching.
 
     fastapi_server.py FOLDER PORT [pad|equal]
 
 FOLDER holds a linformer.LinformerLM. POST /embed {"inputs": [[ids]]} answers with mean-pooled, normalised vectors of
-the last hidden state. What has arrived while a batch ran forms the next one, of at most MAX_BATCH; where the last one
-had several requests, others are likely to come, and are waited for, MAX_WAIT_S at most and until there are as many.
-pad: a batch is padded to its longest sequence and pooled over the real rows. The library has no mask, so padding takes
-part in its projection of keys and values, and a vector depends on what else was in the batch; that is the price of
-batching this library's models. equal: only sequences of one length share a batch, so that vectors are the library's
-own."""
+the last hidden state. The requests that arrive while a batch runs form the next batch, of at most MAX_BATCH. If the last
+batch had several requests, the server waits for as many requests, but at most MAX_WAIT_S.
+
+pad: a batch is padded to its longest sequence, and pooled over the real rows. The library has no mask. So padding takes
+part in its projection of keys and values, and a vector depends on the other sequences of the batch.
+equal: only sequences of one length share a batch, so the vectors are those of the library."""
 import asyncio
 import concurrent.futures
 import contextlib
@@ -30,7 +30,7 @@ MAX_WAIT_S = 0.002
 
 class Embedder:
     def __init__(self, folder):
-        with torch.device("meta"):  # no weights that would be overwritten at once
+        with torch.device("meta"):  # creates no weights, because they would be overwritten
             self.model = LinformerLM(**json.loads((folder / "config.json").read_text())["kwargs"])
         self.model.load_state_dict(load_file(folder / "model.safetensors"), assign=True)
         self.model.eval().requires_grad_(False)
@@ -50,7 +50,7 @@ class Batcher:
     def __init__(self, embedder, only_equal):
         self.embedder, self.only_equal = embedder, only_equal
         self.waiting, self.arrived = [], asyncio.Event()
-        self.thread = concurrent.futures.ThreadPoolExecutor(1)  # one, or each would have OpenMP threads of its own
+        self.thread = concurrent.futures.ThreadPoolExecutor(1)  # each thread would start its own OpenMP threads
 
     async def embed(self, ids):
         answer = asyncio.get_running_loop().create_future()
@@ -66,7 +66,7 @@ class Batcher:
         return batch
 
     async def wait_for(self, count, limit_s):
-        """Until so many are waiting, or for so long."""
+        """Waits until so many requests have arrived, but at most for this time."""
         loop = asyncio.get_running_loop()
         end = loop.time() + limit_s
         while len(self.waiting) < count and loop.time() < end:

@@ -36,7 +36,7 @@ static void open_file(const char *folder, const char *name)
     must(file);
 }
 
-/* Uniform in ±scale. */
+/* Random floats, uniform in ±scale. */
 static void write_floats(int64_t count, float scale)
 {
     float block[4096];
@@ -58,7 +58,7 @@ static void add(struct shapes *shapes, int layer, const char *name, int64_t rows
     shapes->count++;
 }
 
-/* The tensors that are stored: with parameter_sharing "layerwise" one E is everything's E and F. */
+/* The stored tensors. With parameter_sharing "layerwise", all E and F are the same tensor. */
 static void list_shapes(struct shapes *shapes, int64_t input_size)
 {
     static const char *const projections[] = {"to_q", "to_k", "to_v"};
@@ -84,7 +84,7 @@ static void list_shapes(struct shapes *shapes, int64_t input_size)
     }
 }
 
-/* The other names of E, as save_model notes them down. */
+/* The other names of E, in the form in which save_model records them. */
 static json_t *describe_shared(void)
 {
     static const char *const parts[] = {"weight", "bias"};
@@ -127,7 +127,7 @@ static void write_header(const struct shapes *shapes)
     json_decref(header);
 }
 
-/* A matrix keeps its input's variance; gains of norms are about 1, as training begins with. */
+/* The matrices keep the variance of their input. The gains of norms are about 1, as at the beginning of training. */
 static void write_model(const char *folder, int64_t input_size)
 {
     static struct shapes shapes;

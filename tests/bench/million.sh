@@ -1,12 +1,13 @@
 #!/bin/bash
-# million.sh: a sequence of 1 048 576 rows through /v2, in binary, beside sequences of 4096 rows through a model with the
-# same arguments: time a token of both, and memory beside what --explain says. The model is linformer_pytorch.Linformer
-# (long_model.c). Fails when a token takes more than 1.5 times as long, or memory is more than 5 % off. Takes 1.1 GB in
-# /tmp (TMPDIR) and 3 GB of memory. Times need a machine with nothing else to do: the long sequence waits for memory, and
-# beside ten other busy processes its tokens took 2.3 times as long as the short ones.
+# million.sh: compares a sequence of 1 048 576 rows with sequences of 4096 rows, through /v2 in binary. Both models are
+# linformer_pytorch.Linformer with the same arguments (long_model.c). The script prints the time per token of both, and
+# compares the memory with --explain. It fails if a token of the long sequence takes more than 1.5 times as long, or if
+# the memory differs by more than 5 %. It needs 1.1 GB in /tmp (TMPDIR), and 3 GB of memory. The times require an idle
+# machine, because the long sequence waits for memory. Beside ten other busy processes, its tokens took 2.3 times as
+# long as those of the short sequences.
 #
 # Options come from the environment:
-#   ROUNDS (5), each one long sequence and then as many rows in short ones; medians are printed
+#   ROUNDS (5): each has one long sequence, and then as many rows in short sequences. Medians are printed
 #   LONG (1048576)  SHORT (4096)   rows
 #   BUILD (build)   LINFORMERD (BUILD/linformerd)
 set -euo pipefail
@@ -18,7 +19,7 @@ daemons=()
 trap 'kill "${daemons[@]}" 2>/dev/null && wait; rm -rf "$work"' EXIT
 trap 'exit 1' PIPE HUP INT TERM
 
-# start NAME ROWS: writes the model and starts a daemon for it; sets `url` and `daemon`.
+# start NAME ROWS: writes the model, and starts a daemon for it. Sets `url` and `daemon`.
 start() {
     local folder=$work/$1
     mkdir "$folder"
@@ -34,8 +35,8 @@ start() {
     url=${url#listening on }/v2/models/$1/infer
 }
 
-# call NAME URL COUNT: sends the model's request COUNT times over one connection. A line for each to the file times:
-# "NAME STATUS SECONDS MILLISECONDS_IN_THE_ENGINE".
+# call NAME URL COUNT: sends the model's request COUNT times over one connection. Appends a line for each request to the
+# file times: "NAME STATUS SECONDS MILLISECONDS_IN_THE_ENGINE".
 call() {
     local i
     for ((i = 0; i < $3; i++)); do
@@ -47,7 +48,7 @@ call() {
     curl -K "$work/calls" >>"$work/times"
 }
 
-# memory FIELD: VmRSS (now) or VmHWM (at most) of the daemon with the long model, in bytes.
+# memory FIELD: memory of the daemon with the long model, in bytes. FIELD is VmRSS (now) or VmHWM (at most).
 memory() {
     awk -v field="$1:" '$1 == field { print $2 * 1024 }' "/proc/$long_daemon/status"
 }
@@ -62,7 +63,7 @@ start long "$LONG"
 long_url=$url
 long_daemon=$daemon
 echo "loaded $(memory VmHWM)" >"$work/memory"
-call long "$long_url" 1 # the first touches the arena
+call long "$long_url" 1 # the first request touches the arena
 call short "$short_url" $((LONG / SHORT))
 : >"$work/times"
 for ((round = 0; round < ROUNDS; round++)); do
@@ -73,7 +74,7 @@ done
 echo "most $(memory VmHWM)" >>"$work/memory"
 explained >>"$work/memory"
 
-# Medians of the seconds and of the engine's milliseconds of a name's calls.
+# Medians of the seconds, and of the engine's milliseconds, for the calls with this name.
 median() {
     awk -v name="$1" -v field="$2" '$1 == name { print $field }' "$work/times" | sort -g |
         awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the models that are measured, random weights from a fixed seed, as folders that linformerd serves.
+"""Writes the measured models as folders for linformerd. Weights are random, with a fixed seed.
 
     models.py NAME FOLDER
 
@@ -16,7 +16,7 @@ SEED = 20261120
 LARGE = dict(dim=512, seq_len=4096, depth=12, k=256, heads=8)
 SHARED = dict(one_kv_head=True, share_kv=True)
 ENTRYPOINT = dict(sequence_length=2000, embedding_dim=256, projection_dim=64, num_heads=8, hidden_dim=128)
-VOCABULARY = 100  # of the entrypoint's Embedding
+VOCABULARY = 100  # vocabulary of the entrypoint's Embedding
 
 MODELS = {
     "shared": ("Linformer", LARGE | SHARED),
@@ -61,7 +61,8 @@ def write_causal(name, folder):
     export(LinearAttentionTransformerLM(**CAUSAL[name]), CAUSAL[name], folder)
 
 
-# ---- Modules of export_module(). rows: of the Linformer; tokens: the most rows of any value, which the daemon counts.
+# ---- Modules of export_module(). rows: rows of the Linformer. tokens: the most rows of any value, which the daemon
+# counts.
 
 MODULES = {
     "vit_224": dict(label="ViT, 224² pixels", image=224, patch=32, shape=(3, 224, 224), rows=50, tokens=3 * 224 * 224),
@@ -129,7 +130,7 @@ def write_keras(folder):
 
 
 def keras_load(folder):
-    """The weights lie in the file under the names that they have within their layers."""
+    """The names in the file are the names of the weights within their layers."""
     from safetensors.numpy import load_file
     model, tensors = keras_model(), load_file(folder / "model.safetensors")
     for layer in model.layers[1:]:

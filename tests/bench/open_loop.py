@@ -1,6 +1,6 @@
-"""A client that sends requests at random times, however slow the answers are (open loop). It runs in the process that
-calls it, with one thread. It sleeps while nothing happens, so that other programs find its core idle, and not that of
-the daemon. Give it a core of its own."""
+"""A client that sends requests at random times, even if answers are slow (open loop). It runs in the calling process,
+with one thread. While nothing happens, the thread sleeps. So other programs use the client's core, not the daemon's.
+Give the client a separate core."""
 import collections
 import dataclasses
 import math
@@ -10,16 +10,15 @@ import socket
 import time
 
 IDLE_CONNECTIONS = 16  # opened before the first request
-AWAKE_S = 0.0002  # before a request is due, because a sleep may last that much too long
+AWAKE_S = 0.0002  # the client wakes so long before a request, because a sleep may last too long
 MOST_CONNECTIONS = 2000
 DRAIN_S = 60
 
 
 @dataclasses.dataclass
 class Result:
-    """`latencies_s`: of answers with status 200, each from the time at which its request was due. So a request that
-    the client sends late counts from when it should have been sent. `late_s`: by how much each was sent late.
-    `ended_s`: from the start to the last answer."""
+    """`latencies_s`: for each answer with status 200, the time since its request was due. So a delay of the client
+    counts, too. `late_s`: the delay of each request. `ended_s`: time from the start to the last answer."""
     latencies_s: list = dataclasses.field(default_factory=list)
     late_s: list = dataclasses.field(default_factory=list)
     refused: int = 0
@@ -46,10 +45,10 @@ class Connection:
     def __init__(self, port):
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.due_s, self.answer, self.waits = 0.0, b"", False  # waits: for an answer
+        self.due_s, self.answer, self.waits = 0.0, b"", False  # waits: whether a request waits for its answer
 
     def status(self):
-        """Reads what has arrived. None: the answer is not complete. 0: the connection broke."""
+        """Reads what has arrived. Returns None if the answer is not complete, 0 if the connection broke."""
         try:
             part = self.socket.recv(1 << 20)
         except OSError:
@@ -93,12 +92,12 @@ class Client:
         return True
 
     def sleep(self, seconds):
-        """Until an answer arrives, but at most for this time. select has a finer clock than epoll."""
+        """Waits until an answer arrives, but at most for this time. select has a finer clock than epoll."""
         if seconds > 0:
             select.select([self.poll.fileno()], [], [], seconds)
 
     def receive(self, result):
-        """Counts the answers that are complete. Returns how many requests they end."""
+        """Counts the complete answers. Returns how many requests have ended."""
         ended = 0
         for descriptor, _ in self.poll.poll(0):
             connection = self.open[descriptor]
@@ -121,8 +120,8 @@ class Client:
 
 
 def run(port, schedule, seed):
-    """Sends each request of the schedule (queueing.Request) when it is due, and waits for the answers. The requests are
-    built before the first is sent."""
+    """Sends each request of the schedule (queueing.Request) when it is due, and waits for the answers. All requests are
+    built before the first one is sent."""
     generator = random.Random(seed)
     due = [request.arrived_s for request in schedule]
     requests = [request_of(request.tokens, generator) for request in schedule]

@@ -1,5 +1,5 @@
-"""What follows from measured service times for other rates and machines. All of it is calculated by the simulation.
-capacity.py writes these tables into docs/capacity.md."""
+"""Predictions for other rates and machines. The simulation computes them from measured service times. capacity.py
+writes these tables into docs/capacity.md."""
 import dataclasses
 import math
 
@@ -12,11 +12,11 @@ EXAMPLE_RATE, EXAMPLE_P99_MS = 3000, 50
 
 # Assumptions of the outlooks. None of them was measured.
 CORES = 64
-THREADS = 8  # of a daemon, when several cores compute one batch
-THREADS_EFFICIENCY = 0.8  # of these threads, on the work that grows with the batch
+THREADS = 8  # threads of a daemon, if several cores compute one batch
+THREADS_EFFICIENCY = 0.8  # efficiency of these threads, for the work that grows with the batch
 GPUS = 8
 GPU_BATCH_S = 0.002
-GPU_SPEED = 100  # times one core, on the work that grows with the batch
+GPU_SPEED = 100  # speed relative to one core, for the work that grows with the batch
 NETWORK_ANSWER_BYTES = 4096
 OUTLOOK_P99_MS = 50
 
@@ -52,8 +52,8 @@ def example(service, limits, draw_tokens, seed):
 
 
 def faster(service, times, batch_s, own_http_cores):
-    """The service times when the work that grows with the batch is `times` as fast. If HTTP has cores of its own, the
-    time for HTTP is added to the latency, and keeps no computing core busy."""
+    """The service times if the work that grows with the batch is `times` as fast. If HTTP has its own cores, the time
+    for HTTP is added to the latency, and keeps no computing core busy."""
     constant_s = service.constant_s + (service.read_s + service.write_s if own_http_cores else 0)
     http = dict(read_s=0, read_token_s=0, write_s=0) if own_http_cores else {}
     return dataclasses.replace(service, batch_s=batch_s, token_s=service.token_s / times,
@@ -61,7 +61,7 @@ def faster(service, times, batch_s, own_http_cores):
 
 
 def outlook_rows(service, limits, draw_tokens, seed):
-    """Rows of: machine, replicas or GPUs, rate of each, rate of all, cores that HTTP keeps busy at this rate."""
+    """Rows of: machine, replicas or GPUs, rate of each, rate of all, and cores that HTTP keeps busy at this rate."""
     http_s = service.read_s + service.read_token_s * mean_of(draw_tokens, seed) + service.write_s
     wide = faster(service, THREADS * THREADS_EFFICIENCY, service.batch_s, False)
     machines = [(f"{CORES} cores, {CORES} daemons with 1 thread", CORES, service),

@@ -1,12 +1,13 @@
 #!/bin/bash
-# overhead.sh: what the server costs a request, with a model that costs next to nothing: requests a second and CPU time
-# a request, beside the same HTTP library with the same threads that answers a constant, on its event loop ("constant")
-# or after another thread resumed the connection ("resumed"). Then start-up and memory with tests/models/bytes and weights/writer.
-# Needs wrk, which shares the machine with what it measures.
+# overhead.sh: the server's own cost, with a model that takes almost no time. It prints requests per second, and CPU
+# time per request. For comparison, it measures the same HTTP library with the same threads and a constant answer. The
+# event loop sends this answer ("constant"), or another thread resumes the connection first ("resumed"). Then it
+# measures start-up and memory with tests/models/bytes and weights/writer. It needs wrk, which shares the machine with
+# the server.
 #
 # Options come from the environment:
-#   CONNECTIONS (64)  SECONDS_EACH (5) of each run  ROUNDS (3); medians are printed  TOKENS (32) a request
-#   BUILD (build)     LINFORMERD (BUILD/linformerd)  OTHER: another linformerd to measure in turn with it
+#   CONNECTIONS (64)  SECONDS_EACH (5) of each run  ROUNDS (3), medians are printed  TOKENS (32) per request
+#   BUILD (build)     LINFORMERD (BUILD/linformerd)  OTHER: another linformerd, measured in turns
 #   STARTS (11)       0: no start-up and memory
 set -euo pipefail
 CONNECTIONS=${CONNECTIONS:-64} SECONDS_EACH=${SECONDS_EACH:-5} ROUNDS=${ROUNDS:-3} TOKENS=${TOKENS:-32}
@@ -23,7 +24,8 @@ end() {
     running=
 }
 
-# start COMMAND…: sets `running` and `port` once it listens; what it said until then is in the file log.
+# start COMMAND…: starts the server, and sets `running` and `port` when the server listens. Its output until then is in
+# the file log.
 start() {
     local line=
     mkfifo "$work/says"
@@ -40,7 +42,7 @@ start() {
     [ -n "$port" ] || { echo "$1 does not start: $line" >&2 && exit 1; }
 }
 
-# CPU time of the process until now, in clock ticks.
+# CPU time of the process so far, in clock ticks.
 ticks() {
     local fields
     read -r -a fields <"/proc/$running/stat"
@@ -74,7 +76,7 @@ load() {
     end
 }
 
-# Medians of a name's rates and CPU times.
+# Medians of the rates and CPU times of a name.
 median() {
     awk -v name="$1" -v field="$2" '$1 == name { print $field }' "$work/results" | sort -g |
         awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
@@ -101,7 +103,7 @@ done
 awk '{ print "  " $0 }' "$work/results"
 [ "$STARTS" -gt 0 ] || exit 0
 
-# Start-up: from exec to the first line of the answer to a first /embed.
+# Start-up: the time from exec to the first line of the answer to the first /embed.
 for ((i = 0; i < STARTS; i++)); do
     began=${EPOCHREALTIME/[.,]/}
     start "$LINFORMERD" --port 0 "${models[@]}"

@@ -1,4 +1,5 @@
-"""The engine beside PyTorch, ONNX Runtime and OpenVINO; beside TensorFlow with the model of the Keras entrypoint."""
+"""The engine compared with PyTorch, ONNX Runtime and OpenVINO. With the model of the Keras entrypoint, compared with
+TensorFlow."""
 import array
 import math
 import random
@@ -16,7 +17,7 @@ PEERS = {"f32": ["torch", "compile", "onnxruntime", "openvino"], "bf16": ["torch
 TITLES = {"torch": "PyTorch", "compile": "torch.compile", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO",
           "keras": "model.predict", "keras_function": "tf.function", "keras_xla": "XLA"}
 SLICE_S, BUDGET_S = 0.3, 25
-MOST_ERROR = {"f32": 1e-4, "bf16": 3e-2}  # more is another computation, and its time means nothing
+MOST_ERROR = {"f32": 1e-4, "bf16": 3e-2}  # a larger error means another computation, whose time has no meaning
 
 
 def normal_floats(count, path):
@@ -30,7 +31,7 @@ def normal_floats(count, path):
 
 
 def start(group, model_name, folder, most_tokens, most_items, peers, more_environment=()):
-    """Ours and the peers, in every dtype: each "NAME DTYPE"."""
+    """linformerd and the other libraries, in each dtype: "NAME DTYPE"."""
     for dtype in peers:
         group.start(f"{OURS} {dtype}",
                     [environment.program("worker"), folder, dtype, str(most_tokens), str(most_items)],
@@ -44,8 +45,8 @@ def start(group, model_name, folder, most_tokens, most_items, peers, more_enviro
 
 
 def compare(group, ready, reference, errors):
-    """Relative L2 distance of each worker's output from the reference's, kept in `errors`, the largest of all shapes.
-    Whose output is another is not measured: those whose output is right are returned."""
+    """Compares the outputs of the workers with the reference, and returns the workers whose output is right. Only these
+    are measured. `errors` keeps the largest relative L2 distance of each worker over all shapes."""
     path = environment.BENCH / "output.raw"
     good = []
     for name in ready:
@@ -61,7 +62,7 @@ def compare(group, ready, reference, errors):
 
 
 def cell(times, name, ours):
-    """Milliseconds, and how many times ours."""
+    """Milliseconds, and their ratio to the time of linformerd."""
     if not times.get(name):
         return "–"
     text = report.number(median_ms(times, name))
@@ -77,7 +78,7 @@ def f32_row(label, batch, length, times):
 
 
 def bf16_row(label, batch, length, times):
-    """Where our own bf16 is missing, the peers' are held against our f32."""
+    """If linformerd has no result in bf16, the others are compared with its result in float32."""
     ours, own_f32 = f"{OURS} bf16", f"{OURS} f32"
     peers = [f"{peer} bf16" for peer in PEERS["bf16"]]
     f32_peers = [f"{peer} f32" for peer in PEERS["f32"]]

@@ -1,7 +1,6 @@
-"""Tokens a second: the daemon's /generate beside the library's AutoregressiveWrapper.generate and a client that asks
-/logits for one token after another. What a step costs is measured on the engine alone.
-
-The daemon's rate is that of its own counters while all sequences are alive, between their prompts and their ends."""
+"""Tokens per second. The daemon's /generate is compared with the library's AutoregressiveWrapper.generate, and with a
+client that requests one token after another from /logits. The time of a step is measured on the engine alone. The
+daemon's rate follows from its own counters, in the time between the prompts and the end of the first sequence."""
 import concurrent.futures
 import http.client
 import json
@@ -21,9 +20,9 @@ COUNTS = [1, 8, 64]
 POSITION = 4096
 PROMPT = POSITION - 64
 NEAR, FAR = 1000, 100_000
-RATE_S = 5         # of each rate of the daemon
-LEAST_S = 1.5      # of each slice of the engine
-EMBEDDING_BYTES = 20000 * 512 * 4  # of `generation`: a step reads one row of it for each sequence
+RATE_S = 5         # time of each measured rate of the daemon
+LEAST_S = 1.5      # time of each slice of the engine
+EMBEDDING_BYTES = 20000 * 512 * 4  # of the model `generation`. A step reads one row for each sequence
 VOCABULARY = {"generation": 20000, "generation_long": 256}
 LIBRARY = """
 import json, sys, time, torch
@@ -57,7 +56,7 @@ class Daemon(Server):
             environment.LINFORMERD, "--port", str(port), "--model", folder, "--dtype", dtype,
             "--request-timeout-ms", "600000", "--max-queue-tokens", "1000000"])
 
-    def answers(self):  # a model of ids alone needs no /embed
+    def answers(self):  # A model that only takes ids needs no /embed
         try:
             return self.get("/health") is not None
         except OSError:
@@ -83,14 +82,14 @@ class Daemon(Server):
         return len(answer["details"]["tokens"])
 
     def batches(self):
-        """Time, batches and tokens so far."""
+        """Time, number of batches and number of tokens so far."""
         text, now = self.get("/metrics"), time.perf_counter()
         found = [float(re.search(rf"^linformerd_batch_{what}{{.*}} (\S+)$", text, re.M)[1])
                  for what in ("tokens_count", "tokens_sum")]
         return now, *found
 
     def rate(self, model, count, length):
-        """(tokens a second, ms of a step) of `count` sequences behind prompts of `length` ids."""
+        """(tokens per second, ms of a step) for `count` sequences after prompts of `length` ids."""
         rng, open_connections = random.Random(count), []
         for _ in range(count):
             connection = http.client.HTTPConnection("127.0.0.1", self.port)
@@ -99,7 +98,7 @@ class Daemon(Server):
                 {"Content-Type": "application/json"})
             open_connections.append(connection)
         before = self.batches()
-        while True:  # until steps alone have run for a moment
+        while True:  # until steps without prompts have run for a moment
             time.sleep(0.3)
             now = self.batches()
             if now[1] > before[1] + 5 and now[2] - before[2] == count * (now[1] - before[1]):
@@ -119,7 +118,7 @@ class Daemon(Server):
 
 
 def logits_rate(daemon, count):
-    """A client's loop over /logits: `count` clients at once, one token of each."""
+    """A client that requests one token after another from /logits. `count` clients run at once."""
     rng = random.Random(7)
     prompts = [prompt(rng, "generation", POSITION) for _ in range(count)]
     began = time.perf_counter()
@@ -129,7 +128,7 @@ def logits_rate(daemon, count):
 
 
 def library_rate():
-    """One sequence at a time: the running sums of more do not fit this machine's memory."""
+    """One sequence at a time, because the running sums of more sequences exceed the memory of this machine."""
     folder = environment.model("generation")
     found = subprocess.run([environment.PYTHON, "-c", LIBRARY, folder, str(POSITION), "3"], check=True, text=True,
                            stdout=subprocess.PIPE, env=workers.clean_environment(workers.TORCH_ENVIRONMENT))
@@ -137,7 +136,7 @@ def library_rate():
 
 
 def first_token(daemon, rounds):
-    """Seconds of /generate with one token and of /logits, behind POSITION ids."""
+    """Seconds of /generate with one token, and of /logits, after POSITION ids."""
     rng, seconds = random.Random(9), {"generate": [], "logits": []}
     for _ in range(rounds):
         ids = prompt(rng, "generation", POSITION)
@@ -162,12 +161,12 @@ class Engine:
             raise RuntimeError(self.group.failures["ours"])
 
     def steps(self, count, first):
-        """Median ms of a step."""
+        """Median time of a step in ms."""
         self.group.running["ours"].ask(f"steps {count} {first}")
         return statistics.median(self.group.measure(["ours"], 1, LEAST_S, 60)["ours"])
 
     def read(self):
-        """Bytes of the weights, and the median ms in which all cores read as many."""
+        """Bytes of the weights, and the median time in ms in which all cores read as many bytes."""
         answer = self.group.running["ours"].ask(f"read {LEAST_S}").split()
         return int(answer[0]), statistics.median(float(ms) for ms in answer[1:])
 
@@ -197,7 +196,7 @@ def engine_table(dtype):
 
 
 def positions(rounds):
-    """Median over rounds of a step far on : a step near the beginning, on the engine."""
+    """Median over rounds: time of a step far from the beginning, divided by the time of a step near the beginning."""
     ratios, times = [], {NEAR: [], FAR: []}
     with Engine("generation_long", "f32", 1) as engine:
         for _ in range(rounds):

@@ -1,4 +1,4 @@
-"""linformerd beside FastAPI and PyTorch: the same model, the same requests in turns."""
+"""linformerd compared with FastAPI and PyTorch. Both have the same model, and get the same requests in turns."""
 import statistics
 
 import environment
@@ -11,7 +11,7 @@ VOCABULARY = 20000
 CONNECTIONS = (1, 8, 64)
 LENGTHS = {"128": (128, 128), "16 … 4096": (16, 4096)}
 ROUNDS = 2
-ANSWERS_EACH = 3  # of a connection in a slice, at least
+ANSWERS_EACH = 3  # least number of answers of a connection in a slice
 STARTS = {OURS: 7, PADS: 3}
 
 
@@ -27,7 +27,8 @@ def environment_of(name):
 
 
 def start_times_ms(folder):
-    """Medians; each start is a process of its own. The first is not counted: it brings the files into memory."""
+    """Medians. Each start is a separate process. The first start is not counted, because it reads the files into
+    memory."""
     times = {}
     for name, count in STARTS.items():
         found = []
@@ -39,8 +40,8 @@ def start_times_ms(folder):
 
 
 def measure(servers, lengths, connections, seconds):
-    """{name: Loads}. Only the server at work runs; the others are stopped. Equal lengths are the same as padding where
-    all are equal."""
+    """{name: Loads}. Only one server runs at a time, and the others are stopped. If all lengths are equal, equal
+    lengths and padding are the same server."""
     names = [name for name in servers if name != EQUAL or lengths[0] != lengths[1]]
     loads = {name: Loads() for name in names}
     for turn in range(ROUNDS):

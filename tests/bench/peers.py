@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""One other way to run a model, as a worker: it loads the model once, then does what its standard input says.
+"""Another library as a worker: it loads a model once, and then reads commands from standard input.
 
     peers.py KIND FOLDER DTYPE [THREADS]
 
-KIND is torch, compile, onnxruntime, openvino (FOLDER holds a linformer.Linformer, or a module of models.py, by the
-folder's name) or keras, keras_function, keras_xla
-(the model of dholland42's entrypoint.py, as models.py saved it). DTYPE is f32 or bf16. Every peer gets all the
-machine's cores unless THREADS says otherwise, weights and inputs from the same files, and is told that it is to infer.
+If KIND is torch, compile, onnxruntime or openvino, FOLDER holds a linformer.Linformer, or the module of models.py with
+the folder's name. If KIND is keras, keras_function or keras_xla, FOLDER holds the model of dholland42's entrypoint.py,
+which models.py saved. DTYPE is f32 or bf16. Without THREADS, a worker uses all cores. All workers read weights and
+inputs from the same files, and run for inference.
 
 Commands, a line each, and answers:
-    shape BATCH LENGTH FILE   takes its input, raw little-endian numbers of that shape, from FILE; prepares for that
-                              shape and runs once -> ready
-    run SECONDS               runs for so long, at least once -> ms T1 T2 …
+    shape BATCH LENGTH FILE   reads its input from FILE: raw little-endian numbers of this shape. Prepares for the
+                              shape, and runs once -> ready
+    run SECONDS               runs for this time, at least once -> ms T1 T2 …
     save FILE                 writes the last output as raw f32 -> saved
     compare FILE              -> l2 E, the relative L2 distance of FILE's numbers from the last output
-Whatever fails is answered with "failed MESSAGE". What libraries print goes to standard error."""
+The answer to a command that fails is "failed MESSAGE". The output of libraries goes to standard error."""
 import json
 import os
 import pathlib
@@ -33,7 +33,8 @@ THREADS = int(sys.argv[4]) if len(sys.argv) > 4 else len(os.sched_getaffinity(0)
 
 
 class Torch:
-    """PyTorch, module by module. bf16: weights and activations, which is faster than autocast's conversions."""
+    """PyTorch, module by module. bf16: weights and activations are bf16, which is faster than the conversions of
+    autocast."""
 
     input_dtype = np.float32
 
@@ -45,7 +46,7 @@ class Torch:
         self.torch, self.version = torch, f"torch {torch.__version__}"
         self.dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[dtype]
         torch.set_num_threads(THREADS)
-        with torch.device("meta"):  # no weights that would be overwritten at once
+        with torch.device("meta"):  # creates no weights, because they would be overwritten
             if folder.name in models.MODULES:
                 self.model = models.make_module(folder.name)
             else:
@@ -67,7 +68,7 @@ class Torch:
 
 
 class Compile(Torch):
-    """torch.compile for the one shape, its weights constants that inductor may lay out as it likes."""
+    """torch.compile for one shape. The weights are constants, so inductor may choose their layout."""
 
     def prepare(self, x):
         import torch._dynamo
@@ -114,7 +115,7 @@ class OnnxRuntime(Torch):
 
 
 class OpenVino(Torch):
-    """The model converted for the shape; for the time of one call ("latency"), which is what is measured."""
+    """The model converted for the shape. It is optimised for the time of one call ("latency"), which is measured."""
 
     def __init__(self, folder, dtype):
         import openvino
@@ -124,7 +125,7 @@ class OpenVino(Torch):
         self.core = openvino.Core()
 
     def prepare(self, x):
-        example = self.torch.from_numpy(x[:1])  # it is run through PyTorch once, which takes memory
+        example = self.torch.from_numpy(x[:1])  # PyTorch runs the example once, which takes memory
         model = self.openvino.convert_model(self.model, example_input=example, input=list(x.shape))
         compiled = self.core.compile_model(model, "CPU", {
             "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": THREADS,
@@ -140,7 +141,7 @@ class OpenVino(Torch):
 
 
 class Keras:
-    """The entrypoint's way: model.predict."""
+    """The way of the entrypoint: model.predict."""
 
     input_dtype = np.int32
     jit_compile = False
@@ -165,7 +166,7 @@ class Keras:
 
 
 class KerasFunction(Keras):
-    """The same model as one graph, called without predict's handling of batches and callbacks."""
+    """The same model as one graph. It avoids predict's handling of batches and callbacks."""
 
     def prepare(self, x):
         self.x = self.tensorflow.constant(x)

@@ -1,9 +1,9 @@
-/* plan_products: runs the products of a plan alone, one after another, with the CPU engine's tiles and tasks. These are
- * linear steps and projections along the sequence. Each has the plan's shape, and runs as often as in the plan. The two
- * products of attention are left out, because attention computes them in one loop with the softmax (vector.h).
+/* plan_products: runs only the products of a plan, one after another, with the CPU engine's tiles and tasks. These are
+ * linear steps, and projections along the sequence. A product has the plan's shape, and runs as often as in the plan.
  *
- * Products of one shape share one weight, which therefore stays in faster caches than the weights of several layers.
- * Operands have the engine's element types, so that none is converted. */
+ * The two products of attention are left out, because attention computes them in one loop with the softmax (vector.h).
+ * Products of one shape share one weight. So this weight stays in faster caches than the weights of several layers.
+ * Operands have the engine's element types, so no operand is converted. */
 #ifndef TESTS_BENCH_PLAN_PRODUCTS_H
 #define TESTS_BENCH_PLAN_PRODUCTS_H
 
@@ -22,7 +22,7 @@ struct lone_product {
     bool projection;
     int64_t rows, depth, columns, count;
     struct product_weight *weight;
-    float *e; /* of a projection in float32 */
+    float *e; /* E of a projection in float32 */
 };
 
 struct plan_products {
@@ -33,7 +33,7 @@ struct plan_products {
     int n;
     double flops;
     char *x;
-    float *y, *scratch; /* (threads) of them */
+    float *y, *scratch; /* buffers, one for each thread */
     int64_t y_floats, scratch_floats;
 };
 
@@ -75,7 +75,7 @@ static void count_products(struct plan_products *p, const struct plan *plan, int
         int64_t columns = plan->values[step->x].columns, rows = plan_value_rows(plan, step->x, length) * batch;
         const struct plan_weight *weight = step->weight == PLAN_NONE ? NULL : &plan->weights[step->weight];
         if (plan_step_flops(plan, step, length) == 0)
-            continue; /* it is for items of other lengths */
+            continue; /* the product needs items of other lengths */
         if (step->operation == OP_LINEAR || step->operation == OP_FEED_FORWARD)
             count_product(p, false, rows, columns, weight->rows, 1);
         if (step->operation == OP_FEED_FORWARD)
@@ -106,7 +106,7 @@ static int take_weight(struct plan_products *p, struct lone_product *product, st
                                                       &product->weight, error);
 }
 
-/* plan_products_close is owed in any case. */
+/* The caller must call plan_products_close, also after a failure. */
 static int plan_products_open(struct plan_products *p, const struct plan *plan, bool bf16, int64_t length,
                               int64_t batch, struct error *error)
 {
@@ -132,7 +132,7 @@ static int plan_products_open(struct plan_products *p, const struct plan *plan, 
     }
     float *x = lone_floats(x_elements);
     if (bf16)
-        p->products.vector->to_bf16(x_elements, x, (uint16_t *)x); /* in place: from the first on */
+        p->products.vector->to_bf16(x_elements, x, (uint16_t *)x); /* converts in place, from the first element on */
     p->x = (char *)x;
     p->y_floats = lone_parts(p->y_floats, 16) * 16;
     p->scratch_floats = lone_parts(p->scratch_floats, 16) * 16;
@@ -153,7 +153,7 @@ static void plan_products_close(struct plan_products *p)
     products_close(&p->products);
 }
 
-/* A block of rows, panels [first, end). */
+/* Computes a block of rows with the panels [first, end). */
 static void run_linear_task(const struct plan_products *p, const struct lone_product *product, int64_t row,
                             int64_t first, int64_t end)
 {
@@ -186,7 +186,7 @@ static void run_linear(const struct plan_products *p, const struct lone_product 
                         lone_least(t / blocks * each + each, panels));
 }
 
-/* Columns of x from `column` on, features [first, first + count). */
+/* Projects the columns of x from `column` on, for the features [first, first + count). */
 static void run_projection_task(const struct plan_products *p, const struct lone_product *product, int64_t column,
                                 int64_t first, int64_t count)
 {

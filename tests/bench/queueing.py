@@ -1,8 +1,7 @@
-"""A simulation of the daemon's queue: requests of one model arrive, wait, and are computed in batches.
-
-Discrete events, one lane. A batch forms as in server/jobs/batch.c, without generation: it takes waiting requests in
-their order until one of the limits is reached, and passes over at most LOOK_AHEAD requests that do not fit. Each
-request has one sequence. All times are in seconds."""
+"""A simulation of the daemon's queue: requests of one model arrive, wait, and are computed in batches. It has discrete
+events and one lane. A batch forms as in server/jobs/batch.c, without generation: it takes waiting requests in order
+until a limit is reached. It passes over at most LOOK_AHEAD requests that do not fit. Each request has one sequence.
+All times are in seconds."""
 import collections
 import dataclasses
 import math
@@ -37,14 +36,14 @@ class Service:
         return Service(*(factor * value for value in dataclasses.astuple(self)))
 
     def most_rate(self, mean_tokens):
-        """Requests a second in endless batches: no limits and no waiting. A real rate is lower."""
+        """Requests per second in endless batches, without limits and waiting. A real rate is lower."""
         return 1 / ((self.token_s + self.read_token_s) * mean_tokens + self.request_s + self.read_s + self.write_s)
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """The daemon's settings of the same names. The defaults are the daemon's. batch_s is --max-batch-ms in seconds;
-    infinity stands for its value 0, which means no limit."""
+    """The daemon's settings of the same names, with the same defaults. batch_s is --max-batch-ms in seconds. Infinity
+    stands for the value 0, which means no limit."""
     batch_tokens: int = 16384
     batch_requests: int = 128
     batch_s: float = 0.05
@@ -60,8 +59,8 @@ class Request:
 
 @dataclasses.dataclass
 class Outcome:
-    """`latencies_s` has an entry for each answered request, in the order of the answers, and `batches` one for each
-    batch: its number of requests. `refused` counts answers 429. `ended_s` is the time of the last answer."""
+    """`latencies_s` has an entry for each answered request, in the order of the answers. `batches` has the number of
+    requests of each batch. `refused` counts answers 429. `ended_s` is the time of the last answer."""
     latencies_s: list
     batches: list
     refused: int
@@ -106,7 +105,7 @@ class Queue:
 
 
 def simulate(arrivals, service, limits):
-    """`arrivals` gives requests in the order of time. All are simulated to their end."""
+    """Simulates all requests to their end. `arrivals` gives them in the order of time."""
     arrivals = iter(arrivals)
     coming = next(arrivals, None)
     queue, tasks = Queue(service, limits), collections.deque()  # tasks: [READ or WRITE, request, seconds left]
@@ -142,12 +141,12 @@ def simulate(arrivals, service, limits):
 
 
 def log_uniform(lowest, highest):
-    """A distribution of lengths, as that of client.c: a function of a random.Random."""
+    """A log-uniform distribution of lengths, as in client.c. Returns a function of a random.Random."""
     return lambda generator: round(lowest * math.exp(generator.random() * math.log(highest / lowest)))
 
 
 def poisson(rate, count, draw_tokens, seed):
-    """`count` requests at random times, on average `rate` a second."""
+    """`count` requests at random times, on average `rate` per second."""
     generator, now_s = random.Random(seed), 0.0
     for _ in range(count):
         now_s += generator.expovariate(rate)
@@ -166,8 +165,8 @@ def mean_of(draw_tokens, seed):
 
 
 def most_rate(service, limits, draw_tokens, p99_s, seed, count=20000):
-    """The highest rate of one replica, within 1 %, at which the p99 is at most `p99_s` and no request is refused. 0 if
-    not even an almost idle replica is fast enough."""
+    """The highest rate of one replica at which the p99 is at most `p99_s`, and no request is refused. Its error is at
+    most 1 %. The result is 0 if even an almost idle replica is too slow."""
     def meets(rate):
         outcome = simulate(poisson(rate, count, draw_tokens, seed), service, limits)
         return outcome.refused == 0 and quantile(outcome.latencies_s, 0.99) <= p99_s

@@ -1,4 +1,4 @@
-"""BENCHMARKS.md: what lies between the markers of a part is written here, everything else by hand."""
+"""BENCHMARKS.md. This module writes the text between the markers of a part. The rest is written by hand."""
 import datetime
 import os
 import pathlib
@@ -26,7 +26,8 @@ def git(*arguments):
 
 
 def commit():
-    """Its name, which goes when history is rewritten; that of its engine's tree, which stays; and what was changed."""
+    """The name of the commit, the name of its engine's tree, and the changed files. If history is rewritten, only the
+    name of the tree stays."""
     try:
         changed = git("diff", "--name-only", "HEAD", "--", ":/", ":!*.md").split()
         names = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
@@ -37,7 +38,7 @@ def commit():
 
 
 def heading(command, versions=()):
-    """When, of what and on what; the load average tells how alone the run was."""
+    """The date, the commit and the machine. The load average shows how busy the machine was."""
     now = datetime.datetime.now(datetime.timezone.utc)
     load = os.getloadavg()
     lines = [f"- measured {now:%Y-%m-%d %H:%M} UTC, {commit()}", f"- command: `{command}`", f"- machine: {machine()}",
@@ -54,7 +55,7 @@ def table(columns, rows):
 
 
 def number(value, digits=3):
-    """Three significant digits, no exponent; an en dash for what was not measured."""
+    """Three significant digits without an exponent. An en dash stands for a missing value."""
     if value != value:
         return "–"
     if value == 0 or abs(value) >= 10 ** (digits - 1):
@@ -72,7 +73,8 @@ def times(value):
 
 
 def write(part, text):
-    """Puts `text` between the part's markers, which are added at the end when the file has none; and prints it."""
+    """Writes `text` between the markers of the part, and prints it. If the file has no such markers, adds them at the
+    end."""
     print(text, flush=True)
     begin, end = f"<!-- begin {part} -->\n", f"<!-- end {part} -->\n"
     old = PATH.read_text() if PATH.exists() else ""

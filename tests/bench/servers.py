@@ -1,4 +1,4 @@
-"""Servers under load: children on ports of this machine, and client.c's answers."""
+"""Servers under load. They are child processes on ports of this machine. client.c sends the requests."""
 import json
 import os
 import pathlib
@@ -23,8 +23,8 @@ def free_port():
 
 
 class Server:
-    """A server from its start to its end. `command` is a function of the port. `started_ms`: from the start to its
-    first answer to POST /embed."""
+    """A server from its start to its end. `command` is a function of the port. `started_ms` is the time from the start
+    to the first answer to POST /embed."""
 
     def __init__(self, name, command, more_environment=()):
         self.name, self.port = name, free_port()
@@ -48,7 +48,7 @@ class Server:
             with opener.open(request, timeout=START_LIMIT_S) as answer:
                 return len(json.load(answer)) == 1
         except urllib.error.HTTPError as error:
-            if error.code != 503:  # that is: not yet
+            if error.code != 503:  # 503: not ready yet
                 raise
             return False
         except OSError:
@@ -86,8 +86,8 @@ class Server:
 
 
 class Load:
-    """The answers of one run of the client. Rates are over the time to the last answer, those that were under way when
-    the time was over included: no answer is lost because it was slow."""
+    """The answers of one run of the client. Rates are computed over the time to the last answer. This includes requests
+    that were open when the time was over. So no slow answer is lost."""
 
     def __init__(self, server, connections, seconds, lengths, vocabulary, answers_each=0):
         command = [environment.program("client"), str(server.port), "/embed", str(connections), str(seconds),
@@ -102,7 +102,7 @@ class Load:
 
 
 class Loads:
-    """The runs of one server, a round each."""
+    """The runs of one server, one for each round."""
 
     def __init__(self):
         self.runs = []
@@ -111,7 +111,7 @@ class Loads:
         self.runs.append(Load(*arguments))
 
     def latency_ms(self, percent):
-        """Nearest rank, of all rounds together."""
+        """Nearest rank over all rounds."""
         values = sorted(value for run in self.runs for value in run.latencies_ms)
         return values[max(0, -(-len(values) * percent // 100) - 1)] if values else float("nan")
 
@@ -122,6 +122,6 @@ class Loads:
         return sum(run.errors for run in self.runs)
 
     def ratio(self, other, name):
-        """Median over the rounds of how many times the other's this is."""
+        """The median over the rounds of the ratio of a to b."""
         return statistics.median(getattr(a, name) / max(getattr(b, name), 1e-9)
                                  for a, b in zip(self.runs, other.runs))

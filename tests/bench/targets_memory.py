@@ -71,13 +71,13 @@ def start(daemon, folder):
 
 
 def memory(process, name):
-    """In MB."""
+    """A field of /proc/PID/status in MB."""
     status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
     return int(re.search(name + r":\s+(\d+) kB", status)[1]) * 1024 / 1e6
 
 
 def forget_peak(process):
-    """Sets the largest memory to the present one."""
+    """Sets the largest memory to the current memory."""
     pathlib.Path(f"/proc/{process.pid}/clear_refs").write_text("5")
 
 

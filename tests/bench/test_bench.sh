@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_bench.sh: the programs that the benchmarks are made of do what they say, and fail when they should. Not how fast
-# anything is, and not the peers, which need the network.
+# test_bench.sh: the programs of the benchmarks work, and fail when they should. The test covers neither speed, nor the
+# other libraries, which need the network.
 set -euo pipefail
 build=${BUILD:-build}
 work=$(mktemp -d)
@@ -9,7 +9,7 @@ trap '[ -z "$daemon" ] || kill "$daemon"; rm -rf "$work"' EXIT
 trap 'exit 1' PIPE HUP INT TERM
 number=0 failed=0
 
-# result NAME EXPECTED: what is in $work/out, as a whole, matches the extended regular expression.
+# result NAME EXPECTED: the whole file $work/out must match the extended regular expression.
 result() {
     number=$((number + 1))
     if [[ "$(cat "$work/out")" =~ ^$2$ ]]; then
@@ -54,7 +54,7 @@ result "worker gives the time of each operation" \
 worker tests/reference/linformer_encoder f3 64 4 </dev/null >"$work/out"
 result "a model that cannot be opened is an answer" "failed dtype \"f3\"[^$newline]*${newline}exit 1"
 
-: >"$work/daemon.log" # there before it is read
+: >"$work/daemon.log" # the file must exist before it is read
 "${LINFORMERD:-build/linformerd}" --port 0 >"$work/daemon.log" 2>&1 &
 daemon=$!
 until port=$(grep -om1 'listening on http://[^ ]*' "$work/daemon.log"); do

@@ -9,7 +9,7 @@ ONE_BY_ONE = Limits(batch_requests=1, batch_s=math.inf, queue_tokens=math.inf, q
 
 
 def wait(service, rate, draw_tokens, mean_s):
-    """Mean time in the queue."""
+    """The mean time in the queue."""
     latencies_s = simulate(poisson(rate, 300000, draw_tokens, SEED), service, ONE_BY_ONE).latencies_s
     return sum(latencies_s) / len(latencies_s) - mean_s
 
@@ -19,8 +19,8 @@ def near(value, expected, tolerance):
 
 
 def theory():
-    """One server. The Pollaczek-Khinchine formula: with a mean service time of 1 and the load r, the mean wait is
-    r / (1 - r) for exponential times (M/M/1), and half of it for constant times (M/D/1)."""
+    """One server. The Pollaczek-Khinchine formula: let the mean service time be 1, and the load r. For exponential
+    times (M/M/1), the mean wait is r / (1 - r). For constant times (M/D/1), it is half as long."""
     for load in (0.5, 0.7):
         constant = wait(Service(1, 0), load, lambda generator: 1, 1)
         print("M/D/1", load, near(constant, load / (1 - load) / 2, 0.03))
@@ -43,7 +43,7 @@ def by_hand():
     print("tokens", seconds(simulate(requests, ten_and_tokens, limited).latencies_s))
     two = Limits(batch_requests=2, batch_s=math.inf)
     print("requests", seconds(simulate(requests, ten_and_tokens, two).latencies_s))
-    timed = Limits(batch_s=15)  # the first batch takes 3 s a token, so 5 tokens take 15 s
+    timed = Limits(batch_s=15)  # the first batch takes 3 s for each token, so 5 tokens take 15 s
     print("time", seconds(simulate(requests, ten_and_tokens, timed).latencies_s))
     full = simulate(requests, ten_and_tokens, Limits(batch_s=math.inf, queue_requests=1))
     print("full", seconds(full.latencies_s), "refused", full.refused)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tokenizer beside the `tokenizers` of PyPI: texts a second on one thread, both in turns.
+"""Compares the tokenizer with the package `tokenizers` of PyPI: texts per second on one thread, both in turns.
 
     tokenizer_rates.py --program build/tests/bench/tokenizer --folder build/bench/tokenizers [--size 50000] [--rounds 3]
 
@@ -42,13 +42,13 @@ def save_texts(path, inputs):
 
 
 def ours(program, path, inputs, seconds):
-    """What the program prints, by name."""
+    """The program's output, by name."""
     words = subprocess.run([program, path, inputs, str(seconds)], check=True, stdout=subprocess.PIPE, text=True).stdout.split()
     return dict(zip(words[::2], map(float, words[1::2])))
 
 
 def theirs(tokenizer, inputs, seconds):
-    """Texts a second of encode_batch_fast, which computes no offsets, and of encode."""
+    """Texts per second of encode_batch_fast, which computes no offsets, and of encode."""
     rates = []
     for run in (lambda: tokenizer.encode_batch_fast(inputs), lambda: [tokenizer.encode(text) for text in inputs]):
         began, count = time.monotonic(), 0

@@ -17,7 +17,8 @@
 
 #define ROWS 64
 #define COLUMNS 512
-#define SUMS 12 /* independent ones: more than latency times units, and few enough for 16 registers */
+/* Independent sums. There are more of them than latency times units, and few enough for 16 registers. */
+#define SUMS 12
 
 static double now_s(void)
 {
@@ -26,7 +27,7 @@ static double now_s(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* ---- What the processor can do at most: sums in registers, nothing loaded ---- */
+/* ---- The most that the processor can do: sums in registers, no loads ---- */
 
 #define MULTIPLY_ADD_LOOP(name, lanes, attributes)                                                       \
     static attributes float name(int64_t rounds)                                                         \
@@ -60,7 +61,7 @@ static const struct {
 };
 
 #ifdef __x86_64__
-/* Of pairs: the processor's bf16, in floats of zeros and ones. */
+/* The processor's instruction for pairs of bf16. The factors are zeros and ones. */
 static __attribute__((target("avx512f,avx512bf16"))) float multiply_add_bf16(int64_t rounds)
 {
     __m512 sums[SUMS], all = _mm512_setzero_ps();
@@ -78,7 +79,7 @@ static __attribute__((target("avx512f,avx512bf16"))) float multiply_add_bf16(int
 
 static volatile float kept;
 
-/* `operations`: multiplications and additions of a round. */
+/* `operations`: number of multiplications and additions in a round. */
 static double peak_flops(float (*loop)(int64_t rounds), double operations)
 {
     int64_t rounds = 1000000;
@@ -94,7 +95,7 @@ static double peak_flops(float (*loop)(int64_t rounds), double operations)
 
 /* ---- The kernels ---- */
 
-/* Where the engine's arena and scratch begin. */
+/* Memory with the alignment of the engine's arena and scratch. */
 static float *aligned(size_t floats)
 {
     float *memory = aligned_alloc(64, (floats * sizeof(float) + 63) / 64 * 64);
@@ -114,7 +115,7 @@ struct bench {
 struct kernel {
     const char *name;
     void (*run)(struct bench *bench);
-    double elements, bytes, flops; /* of a run; 0: not told */
+    double elements, bytes, flops; /* amounts of a run, 0: not printed */
 };
 
 static void run_layer_norm(struct bench *b)
@@ -166,7 +167,7 @@ static void run_finish_residual(struct bench *b)
     });
 }
 
-/* Softmaxes of softmaxes: the values matter little. */
+/* Softmax of its own result, because the values hardly influence the time. */
 static void run_softmax(struct bench *b)
 {
     for (int r = 0; r < ROWS; r++)
@@ -235,7 +236,7 @@ static void time_rows(struct bench *bench, double seconds)
         time_kernel(bench, &kernels[i], 0, seconds);
 }
 
-/* rows x k x dim_head, from matrices of 8 heads side by side as the engine has them. */
+/* rows x k x dim_head. The matrices of 8 heads are side by side, as in the engine. */
 static void time_attend(struct bench *bench, int64_t rows, int64_t k, int64_t dim_head, bool causal, double peak,
                         double seconds)
 {
@@ -277,7 +278,7 @@ static void time_attend(struct bench *bench, int64_t rows, int64_t k, int64_t di
     snprintf(name, sizeof name, "attend %lld x %lld x %lld%s", (long long)rows, (long long)k, (long long)dim_head,
              causal ? ", causal" : "");
     int64_t scores = rows * k;
-    for (int64_t r = 0; causal && r < rows; r++) /* what a row sees */
+    for (int64_t r = 0; causal && r < rows; r++) /* number of keys that a row sees */
         scores -= r + 1 < k ? k - r - 1 : 0;
     time_kernel(bench, &(struct kernel){name, run_attend, 0, 0, 4.0 * (double)(scores * dim_head)}, peak, seconds);
     free(bench->attend.scratch);

@@ -1,21 +1,22 @@
 /* worker: linformerd's engine, as one of the programs that the benchmarks compare. It loads one model, then reads
  * commands from its standard input. peers.py and tests/gpu/peer.py understand the same commands.
  *
- *     worker FOLDER DTYPE MAX_TOKENS MAX_ITEMS [THREADS [DEVICE]]     THREADS 0: one a core; DEVICE: cpu
+ *     worker FOLDER DTYPE MAX_TOKENS MAX_ITEMS [THREADS [DEVICE]]     THREADS 0: one per core. DEVICE: cpu
  *
- *     shape BATCH LENGTH [FILE]  items of the model's first input, raw numbers from FILE, or random ones; runs once
- *                                -> ready. LENGTH: of a sequence, or each free size of a tensor
- *     pooled FILE LENGTH…        sequences of these lengths, one after another in FILE; FILE "-": random ones. Requests
- *                                the mean of the last hidden state of each; runs once -> ready
- *     steps BATCH FIRST          one new row each of BATCH sequences of a causal model, behind FIRST rows in slots of
- *                                zeros, and the logits of this row; runs once -> ready
+ *     shape BATCH LENGTH [FILE]  items of the model's first input. Their numbers come from FILE, or are random. Runs
+ *                                once -> ready. LENGTH: of a sequence, or each free size of a tensor
+ *     pooled FILE LENGTH…        sequences of these lengths, one after another in FILE, or random if FILE is "-".
+ *                                Requests the mean of each last hidden state. Runs once -> ready
+ *     steps BATCH FIRST          one new row of each of BATCH sequences of a causal model. The FIRST rows before are
+ *                                zeros in slots. Requests the logits of the row. Runs once -> ready
  *     read SECONDS               reads as many bytes as the weights have, with all threads -> bytes B MS1 MS2 …
  *     run SECONDS                runs for this time, at least once -> ms T1 T2 …
  *     save FILE                  writes the last output as raw floats -> saved
  *     explain LENGTH FILE        writes the output of --explain for a sequence -> saved
  *     profile SECONDS PREFIX FILE    runs for this time. Writes the time of each operation, inside and outside of the
- *                                class whose weights' names begin with PREFIX. -> glue PERCENT PRODUCTS_PERCENT, the
- *                                shares outside of the class: of all but products with weights, and of these products
+ *                                class whose weights' names begin with PREFIX. -> glue PERCENT PRODUCTS_PERCENT. These
+ *                                are shares outside of the class: PRODUCTS_PERCENT for products with weights, and
+ *                                PERCENT for all other operations
  *
  * The answer to a command that fails is "failed MESSAGE". */
 #include "engine/engine.h"
@@ -34,12 +35,12 @@
 #define MAX_ITEMS 4096
 #define MAX_LINE (PATH_MAX + 8 * MAX_ITEMS)
 
-/* The sequences that a run computes, one after another in memory. */
+/* The sequences of a run, one after another in memory. */
 struct shape_run {
     struct engine *engine;
     struct model *model;
     struct engine_item *items;
-    int64_t n_items; /* 0: none yet */
+    int64_t n_items; /* 0 before the first command that sets items */
     char *input;
     float *output;
     size_t output_floats;
@@ -86,7 +87,7 @@ static void shape_free(struct shape_run *run)
     *run = (struct shape_run){.engine = run->engine, .model = run->model};
 }
 
-/* A batch that failed on a device ran again on the CPU, which is not what is measured. */
+/* If a batch fails on a device, it runs again on the CPU. Its time must not be measured. */
 static int run_once(const struct shape_run *run, struct error *error)
 {
     if (model_run(run->model, 0, run->items, run->n_items, error) != 0)
@@ -110,7 +111,7 @@ static int64_t set_size(const struct model_input *input, int64_t length, struct 
     return elements / input->columns;
 }
 
-/* Elements of the class's output for an item with a given input. */
+/* Elements of the output of the class, for an item with a given input. */
 static int64_t output_elements(const struct model *model, const struct engine_item *item)
 {
     int64_t shape[ENGINE_MAX_RANK], elements = 1;
@@ -120,7 +121,7 @@ static int64_t output_elements(const struct model *model, const struct engine_it
     return elements;
 }
 
-/* Each item's place in the input, four bytes an element, and in the output. */
+/* Sets the place of each item in the input, with four bytes for an element, and in the output. */
 static int lay_out(struct shape_run *run, const int64_t *lengths, bool pooled, struct error *error)
 {
     const struct model_info *info = model_info(run->model);
@@ -180,7 +181,7 @@ static int shape_set(struct shape_run *run, const int64_t *lengths, int64_t n_it
     return run_once(run, error); /* warms caches */
 }
 
-/* Slots keep the sums of the earlier rows. Their numbers do not matter to the time. */
+/* Slots keep the sums of the earlier rows. The numbers in them do not influence the time. */
 static int set_steps(struct shape_run *run, const char *arguments, struct error *error)
 {
     static int32_t last_row = 0;
@@ -275,7 +276,7 @@ static int time_runs(struct shape_run *run, const char *arguments, struct error 
     return 0;
 }
 
-/* The sum of words, so that none is left out. */
+/* Adds up words, so that the compiler cannot omit the reads. */
 static uint64_t sum_words(const uint64_t *words, int64_t count)
 {
     uint64_t sums[16] = {0}, sum = 0;
@@ -287,10 +288,10 @@ static uint64_t sum_words(const uint64_t *words, int64_t count)
     return sum;
 }
 
-/* How fast memory gives the bytes of the weights, in one stretch for each thread. */
+/* Measures how fast the memory delivers the bytes of the weights. Each thread reads one stretch. */
 static int time_reads(const struct shape_run *run, const char *arguments, struct error *error)
 {
-    const int64_t part = 1 << 15; /* words */
+    const int64_t part = 1 << 15; /* number of words */
     int64_t bytes = (int64_t)model_info(run->model)->weights_bytes, parts = bytes / 8 / part;
     uint64_t *words = malloc((size_t)bytes), sum = 0;
     if (!words || parts < 1) {
@@ -340,7 +341,7 @@ static int save_explained(const struct shape_run *run, const char *arguments, st
 
 /* ---- Time by operation ---- */
 
-/* Seconds by operation; [OP_COUNT]: the copy of the inputs. */
+/* Seconds by operation. [OP_COUNT] is the copy of the inputs. */
 struct profile {
     double inside[OP_COUNT + 1], outside[OP_COUNT + 1], total;
 };
@@ -353,7 +354,7 @@ static bool step_reads_prefix(const struct plan *plan, const struct plan_step *s
     return false;
 }
 
-/* A class is the steps from the first to the last that reads one of its weights. */
+/* The steps of a class are those from the first to the last step that reads one of its weights. */
 static void profile_set(struct profile *profile, const struct plan *plan, const double *seconds, const char *prefix)
 {
     int first = plan->n_steps, last = -1;
@@ -393,7 +394,7 @@ static void print_shares(const struct profile *profile)
     printf("glue %.2f %.2f\n", 100 * (all - products) / profile->total, 100 * products / profile->total);
 }
 
-/* Adds each step's time to `times`. Returns the number of runs; -1: one failed. */
+/* Adds each step's time to `times`. Returns the number of runs, or -1 if a run failed. */
 static int time_steps(struct shape_run *run, double seconds, double *times, struct error *error)
 {
     double begin = now_s();
@@ -483,7 +484,8 @@ int main(int argc, char **argv)
     struct engine *engine;
     struct shape_run run = {0};
     struct error error;
-    const char *tuning = getenv("LINFORMERD_CUDA_TUNING_MS"); /* the daemon's variables, with their defaults */
+    /* The daemon's environment variables, with the same defaults. */
+    const char *tuning = getenv("LINFORMERD_CUDA_TUNING_MS");
     const char *f32 = getenv("LINFORMERD_CUDA_F32");
     if (argc < 5 || argc > 7) {
         fprintf(stderr, "usage: worker FOLDER DTYPE MAX_TOKENS MAX_ITEMS [THREADS [DEVICE]]\n");

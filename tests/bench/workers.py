@@ -1,8 +1,7 @@
-"""Long-lived programs that run one model each when they are told to (worker.c, peers.py), measured in turns.
-
-Other work on a machine comes and goes, so programs that are measured one after another aren't comparable. Here each
-round gives every worker a short slice, in an order that moves on from round to round, and a ratio is the median of the
-ratios within rounds. A worker that is not at work is stopped (SIGSTOP), so that its threads cannot spin."""
+"""Long-running programs that each run one model on command (worker.c, peers.py), measured in turns. Other work on a
+machine changes over time. So times of programs that are measured one after another are not comparable. Here, each
+round gives every worker a short slice. The order changes from round to round. A ratio is the median of the ratios
+within rounds. A worker without a command is stopped (SIGSTOP), so that its threads cannot spin."""
 import ctypes
 import os
 import select
@@ -15,18 +14,18 @@ CORES = len(os.sched_getaffinity(0))
 
 ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": "1"}
 
-# glibc gives large blocks back at each free and faults them in again, which costs PyTorch much of its time; its tuning
-# guide advises another allocator, and these have the same effect.
+# glibc returns large blocks to the kernel at each free, and faults them in again. This costs PyTorch much time.
+# PyTorch's tuning guide recommends another allocator. These settings have the same effect.
 TORCH_ENVIRONMENT = ENVIRONMENT | {
     "MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
     "MALLOC_TOP_PAD_": str(64 << 20), "THP_MEM_ALLOC_ENABLE": "1",
 }
-OUR_ENVIRONMENT = {"GOMP_SPINCOUNT": "1000"}  # as the daemon starts itself (server/main.c)
+OUR_ENVIRONMENT = {"GOMP_SPINCOUNT": "1000"}  # the setting with which the daemon starts itself (server/main.c)
 UNWANTED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE", "LINFORMERD_THREADS")
 
 
 def clean_environment(more=()):
-    """Whatever limits threads or chooses kernels in the caller's environment is not part of the measurement."""
+    """The measurement excludes variables of the caller's environment that limit threads or choose kernels."""
     kept = {name: value for name, value in os.environ.items() if name not in UNWANTED}
     return kept | dict(more)
 
@@ -35,7 +34,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent():
-    """For a child to call first: it ends however its parent ends, also when it is stopped and could not see that."""
+    """A child calls this first. Then the child ends when its parent ends, even if the child is stopped at that time."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -44,14 +43,14 @@ class WorkerFailed(Exception):
 
 
 class Worker:
-    """A child and its pipe. Starts at once; `wait_ready` gives its description or raises WorkerFailed."""
+    """A child process and its pipes. It starts at once. `wait_ready` returns its description, or raises WorkerFailed."""
 
     def __init__(self, name, command, log, environment=()):
         self.name, self.log = name, open(log, "w")
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True,
             env=clean_environment(environment), preexec_fn=die_with_parent)
-        try:  # when memory ends, this is what should go
+        try:  # if memory runs out, the kernel should end this process
             with open(f"/proc/{self.process.pid}/oom_score_adj", "w") as file:
                 file.write("1000")
         except OSError:
@@ -64,10 +63,10 @@ class Worker:
             self.process.stdin.write(line + "\n")
             self.process.stdin.flush()
         except OSError:
-            pass  # it ended; hear() says so
+            pass  # the process has ended, which hear() reports
 
     def hear(self):
-        """The words of the answer behind its first, which says that it worked."""
+        """The words of the answer after the first word, which reports success."""
         word, _, rest = self.process.stdout.readline().strip().partition(" ")
         if not word:
             raise WorkerFailed(f"it ended; see {self.log.name}")
@@ -106,7 +105,7 @@ class Worker:
 
 
 class Workers:
-    """Those that could be started, by name; `failures` has a sentence for each of the others."""
+    """The workers that have started, by name. `failures` has a sentence for each of the others."""
 
     def __init__(self):
         self.running, self.descriptions, self.failures = {}, {}, {}
@@ -116,7 +115,7 @@ class Workers:
         self.running[name] = Worker(name, command, log, environment)
 
     def wait_ready(self):
-        """For those that have not said so yet."""
+        """Waits for the workers that are not ready yet."""
         for name, worker in list(self.running.items()):
             if name in self.descriptions:
                 continue
@@ -131,7 +130,8 @@ class Workers:
         self.running.pop(name).close()
 
     def prepare(self, line):
-        """Tells all at once: compilers and converters use one core for most of their time. Returns who is ready."""
+        """Sends the command to all workers at once, because compilers and converters mostly use one core. Returns the
+        workers that are ready."""
         ready = []
         for worker in self.running.values():
             worker.tell(line)
@@ -149,8 +149,8 @@ class Workers:
         return ready
 
     def prepare_in_turn(self, line, limit_s, first):
-        """The same, one after another, since the first runs of several programs slow down one another. Programs that
-        are not ready within limit_s, which is for all together, are ended. Returns who is ready."""
+        """Sends the command to one worker after another, because first runs slow down each other. Workers that are not
+        ready within limit_s are ended. limit_s holds for all workers together. Returns the workers that are ready."""
         ready, end = [], time.monotonic() + limit_s
         for name in sorted(self.running, key=lambda name: name != first):
             worker = self.running[name]
@@ -167,8 +167,8 @@ class Workers:
         return ready
 
     def measure(self, names, rounds, slice_s, budget_s):
-        """Median milliseconds of each worker in each round: {name: [ms, …]}. Rounds end early, but not before the
-        third, when they have taken budget_s."""
+        """Median milliseconds of each worker in each round: {name: [ms, …]}. After budget_s no round begins, except the
+        first three."""
         times = {name: [] for name in names}
         began = time.monotonic()
         for turn in range(rounds):
@@ -193,7 +193,7 @@ class Workers:
 
 
 def ratio(times, slower, faster):
-    """How many times as long `slower` takes: the median of the rounds. NaN when one of them was not measured."""
+    """The ratio of the times of `slower` and `faster`: the median of the rounds. NaN if one of them was not measured."""
     pairs = list(zip(times.get(slower, []), times.get(faster, [])))
     return statistics.median(a / b for a, b in pairs) if pairs else float("nan")
 
@@ -203,5 +203,5 @@ def median_ms(times, name):
 
 
 def fastest(times, names):
-    """The name with the least median, None when none was measured."""
+    """The name with the smallest median, or None if nothing was measured."""
     return min((name for name in names if times.get(name)), key=lambda name: median_ms(times, name), default=None)
