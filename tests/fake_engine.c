@@ -33,13 +33,13 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct {
     int64_t max_batch_tokens, max_batch_requests, violations;
     bool gate_closed;
-    int64_t passes;                 /* batches that a closed gate still lets through */
-    const struct model *gate_model; /* the one that it is for; NULL: all of them */
+    int64_t passes;                 /* number of batches that a closed gate lets through */
+    const struct model *gate_model; /* blocked model, NULL: the gate blocks all models */
     bool running[MAX_LANES];        /* a batch is in model_run */
     bool failed[MAX_LANES];
     int64_t ns_per_token;
     void (*on_batch)(const struct model *model, const struct engine_item *items, int64_t n_items);
-    int cold_lane; /* and one more; 0: none */
+    int cold_lane; /* number of the cold lane plus 1, 0: none */
     int64_t warm_ups;
     int64_t n_records;
     struct record records[MAX_RECORDED];
@@ -187,7 +187,7 @@ float fake_hidden(int32_t id, int64_t row, int64_t column)
     return (float)id + (float)row / 64 + (float)column / 1024;
 }
 
-/* A permutation of the columns, so that top-k has something to sort. */
+/* The columns are permuted, so that top-k has to sort. */
 float fake_output(int32_t id, int64_t row, int64_t column)
 {
     return (float)((column * 7 + id + row * 3) % 1009) / 16;
@@ -305,7 +305,8 @@ struct model *fake_model(const struct model_info *info)
     return model;
 }
 
-/* The config's own choices and, if there, its kwargs num_tokens; without it the model takes rows of FAKE_COLUMNS. */
+/* The config's settings, and the argument num_tokens if kwargs has it. Without num_tokens, the model takes rows of
+ * FAKE_COLUMNS. */
 int engine_load(struct engine *engine, const struct model_config *config, struct weights *weights,
                 void (*progress)(void *context, double fraction), void *context, struct model **model,
                 struct error *error)
@@ -385,7 +386,7 @@ int model_check(const struct model *model, const struct engine_item *item, struc
 
 int model_output_shape(const struct model *model, const struct engine_item *item, int output, int64_t *shape)
 {
-    (void)output; /* there is one */
+    (void)output; /* the only output */
     shape[0] = item->inputs[0].length;
     shape[1] = model->info.output_columns;
     return 2;
@@ -417,7 +418,7 @@ int model_warm_up(struct model *model, int lane, double *flops, struct error *er
     return cold ? error_set(error, "the fake device is cold") : 0;
 }
 
-/* Returns when the batch that began at `start` has taken its time. */
+/* Returns when the batch that began at `start` has taken `ns`. */
 static void take_time(const struct timespec *start, int64_t ns)
 {
     struct timespec end = *start;
@@ -463,7 +464,8 @@ static float pooled_at(const struct model *model, const struct engine_item *item
     return item->pooling == POOLING_MAX ? most : sum / (float)length;
 }
 
-/* Of softmax, whose sum is `sum`; 0: none is asked for. */
+/* The probability from the logit, the largest logit and the sum of the softmax. If the sum is 0, no softmax was
+ * requested. */
 static float probability(float logit, float most, double sum)
 {
     return sum > 0 ? (float)(exp((double)logit - most) / sum) : logit;
@@ -497,7 +499,7 @@ static void run_output_row(const struct model *model, const struct engine_item *
             if (after && (choice < 0 || value > output_at(model, item, row, choice)))
                 choice = column;
         }
-        best[found] = choice < 0 ? (int32_t)found : choice; /* a row of NaN has no order */
+        best[found] = choice < 0 ? (int32_t)found : choice; /* values in a row with NaN have no order */
         item->top_values[index * item->top_k + found] =
             probability(output_at(model, item, row, best[found]), most, sum);
     }
@@ -514,7 +516,7 @@ static void run_item(const struct model *model, const struct engine_item *item)
         run_output_row(model, item, index);
 }
 
-/* The lock is held. */
+/* The caller holds the lock. */
 static void record_batch(const struct model *model, int lane, const struct engine_item *items, int64_t n_items)
 {
     bool *running = &state.running[model->info.first_lane + lane];
@@ -537,7 +539,7 @@ static void record_batch(const struct model *model, int lane, const struct engin
     *running = true;
 }
 
-/* The lock is held. */
+/* The caller holds the lock. */
 static bool gate_stops(const struct model *model)
 {
     return state.gate_closed && (!state.gate_model || state.gate_model == model);

@@ -1,5 +1,4 @@
-/* Linked into every test program: TEST_FILTER=PATTERN runs only the tests whose names match, with * and ? as wildcards.
- */
+/* Linked into every test program. TEST_FILTER=PATTERN runs only the tests whose names match. * and ? are wildcards. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,16 +1,20 @@
 #!/bin/bash
-# run.sh PROGRAM…: runs test programs and scripts, each in a process of its own, and adds up what they report in TAP
-# (cmocka speaks it). The last line is "N passed, M failed"; it exits with 0 when nothing failed and something passed.
-# A program that crashes, exits with non-zero, reports other than it planned, or runs no test counts as a failure.
-# A name that ends in @cuda is that program with the daemon on the CUDA engine as the shim of tests/cuda runs it. A name
-# that ends in @ptx is that program on the engine as nvcc compiles it, whose PTX an emulator executes (tests/cuda/ptx). A
-# name that ends in @asan or @tsan is that program with the daemon of the build for this sanitizer. It has none itself.
-# JOBS: programs at a time. The default is one more than there are processors, because some tests wait. TEST_TIMEOUT:
-# seconds after which a program is taken to hang. No test depends on it.
+# run.sh PROGRAM…: runs test programs and scripts in separate processes, and adds up their results in TAP, which cmocka
+# prints. The last line is "N passed, M failed". The exit status is 0 if no test failed, and at least one passed. A
+# program counts as a failure if it crashes, exits with another status than 0, does not fulfil its plan, or runs no
+# test.
+#
+# Names of programs may have endings:
+#   @cuda          the daemon runs the CUDA engine in the shim of tests/cuda
+#   @ptx           the engine is compiled by nvcc, and an emulator executes its PTX (tests/cuda/ptx)
+#   @asan, @tsan   the daemon has this sanitizer, and the program itself has none
+#
+# JOBS: number of programs at a time. The default is the number of processors plus 1, because some tests wait.
+# TEST_TIMEOUT: seconds after which a program counts as hanging. No test depends on it.
 set -euo pipefail
 logs=${LOGS:-${BUILD:-build}/log}
 
-# One program: its output goes to a log, its numbers to a file beside it, one line to the terminal.
+# Runs one program. Its output goes to a log, its counts to a file beside the log, and one line to the terminal.
 run_one() {
     local program=$1 build=${BUILD:-build} log beside arguments=() wrapper=() rc=0
     log=$logs/${program//\//_}
@@ -20,18 +24,18 @@ run_one() {
     esac
     build=$(realpath -m "$build")
     case $program in
-    *@cuda) # of tests/http: the daemon on the CUDA engine that the shim runs
+    *@cuda) # A program of tests/http with the daemon on the CUDA engine, which runs in the shim
         program=${program%@cuda}
         export LINFORMERD=$build/tests/cuda/linformerd LINFORMERD_DEVICE=cuda LINFORMERD_DTYPE=f32
-        export LINFORMERD_CUDA_F32=plain # the shim's tensor cores take several times as long. Programs of cuda/ use them
-        export SHIM_SEED=${SHIM_SEED:-1} # threads and streams go on at random
+        export LINFORMERD_CUDA_F32=plain # the shim's tensor cores are slow. Programs of cuda/ test them
+        export SHIM_SEED=${SHIM_SEED:-1} # threads and streams run in random order
         ;;
     *@ptx)
         beside=$build/tests/cuda/ptx
         program=${program%@ptx}
         case $program in */cuda/*) program=$beside/${program##*/} ;; esac
         export LINFORMERD=$beside/linformerd LINFORMERD_DEVICE=cuda LINFORMERD_DTYPE=f32
-        export SHIM_SEED=${SHIM_SEED:-1} # warps and streams go on at random
+        export SHIM_SEED=${SHIM_SEED:-1} # warps and streams run in random order
         export PTX_ENTRIES=$log.entries  # the kernels that ran
         if [ -s "$beside/missing" ]; then
             program=echo arguments=("ok 1 # SKIP $(head -n 1 "$beside/missing")")
@@ -48,10 +52,10 @@ run_one() {
     */fuzz/replay_*) arguments=("tests/fuzz/corpus/${program##*/replay_}") ;;
     esac
     if grep -qs -e '-fsanitize=address' "$build/flags"; then
-        export SANITIZER=address # for programs that have none, with a daemon that has it
+        export SANITIZER=address # for programs without a sanitizer whose daemon has one
     fi
     if grep -qs -e '-fsanitize=' "$build/flags" && setarch -R true 2>/dev/null; then
-        wrapper=(setarch -R) # the sanitizers of gcc 12 and 13 abort now and then where addresses are very random
+        wrapper=(setarch -R) # with much address randomisation, the sanitizers of gcc 12 and 13 sometimes abort
     fi
     if grep -qs -e '-fsanitize=thread' "$build/flags"; then
         export SANITIZER=thread
@@ -85,24 +89,26 @@ logs=$(realpath "$logs")
 for program in "$@"; do rm -f "$logs/${program//\//_}".*; done
 export LOGS=$logs
 export CMOCKA_MESSAGE_OUTPUT=TAP
-export OMP_WAIT_POLICY=passive # several programs share the cores: their threads sleep while they wait
-# The leak checker crashes on the thread-local storage of libraries that were loaded by hand (oneDNN) when it follows it.
+export OMP_WAIT_POLICY=passive # several programs share the cores, so waiting threads must sleep
+# The leak checker crashes when it follows the thread-local storage of libraries that were loaded with dlopen (oneDNN).
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1:allocator_may_return_null=1:intercept_tls_get_addr=0}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
-export TSAN_OPTIONS=${TSAN_OPTIONS:-atexit_sleep_ms=0} # else each daemon sleeps a second at its end; its threads have ended
+# Otherwise each daemon sleeps for a second at its end, although its threads have ended.
+export TSAN_OPTIONS=${TSAN_OPTIONS:-atexit_sleep_ms=0}
 
 printf '%s\0' "$@" | xargs -0 -r -n 1 -P "${JOBS:-$(($(nproc) + 1))}" "$0" --one || true
 
 passed=0 failed=0 skipped=0
 for program in "$@"; do
     log=$logs/${program//\//_}
-    p=0 f=1 s=0 # no numbers: not even this script got through
+    p=0 f=1 s=0 # no counts: the script itself failed
     [ ! -s "$log.count" ] || read -r p f s <"$log.count"
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
     [ "$f" = 0 ] || { echo && echo "---- $program" && tail -n 60 "$log.log"; } || true
 done
 
-# Processor time does not depend on what else the machine does. That of daemons counts: tests wait for their end.
+# Processor time does not depend on other work of the machine. The time of daemons counts, because tests wait for their
+# end.
 if [ $# = 1 ]; then
     cat "$logs/${1//\//_}.log"
 else

@@ -1,6 +1,6 @@
-# Tests, and the programs that measure. Each test program runs alone; tests/run.sh adds up what they count.
-# docs/testing.md says where a test goes. Variables: T and TEST of `make quick`, COUNT and SEED of `make test-libraries`,
-# FUZZ_SECONDS, ARGS.
+# Tests, and the programs that measure. Each test program runs alone, and tests/run.sh adds up the results.
+# docs/testing.md says where a test goes. Variables: T and TEST of `make quick`, COUNT and SEED of `make
+# test-libraries`, FUZZ_SECONDS, ARGS.
 FUZZ_SECONDS ?= 60
 CUDA_OLDEST  ?= $(BUILD)/cuda-12.4
 export CUDA_OLDEST
@@ -25,7 +25,7 @@ SCRIPTS   := $(wildcard tests/load/test_*.sh tests/bench/test_*.sh tests/gpu/tes
 CHECKS    := $(wildcard tests/check/*.sh)
 SERVED    := $(patsubst %,$(BUILD)/tests/http/test_%@cuda,batches embed generate health logits openai reference v2) # on the shim
 
-# What tests share is an archive as well: a program takes from it only what it names.
+# Helpers of tests are archives. A program takes only the functions that it uses.
 comma     := ,
 HELPERS   := $(BUILD)/tests/unit.a $(BUILD)/tests/http.a
 WRAPPED   := $(shell grep -ohs '__wrap_[a-z_0-9]*' tests/unit/alloc_fail.[ch] | sed 's/__wrap_//' | sort -u)
@@ -37,7 +37,7 @@ $(FAKES):    $(BUILD)/tests/fake_engine.o $(BUILD)/tests/unit.a $(filter-out %/e
 $(SHIMMED):  | $(SHIM)
 $(BUILD)/tests/cuda/test_faults_served: $(BUILD)/tests/http.a
 $(BUILD)/tests/http/test_generations $(BUILD)/tests/http/test_generate_inputs: $(BUILD)/tests/unit.a
-# private: not of what they need, too, such as the daemon.
+# private: their prerequisites, such as the daemon, do not get these libraries.
 $(HTTP) $(BUILD)/tests/cuda/test_faults_served: private LDLIBS += -lcurl
 $(SHIMMED) $(BUILD)/tests/bench/worker: private LDLIBS += $(BESIDE)
 $(ALLOCS): private LDLIBS += $(patsubst %,-Wl$(comma)--wrap=%,$(WRAPPED))
@@ -60,30 +60,30 @@ $(call programs,$(FUZZERS)): %: %.o $(ARCHIVES)
 # ---- What runs in which build. tests/README.md says why.
 in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
 # Programs that take long on the shim run in `make test-all` only. So do clang's check of the CUDA engine, and the tests
-# of the emulator of PTX. In `make test`, test_states runs the kernels of the first three, test_operations_bf16 those of
-# f16 over a type of the same size, and test_execution those of the next two.
+# of the emulator of PTX. In `make test`, test_states runs the kernels of the first three. test_operations_bf16 runs
+# those of f16 with another type of the same size. test_execution runs those of the next two.
 LATE      := %/test_generate@cuda %/test_parts_cuda %/test_parts_bf16 %/test_operations_f16 %/test_modules_f16 \
              %/test_operations_tf32 %/test_operations_plain tests/check/clang_cuda.sh
 EVERY     := $(HTTP) $(SERVED) $(FAKES) $(ORDINARY) $(SHIMMED) $(KERNEL_TESTS)
 PLAIN     := $(filter-out $(LATE),$(EVERY))
-# Of `make test`, under the address and undefined-behaviour sanitizers: what reads bytes from outside, and operations of
-# the CPU. Those of the shim are in CHECKED: to build and run them takes a fifth of the time that `make test` may take.
+# Programs of `make test` with the address and undefined-behaviour sanitizers: those that read bytes from outside, and
+# the operations of the CPU. Operations on the shim are in CHECKED. They would take a fifth of the time for `make test`.
 TRUSTED   := $(REPLAYS) $(filter %/test_operations,$(ORDINARY))
-# Not under a sanitizer: kernels of f16 are those of bf16 over a type of the same size. Kernels of tf32 are those of f32
-# without tensor cores, and other programs launch each of these. test_examples sends the largest inputs through code that
-# other programs run. test_states runs the kernels of test_parts_*, test_operations_bf16 those of test_modules_bf16, and
-# test_generate the code of http/test_generations.
+# Not with a sanitizer. Kernels of f16 are those of bf16 with another type of the same size. Kernels of tf32 are those
+# of f32 without tensor cores, and other programs launch all of them. test_examples sends the largest inputs to code
+# that other programs run. test_states runs the kernels of test_parts_*. test_operations_bf16 runs those of
+# test_modules_bf16. test_generate runs the code of http/test_generations.
 REPEATED  := %_f16 %_tf32 %/test_operations_plain %/test_examples %/test_parts_cuda %/test_parts_bf16 \
              %/test_modules_bf16 %/http/test_generations
 CHECKED   := $(filter-out $(REPEATED),$(SHIMMED) $(KERNEL_TESTS) $(EMULATOR_TESTS) $(FAKES) $(ORDINARY) $(REPLAYS) $(MUTATES))
-# Under the thread sanitizer: programs with several threads, and the kernels' threads. The random plans of
+# With the thread sanitizer: programs with several threads, and the kernels' threads. The random plans of
 # test_passes_cuda run no kernel with a barrier that other programs there lack. test_operations_bf16 and others execute
 # each line of the engine that test_operations_cuda and test_long execute.
 SAME_LINES     := %/test_cases_bf16 %/test_passes_cuda %/test_operations_cuda %/test_long
 CONCURRENT := $(filter-out $(REPEATED) $(SAME_LINES),$(SHIMMED) $(KERNEL_TESTS)) \
               $(filter %/test_batcher_fake %/test_lanes_fake %/test_generations_fake,$(FAKES)) \
               $(filter %/test_tokenizers,$(ORDINARY))
-# Under both sanitizers: the daemon has one, and the program that sends requests has none.
+# With each of the two sanitizers: the daemon has the sanitizer, and the program that sends requests has none.
 DAEMONS   := $(filter-out $(REPEATED),$(HTTP))
 unserved   = $(filter-out %@cuda,$(1))
 
@@ -261,8 +261,8 @@ bench-million: ## [by hand, last 2026-11-22] sends a sequence of a million rows;
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/bench/long_model
 	@BUILD=$(BUILD) tests/bench/million.sh
 
-# On a device: the same programs beside the real engine instead of the shim's. They come along in an archive to a
-# machine that could not build them, and tests/gpu/check.sh runs them there.
+# On a device: the same programs with the real engine instead of the shim. An archive brings them to a machine that
+# could not build them, and tests/gpu/check.sh runs them there.
 ON_DEVICE := $(filter-out %/test_fusion $(BUILD)/tests/cuda/test_faults_%,$(SHIMMED)) \
              $(BUILD)/tests/http/test_reference $(BUILD)/tests/bench/worker $(BUILD)/linformerd
 OF_SHIM   := $(wordlist 1,2,$(SHIM)) $(DEVICE_TESTS)

@@ -1,17 +1,17 @@
-/* The decoders of all bodies: the first byte chooses a route, the rest is the body. For any input, each answer, each
- * event of a stream and each failure must be JSON, and all charged memory must be given back. */
+/* The decoders of all bodies. The first byte chooses a route, the rest is the body. For any input, each answer, each
+ * event of a stream and each failure must be JSON. All charged memory must be given back. */
 #define _GNU_SOURCE            /* memmem */
-#include "tests/fake_engine.c" /* in the engine's place */
+#include "tests/fake_engine.c" /* replaces the engine */
 #include "tests/http/native_call.h"
 
 #include <stdio.h>
 
-#define MOST_JOBS 20 /* a request that needs more is left, as if its client were gone */
+#define MOST_JOBS 20 /* a request that needs more jobs ends, as if its client had left */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Whether the fake engine has an answer: it has none for ids that stand for a broken device, and takes the first float
- * of a row for an id. */
+/* Whether the fake engine has an answer. It has none for ids that stand for a broken device. In a row of floats, the
+ * first float is the id. */
 static bool answerable(const struct request *request)
 {
     int64_t columns = request->info->inputs[0].columns;
@@ -29,9 +29,9 @@ static bool answerable(const struct request *request)
     return true;
 }
 
-static unsigned checksum; /* of inputs. Reading them finds a wrong length */
+static unsigned checksum; /* checksum of the inputs. Reading them detects a wrong length */
 
-/* Bytes of an input of an item. */
+/* Number of bytes in an item's input. */
 static int64_t input_bytes(const struct model_input *input, const struct engine_input *given)
 {
     if (input->kind == INPUT_MASK)

@@ -39,7 +39,7 @@ static void read_settings(int argc, char **argv, char **environment)
     settings_free(&settings);
 }
 
-/* `text` is terminated, and is cut up. */
+/* `text` ends with a zero byte. The function cuts it into lines. */
 static void read_command_line(char *text)
 {
     char *argv[MOST_LINES + 1] = {NULL}, *environment[MOST_LINES + 1] = {NULL};

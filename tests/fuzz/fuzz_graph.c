@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_ELEMENTS 4096 /* of a tensor of the file */
+#define MOST_ELEMENTS 4096 /* elements of a tensor in the file */
 #define MOST_TENSORS 64
-#define MOST_TOKENS 2048 /* of the values of a batch */
+#define MOST_TOKENS 2048 /* rows of all values of a batch */
 #define MOST_OUTPUT (1 << 20)
 #define MOST_FLOPS 3e8
 #define ITEMS 2
@@ -60,7 +60,7 @@ static int64_t elements_of(const json_t *shape)
 
 static const struct {
     const char *name;
-    int64_t bytes; /* of an element */
+    int64_t bytes; /* size of an element */
 } dtypes[] = {{"F32", 4}, {"I64", 8}, {"I32", 4}, {"BOOL", 1}};
 
 /* The index of a tensor's type. */
@@ -78,7 +78,7 @@ static const json_t *shape_of(const json_t *tensor)
     return json_is_object(tensor) ? json_object_get(tensor, "shape") : tensor;
 }
 
-/* Element i of a tensor: a number of its data, or one that suits the type. */
+/* Element i of a tensor: a number of its data, or a number that suits its type. */
 static double element_of(const json_t *tensor, int dtype, int64_t i)
 {
     const json_t *data = json_object_get(tensor, "data");
@@ -104,7 +104,7 @@ static void write_element(char *bytes, int dtype, double number)
         bytes[0] = number != 0;
 }
 
-/* The header of a file with these tensors, whose data has *length bytes. */
+/* The header of a file with these tensors. *length is the number of bytes of the data. */
 static json_t *make_header(const json_t *tensors, int64_t *length)
 {
     json_t *header = json_object();
@@ -164,7 +164,8 @@ struct batch {
     int n_outputs;
 };
 
-/* Small ids, masks of ones and small floats serve all kinds of input: the bytes of int32_t 0 and 1, or of floats. */
+/* Small ids, masks of ones and small floats. The bytes are the int32_t numbers 0 and 1, or floats, and serve all kinds
+ * of input. */
 static void *input_of(const struct model_input *input, int64_t elements)
 {
     char *bytes = calloc((size_t)elements, 4);
@@ -182,7 +183,7 @@ static void *input_of(const struct model_input *input, int64_t elements)
     return bytes;
 }
 
-/* false: the model takes no such item, or one that is too large. */
+/* Returns false if the model does not take such an item, or if the item is too large. */
 static bool give_inputs(const struct model *model, int64_t rows, struct batch *batch)
 {
     const struct model_info *info = model_info(model);

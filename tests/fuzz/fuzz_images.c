@@ -1,5 +1,5 @@
-/* Any bytes as a JPEG or PNG file. What is read has finite values, what is refused has a reason. The memory that the
- * header asks for suffices. The number of bytes chooses the settings. */
+/* Any bytes as a JPEG or PNG file. An accepted picture has finite values. A refusal has a reason. The memory that
+ * follows from the header is sufficient. The number of bytes chooses the settings. */
 #include "server/images/format.h"
 #include "server/images/images.h"
 

@@ -32,7 +32,7 @@ static json_t *parse(const char *text, size_t length)
     return NULL;
 }
 
-/* What jansson makes of the list: numbers in order, and how many there are at the end of each list of item_depth. */
+/* The list as jansson reads it: its numbers in order, and how many there are at the end of each list of item_depth. */
 struct expected {
     double *values;
     int64_t *ends, *lists;
@@ -182,7 +182,7 @@ static void look(const char *body, size_t size, struct numbers_place place, size
     json_decref(restored);
 }
 
-/* Counts as jansson has it: the elements of `value`, which is a list or an object, and of all in it. */
+/* Counts with jansson: the elements of `value`, which is a list or an object, and of all values in it. */
 static void count(const json_t *value, int depth, struct numbers_counts *counts)
 {
     int64_t elements = (int64_t)(json_array_size(value) + json_object_size(value));
@@ -201,7 +201,7 @@ static void count(const json_t *value, int depth, struct numbers_counts *counts)
         count(element, depth + 1, counts);
 }
 
-/* A list of the body is found and counted, unless its key is written with an escape. */
+/* A list of the body must be found and counted, unless its key is written with an escape. */
 static void compare_counts(const char *body, size_t size)
 {
     struct numbers_counts counts = numbers_count(body, size, "inputs");

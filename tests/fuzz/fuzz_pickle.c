@@ -1,13 +1,13 @@
-/* Any bytes as a file of torch.save. If the input does not begin as a zip archive, it is the pickle of an archive that
- * is put around it, with storages "0" to "3" of 64 bytes. So a fuzzer need not guess the directory of an archive. An
- * accepted file must be usable: each tensor can be read and converted, and is found by its names. */
+/* Any bytes as a file of torch.save. If the input does not begin as a zip archive, it becomes the pickle of an archive
+ * with the storages "0" to "3" of 64 bytes. So a fuzzer need not guess the directory of an archive. An accepted file
+ * must be usable: each tensor can be read and converted, and is found by its names. */
 #include "weights/torch_archive.h"
 #include "weights/weights.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_CONVERTED 65536 /* elements */
+#define MOST_CONVERTED 65536 /* elements of a tensor */
 #define STORAGES 4
 #define STORAGE_BYTES 64
 #define ENTRIES (1 + STORAGES)
@@ -87,7 +87,7 @@ static size_t put_entry(uint8_t *file, size_t at, int index, const uint8_t *data
     return at + LOCAL_BYTES + length + size;
 }
 
-/* Reads the bytes as a pickle in an archive. */
+/* Puts the bytes as a pickle into an archive, and reads the archive. */
 static void open_pickle(const uint8_t *data, size_t size)
 {
     size_t row = ENTRY_BYTES + NAME_BYTES, most = size + ENTRIES * (LOCAL_BYTES + row + STORAGE_BYTES) + END_BYTES;

@@ -1,6 +1,5 @@
-/* Any bytes as a tokenizer.json, and as a text. What follows the first line that is only "----" is encoded with the
- * tokenizer in front of it; without such a line the bytes are a file alone, and a text is made of them.
- * Of what is encoded, offsets lie in the text, and the ids can be decoded. */
+/* Any bytes as a tokenizer.json and a text. A line "----" separates the two. Without such a line, all bytes are the
+ * file, and a text is made of them. Offsets must lie in the text, and it must be possible to decode the ids. */
 #include "server/tokenizer/tokenizer.h"
 #include "tests/tokenizers/options.h"
 

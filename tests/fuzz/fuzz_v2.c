@@ -1,8 +1,9 @@
-/* Calls of /v2: the first byte chooses a model, the rest of the first line is Inference-Header-Content-Length ("-":
- * not sent), the rest is the body. For any input, the memory that the engine gets must be valid, each answer must
- * be JSON followed by the number of bytes that it states, and all charged memory must be given back. */
+/* Calls of /v2. The first byte chooses a model. The rest of the first line is Inference-Header-Content-Length, or "-"
+ * if the header is not sent. The rest of the input is the body. For any input, the memory that the engine gets must be
+ * valid. Each answer must be JSON, followed by the number of bytes that it states. All charged memory must be given
+ * back. */
 #include "server/dialects/dialects.h"
-#include "tests/fake_engine.c" /* in the engine's place */
+#include "tests/fake_engine.c" /* replaces the engine */
 
 #include <stdio.h>
 
@@ -17,7 +18,7 @@ static struct service service = {
     .results = {.limit = INT64_C(1) << 30},
 };
 static char header_length[32];
-static unsigned checksum; /* of inputs: reading them is what finds a wrong length */
+static unsigned checksum; /* checksum of the inputs. Reading them detects a wrong length */
 
 static const char *header(const struct request *request, const char *name)
 {
@@ -25,7 +26,8 @@ static const char *header(const struct request *request, const char *name)
     return strcmp(name, "Inference-Header-Content-Length") == 0 && *header_length != '-' ? header_length : NULL;
 }
 
-/* Ids with a mask; floats with others; a whole call with an attention mask and what is ignored. */
+/* One model takes ids with a mask, one takes several inputs of floats. One takes whole calls with an attention mask,
+ * and with inputs that are ignored. */
 static void open_models(void)
 {
     enum { LONGEST = FAKE_MAX_LENGTH };
@@ -68,7 +70,7 @@ static void open_models(void)
     atomic_store(&service.ready, true);
 }
 
-/* What an item's tensor takes, as engine.h has it. */
+/* The number of bytes of an item's tensor, as engine.h defines it. */
 static size_t input_bytes(const struct model_input *input, const struct engine_item *item, int i)
 {
     size_t rows = (size_t)item->inputs[i].length, width = (size_t)item->inputs[i].width;
@@ -89,7 +91,7 @@ static size_t input_bytes(const struct model_input *input, const struct engine_i
     return 0;
 }
 
-/* Reads all that an item gives and writes all that it wants. */
+/* Reads all inputs of an item, and writes all requested results. */
 static void run(const struct model_info *info, const struct engine_item *item)
 {
     for (int i = 0; i < info->n_inputs; i++) {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define LENGTH_BYTES 8
-#define MOST_CONVERTED 65536 /* elements */
+#define MOST_CONVERTED 65536 /* elements of a tensor */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,10 +1,10 @@
 #!/bin/bash
-# mutate.sh PROGRAM…: gives damaged inputs to each program (mutate.c, mutate_folders.c).
-# SEED=…: repeats a run. SCALE=0.1: a tenth of the inputs.
+# mutate.sh PROGRAM…: gives damaged inputs to each program (mutate.c, mutate_folders.c). SEED=… repeats a run. SCALE=0.1
+# makes a tenth of the inputs.
 set -euo pipefail
 wrapper=()
 if setarch -R true 2>/dev/null; then
-    wrapper=(setarch -R) # the sanitizers of gcc 12 and 13 abort now and then where addresses are very random
+    wrapper=(setarch -R) # with much address randomisation, the sanitizers of gcc 12 and 13 sometimes abort
 fi
 # For the last option, see tests/run.sh.
 export ASAN_OPTIONS=detect_stack_use_after_return=1:allocator_may_return_null=1:intercept_tls_get_addr=0

@@ -43,8 +43,8 @@ static struct folder folder_read(const char *path)
     return folder;
 }
 
-/* The bytes of a file that are worth a change. The data of tensors are numbers that mean nothing to the loader, so most
- * changes spare them. */
+/* The number of bytes of a file in which changes are useful. The data of tensors are numbers without a meaning for the
+ * loader. So most changes spare them. */
 static size_t reach_of(struct mutation *mutation, int file, struct bytes bytes)
 {
     uint64_t header = 0;

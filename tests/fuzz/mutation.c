@@ -11,7 +11,7 @@
 
 #define MOST_CHANGES 8
 #define MOST_MOVED 64 /* bytes that one change copies or removes */
-#define HANG_S 120    /* processor time after which an input counts as endless */
+#define HANG_S 120    /* after so many seconds of processor time, an input counts as endless */
 #define MOST_ADDED_BYTES (MOST_CHANGES * MOST_MOVED)
 
 /* ---- Random numbers ---- */
@@ -39,7 +39,7 @@ size_t mutation_draw(struct mutation *mutation, size_t below)
 
 /* ---- Changes ---- */
 
-/* What a reader of JSON, numbers and shapes may stumble over. */
+/* Texts that may cause errors in readers of JSON, numbers and shapes. */
 static const char *const words[] = {
     "[",
     "]",
@@ -97,7 +97,7 @@ static size_t least(size_t a, size_t b)
 static void replace(struct bytes *bytes, size_t at, size_t removed, const void *put, size_t size)
 {
     uint8_t copy[MOST_MOVED];
-    memcpy(copy, put, size); /* `put` may lie in the block */
+    memcpy(copy, put, size); /* `put` may be in the same block */
     memmove(bytes->data + at + size, bytes->data + at + removed, bytes->size - at - removed);
     memcpy(bytes->data + at, copy, size);
     bytes->size += size - removed;
@@ -118,7 +118,7 @@ static size_t digits(const struct bytes *bytes, size_t at)
     return count;
 }
 
-/* Copies a piece of `from` to `at`, in place of `removed` bytes. */
+/* Replaces `removed` bytes at `at` by a piece of `from`. */
 static void copy_piece(struct mutation *mutation, struct bytes *bytes, size_t at, size_t removed, struct bytes from)
 {
     if (from.size == 0)
@@ -227,10 +227,10 @@ struct bytes bytes_read(const char *path)
 static struct mutation_run current;
 static volatile uint64_t current_number;
 
-/* Of the sanitizers. NULL in a build without them. */
+/* A function of the sanitizers. It is NULL in a build without them. */
 void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
 
-/* Prints which input it was. snprintf may be called here, because the process ends anyway. */
+/* Prints the number of the input. snprintf may be called here, because the process ends anyway. */
 static void print_number(void)
 {
     char text[120];

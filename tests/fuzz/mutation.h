@@ -21,8 +21,8 @@ struct bytes {
 };
 
 /* A copy of `given` with 1 to 8 changes in its first `reach` bytes. Some changes copy a piece of `other`. The block has
- * exactly the returned size, so that the address sanitizer sees a read past its end. Ends the process if memory is
- * lacking. The caller frees the data. */
+ * exactly the returned size, so that the address sanitizer finds reads beyond its end. If memory runs out, the process
+ * ends. The caller frees the data. */
 struct bytes mutation_of(struct mutation *mutation, struct bytes given, size_t reach, struct bytes other);
 
 /* Reads a file. Ends the process if this fails. The caller frees the data. */

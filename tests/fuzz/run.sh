@@ -1,6 +1,7 @@
 #!/bin/bash
-# run.sh PROGRAM…: fuzzes each target for FUZZ_SECONDS (60), starting from its corpus in tests/fuzz/corpus/.
-# New inputs are kept beside the program; one that crashes is named and should be added to the corpus when it is mended.
+# run.sh PROGRAM…: fuzzes each target for FUZZ_SECONDS (60), starting with its corpus in tests/fuzz/corpus/. The folder
+# of the program gets new inputs. If an input crashes the target, its name is printed. Add it to the corpus after the
+# repair.
 set -euo pipefail
 [ $# -gt 0 ] || { echo "run.sh: no fuzz targets" >&2 && exit 1; }
 failed=0

@@ -35,7 +35,7 @@ NEW_TOKENS = 200
 
 
 def load(name):
-    """AutoregressiveWrapper around a reference model, and further inputs of its forward()."""
+    """AutoregressiveWrapper around a reference model, and the other inputs of its forward()."""
     with open(os.path.join(CASES, name, "config.json")) as file:
         kwargs = json.load(file)["kwargs"]
     tensors = load_file(os.path.join(CASES, name, "model.safetensors"))
@@ -88,7 +88,7 @@ def scores(models):
 
 
 def of_wrapper(logits, options):
-    """The order of AutoregressiveWrapper.generate: a filter, then the temperature."""
+    """The order of AutoregressiveWrapper.generate: first a filter, then the temperature."""
     if "filter_thres" in options:
         logits = top_k(logits, thres=options["filter_thres"])
     if options.get("top_p_library"):
@@ -129,7 +129,7 @@ def sampling():
             history = torch.randint(vocabulary, (6,)).tolist()
             library = "filter_thres" in options or options.get("top_p_library")
             found = of_wrapper(logits, options) if library else of_transformers(logits, options, history)
-            if found.isnan().any():  # the library's top_k keeps no token of a small vocabulary
+            if found.isnan().any():  # with a small vocabulary, the library's top_k keeps no token
                 continue
             cases.append({"options": options, "history": history, "logits": logits[0].tolist(),
                           "probabilities": found[0].double().tolist()})

@@ -37,10 +37,10 @@ from linformer_pytorch import LinformerEncDec, LinformerLM, Padder
 NEW_TOKENS = 200
 MARGIN = 5e-4
 FEWEST = 4
-LEVELS = 7      # of weights, on each side of 0
+LEVELS = 7      # number of values of weights on each side of 0
 ATTEMPTS = 6    # prompts of each length
-AT_ONCE = 16    # seeds that processes share
-OUT_SCALE = 5   # of the logits, whose margins grow with it
+AT_ONCE = 16    # seeds that the processes share
+OUT_SCALE = 5   # factor of the logits, which enlarges their margins
 
 
 class TooClose(Exception):
@@ -48,7 +48,7 @@ class TooClose(Exception):
 
 
 def greedy(logits, thres):
-    """A filter_logits_fn: the library's top_k, which keeps one id."""
+    """A filter_logits_fn for the library: a top_k that keeps one id."""
     best = logits.topk(2).values[0]
     if best[0] - best[1] < MARGIN:
         raise TooClose
@@ -56,21 +56,21 @@ def greedy(logits, thres):
 
 
 def few_values(model):
-    """Moves norms and biases off 0 and 1, enlarges the logits and rounds all weights to few values."""
+    """Changes norms and biases from 0 and 1, enlarges the logits, and rounds all weights to a few values."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() == 1:
                 parameter.add_(torch.randn_like(parameter) * 0.1)
             if name.endswith(("out.weight", "to_logits.weight", "head.weight")) and "to_out" not in name:
                 parameter.mul_(OUT_SCALE)
-            levels = 1 if parameter.numel() > 50000 else LEVELS  # memories are large
+            levels = 1 if parameter.numel() > 50000 else LEVELS  # the memories are large
             step = parameter.abs().max() / levels
             parameter.copy_((parameter / step).round() * step)
     return model.eval()
 
 
 def wrapper_of(net, max_seq_len):
-    """AutoregressiveWrapper around a function of ids, which stands for the wrapper's Autopadder."""
+    """AutoregressiveWrapper around a function of ids. The function replaces the wrapper's Autopadder."""
     wrapper = AutoregressiveWrapper.__new__(AutoregressiveWrapper)
     torch.nn.Module.__init__(wrapper)
     wrapper.net, wrapper.max_seq_len = net, max_seq_len
@@ -78,7 +78,7 @@ def wrapper_of(net, max_seq_len):
 
 
 class Padded(torch.nn.Module):
-    """linformer-pytorch's Padder, which takes no mask of the ids alone."""
+    """linformer-pytorch's Padder for ids without a mask."""
 
     def __init__(self, net):
         super().__init__()
@@ -142,7 +142,7 @@ def with_context(rng):
 
 
 class Pair(torch.nn.Module):
-    """The README's encoder and decoder."""
+    """The encoder and decoder of the README."""
 
     def __init__(self, enc, dec):
         super().__init__()
@@ -167,7 +167,7 @@ def pair(rng):
 
 
 class Around(torch.nn.Module):
-    """A language model of one's own, without positions, around the causal LinearAttentionTransformer."""
+    """A language model without positions around the causal LinearAttentionTransformer."""
 
     def __init__(self, vocabulary, kwargs):
         super().__init__()
@@ -228,7 +228,7 @@ def linformer_lm(rng):
 
 
 def linformer_decoder(rng):
-    """In decoder_mode. Padder pads the ids, and `embeddings` have all rows."""
+    """A model in decoder_mode. Padder pads the ids, and `embeddings` have all rows."""
     size = rng.randint(20, 64)
     kwargs = pytorch_kwargs(rng, size) | {"causal": True, "decoder_mode": True}
     model = few_values(LinformerLM(**kwargs))
@@ -238,7 +238,7 @@ def linformer_decoder(rng):
 
 
 class PaddedPair(torch.nn.Module):
-    """Both sequences end in zeros, as Padder ends those of other classes."""
+    """Both sequences end in zeros, which Padder would append for other classes."""
 
     def __init__(self, pair):
         super().__init__()
@@ -276,7 +276,7 @@ class Model:
         return found[0].tolist()
 
     def check_in_double(self, prompt, found):
-        """The same ids are the best by MARGIN in double precision."""
+        """In double precision, the same ids must be the best by MARGIN."""
         most, sequence = self.wrapper.max_seq_len, prompt + found
         self.wrapper.double()
         inputs = {name: t.double() if t.is_floating_point() else t for name, t in self.inputs.items()}
@@ -291,7 +291,7 @@ class Model:
             self.wrapper.float()
 
     def runs(self, rng):
-        """One from a short prompt, one from a prompt of any length."""
+        """One run with a short prompt, and one with a prompt of any length."""
         most = self.wrapper.max_seq_len
         for longest in (min(6, most), min(most + most // 2, 600)):
             for _ in range(ATTEMPTS):
@@ -309,7 +309,7 @@ class Model:
 
     def files(self, runs):
         for module in self.wrapper.modules():
-            if hasattr(module, "cpu_state"):  # of reversible layers: random numbers for training
+            if hasattr(module, "cpu_state"):  # random numbers of reversible layers, for training
                 module.cpu_state = None
         with tempfile.TemporaryDirectory() as folder:
             self.export(self.exported, self.kwargs, folder, daemon=False, **self.config)
@@ -322,7 +322,7 @@ KINDS = [(84, language_model), (8, with_context), (8, pair), (12, linformer_lm),
 
 
 def draw(arguments):
-    """Seed, name of the folder and its files, or None and a reason."""
+    """Returns the seed, the name of the folder and its files, or None and a reason."""
     make, seed = arguments
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -331,7 +331,7 @@ def draw(arguments):
     try:
         model = make(rng)
         runs = list(model.runs(rng))
-    except (AssertionError, RuntimeError, IndexError) as error:  # the library's
+    except (AssertionError, RuntimeError, IndexError) as error:  # errors of the library
         return seed, None, f"{type(error).__name__}: {str(error)[:100]}"
     if not runs:
         return seed, None, "ids too close, or too few"

@@ -28,7 +28,7 @@ FILTERS = {"bilinear": InterpolationMode.BILINEAR, "bicubic": InterpolationMode.
 # ---- Pictures
 
 def draw(height, width, channels=3, seed=0):
-    """Waves with noise: smooth enough for a JPEG, rough enough to show a wrong weight."""
+    """Waves with noise. They are smooth enough for a JPEG, and rough enough to show a wrong weight."""
     random = numpy.random.default_rng(seed)
     y, x = numpy.mgrid[:height, :width]
     waves = [numpy.sin(x * random.uniform(0.1, 1) + y * random.uniform(0.1, 1) + c) for c in range(channels)]
@@ -67,7 +67,7 @@ def rows_of(values, bits):
 
 
 def png(values, bits, colour, interlaced=False, before=b"", between=b"", palette=None):
-    """A PNG by hand, for what PIL does not write. colour: 0 grey, 2 RGB, 3 palette, 4 grey and alpha, 6 RGBA"""
+    """A PNG that PIL cannot write. colour: 0 grey, 2 RGB, 3 palette, 4 grey and alpha, 6 RGBA"""
     height, width = values.shape[:2]
     parts = ADAM7 if interlaced else [(0, 0, 1, 1)]
     data = b"".join(rows_of(values[y::dy, x::dx], bits) for y, x, dy, dx in parts if values[y::dy, x::dx].size)
@@ -88,7 +88,7 @@ def colours(count):
 def pictures():
     plain = Image.fromarray(draw(23, 37))
     exif = Image.Exif()
-    exif[0x112] = 6  # turned by 90 degrees; PIL ignores it
+    exif[0x112] = 6  # turned by 90 degrees, which PIL ignores
     yield "rgb444.jpg", saved(plain, "JPEG", quality=95, subsampling="4:4:4")
     yield "rgb422.jpg", jpeg(23, 37, subsampling="4:2:2")
     yield "rgb420.jpg", jpeg(41, 29, subsampling="4:2:0", quality=60)
@@ -122,10 +122,10 @@ def pictures():
     yield "behind.png", saved(plain, "PNG") + b"bytes behind the picture"
 
 
-# ---- What torchvision makes of them
+# ---- The results of torchvision
 
 def tensor(data, image):
-    """As the page of `image` says, in torchvision's words. image: the key of config.json"""
+    """The steps on the page of `image`, with torchvision. image: the key of config.json"""
     picture = Image.open(io.BytesIO(data)).convert("RGB")
     size = image.get("size", 224)
     size = [size, size] if isinstance(size, int) else size

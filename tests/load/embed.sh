@@ -1,5 +1,5 @@
 #!/bin/bash
-# embed.sh: embeddings of texts of LENGTH bytes. Options: see lib.sh.
+# embed.sh: requests embeddings of texts of LENGTH bytes. For options, see lib.sh.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"

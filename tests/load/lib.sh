@@ -1,28 +1,29 @@
-# Sourced by the load scripts, which say only what they ask for. Options come from the environment:
-#   URL          a running daemon; without it the script starts build/linformerd (LINFORMERD) on a free port
-#   REQUESTS     how many are measured (400); CONCURRENCY of them are under way at any time (8)
-#   LENGTH       bytes of each text (64), or MIN_LENGTH to MAX_LENGTH (8 to 1024) where lengths vary
-# curl keeps its connections and sends the next request when an answer is complete. It shares the machine with the
-# daemon and its own work is part of what is measured; what is slower than curl itself is measured well.
+# Functions for the load scripts, which define only their requests. Options come from the environment:
+#   URL          a running daemon. Without it, the script starts build/linformerd (LINFORMERD) on a free port
+#   REQUESTS     number of measured requests (400)
+#   CONCURRENCY  number of requests that are open at any time (8)
+#   LENGTH       bytes of each text (64). If lengths vary, they go from MIN_LENGTH to MAX_LENGTH (8 to 1024)
+# curl keeps its connections, and sends the next request when an answer is complete. It shares the machine with the
+# daemon, and its own work is a part of the measurement. So only rates below curl's own rate have a meaning.
 # shellcheck shell=bash
 REQUESTS=${REQUESTS:-400} CONCURRENCY=${CONCURRENCY:-8} LENGTH=${LENGTH:-64}
 MIN_LENGTH=${MIN_LENGTH:-8} MAX_LENGTH=${MAX_LENGTH:-1024}
 work=$(mktemp -d)
 daemon=
 trap 'load_end' EXIT
-trap 'exit 1' PIPE HUP INT TERM # the daemon ends with us, whatever ends us
+trap 'exit 1' PIPE HUP INT TERM # the daemon must end with this script, for any reason
 
 load_end() {
     [ -z "$daemon" ] || { kill "$daemon" && wait "$daemon"; } || true
     rm -rf "$work"
 }
 
-# Sets URL: the one given, or that of a daemon of our own.
+# Sets URL to the given one, or starts a daemon.
 load_start() {
     [ -z "${URL:-}" ] || return 0
     "${LINFORMERD:-build/linformerd}" --port 0 --model "builtin=$(dirname "${BASH_SOURCE[0]}")/../models/bytes" >"$work/daemon.log" 2>&1 &
     daemon=$!
-    trap 'load_end' EXIT # again, since load_run at the end of a pipe is a shell of its own, which inherits none
+    trap 'load_end' EXIT # Set again, because load_run at the end of a pipe is a subshell, which does not inherit traps
     until URL=$(grep -om1 'listening on http://[^ ]*' "$work/daemon.log"); do
         kill -0 "$daemon" 2>/dev/null || { cat "$work/daemon.log" >&2 && daemon='' && exit 1; }
         sleep 0.05
@@ -30,8 +31,8 @@ load_start() {
     URL=${URL#listening on }
 }
 
-# load_lengths uniform|mixed: one length a line, REQUESTS of them. Mixed ones are uniform in their logarithm, with a
-# fixed seed, so that two runs ask for the same.
+# load_lengths uniform|mixed: prints REQUESTS lengths, one on each line. Mixed lengths are uniform in their logarithm,
+# with a fixed seed. So two runs have the same lengths.
 load_lengths() {
     awk -v n="$REQUESTS" -v kind="$1" -v length_="$LENGTH" -v low="$MIN_LENGTH" -v high="$MAX_LENGTH" 'BEGIN {
         srand(1)
@@ -40,8 +41,8 @@ load_lengths() {
     }'
 }
 
-# load_run NAME: lines "PATH LENGTH BODY" on stdin, @ in BODY standing for a text of LENGTH bytes. Prints rate,
-# percentiles and errors; fails when an answer is not 200 or is missing.
+# load_run NAME: reads lines "PATH LENGTH BODY" from stdin. @ in BODY stands for a text of LENGTH bytes. Prints the
+# rate, percentiles and errors. Fails if an answer is missing, or is not 200.
 load_run() {
     local started_ns finished_ns
     load_start
@@ -62,7 +63,7 @@ load_run() {
         }' >"$work/requests"
 
     started_ns=$(date +%s%N)
-    curl -K "$work/requests" >"$work/answers" 2>"$work/complaints" || true # counted below
+    curl -K "$work/requests" >"$work/answers" 2>"$work/complaints" || true # errors are counted below
     finished_ns=$(date +%s%N)
 
     sort -k 2,2 -g "$work/answers" |

@@ -1,5 +1,6 @@
 #!/bin/bash
-# logits.sh: the five likeliest tokens at the last position of texts of LENGTH bytes. Options: see lib.sh.
+# logits.sh: requests the five most probable tokens at the last position of texts of LENGTH bytes. For options, see
+# lib.sh.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"

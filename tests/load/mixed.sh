@@ -1,6 +1,6 @@
 #!/bin/bash
-# mixed.sh: embeddings and, every fourth, logits of texts of MIN_LENGTH to MAX_LENGTH bytes, their lengths uniform in
-# the logarithm: many short, few long, as traffic is. Options: see lib.sh.
+# mixed.sh: requests embeddings, and for every fourth text logits. The texts have MIN_LENGTH to MAX_LENGTH bytes,
+# uniform in the logarithm. So many texts are short, and a few are long, as in real traffic. For options, see lib.sh.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"

@@ -1,9 +1,9 @@
 #!/bin/bash
-# test_load.sh: the load scripts work, count what they should, and fail when answers are not 200. Not how fast it is.
+# test_load.sh: the load scripts work, count correctly, and fail if answers are not 200. The test does not cover speed.
 set -euo pipefail
 here=$(dirname "$0")
 # shellcheck source-path=SCRIPTDIR source=lib.sh
-. "$here/lib.sh" # the daemon of the fifth test, and a work folder that goes at the end
+. "$here/lib.sh" # the daemon of the fifth test, and a work folder, which is removed at the end
 export REQUESTS=24 CONCURRENCY=4 MAX_LENGTH=256
 out=$work/out
 failed=0
@@ -17,13 +17,13 @@ result() {
     echo "ok $number - $name"
 }
 
-# Daemons that the scripts start note down their process.
+# Daemons that the scripts start record their process.
 real=${LINFORMERD:-build/linformerd}
 printf '#!/bin/bash\necho $$ >>"%s"\nexec "%s" "$@"\n' "$work/started" "$real" >"$work/linformerd"
 chmod +x "$work/linformerd"
 export LINFORMERD=$work/linformerd
 
-# The scripts' exit status becomes a last line of their output.
+# Runs a script. The last line of its output is its exit status.
 script() { { "$here/$1.sh" 2>&1 && echo "exit 0" || echo "exit $?"; } >"$out"; }
 
 echo 1..6

@@ -28,7 +28,7 @@ from tf_keras.src.utils import tf_utils
 
 BATCH = 3
 DIM = 20
-LENGTH = 14  # of keys, where they are projected
+LENGTH = 14  # length of keys, if they are projected
 HEADS = 3
 
 
@@ -51,7 +51,7 @@ def floats(rng, *shape):
 
 
 def randomize(rng, layer, prefix_length):
-    """Random weights off 0 and 1, and the tensors by their names within the layer."""
+    """Random weights that are not 0 or 1, and the tensors by their names within the layer."""
     tensors = {}
     for weight in layer.weights:
         name = "/".join(weight.name.split(":")[0].split("/")[prefix_length:])
@@ -78,7 +78,7 @@ def layer_case(cls, rng, kwargs, inputs_of_calls):
 
 
 def embedding_case(cls, rng, kwargs, length, vocabulary, dim):
-    """The entrypoint's model, with fewer and smaller sizes; its output is the layer's alone."""
+    """The entrypoint's model with fewer layers and smaller sizes. Its output is that of the layer."""
     ids = tf_keras.Input(shape=(length,))
     embedding = tf_keras.layers.Embedding(vocabulary, dim, name="embedding")(ids)
     layer = cls(**kwargs)
@@ -104,7 +104,7 @@ def self_and_cross(rng):
 
 
 def unprojected(rng):
-    """Keys of any length; a mask over them."""
+    """Keys of any length, and a mask over them."""
     mask = rng.random((BATCH, 6, 9)) < 0.6
     mask[0, 2] = False
     return self_and_cross(rng) + [
@@ -115,7 +115,7 @@ def unprojected(rng):
 
 
 def masked(rng):
-    """Random masks; one with rows that are false throughout; none."""
+    """Random masks, a mask with rows that are false throughout, and no mask."""
     calls = []
     for batch, queries in ((BATCH, LENGTH), (BATCH, 6), (1, 150)):
         mask = rng.random((batch, queries, 8)) < 0.5

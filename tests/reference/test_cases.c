@@ -1,5 +1,5 @@
-/* Every reference case through the engine's own interface: every output within TOLERANCE of the library's, and the same
- * bits alone and in a batch, or within ALONE_TOLERANCE where the engine promises no more.
+/* Every reference case through the engine's own interface. Every output must be within TOLERANCE of the library's. The
+ * bits must be equal alone and in a batch, or within ALONE_TOLERANCE if the engine is not batch invariant.
  * test_cases_bf16.c does the same in bf16, tests/cuda/test_cases_cuda.c on CUDA, test_modules.c with modules. */
 #include "tests/sanitized.h"
 #include "tests/unit/case_files.h"
@@ -118,7 +118,7 @@ static double relative_l2(int64_t n, const float *found, const float *expected)
     return difference == 0 ? 0 : sqrt(difference / norm);
 }
 
-/* One item after the other, last first, gives what the batch gave. */
+/* Runs the items one after another, the last one first. Each result must be that of the batch. */
 static void compare_alone(const struct loaded *loaded, struct call *call)
 {
     struct error error;
@@ -136,7 +136,7 @@ static void compare_alone(const struct loaded *loaded, struct call *call)
         must(model_run(loaded->model, 0, item, 1, &error), &error);
     }
     for (int i = 0; i < call->n_outputs; i++) {
-        int64_t elements = call->outputs[i].elements / call->n_items; /* of an item */
+        int64_t elements = call->outputs[i].elements / call->n_items; /* elements of an item */
         const float *alone = call->outputs[i].found + first * elements, *batch = together[i] + first * elements;
         double distance = relative_l2(count * elements, alone, batch);
         if (model_info(loaded->model)->batch_invariant)
@@ -163,7 +163,7 @@ static void run_call(const struct loaded *loaded, const char *name, int index, s
     compare_alone(loaded, call);
 }
 
-/* No output of the file goes unread. */
+/* Counts the outputs of the file, because each must be compared. */
 static int64_t count_outputs(const struct loaded *loaded)
 {
     int64_t count = 0;
@@ -172,7 +172,8 @@ static int64_t count_outputs(const struct loaded *loaded)
     return count;
 }
 
-/* The CPU computes what a device fails at or refuses: such results prove nothing of it. */
+/* If a device fails or refuses a batch, the CPU computes it. So this function expects that the CPU computed no batch
+ * for a device. */
 static void assert_nothing_ran_elsewhere(const struct engine *engine)
 {
     struct engine_device devices[ENGINE_MAX_DEVICES];

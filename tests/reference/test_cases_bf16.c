@@ -1,4 +1,5 @@
-/* Products of numbers with 8 bits: an error of 2^-9 each, more after several layers. */
+/* Products in bf16, whose numbers have 8 bits. Each number has an error of up to 2^-9. After several layers, errors are
+ * larger. */
 #define DTYPE DTYPE_BF16
 #define TOLERANCE 1.2e-2
 #include "tests/reference/test_cases.c"

@@ -1,10 +1,9 @@
-/* Random causal models (tests/generation/random.tar.gz), and those of tests/reference, choose the ids that the library
- * chose. The recorded ids are given one by one, so each row is compared with what the library saw:
- *
- * - All rows in one batch, two halves, a prompt in one batch, and one row at a time give the same logits, within
- *   TOLERANCE.
- * - The largest of them is that of the library's next id. Past the longest input this is so for the last rows.
- * - A model that is not run again for each token gets its other inputs, such as an encoder's, once. */
+/* Random causal models (tests/generation/random.tar.gz), and models of tests/reference, must choose the ids that the
+ * library chose. The recorded ids are given one by one, so that each row is compared with the library's:
+ * - Four ways give the same logits within TOLERANCE: all rows in one batch, two halves, a prompt in one batch, and one
+ *   row at a time.
+ * - The largest logit is that of the library's next id. Past the longest input, this holds for the last rows.
+ * - If a model does not run again for each token, it gets its other inputs once, for example those of an encoder. */
 #include "tests/unit/case_files.h"
 
 #include "engine/engine.h"
@@ -23,8 +22,8 @@
 #include <cmocka.h>
 
 #define RANDOM "tests/generation/random.tar.gz"
-#define FEWEST_MODELS 100 /* random ones that come in parts, and */
-#define FEWEST_AGAIN 28   /* that run everything again */
+#define FEWEST_MODELS 100 /* random models whose sequences come in parts */
+#define FEWEST_AGAIN 28   /* random models that run the whole sequence again */
 #define REFERENCE "tests/reference"
 #define TOLERANCE 1e-5
 #define MOST_ROWS 1024
@@ -44,7 +43,7 @@ struct run {
     struct engine_item given; /* the inputs besides the sequence */
     int32_t *ids;             /* (count): the prompt, then the library's ids */
     int64_t count, n_prompt;
-    int64_t most;   /* rows of the longest input */
+    int64_t most;   /* most rows of an input */
     float *context; /* rows of `context` or `embeddings` */
     int32_t *source;
 };
@@ -147,7 +146,8 @@ static void run_close(struct run *run)
     free(run->source);
 }
 
-/* Logits (n_wanted, vocabulary) of the last rows of ids [first, end). slot 0: these are the whole sequence. */
+/* Logits (n_wanted, vocabulary) of the last rows of the ids [first, end). If slot is 0, these ids are the whole
+ * sequence. */
 static void compute(struct run *run, int64_t slot, int64_t first, int64_t end, int64_t n_wanted, float *logits)
 {
     struct error error;
@@ -200,7 +200,7 @@ static double compare_row(const struct run *run, const char *name, int64_t row, 
     return distance;
 }
 
-/* Two parts of the sequence give all their rows, as a prompt does whose tokens get log-probabilities. */
+/* Requests all rows of two parts of the sequence, as for a prompt with log-probabilities. */
 static double compare_halves(struct run *run, const char *name, int64_t rows, const float *together)
 {
     int64_t vocabulary = run->info->output_columns, half = rows / 2;
@@ -215,8 +215,8 @@ static double compare_halves(struct run *run, const char *name, int64_t rows, co
     return largest;
 }
 
-/* Rows up to the longest input: all in one batch, each in its own, two halves, and the prompt in one batch before a
- * single row. Returns the largest distance. */
+/* Compares four ways for the rows up to the longest input: all rows in one batch, each row in a batch, two halves, and
+ * the prompt in one batch before a single row. Returns the largest distance. */
 static double compare_parts(struct run *run, const char *name)
 {
     int64_t vocabulary = run->info->output_columns;
@@ -241,8 +241,9 @@ static double compare_parts(struct run *run, const char *name)
     return largest;
 }
 
-/* The rest, or all of it: the last rows that the model takes, as a whole sequence for each id. With a sanitizer, for
- * one of 8 ids. Sequences differ only in length, and do not depend on each other. */
+/* Compares the remaining rows, or all rows. For each id, the model runs the last rows that it accepts as a whole
+ * sequence. With a sanitizer, this is done for one of 8 ids. The sequences differ only in length, and do not depend on
+ * each other. */
 static void compare_windows(struct run *run, const char *name, int64_t first)
 {
     float *logits = calloc((size_t)run->info->output_columns, sizeof *logits);

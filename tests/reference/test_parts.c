@@ -1,8 +1,7 @@
-/* Sequences in parts: every causal reference case, its sequences cut into random parts, gives at the end of each part
- * the row that the library computed of the whole sequence. All sequences of a call share batches, in slots of random
- * order, beside items that are whole. The same parts alone give the same bits. Most parts have one row.
- *
- * SEED repeats a run. tests/cuda/test_parts_cuda.c runs this file on the CUDA backend. */
+/* Sequences in parts. The sequences of every causal reference case are cut into random parts. At the end of each part,
+ * the row must agree with the library's row for the whole sequence. All sequences of a call share batches with each
+ * other and with whole items. Their slots have a random order. The same parts alone must give the same bits. Most parts
+ * have one row. SEED repeats a run. tests/cuda/test_parts_cuda.c runs this file on the CUDA backend. */
 #include "tests/unit/reference_calls.h"
 
 #include <dirent.h>
@@ -18,8 +17,8 @@
 #include <cmocka.h>
 
 #define CASES_FOLDER "tests/reference"
-#define FEWEST_CASES 5 /* that come in parts */
-#define ROUNDS 6       /* of each call */
+#define FEWEST_CASES 5 /* cases whose sequences come in parts */
+#define ROUNDS 6       /* rounds of each call */
 #define SLOTS 5
 #define INPUT_ROWS_MOST 64
 #ifndef DTYPE
@@ -30,7 +29,7 @@
 #define DEVICE DEVICE_CPU
 #endif
 #ifndef ALONE_TOLERANCE
-#define ALONE_TOLERANCE 0 /* relative L2 distance between a result alone and in a batch. 0: the same bits */
+#define ALONE_TOLERANCE 0 /* relative L2 distance between a result alone and in a batch, 0: the same bits */
 #endif
 
 struct loaded {
@@ -70,7 +69,8 @@ static void load(const char *name, int64_t slots, struct loaded *loaded)
     must(engine_load(loaded->engine, &loaded->config, loaded->weights, NULL, NULL, &loaded->model, &error), &error);
 }
 
-/* The CPU computes what a device fails at or refuses: such results prove nothing of it. */
+/* If a device fails or refuses a batch, the CPU computes it. So this function expects that the CPU computed no batch
+ * for a device. */
 static void unload(struct loaded *loaded)
 {
     assert_int_equal(engine_counts(loaded->engine).standby_batches, 0);
@@ -81,7 +81,7 @@ static void unload(struct loaded *loaded)
     engine_close(loaded->engine);
 }
 
-/* The input that grows: "tgt" of a pair, else the first. */
+/* The input that grows: "tgt" if the model has two sequences, otherwise the first input. */
 static int sequence_input(const struct model_info *info)
 {
     for (int i = 0; i < info->n_inputs; i++)
@@ -100,26 +100,26 @@ static double relative_l2(int64_t n, const float *found, const float *expected)
     return difference == 0 ? 0 : sqrt(difference / norm);
 }
 
-/* One sequence on its way: `done` rows are in slot `slot`. */
+/* A sequence of which `done` rows are in slot `slot`. */
 struct progress {
     const struct engine_item *whole;
     int64_t slot, done, length;
     const float *expected; /* (length, columns) */
     struct engine_item part;
-    int32_t wanted[INPUT_ROWS_MOST];      /* rows of the part */
+    int32_t wanted[INPUT_ROWS_MOST];      /* requested rows of the part */
     float *found;                         /* (number of wanted rows, columns) */
-    int64_t parts, rows[INPUT_ROWS_MOST]; /* of each part */
+    int64_t parts, rows[INPUT_ROWS_MOST]; /* number of parts, rows of each part */
     float *all_found;                     /* (parts, columns) */
 };
 
-/* Mostly one row, else up to 30, and never beyond the end. */
+/* Mostly one row, sometimes up to 30 rows, but never beyond the end. */
 static int64_t choose_rows(const struct progress *p)
 {
     int64_t rows = rand() % 3 > 0 ? 1 : 1 + rand() % 30;
     return rows < p->length - p->done ? rows : p->length - p->done;
 }
 
-/* Sets the next part, and requests its last rows: none, one or all. */
+/* Sets the next part, and requests none of its rows, the last row or all rows. */
 enum wanted { NO_ROW, LAST_ROW, ALL_ROWS };
 static void set_part(const struct model_info *info, struct progress *p, enum wanted wanted)
 {
@@ -142,7 +142,7 @@ static void set_part(const struct model_info *info, struct progress *p, enum wan
     }
 }
 
-/* The same parts in another slot, each alone in its batch, give the same bits. */
+/* Runs the same parts in another slot, each alone in its batch. They must give the same bits. */
 static void repeat_alone(const struct loaded *loaded, const struct progress *done)
 {
     struct error error;
@@ -183,9 +183,9 @@ static void run_round(const struct loaded *loaded, const struct call *call)
         int64_t count = 0;
         bool with_whole = rand() % 3 == 0;
         if (with_whole)
-            items[count++] = call->items[0]; /* writes its results once more */
+            items[count++] = call->items[0]; /* a whole item, which writes its results once more */
         for (int64_t i = 0; i < n; i++) {
-            if (all[i].done == all[i].length || rand() % 4 == 0) /* not each sequence is in each batch */
+            if (all[i].done == all[i].length || rand() % 4 == 0) /* some sequences are not in this batch */
                 continue;
             set_part(info, &all[i], (enum wanted)(rand() % 3));
             must(model_check(loaded->model, &all[i].part, &error), &error);
@@ -204,7 +204,7 @@ static void run_round(const struct loaded *loaded, const struct call *call)
             if (wanted > 0 && !(distance <= TOLERANCE))
                 fail_msg("%lld rows up to %lld are %.2g from the library's", (long long)wanted, (long long)p->done - 1,
                          distance);
-            if (wanted > 0) /* else zeros stay */
+            if (wanted > 0) /* otherwise zeros stay in all_found */
                 memcpy(p->all_found + p->parts * columns, p->found + (wanted - 1) * columns,
                        (size_t)columns * sizeof(float));
             p->parts++;
@@ -220,7 +220,7 @@ static void run_round(const struct loaded *loaded, const struct call *call)
     }
 }
 
-/* Masks are not for sequences in parts. */
+/* Sequences in parts have no masks. */
 static bool has_mask(const struct model_info *info, const struct call *call)
 {
     for (int i = 0; i < info->n_inputs; i++)
