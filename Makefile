@@ -5,7 +5,7 @@
 CFLAGS    ?= $(if $(filter address thread,$(SANITIZE)),-O1 -g1,-O2 -g)
 PREFIX    ?= /usr/local
 
-# make's own default is "cc" and one job at a time. A -j on the command line wins over this one.
+# make's own defaults are "cc" and one job at a time. A -j on the command line overrides this one.
 ifeq ($(origin CC),default)
 CC        := gcc
 endif
@@ -33,12 +33,13 @@ endif
 
 PKGS       := libmicrohttpd gnutls jansson zlib oniguruma libutf8proc
 WARNINGS   := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror=switch
-# Those that are installed. Without one, the daemon refuses images of that format. "make IMAGE_LIBRARIES=" uses none.
+# The installed libraries for images. Without a library, the daemon refuses images of its format. "make
+# IMAGE_LIBRARIES=" uses none.
 IMAGE_LIBRARIES := $(foreach library,libjpeg libpng,$(shell pkg-config --exists $(library) 2>/dev/null && echo $(library)))
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) $(IMAGE_LIBRARIES) 2>/dev/null)
 ALL_CFLAGS  = -std=gnu11 $(WARNINGS) $(CFLAGS) -fopenmp -pthread -I. $(SANITIZER) $(DEFINES) $(PKG_CFLAGS)
 LDLIBS     := $(shell pkg-config --libs $(PKGS) $(IMAGE_LIBRARIES) 2>/dev/null) -lm -ldl
-# What the CUDA engine, a shared object, takes from the program that loads it.
+# The CUDA engine is a shared object. It calls these functions of the program that loads it.
 EXPORTS    := -Wl,--export-dynamic-symbol=padder_* -Wl,--export-dynamic-symbol=plan_convolved \
               -Wl,--export-dynamic-symbol=plan_most_* -Wl,--export-dynamic-symbol=plan_sequences \
               -Wl,--export-dynamic-symbol=plan_constant_rows -Wl,--export-dynamic-symbol=plan_same_rows \
@@ -49,8 +50,8 @@ say         = @mkdir -p $(@D); $(if $(V),set -x,echo "  $@");
 compile     = $(say) $(CC) $(ALL_CFLAGS) $(WERROR) -MMD -MP
 link        = $(say) $(CC) $(ALL_CFLAGS) $(LDFLAGS) $(EXPORTS)
 
-# ---- The daemon: an archive a top folder, of all sources below it, linked in this order: the linker, too, sees that
-# nothing points backwards.
+# ---- The daemon: each top folder is an archive. The order of the archives lets the linker refuse calls of functions in
+# an earlier archive.
 ROOMS      := server engine weights config
 sources_in  = $(sort $(shell find $(1) -name '*.[cS]'))
 objects     = $(patsubst %,$(BUILD)/%.o,$(basename $(1)))
@@ -68,7 +69,7 @@ UNUSED     := $(foreach source,jpeg png png_writer,server/images/$(source)$(if $
 SOURCES    := $(filter-out server/main.c config/pages.c $(WIDE) $(UNUSED),$(call sources_in,$(ROOMS))) $(WIDE_SOURCES)
 $(foreach room,$(ROOMS),$(eval $(BUILD)/$(room).a: $(call objects,$(filter $(room)/%,$(SOURCES)))))
 
-# A source that went away leaves its archive, too: the list of members is a file that changes with it.
+# The file of members changes when a source is removed, so that make builds the archive again.
 $(ARCHIVES) $(HELPERS): %.a: %.members
 	@rm -f $@
 	@$(AR) rcs $@ $(filter %.o,$^)
@@ -83,11 +84,11 @@ $(BUILD)/weights/builtin.o: $(wildcard weights/builtin/*.json weights/builtin/*.
 
 $(BUILD)/server/dialects/openapi_source.o: server/dialects/openapi.json
 
-# What was built with other flags is built again; and a missing library is told once, not by each file.
+# When the flags change, everything is built again. A missing library is reported once, not by each file.
 $(BUILD)/flags: FORCE
 	@pkg-config --print-errors --exists $(PKGS) || { echo "'docker/packages.sh build' installs what is missing"; exit 1; }
 	$(call keep,$(CC) $(ALL_CFLAGS) $(WERROR) $(LDLIBS))
-# A file with this text, written anew only when the text is another one.
+# Writes a file with this text, but only if the text differs.
 keep        = @mkdir -p $(@D); echo '$(1)' | cmp -s - $@ || echo '$(1)' >$@
 
 # ---- For users
