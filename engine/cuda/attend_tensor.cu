@@ -7,14 +7,15 @@
  * At the end end_rows divides by the sums. All numbers are floats, except for the weights, which are rounded to 16
  * bits. Features are padded with zeros to WIDE.
  *
- * A unit of work is one head and one block of rows. The warps of a thread block divide these rows. If the shared memory
- * of a multiprocessor has room for keys and values of a head in each of its thread blocks, they stay there for all
- * units that read them. The thread block computes these units one after another. Otherwise shared memory has room for
- * two tiles, and one of them is copied while the other is read. Both ways add in the same order, so results do not
+ * A unit of work is one head and one block of rows. The warps of a thread block divide these rows. The shared memory of
+ * a multiprocessor may have room for keys and values of a head in each of its thread blocks. They then stay there for
+ * all units that read them. The thread block computes these units one after another. Otherwise shared memory has room
+ * for two tiles, and one of them is copied while the other is read. Both ways add in the same order, so results do not
  * depend on the device's shared memory.
  *
- * Fragments (tensor.h): of 16 rows and 8 columns of scores or results, the thread with g = warp_thread() / 4 and
- * t = warp_thread() % 4 has x[0], x[1] = (g, 2t), (g, 2t + 1) and x[2], x[3] = (g + 8, 2t), (g + 8, 2t + 1). */
+ * Fragments (tensor.h) of scores or results have 16 rows and 8 columns. Let g = warp_thread() / 4 and
+ * t = warp_thread() % 4. Then this thread has x[0], x[1] = (g, 2t), (g, 2t + 1) and
+ * x[2], x[3] = (g + 8, 2t), (g + 8, 2t + 1). */
 #include "engine/cuda/attention.h"
 #include "engine/cuda/tensor.h"
 
@@ -42,8 +43,8 @@ struct units {
 };
 
 /* A block's shared memory consists of places for tiles. Rows of queries, later of results, take place 0. If the keys
- * are resident, tile i has place i + 1. Otherwise it has place 1 if i is even, and place 0 if i is odd: the queries
- * have been read when tile 1 is copied, and all tiles have been read when results are written. */
+ * are resident, tile i has place i + 1. Otherwise it has place 1 if i is even, and place 0 if i is odd. This is
+ * safe: the queries have been read when tile 1 is copied, and all tiles have been read when results are written. */
 template <typename T, int WIDE> struct key_tile {
     T keys[TILE][WIDE + PAD], values[TILE][WIDE + PAD];
 };

@@ -3,8 +3,8 @@
  *
  * The rows of a sequence may come in several batches. Its slot then keeps the keys and values of two windows, in float:
  * for each head keys (2 * window, d), then values (2 * window, d). Position p is row p % (2 * window), so a new row
- * takes the place of a row that no later row reads. A block computes a row of such a sequence and one head: each warp
- * reads every PART_WARPS-th group of 32 keys, and the warps' results are added up in a fixed order. */
+ * takes the place of a row that no later row reads. A block computes a row of such a sequence and one head. Each warp
+ * reads every PART_WARPS-th group of 32 keys. The warps' results are added up in a fixed order. */
 #include "engine/cuda/local_attend.h"
 
 #define WARPS 4

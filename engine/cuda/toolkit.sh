@@ -1,5 +1,6 @@
 #!/bin/bash
-# toolkit.sh nvcc|folder|cublas|library|archs|check|check-compiler|clang|oldest: what a machine has of CUDA; nothing is printed for what it lacks.
+# toolkit.sh nvcc|folder|cublas|library|archs|check|check-compiler|clang|oldest: prints a fact about CUDA on this machine.
+# If the machine lacks the thing, it prints nothing.
 #   nvcc     the compiler: on the PATH, else in /usr/local/cuda or /usr/local/nvidia
 #   folder   the folder of the compiler's toolkit
 #   cublas   the folder above include/cublasLt.h: the compiler's toolkit, /usr/local/cuda, Debian's /usr, or a Python package
@@ -7,9 +8,9 @@
 #   archs    the compute capabilities to compile for: of 80 90 100 120 those that the compiler knows
 #   clang    a clang that compiles CUDA with the compiler's headers: version 22 or later
 #   oldest   the oldest version of CUDA that compiles the engine
-#   check    silence where the engine can be compiled; else what is missing, and status 1
+#   check    prints nothing if the engine can be compiled. Otherwise prints what is missing, status 1
 #   check-compiler  the same without cuBLAS
-# NVCC=PROGRAM and CUBLAS=FOLDER name what stands elsewhere.
+# NVCC=PROGRAM and CUBLAS=FOLDER name programs and folders in other places.
 set -euo pipefail
 oldest=12.4
 

@@ -14,7 +14,7 @@ static int64_t furthest_shift(const struct plan_step *step)
 }
 
 const struct plan_operation plan_operations[] = {
-    /* x ids (r, 1); T (vocabulary, d); y (r, d) */
+    /* x ids (r, 1), T (vocabulary, d), y (r, d) */
     [OP_EMBED] = {.name = "embed",
                   .formula = "y[r] = T[x[r]]",
                   .rows = ROWS_ALONE,
@@ -29,7 +29,7 @@ const struct plan_operation plan_operations[] = {
                           .flops = flops_of_addition,
                           .print = print_nothing},
 
-    /* g, b (d); x (r, groups*d). Each group of d columns is normalised by itself. */
+    /* g, b (d), x (r, groups*d). Each group of d columns is normalised by itself. */
     [OP_LAYER_NORM] = {.name = "layer_norm",
                        .formula = "y[r] = (x[r] - mean) / sqrt(variance + epsilon) * g + b",
                        .rows = ROWS_ALONE,
@@ -44,7 +44,7 @@ const struct plan_operation plan_operations[] = {
                        .flops = flops_of_layer_norm,
                        .print = print_group_norm},
 
-    /* W (out, in), b (out) or none; z (r, out) or none */
+    /* W (out, in), b (out) or none, z (r, out) or none */
     [OP_LINEAR] = {.name = "linear",
                    .formula = "y[r] = activation(x[r] Wᵀ + b) + z[r]",
                    .rows = ROWS_ALONE,
@@ -52,7 +52,7 @@ const struct plan_operation plan_operations[] = {
                    .flops = flops_of_linear,
                    .print = print_linear},
 
-    /* W (hidden, in), U (out, hidden); z (r, out) or none. Gated: W (2*hidden, in), g[r] = x[r] Wᵀ + b, h[r, i] =
+    /* W (hidden, in), U (out, hidden), z (r, out) or none. Gated: W (2*hidden, in), g[r] = x[r] Wᵀ + b, h[r, i] =
        activation(g[r, i]) * g[r, hidden + i] */
     [OP_FEED_FORWARD] = {.name = "feed_forward",
                          .formula = "y[r] = h[r] Uᵀ + c + z[r], h[r] = activation(x[r] Wᵀ + b)",
@@ -117,7 +117,7 @@ const struct plan_operation plan_operations[] = {
                          .flops = flops_of_call_projection,
                          .print = print_call_projection},
 
-    /* x (r, heads*d); K (k, kv_heads*d), V (k, kv_heads*d'); y (r, heads*d'). Causal: position p reads keys j <= p
+    /* x (r, heads*d), K (k, kv_heads*d), V (k, kv_heads*d'), y (r, heads*d'). Causal: position p reads keys j <= p
        only. If K_b has fewer than key_room keys, keys with score 0 and value 0 are added up to key_room. M (n, k) or
        none is the attention mask */
     [OP_ATTEND] = {.name = "attend",
@@ -127,7 +127,7 @@ const struct plan_operation plan_operations[] = {
                    .flops = flops_of_attention,
                    .print = print_attention},
 
-    /* An item is a call of w sequences. x, y (n * w, heads*d); K, V (k * w, heads*d); M (w, heads, n, k) or (n, k) or
+    /* An item is a call of w sequences. x, y (n * w, heads*d), K, V (k * w, heads*d), M (w, heads, n, k) or (n, k) or
        none */
     [OP_ATTEND_CALL] = {.name = "attend_call",
                         .formula = "y[p,s,h] = softmax(scale * x[p,s,h] K_b[:,s,h]ᵀ + M_b[s,h,p]) V_b[:,s,h]",
@@ -144,7 +144,7 @@ const struct plan_operation plan_operations[] = {
                          .flops = flops_of_nothing,
                          .print = print_nothing},
 
-    /* x (r, heads*d); T (positions, d). The sine of the angle is T[p, i], the cosine is T[p, d/2 + i]. */
+    /* x (r, heads*d), T (positions, d). The sine of the angle is T[p, i], the cosine is T[p, d/2 + i]. */
     [OP_ROTATE] = {.name = "rotate",
                    .formula = "y[r, h, 2i : 2i + 2] = x[r, h, 2i : 2i + 2] turned by the angle T[p, i]",
                    .rows = ROWS_ALONE,
@@ -152,7 +152,7 @@ const struct plan_operation plan_operations[] = {
                    .flops = flops_of_rotation,
                    .print = print_nothing},
 
-    /* x, K (…, all heads*d); V (…, all heads*d'); y (r, heads*d'). Masked rows of K and V are left out. Causal: exp(K)
+    /* x, K (…, all heads*d), V (…, all heads*d'), y (r, heads*d'). Masked rows of K and V are left out. Causal: exp(K)
        replaces softmax(K), and only rows of earlier buckets are read. With buckets of 1 row, rows <= p are read. The
        result is divided by max(c softmax(x[r,h]) · (sum of exp(K) over these rows), 1e-3). Raw queries: x[r,h] replaces
        its softmax. Fold f: rows p, p + f, p + 2f … form a sequence of their own. */
@@ -185,7 +185,7 @@ const struct plan_operation plan_operations[] = {
                         .flops = flops_of_nothing,
                         .print = print_nothing},
 
-    /* x_b (height * width, in); W (out, window * in), e (out); u, v are positions in the window. Pixels outside of the
+    /* x_b (height * width, in), W (out, window * in), e (out). u, v are positions in the window. Pixels outside of the
        image are 0 */
     [OP_CONVOLVE_IMAGE] = {.name = "convolve_image",
                            .formula = "y_b[i, j] = scale * (e + sum over u, v of W[u, v] x_b[i s + u - top, j s' + v - "
@@ -212,7 +212,7 @@ const struct plan_operation plan_operations[] = {
                               .flops = flops_of_image_convolution,
                               .print = print_image_convolution},
 
-    /* x (r, 2d); y (r, d) */
+    /* x (r, 2d), y (r, d) */
     [OP_GATE] = {.name = "gate",
                  .formula = "y[r, i] = activation(x[r, i]) * x[r, d + i]",
                  .rows = ROWS_ALONE,
@@ -251,7 +251,7 @@ const struct plan_operation plan_operations[] = {
                      .print = print_padding},
 
     /* Let s be the 32 largest of K[h,:,0] x[r,0,h], and t the 32 largest of K[h,:,1] x[r,1,h]. The sum runs over h and
-       the 32 pairs (i, j) with the largest s_i + t_j. x (r, 2*heads*d); K (heads, n, 2, d); V (n * n, columns of y) */
+       the 32 pairs (i, j) with the largest s_i + t_j. x (r, 2*heads*d), K (heads, n, 2, d), V (n * n, columns of y) */
     [OP_RETRIEVE] = {.name = "retrieve",
                      .formula = "y[r] = sum over h, (i, j) of softmax(s_i + t_j) V[i n + j]",
                      .rows = ROWS_TOGETHER, /* as many rows at once are multiplied as an item has */

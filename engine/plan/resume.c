@@ -11,7 +11,7 @@
 /* In floats. A cache line has 16 floats, so the data of two steps, or of two slots, share no cache line. */
 #define ALIGNMENT 16
 
-/* The axis of a sequence whose rows could come in several batches; PLAN_NONE: the plan has no such sequence. */
+/* The axis of a sequence whose rows could come in several batches, or PLAN_NONE. */
 static int sequence_axis(const struct plan *plan)
 {
     int axis = plan->hidden_axis;

@@ -223,8 +223,8 @@ static int want_output(struct request *request, const struct fill_plan *plan)
     return 0;
 }
 
-/* Most bytes of a filling's text without its token and sequence, the usual bytes of a token in a sequence, and the most
- * bytes of a byte that is written as an escape. */
+/* Numbers of bytes. FILLING_TEXT: most bytes of a filling's text without its token and sequence. TOKEN_TEXT: usual
+ * bytes of a token in a sequence. ESCAPE_TEXT: most bytes of a byte that is written as an escape. */
 enum { FILLING_TEXT = 80, TOKEN_TEXT = 6, ESCAPE_TEXT = 6 };
 
 static int want_items(struct request *request, const struct native_inputs *inputs, struct fill_plan *plan)

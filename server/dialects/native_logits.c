@@ -133,8 +133,9 @@ static int64_t answer_rows(const struct engine_item *item, const struct logits_p
     return plan->positions ? plan->n_positions : item_rows(item, plan);
 }
 
-/* Most bytes of text for an id with its comma, for one byte of the id's text as an escape, for quotes and comma around
- * this text, for a position, and for the characters around an item's lists. */
+/* Most bytes of texts. ID_TEXT: an id with its comma. ESCAPE_TEXT: one byte of the id's text as an escape. QUOTES_TEXT:
+ * the quotes and the comma around this text. POSITION_TEXT: a position. ITEM_TEXT: the characters around an item's
+ * lists. */
 enum { ID_TEXT = 11, ESCAPE_TEXT = 6, QUOTES_TEXT = 3, POSITION_TEXT = 12, ITEM_TEXT = 64 };
 
 /* The most bytes of the text of an id in the answer. */

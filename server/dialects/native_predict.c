@@ -110,8 +110,9 @@ static bool is_nested(const struct request *request, const struct predict_body *
 
 /* ---- Memory ---- */
 
-/* Most bytes of text for {"score":,"label":} with a comma and a float, for LABEL_ and a number, for one byte of a label
- * as an escape, for the list of an item, and for the rest of an answer of /classify. */
+/* Most bytes of texts. PREDICTION_TEXT: {"score":,"label":} with a comma and a float. NUMBER_TEXT: LABEL_ and a number.
+ * ESCAPE_TEXT: one byte of a label as an escape. LIST_TEXT: the list of an item. ENVELOPE_TEXT: the rest of an answer
+ * of /classify. */
 enum { PREDICTION_TEXT = 48, NUMBER_TEXT = 32, ESCAPE_TEXT = 6, LIST_TEXT = 8, ENVELOPE_TEXT = 512 };
 
 static int64_t most_label_text(const struct request *request)

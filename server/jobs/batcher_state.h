@@ -1,6 +1,6 @@
-/* batcher_state: the data of a batcher, which its parts share: batcher.c (submitting jobs), batch.c (forming and
- * running a batch), lane_threads.c (the threads of the lanes), lanes.c (which lanes can run a job), deadlines.c (the
- * deadline thread). No other file may include this header.
+/* batcher_state: the data of a batcher. Only the files of the batcher may include this header. batcher.c submits jobs.
+ * batch.c forms and runs batches. lane_threads.c has the threads of the lanes. lanes.c says which lanes can run a job.
+ * deadlines.c has the deadline thread.
  *
  * Lock: one lock, batcher.lock, guards the queues, the counters, and the private fields of each job from batcher_submit
  * to its end. It is not held while a batch runs, nor during calls of `wanted`, `done` and the log. A lane's batch

@@ -34,9 +34,9 @@ struct numbers_place {
  * Members that are not lists stay in the text for jansson.
  *
  * Also returns 0 in the following cases, in which jansson must read the whole body:
- *   - a member of `place` is a list that contains other things than numbers, or more than `most` members are lists;
- *   - a key at such a depth contains an escape, so it could be any key;
- *   - more than NUMBERS_REST bytes surround the lists. */
+ *   - a member of `place` is a list that contains other things than numbers, or more than `most` members are lists
+ *   - a key at such a depth contains an escape, so it could be any key
+ *   - more than NUMBERS_REST bytes surround the lists */
 size_t numbers_find(const char *body, size_t length, struct numbers_place place, struct numbers *numbers, size_t most);
 
 /* Counts of a list whose elements may be of any kind. All are 0 if the list is empty or missing. */

@@ -1,12 +1,13 @@
 #!/bin/bash
-# cuda.sh: nvcc compiles the CUDA engine, which shows one symbol, and two tests that have kernels of their own; so does the
-# oldest toolkit that is supported, CUDA 12.4, in the folder CUDA_OLDEST (`make test-cuda` fetches it). The former for the
-# newest capability that it knows, the latter for 8.0: a minute of a processor each. What is not there is skipped by name.
+# cuda.sh: nvcc compiles the CUDA engine, whose library has one public symbol, and two tests with their own kernels. The
+# oldest supported toolkit, CUDA 12.4, compiles them, too. It is in the folder CUDA_OLDEST, to which `make test-cuda`
+# downloads it. The first toolkit compiles for the newest capability that it knows, the oldest for 8.0. Each takes a
+# minute of processor time. If a toolkit is missing, its check is skipped, and the output names it.
 set -euo pipefail
 build=${BUILD:-build} failed=0
 oldest=$(realpath -m "${CUDA_OLDEST:-$build/cuda-12.4}")
 
-# result NUMBER STATUS WHAT: 0 is good; `missing` is a reason to skip.
+# result NUMBER STATUS WHAT: status 0 means success. `missing` is a reason to skip.
 result() {
     if [ -n "$missing" ]; then
         echo "ok $1 # SKIP $missing"

@@ -9,7 +9,7 @@ sources=$(find server -name '*.c' -exec cat {} + | tr '\n' ' ' | sed 's|/\*[^*]*
 # A message is the first string after a level. log_announce has no level.
 logged=$(grep -oE 'LOG_LEVEL_[A-Z]+, +"[^"]*"' <<<"$sources" | sed 's/.*, *"\(.*\)"/\1/' | sort -u)
 
-# "message" of the table's rows; an ellipsis at the end stands for the rest.
+# "message" of the table's rows. An ellipsis at the end stands for the rest of a message.
 listed=$(awk '/^\| message \| level/ { inside = 1 } /^$/ { inside = 0 } inside && /^\| `/ { split($0, parts, "`"); print parts[2] }' "$page")
 
 echo 1..2

@@ -1,19 +1,10 @@
 #!/bin/bash
-# rooms.sh: folders depend one way, server -> engine -> weights, and all may read config. From another folder only its
-# public header may be included: config/config.h, weights/weights.h, engine/engine.h.
-# Within engine, engine/plan is below all. engine/families sees engine/plan alone. engine/families/module is one of the
-# families. It sees engine/plan and engine/families/family.h, which it implements; other families don't see it.
-# A backend (engine/cpu, engine/cuda) sees engine/plan and engine/backend.h, which it implements. Families and backends
-# don't see each other. engine's own files see all of these.
-# Within server, a wing sees the wings before it: common, images, text, tracing, jobs, http, generation, dialects.
-# jobs see neither text nor tracing. tracing does not see images. Of the
-# wings, dialects alone see images. server's own files see all of these. Models' weights are for server's own files
-# alone, and text and images don't see the engine.
-# server/tokenizer sees common and config alone. Of it dialects see one header, server/tokenizer/text_codec.h.
-# server/console, the page for browsers, sees itself alone. Dialects see its header.
-# Any other folder within these four sees itself alone.
-# No circles: a module is a header with the source of the same name. In these four folders, no module includes another
-# one that leads back to it. Tests may include anything.
+# rooms.sh: folders depend on each other in one direction: server -> engine -> weights. All may read config. From
+# another folder only its public header may be included: config/config.h, weights/weights.h, engine/engine.h.
+# Within engine, engine/plan is below all. engine/families sees only engine/plan. engine/families/module is one of the
+# families. It sees engine/plan and engine/families/family.h, which it implements. Other families do not see family.h. A
+# backend (engine/cpu, engine/cuda) sees engine/plan and engine/backend.h, which it implements. Families and backends do
+# not see each other. engine's own files see all of these.
 set -euo pipefail
 
 # "FILE INCLUDED" lines in, the forbidden ones out.

@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_clients.sh: clients from PyPI against the daemon, in TAP. Their versions are in requirements.txt; the environment
-# is BUILD/clients and made anew when that file changes.
+# test_clients.sh: clients from PyPI with the daemon, in TAP. requirements.txt has their versions. The environment is in
+# BUILD/clients. When requirements.txt changes, it is made again.
 set -euo pipefail
 environment=${BUILD:-build}/clients
 wanted=tests/clients/requirements.txt

@@ -1,11 +1,13 @@
 #!/bin/bash
-# fresh.sh: proves the two commands on a bare Debian that has git and make and nothing else. Root, network.
+# fresh.sh: tests the two commands on a bare Debian with only git and make. It needs root and network.
 # SUITE: bookworm (Debian 12) by default, or trixie (13).
-#   1. as root:            `make run` serves on 127.0.0.1:8080, a second one installs nothing; `make test` passes
+#   1. as root:            `make run` serves on 127.0.0.1:8080. A second run installs nothing. `make test` passes
 #   2. as a user with sudo: `make run` serves
 #   3. as a user without:   `make run` says what is missing and who can install it
-# What is tested is the last commit. Not covered: Ubuntu 24.04, whose archive has the same -dev packages but was not at
-# hand; a machine that boots, with its own kernel; other architectures. KEEP=1 leaves the root file systems.
+# It tests the last commit. KEEP=1 keeps the root file systems. Not covered:
+# - Ubuntu 24.04, whose archive has the same -dev packages
+# - a machine that boots with its own kernel
+# - other architectures
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 work=$(mktemp -d /var/tmp/linformerd-fresh.XXXXXX)

@@ -1,9 +1,12 @@
-/* A module's graph, and weights that fit what the seeds need: the first line is the number of rows that an item of the
- * batch has where a size is free, the rest is config.json. Its tensors "@NAME" are made as the key "tensors" of the
- * text says, at most a few thousand elements each: {"NAME": [sizes…]} for floats, or {"NAME": {"dtype": "I64", "shape":
- * [sizes…], "data": [numbers…]}} for floats, integers or booleans. The numbers are repeated, and may be left out. The
- * plan is built without the weights' data and with them. If that works, batches of one and two items are run: the
- * results of an item must not depend on the other one. */
+/* A module's graph, and weights that fit the needs of the seeds. The first line of the input is the number of rows for
+ * each free size of an item. The rest is config.json.
+ *
+ * The key "tensors" of the text describes the tensors "@NAME", with a few thousand elements at most. {"NAME": [sizes…]}
+ * means floats. {"NAME": {"dtype": "I64", "shape": [sizes…], "data": [numbers…]}} means floats, integers or booleans.
+ * The numbers are repeated. They may be left out.
+ *
+ * The plan is built with and without the data of the weights. If that works, batches of one and two items run. The
+ * results of an item must not depend on the other item. */
 #include "engine/engine.h"
 
 #include <jansson.h>

@@ -1,9 +1,9 @@
 #!/bin/bash
-# check.sh [check] [bench] [ARGUMENT OF bench.py…]: the CUDA engine on a device; both without a word.
+# check.sh [check] [bench] [ARGUMENT OF bench.py…]: tests and measures the CUDA engine on a device. Without a word, it does both.
 #
 # For a machine with an NVIDIA GPU, its driver, gcc and the CUDA toolkit (12.4 or later) with cuBLAS. No network, no make,
-# none of the libraries of the project: programs and libraries come along in build/gpu.tar.gz. `make programs-gpu` makes it
-# on any machine with the packages of Debian; where these are, it is made here. The engine is compiled here.
+# none of the libraries of the project: programs and libraries are in build/gpu.tar.gz. `make programs-gpu` makes this archive
+# on any machine with Debian's packages. If this machine has them, the script makes it. The engine is compiled here.
 #   check  tests of operations, passes and reference cases on the device in every dtype, the reference cases through the
 #          daemon, the accuracy of tests/models/bytes, then compute-sanitizer
 #   bench  bench.py, beside the PyTorch of this machine's python3
@@ -13,9 +13,10 @@
 # set, they are copied there after each row, so that a killed script leaves its results. It has never run on a GPU.
 #
 # CUBLAS=FOLDER     above include/cublasLt.h, where that is neither the toolkit's nor of a Python package
-# CORPUS=FOLDER     what weights/builtin/corpus.py wrote; without it the accuracy of tests/models/bytes is not measured
-# SECONDS_IN_ALL=N  from start to end, with the build (540). Of these the tests have 2/5, the sanitizers 1/5, and the
-#                   benchmarks what is left; without benchmarks the tests have 3/5 and the sanitizers what is left
+# CORPUS=FOLDER     the output of weights/builtin/corpus.py. Without it, the accuracy of tests/models/bytes is not
+#                   measured
+# SECONDS_IN_ALL=N  from start to end, with the build (540). The tests get 2/5, the sanitizers 1/5, and the benchmarks
+#                   the rest. Without benchmarks, the tests get 3/5, and the sanitizers the rest
 # DRY=1             a dry run without a device: with the shim's engine, test_tensor and test_split in place of what nvcc
 #                   compiles, and without nvidia-smi and compute-sanitizer, so that the script and all it starts run
 #                   once before they matter
@@ -129,8 +130,9 @@ worst_in() {
         awk '$4 > most + 0 { most = $4 } END { if (most) print ", worst error " most }'
 }
 
-# no_verdict LOG STATUS SECONDS COMMAND: why what ended so says nothing; nothing when it does. A sanitizer makes a program
-# tens of times slower, so that it was stopped is no failure; nor is that of one that began late.
+# no_verdict LOG STATUS SECONDS COMMAND: prints why the result of a stopped command says nothing. Otherwise prints
+# nothing. A sanitizer makes a program tens of times slower. So it is no failure if the time limit stopped the program,
+# or if it began late.
 no_verdict() {
     if [ "$4" = compute-sanitizer ] && grep -qi 'device not supported' "$1"; then # in some virtual machines
         echo "compute-sanitizer does not support this device here"
@@ -194,7 +196,7 @@ run_tests() {
     run_accuracy
 }
 
-# figures NAME COMMAND…: runs what prints lines to be copied; each line that begins with a dtype is a row.
+# figures NAME COMMAND…: runs a command that prints lines to be copied. Each line that begins with a dtype is a row.
 figures() {
     local name=$1 file=$log/$1.txt status=0 line
     shift
@@ -283,7 +285,7 @@ run_bench() {
     judge_bench $status "$*"
 }
 
-# What bench.py exits with; goals have rows of their own.
+# Judges the exit status of bench.py. The goals have separate rows.
 judge_bench() {
     local name="bench.py $2"
     case $1 in

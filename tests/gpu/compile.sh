@@ -1,7 +1,8 @@
 #!/bin/bash
-# compile.sh FOLDER CAPABILITY CUBLAS: libengine_cuda.so and the tests with kernels of their own for one device, into FOLDER,
-# by nvcc alone: where tests/gpu/check.sh runs there may be no make. The flags are the Makefile's. FOLDER has the archive's include/cmocka.h
-# and libcmocka.so.0; CUBLAS is the folder above include/cublasLt.h. What was made of the same sources is taken again.
+# compile.sh FOLDER CAPABILITY CUBLAS: compiles libengine_cuda.so and the tests with their own kernels for one device.
+# It writes them into FOLDER. It needs only nvcc, because a machine that runs tests/gpu/check.sh may lack make. The
+# flags are those of the Makefile. FOLDER has the archive's include/cmocka.h and libcmocka.so.0. CUBLAS is the folder
+# above include/cublasLt.h. If the sources have not changed, files from an earlier run are used.
 set -euo pipefail
 folder=$1 capability=$2 cublas=$3
 tests=(test_tensor test_split)

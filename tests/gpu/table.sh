@@ -12,7 +12,8 @@ add_not_run() {
     not_run=$((not_run + 1))
 }
 
-# One line a goal, with tabs; all are "not measured" before there is a bench.json, and none is listed without python3.
+# Prints one line for each goal, with tabs. Without bench.json, all are "not measured". Without python3, no goal is
+# listed.
 goal_rows() {
     local results=()
     [ ! -e "$log/bench.json" ] || results=("$log/bench.json")

@@ -94,7 +94,7 @@ tests/gpu/bench.py*) exec "\$WORK/bench" "\$@" ;;
 *) exec "$(command -v python3)" "\$@" ;;
 esac
 X
-# With the options that the manual has for each tool; names are not joined in one option (check.sh's sanitize).
+# It has the options of each tool in the manual. Several names are not joined in one option (sanitize in check.sh).
 put "$work/bin/compute-sanitizer" <<'X'
 while [ "${1#--}" != "$1" ]; do
     case "$tool,$1 $2" in
@@ -131,7 +131,7 @@ X
 touch "$work/build/gpu/libcmocka.so.0"
 tar -C "$work/build" -czf "$work/build/gpu.tar.gz" gpu
 
-# check ARGUMENT…: runs check.sh; sets status.
+# check ARGUMENT…: runs check.sh, and sets status.
 check() {
     status=0
     tests/gpu/check.sh "$@" >"$work/said" 2>&1 </dev/null || status=$?

@@ -1,7 +1,8 @@
 #!/bin/bash
-# toolkit_oldest.sh FOLDER: puts the oldest CUDA toolkit that compiles the engine, 12.4 of Debian 13's non-free, into
-# FOLDER, and installs nothing: bin/nvcc and what it starts, headers, and the libraries that the engine is linked with.
-# apt-get, as any user; 1.2 GB to fetch, 0.6 GB kept. Its host compiler is this machine's gcc, which must be 13 or older.
+# toolkit_oldest.sh FOLDER: puts the oldest CUDA toolkit that compiles the engine into FOLDER: 12.4 of Debian 13's
+# non-free. It installs nothing. FOLDER gets bin/nvcc and the programs that nvcc starts, headers, and the libraries that
+# the engine is linked with. It uses apt-get as any user, downloads 1.2 GB, and keeps 0.6 GB. The host compiler is this
+# machine's gcc, which must be version 13 or older.
 set -euo pipefail
 folder=$1
 [ ! -x "$folder/bin/nvcc" ] || exit 0

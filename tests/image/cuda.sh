@@ -1,10 +1,12 @@
 #!/bin/bash
-# cuda.sh: builds docker/Dockerfile.cuda as it stands and runs its image on the CPU, without NVIDIA's images, archive or a
-# GPU: their places are taken by Ubuntu 24.04 from its archive, with this machine's CUDA toolkit in the one and a package
-# libcublas-VERSION, made of this machine's cuBLAS, in the other. So each RUN line is executed, the engine compiled by nvcc
-# with Ubuntu's compiler, and the engine's libraries found; what NVIDIA's images hold besides is not seen.
-# Root, podman, mmdebstrap, dpkg-dev, network, nvcc in TOOLKIT=FOLDER (/usr/local/cuda); CUBLAS=FOLDER above
-# include/cublasLt.h, else the toolkit's. Not part of `make test`: it takes minutes and 4 GB. CACHE_DIR keeps the stand-ins.
+# cuda.sh: builds docker/Dockerfile.cuda unchanged, and runs its image on the CPU. It needs neither NVIDIA's images and
+# archive, nor a GPU. Ubuntu 24.04 from its own archive replaces NVIDIA's images. One of the two images gets this
+# machine's CUDA toolkit. The other gets a package libcublas-VERSION, made from this machine's cuBLAS. So each RUN line
+# is executed, nvcc compiles the engine with Ubuntu's compiler, and the engine finds its libraries. The test does not
+# cover other contents of NVIDIA's images.
+# It needs root, podman, mmdebstrap, dpkg-dev, network, and nvcc in TOOLKIT=FOLDER (/usr/local/cuda). CUBLAS=FOLDER is
+# the folder above include/cublasLt.h, by default the toolkit's. The test is not part of `make test`, because it takes
+# minutes and 4 GB. CACHE_DIR keeps the replacements of the images.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cache=${CACHE_DIR:-/var/tmp/linformerd-cuda-image}

@@ -1,12 +1,12 @@
 #!/bin/bash
 # test_image.sh: builds docker/Dockerfile as it stands and runs its image read-only and without capabilities.
-# Needs root, and podman where Docker is not; the base image, debian:bookworm-slim, is made from Debian's archive, so no
-# registry is asked. Skipped by name where root or a tool is missing ('docker/packages.sh image' brings the tools).
-# Not covered: Docker's own builder and engine, the base image as Docker Hub has it, other architectures,
-# compose.yaml; Dockerfile.cuda, which is cuda.sh's.
+# It needs root, and Docker or podman. The base image, debian:bookworm-slim, is made from Debian's archive, so no registry
+# is asked. If root or a tool is missing, the test is skipped ('docker/packages.sh image' installs the tools).
+# Not covered: Docker's own builder and engine, the base image of Docker Hub, other architectures, and compose.yaml.
+# cuda.sh covers Dockerfile.cuda.
 # shellcheck disable=SC2317 # functions that are called through expect and trap
 set -euo pipefail
-MAX_MB=${MAX_MB:-200}                       # of the image; docs/docker.md gives the sizes of its parts
+MAX_MB=${MAX_MB:-200}                       # size of the image. docs/docker.md gives the sizes of its parts
 cache=${CACHE_DIR:-/var/tmp/linformerd-image} # the base image stays here: the first run takes a minute, others seconds
 base=docker.io/library/debian:bookworm-slim
 name=linformerd-test-$$
@@ -31,8 +31,8 @@ cleanup() {
 } >/dev/null 2>&1
 trap cleanup EXIT
 
-# A store of its own. runc and cgroupfs also work where there is no systemd and where cgroups are of both versions;
-# the default limits are above what a root without CAP_SYS_RESOURCE may set.
+# A separate store. runc and cgroupfs also work without systemd, and with cgroups of both versions. The default limits
+# are higher than root may set without CAP_SYS_RESOURCE.
 mkdir -p "$cache"
 export CONTAINERS_STORAGE_CONF=$work/storage.conf CONTAINERS_CONF=$work/containers.conf
 cat >"$CONTAINERS_STORAGE_CONF" <<X

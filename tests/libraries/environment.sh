@@ -9,7 +9,7 @@ if ! cat "${requirements[@]}" tests/modules/requirements.txt | cmp -s - "$folder
     rm -rf "$folder/venv"
     python3 -m venv "$folder/venv"
     install() { "$folder/venv/bin/pip" install --quiet --disable-pip-version-check "$@"; }
-    # PyPI's torch brings CUDA along, several GB; PyTorch's own index has one without.
+    # PyPI's torch depends on CUDA, which takes several GB. PyTorch's own index has a torch without CUDA.
     install --no-deps --retries 0 --index-url https://download.pytorch.org/whl/cpu \
         "$(grep -h ^torch== "${requirements[@]}")" || true
     install "${requirements[@]/#/--requirement=}"

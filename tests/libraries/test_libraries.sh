@@ -13,7 +13,7 @@ requirements=(tests/libraries/requirements.txt)
 tests/libraries/environment.sh "${requirements[@]}"
 python=$folder/venv/bin/python
 
-# find_source VARIABLE REPOSITORY FILE: exports VARIABLE, the path of FILE; fails when there is none.
+# find_source VARIABLE REPOSITORY FILE: exports VARIABLE, the path of FILE. Fails if the file is missing.
 find_source() {
     local variable=$1 repository=https://github.com/$2 file=$3 place=$folder/${2##*/}
     local path=${!variable:-$place/$file}

@@ -2,8 +2,8 @@
 # release.sh SUITE…: the packages on bare systems of these releases: bookworm (Debian 12), trixie (13), noble (Ubuntu 24.04).
 # Root, network, and the wheel that `make wheel` built. For each release:
 #   1. `make deb` builds the packages there, and lintian finds no error and no warning
-#   2. on another bare system, apt installs the package, and the daemon serves; the manual page, the completion and the
-#      user are there; after a purge none of it is
+#   2. on another bare system, apt installs the package, and the daemon serves. The manual page, the completion and the
+#      user exist. After a purge, none of them exists
 #   3. on this system, pip installs the wheel into an empty environment, and the daemon serves
 # Not covered: systemd, which needs a machine that boots. KEEP=1 leaves the root file systems.
 set -euo pipefail

@@ -216,7 +216,7 @@ static double compare_halves(struct run *run, const char *name, int64_t rows, co
 }
 
 /* Compares four ways for the rows up to the longest input: all rows in one batch, each row in a batch, two halves, and
- * the prompt in one batch before a single row. Returns the largest distance. */
+ * a prompt before a single row. Returns the largest distance. */
 static double compare_parts(struct run *run, const char *name)
 {
     int64_t vocabulary = run->info->output_columns;

@@ -1,8 +1,10 @@
 /* encode TOKENIZER.json: encodes texts and decodes their ids, for compare.py.
  *
- * In, for each text: u32 number of bytes, the bytes. Out: i32 number of tokens, or -1 and a message; for each token i32
- * id, u32 begin, u32 end, u32 special, its text; then the decoded text, and the one without special tokens. A text is
- * u32 number of bytes, the bytes. All numbers are little-endian. */
+ * Input, for each text: u32 number of bytes, the bytes. Output, for each text:
+ * - i32 number of tokens, or -1 and a message
+ * - for each token: i32 id, u32 begin, u32 end, u32 special, the text of the token
+ * - the decoded text, and the decoded text without special tokens.
+ * A text in the output is u32 number of bytes, the bytes. All numbers are little-endian. */
 #include "server/tokenizer/tokenizer.h"
 #include "tests/tokenizers/options.h"
 

@@ -728,8 +728,10 @@ static void decisions_count_what_they_save(void **state)
 }
 
 /* Two chains have the same E, and items with a fixed number of rows:
- * K = Eᵀ((x Aᵀ + a) Wᵀ + w)
- * V = Eᵀ(x Uᵀ + u)
+ *
+ *     K = Eᵀ((x Aᵀ + a) Wᵀ + w)
+ *     V = Eᵀ(x Uᵀ + u)
+ *
  * After K is rewritten, its projection follows the step with A, and has a column of sums. The pass must not take this
  * projection for a chain with the source of V. Otherwise, the pass would regard V as done, and not rewrite it. */
 static void a_rewritten_projection_is_no_chain(void **state)

@@ -11,8 +11,9 @@
  *     - a barrier that some threads of the block do not reach
  *     - a thread that ends before its asynchronous copies have arrived
  *     - two warps that access the same bytes of shared memory without a barrier between them, one of them writing.
- * What a kernel reads before it is written has all bits set, which is a NaN in each format: registers, shared and local
- * memory, the destination of an asynchronous copy until the thread waits for the copy, and integers divided by 0.
+ * Data that a kernel reads before they are written have all bits set, which is a NaN in each format. This holds for
+ * registers, and for shared and local memory. It also holds for the destination of an asynchronous copy until the
+ * thread waits for the copy, and for integers divided by 0.
  *
  * Threads may use a module at the same time, except for parse. Their launches run one after another. Threads of a
  * kernel that have ended do not count at a barrier. All functions end the process when a caller breaks a rule. */

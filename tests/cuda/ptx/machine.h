@@ -1,6 +1,6 @@
-/* machine: what runs. A kernel is decoded into an array of instructions. A warp has a file of registers, in which the
- * values of the 32 lanes of one register lie side by side: 4 bytes for each lane if the register has at most 32 bits,
- * else 8 bytes. A predicate is one word with a bit for each lane. Constants and special registers (%tid.x) are
+/* machine: runs kernels. A kernel is decoded into an array of instructions. A warp has a file of registers. For each
+ * register, the values of the 32 lanes lie side by side. A lane has 4 bytes if the register has at most 32 bits,
+ * otherwise 8 bytes. A predicate is one word with a bit for each lane. Constants and special registers (%tid.x) are
  * registers of the same file, which no instruction writes. So an instruction has only registers as operands. */
 #ifndef TESTS_CUDA_PTX_MACHINE_H
 #define TESTS_CUDA_PTX_MACHINE_H

@@ -23,7 +23,7 @@ void run_body(const std::string &body, const shape &shape = {}, const std::strin
     launch_text(kernel_of(body, before), shape);
 }
 
-/* "shfl.sync": the clamp is 0 for up and 31 for the others; (8 - width) << 8 divides the warp. */
+/* "shfl.sync": the clamp is 0 for up, and 31 for the others. (8 - width) << 8 divides the warp. */
 void shuffles(void **)
 {
     run_body(std::string("shfl.sync.bfly.b32 %r0, %thread, 5, 31, -1;") + STORE);
@@ -138,7 +138,7 @@ void spaces(void **)
                  STORE,
              {32, 2}, ".shared .align 16 .b8 small[64];");
     assert_int_equal(device_words[0], ~0u);
-    /* a register that was never written; a parameter by an address in a register; scopes that hide a register */
+    /* a register that was never written, a parameter by an address in a register, scopes that hide a register */
     run_body(std::string("mov.u64 %l0, test_param_0; ld.param.u64 %l1, [%l0]; setp.ne.s64 %p0, %l1, %data; @%p0 trap;\n"
                          "{ .reg .b32 %r9; mov.u32 %r9, 5; { .reg .b32 %r9; mov.u32 %r9, 6; } mov.u32 %r10, %r9; }\n"
                          "add.s32 %r0, %r9, %r10;") +

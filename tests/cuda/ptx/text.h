@@ -23,8 +23,9 @@ struct declared {
 
 struct operand {
     enum kind { REGISTER, NUMBER, NAME, ADDRESS, LIST } kind = NUMBER;
-    bool negated = false;       /* `!%p1` */
-    std::string name;           /* of a register (without %) or a name; of an address's base, empty if it has none */
+    bool negated = false; /* `!%p1` */
+    /* Of a register (without %), of a name, or of an address's base (empty if there is none) */
+    std::string name;
     uint64_t bits = 0;          /* of a number: an integer's sign is extended. Of an address: the number added */
     bool base_is_name = false;  /* an address's base is a variable or a parameter, not a register */
     std::vector<operand> parts; /* of `{a, b}`, and of `a|b`, which is a list with `paired` */
