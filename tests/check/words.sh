@@ -1,13 +1,17 @@
 #!/bin/bash
-# words.sh [-v] [FILE…]: sentences of the documents are short. In each Markdown file at most one sentence of ten has more
-# than 30 words. Code blocks, tables, headings and what programs write between "begin" and "end" markers don't count; a link counts
-# as its text, `code` as one word. -v prints the sentences that are too long.
+# words.sh [-v] [FILE…]: checks the sentences of documents and comments.
+# In each Markdown file, at most one sentence of ten has more than 30 words. Code blocks, tables and headings do not count,
+# nor does text that programs write between "begin" and "end" markers. A link counts as its text, `code` as one word.
+# -v prints the sentences that are too long.
+# In comments of C, CUDA, shell and make, no sentence has more than 30 words, and no sentence has a semicolon. In folders
+# of tests without other Python programs, this also holds for Python. Indented lines are tables or formulas, and do not
+# count. FILE… are Markdown files. Comments are only checked without FILE.
 set -euo pipefail
 limit=30
 verbose=0
 [ "${1:-}" != -v ] || { verbose=1 && shift; }
 
-# Prints "LONG SENTENCES" of standard input; with -v the long ones, too, behind "#".
+# Prints "LONG SENTENCES" of standard input. With -v, also prints the long sentences behind "#".
 measure() {
     awk -v limit="$limit" -v verbose="$verbose" '
         function sentences(text,    parts, n, i) {
@@ -37,7 +41,80 @@ measure() {
         END                        { flush(); print long + 0, all + 0 }'
 }
 
-# The rule itself, so that it cannot pass by counting nothing.
+# Prints the sentences in comments of the given files that break the rule, as FILE:LINE: FAULT: SENTENCE. The last line is
+# the number of all sentences.
+measure_comments() {
+    awk -v limit="$limit" '
+        function check(text,    parts, n, i, words, count, k, used) {
+            gsub(/`[^`]*`/, "code", text)
+            gsub(/"[^"]*"/, "text", text)
+            n = split(text, parts, /[.!?][")]*([ \t]+|$)/)
+            for (i = 1; i <= n; i++) {
+                count = split(parts[i], words, /[ \t]+/)
+                used = 0
+                for (k = 1; k <= count; k++) used += words[k] ~ /[A-Za-z]/
+                all += used > 0
+                if (used > limit) print place ": " used " words:" parts[i]
+                if (parts[i] ~ /;( |$)/) print place ": semicolon:" parts[i]
+            }
+        }
+        function flush() { if (text != "") check(text); text = "" }
+        function add(line) {
+            if (line ~ indented || line ~ /^[ \t]*$/) { flush(); return }
+            if (line ~ /^ *([-*]|[0-9]+\.) /) { flush(); sub(/^ *([-*]|[0-9]+\.) /, "", line) }
+            if (text == "") place = FILENAME ":" FNR
+            text = text " " line
+        }
+        function add_line_of_c(line,    at, end, piece) {
+            for (; line != ""; line = substr(line, end + 2)) {
+                if (!inside) {
+                    gsub(/"([^"\\]|\\.)*"/, "\"\"", line) # a string may contain the beginning of a comment
+                    at = index(line, "/*")
+                    if (!at) return
+                    line = substr(line, at + 2)
+                }
+                end = index(line, "*/")
+                inside = !end
+                piece = end ? substr(line, 1, end - 1) : line
+                sub(/^ +\*/, "", piece)
+                sub(/^ /, "", piece)
+                add(piece)
+                if (inside) return
+                flush()
+            }
+        }
+        function add_docstring(line,    end) {
+            end = index(line, "\"\"\"")
+            add(end ? substr(line, 1, end - 1) : line)
+            inside = !end
+            if (end) flush()
+        }
+        FNR == 1 {
+            flush()
+            inside = 0
+            before = ":"
+            is_c = FILENAME ~ /\.(c|h|cpp|cu|S)$/
+            is_python = FILENAME ~ /\.py$/
+            indented = is_c ? "^    " : "^  "
+        }
+        is_c { if (inside || /\/\*/) add_line_of_c($0); next }
+        is_python && inside { sub(margin, ""); add_docstring($0); next }
+        is_python && before ~ /:$/ && match($0, /^ *"""/) {
+            margin = "^" substr($0, 1, RLENGTH - 3)
+            before = ""
+            add_docstring(substr($0, RLENGTH + 1))
+            next
+        }
+        /^[ \t]*#(pylint|shellcheck|[^!]|$)/ { sub(/^[ \t]*#+ ?/, ""); add($0); next }
+        { flush(); if (!/^ *$/) before = $0 }
+        match($0, /[ \t]# /) {
+            rest = substr($0, RSTART + 3)
+            if (rest !~ /["\047}]/) { add(rest); flush() } # with a quote, "#" may be in a string
+        }
+        END { flush(); print all + 0 }' "$@"
+}
+
+# The rules themselves, so that they cannot pass by counting nothing.
 words() { for ((i = 0; i < $1; i++)); do printf 'word '; done; }
 example=$(
     words 30 && echo "end." # 31 words
@@ -49,7 +126,28 @@ example=$(
 files=("$@")
 [ ${#files[@]} -gt 0 ] || mapfile -t files < <(find ./*.md config docker docs engine server tests weights -name '*.md' | sort)
 
-echo "1..$((${#files[@]} + 1))"
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+for suffix in c sh py; do
+    case $suffix in
+    c) begin='/* ' end=' */' ;;
+    sh) begin='# ' end='' ;;
+    py) begin='"""' end='"""' ;;
+    esac
+    {
+        echo "$begin$(words 30)end.$end" # 31 words
+        echo "if x:"
+        printf '%s\n' "$begin""One idea; another idea. A \`;\` in code counts as code.$end"
+    } >"$folder/example.$suffix"
+done
+checked=()
+if [ $# -eq 0 ]; then
+    mapfile -t checked < <(find Makefile docker config engine server tests weights -type f '(' -name '*.[chS]' -o -name '*.cpp' \
+        -o -name '*.cu' -o -name '*.sh' -o -name '*.mk' -o -name Makefile ')' | sort
+        find tests/bench tests/generation tests/images tests/reference -name '*.py' | sort)
+fi
+
+echo "1..$((${#files[@]} + 1 + (${#checked[@]} > 0 ? 2 : 0)))"
 failed=0
 found=$(verbose=0 measure <<<"$example")
 [ "$found" = "2 5" ] || { printf 'not ' && failed=1; }
@@ -64,4 +162,14 @@ for file in "${files[@]}"; do
     [ $((long * 10)) -le "$all" ] || { printf 'not ' && failed=1; }
     echo "ok $number - $file: $long of $all sentences have more than $limit words"
 done
+
+if [ ${#checked[@]} -gt 0 ]; then
+    found=$(measure_comments "$folder"/example.* | sed 's/: .*//; s/.*example//' | paste -sd ' ')
+    [ "$found" = ".c:1 .c:3 .py:1 .py:3 .sh:1 .sh:3 9" ] || { printf 'not ' && failed=1; }
+    echo "ok $((number + 1)) - the rule finds long sentences and semicolons in comments (found $found)"
+    measured=$(measure_comments "${checked[@]}")
+    [ "$(wc -l <<<"$measured")" = 1 ] || { printf 'not ' && failed=1; }
+    echo "ok $((number + 2)) - ${measured##*$'\n'} sentences in comments of ${#checked[@]} files are short and have no semicolon"
+    sed '$d; s/^/# /' <<<"$measured"
+fi
 exit $failed
