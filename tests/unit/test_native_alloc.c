@@ -24,6 +24,8 @@ static int call(struct error *error)
     struct request request;
     int result = native_call(path, body, strlen(body), &request);
     if (result != 0) {
+        if (!alloc_fail.failed)
+            fail_msg("%s %s fails with all memory: %s", path, body, request.failure.error.message);
         if (request.failure.kind != FAILURE_BACKEND)
             print_error("%s %s: %s\n", path, body, request.failure.error.message);
         assert_int_equal(request.failure.kind, FAILURE_BACKEND);
@@ -86,12 +88,12 @@ static void each_allocation_may_fail(void **unused)
         {"/generate_stream", "{\"inputs\": \"text\", \"parameters\": {\"max_new_tokens\": 3, \"stop\": \"xyz\"}}"},
         {"/generate_stream", "{\"model\": \"words\", \"inputs\": \"ab\", \"parameters\": {\"top_n_tokens\": 2}}"},
         {"/", "{\"model\": \"writer\", \"inputs\": \"text\", \"parameters\": {\"max_new_tokens\": 2}}"},
-        {"/v1/completions", "{\"prompt\": \"text\", \"max_tokens\": 3}"},
+        {"/v1/completions", "{\"prompt\": \"text\", \"max_tokens\": 3, \"seed\": 5}"},
         {"/v1/completions", "{\"model\": \"writer\", \"prompt\": [\"some text\", [1, 2]], \"n\": 2, \"echo\": true, "
-                            "\"logprobs\": 2, \"stop\": [\"xyz\"],"
+                            "\"logprobs\": 2, \"stop\": [\"xyz\"], \"seed\": 5,"
                             " \"max_tokens\": 3, \"truncate_prompt_tokens\": 3, \"return_token_ids\": true}"},
-        {"/v1/completions",
-         "{\"model\": \"words\", \"prompt\": \"ab cd\", \"echo\": true, \"logprobs\": 1, \"max_tokens\": 2}"},
+        {"/v1/completions", "{\"model\": \"words\", \"prompt\": \"ab cd\", \"echo\": true, \"logprobs\": 1, "
+                            "\"max_tokens\": 2, \"seed\": 5}"},
         {"/v1/completions",
          "{\"prompt\": \"text\", \"stream\": true, \"stream_options\": {\"include_usage\": true}, \"n\": 2,"
          " \"temperature\": 0.7, \"seed\": 5, \"logprobs\": 1}"},
