@@ -6,7 +6,7 @@
 #   cublas   the folder above include/cublasLt.h: the compiler's toolkit, /usr/local/cuda, Debian's /usr, or a Python package
 #   library  libcublasLt.so in that folder
 #   archs    the compute capabilities to compile for: of 80 90 100 120 those that the compiler knows
-#   clang    a clang that compiles CUDA with the compiler's headers: version 22 or later
+#   clang    a clang that compiles CUDA with the compiler's headers: version 16 or later
 #   oldest   the oldest version of CUDA that compiles the engine
 #   check    prints nothing if the engine can be compiled. Otherwise prints what is missing, status 1
 #   check-compiler  the same without cuBLAS
@@ -64,13 +64,13 @@ find_archs() {
     echo "${archs[@]}"
 }
 
-# Older versions were not tried with the headers of current toolkits.
+# Versions 14 and 15 refuse the headers of CUDA 13: their own header of textures needs a template that is gone.
 find_clang() {
     local clang
     [ -n "$(find_nvcc)" ] || return 0
     for clang in clang $(compgen -c clang- | grep -xE 'clang-[0-9]+' | sort -rV); do
         command -v "$clang" >/dev/null || continue
-        [ "$("$clang" -dumpversion | cut -d . -f 1)" -lt 22 ] || { echo "$clang" && return; }
+        [ "$("$clang" -dumpversion | cut -d . -f 1)" -lt 16 ] || { echo "$clang" && return; }
     done
 }
 
