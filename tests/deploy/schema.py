@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""schema.py FILE…: checks Kubernetes manifests without a cluster. "-" is standard input.
+"""schema.py [--whole] FILE…: checks Kubernetes manifests without a cluster. "-" is standard input.
 
 Kinds of Kubernetes are compared with the models of the package python3-kubernetes: names and types of fields, required
-fields and enumerations. Kinds of KServe are compared with the tables below. Prints each fault, and exits with 1 if
-there is one.
+fields and enumerations. Kinds of KServe are compared with the tables below. With --whole, the files are all that is applied
+together: the objects that a manifest refers to must be among them. Prints each fault, and exits with 1 if there is one.
 """
 
 import re
@@ -186,9 +186,37 @@ def check_times(document, documents, settings, path):
         check_service(document, documents, path)
 
 
+# ---- References
+
+def check_selector(labels, pods, path):
+    """A selector that selects nothing, or everything, is not what was meant."""
+    if not labels or not any(labels.items() <= pod.items() for pod in pods):
+        fault(path, f"selector: expected labels of a pod, found {labels}")
+
+
+def check_references(document, documents, path):
+    kind, spec = document["kind"], document.get("spec", {})
+    deployments = {other["metadata"]["name"]: other["spec"] for _, other in documents if other["kind"] == "Deployment"}
+    pods = [deployment["template"]["metadata"].get("labels", {}) for deployment in deployments.values()]
+    maps = [other["metadata"]["name"] for _, other in documents if other["kind"] == "ConfigMap"]
+    if kind == "Service":
+        check_selector(spec.get("selector"), pods, path)
+    elif kind in ("Deployment", "PodDisruptionBudget"):
+        check_selector(spec["selector"].get("matchLabels"), pods, path)
+    elif kind == "HorizontalPodAutoscaler":
+        target = spec["scaleTargetRef"]["name"]
+        if target not in deployments or "replicas" in deployments[target]:
+            fault(path, f"scaleTargetRef: expected a Deployment without replicas, found {target!r}")
+    if kind == "Deployment":
+        for source in (source for container in containers_of(document) for source in container.get("envFrom", [])):
+            if source["configMapRef"]["name"] not in maps:
+                fault(path, f"configMapRef: expected one of {maps}, found {source['configMapRef']['name']!r}")
+
+
 def main():
     documents = []
-    for file in sys.argv[1:]:
+    whole = sys.argv[1:2] == ["--whole"]
+    for file in sys.argv[2 if whole else 1:]:
         with sys.stdin if file == "-" else open(file, encoding="utf-8") as stream:
             documents += [(file, document) for document in yaml.safe_load_all(stream) if document]
     settings = {}
@@ -207,6 +235,8 @@ def main():
             fault(path, f"unknown: {version} {kind}")
         if not faults:
             check_times(document, documents, settings, path)
+        if whole and not faults:
+            check_references(document, documents, path)
     print(f"{len(documents)} manifests, {faults} faults")
     return 1 if faults or not documents else 0
 

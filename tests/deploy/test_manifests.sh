@@ -39,8 +39,8 @@ run_schema() {
 
 kustomization_is_valid() { # FOLDER KIND…: it has these kinds
     local kind
-    kubectl kustomize "$kubernetes/$1" >"$work/manifests.yaml"
-    "$python" tests/deploy/schema.py "$work/manifests.yaml"
+    kubectl kustomize "$kubernetes/$1" >"$work/manifests.yaml" || return 1
+    "$python" tests/deploy/schema.py --whole "$work/manifests.yaml" || return 1
     shift
     for kind in "$@"; do
         grep -qx "kind: $kind" "$work/manifests.yaml" || { echo "there is no $kind" && return 1; }
@@ -79,6 +79,25 @@ s/kind: InferenceService/kind: InferenceServices/
 EOF
 }
 
+# What kustomize builds of the autoscaling overlay, with one fault each in what its objects refer to.
+references_are_checked() {
+    local fault good=$work/good.yaml
+    kubectl kustomize "$kubernetes/autoscaling" >"$good" || return 1
+    "$python" tests/deploy/schema.py --whole "$good" || return 1
+    while read -r fault; do
+        sed "$fault" "$good" >"$work/bad.yaml"
+        ! cmp -s "$good" "$work/bad.yaml" || { echo "nothing changed: $fault" && return 1; }
+        ! "$python" tests/deploy/schema.py --whole "$work/bad.yaml" >"$work/faults" || { echo "not found: $fault" && return 1; }
+        grep -q ' manifests, ' "$work/faults" || { echo "the check did not end: $fault" && return 1; }
+    done <<'EOF'
+/^kind: Service/,/^---/{/^  selector:/,$s/name: linformerd/name: other/}
+/^kind: PodDisruptionBudget/,/^---/{/^  selector:/,$s/name: linformerd/name: other/}
+/configMapRef:/,+1s/name: linformerd/name: other/
+/scaleTargetRef:/,+3s/name: linformerd/name: other/
+/^kind: Deployment/,/^---/s/^spec:/&\n  replicas: 3/
+EOF
+}
+
 settings_exist() { # each LINFORMERD_ variable in docker/ is one of the settings
     local name missing=
     while read -r name; do
@@ -112,15 +131,16 @@ alerts_are_tested() {
 }
 
 # The kubectl of Debian 12 is 1.20. Its kustomize has no `labels` and no `patches`.
-run_kustomization() {
+run_with_kustomize() {
     local version
     version=$(kubectl version --client -o json 2>/dev/null | awk -F '"' '$2 == "minor" { print $4 + 0 }') || true
     if [ "${version:-99}" -lt 22 ]; then
         echo "ok $((++number)) - $1 # SKIP kubectl is older than 1.22"
     else
-        run_schema "$1" kubectl kustomization_is_valid "${@:2}"
+        run_schema "$1" kubectl "${@:2}"
     fi
 }
+run_kustomization() { run_with_kustomize "$1" kustomization_is_valid "${@:2}"; }
 
 # gpu.yaml is a patch, so it is no whole manifest.
 plain_files() {
@@ -131,7 +151,8 @@ plain_files_are_valid() { plain_files | xargs "$python" tests/deploy/schema.py; 
 run_schema "each file has the form of Kubernetes or KServe" $python plain_files_are_valid
 run_kustomization "the base" base ConfigMap Deployment PodDisruptionBudget Service
 run_kustomization "the overlay with autoscaling" autoscaling Deployment HorizontalPodAutoscaler
-run_kustomization "the overlay for GPUs" gpu ConfigMap Deployment
+run_kustomization "the overlay for GPUs" gpu ConfigMap Deployment PodDisruptionBudget Service
+run_with_kustomize "the check of references finds faults" references_are_checked
 run_schema "the check of forms finds faults" $python schema_finds_faults
 run "the settings exist" grep settings_exist
 run "the compose files" docker-compose compose_is_valid
