@@ -1,6 +1,6 @@
 #!/bin/bash
 # deb.sh: writes packages for this machine's release into BUILD/deb: linformerd, and linformerd-cuda where nvcc and cuBLAS
-# are. Debian 12 or 13, or Ubuntu 24.04. `make deb` calls it.
+# are. Debian 12 or 13, or Ubuntu 24.04. `make deb` calls it. Fails if lintian finds an error or a warning.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$(realpath "${BUILD:-build}")
@@ -34,4 +34,5 @@ fi
 cd "$work/source"
 OBJECTS=$work/objects dpkg-buildpackage --build=binary --no-sign "${profiles[@]}" >"$work/log" 2>&1 ||
     { tail -n 40 "$work/log" >&2 && exit 1; }
+! command -v lintian >/dev/null || lintian --allow-root --fail-on error,warning "$work"/*.changes
 ls "$work"/*.deb

@@ -74,6 +74,7 @@ fresh mmdebstrap                               makes a bare Debian
 deb   build-essential                          what every package is built with
 deb   debhelper                                makes packages
 deb   patchelf                                 takes a path out of the CUDA engine
+deb   lintian                                  finds faults in packages
 wheel python3                                  packs the wheel
 wheel binutils                                 reads what libraries need
 wheel patchelf                                 lets libraries look for others beside themselves
