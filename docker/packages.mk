@@ -18,10 +18,10 @@ pages: $(PAGES) ## [CI] writes the manual page and the completion of flags into 
 
 SHARE       = $(DESTDIR)$(PREFIX)/share
 ZSH        ?= share/zsh/site-functions
-install: all pages ## [CI, in the image] puts into DESTDIR PREFIX: the daemon, the CUDA engine if it is built, the manual page, and completion for bash and zsh
-	install -D -m 755 $(BUILD)/linformerd $(DESTDIR)$(PREFIX)/bin/linformerd
+install: all pages ## [CI, in the image] puts into DESTDIR PREFIX: the daemon, the CUDA engine if it is built, the manual page, and completion for bash and zsh; STRIP=-s leaves out debug symbols
+	install $(STRIP) -D -m 755 $(BUILD)/linformerd $(DESTDIR)$(PREFIX)/bin/linformerd
 	[ ! -e $(BUILD)/libengine_cuda.so ] || \
-	    install -D -m 755 $(BUILD)/libengine_cuda.so $(DESTDIR)$(PREFIX)/lib/linformerd/libengine_cuda.so
+	    install $(STRIP) -D -m 755 $(BUILD)/libengine_cuda.so $(DESTDIR)$(PREFIX)/lib/linformerd/libengine_cuda.so
 	install -D -m 644 $(MANUAL) $(SHARE)/man/man8/linformerd.8
 	install -D -m 644 $(BUILD)/pages/linformerd.bash $(SHARE)/bash-completion/completions/linformerd
 	install -D -m 644 $(BUILD)/pages/_linformerd $(DESTDIR)$(PREFIX)/$(ZSH)/_linformerd
