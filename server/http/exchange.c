@@ -339,9 +339,12 @@ static int stream_send(struct exchange *exchange)
         return failure_memory(&request->failure);
     if (answer->length == 0)
         return 0;
-    if (stream_append(exchange->stream, answer->data, answer->length, &asleep) != 0)
-        return failure_set(&request->failure, FAILURE_GONE, "the client is gone, or reads its stream too slowly");
+    int status = stream_append(exchange->stream, answer->data, answer->length, &asleep);
     answer->length = 0;
+    if (status == STREAM_NO_MEMORY)
+        return failure_memory(&request->failure);
+    if (status != 0)
+        return failure_set(&request->failure, FAILURE_GONE, "the client is gone, or reads its stream too slowly");
     if (exchange->streaming) {
         if (asleep)
             event_loop_resume(exchange->loop, &exchange->resumption);

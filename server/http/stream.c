@@ -63,13 +63,17 @@ static bool takes(struct stream *stream, size_t length)
 int stream_append(struct stream *stream, const char *text, size_t length, bool *asleep)
 {
     pthread_mutex_lock(&stream->lock);
-    bool taken = takes(stream, length);
-    if (taken)
+    int status = takes(stream, length) ? 0 : STREAM_GONE;
+    if (status == 0)
         writer_bytes(&stream->text, text, length);
-    taken = taken && !stream->text.failed;
-    *asleep = taken && wake(stream);
+    if (stream->text.failed) { /* the earlier text is still there, and a shorter text may find memory */
+        stream->text.failed = false;
+        share_give(&stream->share, (int64_t)length);
+        status = STREAM_NO_MEMORY;
+    }
+    *asleep = status == 0 && wake(stream);
     pthread_mutex_unlock(&stream->lock);
-    return taken ? 0 : -1;
+    return status;
 }
 
 bool stream_end(struct stream *stream, bool broken, bool *asleep)
