@@ -33,6 +33,7 @@ struct process {
     struct settings settings; /* a copy, in which auto is replaced by a value, and in which live settings change */
     struct signals *signals;
     struct live *live;
+    struct metrics *metrics;
     struct notifier notifier;
     struct tracer *tracer; /* NULL if requests are not traced */
 };
@@ -152,18 +153,22 @@ static int64_t hand_over_ns(const struct settings *settings)
     return delay_ns > HAND_OVER_LEAST_NS ? delay_ns : HAND_OVER_LEAST_NS;
 }
 
-static void tell_reloading(void *process)
+static void begin_reload(void *context)
 {
-    notifier_reloading(&((struct process *)process)->notifier);
+    struct process *process = context;
+    metrics_reload_begin(process->metrics);
+    notifier_reloading(&process->notifier);
 }
 
-static void tell_ready(void *process)
+static void tell_ready(struct process *process)
 {
-    notifier_ready(&((struct process *)process)->notifier, "serving");
+    notifier_ready(&process->notifier, "serving");
 }
 
-static void end_reload(void *process)
+static void end_reload(void *context)
 {
+    struct process *process = context;
+    metrics_reload_end(process->metrics);
     log_write(LOG_LEVEL_INFO, "reload ended", NULL);
     tell_ready(process);
 }
@@ -204,7 +209,7 @@ static int serve_until_signal(struct process *process, struct http *http, struct
 {
     const struct reload_hook hooks[] = {
         /* what SIGHUP does, in this order. Loading models may take minutes */
-        {tell_reloading, process},
+        {begin_reload, process},
         {live_reload, process->live},
         {models_reload, models},
         {end_reload, process},
@@ -266,7 +271,8 @@ static int serve(struct process *process, bool check, struct engine *engine, str
         goto close_batcher;
     }
     waker_set(waker, batcher);
-    live_set_batcher(process->live, batcher);
+    process->metrics = metrics;
+    live_serve(process->live, batcher, metrics);
     status = models_serve(models, batcher, metrics, error);
     if (status != 0)
         goto close_batcher;

@@ -2,6 +2,7 @@
 #include "server/live.h"
 
 #include "server/common/log.h"
+#include "server/common/metrics.h"
 #include "server/http/keys.h"
 #include "server/http/tls.h"
 #include "server/jobs/batcher.h"
@@ -17,6 +18,7 @@ struct live {
     struct keys *keys;
     struct tls *tls;
     struct batcher *batcher;
+    struct metrics *metrics;
 };
 
 int live_open(const struct settings *started, const struct settings_source *source, struct settings *running,
@@ -56,13 +58,15 @@ struct tls *live_tls(const struct live *live)
     return live->tls;
 }
 
-void live_set_batcher(struct live *live, struct batcher *batcher)
+void live_serve(struct live *live, struct batcher *batcher, struct metrics *metrics)
 {
     live->batcher = batcher;
+    live->metrics = metrics;
 }
 
-static void refuse(const char *what, const struct error *error)
+static void refuse(struct live *live, const char *what, const struct error *error)
 {
+    metrics_reload_fault(live->metrics);
     log_write(LOG_LEVEL_ERROR, "cannot reload; the old state stays", "what", what, "reason", error->message, NULL);
 }
 
@@ -78,9 +82,9 @@ static void reload_keys(struct live *live)
     struct error error;
     if (keys_needed(live->keys) && !latest->api_key && !latest->api_key_file) {
         error_set(&error, "without --api-key and --api-key-file, requests would need no key");
-        refuse("API keys", &error);
+        refuse(live, "API keys", &error);
     } else if (keys_reload(live->keys, latest->api_key, latest->api_key_file, &error) != 0) {
-        refuse("API keys", &error);
+        refuse(live, "API keys", &error);
     }
 }
 
@@ -91,7 +95,7 @@ static void reload_tls(struct live *live)
     if (!live->tls != !latest->tls_certificate)
         name_fixed(live, "tls-certificate");
     else if (live->tls && tls_reload(live->tls, latest->tls_certificate, latest->tls_key, &error) != 0)
-        refuse("certificate", &error);
+        refuse(live, "certificate", &error);
 }
 
 void live_reload(void *context)
@@ -103,7 +107,7 @@ void live_reload(void *context)
     struct error error;
     if (settings_read(live->source->argc, live->source->argv, live->source->environment, &changed, &action, &folder,
                       &error) != 0) {
-        refuse("settings", &error);
+        refuse(live, "settings", &error);
         reload_keys(live);
         reload_tls(live);
         return;

@@ -8,6 +8,7 @@
 struct batcher;
 struct keys;
 struct live;
+struct metrics;
 struct tls;
 
 /* Reads the files with keys and certificates. `started` are the settings as they were read at the start. `running` are
@@ -20,8 +21,9 @@ void live_close(struct live *live); /* NULL is harmless */
 struct keys *live_keys(const struct live *live);
 struct tls *live_tls(const struct live *live); /* NULL if connections are not encrypted */
 
-/* Sets the batcher whose limits follow the settings. Call it before the first reload. */
-void live_set_batcher(struct live *live, struct batcher *batcher);
+/* Sets the batcher whose limits follow the settings, and the metrics that say whether a reload failed. Call it before
+ * the first reload. */
+void live_serve(struct live *live, struct batcher *batcher, struct metrics *metrics);
 
 /* Reads everything again. What is bad keeps its old value, and a log line says why. Other log lines name the settings
  * that have changed, but cannot change while the daemon serves. A reload hook (reloads.h), whose context is the struct.

@@ -501,6 +501,8 @@ void models_reload(void *context)
         *(load_entry(models, entry, &error) == 0 ? &loaded : &failed) += 1;
     }
     report_gone(models, &folders);
+    if (failed > 0)
+        metrics_reload_fault(models->metrics);
     log_write(LOG_LEVEL_INFO, "models reloaded", LOG_INTEGER("loaded", loaded), LOG_INTEGER("failed", failed),
               LOG_INTEGER("unchanged", unchanged), NULL);
     pthread_mutex_unlock(&models->changing);

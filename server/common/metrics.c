@@ -100,6 +100,8 @@ struct model_metrics {
 struct metrics {
     struct model_metrics none;                         /* of requests without a model */
     _Atomic int64_t loading;                           /* models that are being loaded */
+    bool reload_fault;                                 /* only the thread of the reloads uses it */
+    _Atomic bool reload_failed;                        /* a part of the last reload stayed as it was */
     _Atomic int64_t n_models;                          /* only grows */
     struct model_metrics *models[METRICS_MOST_MODELS]; /* (n_models) */
 };
@@ -247,6 +249,21 @@ void metrics_batch(struct metrics *metrics, int64_t model_index, int64_t items, 
 static void add_to(atomic_uint_fast64_t *counter, int64_t value)
 {
     atomic_fetch_add_explicit(counter, (uint_fast64_t)value, memory_order_relaxed);
+}
+
+void metrics_reload_begin(struct metrics *metrics)
+{
+    metrics->reload_fault = false;
+}
+
+void metrics_reload_fault(struct metrics *metrics)
+{
+    metrics->reload_fault = true;
+}
+
+void metrics_reload_end(struct metrics *metrics)
+{
+    atomic_store(&metrics->reload_failed, metrics->reload_fault);
 }
 
 void metrics_load_begin(struct metrics *metrics)
@@ -478,6 +495,18 @@ static void write_queues(FILE *out, const struct metrics *metrics, const struct 
                        offsetof(struct metrics_queue, slot_bytes), true, "Reserved memory of all slots.");
 }
 
+/* What the last reload did, and until when the certificate is valid. */
+static void write_reload(FILE *out, const struct metrics *metrics, const struct metrics_now *now)
+{
+    write_gauge(out, "linformerd_last_reload_successful",
+                "0 if a part of the last reload kept its old state, otherwise 1.",
+                !atomic_load(&metrics->reload_failed));
+    write_head(out, "linformerd_certificate_expiry_timestamp_seconds", "gauge",
+               "When the certificate expires, in seconds since 1970.");
+    if (now->certificate_end_s != 0)
+        fprintf(out, "linformerd_certificate_expiry_timestamp_seconds %lld\n", (long long)now->certificate_end_s);
+}
+
 /* Counts of models that were loaded while the daemon served, or at its start. */
 static void write_loads(FILE *out, const struct metrics *metrics, const struct metrics_now *now)
 {
@@ -665,6 +694,7 @@ char *metrics_text(const struct metrics *metrics, const struct metrics_now *now,
     write_devices(out, now);
     write_queues(out, metrics, now);
     write_loads(out, metrics, now);
+    write_reload(out, metrics, now);
     write_generations(out, metrics, now);
     write_gauges(out, now);
     write_process(out, now);

@@ -30,6 +30,12 @@ const char *metrics_model_name(const struct metrics *metrics, int64_t model_inde
 void metrics_load_begin(struct metrics *metrics);
 void metrics_load_end(struct metrics *metrics, int64_t model_index, bool loaded);
 
+/* A reload calls metrics_reload_begin, metrics_reload_fault for each part that stays as it was, and metrics_reload_end.
+ * All on one thread. */
+void metrics_reload_begin(struct metrics *metrics);
+void metrics_reload_fault(struct metrics *metrics);
+void metrics_reload_end(struct metrics *metrics);
+
 #define METRICS_NO_MODEL (-1)
 
 /* Records an answered request. `route` is the path in the table of routes, such as "/v2/models/{}", and never the path
@@ -76,6 +82,7 @@ struct metrics_now {
     int64_t log_lines_dropped;
     int64_t spans_sent, spans_dropped;
     int64_t connections;
+    int64_t certificate_end_s; /* when the certificate expires, in seconds since 1970. 0 without TLS */
     struct process_state process;
     double started_s; /* the start of the process, in seconds since 1970 */
     double uptime_s;

@@ -4,6 +4,7 @@
 #include "server/common/metrics.h"
 #include "server/common/process.h"
 #include "server/dialects/native.h"
+#include "server/http/tls.h"
 #include "server/tracing/tracer.h"
 
 #include <inttypes.h>
@@ -291,6 +292,7 @@ enum outcome native_metrics(struct request *request)
         .n_devices = engine_devices(engine, now.devices, ENGINE_MAX_DEVICES),
         .batches = engine_counts(engine),
         .connections = atomic_load(&service->connections),
+        .certificate_end_s = service->options.tls ? tls_end_s(service->options.tls) : 0,
         .log_lines_dropped = log_lines_dropped(),
         .spans_sent = spans.sent,
         .spans_dropped = spans.dropped,

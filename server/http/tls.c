@@ -282,6 +282,18 @@ int tls_reload(struct tls *tls, const char *certificate_path, const char *key_pa
     return 0;
 }
 
+int64_t tls_end_s(struct tls *tls)
+{
+    int64_t end = INT64_MAX;
+    pthread_mutex_lock(&tls->lock);
+    for (unsigned int i = 0; i < tls->pair.count; i++) {
+        int64_t here = gnutls_x509_crt_get_expiration_time(tls->pair.chain[i]);
+        end = here < end ? here : end;
+    }
+    pthread_mutex_unlock(&tls->lock);
+    return end;
+}
+
 void tls_close(struct tls *tls)
 {
     if (!tls)

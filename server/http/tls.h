@@ -22,6 +22,9 @@ void tls_close(struct tls *tls); /* call it when no connection is open. NULL is 
  * it. */
 int tls_reload(struct tls *tls, const char *certificate_path, const char *key_path, struct error *error);
 
+/* The earliest time at which a certificate of the chain expires, in seconds since 1970. */
+int64_t tls_end_s(struct tls *tls);
+
 /* Sets the certificate for the handshakes on the calling thread. libmicrohttpd's callback for certificates has no
  * argument for a context, so the thread has to know it. */
 void tls_use_on_thread(struct tls *tls);

@@ -42,16 +42,19 @@ missing() {
         grep -qE "^$name(\{| )" "$work/metrics" || echo "# $1 names $name, which is not in /metrics"
     done < <(grep -oE '\b(linformerd|process)_[a-z_]+\b' "$1" | grep -vxE "$2" | sort -u)
 }
-# Metrics of devices have samples only with a GPU. Their declarations are always there.
-devices='linformerd_device_(up|faults_total|recoveries_total)'
+# Metrics of devices have samples only with a GPU, and that of the certificate only with TLS. Their declarations are
+# always there.
+absent='linformerd_(device_(up|faults_total|recoveries_total)|certificate_expiry_timestamp_seconds)'
 number=1
 for file in grafana-dashboard.json alerts.yaml; do
-    out=$(missing "docker/observability/$file" "$devices")
+    out=$(missing "docker/observability/$file" "$absent")
     names=$(grep -oE '\b(linformerd|process)_[a-z_]+\b' "docker/observability/$file" | sort -u | wc -l)
     [ -z "$out" ] || { echo "$out" && failed=1 && printf 'not '; }
     [ "$names" -ge 8 ] || { failed=1 && printf 'not '; }
     echo "ok $((++number)) - $names metrics of $file exist"
 done
-grep -q '^# TYPE linformerd_device_up gauge' "$work/metrics" || { failed=1 && printf 'not '; }
-echo "ok 4 - metrics of devices are declared"
+for name in linformerd_device_up linformerd_certificate_expiry_timestamp_seconds; do
+    grep -q "^# TYPE $name gauge" "$work/metrics" || { echo "# $name" && failed=1 && printf 'not '; }
+done
+echo "ok 4 - metrics without samples are declared"
 exit $failed

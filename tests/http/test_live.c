@@ -66,6 +66,20 @@ static long status_with(const char *key, const char *body)
     return status;
 }
 
+/* Whether /metrics says that the last reload took over everything. */
+static bool reload_was_successful(void)
+{
+    struct answer answer = daemon_get(the_daemon, "/metrics");
+    assert_int_equal(answer.status, 200);
+    const char *line = strstr(answer.body, "\nlinformerd_last_reload_successful ");
+    assert_non_null(line);
+    bool successful = strncmp(strchr(line, ' '), " 1\n", 3) == 0;
+    assert_true(successful || strncmp(strchr(line, ' '), " 0\n", 3) == 0);
+    assert_null(strstr(answer.body, "\nlinformerd_certificate_expiry_timestamp_seconds ")); /* there is no TLS */
+    answer_free(&answer);
+    return successful;
+}
+
 #define BODY "{\"inputs\": \"a\"}"
 
 /* Sends a request with the key. Compares the name of the key in the log line, NULL if it has no name. */
@@ -132,6 +146,7 @@ static void bad_keys_change_nothing(void **state)
         daemon_reload(the_daemon, bad[i].message);
         assert_int_equal(status_with("secret-n", BODY), 200);
         assert_int_equal(status_with("secret-x", BODY), 401);
+        assert_false(reload_was_successful());
     }
     assert_int_equal(unlink(keys), 0);
     daemon_reload(the_daemon, "No such file");
@@ -139,6 +154,7 @@ static void bad_keys_change_nothing(void **state)
     write_file(keys, "alice:secret-n\n");
     assert_int_equal(chmod(keys, 0644), 0);
     daemon_reload(the_daemon, "a file with secrets is open to other users");
+    assert_true(reload_was_successful());
 }
 
 static void settings_change(void **state)
@@ -168,7 +184,9 @@ static void bad_settings_change_nothing(void **state)
     (void)state;
     write_file(config, "{\"max_client_batch_size\": 0}");
     write_file(keys, "alice:secret-m\n");
+    assert_true(reload_was_successful());
     daemon_reload(the_daemon, "cannot reload; the old state stays");
+    assert_false(reload_was_successful());
     assert_int_equal(status_with("secret-m", "{\"inputs\": [\"a\", \"b\", \"c\", \"d\"]}"), 200);
     assert_int_equal(status_with("secret-m", "{\"inputs\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}"), 422);
 }

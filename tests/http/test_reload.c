@@ -257,6 +257,7 @@ static void a_bad_model_leaves_the_old_one(void **state)
     assert_string_equal(before, after);
     struct answer answer = daemon_get(daemon, "/metrics");
     assert_non_null(strstr(answer.body, "linformerd_model_loads_total{model=\"m\",outcome=\"failed\"} 3"));
+    assert_non_null(strstr(answer.body, "\nlinformerd_last_reload_successful 0\n"));
     answer_free(&answer);
     answer = daemon_get(daemon, "/health/ready");
     assert_int_equal(answer.status, 200);

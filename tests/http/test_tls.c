@@ -46,7 +46,7 @@ static int start(void **state)
     place(unix_path, "d.sock");
     snprintf(hosts, sizeof hosts, "127.0.0.1,unix:%s", unix_path);
     certificate_write(first, key, -1, 10);
-    certificate_write(second, second_key, -1, 10);
+    certificate_write(second, second_key, -1, 20);
     copy(first, used);
     the_daemon =
         daemon_open(&(struct daemon_options){.arguments = ARGUMENTS("--host", hosts, "--tls-certificate", used,
@@ -208,11 +208,24 @@ static void a_client_that_pauses_in_its_handshake_costs_no_cpu(void **state)
 
 /* ---- New certificates ---- */
 
+/* /metrics gives the end of the certificate in use. It must be so many days from now, or an hour less. */
+static void expect_days(int days)
+{
+    struct answer answer = daemon_call(the_daemon, &(struct call){.path = "/metrics", .unix_socket = unix_path});
+    assert_int_equal(answer.status, 200);
+    const char *line = strstr(answer.body, "\nlinformerd_certificate_expiry_timestamp_seconds ");
+    assert_non_null(line);
+    long long end = strtoll(strchr(line, ' '), NULL, 10), now = (long long)time(NULL);
+    assert_in_range(end, now + days * 86400LL - 3600, now + days * 86400LL);
+    answer_free(&answer);
+}
+
 static void a_new_certificate(void **state)
 {
     (void)state;
     CURL *open = curl_easy_init();
     assert_int_equal(embed(first, NULL, open), 200);
+    expect_days(10);
     copy(second, used);
     copy(second_key, key);
     daemon_reload(the_daemon, "certificate loaded");
@@ -224,6 +237,7 @@ static void a_new_certificate(void **state)
     curl_easy_cleanup(open);
     assert_int_equal(embed(second, NULL, NULL), 200);
     assert_int_equal(embed(first, NULL, NULL), 0);
+    expect_days(20);
 }
 
 /* This test runs after a_new_certificate. */
@@ -236,6 +250,7 @@ static void a_bad_certificate_changes_nothing(void **state)
     certificate_write(used, key, -10, -1);
     daemon_reload(the_daemon, "has expired");
     assert_int_equal(embed(second, NULL, NULL), 200);
+    expect_days(20);
     assert_int_equal(unlink(used), 0);
     daemon_reload(the_daemon, "No such file");
     assert_int_equal(embed(second, NULL, NULL), 200);
