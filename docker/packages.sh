@@ -57,6 +57,7 @@ arm   gcc-aarch64-linux-gnu                    compiles the sources for aarch64
 arm   libc6-dev-arm64-cross                    C headers for it
 reliability python3                            faults and hostile clients
 reliability faketime                           clocks that jump
+reliability openssl                            certificates
 deploy haproxy                                 load balancer in front of several daemons
 deploy nginx-light                             the same
 deploy prometheus                              promtool checks metrics and alerts

@@ -21,6 +21,7 @@ REPLAYS   := $(FUZZERS:tests/fuzz/fuzz_%.c=$(BUILD)/tests/fuzz/replay_%)
 DAMAGED   := $(FUZZERS:tests/fuzz/fuzz_%.c=$(BUILD)/tests/fuzz/mutate_%)
 MUTATES   := $(DAMAGED) $(BUILD)/tests/fuzz/mutate_folders
 CLUSTER   := $(BUILD)/tests/cluster/load
+FAILING   := $(BUILD)/tests/reliability/failing_alloc.so
 SCRIPTS   := $(wildcard tests/load/test_*.sh tests/bench/test_*.sh tests/gpu/test_*.sh) tests/packages/test_pages.sh
 CHECKS    := $(wildcard tests/check/*.sh)
 SERVED    := $(patsubst %,$(BUILD)/tests/http/test_%@cuda,batches embed generate health logits openai reference v2) # on the shim
@@ -47,6 +48,8 @@ $(BENCHES): %: %.o $(BUILD)/tests/unit.a $(ARCHIVES)
 	$(link) -o $@ $^ $(LDLIBS)
 $(CLUSTER): %: %.o
 	$(link) -o $@ $^ $(LDLIBS) -lcurl
+$(FAILING): %.so: tests/reliability/failing_alloc.c $(BUILD)/flags
+	$(compile) -fPIC -shared -o $@ $<
 $(DAMAGED): $(BUILD)/tests/fuzz/mutate_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/mutate.o \
     $(BUILD)/tests/fuzz/mutation.o $(ARCHIVES)
 	$(link) -o $@ $^ $(LDLIBS)
@@ -93,7 +96,7 @@ REST      := $(wildcard tests/image/test_*.sh tests/deploy/test_*.sh tests/clust
              $(DAEMONS:%=%@asan) $(DAEMONS:%=%@tsan) $(EMULATOR_TESTS) $(EMULATED_SHORT) \
              tests/cuda/ptx/mutants.py
 
-programs: all pages $(SHIM) $(call unserved,$(EVERY)) $(BENCHES) $(CLUSTER)
+programs: all pages $(SHIM) $(call unserved,$(EVERY)) $(BENCHES) $(CLUSTER) $(FAILING)
 programs-trusted: all $(TRUSTED)
 programs-checked: all $(SHIM) $(CHECKED)
 programs-concurrent: all $(SHIM) $(CONCURRENT)
@@ -231,14 +234,12 @@ docs: ## [CI] writes the list of settings in docs/configuration.md from the sett
 	@$(MAKE) --no-print-directory $(BUILD)/tests/unit/test_pages
 	@WRITE_PAGES=1 $(BUILD)/tests/unit/test_pages
 
-reliability: ## [by hand, last 2026-11-23] repeats the measurements of docs/reliability.md, in 25 minutes (python3, faketime; root for a full disk); SEED=…, SCALE=0.1
-	@docker/packages.sh build test reliability
-	@$(MAKE) --no-print-directory all $(BUILD)/tests/http/test_slots_kept $(ALLOCS)
-	@VISITS=$(or $(VISITS),1000) $(BUILD)/tests/http/test_slots_kept
-	@set -e; for program in $(ALLOCS); do $$program; done
+reliability: ## [by hand, last 2026-11-23] repeats the measurements of docs/reliability.md in 30 minutes, and writes its tables (root for a full disk); SEED=…, ARGS="ROW…", SCALE=0.1 (writes nothing)
+	@docker/packages.sh build test reliability deploy
+	@$(MAKE) --no-print-directory all $(BUILD)/tests/http/test_slots_kept $(ALLOCS) $(CLUSTER) $(FAILING)
 	+$(call build-in,programs-damaged SANITIZE=address BUILD=$(BUILD)/asan)
-	@tests/fuzz/mutate.sh $(call in,asan,$(MUTATES))
-	@LINFORMERD=$(BUILD)/linformerd LONG=1 tests/reliability/reliability.py $(ARGS)
+	@BUILD=$(BUILD) LINFORMERD=$(BUILD)/linformerd LONG=1 RESULTS=$(or $(RESULTS),$(if $(SCALE),,tests/reliability/results.json)) \
+	    PAGE=$(or $(PAGE),$(if $(SCALE),,docs/reliability.md)) tests/reliability/reliability.py $(ARGS)
 
 fuzz: ## [by hand, last 2026-11-20] fuzzes each target with clang for FUZZ_SECONDS (60)
 	@docker/packages.sh build fuzz

@@ -8,6 +8,7 @@ import resource
 import shutil
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import tempfile
@@ -63,6 +64,8 @@ class Client:
         self.socket.connect(daemon.path or ("127.0.0.1", daemon.port))
         if not daemon.path:
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if daemon.tls:
+            self.socket = daemon.tls.wrap_socket(self.socket)
         self.rest = b""
 
     def __enter__(self):
@@ -161,14 +164,19 @@ STAND_INS = ("--model", "builtin=" + os.path.join(TREE, "tests", "models", "byte
 class Daemon:
     """linformerd as a process of its own. Without a model in the arguments, it serves STAND_INS. log: descriptor for its
     standard error, or None: a file that the tests read. on_socket: it listens on a Unix socket, so that its
-    log is not needed to find it. user: number of its user."""
+    log is not needed to find it. user: number of its user. tls: clients encrypt, and take every certificate."""
 
-    def __init__(self, *arguments, log=None, on_socket=False, user=None, limits=(), environment=None):
+    def __init__(self, *arguments, log=None, on_socket=False, user=None, limits=(), environment=None, tls=False):
         self.folder = tempfile.mkdtemp(prefix="reliability.")
         os.chmod(self.folder, 0o777)
         self.path = os.path.join(self.folder, "socket") if on_socket else None
         self.port = None
         self.user = user
+        self.headers = ""  # lines of each request of ask()
+        self.tls = tls and ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if tls:
+            self.tls.check_hostname = False
+            self.tls.verify_mode = ssl.CERT_NONE
         self.answers = 0  # read by clients. Exact if one thread at a time reads answers
         self.log_path = os.path.join(self.folder, "log")
         if "--model" not in arguments:
@@ -208,7 +216,7 @@ class Daemon:
                     return True
             except OSError:
                 return False
-        found = re.search(r"listening on http://127\.0\.0\.1:(\d+)", self.said())
+        found = re.search(r"listening on https?://127\.0\.0\.1:(\d+)", self.said())
         self.port = found and int(found.group(1))
         return found
 
@@ -217,9 +225,9 @@ class Daemon:
         with open(self.log_path, errors="replace") as file:
             return file.read()
 
-    def ask(self, *arguments, **named):
+    def ask(self, path, body=None, headers="", method=None):
         with Client(self) as client:
-            return client.ask(*arguments, **named)
+            return client.ask(path, body, headers + self.headers, method)
 
     def expect(self, status, *arguments, **named):
         answer = self.ask(*arguments, **named)

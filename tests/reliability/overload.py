@@ -110,20 +110,18 @@ def twice_the_peak(row, seconds, arguments, goal):
     share = 100 * len(accepted) / duration / peak
     goal_ms = goal(percentile(alone, 50), percentile(alone, 99))
     at_once_ms = percentile(alone, 50) / 10
-    report = f"{len(results)} requests of {SEQUENCES} sequences in {duration:.0f} s, twice the peak of {peak:.1f} requests/s. " \
-             f"{len(accepted)} were answered ({len(accepted) / duration:.1f} requests/s, {share:.0f} % of the peak. Goal: at least " \
-             f"{LEAST_SHARE} %). {len(refused)} were refused with 429, p99 {percentile(refused, 99):.1f} ms (goal: at most " \
-             f"{at_once_ms:.1f} ms). The accepted ones took {percentile(accepted, 50):.0f} ms (median) and " \
-             f"{percentile(accepted, 99):.0f} ms (p99. Goal: at most {goal_ms:.0f} ms). Without load it was {percentile(alone, 50):.0f} and " \
-             f"{percentile(alone, 99):.0f} ms. Resident memory grew by {grown:.2f} %, threads and descriptors did not grow. " \
-             f"The counts of /metrics equal those of the clients"
+    figures = {"peak": peak, "requests": len(results), "sequences": SEQUENCES, "seconds": duration, "answered": len(accepted),
+               "rate": len(accepted) / duration, "share": share, "least_share": LEAST_SHARE, "refused": len(refused),
+               "refusal_ms": percentile(refused, 99), "refusal_goal_ms": at_once_ms, "median_ms": percentile(accepted, 50),
+               "p99_ms": percentile(accepted, 99), "goal_ms": goal_ms, "idle_median_ms": percentile(alone, 50),
+               "idle_p99_ms": percentile(alone, 99), "grown": grown, "queue_ms": QUEUE_MS}
     check(accepted, "no request was accepted")
     goals = {"too few answers": share >= LEAST_SHARE, "no request was refused": refused,
              "the refused requests waited": percentile(refused, 99) <= at_once_ms,
              "the accepted requests waited too long": percentile(accepted, 99) <= goal_ms}
     missed = [text for text, met in goals.items() if not met]
-    check(row.short or not missed, f"{', '.join(missed)}\n{report}")
-    return report
+    check(row.short or not missed, f"{', '.join(missed)}\n{figures}")
+    return figures
 
 
 def overload(row):

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Faults and hostile clients against a daemon that serves. One TAP test each; its comment says how often and what was lost.
 
-reliability.py [NAME…]: the rows of these names, otherwise all that judge without a clock, and with LONG=1 all.
-SEED=…: repeats a run. LONG=1: minutes in place of seconds. SCALE=0.1: a long run of a tenth of the size.
-LINFORMERD: the daemon."""
+reliability.py [NAME…]: the rows of these names. Otherwise those that no other test runs and that judge without a clock.
+LONG=1: all rows, and minutes in place of seconds.
+SEED=…: repeats a run, a number. SCALE=0.1: a long run of a tenth of the size. LINFORMERD: the daemon.
+RESULTS=FILE: keeps the figures of each row there. PAGE=FILE: then writes the table of this page, which page.py describes."""
 
 import os
 import random
@@ -12,8 +13,11 @@ import time
 import traceback
 
 sys.dont_write_bytecode = True
+import allocations  # noqa: E402
 import clients  # noqa: E402
 import overload  # noqa: E402
+import page  # noqa: E402
+import programs  # noqa: E402
 import resources  # noqa: E402
 import traffic  # noqa: E402
 from daemon import Skipped  # noqa: E402
@@ -21,8 +25,11 @@ from daemon import Skipped  # noqa: E402
 ROWS = [traffic.mixed_traffic, clients.slow_clients, clients.idle_connections, clients.vanishing_clients,
         clients.bodies_at_the_limit, clients.requests_in_one_piece, clients.smuggled_requests, resources.few_descriptors,
         resources.little_memory, resources.no_threads, resources.full_log, resources.small_disk, resources.blocked_log,
-        resources.damaged_models, resources.jumping_clock, overload.overload, overload.overload_by_time]
+        resources.damaged_models, resources.jumping_clock, allocations.failing_allocations_served,
+        allocations.failing_allocations_reloaded, overload.overload, overload.overload_by_time, programs.slots,
+        programs.failing_allocations, programs.restarts, programs.damaged_inputs, programs.damaged_folders]
 JUDGES_TIMES = [overload.overload, overload.overload_by_time]
+PROGRAMS = [run for run in ROWS if run.__module__ == "programs"]  # `make test` and `make test-all` run these
 
 
 class Row:
@@ -44,18 +51,26 @@ def main():
     unknown = set(names) - {run.__name__ for run in ROWS}
     if unknown:
         sys.exit(f"there is no row {', '.join(sorted(unknown))}")
-    rows = [run for run in ROWS if run.__name__ in names or not names and not (row.short and run in JUDGES_TIMES)]
+    rows = [run for run in ROWS if run.__name__ in names or not names and not (row.short and run in JUDGES_TIMES + PROGRAMS)]
     print(f"# seed {seed}\n1..{len(rows)}", flush=True)
     failed = 0
+    results, written = os.environ.get("RESULTS"), os.environ.get("PAGE")
+    this_run = page.new_run(seed, row.scale)
     for number, run in enumerate(rows, 1):
         started = time.monotonic()
         try:
-            print(f"# {run(row)}\n# {time.monotonic() - started:.0f} s\nok {number} - {run.__name__}", flush=True)
+            figures = run(row)
+            seconds = time.monotonic() - started
+            print(f"# {page.report(run.__name__, figures)}\n# {seconds:.0f} s\nok {number} - {run.__name__}", flush=True)
+            if results:
+                page.keep(results, this_run, run.__name__, seconds, figures)
         except Skipped as reason:
             print(f"ok {number} - {run.__name__} # SKIP {reason}", flush=True)
         except Exception:  # pylint: disable=broad-except; any failure is the row's
             failed = 1
             print("# " + traceback.format_exc().replace("\n", "\n# ") + f"\nnot ok {number} - {run.__name__}", flush=True)
+    if results and written:
+        page.write(results, written)
     sys.exit(failed)
 
 

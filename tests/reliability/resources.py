@@ -42,13 +42,12 @@ def few_descriptors(row):
             client.close()
         daemon.is_well(embedding)
         check(daemon.end() == 0, "the daemon did not end with status 0")
-    return f"20 descriptors for clients, {rounds} times {count} clients with a request at a time. All were answered. Then {idle} idle " \
-           f"clients held all descriptors. A new client was answered after --connection-timeout-s had closed some of these"
+    return {"rounds": rounds, "clients": count, "idle": idle}
 
 
 def little_memory(row):
     """The address space of the running daemon is limited to a little more than it uses. Large requests arrive."""
-    rounds = row.size(6, 300)
+    rounds, each = row.size(6, 300), 3
     draw = random.Random(row.seed)
     counts = {}
     with Daemon() as daemon:
@@ -60,7 +59,7 @@ def little_memory(row):
             bodies = ['{"inputs": ["' + '","'.join("x" * 1000 for _ in range(draw.choice([1, 10, 100]))) + '"]}',
                       '{"inputs": "' + "y" * draw.choice([1 << 10, 1 << 20, 1 << 24]) + '"}',
                       '{"inputs": [' + ",".join(["[1]"] * 1500) + "]}", '{"inputs": "z"}']
-            for _ in range(3):
+            for _ in range(each):
                 answer = daemon.ask("/embed", draw.choice(bodies))
                 status = answer.status if answer else "closed"
                 check(status in (200, 413, 422, 429, 500, 503, "closed"), f"status {status}")
@@ -70,8 +69,8 @@ def little_memory(row):
             daemon.limit(resource.RLIMIT_AS, None)
             daemon.is_well(embedding)
         check(daemon.end() == 0, "the daemon did not end with status 0")
-    return f"{rounds} times between 0 and 16 MiB of room, each for three requests of up to 16 MiB. Answers by status: " \
-           f"{', '.join(f'{status}: {count}' for status, count in sorted(counts.items(), key=str))}. With memory again, all was as before"
+    statuses = [f"{status}: {count}" for status, count in sorted(counts.items(), key=str)]
+    return {"rounds": rounds, "each": each, "statuses": ", ".join(statuses)}
 
 
 def no_threads(row):
@@ -103,10 +102,8 @@ def no_threads(row):
         until(lambda: collector.bodies, "spans arrive")
         check(daemon.end() == 0, "the daemon did not end with status 0")
         served, refused = starts_with_few_threads(folder)
-        return f"{rounds} times two requests, a reload, an unload and a load, without a further thread. All succeeded, and the " \
-               f"same {len(threads)} threads ran at the end. {lost} spans were lost, because libcurl needs a thread to find an " \
-               f"address. The log and /metrics said so. With threads again, spans arrived. Of {served + refused} starts with at " \
-               f"most {MOST_THREADS} threads, {refused} were refused with a message, and {served} served"
+        return {"rounds": rounds, "threads": len(threads), "spans": lost, "starts": served + refused, "most": MOST_THREADS,
+                "refused": refused, "served": served}
 
 
 MOST_THREADS = 24
@@ -206,7 +203,6 @@ def damaged_models(row):
     """The weights are truncated, overwritten or replaced while the daemon serves. Then SIGHUP arrives."""
     count = row.size(20, 1000)
     draw = random.Random(row.seed)
-    refused = 0
     with ModelFolder() as folder, Daemon("--model", "builtin=" + folder.path) as daemon:
         embedding = daemon.is_well()
         head = 8 + int.from_bytes(folder.whole[:8], "little")
@@ -220,13 +216,11 @@ def damaged_models(row):
             daemon.is_well(embedding)
             line = reload(daemon)
             check("failed=1" in line, f"a damaged file was loaded: {line}")
-            refused += 1
             daemon.is_well(embedding)
         folder.write(folder.whole, rename=True)
         check("failed=0" in reload(daemon), "the whole file is not loaded")
         daemon.is_well(embedding)
-    return f"{refused} damaged files, each before and after SIGHUP. Each was refused, and the old model answered. Then the " \
-           f"whole file was loaded"
+    return {"files": count}
 
 
 def full_log(row):
@@ -241,8 +235,7 @@ def full_log(row):
         limited, kept = logged_requests(count, file, lambda: os.pread(file.fileno(), 1 << 20, 65536),
                                         limits=((resource.RLIMIT_FSIZE, 65536),))
         check(kept == 0, "the file has lines beyond the limit")
-    return f"twice {count} requests: /dev/full, and a file at its limit (RLIMIT_FSIZE). All were answered. " \
-           f"{lost} and {limited} lines were lost, which is all. /metrics counted each"
+    return {"requests": 2 * count, "lost": lost + limited}
 
 
 def blocked_log(row):
@@ -265,8 +258,7 @@ def blocked_log(row):
         lost, kept = logged_requests(count, write_end, read, end=lambda: os.close(read_end))
     finally:
         os.close(write_end)
-    return f"{count} requests with a line each, a pipe of 4096 bytes. All were answered. {lost} lines were lost, and " \
-           f"counted in /metrics. The other {kept} were in the pipe when it was read"
+    return {"requests": count, "lost": lost, "kept": kept}
 
 
 LOST = b"log lines were lost"
@@ -340,8 +332,7 @@ def jumping_clock(row):
             years = {line[:4] for line in daemon.said().splitlines() if line[:2] == "20"}
             check(len(years) > 1, "the clock did not jump")
             check(daemon.end() == 0, "the daemon did not end with status 0")
-    return f"{count} jumps of 1 s to 10 years, forwards and backwards, by libfaketime. All requests before and after them were " \
-           f"answered, also on a connection that stayed open"
+    return {"jumps": count}
 
 
 FAKETIME = [f"/usr/lib/{machine}-linux-gnu/faketime/libfaketimeMT.so.1" for machine in ("x86_64", "aarch64")]
@@ -369,5 +360,4 @@ def small_disk(row):
             subprocess.run(["umount", folder], check=True)
     finally:
         os.rmdir(folder)
-    return f"{count} requests with a line each, a tmpfs of 64 KiB. All were answered. {lost} lines were lost, and " \
-           f"counted in /metrics. The other {kept} are in the file"
+    return {"requests": count, "lost": lost, "kept": kept}

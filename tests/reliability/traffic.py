@@ -204,6 +204,5 @@ def mixed_traffic(row):
         # The memory of the first requests is growth, too. Few requests say nothing about the others.
         check(count < LASTING or grown < 1, f"resident memory grew by {grown:.1f} % from {first[2]} KiB")
         refused = sum(value for (_, status), value in counts.items() if status != 200)
-        return f"{total} requests of {clients} clients over all {len(routes)} documented routes. {refused} were refused as they should. " \
-               f"All others were answered. After {100 // parts} % of them, resident memory grew by {grown:.2f} %, threads and " \
-               f"descriptors did not grow. All counts of /metrics equal those of the clients"
+        return {"requests": total, "clients": clients, "routes": len(routes), "refused": refused, "hourly": total // 3600,
+                "share": 100 // parts, "grown": grown}
