@@ -59,7 +59,7 @@ messages_of() {
     done
 }
 
-# "message" of the table of a page; an ellipsis at the end stands for the rest.
+# "message" of the table of a page. An ellipsis at the end stands for the rest.
 rows_of() {
     awk '/^\| message \| level/ { inside = 1 } /^$/ { inside = 0 } inside && /^\| `/ { split($0, parts, "`"); print parts[2] }' "$1"
 }

@@ -1,6 +1,7 @@
 #!/bin/bash
 # reliability.sh: the table of docs/reliability.md is the one that `make reliability` wrote, and its rows are those of a run.
-# shellcheck disable=SC2016,SC2317 # no shell expands the backquotes; functions are called by name
+# No shell expands the backquotes. Functions are called by name.
+# shellcheck disable=SC2016,SC2317
 set -euo pipefail
 page=docs/reliability.md results=tests/reliability/results.json
 work=$(mktemp -d)
