@@ -1,10 +1,10 @@
-"""Hooks of schemathesis for test_openapi.py. They leave out some bodies that the document allows."""
+"""Hooks of schemathesis for test_openapi.py. They leave out some bodies that the OpenAPI document allows."""
 
 import schemathesis
 
 # Values that are valid, but take long, or do not fit one of the served models.
 LARGE = {
-    "max_new_tokens": range(9, 1048577),  # larger ones are refused at once
+    "max_new_tokens": range(9, 1048577),  # the daemon refuses larger values at once
     "max_tokens": range(9, 1048577),
     "n": range(5, 2**63),
     "dimensions": range(17, 2**63),
@@ -16,8 +16,8 @@ def is_large(key, value):
 
 
 def is_left_out(value):
-    """Whether the JSON has such a value, or one that JSON Schema cannot tell from a valid one: a NUL in a key, an
-    integer beyond 64 bits, or an integer written as 1.0."""
+    """Whether the JSON contains a value of LARGE, or a value that JSON Schema cannot tell from a valid one. Such values
+    are a NUL in a key, an integer beyond 64 bits, and an integer that is written as 1.0."""
     if isinstance(value, dict):
         return any("\0" in key or is_large(key, each) or is_left_out(each) for key, each in value.items())
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The daemon under test, for scripts in Python. It needs no package."""
+"""The daemon under test, for scripts in Python. Needs no package."""
 
 import json
 import os
@@ -7,12 +7,13 @@ import subprocess
 import urllib.request
 
 
-# A model whose tokens are the bytes of a text, and the model that writes, under the names of the built-in models.
+# A model whose tokens are the bytes of a text, and the model that writes texts. They have the names of the built-in
+# models.
 STAND_INS = ("--model", "builtin=tests/models/bytes", "--model", "builtin-writer=weights/writer")
 
 
 class Daemon:
-    """build/linformerd on a free port, for the length of a with block. `address` is its host and port. Without a model
+    """build/linformerd on a free port, until the end of a with block. `address` is its host and port. Without a model
     in the arguments, it serves STAND_INS."""
 
     def __init__(self, *arguments):
@@ -37,7 +38,7 @@ class Daemon:
         assert status == 0, f"the daemon ended with {status}"
 
     def post(self, path, body):
-        """Sends JSON, and returns that of the answer."""
+        """Sends a JSON body, and returns the parsed JSON of the answer."""
         request = urllib.request.Request(self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
         with urllib.request.urlopen(request) as answer:
             return json.load(answer)

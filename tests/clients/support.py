@@ -1,4 +1,4 @@
-"""What the client scripts share: the daemon under test, and tensors of the reference cases."""
+"""Functions that the client scripts share: the daemon under test, small models, and the reference cases."""
 
 import json
 import os
@@ -14,7 +14,7 @@ LABELS = ["cat", "dog", "fish"]
 
 
 def write_model(folder, config, tensors):
-    """Makes the folder of a model: config.json, and model.safetensors with arrays of float32."""
+    """Writes the folder of a model: config.json, and model.safetensors with arrays of float32."""
     header, data = {}, b""
     for name, array in tensors.items():
         offsets = [len(data), len(data) + array.nbytes]
@@ -29,7 +29,7 @@ def write_model(folder, config, tensors):
 
 
 def generating_model(folder, **config):
-    """A causal model of bytes with random weights, which generates."""
+    """A causal model of bytes with random weights, which can generate."""
     random = np.random.default_rng(5)
     dim, heads, ids, length = 16, 2, 259, 256
     shapes = {
@@ -62,7 +62,8 @@ def labelled_graph(inputs, sizes, nodes, **config):
 
 
 def text_model(folder):
-    """The mean of a text's embeddings, and a linear layer. Returns the scores of a text, computed with numpy."""
+    """Writes a model of texts: the mean of the embeddings of a text, and a linear layer. Returns a function that
+    computes the scores of a text with numpy."""
     random = np.random.default_rng(1)
     table, weight, bias = (random.normal(size=s).astype(np.float32) for s in ((259, 8), (3, 8), (3,)))
     nodes = [

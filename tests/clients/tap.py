@@ -1,11 +1,11 @@
-"""Tests in Python with results in TAP. It needs no package."""
+"""Runs tests, and prints their results in TAP. Needs no package."""
 
 import traceback
 import unittest
 
 
 def run(tests):
-    """Runs (name, function) pairs and reports them in TAP."""
+    """Runs pairs (name, function). Prints the results in TAP, and returns the number of failed tests."""
     failed = 0
     print(f"1..{len(tests)}")
     for number, (name, function) in enumerate(tests, 1):
@@ -24,7 +24,8 @@ def run(tests):
 
 
 def expect(error, function, *parts):
-    """Calls function, which raises an error whose text has all the parts. Returns it."""
+    """Calls the function, which must raise an error of this class. Its text must contain all parts. Returns the
+    error."""
     try:
         function()
     except error as raised:

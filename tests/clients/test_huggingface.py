@@ -1,4 +1,4 @@
-"""huggingface_hub's InferenceClient against the daemon: classes of texts and of pictures, masked words, similarity, and
+"""huggingface_hub's InferenceClient with the daemon: classes of texts and of pictures, masked words, similarity, and
 generation of texts."""
 
 import asyncio
@@ -18,7 +18,7 @@ HEIGHT, WIDTH = 4, 6
 
 
 def picture_model(folder):
-    """The mean of each channel, as three classes."""
+    """Writes a model whose three classes have the means of the picture's channels as logits."""
     nodes = [
         {"op": "view", "to": "v", "self": "img", "size": ["batch", 3, HEIGHT * WIDTH]},
         {"op": "mean", "to": "y", "self": "v", "dim": [2]},
@@ -54,7 +54,7 @@ def texts(address, logits):
 
 
 def pictures(address):
-    """The same scores from a path, from bytes, and from base64, which the client sends if there are parameters."""
+    """The client sends a path and bytes as they are. With parameters, it sends base64. The scores must be the same."""
     for url in (address, f"{address}/predict"):
         client = InferenceClient(model=url, token="none")
         for path in PICTURES:
@@ -71,8 +71,8 @@ def pictures(address):
 
 
 def masks(address):
-    """One list of fillings for one mask. For several masks the client fails on the lists of lists, as with Hugging
-    Face's own server."""
+    """For one mask, the client returns a list of fillings. For several masks, the daemon answers with a list of lists,
+    on which the client fails. The client also fails with the answers of Hugging Face's own server."""
     client = InferenceClient(model=f"{address}/fill-mask", token="none")
     found = client.fill_mask("The [MASK] barks in the kennel at night.")
     assert len(found) == 5 and found[0].token_str == "dog" and found[0].score > 0.9
@@ -84,7 +84,7 @@ def masks(address):
 
 
 def similarities(address):
-    """The numbers are cosines of the vectors that feature_extraction gets."""
+    """The similarities must be the cosines of the vectors that feature_extraction returns."""
     texts = ["The dog barks.", "The puppy likes bones.", "The tadpole likes flies."]
     client = InferenceClient(model=f"{address}/similarity", token="none")
     found = client.sentence_similarity(texts[0], other_sentences=texts[1:])

@@ -1,7 +1,8 @@
-"""schemathesis over /openapi.json: requests that the document allows and forbids, and all its checks of the answers.
+"""Runs schemathesis on /openapi.json: requests that the document allows and forbids, with all checks of the answers.
 
-SEED chooses the requests (default 1), EXAMPLES their number for each route beside those that cover the document's
-keywords (default 5). The document holds for any model, so `narrowed` first puts in what the served models accept.
+SEED chooses the requests (default 1). EXAMPLES is the number of random requests for each route, in addition to the
+requests that cover the document's keywords (default 5). The document is valid for any model, so `narrowed` first adds
+the limits of the served models.
 """
 
 import json
@@ -20,8 +21,8 @@ SEED = os.environ.get("SEED", "1")
 EXAMPLES = os.environ.get("EXAMPLES", "5")
 MODELS = ["reader", "writer", "none"]
 
-# A value may be valid for the document and not for the model: a route of classifiers, or a text without a mask.
-# On the routes that serve every text, valid requests must succeed, or name a model that does not exist.
+# A value may be valid for the document and not for the model, such as a text without a mask on /fill-mask. On the
+# routes that serve every text, valid requests must succeed, or name a model that does not exist.
 CONFIGURATION = """
 [checks.positive_data_acceptance]
 expected-statuses = ["2xx", "400", "404", "422"]
@@ -32,7 +33,7 @@ include-path-regex = "^/(tokenize|decode|embed|similarity|embeddings|v1/embeddin
 expected-statuses = ["2xx", "404"]
 """
 
-# By key: what the served models accept.
+# For each key, the values that the served models accept.
 NARROWER = {
     "model": {"anyOf": [{"type": "null"}, {"enum": MODELS}, {"type": "string"}]},
     "prompt_name": {"type": "null"},
@@ -41,7 +42,8 @@ NARROWER = {
 
 
 def narrowed(document):
-    """The document for the served models: their names and ids, no pictures and floats, short generations."""
+    """The document with the limits of the served models: their names and ids, no pictures, no floats, and short
+    generations."""
 
     def walk(value):
         if isinstance(value, list):

@@ -1,4 +1,5 @@
-"""ollama, and openai's client of Azure, against the daemon. Their vectors are compared with those of /embed."""
+"""The client of Ollama, and openai's client of Azure, with the daemon. Their vectors are compared with the vectors of
+/embed."""
 
 import json
 import sys

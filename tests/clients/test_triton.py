@@ -1,4 +1,5 @@
-"""tritonclient, sync and asyncio, against the daemon: every reference case, in JSON and as bytes, compressed or not."""
+"""tritonclient, sync and asyncio, with the daemon. Sends every reference case in JSON and in binary, with and without
+compression."""
 
 import asyncio
 import itertools
@@ -43,9 +44,9 @@ def metadata(client, case):
         assert set(expected) <= outputs
         for name, array in inputs.items():
             tensor = known[name]
-            if name == "attn_mask":  # has two datatypes and two ranks
+            if name == "attn_mask":  # this input has two datatypes and two ranks
                 continue
-            if len(known.get("x", tensor)["shape"]) == 4 and name == "context":  # has any rank
+            if len(known.get("x", tensor)["shape"]) == 4 and name == "context":  # this context has any rank
                 continue
             assert tensor["datatype"] == np_to_triton_dtype(array.dtype)
             assert len(tensor["shape"]) == array.ndim
@@ -63,7 +64,7 @@ def infer(client, case):
 
 
 def halves(client, case):
-    """The result for FP16 and BF16 arrays is that of the rounded arrays as FP32."""
+    """The result for FP16 and BF16 arrays must be the result for the rounded arrays in FP32."""
     inputs, outputs = support.calls(case)[0]
     for datatype in ("FP16", "BF16"):
         narrow, wide = [], []
@@ -107,7 +108,7 @@ def several_at_once(client, case):
 
 
 def body_by_hand(client, case):
-    """What clients do that send the body themselves."""
+    """A body without tritonclient, as clients send it that write the body themselves."""
     inputs, outputs = support.calls(case)[0]
     body, length = client.generate_request_body(tensors(inputs, True))
     response = client._post(
@@ -120,7 +121,7 @@ def body_by_hand(client, case):
 
 
 def raw_bytes(client, case):
-    """A header length of 0: the body is the one input's bytes, and so is the answer's output."""
+    """A header length of 0: the body is the bytes of the only input, and the answer is the bytes of the output."""
     inputs, _ = support.calls(case)[0]
     (array,) = inputs.values()
     response = client._post(
@@ -133,7 +134,7 @@ def raw_bytes(client, case):
 
 
 def attention(client, case):
-    """Outputs that are computed on request only: P-bar, whose rows sum to one."""
+    """Outputs that are computed on request only: the matrices P-bar, whose rows sum to one."""
     inputs, _ = support.calls(case)[0]
     result = client.infer(case, tensors(inputs, True), outputs=wanted(["attention.0"], True))
     probabilities = result.as_numpy("attention.0")

@@ -1,4 +1,4 @@
-"""Chroma's embedding functions for other servers, and a collection that uses one."""
+"""Chroma's embedding functions for OpenAI and Hugging Face servers, and a collection that uses one of them."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""openai, huggingface_hub and ollama. The scripts of `make test-clients` try much more of them."""
+"""openai, huggingface_hub and ollama. The scripts of `make test-clients` try many more of their calls."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Haystack's embedders of OpenAI, and those of Hugging Face."""
+"""Haystack's embedders for OpenAI, and those for Hugging Face."""
 
 import sys
 
@@ -6,7 +6,7 @@ from haystack import Document
 from haystack.components.embedders import OpenAIDocumentEmbedder, OpenAITextEmbedder
 from haystack.utils import Secret
 
-try:  # a package of its own since release 3
+try:  # since release 3, these embedders are in a separate package
     from haystack_integrations.components.embedders import huggingface_api as embedders
 
     PACKAGE = "huggingface-api-haystack"

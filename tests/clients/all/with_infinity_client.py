@@ -1,4 +1,4 @@
-"""infinity-client: every call of its API that texts have."""
+"""infinity-client: every call of its API that accepts texts."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""litellm's providers for servers of one's own."""
+"""litellm's providers for self-hosted servers."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""mteb measures vectors of the daemon on a small task of its own kind, whose texts are here."""
+"""mteb evaluates vectors of the daemon on a small task, whose texts are in this file."""
 
 import sys
 
@@ -23,7 +23,7 @@ class Pairs(MockSTSTask):
 
 
 class Encoder(AbsEncoder):
-    """What a user writes so that mteb asks a server."""
+    """The class that a user writes so that mteb gets its vectors from a server."""
 
     def __init__(self, address):
         self.address = address

@@ -1,4 +1,4 @@
-"""qdrant-client, in memory, over vectors of the daemon."""
+"""qdrant-client with an index in memory, filled with vectors of the daemon."""
 
 import sys
 

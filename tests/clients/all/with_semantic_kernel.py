@@ -1,4 +1,4 @@
-"""Semantic Kernel's services of OpenAI and Ollama."""
+"""Semantic Kernel's services for OpenAI and Ollama."""
 
 import asyncio
 import sys
