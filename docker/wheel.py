@@ -1,10 +1,11 @@
-"""Writes a wheel with the daemon, the libraries that it loads, and the Python package with the exporter.
+"""Writes a wheel that contains the daemon, the libraries that it loads, and the Python package with the exporter.
 
     wheel.py DAEMON FOLDER
 
 DAEMON looks for its libraries in ../lib first. FOLDER gets linformerd-VERSION-py3-none-PLATFORM.whl. The libraries are
-this machine's, copied with their licences. Only those of the C library stay outside. PLATFORM names the newest version
-of the C library that a file in the wheel asks for. Needs Debian or Ubuntu, readelf and patchelf."""
+copied from this machine, with their licences. Only the libraries of the C library's package stay outside. PLATFORM
+names the newest version of the C library that a file in the wheel requires. Needs Debian or Ubuntu, readelf and
+patchelf."""
 
 import base64
 import hashlib
@@ -21,8 +22,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "weights" / "python" / "linformerd"
 EXPORTER = [ROOT / "weights" / "export.py", *sorted((ROOT / "weights" / "export_parts").glob("*.py"))]
 
-# What the daemon loads while it runs, in engine/cpu/products.c and onednn_library.h. The first that is installed. libcurl,
-# which server/tracing loads, stays outside: it needs some thirty libraries.
+# Libraries that the daemon loads while it runs (engine/cpu/products.c, onednn_library.h). Each list has the names of
+# one library, and the first installed name is taken. libcurl, which server/tracing loads, stays outside, because it
+# needs some thirty libraries.
 LOADED = [["libopenblas.so.0"], ["libdnnl.so.2", "libdnnl.so.3", "libdnnl.so.3.6"]]
 OUTSIDE = "libc6"  # the package of the C library
 LICENCES = pathlib.Path("/usr/share/common-licenses")  # texts that the packages' copyright files point to
@@ -40,7 +42,7 @@ def fail(message):
 
 
 def known_libraries():
-    """Paths by the names under which the dynamic linker of this machine finds libraries."""
+    """Paths of libraries, by the names under which the dynamic linker of this machine finds them."""
     machine = os.uname().machine.replace("_", "-")
     lines = re.findall(r"^\s+(\S+) \(([^)]*)\) => (\S+)$", run("/sbin/ldconfig", "-p"), re.MULTILINE)
     return {name: path for name, kind, path in reversed(lines) if machine in kind.lower()}
@@ -84,8 +86,8 @@ def libraries_of(daemon):
 
 
 def bytes_of(library):
-    """The library, made to look for others in its own folder. DT_RPATH is stronger than LD_LIBRARY_PATH, with which
-    conda and CUDA bring other versions."""
+    """The bytes of the library, changed so that it looks for other libraries in its own folder first. It uses DT_RPATH,
+    which comes before LD_LIBRARY_PATH. conda and CUDA set LD_LIBRARY_PATH to folders with other versions."""
     with tempfile.NamedTemporaryFile() as copy:
         copy.write(pathlib.Path(library).read_bytes())
         copy.flush()
@@ -94,7 +96,7 @@ def bytes_of(library):
 
 
 def newest_libc(files):
-    """The newest GLIBC_2.N that the files ask for, as N."""
+    """The newest GLIBC_2.N that the files require, as N."""
     asked = re.findall(r"Name: GLIBC_2\.(\d+)", "".join(run("readelf", "--version-info", "--wide", one) for one in files))
     return max(int(minor) for minor in asked)
 
@@ -103,7 +105,8 @@ def newest_libc(files):
 
 
 def licences_of(packages):
-    """{file: bytes}: the licence of linformerd, those of the packages, and the texts that they point to."""
+    """{file: bytes} of the licence of linformerd, the licences of the packages, and the texts that these licences
+    name."""
     files = {"LICENSE": (ROOT / "LICENSE").read_bytes()}
     versions = run("dpkg-query", "--show", "--showformat=${Package} ${Version} ${source:Package} ${source:Version}\n",
                    *packages)
@@ -135,7 +138,7 @@ def metadata_of(version, licences):
 
 
 def contents(daemon, libraries, version, platform):
-    """{path in the wheel: (bytes, is a program)}."""
+    """{path in the wheel: (bytes, whether the file is a program)}."""
     files = {f"linformerd/{one.relative_to(SOURCES)}": (one.read_bytes(), False)
              for one in sorted(SOURCES.rglob("*")) if one.suffix == ".py" or one.name == "py.typed"}
     for one in EXPORTER:
@@ -155,8 +158,10 @@ def contents(daemon, libraries, version, platform):
 
 
 def write_wheel(path, files, version):
-    """A zip file with the hashes of its files. The same files and SOURCE_DATE_EPOCH give the same bytes."""
-    date = time.gmtime(max(int(os.environ.get("SOURCE_DATE_EPOCH", 0)), 315532800))[:6]  # zip begins in 1980
+    """Writes a zip file that contains the hashes of its files. The same files and SOURCE_DATE_EPOCH give the same
+    bytes."""
+    # A zip file has no earlier date than 1980-01-01.
+    date = time.gmtime(max(int(os.environ.get("SOURCE_DATE_EPOCH", 0)), 315532800))[:6]
     record = f"linformerd-{version}.dist-info/RECORD"
     lines = []
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as wheel:

@@ -4,8 +4,8 @@
     PYTHONPATH=../../weights python3 animals.py             # trains, writes animals/
     python3 animals.py measure http://localhost:8080        # asks a daemon for words that are masked in new texts
 
-The script draws the texts. Each is about one animal: where it lives, what it eats, which sound it makes, how its young
-is called. So the other words tell a masked one."""
+The script draws the texts at random. Each text is about one animal: where it lives, what it eats, which sound it makes,
+how its young is called. So a masked word follows from the other words."""
 
 import json
 import random
@@ -14,7 +14,7 @@ import sys
 import time
 import urllib.request
 
-# Animal: home, food, sound, young.
+# For each animal its home, its food, its sound and its young.
 ANIMALS = {
     "dog": ("kennel", "bones", "barks", "puppy"),
     "cat": ("basket", "fish", "meows", "kitten"),
@@ -51,7 +51,8 @@ LENGTH = 64  # tokens
 
 
 def draw(chance):
-    """A text of one or two sentences, and words of it that occur once, and that the others tell."""
+    """A text of one or two sentences. Also returns the words that occur once in it, and that follow from the other
+    words."""
     animal = chance.choice(list(ANIMALS))
     words = dict(zip(("home", "food", "sound", "young"), ANIMALS[animal]), animal=animal)
     words.update(name=chance.choice(NAMES), place=chance.choice(PLACES), when=chance.choice(WHEN))
@@ -61,7 +62,7 @@ def draw(chance):
 
 
 def train_tokenizer(count=5000):
-    """BPE. A space becomes part of the word behind it, written as ▁."""
+    """A BPE tokenizer. A space becomes part of the word after it, and is written as ▁."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
     chance = random.Random(1)
@@ -80,12 +81,12 @@ def train_tokenizer(count=5000):
 
 
 def arguments(tokenizer):
-    """Those of LinformerLM."""
+    """The arguments of LinformerLM."""
     return dict(num_tokens=tokenizer.get_vocab_size(), dim=48, seq_len=LENGTH, depth=2, heads=4, k=32)
 
 
 def batches(chance, tokenizer, count, size):
-    """Ids (size, n). A batch has texts of one length: nothing is padded."""
+    """Ids (size, n). All texts of a batch have the same length, so no padding is needed."""
     groups = {}
     for encoding in tokenizer.encode_batch([draw(chance)[0] for _ in range(count)]):
         groups.setdefault(len(encoding.ids), []).append(encoding.ids)

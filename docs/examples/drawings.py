@@ -1,10 +1,10 @@
-"""Draws cats and dogs: heads with ears, eyes, a nose, a mouth and fur, on a background, no two alike.
+"""Draws heads of cats and dogs with ears, eyes, a nose, a mouth and fur, on a background. No two pictures are alike.
 
     python3 drawings.py FOLDER [COUNT [SEED]]     writes cat0.png, dog1.png, cat2.jpg …, 256 pixels wide
 
-Both have any colour, size, place, tilt, fur and background. What differs is what differs in animals: a cat has pointed
-ears that stand, a short face, a small nose and whiskers. A dog has ears that hang beside the head, a long muzzle, a
-large nose, and sometimes a tongue."""
+Both kinds have any colour, size, place, tilt, fur and background. They differ as the animals do. A cat has pointed,
+upright ears, a short face, a small nose and whiskers. A dog has ears that hang beside the head, a long muzzle, a large
+nose, and sometimes a tongue."""
 
 import math
 import pathlib
@@ -14,12 +14,12 @@ import sys
 from PIL import Image, ImageDraw
 
 SIDE = 64  # pixels
-FINE = 4  # pixels of the drawing for each of the picture
+FINE = 4  # pixels of the drawing, in each direction, for each pixel of the picture
 LABELS = ["cat", "dog"]
 
 
 class Sheet:
-    """Draws in coordinates of the head: its centre is (0, 0), its radius 1, y goes down."""
+    """Draws in coordinates of the head: its centre is (0, 0), its radius is 1, and y grows downwards."""
 
     def __init__(self, chance, image):
         self.draw = ImageDraw.Draw(image)
@@ -119,7 +119,7 @@ def draw_dog(chance, sheet, fur):
 
 
 def draw(label, seed, side=SIDE):
-    """A picture of a "cat" or a "dog"; each seed gives another one. At most 256 pixels wide."""
+    """A picture of a "cat" or a "dog", at most 256 pixels wide. Each seed gives another picture."""
     chance = random.Random(f"{label} {seed}")
     image = Image.new("RGB", (SIDE * FINE, SIDE * FINE))
     draw_background(chance, image)

@@ -4,7 +4,7 @@
     PYTHONPATH=../../weights python3 pictures.py             # trains, writes cats_and_dogs/
     python3 pictures.py measure http://localhost:8080        # asks a daemon about 1000 pictures that were not trained on
 
-Training draws pictures 0 to 2999 of each kind, and measuring those from 1000000 on."""
+Training draws the pictures 0 to 2999 of each kind. Measuring draws pictures from 1000000 on."""
 
 import io
 import json
@@ -42,7 +42,7 @@ def pictures(first, count):
 
 
 def as_input(picture):
-    """As the daemon does with "mean" and "std" below: -1 is black, 1 is white."""
+    """Scales bytes as the daemon does with the "mean" and "std" below: -1 is black, 1 is white."""
     return (picture.float() / 255 - 0.5) / 0.5
 
 

@@ -42,7 +42,7 @@ class Classifier(nn.Module):
 
 
 def files(trained_on):
-    """Label -> the lines of its files. The names choose one file in five that is not trained on."""
+    """The lines of the files, by label. A hash of the name chooses one file in five that is not trained on."""
     names, lines = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).split(), {}
     for label, suffixes in SUFFIXES.items():
         chosen = [name for name in names if name.endswith(suffixes) and (zlib.crc32(name.encode()) % 5 > 0) == trained_on]
@@ -62,7 +62,8 @@ def piece(chance, files):
 
 
 def batches(chance, lines, count, size):
-    """Ids (size, n) and labels. A batch has pieces of about one length, cut to the shortest: nothing is padded."""
+    """Ids (size, n) and labels. The pieces of a batch have about the same length. They are cut to the shortest, so no
+    padding is needed."""
     pieces = [(piece(chance, lines[label]).encode(), label) for label in LABELS for _ in range(count // len(LABELS))]
     pieces.sort(key=lambda each: len(each[0]))
     groups = [pieces[i : i + size] for i in range(0, len(pieces), size)]

@@ -64,12 +64,12 @@ def main():
                                      epilog=f"Parts: {', '.join(known)}.")
     parser.add_argument("--rounds", type=int, default=5, help="turns that each worker gets at most (%(default)s)")
     parser.add_argument("--seconds", type=float, default=10,
-                        help="of each slice of the server part, at least (%(default)s)")
+                        help="least time of each slice of the server part (%(default)s)")
     parser.add_argument("--shapes", type=lambda text: [shape(word) for word in text.split(",")],
-                        help="of the engine part, as BATCHxN,…")
+                        help="shapes of the engine part, as BATCHxN,…")
     parser.add_argument("--pieces", type=lambda text: text.split(","),
-                        help="of the modules part, as MODULE:DTYPE:BATCH,…; all of them else. A piece takes at most "
-                             "four minutes")
+                        help="pieces of the modules part, as MODULE:DTYPE:BATCH,…. By default all. Most pieces "
+                             "take one to four minutes")
     parser.add_argument("parts", nargs="*", metavar="PART")
     options = parser.parse_args()
     unknown = [name for name in options.parts if name not in known]

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Measures the service times of a daemon. Predicts its latency with the simulation in queueing.py, and measures it, too.
+"""Measures the service times of a daemon. Predicts its latency with the simulation in queueing.py, and measures it,
+too.
 
     capacity.py [SECONDS]
 
@@ -7,9 +8,9 @@ SECONDS is the time of each measured load, by default 30. The daemon runs on one
 on another core. Writes the tables of docs/capacity.md, if SECONDS is at least the default. With 0, only the service
 times are measured, and the tables that follow from them are written.
 
-The exit status is 1 if a predicted throughput differs by more than 15 % from the measured value, or a p99 at a load up
-to JUDGED. It is 2 if other
-programs used the daemon's core. Such a run proves nothing, and the table of the comparison is not written."""
+The exit status is 1 if a prediction differs by more than 15 % from the measurement. This holds for the throughput at
+each load, and for the p99 at loads up to JUDGED. The exit status is 2 if other programs used the daemon's core. Such a
+run proves nothing, and the table of the comparison is not written."""
 import dataclasses
 import gc
 import itertools

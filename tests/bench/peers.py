@@ -141,7 +141,7 @@ class OpenVino(Torch):
 
 
 class Keras:
-    """The way of the entrypoint: model.predict."""
+    """The model as the entrypoint runs it: model.predict."""
 
     input_dtype = np.int32
     jit_compile = False
@@ -178,7 +178,7 @@ class KerasFunction(Keras):
 
 
 class KerasXla(KerasFunction):
-    """The same, compiled with XLA."""
+    """The same graph, compiled with XLA."""
 
     jit_compile = True
 

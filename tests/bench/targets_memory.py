@@ -3,9 +3,9 @@
 
     targets_memory.py [--tokens 11216] [--vocabulary 20000] [--daemon build/linformerd]
 
-It writes a linformer.LinformerLM with random weights, and serves it. Then it sends one sequence to /logits with
-"targets": "next". It prints the daemon's resident memory before the request, and the largest one during the request,
-as VmRSS and VmHWM in /proc/PID/status have them."""
+The script writes a linformer.LinformerLM with random weights, and serves this model. Then it sends one sequence to
+/logits with "targets": "next". It prints the daemon's resident memory before the request, and the largest one during
+the request. Both are from /proc/PID/status (VmRSS and VmHWM)."""
 
 import argparse
 import array

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Compares the tokenizer with the package `tokenizers` of PyPI: texts per second on one thread, both in turns.
+"""Compares the tokenizer with the package `tokenizers` of PyPI: texts per second on one thread, measured in turns.
 
     tokenizer_rates.py --program build/tests/bench/tokenizer --folder build/bench/tokenizers [--size 50000] [--rounds 3]
 
-Texts of 100 words from Debian's documentation. The tokenizers are trained on it once, and kept in the folder. The last
-table has one text of a million letters, and tells whether ten times the length takes ten times as long."""
+The texts have 100 words, and are taken from Debian's documentation. The tokenizers are trained on this documentation
+once, and kept in the folder. The last table has the times for one text of a hundred thousand letters and one of a
+million. It shows whether the time grows in proportion to the length."""
 import argparse
 import pathlib
 import random
@@ -69,7 +70,7 @@ def rates(options, lines, folder):
     for name in options.models:
         path = trained(folder, name, options.size, lines)
         tokenizer = Tokenizer.from_file(str(path))
-        tokenizer.encode_batch(inputs)  # warm
+        tokenizer.encode_batch(inputs)  # the first call is not measured
         found = []
         for _ in range(options.rounds):
             own = ours(options.program, path, saved, options.seconds)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """tf32_recorded.py FOLDER: writes tests/cuda/tf32_recorded.h, sums of products in TF32 as tensor cores compute them.
 
-FOLDER is a clone of github.com/microsoft/MMA-Sim, a model that its authors compared with GPUs. The sums are those of the
-generation Ampere. Each row has eight pairs of factors, what is added to their products, and the sum, as bits. torch must
-be installed."""
+FOLDER is a clone of github.com/microsoft/MMA-Sim, a model of tensor cores that its authors compared with GPUs. The sums
+are those of the generation Ampere. Each row has eight pairs of factors, the number that is added to their products, and
+the sum. All are given as bits. torch must be installed."""
 
 import random
 import struct

@@ -1,16 +1,21 @@
-"""Writes greedy.json, greedy_more.json, scores.json and sampling.json: what linear-attention-transformer and transformers generate, find probable and choose.
+"""Writes greedy.json, greedy_more.json, scores.json and sampling.json. They hold what linear-attention-transformer,
+linformer-pytorch and transformers generate, the probabilities of tokens, and the choices of their filters.
 
     pip install torch safetensors linear-attention-transformer==0.19.1 linformer-pytorch==0.19.3 transformers
     python3 tests/generation/generate.py
 
-greedy.json has the ids that AutoregressiveWrapper.generate gives for the causal models of tests/reference, also past
-max_seq_len. With filter_thres 0.98 the wrapper's top_k keeps one of 61 ids, so its choice is greedy. greedy_more.json
-has those of the other causal language models there. A decoder reads what its encoder makes of `source`, and a model
-with a context reads the rows `context`. linformer-pytorch has no such wrapper: its model stands within its own Padder
-in this one.
-scores.json has log_softmax of the logits of each token of a prompt after the first one, and the largest one beside it.
-The models see the tokens before it, at most max_seq_len of them, as the wrapper does.
-sampling.json has logits, options and the probabilities that the filters of both libraries leave.
+greedy.json has the ids that AutoregressiveWrapper.generate gives for the causal models of tests/reference, also beyond
+max_seq_len. With filter_thres 0.98, the wrapper's top_k keeps one of 61 ids, so the wrapper's choice is greedy.
+
+greedy_more.json has such ids for the other causal language models of tests/reference. A decoder reads the output of its
+encoder for the ids `source`. A model with a context reads the rows `context`. linformer-pytorch has no
+AutoregressiveWrapper. So the wrapper of the other library wraps linformer-pytorch's Padder around the
+model.
+
+scores.json has log_softmax of the logits for each token of a prompt after the first, and the largest value beside it.
+The models see the tokens before this token, at most max_seq_len of them, as the wrapper shows them.
+
+sampling.json has logits, options, and the probabilities that the filters of both libraries leave.
 """
 import json
 import os
@@ -88,7 +93,7 @@ def scores(models):
 
 
 def of_wrapper(logits, options):
-    """The order of AutoregressiveWrapper.generate: first a filter, then the temperature."""
+    """The probabilities in the order of AutoregressiveWrapper.generate: first a filter, then the temperature."""
     if "filter_thres" in options:
         logits = top_k(logits, thres=options["filter_thres"])
     if options.get("top_p_library"):
@@ -97,7 +102,7 @@ def of_wrapper(logits, options):
 
 
 def of_transformers(logits, options, history):
-    """The order of transformers and of text-generation-inference."""
+    """The probabilities in the order of transformers and of text-generation-inference."""
     ids = torch.tensor([history], dtype=torch.long)
     if "repetition_penalty" in options:
         logits = logits_process.RepetitionPenaltyLogitsProcessor(options["repetition_penalty"])(ids, logits)

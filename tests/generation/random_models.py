@@ -4,13 +4,15 @@
     pip install torch safetensors linear-attention-transformer==0.19.1 linformer-pytorch==0.19.3
     python3 tests/generation/random_models.py [--seed 1] [--out tests/generation/random.tar.gz]
 
-A folder NAME_SEED of the archive has config.json and model.safetensors of weights/export.py, and runs.json: prompts and
-the 200 ids that follow. A decoder's run has the ids of its source, too, and that of a model with a context or embeddings these rows.
-Seeds are consecutive numbers from --seed. A seed is left out if the library refuses its model or its lengths.
+The archive has a folder NAME_SEED for each model. It contains config.json and model.safetensors, as weights/export.py
+writes them, and runs.json. runs.json has prompts and the 200 ids that follow each prompt. For a decoder it also has the
+ids of the source, and for a model with a context or embeddings it has these rows. Seeds are consecutive numbers from
+--seed. A seed is left out if the library refuses its model or its lengths.
 
 If two ids were nearly as likely, rounding could choose between them. So a run counts only if the best logit is above
 the second by MARGIN in every step, in float as well as in double. Rounding changes these logits by some 1e-6. A run
-counts only if it has FEWEST different ids. Weights have few different values, which keeps the archive small."""
+counts only if it has at least FEWEST different ids. Weights have few different values, which keeps the archive
+small."""
 import argparse
 import gzip
 import io
@@ -48,7 +50,7 @@ class TooClose(Exception):
 
 
 def greedy(logits, thres):
-    """A filter_logits_fn for the library: a top_k that keeps one id."""
+    """Returns a filter_logits_fn for the library: a top_k that keeps one id."""
     best = logits.topk(2).values[0]
     if best[0] - best[1] < MARGIN:
         raise TooClose
@@ -228,7 +230,8 @@ def linformer_lm(rng):
 
 
 def linformer_decoder(rng):
-    """A model in decoder_mode. Padder pads the ids, and `embeddings` have all rows."""
+    """A model in decoder_mode. Padder appends zeros to the ids only, so `embeddings` have seq_len rows from the
+    start."""
     size = rng.randint(20, 64)
     kwargs = pytorch_kwargs(rng, size) | {"causal": True, "decoder_mode": True}
     model = few_values(LinformerLM(**kwargs))
@@ -238,7 +241,7 @@ def linformer_decoder(rng):
 
 
 class PaddedPair(torch.nn.Module):
-    """Both sequences end in zeros, which Padder would append for other classes."""
+    """Encoder and decoder. Both sequences are padded with zeros at the end, as Padder does for the other classes."""
 
     def __init__(self, pair):
         super().__init__()

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """make.py FOLDER [--random N] [--seed S]: pictures, and the tensors that torchvision makes of them.
 
-Writes into FOLDER: pictures; cases.json; the tensor (3, height, width) of each case, as NAME.f32 in float32 or NAME.u8
-in bytes, when `image` leaves these as they are. In cases.json
-"pictures" has a list of {"picture", "image", "expected"}, where `image` is the key of config.json. "refused" has a list
-of {"picture", "reason"}. All pictures are drawn here from a fixed seed. Needs pillow, torch and torchvision.
+Writes pictures and cases.json into FOLDER. For each case it also writes the tensor (3, height, width): NAME.f32 in
+float32, or NAME.u8 in bytes if `image` leaves the bytes as they are. In cases.json, "pictures" has a list of
+{"picture", "image", "expected"}, where `image` is the key of config.json. "refused" has a list of
+{"picture", "reason"}. All pictures are drawn here from a fixed seed. Needs pillow, torch and torchvision.
 
-tests/images/ has what `make.py tests/images` writes, made with pillow 13.0, torchvision 0.28 and torch 2.13.
+The files in tests/images/ were written by `make.py tests/images` with pillow 13.0, torchvision 0.28 and torch 2.13.
 With --random N, FOLDER gets N random cases instead, for IMAGE_CASES=FOLDER build/tests/unit/test_image_read."""
 import argparse
 import io
@@ -55,7 +55,7 @@ ADAM7 = [(0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (
 
 
 def rows_of(values, bits):
-    """values (height, width, channels), as a PNG's rows without filters"""
+    """The rows of a PNG without filters, from values (height, width, channels)."""
     rows = b""
     for row in values.reshape(len(values), -1):
         if bits == 16:
@@ -67,7 +67,7 @@ def rows_of(values, bits):
 
 
 def png(values, bits, colour, interlaced=False, before=b"", between=b"", palette=None):
-    """A PNG that PIL cannot write. colour: 0 grey, 2 RGB, 3 palette, 4 grey and alpha, 6 RGBA"""
+    """A PNG of a kind that PIL cannot write. colour: 0 grey, 2 RGB, 3 palette, 4 grey and alpha, 6 RGBA."""
     height, width = values.shape[:2]
     parts = ADAM7 if interlaced else [(0, 0, 1, 1)]
     data = b"".join(rows_of(values[y::dy, x::dx], bits) for y, x, dy, dx in parts if values[y::dy, x::dx].size)
@@ -125,7 +125,8 @@ def pictures():
 # ---- The results of torchvision
 
 def tensor(data, image):
-    """The steps on the page of `image`, with torchvision. image: the key of config.json"""
+    """The tensor that torchvision makes with the steps that docs/serving-a-model.md describes for `image`, a key of
+    config.json."""
     picture = Image.open(io.BytesIO(data)).convert("RGB")
     size = image.get("size", 224)
     size = [size, size] if isinstance(size, int) else size

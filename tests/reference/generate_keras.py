@@ -4,9 +4,9 @@
 
     generate_keras.py ATTENTION_PY [--folder tests/reference]
 
-ATTENTION_PY is linformer/attention.py of https://github.com/dholland42/linformer, commit fd7e176. It imports Keras 2.9's
-modules by their places there; tf_keras, Keras 2's successor, has them all, some elsewhere. Case "embedding" is the model of
-that repository's linformer/entrypoint.py."""
+ATTENTION_PY is linformer/attention.py of https://github.com/dholland42/linformer, commit fd7e176. It imports modules of
+Keras 2.9 by their places in that version. tf_keras is the successor of Keras 2. It has all of these modules, some of
+them in other places. The case "embedding" is the model of that repository's linformer/entrypoint.py."""
 import argparse
 import importlib.util
 import json
