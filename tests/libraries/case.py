@@ -1,9 +1,9 @@
 """A case: a class of a library with random arguments, its weights, and random calls of its forward().
 
-A library's module (linformer_cases.py …) has GENERATORS: functions from a Random to a Case. Some of the cases are
-spoiled on purpose: the class refuses to be made with these arguments, or its forward() raises.
+The module of a library (linformer_cases.py …) has GENERATORS: functions from a Random to a Case. Some of the cases are
+spoiled on purpose: the class refuses these arguments, or its forward() raises an error.
 
-Importing this needs numpy alone; torch_case.py adds what the PyTorch classes share."""
+This module only needs numpy. torch_case.py contains what the PyTorch classes share."""
 
 import dataclasses
 import importlib.util
@@ -14,7 +14,7 @@ import numpy as np
 
 
 def _load_export():
-    """weights/export.py, which users copy next to their own files."""
+    """Loads weights/export.py as its users do, from a path and not from a package."""
     path = pathlib.Path(__file__).parents[2] / "weights" / "export.py"
     spec = importlib.util.spec_from_file_location("export", path)
     module = importlib.util.module_from_spec(spec)
@@ -27,11 +27,11 @@ export = _load_export()
 
 @dataclasses.dataclass
 class Call:
-    """Inputs of one call, by the names of forward()'s parameters, and the outputs that are asked for."""
+    """The inputs of one call, by the names of forward()'s parameters, and which outputs are requested."""
 
     inputs: dict
-    attentions: bool = False  # besides the class's own output, everything else that it can give
-    note: str = ""  # what is wrong with it, for the record
+    attentions: bool = False  # whether all outputs are requested, not only the class's own one
+    note: str = ""  # the fault of the call, for the record
 
     def describe(self):
         shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in self.inputs.items())
@@ -40,29 +40,29 @@ class Call:
 
 @dataclasses.dataclass
 class Case:
-    """Subclasses say how a model is made, saved and called."""
+    """Subclasses define how a model is made, saved and called."""
 
     architecture: str
-    kwargs: dict  # as config.json has them
+    kwargs: dict  # in the form of config.json
     calls: list
-    sound: dict = None  # arguments before they were spoiled: their weights stand in where `kwargs` make no model
+    sound: dict = None  # the arguments before they were spoiled. If `kwargs` make no model, its weights are saved
     spoiled: tuple = ()  # names of the arguments that were changed
     settings: dict = dataclasses.field(default_factory=dict)  # other keys of config.json
 
     def make(self, kwargs):
-        """The library's model; raises what the library raises."""
+        """The library's model. Raises the library's errors."""
         raise NotImplementedError
 
     def call(self, model, call):
-        """The library's outputs by name, as arrays; raises what the library raises."""
+        """The library's outputs by name, as arrays. Raises the library's errors."""
         raise NotImplementedError
 
     def save(self, model, folder):
-        """With weights/export.py."""
+        """Saves the model with weights/export.py."""
         raise NotImplementedError
 
     def save_unchecked(self, model, folder):
-        """Without it: the tensors of any model, beside `self.kwargs`."""
+        """Saves the tensors of any model and `self.kwargs` without weights/export.py, which may refuse them."""
         raise NotImplementedError
 
     def write_config(self, folder):
@@ -70,7 +70,8 @@ class Case:
         pathlib.Path(folder, "config.json").write_text(json.dumps(config))
 
     def variants(self, model, call):
-        """Other results that a rounding error alone makes of a call; none where a result depends on inputs smoothly."""
+        """Other results of a call that rounding errors alone can cause. There are none if the result depends on the
+        inputs smoothly."""
         return ()
 
     def names(self, argument, message):
@@ -78,15 +79,16 @@ class Case:
         return argument in message
 
     def leniency(self, call):
-        """Why the daemon may answer this though the library raises; None: it may not."""
+        """The reason why the daemon may answer a call on which the library raises. None: it may not."""
         return None
 
     def sides(self):
-        """The arguments of each model within."""
+        """The arguments of each model in the case. An encoder/decoder pair has two."""
         return [self.kwargs]
 
     def deviation(self, call):
-        """Why the daemon may refuse this call though the library runs it; None: it may not. README.md has them all."""
+        """The reason why the daemon may refuse a call that the library runs. None: it may not. README.md lists all
+        reasons."""
         for kwargs in self.sides():
             if kwargs.get("depth", 1) < 0:
                 return "a depth below 0, which Python takes for 0"
@@ -102,7 +104,7 @@ def chance(rng, probability):
 
 
 def generator_of(rng):
-    """numpy's, from Python's."""
+    """A numpy generator, seeded from a Python generator."""
     return np.random.default_rng(rng.getrandbits(64))
 
 
@@ -115,7 +117,7 @@ def ids(rng, vocabulary, *shape):
 
 
 def mask(rng, *shape):
-    """Mostly random; sometimes a prefix for each item, as padded batches have; sometimes false throughout."""
+    """Mostly random. Sometimes the first rows of each item, as in padded batches. Sometimes false in all rows."""
     kind = rng.random()
     if kind < 0.1:
         return np.zeros(shape, np.bool_)
@@ -130,13 +132,14 @@ def batch_size(rng):
 
 
 def lengths(rng, most, count):
-    """Of sequences: the longest, one row, and any."""
+    """Lengths of `count` sequences: the longest one, one row, and random ones. 0 for all if there is no longest one."""
     return ([most, 1] + [rng.randint(1, most) for _ in range(count)])[:count] if most else [0] * count
 
 
 def spoil(rng, kwargs, spoilers, rate=0.25):
-    """(kwargs, sound, names): at that rate one of the spoilers, {argument: function from Random to a value}, is
-    applied; a function may give several arguments as a dict."""
+    """(kwargs, sound, names): with the probability `rate`, one of the spoilers changes the arguments. `sound` are the
+    arguments before the change, and `names` are the changed arguments. A spoiler returns the changed arguments as a
+    dict."""
     if not chance(rng, rate):
         return kwargs, kwargs, ()
     change = rng.choice(spoilers)(rng, kwargs)

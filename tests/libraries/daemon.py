@@ -1,4 +1,4 @@
-"""linformerd, as these tests use it: --explain to see whether a folder loads, and /v2 with binary tensors."""
+"""linformerd for these tests: --explain to see whether a folder loads, and /v2 with binary tensors."""
 
 import http.client
 import json
@@ -11,7 +11,7 @@ DATATYPES = {"int64": "INT64", "int32": "INT32", "float32": "FP32", "bool": "BOO
 
 
 class Refused(Exception):
-    """The daemon's message, and the status of its answer."""
+    """The daemon refused a request. Contains its message, and the status of its answer."""
 
     def __init__(self, message, status):
         super().__init__(message)
@@ -19,7 +19,7 @@ class Refused(Exception):
 
 
 def load_refusal(binary, folder):
-    """Why the daemon does not load the folder; None: it does. Raises when it dies."""
+    """The reason why the daemon does not load the folder. None: it does. Raises RuntimeError if the daemon crashes."""
     result = subprocess.run([binary, "--explain", folder], capture_output=True, text=True)
     if result.returncode == 0:
         return None
@@ -30,7 +30,7 @@ def load_refusal(binary, folder):
 
 
 class Daemon:
-    """Serves a folder of models on a free port, for the length of a with block."""
+    """A daemon that serves a folder of models on a free port, until the end of a with block."""
 
     def __init__(self, binary, folder):
         self.command = [binary, "--model", folder, "--port", "0", "--log-level", "warning"]
@@ -53,12 +53,12 @@ class Daemon:
             raise RuntimeError(f"the daemon ended with {self.process.returncode}:\n{rest}")
 
     def outputs(self, model):
-        """Names of the model's outputs, its class's own first."""
+        """Names of the model's outputs. The class's own output comes first."""
         self.connection.request("GET", f"/v2/models/{model}")
         return [output["name"] for output in json.loads(self.connection.getresponse().read())["outputs"]]
 
     def infer(self, model, inputs, outputs):
-        """Arrays by name. Raises Refused."""
+        """Sends arrays by name, and returns the outputs as arrays by name. Raises Refused."""
         header = json.dumps({
             "inputs": [{"name": name, "shape": value.shape, "datatype": DATATYPES[value.dtype.name],
                         "parameters": {"binary_data_size": value.nbytes}} for name, value in inputs.items()],

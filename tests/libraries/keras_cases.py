@@ -1,6 +1,6 @@
 """dholland42's LinearMultiHeadAttention for Keras, alone and behind an Embedding as in its entrypoint. It is not on
-PyPI: KERAS_PY names linformer/attention.py of https://github.com/dholland42/linformer. Its imports of Keras 2.9 are
-made good as in tests/reference/generate_keras.py."""
+PyPI: KERAS_PY names linformer/attention.py of https://github.com/dholland42/linformer. The file imports Keras 2.9.
+tests/reference/generate_keras.py maps these imports to tf_keras."""
 
 import dataclasses
 import importlib.util
@@ -32,7 +32,7 @@ LinearMultiHeadAttention = load_class()
 
 
 def tensors_of(layer, prefix_length):
-    """By their names within the layer."""
+    """The weights by their names within the layer."""
     return {"/".join(weight.name.split(":")[0].split("/")[prefix_length:]): weight for weight in layer.weights}
 
 
@@ -46,7 +46,7 @@ def randomize(layer, rng):
 @dataclasses.dataclass
 class LayerCase(Case):
     seed: int = 0
-    shapes: dict = None  # of the inputs that the layer is built with
+    shapes: dict = None  # shapes of the inputs that the layer is built with
 
     def make(self, kwargs):
         layer = LinearMultiHeadAttention(**kwargs)
@@ -74,7 +74,7 @@ class LayerCase(Case):
 
 @dataclasses.dataclass
 class EmbeddingCase(LayerCase):
-    """The entrypoint's model; `shapes` are its length, vocabulary and features."""
+    """The entrypoint's model. `shapes` has its length, its vocabulary and its features."""
 
     def make(self, kwargs):
         length, vocabulary, features = self.shapes
@@ -122,7 +122,8 @@ SPOILERS = [
 
 
 def layer_calls(rng, kwargs, sizes):
-    """sizes: features of query, value, key; lengths of values and keys, 0 for any."""
+    """sizes: the features of query, value and key, then the lengths of values and keys. A length of 0 allows any
+    length."""
     queries, values, keys, value_length, key_length = sizes
     calls = []
     for _ in range(5):
@@ -132,7 +133,7 @@ def layer_calls(rng, kwargs, sizes):
         if keys != values or (key_length and key_length != value_length) or chance(rng, 0.3):
             inputs["key"] = case.floats(rng, batch, key_length or s, keys)
         if chance(rng, 0.4):
-            rows = rng.choice([n, n, 1])  # one for all queries, as a mask of padding has
+            rows = rng.choice([n, n, 1])  # one row for all queries, as in masks of padding
             inputs["attention_mask"] = case.mask(rng, batch, rows, kwargs.get("projection_dim") or s)
         calls.append(Call(inputs, attentions=chance(rng, 0.6)))
     return calls + strange_calls(rng, kwargs, sizes, calls[0].inputs)

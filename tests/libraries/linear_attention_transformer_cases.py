@@ -1,5 +1,6 @@
-"""lucidrains' linear-attention-transformer: LinearAttentionTransformerLM, LinearAttentionTransformer, its README's
-encoder/decoder pair, ImageLinearAttention. Models are called through the library's Autopadder where config.json's padding is autopad."""
+"""lucidrains' linear-attention-transformer: LinearAttentionTransformerLM, LinearAttentionTransformer, the
+encoder/decoder pair of its README, and ImageLinearAttention. If config.json's padding is autopad, models are called
+through the library's Autopadder."""
 
 import dataclasses
 
@@ -21,7 +22,7 @@ CLASSES = {"LinearAttentionTransformer": LinearAttentionTransformer,
 
 
 def in_python(kwargs):
-    """What stands for tuples and named tuples in config.json."""
+    """Converts config.json's lists and objects to tuples and named tuples."""
     kwargs = {name: tuple(value) if isinstance(value, list) else value for name, value in kwargs.items()}
     for name, settings in (("linformer_settings", LinformerSettings),
                            ("context_linformer_settings", LinformerContextSettings)):
@@ -47,7 +48,8 @@ class TransformerCase(TorchCase):
             return (Autopadder(model) if self.autopad else model)(**inputs)
 
     def variants(self, model, call):
-        """Of a product-key memory, which takes the 32 best keys, and near the 32nd the next one is about as good."""
+        """Variants of models with a product-key memory. It takes the 32 best keys. Near the 32nd, a rounding error may
+        choose another key."""
         return super().variants(model, call) if self.kwargs.get("pkm_layers") else ()
 
     def exported(self, model):
@@ -80,7 +82,7 @@ class PairCase(TorchCase):
         return Pair(**kwargs)
 
     def variants(self, model, call):
-        """See TransformerCase."""
+        """As in TransformerCase: a rounding error may choose another key of a product-key memory."""
         has_memory = any(kwargs.get("pkm_layers") for kwargs in self.kwargs.values())
         return super().variants(model, call) if has_memory else ()
 
@@ -106,14 +108,14 @@ class PairCase(TorchCase):
 
 
 def sizes(rng):
-    """Arguments that hang together."""
+    """Arguments that depend on each other."""
     heads, window = rng.choice([1, 2, 3, 4, 6]), rng.randint(1, 24)
     kwargs = {"dim": heads * rng.randint(3, 20), "depth": rng.choice([0, 1, 1, 1, 2, 2, 3]), "heads": heads,
               "local_attn_window_size": window, "max_seq_len": window * rng.randint(1, 8)}
     if chance(rng, 0.4):
         kwargs["dim_head"] = rng.choice([None, 2 * rng.randint(1, 20), rng.randint(1, 40)])
     if kwargs.get("dim_head") and chance(rng, 0.3):
-        kwargs["dim"] += 1  # need not be a multiple of heads then
+        kwargs["dim"] += 1  # with dim_head, dim need not be a multiple of heads
     if chance(rng, 0.5):
         layers = [rng.randint(0, heads) for _ in range(kwargs["depth"])]
         kwargs["n_local_attn_heads"] = layers if chance(rng, 0.5) else rng.randint(0, heads)
@@ -222,7 +224,7 @@ LM_SPOILERS = SPOILERS + [
 
 
 def padding_of(rng, linformer_only):
-    """config.json's padding, and whether it stands for Autopadder."""
+    """The setting of padding in config.json, and whether it means that Autopadder pads the sequence."""
     if linformer_only:
         padding = rng.choice([None, "slice", "autopad"])
         return ({"padding": padding} if padding else {}), padding == "autopad"
@@ -237,7 +239,7 @@ def context_inputs(rng, kwargs, batch):
         return {}
     settings = kwargs.get("context_linformer_settings")
     if settings and chance(rng, 0.2):
-        return {}  # the layers fall back to x
+        return {}  # without a context, the layers read x
     length = rng.randint(1, settings["seq_len"] if settings else 90)
     inputs = {"context": case.floats(rng, batch, length, kwargs["dim"])}
     if chance(rng, 0.5):
@@ -378,9 +380,9 @@ def image_kwargs(rng):
         kwargs["padding"] = half.tolist()
     elif kind < 0.6:
         kwargs |= {"kernel_size": one_or_two(rng, lambda: rng.randint(1, 6)), "padding": "same"}
-    elif kind < 0.7:  # n + 2 x n
+    elif kind < 0.7:  # an image of (n + 2, n) pixels keeps its number of pixels
         kwargs |= {"kernel_size": [3, 1], "padding": [0, 1]}
-    elif kind < 0.85:  # small ones only
+    elif kind < 0.85:  # only small images
         kwargs |= {"padding": 1, "stride": 2}
     return kwargs
 
@@ -396,7 +398,7 @@ IMAGE_SPOILERS = [
 
 
 def image(rng):
-    """Some sizes that fit the strides and paddings above, and some that need not."""
+    """Images of sizes that fit the strides and paddings above, and images that may not fit."""
     kwargs, sound, spoiled = case.spoil(rng, image_kwargs(rng), IMAGE_SPOILERS)
     channels, calls, n = sound["chan"], [], rng.randint(1, 9)
     for height, width in [(n + 2, n), (3, 2), (rng.randint(1, MOST_SIDE), rng.randint(1, MOST_SIDE)), (5, 3)]:

@@ -89,7 +89,8 @@ SPOILERS = [
 
 
 def inputs_of(rng, kwargs):
-    """Of self-attention, of keys that are values, or of three tensors."""
+    """Inputs of self-attention, of an attention whose keys are its values, or of an attention with three different
+    tensors."""
     queries, batch = rng.randint(1, rng.choice([60, 60, 300])), case.batch_size(rng)
     keys = kwargs["seq_len"] - bool(kwargs.get("add_bias_kv"))
     dim = kwargs["embed_dim"]
@@ -109,7 +110,7 @@ def attn_mask(rng, kwargs, inputs):
         return case.floats(rng, *shape) * np.float32(rng.choice([1, 10]))
     mask = case.mask(rng, *shape)
     if chance(rng, 0.8):
-        mask[..., rng.randrange(shape[-1])] = False  # a row that is masked throughout has no softmax
+        mask[..., rng.randrange(shape[-1])] = False  # in a row that is masked completely, the softmax is not defined
     return mask
 
 

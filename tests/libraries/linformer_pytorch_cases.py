@@ -1,5 +1,5 @@
-"""tatp22's linformer-pytorch: LinformerLM, Linformer, MHAttention, LinformerEncDec. Models are called through the
-library's Padder where config.json's padding is zero; with masked, what Padder adds is masked."""
+"""tatp22's linformer-pytorch: LinformerLM, Linformer, MHAttention, LinformerEncDec. If config.json's padding is zero or
+masked, models are called through the library's Padder. With masked, the rows that Padder appends are masked."""
 
 import dataclasses
 
@@ -19,7 +19,7 @@ LATE_MASKS = ("input_mask", "embeddings_mask")
 
 
 class Softmaxes:
-    """Within a with block, appends the P-bar (batch, heads, n, k) of each MHAttention, in the order of execution."""
+    """Collects P-bar (batch, heads, n, k) of each MHAttention within a with block, in the order of execution."""
 
     def __init__(self, model, rows, attentions):
         heads = []
@@ -87,7 +87,7 @@ class PytorchCase(TorchCase):
 
 @dataclasses.dataclass
 class AttentionCase(PytorchCase):
-    """MHAttention, whose E_proj, F_proj and causal_mask are objects in Python."""
+    """MHAttention. Its arguments E_proj, F_proj and causal_mask are modules and tensors, not JSON."""
 
     def build(self, kwargs):
         size, dim_k, method = kwargs["input_size"], kwargs["dim_k"], kwargs.get("method", "learnable")
@@ -108,7 +108,8 @@ class AttentionCase(PytorchCase):
 
 
 def layer_kwargs(rng, size):
-    """What Linformer, LinformerLM and each side of LinformerEncDec have, but for sizes of the whole."""
+    """Arguments that Linformer, LinformerLM and both sides of LinformerEncDec have, except for the sizes of the whole
+    model."""
     heads = rng.choice([1, 2, 3, 4])
     kwargs = {"channels": heads * rng.choice([2, 4]) * rng.randint(1, 12), "dim_k": rng.randint(1, size + 2),
               "dim_ff": rng.randint(1, 100), "nhead": heads, "depth": rng.choice([0, 1, 1, 1, 2, 2, 3])}
@@ -203,7 +204,7 @@ def mask_inputs(rng, batch, length, probability=0.4):
 
 
 def calls_of(rng, kwargs, padding, make_x, embeddings_width):
-    """Of Linformer and LinformerLM."""
+    """Calls of Linformer and LinformerLM."""
     size, calls = kwargs["input_size"], []
     decodes, checkpointed = kwargs.get("decoder_mode"), kwargs.get("checkpoint_level", "C0") != "C0"
     lengths = [size] * 3 if padding == "exact" else case.lengths(rng, size, 4)
@@ -231,7 +232,7 @@ def calls_of(rng, kwargs, padding, make_x, embeddings_width):
 
 
 def padding_of(rng, kwargs):
-    """config.json's other keys, and the padding that they stand for."""
+    """The other keys of config.json, and the padding that they mean."""
     if kwargs.get("decoder_mode"):
         return rng.choice([({}, "exact"), ({"padding": "exact"}, "exact")])
     padding = rng.choice(["zero", "zero", "masked", "exact"])

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Random models of the five libraries against the daemon: same arguments, weights and inputs, outputs compared.
+"""Compares random models of the five libraries with the daemon: same arguments, weights and inputs.
 
-What a library runs, the daemon answers with a relative L2 error of at most 1e-5; what the library refuses, because its
-constructor or its forward() raises, the daemon refuses, when it loads the model or at the request. Both messages go
-into the record, for somebody to judge whether the daemon's is as clear. The daemon's message about arguments that the
-constructor refuses must name one of those that were spoiled.
+If the library runs a call, the daemon must answer with a relative L2 error of at most 1e-5. If the library's
+constructor or forward() raises, the daemon must refuse the model or the request. Both messages go into a record, so
+that a person can judge whether the daemon's message is as clear. If the constructor refuses arguments, the daemon's
+message must name one of the arguments that were spoiled.
 
-The last line is `N agreed, M refused alike, K failed`, each a model with all of its calls; exits with 1 when K > 0."""
+The last line is `N agreed, M refused alike, K failed`. The numbers count models, each with all of its calls. The exit
+status is 1 if K > 0."""
 
 import argparse
 import collections
@@ -26,8 +27,8 @@ import numpy as np
 
 from daemon import Daemon, Refused, load_refusal
 
-# Each has its cases in NAME_cases.py. One that is a file of a repository and no package on PyPI says so: the variable that
-# names the file, the repository on GitHub, and the file in it.
+# NAME_cases.py has the cases of the library NAME. Some libraries are a file of a repository, and not on PyPI. These
+# have three strings: the variable that names the file, the repository on GitHub, and the path in it.
 LIBRARIES = {
     "linformer": None,
     "linear_attention_transformer": None,
@@ -38,19 +39,19 @@ LIBRARIES = {
 PACKAGES = ["torch", "linformer", "linear-attention-transformer", "local-attention", "product-key-memory",
             "axial-positional-embedding", "linformer-pytorch", "tensorflow-cpu", "tf_keras"]
 TOLERANCE = 1e-5
-GROUP = 25  # models a daemon
+GROUP = 25  # models that one daemon serves
 
 
 class Trial:
-    """A case on its way: what the library said, what the daemon said, and the verdict."""
+    """A case, the results of the library and of the daemon, and the verdict."""
 
     def __init__(self, number, case):
         self.number, self.case = number, case
         self.name = f"m{number}"
-        self.construction = None  # why the library makes no model
-        self.expected = []  # for each call: outputs, or the exception
-        self.export = None  # why weights/export.py does not save the model
-        self.load = None  # why the daemon loads no model
+        self.construction = None  # the library's error if it makes no model
+        self.expected = []  # for each call the outputs, or the library's error
+        self.export = None  # the error of weights/export.py if it does not save the model
+        self.load = None  # the daemon's message if it does not load the model
         self.model = None
         self.failures, self.deviations, self.refusals, self.notes = [], [], [], []
         self.worst, self.calls_agreed = 0.0, 0
@@ -64,7 +65,7 @@ class Trial:
         self.refusals.append((what, f"{type(library).__name__}: {library}", daemon))
 
     def unlike(self, what, call, message):
-        """The daemon refuses what the library runs."""
+        """Counts a call that the library runs and the daemon refuses."""
         reason = self.case.deviation(call)
         if reason:
             self.deviations.append(reason)
@@ -72,7 +73,7 @@ class Trial:
             self.failures.append(f"{what}: the library runs it, the daemon says: {message}")
 
     def lenient(self, what, call, raised):
-        """The daemon answers what the library refuses."""
+        """Counts a call that the library refuses and the daemon answers."""
         reason = self.case.leniency(call)
         if reason:
             self.deviations.append(reason)
@@ -81,7 +82,7 @@ class Trial:
 
 
 def ask_library(trial, folder):
-    """Makes and calls the model, and saves it."""
+    """Makes, calls and saves the library's model."""
     case = trial.case
     try:
         model = case.make(case.kwargs)
@@ -105,7 +106,8 @@ def ask_library(trial, folder):
 
 
 def judge_export(trial):
-    """export() refuses what the daemon would refuse, and nothing else but what the library does not run."""
+    """export() must refuse each model that the daemon refuses. It may also refuse a model of which the library runs no
+    call."""
     if trial.export is None and trial.load is not None:
         if not any(trial.case.deviation(call) for call in trial.case.calls):
             trial.failures.append(f"export() saves it, the daemon says: {trial.load}")
@@ -118,7 +120,8 @@ def judge_export(trial):
 
 
 def judge_load(trial):
-    """What is known once the daemon has loaded the folder or not. Returns whether there are calls to compare."""
+    """Judges whether the daemon was right to load the folder, or to refuse it. Returns whether there are calls to
+    compare."""
     if trial.construction is not None:
         if trial.load is None:
             trial.failures.append(f"the library refuses the arguments, the daemon loads them: {trial.construction!r}")
@@ -146,7 +149,7 @@ def relative_error(found, expected):
 
 
 def largest_error(found, expected):
-    """Infinite when a shape differs."""
+    """The largest error over the outputs. Infinite if a shape differs."""
     return max(relative_error(found[name], value) for name, value in expected.items())
 
 
@@ -197,7 +200,7 @@ def ask_daemon(trial, daemon):
 
 
 def run_group(trials, binary, keep):
-    """Runs some trials with one daemon for all those that load. Folders of models that failed are kept."""
+    """Runs some trials. One daemon serves all of their models that load. The folders of models that failed are kept."""
     with tempfile.TemporaryDirectory() as folder:
         served = []
         for trial in trials:
@@ -246,7 +249,7 @@ def write_trial(trial, record):
 
 
 class Table:
-    """Counts by class."""
+    """Counts for each class."""
 
     def __init__(self):
         self.rows = collections.defaultdict(lambda: collections.Counter(worst=0.0))
@@ -281,7 +284,7 @@ def versions():
 
 
 def generators(names):
-    """The generators of these libraries, so ordered that any first part of the list has some of each library."""
+    """The generators of these libraries, ordered so that the first ones already contain generators of every library."""
     found = []
     for name in names:
         functions = importlib.import_module(f"{name}_cases").GENERATORS
@@ -291,15 +294,17 @@ def generators(names):
 
 def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=300, help="models (300)")
-    parser.add_argument("--seed", type=int, default=None, help="of everything random (a random one, printed)")
-    parser.add_argument("--first", type=int, default=0, help="number of the first model, to run one again (0)")
-    parser.add_argument("--library", action="append", choices=LIBRARIES, help="only this one (all); may be repeated")
+    parser.add_argument("--count", type=int, default=300, help="number of models (300)")
+    parser.add_argument("--seed", type=int, default=None, help="seed of the random numbers (random, and printed)")
+    parser.add_argument("--first", type=int, default=0, help="number of the first model, to repeat one of them (0)")
+    parser.add_argument("--library", action="append", choices=LIBRARIES,
+                        help="tests only this library (all). May be given several times")
     parser.add_argument("--libraries", action="store_true",
-                        help="only list them: name, and for one that is not on PyPI variable, repository and file")
+                        help="only lists the libraries. For one that is not on PyPI, it also prints the variable that "
+                             "names its file, its repository and the path in it")
     parser.add_argument("--daemon", default="build/linformerd")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("build/libraries"),
-                        help="for record.txt and failed/, the folders of models that failed (build/libraries)")
+                        help="folder for record.txt, and for failed/ with the models that failed (build/libraries)")
     arguments = parser.parse_args()
     if arguments.seed is None:
         arguments.seed = random.SystemRandom().randrange(1 << 32)

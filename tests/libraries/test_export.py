@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""weights/export.py: models of each class are saved by it, served, and give what Python gives; what it refuses.
+"""Tests weights/export.py. It saves models of each class, the daemon serves them, and the answers must be those of
+Python. It refuses models that the daemon cannot serve.
 
     test_export.py [--daemon build/linformerd] [--kuixu linear_multihead_attention.py] [--keras attention.py] [--seed 1]
 
-Reports in TAP. What a Python without PyTorch (requirements.txt) or without TensorFlow (what generate_keras.py needs)
-cannot run is skipped by name. So are the two classes that are files and no packages, unless they are given, or named by
-KUIXU_PY and KERAS_PY: linear_multihead_attention.py of https://github.com/kuixu/Linear-Multihead-Attention and
-linformer/attention.py of https://github.com/dholland42/linformer."""
+Reports in TAP. Tests that need a missing package are skipped by name. requirements.txt names the packages for PyTorch,
+and generate_keras.py names those for Keras. Two classes are files and not packages. Their tests are skipped unless the
+options or KUIXU_PY and KERAS_PY name the files: linear_multihead_attention.py of
+https://github.com/kuixu/Linear-Multihead-Attention and linformer/attention.py of
+https://github.com/dholland42/linformer."""
 import argparse
 import ast
 import contextlib
@@ -46,7 +48,7 @@ def test(function):
 
 
 def module(name):
-    """The library, or a skip that names it."""
+    """The library. If it is missing, skips the test, and names the library."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -63,7 +65,7 @@ def load_file(name, path, option):
 
 
 def read_safetensors(path):
-    """Header and data, read by hand."""
+    """The header and the data of a file, read without the library safetensors."""
     raw = path.read_bytes()
     (length,) = struct.unpack("<Q", raw[:8])
     return json.loads(raw[8 : 8 + length]), raw[8 + length :], length
@@ -84,7 +86,7 @@ DATATYPES = {"int64": "INT64", "float32": "FP32", "float64": "FP32", "bool": "BO
 
 
 def infer(address, model, inputs):
-    """Outputs by name, through /v2 in JSON."""
+    """Outputs by name, requested through /v2 in JSON."""
     tensors = [{"name": name, "shape": value.shape, "datatype": DATATYPES[value.dtype.name],
                 "data": value.reshape(-1).tolist()} for name, value in inputs.items()]
     request = urllib.request.Request(f"http://{address}/v2/models/{model}/infer",
@@ -94,7 +96,7 @@ def infer(address, model, inputs):
 
 
 def served(folder, inputs, expected, name="model", output="output"):
-    """Compares what the daemon answers for the folder with what Python gave."""
+    """Compares the daemon's answers for the folder with the outputs of Python."""
     with Daemon("--model", f"{name}={folder}" if name else str(folder)) as daemon:
         found = infer(daemon.address, name or folder.name, inputs)[output]
     error = np.linalg.norm(found - expected) / np.linalg.norm(expected)
@@ -105,7 +107,7 @@ def served(folder, inputs, expected, name="model", output="output"):
 
 
 def shaken(model):
-    """Norms and biases off 0 and 1."""
+    """Changes norms and biases from their initial values 0 and 1."""
     torch = module("torch")
     with torch.no_grad():
         for parameter in model.parameters():
@@ -114,13 +116,15 @@ def shaken(model):
 
 
 def agrees(model, kwargs, inputs, forward=None, config=None, reference=None, output="output"):
-    """Exports, serves, compares. `inputs` by the names of forward(); `reference` is what Python runs, if not model."""
+    """Exports and serves the model, and compares the answers. `inputs` has the names of forward()'s parameters.
+    `reference` is the module that Python runs, by default the model."""
     torch = module("torch")
     reference = reference or model
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         folder = pathlib.Path(folder, "folder")
         export(model, kwargs, folder, daemon=OPTIONS.daemon, **(config or {}))
-        copies = {name: value.clone() for name, value in inputs.items()}  # linformer-pytorch masks in place
+        # linformer-pytorch writes masked values into its input
+        copies = {name: value.clone() for name, value in inputs.items()}
         expected = forward(**copies) if forward else reference(**copies)
         expected = expected[0] if isinstance(expected, tuple) else expected
         inputs = {name: value.numpy() for name, value in inputs.items()}
@@ -227,9 +231,9 @@ def linformer_pytorch_classes():
             _, header = agrees(shaken(lib.LinformerLM(**kwargs)), kwargs, {"tensor": ids(2, 32)})
             stored = [name for name in header if re.search(r"\.[EF](\.weight)?$", name)]
             assert len(stored) == {"none": 12, "headwise": 4, "kv": 2, "layerwise": 1}[sharing], stored
-    model = shaken(lib.LinformerLM(**kwargs))  # layerwise, no_params
+    model = shaken(lib.LinformerLM(**kwargs))  # parameter_sharing is layerwise, and method is no_params
     for part in model.modules():
-        if type(part).__name__ == "LinearAttentionHead":  # as forward() on a GPU leaves them
+        if type(part).__name__ == "LinearAttentionHead":  # on a GPU, forward() leaves such copies of E and F
             part.E, part.F = part.E.clone(), part.F.clone()
     _, header = agrees(model, kwargs, {"tensor": ids(2, 32)})
     assert [name for name in header if re.search(r"\.[EF]$", name)] == ["linformer.fn.seq.0.fn.heads.0.E"]
@@ -247,7 +251,8 @@ def padder():
     config, _ = agrees(lib.Padder(shaken(lib.Linformer(**PYTORCH))), PYTORCH, {"tensor": rows(2, 13, 24)})
     assert config["padding"] == "zero"
     kwargs = dict(PYTORCH, decoder_mode=True)
-    model, embeddings = shaken(lib.Linformer(**kwargs)), rows(2, 32, 24)  # Padder pads the tensor alone
+    # Padder pads the tensor, but not the embeddings
+    model, embeddings = shaken(lib.Linformer(**kwargs)), rows(2, 32, 24)
     config, _ = agrees(lib.Padder(model), kwargs, {"tensor": rows(2, 13, 24), "embeddings": embeddings})
     assert config["padding"] == "zero"
 
@@ -315,7 +320,7 @@ def wrappers():
 
 @test
 def dtypes():
-    """Tensors keep theirs; the daemon computes in float32 with the values that they hold."""
+    """The file keeps the dtypes of the tensors. The daemon converts their values to float32 for its computation."""
     torch = module("torch")
     lib, pytorch = module("linformer"), module("linformer_pytorch")
     kwargs = dict(LINFORMER, num_tokens=50)
@@ -327,7 +332,7 @@ def dtypes():
         assert {one["dtype"] for one in header.values()} == {name}
     kwargs = dict(PYTORCH, method="no_params", parameter_sharing="none")
     model = shaken(pytorch.Linformer(**kwargs))
-    model = model.to(torch.bfloat16)  # which leaves E and F alone
+    model = model.to(torch.bfloat16)  # to() does not convert E and F
     reference = pytorch.Linformer(**kwargs).eval()
     reference.load_state_dict({name: tensor.float() for name, tensor in model.state_dict().items()})
     for one, other in zip(reference.modules(), model.modules()):
@@ -348,7 +353,7 @@ def shared_tensors():
     model.to_logits.weight = model.token_emb.weight
     _, header = agrees(model, kwargs, {"x": ids(2, 17)})
     assert header["__metadata__"] == {"to_logits.weight": "token_emb.weight"}
-    both = torch.nn.Parameter(torch.randn(8, 20) * 0.3)  # one storage, two tensors
+    both = torch.nn.Parameter(torch.randn(8, 20) * 0.3)  # two tensors in one storage
     block = model.linformer.net.layers[0][0].fn
     block.proj_k, block.proj_v = torch.nn.Parameter(both.T), torch.nn.Parameter(both.flip(0).T)
     block.proj_v.data = both.data.view(20, 8)
@@ -457,8 +462,8 @@ def keys_of_config_json():
 
 
 def word_level(count=50):
-    """A tokenizers.Tokenizer with `count` ids, of words w0, w1 … The last id is the special token [SEP], which stands
-    behind every text."""
+    """A tokenizers.Tokenizer with `count` ids for the words w0, w1 … The last id is the special token [SEP], which
+    follows every text."""
     tokenizers = module("tokenizers")
     vocabulary = {f"w{i}": i for i in range(count - 1)}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="w0"))
@@ -517,7 +522,7 @@ def tokenizers_that_are_refused():
     kwargs = dict(LINFORMER, num_tokens=50)
     own = word_level()
     own.pre_tokenizer = tokenizers.pre_tokenizers.PreTokenizer.custom(types.SimpleNamespace(pre_tokenize=None))
-    slow = type("ByT5Tokenizer", (), {"is_fast": False})()  # as transformers' own say it
+    slow = type("ByT5Tokenizer", (), {"is_fast": False})()  # slow tokenizers of transformers have this attribute
     refusals = [
         ("51 ids .*up to 50; found one that takes 50", word_level(51)),
         ("51 ids", unigram(51)),
@@ -551,7 +556,7 @@ def slow_tokenizers_of_transformers_are_refused():
 
 @test
 def what_is_no_model_of_a_class():
-    """Each with a message that says what to do instead."""
+    """Each refusal has a message that tells the user what to do."""
     torch, lib, pytorch = module("torch"), module("linformer"), module("linformer_pytorch")
     kwargs = dict(LINFORMER, num_tokens=50)
     model = lib.LinformerLM(**kwargs)
@@ -568,7 +573,7 @@ def what_is_no_model_of_a_class():
 
 @test
 def older_libraries():
-    """A version, or a copy of the files without one, whose class lacks an argument."""
+    """An older version is refused, and so is a copy of its files without a version, whose class lacks an argument."""
     lib, linear = module("linformer"), module("linear_attention_transformer")
     kwargs = dict(LINFORMER, num_tokens=50)
     with unittest.mock.patch.object(exporter.importlib.metadata, "version", return_value="0.1.10"):
@@ -577,7 +582,7 @@ def older_libraries():
     signature = inspect.signature
 
     def older(cls):
-        """Without the argument that version 0.19.0 brought."""
+        """The class without the argument that version 0.19.0 introduced."""
         parameters = signature(cls).parameters.values()
         return signature(cls).replace(parameters=[one for one in parameters if one.name != "shift_tokens"])
 
@@ -591,7 +596,8 @@ def older_libraries():
 
 @test
 def python_3_8_reads_it():
-    """Its grammar, and none of what later versions brought: | of dicts, math.lcm, str.removeprefix …"""
+    """The file must use the grammar of Python 3.8, and no later functions such as | of dicts, math.lcm or
+    str.removeprefix."""
     tree = ast.parse(pathlib.Path(exporter.__file__).read_text(), feature_version=(3, 8))
     later = {"removeprefix", "removesuffix", "is_relative_to", "with_stem", "cache", "pairwise", "bit_count"}
     for node in ast.walk(tree):
@@ -636,7 +642,7 @@ def combinations():
 
 @test
 def combinations_that_do_not_run():
-    """Refused without the daemon, and by the daemon too."""
+    """The exporter refuses these models without asking the daemon, and the daemon refuses them, too."""
     module("torch")
     for pattern, cls, kwargs in combinations():
         model = cls(**kwargs)
@@ -736,7 +742,8 @@ def patterns_of_ignore():
 
 
 class LinearMultiheadAttention:
-    """As the class of that name looks to the exporter, without torch. `_own` are tensors that a user adds to a model."""
+    """A class that looks to the exporter like the class of that name, without torch. `_own` are tensors that a user
+    adds to a model."""
 
     def __init__(self, embed_dim):
         self._modules, self._own = {}, {}
@@ -760,7 +767,7 @@ def surplus_tensors_are_left_out_if_ignored():
                 lambda: export(model, kwargs, f"{folder}/mine", daemon=False, ignore=["ema_s*"]))
         export(model, kwargs, f"{folder}/mine", daemon=False, ignore=("ema_*", "weight"))
         header, _, _ = read_safetensors(pathlib.Path(folder, "mine/model.safetensors"))
-        assert list(header) == ["weight"], header  # the class needs it, whatever ignore says
+        assert list(header) == ["weight"], header  # the class needs this tensor, so `ignore` has no effect on it
         assert json.loads(pathlib.Path(folder, "mine/config.json").read_text())["ignore"] == ["ema_*", "weight"]
 
 
@@ -807,7 +814,8 @@ def whole_folders_or_none():
         refused("wrong", lambda: exporter.write_folder(parent / "mine", "new", broken, False))
         assert (parent / "mine/model.safetensors").read_bytes() == before
         assert (parent / "mine/config.json").read_text() == "old"
-        with unittest.mock.patch.object(pathlib.Path, "replace", side_effect=InterruptedError):  # as if killed there
+        # as if the process were killed at this point
+        with unittest.mock.patch.object(pathlib.Path, "replace", side_effect=InterruptedError):
             with contextlib.suppress(InterruptedError):
                 exporter.write_folder(parent / "mine", "new", {"a": np.zeros(3)}, False)
         assert not (parent / "mine/config.json").exists()
@@ -824,13 +832,15 @@ def whole_folders_or_none():
 
 @test
 def a_tokenizer_in_a_folder_that_exists():
-    """It stays if none is given. A reader never finds a model with the tokenizer of another."""
+    """The tokenizer in the folder stays if no other one is given. A reader never finds a model with the tokenizer of
+    another model."""
     with tempfile.TemporaryDirectory() as parent:
         mine = pathlib.Path(parent, "mine")
         exporter.write_folder(mine, "config", arrays(), False, tokenizer=b"old")
         exporter.write_folder(mine, "config", arrays(), False)
         assert (mine / "tokenizer.json").read_bytes() == b"old" and (mine / "config.json").exists()
-        with unittest.mock.patch.object(pathlib.Path, "replace", side_effect=InterruptedError):  # as if killed there
+        # as if the process were killed at this point
+        with unittest.mock.patch.object(pathlib.Path, "replace", side_effect=InterruptedError):
             with contextlib.suppress(InterruptedError):
                 exporter.write_folder(mine, "config", arrays(), False, tokenizer=b"new")
         assert not (mine / "config.json").exists()
@@ -841,7 +851,7 @@ def a_tokenizer_in_a_folder_that_exists():
 
 @test
 def the_daemon_is_asked():
-    """A folder that it refuses does not get its name."""
+    """A folder that the daemon refuses does not get its name."""
     with tempfile.TemporaryDirectory() as parent:
         folder = pathlib.Path(parent, "mine")
         config = json.dumps({"architecture": "linformer.Nothing"})
@@ -895,7 +905,7 @@ def main():
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "*"  # the daemon is on this machine
     tests = [(name, function) for name, function in TESTS if OPTIONS.only in name]
     print(f"# seed {OPTIONS.seed}\n1..{len(tests)}")
-    with tempfile.TemporaryDirectory() as folder:  # where a model that should be refused lands
+    with tempfile.TemporaryDirectory() as folder:  # for models that should be refused
         os.chdir(folder)
         failed = sum(not passes(number, *one) for number, one in enumerate(tests, 1))
         os.chdir("/")

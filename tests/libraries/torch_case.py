@@ -1,4 +1,4 @@
-"""What the cases of PyTorch classes share."""
+"""The parts that the cases of PyTorch classes share."""
 
 import copy
 import dataclasses
@@ -13,7 +13,7 @@ from case import Case, export
 
 @dataclasses.dataclass
 class TorchCase(Case):
-    seed: int = 0  # of the weights
+    seed: int = 0  # seed of the weights
 
     def build(self, kwargs):
         """The module with initial weights."""
@@ -27,7 +27,7 @@ class TorchCase(Case):
         torch.manual_seed(self.seed)
         model = self.build(kwargs).eval()
         with torch.no_grad():
-            for parameter in model.parameters():  # norms and biases off 0 and 1
+            for parameter in model.parameters():  # norms and biases must not have their initial values 0 and 1
                 parameter.add_(torch.randn_like(parameter) * 0.05)
         return model
 
@@ -42,7 +42,8 @@ class TorchCase(Case):
         return {name: np.ascontiguousarray(value.numpy()) for name, value in outputs.items()}
 
     def variants(self, model, call):
-        """The same in double precision, then with each weight off by rounding errors."""
+        """The outputs in double precision, first with the same weights, then with a random relative error of 1e-7 to
+        1e-6 in each weight."""
         inputs = {name: value.astype(np.float64) if value.dtype == np.float32 else value
                   for name, value in call.inputs.items()}
         exact = {name: value.double() for name, value in model.state_dict().items()}
@@ -53,7 +54,7 @@ class TorchCase(Case):
             yield self.call(double, dataclasses.replace(call, inputs=inputs))
 
     def exported(self, model):
-        """Model and arguments as a user has them who calls export()."""
+        """The model and arguments that a user passes to export()."""
         return model, self.kwargs
 
     def save(self, model, folder):
@@ -70,7 +71,7 @@ class TorchCase(Case):
 
 
 class Watched:
-    """Within a with block, appends what `module` gives to a list."""
+    """Passes each output of the modules to `see`, within a with block."""
 
     def __init__(self, modules, see):
         self.modules, self.see = modules, see
