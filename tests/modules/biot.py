@@ -1,4 +1,5 @@
-"""braindecode's BIOT: a spectrogram of each channel, a token for each, and a LinearAttentionTransformer over all."""
+"""braindecode's BIOT. It makes spectrograms of all channels, and tokens from them. A LinearAttentionTransformer reads
+the tokens of all channels."""
 
 import torch
 from packages import biot

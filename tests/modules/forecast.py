@@ -1,5 +1,6 @@
-"""Forecasts series: each is normalised by its own mean and deviation and cut into overlapping patches; channels join the
-batch; linformer-pytorch's Linformer; the normalisation is undone."""
+"""Forecasts time series. Each series is normalised by its own mean and deviation, and cut into overlapping patches. The
+channels become items of the batch. linformer-pytorch's Linformer reads the patches. Then the normalisation is
+reversed."""
 
 import torch
 from linformer_pytorch import Linformer

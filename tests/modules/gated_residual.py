@@ -1,5 +1,6 @@
-"""A residual network with gates for incomplete series, as diffusion models have: 1x1 convolutions, attention along time
-and along features (the other axis joins the batch), an embedding of the step."""
+"""A residual network with gates for incomplete series, as in diffusion models. It has 1x1 convolutions, and an
+embedding of the diffusion step. One attention is along time, with the features in the batch. Another is along the
+features, with the times in the batch."""
 
 import math
 

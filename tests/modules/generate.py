@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Exports each module of this folder, with calls and what PyTorch gives for them.
+"""Exports each module of this folder, and writes calls with the results of PyTorch.
 
     generate.py [--folder tests/modules/reference] [--daemon build/linformerd] [NAME …]
 
-    <folder>/<name>/config.json, model.safetensors   what export_module() writes
+    <folder>/<name>/config.json, model.safetensors   files that export_module() writes
     <folder>/<name>/calls.safetensors                "<i>/in/<parameter>" and "<i>/out/<output>"
 
-Weights and inputs are random, from a seed that is made of the name. Norms and biases are off 0 and 1."""
+Weights and inputs are random. Their seed is a checksum of the name. Norms and biases do not have their initial values 0
+and 1."""
 import argparse
 import importlib
 import pathlib
@@ -26,7 +27,7 @@ NAMES = sorted(path.stem for path in HERE.glob("*.py") if path.stem not in HELPE
 
 
 def load(name):
-    """The case, its module with random weights, and its calls: (inputs, outputs) by name."""
+    """The Python module of the case, and its PyTorch module with random weights."""
     case = importlib.import_module(name)
     torch.manual_seed(zlib.crc32(name.encode()))
     module = case.module().eval()
@@ -42,7 +43,7 @@ def load(name):
 
 
 def outputs_of(module, inputs):
-    """forward()'s outputs by the names that the daemon gives them."""
+    """forward()'s outputs by the names that the daemon gives to them."""
     with torch.no_grad():
         outputs = module(**{name: value.clone() for name, value in inputs.items()})
     if isinstance(outputs, torch.Tensor):
@@ -51,7 +52,7 @@ def outputs_of(module, inputs):
 
 
 def named(outputs, words):
-    """Pairs of a name and a tensor: the words before it, then keys of dicts and numbers within tuples."""
+    """Pairs of a name and a tensor. A name has the given words, then keys of dicts and numbers within tuples."""
     if isinstance(outputs, torch.Tensor):
         yield ".".join(words), outputs
         return

@@ -1,5 +1,5 @@
-"""Classes of packages that are loaded without what else their packages need: torchvision and torchaudio, which must fit
-torch."""
+"""Loads classes of packages without other packages that these packages import. torchvision and torchaudio are not
+needed, because they only work with one version of torch."""
 
 import importlib.util
 import pathlib
@@ -11,12 +11,13 @@ import torch
 
 
 def efficient_vit():
-    """vit_pytorch/efficient.py, without vit_pytorch/__init__.py, which imports torchvision."""
+    """vit_pytorch/efficient.py, loaded without vit_pytorch/__init__.py, which imports torchvision."""
     return load("vit_pytorch_efficient", pathlib.Path(found("vit_pytorch").origin).parent / "efficient.py")
 
 
 def biot():
-    """braindecode.models.BIOT. Other models of braindecode want torchaudio, which is built for one torch."""
+    """braindecode.models.BIOT. Other models of braindecode import torchaudio, which is built for one version of
+    torch."""
     found("braindecode")
     try:
         import torchaudio  # noqa: F401
@@ -31,7 +32,7 @@ def biot():
 
 
 class Absent(types.ModuleType):
-    """Stands for a package whose classes are inherited from, and never called."""
+    """Stands for a missing package. Its classes may be inherited from, but are never called."""
 
     __path__ = []
 

@@ -1,4 +1,5 @@
-"""Scores texts of any length up to a limit: linformer-pytorch's LinformerLM behind its Padder, cut to real rows."""
+"""Scores texts of any length up to a limit. linformer-pytorch's LinformerLM runs in its Padder, and the output is cut
+to the real rows."""
 
 import torch
 from linformer_pytorch import LinformerLM, Padder

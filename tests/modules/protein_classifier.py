@@ -1,4 +1,5 @@
-"""Classifies proteins: sinusoids in a buffer that no checkpoint has, two kinds of pooling over what is no padding."""
+"""Classifies proteins. The positions are sinusoids in a buffer that is not saved. Two kinds of pooling leave out the
+padding."""
 
 import math
 
@@ -15,7 +16,7 @@ def sinusoids(n, dim):
 
 
 class Layer(nn.Module):
-    """A pre-norm layer of one's own around LinformerSelfAttention."""
+    """A pre-norm layer of the user around LinformerSelfAttention."""
 
     def __init__(self, dim, seq_len):
         super().__init__()

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Random modules against the daemon: drawn from a grammar of what people write around a Linformer.
+"""Compares random modules with the daemon. They are drawn from a grammar of what people write around a Linformer.
 
     random_modules.py [--daemon build/linformerd] [--folder build/modules] [--seed 1] [--count 300] [--only SEED]
                       [--record tests/modules/random.tar.gz --most-bytes 8000]
 
-A module is a list of steps on tensors. Each step is drawn by what the tensors at hand allow, which is tried at three
-batches and lengths. Every module is exported by export_module(), loaded by one daemon, and asked at several batches and
-lengths. Its outputs must be within 1e-5 of PyTorch's (relative L2), and items alone must have the bits that they had
-in a batch. Seeds are consecutive numbers from --seed. The name of a module has its seed. --record adds those of few
-bytes to an archive, which tests/reference/test_random_modules.c replays: a folder for each as in tests/modules/reference."""
+A module is a list of steps on tensors. Each step is drawn among those that the present tensors allow. Three probes,
+each with a batch and a length, show which steps run. export_module() exports every module. One daemon loads several
+modules, and gets requests with several batches and lengths. Its outputs must be within 1e-5 of PyTorch's (relative L2).
+An item alone must have the same bits as in a batch.
+
+Seeds are consecutive numbers from --seed. The name of a module contains its seed. --record adds small modules to an
+archive, which tests/reference/test_random_modules.c replays. The archive has a folder for each module, as in
+tests/modules/reference."""
 import argparse
 import copy
 import gzip
@@ -32,14 +35,15 @@ from export import ALL_DTYPES, export_module, write_safetensors
 from random_steps import STEPS, Source
 
 TOLERANCE = 1e-5
-NOISE = 1e-6  # modules that enlarge rounding errors of 1e-7 by more prove nothing
-PROBES = [(2, 11), (3, 14), (1, 9)]  # batch and length of the example, and of two more
+NOISE = 1e-6  # a module that enlarges rounding errors of 1e-7 beyond this is left out
+PROBES = [(2, 11), (3, 14), (1, 9)]  # batch and length of the example, and of two more inputs
 CALLS = [(2, 11), (1, 9), (3, 16), (4, 10)]
 CHUNK = 25  # modules that one daemon serves
 
 
 class Drawn(torch.nn.Module):
-    """Steps on a list of tensors, the inputs first. Their parts are this module's."""
+    """Runs steps on a list of tensors. The inputs come first in the list. The parts with weights are submodules of this
+    module."""
 
     def __init__(self, names):
         super().__init__()
@@ -57,7 +61,7 @@ class Drawn(torch.nn.Module):
 
 
 def with_names(drawn):
-    """The module with the parameters of its forward() under their names, as export_module() reads them."""
+    """Gives the parameters of forward() their names, which export_module() reads."""
     text = f"def forward(self, {', '.join(drawn.names)}):\n    return Drawn.forward(self, {', '.join(drawn.names)})\n"
     space = {"Drawn": Drawn}
     exec(text, space)
@@ -70,7 +74,7 @@ def sound(values):
 
 
 def draw(seed):
-    """A module and a function that makes its inputs of a batch and a length."""
+    """A module, and the Source of its inputs."""
     rng = random.Random(seed)
     torch.manual_seed(seed)
     source = Source(rng)
@@ -118,7 +122,7 @@ def relative(found, expected):
 
 
 def noise(module, inputs):
-    """How far the outputs move when weights and inputs are rounded otherwise."""
+    """The relative change of the outputs if weights and inputs have other rounding errors."""
     def shake(tensor):
         return tensor * (1 + 1e-7 * torch.randn_like(tensor)) if tensor.is_floating_point() else tensor
     expected, shaken = outputs_of(module, inputs), copy.deepcopy(module)
@@ -141,7 +145,7 @@ class Case:
         self.calls, self.state = [], None
 
     def export(self, daemon):
-        """Why it cannot be tested; None: it can."""
+        """Exports the module, and lets the daemon load it. Returns the reason why it cannot be tested, or None."""
         example = self.source.inputs(*PROBES[0])
         try:
             if not noise(self.module, example) < NOISE:
@@ -159,7 +163,7 @@ class Case:
             try:
                 self.calls.append((inputs, outputs_of(self.module, inputs)))
             except (RuntimeError, IndexError, AssertionError):
-                pass  # a length that the module itself does not take
+                pass  # the module itself does not accept this length
         return None
 
     def is_free(self, arrays):
@@ -173,7 +177,7 @@ class Case:
         return True
 
     def ask(self, server):
-        """What is wrong; None: nothing."""
+        """Compares the daemon's answers. Returns the fault, or None."""
         for index, (inputs, expected) in enumerate(self.calls):
             arrays = {name: value.numpy() for name, value in inputs.items()}
             shapes = [tuple(value.shape) for value in arrays.values()]
@@ -195,9 +199,10 @@ class Case:
         return None
 
     def write_calls(self, server, most):
-        """Writes calls that the daemon answers beside the module, at most so many."""
+        """Writes at most `most` calls that the daemon answers into the folder of the module."""
         tensors, count = {}, 0
-        for inputs, expected in self.calls[:1] + self.calls[:0:-1]:  # the example's sizes, then others
+        # the call with the example's sizes first, then the others
+        for inputs, expected in self.calls[:1] + self.calls[:0:-1]:
             try:
                 server.infer(self.name, {name: value.numpy() for name, value in inputs.items()}, list(expected))
             except Refused:
@@ -212,7 +217,7 @@ class Case:
 
 
 class Archive:
-    """A .tar.gz of cases, whose bytes depend on nothing but the cases."""
+    """A .tar.gz of cases. Its bytes depend only on the cases, not on times or users."""
 
     def __init__(self, path):
         self.path, self.files = path, {}
@@ -275,11 +280,11 @@ def main():
     parser.add_argument("--daemon", default=str(ROOT / "build/linformerd"))
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build/modules")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=300, help="modules that are compared")
-    parser.add_argument("--only", type=int, help="the seed of one module")
-    parser.add_argument("--record", type=pathlib.Path, help="the archive")
-    parser.add_argument("--record-count", type=int, default=300, help="modules of the archive, those in it included")
-    parser.add_argument("--most-bytes", type=int, default=8000, help="of a module in the archive")
+    parser.add_argument("--count", type=int, default=300, help="number of modules that are compared (300)")
+    parser.add_argument("--only", type=int, help="seed of the only module that is compared")
+    parser.add_argument("--record", type=pathlib.Path, help="archive to which modules are added")
+    parser.add_argument("--record-count", type=int, default=300, help="modules in the archive at the end (300)")
+    parser.add_argument("--most-bytes", type=int, default=8000, help="largest size of a module in the archive (8000)")
     options = parser.parse_args()
     torch.set_num_threads(1)
     counts, seed = {}, options.seed

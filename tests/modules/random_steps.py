@@ -1,7 +1,8 @@
-"""The grammar of random_modules.py: inputs, and steps.
+"""The grammar of random_modules.py: inputs and steps.
 
-A step is drawn by a function of the random numbers and of the tensors at hand, at three batches and lengths. It returns
-a function of the list of tensors, and the parts with weights that it uses. None: nothing fits."""
+A function draws a step from random numbers and from the present tensors, which it sees with three batches and lengths.
+It returns a function of the list of tensors, and the parts with weights that this function uses. It returns None if no
+tensor fits."""
 import torch
 import torch.nn.functional as F
 from linear_attention_transformer import LinearAttentionTransformer
@@ -9,7 +10,7 @@ from linformer import Linformer, LinformerSelfAttention
 from torch import nn
 
 STEPS = []
-MOST = 16  # rows of position tables and of the classes' projections
+MOST = 16  # rows of the projections of the classes. Tables of positions have a multiple of it
 WIDTHS = (4, 6, 8, 12)
 IDS = 13
 
@@ -22,7 +23,7 @@ def step(weight=1):
 
 
 class Source:
-    """The inputs: one of several kinds, with a mask, labels or a second sequence at times."""
+    """The inputs: one of several kinds. There may also be a mask, or for each item a label, a vector or a flag."""
 
     def __init__(self, rng):
         self.kind = rng.choice(["ids", "ids", "rows", "rows", "image", "wave", "grid", "volume"])
@@ -55,13 +56,14 @@ class Source:
 
 
 def shapes(probes, i):
-    """Its sizes: an integer where all probes agree, else None. The batch is left out."""
+    """The sizes of a tensor without the batch: an integer if it is the same in all probes, otherwise None. None instead
+    of the list if the number of dimensions differs."""
     each = [values[i].shape[1:] for values in probes]
     return [size[0] if len(set(size)) == 1 else None for size in zip(*each)] if len({len(s) for s in each}) == 1 else None
 
 
 def pick(rng, probes, test=lambda tensor, shape: tensor.is_floating_point()):
-    """The index of a tensor, rather a late one."""
+    """The index of a tensor that passes the test. Later tensors are more likely."""
     count = len(probes[0])
     fits = [i for i in range(count) if test(probes[0][i], shapes(probes, i))]
     if not fits:
@@ -70,7 +72,8 @@ def pick(rng, probes, test=lambda tensor, shape: tensor.is_floating_point()):
 
 
 def floats(rank=None, last=False, second=False):
-    """Of so many dimensions with the batch, with a fixed last or second dimension."""
+    """A test for tensors of floats with this number of dimensions, counting the batch. The last or second dimension
+    must be fixed if requested."""
     def test(tensor, shape):
         return (tensor.is_floating_point() and (rank is None or tensor.dim() == rank) and tensor.dim() > 1
                 and (not last or shape[-1] is not None) and (not second or shape[0] is not None))
@@ -242,7 +245,7 @@ def leaf(rng, probes):
 
 @step(2)
 def folded_leaf(rng, probes):
-    """Along one axis of a grid: the other joins the batch."""
+    """Attention along one axis of a grid. The other axis becomes part of the batch."""
     i = pick(rng, probes, floats(4, last=True))
     if i is None or probes[0][i].shape[-1] % 2 != 0:
         return None
@@ -374,7 +377,7 @@ def binary(rng, probes):
 
 @step(3)
 def parameter(rng, probes):
-    """With weights that are repeated over some dimensions."""
+    """Adds or multiplies weights that are repeated over some dimensions."""
     i = pick(rng, probes, floats())
     if i is None:
         return None
@@ -389,7 +392,7 @@ def parameter(rng, probes):
 
 @step(2)
 def gate(rng, probes):
-    """A vector an item on everything, or a mask of rows."""
+    """Multiplies all rows of an item by one vector, or masks rows."""
     i = pick(rng, probes, floats(3))
     masks = [j for j, t in enumerate(probes[0]) if t.dtype == torch.bool and t.dim() <= 2]
     vectors = [j for j, t in enumerate(probes[0]) if t.is_floating_point() and t.dim() == 2 and i is not None
@@ -485,7 +488,7 @@ def permute(rng, probes):
 
 @step(3)
 def regroup(rng, probes):
-    """Splits a dimension, joins two, or rearranges windows."""
+    """Splits a dimension, joins two dimensions, or rearranges windows."""
     i = pick(rng, probes, floats())
     if i is None:
         return None
@@ -580,7 +583,7 @@ def rearrange(rng, probes):
 
 @step(1)
 def folded(rng, probes):
-    """Everything but the last dimensions joins the batch, and comes back."""
+    """Joins all dimensions but the last two to the batch, computes, and restores the dimensions."""
     i = pick(rng, probes, floats(4))
     if i is None:
         return None

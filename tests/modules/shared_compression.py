@@ -1,5 +1,5 @@
-"""An encoder as the paper's authors wrote theirs: time first, one matrix that compresses keys and values of all layers,
-cut to the sequence's length; batch and heads are one dimension."""
+"""An encoder like the implementation by the authors of the paper. The first dimension is time. One matrix compresses
+the keys and values of all layers. It is cut to the length of the sequence. Batch and heads are one dimension."""
 
 import torch
 import torch.nn.functional as F

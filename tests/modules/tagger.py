@@ -1,4 +1,5 @@
-"""Tags every token: ids and types, a mask for the attention, LinearAttentionTransformer, scores in float16 weights."""
+"""Tags every token. The inputs are ids, their types, and a mask for the attention. A LinearAttentionTransformer reads
+them. The layer of the scores has weights in float16."""
 
 import torch
 from linear_attention_transformer import LinearAttentionTransformer

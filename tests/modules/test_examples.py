@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The examples of docs/serve-your-own-module.md and docs/serve-with-a-tokenizer.md: the committed models agree with
-PyTorch, are as good as the pages say, and are what the scripts export. Without SHORT=1 the scripts train anew, which
-takes minutes.
+"""Tests the examples of docs/serve-your-own-module.md and docs/serve-with-a-tokenizer.md. The committed models must
+agree with PyTorch, must be as good as the pages say, and must be what the scripts export. Without SHORT=1, the scripts
+train new models, which takes minutes.
 
 Reports in TAP. LINFORMERD names the daemon."""
 import io
@@ -34,7 +34,7 @@ from test_modules import read_tensors
 
 os.chdir(ROOT)
 TESTS = []
-TOLERANCE = 1e-4  # of scores: a picture's numbers are rounded on the way
+TOLERANCE = 1e-4  # of scores. The numbers of a picture are rounded before they are sent
 SMALL = {"pictures": {"count": 64, "epochs": 1}, "texts": {"steps": 2}, "animals": {"steps": 2}}
 FOLDERS = {"pictures": "cats_and_dogs", "texts": "languages"}
 
@@ -45,7 +45,7 @@ def test(function):
 
 
 def committed(script):
-    """The model of the folder beside the script."""
+    """The model in the folder beside the script."""
     model = script.Classifier()
     model.load_state_dict(read_tensors(EXAMPLES / FOLDERS[script.__name__] / "model.safetensors"))
     return model.eval()
@@ -67,7 +67,7 @@ def agrees(found, expected, labels):
 
 
 def claimed(script):
-    """The right answers of 1000 that a page states."""
+    """The number of right answers of 1000 that a page states."""
     pages = "".join(page.read_text() for page in PAGES)
     return int(re.search(rf"<!-- {script.__name__} -->\s*(\d+) of 1000", pages)[1])
 
@@ -99,7 +99,7 @@ def texts_have_the_scores_of_pytorch():
 
 @test
 def words_have_the_probabilities_of_pytorch():
-    """PyTorch gets the ids of `tokenizers`. The texts have one mask, several, none of the words, and other scripts."""
+    """PyTorch gets the ids of `tokenizers`. The texts have one mask, several masks, only a mask, or other scripts."""
     tokenizer = Tokenizer.from_file(str(EXAMPLES / "animals/tokenizer.json"))
     model = LinformerLM(**animals.arguments(tokenizer))
     model.load_state_dict(read_tensors(EXAMPLES / "animals/model.safetensors"))
@@ -136,7 +136,7 @@ def pictures_are_as_good_as_the_page_says():
 
 @test
 def texts_are_about_as_good_as_the_page_says():
-    """The files change, and so do the pieces."""
+    """The files of the repository change, so the pieces of text change, too."""
     with support.Daemon("--model", str(EXAMPLES / "languages")) as daemon:
         assert texts.measure(f"http://{daemon.address}") >= claimed(texts) - 30
 

@@ -1,4 +1,5 @@
-"""Compares a query and a document: one encoder is called twice, with other lengths. Gives scores and both vectors."""
+"""Compares a query with a document. One encoder is called twice, with different lengths. The outputs are scores and
+both vectors."""
 
 import torch
 import torch.nn.functional as F

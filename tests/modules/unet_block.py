@@ -1,4 +1,5 @@
-"""A U-Net with one step down and up: group norm, SiLU, ImageLinearAttention below, transposed and nearest upsampling."""
+"""A U-Net with one step down and one step up. It has group norms, SiLU, ImageLinearAttention at the lower resolution,
+and transposed and nearest upsampling."""
 
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,4 @@
-"""Pictures between resolutions, and the mean of a sequence of any length: its sum, divided by its length."""
+"""Resizes pictures, and computes the mean of a sequence of any length as the sum divided by the length."""
 
 import torch
 from linformer import Linformer
@@ -13,7 +13,7 @@ class Upsampling(nn.Module):
         super().__init__()
         self.enter, self.linformer = nn.Linear(5, dim), Linformer(dim=dim, seq_len=12, depth=1, k=4, heads=2)
         self.picture, self.out = nn.Conv2d(2, dim, 3, padding=1), nn.Linear(dim, 3)
-        self.place = nn.Parameter(torch.randn(dim, 4, 6))  # pictures of one size
+        self.place = nn.Parameter(torch.randn(dim, 4, 6))  # fixes the size of the pictures
 
     def forward(self, x, picture):
         x = self.linformer(self.enter(x))

@@ -1,4 +1,5 @@
-"""vit-pytorch's efficient ViT around a LinearAttentionTransformer, which keeps no limit of its own; mean pooling."""
+"""vit-pytorch's efficient ViT with mean pooling, around a LinearAttentionTransformer. This class does not keep its
+max_seq_len."""
 
 import torch
 from linear_attention_transformer import LinearAttentionTransformer

@@ -1,4 +1,4 @@
-"""vit-pytorch's efficient ViT around a Linformer, as its README has it."""
+"""vit-pytorch's efficient ViT around a Linformer, as in the README of vit-pytorch."""
 
 import torch
 from linformer import Linformer

@@ -1,4 +1,5 @@
-"""Classifies volumes: patches in three dimensions, Linformer, the mean of all tokens but the first, a temperature."""
+"""Classifies volumes. Patches have three dimensions. A Linformer reads them. The mean leaves out the first token. The
+scores are divided by a temperature."""
 
 import torch
 from einops import rearrange, reduce, repeat
