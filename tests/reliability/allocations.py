@@ -1,6 +1,6 @@
-"""Rows about allocations that fail in a running daemon: in connections and answers, and in reloads. failing_alloc.c lets the
-n-th allocation fail, for each n. The daemon must answer as usual, refuse the request or the reload, or close the connection.
-Afterwards it must answer, and no memory may be lost."""
+"""Rows about allocations that fail in a running daemon: in connections and answers, and in reloads. failing_alloc.c
+lets the n-th allocation fail, for each n. The daemon must answer as usual, refuse the request or the reload, or close
+the connection. Afterwards it must answer requests, and no memory may be lost."""
 
 import gzip
 import json
@@ -18,16 +18,16 @@ from daemon import Client, Daemon, Failure, Skipped, check, request, until
 from resources import ModelFolder
 
 LIBRARY = os.path.abspath(os.path.join(os.environ.get("BUILD", "build"), "tests", "reliability", "failing_alloc.so"))
-# The libraries whose calls fail, too. GnuTLS is not among them: GMP computes for it, and cannot report a failure, so GnuTLS
-# then ends the process.
+# Libraries whose allocations fail, too. GnuTLS is not among them. It computes with GMP, and GMP cannot report a failed
+# allocation. So GnuTLS then ends the process.
 LIBRARIES = "libc.so libmicrohttpd.so libjansson.so libz.so "
-MOST = 100000  # more allocations than any operation makes
-CHOSEN = 40  # allocations of an operation that fail in the short form, and in the first of two runs
-LOOKS = 100  # at the memory that is left
+MOST = 100000  # more allocations than any operation has
+CHOSEN = 40  # number of failing allocations of an operation, in the short form and in the first of two calls
+LOOKS = 100  # how often the number of memory blocks is read
 
 
 class FailingAllocations:
-    """The file that the daemon and this process share. struct control of failing_alloc.c has the same members."""
+    """The memory that the daemon and this process share. It has the members of struct control in failing_alloc.c."""
 
     def __enter__(self):
         if not os.path.exists(LIBRARY):
@@ -59,16 +59,16 @@ class FailingAllocations:
         return struct.unpack_from("q", self.memory, 16)[0]
 
     def place(self):
-        """Of the last failure: the file, and the offset for addr2line."""
+        """The place of the last failed allocation: the file, and the offset for addr2line."""
         name = self.memory[32:32 + 256].split(b"\0")[0].decode()
         return f"{os.path.basename(name)}+{struct.unpack_from('q', self.memory, 24)[0]:#x}"
 
 
 def each_allocation(row, allocations, operation, recover, some):
-    """Lets the first allocation of an operation fail, then the second, and so on, until none fails any more. some: only
-    every so many-th, so that about CHOSEN ones fail. Returns how many have failed."""
+    """Lets the first allocation of an operation fail, then the second, and so on, until none fails. With `some`, the
+    numbers have gaps, so that about CHOSEN allocations fail. Returns how many have failed."""
     step = 1
-    if some:  # counts them
+    if some:  # counts the allocations
         allocations.arm(MOST)
         operation()
         step = max(1, (MOST - allocations.left()) // CHOSEN)
@@ -94,9 +94,11 @@ def each_allocation(row, allocations, operation, recover, some):
 
 
 def without_loss(row, allocations, daemon, run):
-    """Calls run(some) twice. Returns how many allocations have failed, and how many blocks of memory the second call left."""
+    """Calls run(some) twice. Returns how many allocations have failed, and how many blocks of memory the second call
+    did not free."""
     def left():
-        """The fewest blocks of several looks. A connection that is being closed still has some."""
+        """The smallest number of blocks of several readings. A connection that is being closed still has some
+        blocks."""
         until(lambda: daemon.metrics()["linformerd_connections"] == 1, "the connections are closed")
         return min(allocations.live() for _ in range(LOOKS) if daemon.metrics())
 
@@ -109,7 +111,7 @@ def without_loss(row, allocations, daemon, run):
 # ---- Connections and answers
 
 BODY = '{"inputs": "well"}'
-LARGE = BODY.ljust(100000)  # a worker reads it
+LARGE = BODY.ljust(100000)  # so large that a worker thread parses it
 INFER = gzip.compress(json.dumps({"inputs": [{"name": "x", "shape": [1, 2], "datatype": "INT64", "data": [102, 115]}]}).encode())
 STREAM = '{"model": "builtin-writer", "inputs": "This option", "parameters": {"max_new_tokens": 3, "do_sample": false}}'
 REQUESTS = {
@@ -130,8 +132,8 @@ REFUSALS = (429, 500, 503)
 
 
 def call(daemon, data):
-    """Sends requests on one connection. Returns the answers until the connection ended or all were there, or None for
-    each of which the daemon did not answer."""
+    """Sends requests on one connection. Returns the answers. An answer is None if the connection ended before it. All
+    are None if the connection broke."""
     count = data.count(b" HTTP/1.1\r\n")
     try:
         with Client(daemon) as client:
@@ -142,7 +144,8 @@ def call(daemon, data):
 
 
 def failing_connections(row, tls):
-    """All requests with a failure each. Returns how many allocations failed, and the answers by status."""
+    """Sends every request many times, each time with one failing allocation. Returns how many allocations failed, the
+    answers by status, and the number of lost blocks."""
     with FailingAllocations() as allocations, Certificates() as certificates, \
             Daemon("--access-log", "--connection-timeout-s", "3600", *(certificates.flags() if tls else ()), tls=tls,
                    environment=allocations.environment) as daemon:
@@ -155,7 +158,7 @@ def failing_connections(row, tls):
                 status = answer.status if answer else "closed"
                 counts[status] = counts.get(status, 0) + 1
                 if answer is None:
-                    break  # the end of the connection
+                    break  # the connection has ended
                 check(status in (right.status, *REFUSALS), f"{name}: {status} {answer.body[:200]}")
                 check(status != right.status or name in CHANGING or answer.body == right.body or
                       name in STREAMS and b'"error"' in answer.body, f"{name}: a wrong answer: {answer.body[:1000]}")
@@ -174,7 +177,7 @@ def failing_connections(row, tls):
 
 
 class Certificates:
-    """Two pairs of a certificate and its key. One of them is in use."""
+    """Two pairs of a certificate and its key. The daemon reads a copy of one pair."""
 
     def __enter__(self):
         self.path = tempfile.mkdtemp(prefix="reliability-certificates.")
@@ -222,13 +225,14 @@ def failing_allocations_served(row):
 # ---- Reloads
 
 class Live:
-    """A daemon whose settings, keys, certificate and model change at each reload. Its state is known by a number."""
+    """A daemon whose settings, keys, certificate and model change before each reload. `number` identifies the state of
+    the files."""
 
     def __init__(self, allocations, certificates, folder):
         self.certificates = certificates
         self.folder = folder
-        self.number = 0  # of the newest files
-        self.refusals = 0  # reloads that left something as it was
+        self.number = 0  # state of the newest files
+        self.refusals = 0  # number of reloads after which a part was an old one
         self.refused = False
         self.keys = os.path.join(folder.path, "keys")
         self.settings = os.path.join(folder.path, "settings.json")
@@ -255,7 +259,7 @@ class Live:
             return self.certificates.expected.index(client.socket.getpeercert(binary_form=True))
 
     def reload(self):
-        """SIGHUP. Returns the lines of the log that it caused."""
+        """Sends SIGHUP. Returns the lines of the log that the reload wrote."""
         before = len(self.daemon.said())
         self.daemon.process.send_signal(signal.SIGHUP)
         until(lambda: " reload ended" in self.daemon.said()[before:] or self.daemon.process.poll() is not None, "the reload ends")
@@ -270,18 +274,21 @@ class Live:
         return answer.status == 200
 
     def is_right(self, embedding):
-        """Without memory for the weights in oneDNN's order, OpenBLAS computes with them, and rounds in another way."""
+        """Allows a difference by rounding. If there is no memory for the weights in oneDNN's order, OpenBLAS computes
+        the products."""
         return max(abs(a - b) for a, b in zip(embedding[0], self.embedding[0], strict=True)) < 1e-5
 
     def change(self):
-        """New files, and a reload in which an allocation may fail. Each part must then be the old one or the new one."""
+        """Changes the files, and reloads them while an allocation may fail. Afterwards, each part must be the old one
+        or the new one."""
         self.number += 1
         self.write()
         said = self.reload()
         self.refused = "cannot reload" in said or "failed=0" not in said
 
     def recover(self):
-        """The daemon serves. Then the same reload with memory: now all parts are the new ones."""
+        """The daemon must serve. Then it reloads the same files without a failing allocation. Now all parts must be
+        new."""
         check(self.accepts(self.number - 1) != self.accepts(self.number), "both keys are valid, or none")
         self.certificate()
         said = self.reload()

@@ -1,4 +1,5 @@
-"""Rows about clients: slow ones, idle ones, ones that vanish, large bodies, and requests in one piece."""
+"""Rows about clients: slow clients, idle clients, clients that vanish, large bodies, and requests that arrive in one
+piece."""
 
 import gzip
 import random
@@ -134,8 +135,8 @@ def requests_in_one_piece(row):
     return {"requests": sent, "sequences": count}
 
 
-# Two headers that disagree about the end of the body, or a line that proxies read in different ways. The body of each
-# contains a second request, which must not be answered.
+# Each of these requests has two headers that disagree about the end of the body, or a line that proxies read in
+# different ways. The body contains a second request, which must not be answered.
 SECOND = request("/health")
 SMUGGLED = [
     ("Content-Length: {n}\r\nTransfer-Encoding: chunked", b"0\r\n\r\n"),

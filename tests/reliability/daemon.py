@@ -1,6 +1,7 @@
 """A daemon under test, and the connections of its clients.
 
-A client that waits for longer than HANG_S seconds for an answer reports a daemon that hangs. No result depends on it."""
+A client that waits longer than HANG_S seconds for an answer reports that the daemon hangs. No other result depends on
+HANG_S."""
 
 import os
 import re
@@ -19,11 +20,11 @@ BINARY = os.environ.get("LINFORMERD") or os.path.join(os.environ.get("BUILD", "b
 
 
 class Failure(Exception):
-    """What a row promises does not hold."""
+    """A promise of a row does not hold."""
 
 
 class Skipped(Exception):
-    """This machine does not allow what a row tries."""
+    """The row needs something that this machine does not allow."""
 
 
 def check(condition, text):
@@ -86,7 +87,7 @@ class Client:
                 raise
 
     def more(self):
-        """Reads more bytes. False: the connection has ended."""
+        """Reads more bytes. Returns False if the connection has ended."""
         try:
             data = self.socket.recv(65536)
         except ConnectionError:
@@ -109,7 +110,7 @@ class Client:
         return data
 
     def answer(self):
-        """The next answer, or None: the connection has ended before the end of one."""
+        """The next answer, or None if the connection ends before the end of the answer."""
         while True:
             first = self.line()
             if first is None:
@@ -155,16 +156,18 @@ class Client:
         self.socket.close()
 
 
-# A model whose tokens are the bytes of a text, and the model that writes, under the names of the built-in models.
+# A model whose tokens are the bytes of a text, and the model that writes texts. They have the names of the built-in
+# models.
 TREE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 STAND_INS = ("--model", "builtin=" + os.path.join(TREE, "tests", "models", "bytes"),
              "--model", "builtin-writer=" + os.path.join(TREE, "weights", "writer"))
 
 
 class Daemon:
-    """linformerd as a process of its own. Without a model in the arguments, it serves STAND_INS. log: descriptor for its
-    standard error, or None: a file that the tests read. on_socket: it listens on a Unix socket, so that its
-    log is not needed to find it. user: number of its user. tls: clients encrypt, and take every certificate."""
+    """A process of linformerd. Without a model in the arguments, it serves STAND_INS. log: a descriptor for its
+    standard error, or None for a file that the tests read. on_socket: the daemon listens on a Unix socket, so the tests
+    need not read its port from the log. user: number of the user that runs it. tls: clients encrypt, and accept every
+    certificate."""
 
     def __init__(self, *arguments, log=None, on_socket=False, user=None, limits=(), environment=None, tls=False):
         self.folder = tempfile.mkdtemp(prefix="reliability.")
@@ -172,19 +175,20 @@ class Daemon:
         self.path = os.path.join(self.folder, "socket") if on_socket else None
         self.port = None
         self.user = user
-        self.headers = ""  # lines of each request of ask()
+        self.headers = ""  # header lines that ask() adds to each request
         self.tls = tls and ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if tls:
             self.tls.check_hostname = False
             self.tls.verify_mode = ssl.CERT_NONE
-        self.answers = 0  # read by clients. Exact if one thread at a time reads answers
+        self.answers = 0  # number of answers that clients have read. Exact if only one thread at a time reads answers
         self.log_path = os.path.join(self.folder, "log")
         if "--model" not in arguments:
             arguments = (*STAND_INS, *arguments)
         address = ("--host", "unix:" + self.path) if on_socket else ("--port", "0")
 
         def prepare():
-            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, and the daemon heeds that
+            # under nohup, SIGHUP would be ignored, and the daemon would not reload
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
             for name, value in limits:
                 resource.setrlimit(name, (value, value))
             if user is not None:
@@ -221,7 +225,7 @@ class Daemon:
         return found
 
     def said(self):
-        """The log until now."""
+        """The log so far."""
         with open(self.log_path, errors="replace") as file:
             return file.read()
 
@@ -237,14 +241,14 @@ class Daemon:
         return answer.body
 
     def is_well(self, embedding=None):
-        """/health answers, and /embed gives the embedding of the idle daemon."""
+        """/health must answer 200, and /embed must give this embedding. Returns the embedding."""
         self.expect(200, "/health")
         body = self.expect(200, "/embed", '{"inputs": "well"}')
         check(embedding in (None, body), "a wrong embedding")
         return body
 
     def metrics(self):
-        """Each sample of /metrics by its name and labels."""
+        """The samples of /metrics, by name and labels."""
         lines = self.expect(200, "/metrics").decode().splitlines()
         return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in lines if not line.startswith("#")}
 
@@ -256,20 +260,21 @@ class Daemon:
         return len(self.thread_numbers())
 
     def thread_numbers(self):
-        """The kernel's numbers of the threads. It does not give a number again soon."""
+        """The kernel's thread numbers. The kernel does not use a number again soon, so a new number means a new
+        thread."""
         return set(os.listdir(f"/proc/{self.process.pid}/task"))
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def limit(self, name, value):
-        """Sets the soft limit of the running daemon. None: as it was at the start."""
+        """Sets a soft limit of the running daemon. None sets the limit of this process."""
         soft, hard = resource.getrlimit(name)
         limits = soft if value is None else value, hard
         if self.user is None:
             resource.prlimit(self.process.pid, name, limits)
             return
-        child = os.fork()  # only a process of the same user may set it
+        child = os.fork()  # only a process of the daemon's user may set it
         if child == 0:
             try:
                 os.setresgid(self.user, self.user, self.user)
@@ -281,7 +286,7 @@ class Daemon:
         check(os.waitpid(child, 0)[1] == 0, "the limit of the daemon cannot be set")
 
     def end(self):
-        """SIGTERM. Returns the exit status, 0 after an orderly end."""
+        """Sends SIGTERM. Returns the exit status, 0 after an orderly end."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:

@@ -1,5 +1,5 @@
-"""Rows about overload. In the long form they judge rates and times, so the machine must have no other work. In the
-short form they judge only the answers."""
+"""Rows about overload. In the long form, they judge rates and times, so the machine must have no other work. In the
+short form, they only judge the answers."""
 
 import collections
 import threading
@@ -11,10 +11,10 @@ from traffic import requests_by_route
 SEQUENCES = 32
 BATCH_MS = 50  # --max-batch-ms
 QUEUE_MS = 500  # --max-queue-ms
-LEAST_SHARE = 90  # percent of the peak that must be answered under overload
-# Requests of the long form. The p99 without load must not be the largest time.
-ALONE = 200  # in turn, by one client
-SATURATED = 40  # in turn, by each of two clients
+LEAST_SHARE = 90  # percent of the peak rate that must be answered under overload
+# Numbers of requests in the long form. There must be so many that the p99 without load is not simply the largest time.
+ALONE = 200  # of one client, which waits for each answer
+SATURATED = 40  # of each of two clients, which wait for each answer
 BODY = request("/embed", '{"inputs": [' + ",".join(['"' + "x" * 512 + '"'] * SEQUENCES) + '], "dimensions": 1}')
 
 
@@ -28,7 +28,7 @@ def ask(daemon, results, embedding, failures):
         check(answer.status in (200, 429), f"status {answer.status}")
         check(answer.status == 429 or answer.body == embedding, "a wrong answer")
         results.append((answer.status, time.monotonic() - started))
-    except Exception as failure:  # pylint: disable=broad-except; the row fails with it
+    except Exception as failure:  # pylint: disable=broad-except # the row fails with it
         failures.append(failure)
 
 
@@ -38,7 +38,8 @@ def percentile(times, percent):
 
 
 def at_rate(daemon, rate, seconds, embedding):
-    """Sends requests at a constant rate, whether or not answers come. Returns status and time of each, and the duration."""
+    """Sends requests at a constant rate, even if answers are late. Returns the status and the time of each answer, and
+    the duration."""
     results, failures, threads = [], [], []
     started = time.monotonic()
     for i in range(int(rate * seconds)):
@@ -56,7 +57,8 @@ def at_rate(daemon, rate, seconds, embedding):
 
 
 def in_turn(daemon, clients, count, embedding):
-    """Each client sends `count` requests, the next one when it has its answer. Returns the duration, too."""
+    """Each client sends `count` requests, and waits for each answer. Returns the status and the time of each answer,
+    and the duration."""
     results, failures = [], []
     started = time.monotonic()
 
@@ -76,14 +78,15 @@ def in_turn(daemon, clients, count, embedding):
 
 
 def state_of(daemon):
-    """Resident memory, threads, descriptors, and answers of /embed by status. No other client is connected."""
+    """Resident memory, threads, descriptors, and the number of answers of /embed by status. No other client may be
+    connected."""
     until(lambda: daemon.metrics()["linformerd_connections"] == 1, "the connections are closed")
     answers = {status: count for (route, status), count in requests_by_route(daemon).items() if route == "/embed"}
     return daemon.resident_kib(), daemon.threads(), daemon.descriptors(), collections.Counter(answers)
 
 
 def compare_states(before, daemon, counts):
-    """Threads, descriptors and counts must be right. Returns by how many percent resident memory has grown."""
+    """Threads, descriptors and counts must be right. Returns the growth of the resident memory in percent."""
     after = state_of(daemon)
     check(after[1] == before[1], f"{after[1]} threads in place of {before[1]}")
     until(lambda: daemon.descriptors() <= before[2], "the descriptors are free")
@@ -92,8 +95,8 @@ def compare_states(before, daemon, counts):
 
 
 def twice_the_peak(row, seconds, arguments, goal):
-    """Twice the rate that the daemon can answer. goal(median, p99 without load) is the most that the p99 of
-    the accepted requests may be. All are in milliseconds."""
+    """Sends twice the rate that the daemon can answer. goal(median, p99) gets the times without load. It returns the
+    highest p99 that accepted requests may have. All times are in milliseconds."""
     with Daemon(*arguments) as daemon:
         with Client(daemon) as client:
             client.send(BODY)
@@ -125,13 +128,14 @@ def twice_the_peak(row, seconds, arguments, goal):
 
 
 def overload(row):
-    """A queue for two requests. The p99 may be twice the one without load, plus a batch."""
+    """A queue for two requests. The p99 may be at most twice the p99 without load, plus the time of one batch."""
     return twice_the_peak(row, row.size(5, 600), ("--max-queue-requests", str(2 * SEQUENCES), "--max-batch-requests", str(SEQUENCES)),
                           lambda _, slow_ms: 2 * slow_ms + BATCH_MS)
 
 
 def overload_by_time(row):
-    """The default queue, bounded by --max-queue-ms. A request may wait so long, and then take its time without load and a
-    batch. The daemon estimates the wait from the mean speed, so a slow wait is longer in the ratio of p99 and median."""
+    """The default queue, bounded by --max-queue-ms. A request may wait for this time, and then take the p99 without
+    load and the time of one batch. The daemon estimates the wait from the mean speed. So the goal multiplies the wait
+    by the ratio of p99 and median."""
     return twice_the_peak(row, row.size(5, 30), ("--max-queue-ms", str(QUEUE_MS)),
                           lambda median_ms, slow_ms: QUEUE_MS * slow_ms / median_ms + slow_ms + BATCH_MS)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The table of docs/reliability.md. Rows report figures, which results.json keeps. The texts around the figures are here.
+"""Writes the table of docs/reliability.md. Rows report figures, which results.json keeps. The texts around the figures
+are in this file.
 
-page.py         writes the table from results.json. For a changed text, because a run writes the table itself
-page.py check   fails if the page has another table, or if the rows of results.json are not those of a run
+    page.py         writes the table from results.json. A run does this itself, so this is only needed if a text changed
+    page.py check   fails if the page has another table, or if the rows of results.json are not the rows of a run
 
-RESULTS, PAGE: other files in place of these."""
+RESULTS and PAGE name other files."""
 
 import datetime
 import json
@@ -156,7 +157,7 @@ TEXTS = {
 
 
 class Formatter(string.Formatter):
-    """Integers from 10 000 on are written in groups of three digits."""
+    """Writes integers from 10 000 on in groups of three digits."""
 
     def format_field(self, value, format_spec):
         if isinstance(value, int) and not format_spec and value >= 10000:
@@ -165,13 +166,13 @@ class Formatter(string.Formatter):
 
 
 def cells(name, figures):
-    """What was tried, how often, and what was lost."""
+    """The cells of a row: what was tried, how often, and what was lost."""
     tried, often, lost = (Formatter().vformat(text, (), figures) for text in TEXTS[name])
     return f"{tried} (`{name}`)", often, lost
 
 
 def report(name, figures):
-    """The same as text for a log."""
+    """The cells of a row as text for a log."""
     return ". ".join(cells(name, figures))
 
 
@@ -182,7 +183,7 @@ def git(*arguments):
 
 
 def commit():
-    """The commit, and whether files differ from it. The files that a run writes do not count."""
+    """The commit, and whether files differ from it. Files that a run writes do not count."""
     own = [":!" + os.path.relpath(path, TREE) for path in (RESULTS, PAGE)]
     try:
         changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/", *own)
@@ -210,7 +211,7 @@ def read_results(path):
 
 
 def keep(path, run, name, seconds, figures):
-    """Puts the row in the place of its earlier one. Runs of which no row is left go."""
+    """Replaces the earlier result of the row. Removes runs of which no row is left."""
     results = read_results(path)
     figures = {key: round(value, 3) if isinstance(value, float) else value for key, value in figures.items()}
     results["rows"][name] = {"began": run["began"], "seconds": round(seconds), "figures": figures}
@@ -226,7 +227,7 @@ def keep(path, run, name, seconds, figures):
 # ---- The page
 
 def table(results):
-    """The rows, each with the number of its run, and then the runs."""
+    """The table of the rows, each with the number of its run, and then the table of the runs."""
     numbers = {run["began"]: i for i, run in enumerate(results["runs"], 1)}
     lines = ["| tried | how often | lost | run |", "|---|---|---|---|"]
     for name in TEXTS:
@@ -260,7 +261,7 @@ def write(results_path, page):
 
 
 def faults(results_path, page, names):
-    """What is wrong with the page or the results. names: the rows of a run."""
+    """The faults of the page and of the results. names: the rows of a run."""
     results = read_results(results_path)
     found = [f"{page}: there is a row {name}, and no run has such a row" for name in results["rows"] if name not in names]
     found += [f"page.py: there is no text for the row {name}" for name in names if name not in TEXTS]
@@ -272,7 +273,7 @@ def faults(results_path, page, names):
 
 def main():
     sys.dont_write_bytecode = True
-    import reliability  # pylint: disable=import-outside-toplevel; it imports this file
+    import reliability  # pylint: disable=import-outside-toplevel # reliability imports this file
     results, page = os.environ.get("RESULTS") or RESULTS, os.environ.get("PAGE") or PAGE
     if sys.argv[1:] == ["check"]:
         found = faults(results, page, [run.__name__ for run in reliability.ROWS])

@@ -1,4 +1,4 @@
-"""Rows of programs of their own: these try faults, and print what they did. `make reliability` builds them."""
+"""Rows that run other programs. These programs try faults, and print what they did. `make reliability` builds them."""
 
 import concurrent.futures
 import glob
@@ -13,7 +13,7 @@ CHECKED = os.path.join(BUILD, "asan")
 
 
 def run_program(command, **variables):
-    """Runs a program that reports in TAP, in the folder of the sources. Returns what it printed."""
+    """Runs a program that reports in TAP, in the root of the repository. Returns its output."""
     environment = {**os.environ, "CMOCKA_MESSAGE_OUTPUT": "TAP", "BUILD": BUILD, "LINFORMERD": os.path.abspath(BINARY), **variables}
     done = subprocess.run(command, cwd=TREE, env=environment, text=True, check=False, errors="replace",
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -27,7 +27,7 @@ def run_program(command, **variables):
 
 
 def numbers_in(said, pattern):
-    """The integers in the groups of the pattern, which must occur."""
+    """The integers in the groups of the pattern, which must match."""
     found = re.search(pattern, said)
     check(found, f"{pattern} was expected in\n{said[-3000:]}")
     return [int(number) for number in found.groups()]
@@ -74,7 +74,7 @@ def restarts(row):
 
 
 def damaged(row, paths, count):
-    """Gives each program so many damaged inputs, on each processor one program at a time. Returns what they said."""
+    """Gives each program `count` damaged inputs. Each processor runs one program at a time. Returns the outputs."""
     def run(path):
         return run_program(["tests/fuzz/mutate.sh", path], SEED=row.seed, COUNT=str(count))
 

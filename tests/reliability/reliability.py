@@ -1,10 +1,16 @@
 #!/usr/bin/env python3
-"""Faults and hostile clients against a daemon that serves. One TAP test each; its comment says how often and what was lost.
+"""Tries faults and hostile clients against a daemon that serves. Each row is one TAP test. Its comment says how often a
+fault was tried, and what was lost.
 
-reliability.py [NAME…]: the rows of these names. Otherwise those that no other test runs and that judge without a clock.
-LONG=1: all rows, and minutes in place of seconds.
-SEED=…: repeats a run, a number. SCALE=0.1: a long run of a tenth of the size. LINFORMERD: the daemon.
-RESULTS=FILE: keeps the figures of each row there. PAGE=FILE: then writes the table of this page, which page.py describes."""
+    reliability.py [NAME…]   runs the rows of these names. By default, runs the rows that no other test runs, and that
+                             do not judge times
+
+    LONG=1         runs all rows, for minutes instead of seconds
+    SEED=N         repeats a run
+    SCALE=0.1      makes a long run of a tenth of the size
+    LINFORMERD     path of the daemon
+    RESULTS=FILE   keeps the figures of each row in this file
+    PAGE=FILE      with RESULTS, also writes the table of this page (page.py)"""
 
 import os
 import random
@@ -29,11 +35,12 @@ ROWS = [traffic.mixed_traffic, clients.slow_clients, clients.idle_connections, c
         allocations.failing_allocations_reloaded, overload.overload, overload.overload_by_time, programs.slots,
         programs.failing_allocations, programs.restarts, programs.damaged_inputs, programs.damaged_folders]
 JUDGES_TIMES = [overload.overload, overload.overload_by_time]
-PROGRAMS = [run for run in ROWS if run.__module__ == "programs"]  # `make test` and `make test-all` run these
+# other targets run these: `make test` and `make test-all`
+PROGRAMS = [run for run in ROWS if run.__module__ == "programs"]
 
 
 class Row:
-    """How large a row is, and its seed."""
+    """The size of a row, and its seed."""
 
     def __init__(self, seed):
         self.short = not os.environ.get("LONG")
@@ -66,7 +73,7 @@ def main():
                 page.keep(results, this_run, run.__name__, seconds, figures)
         except Skipped as reason:
             print(f"ok {number} - {run.__name__} # SKIP {reason}", flush=True)
-        except Exception:  # pylint: disable=broad-except; any failure is the row's
+        except Exception:  # pylint: disable=broad-except # any failure is the row's
             failed = 1
             print("# " + traceback.format_exc().replace("\n", "\n# ") + f"\nnot ok {number} - {run.__name__}", flush=True)
     if results and written:

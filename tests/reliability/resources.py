@@ -1,4 +1,5 @@
-"""Rows about what runs out or changes beneath the daemon: descriptors, memory, threads, the log, model files, clocks."""
+"""Rows about resources that run out or change under the daemon: descriptors, memory, threads, the log, model files,
+clocks."""
 
 import fcntl
 import http.server
@@ -20,7 +21,8 @@ TREE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
 
 def few_descriptors(row):
-    """Far more clients than the running daemon has descriptors: first clients with requests, then idle ones."""
+    """Many more clients than the running daemon has descriptors. First the clients send requests, then they are
+    idle."""
     rounds, count, idle = row.size(3, 100), 300, 40
     with Daemon("--connection-timeout-s", "2") as daemon:
         embedding = daemon.is_well()
@@ -37,7 +39,7 @@ def few_descriptors(row):
             check(kept.ask("/health").status == 200, "/health fails")
             clients = [Client(daemon) for _ in range(idle)]
             check(kept.ask("/health").status == 200, "/health fails on an open connection")
-        daemon.is_well(embedding)  # on a new connection, so after some idle ones have been closed
+        daemon.is_well(embedding)  # a new connection. The daemon must have closed idle connections for it
         for client in clients:
             client.close()
         daemon.is_well(embedding)
@@ -74,17 +76,17 @@ def little_memory(row):
 
 
 def no_threads(row):
-    """The running daemon may not create threads, while it answers, reloads, loads and unloads. Of its functions, only the
-    search for a collector's address needs a further thread: libcurl starts it."""
+    """The running daemon may not create threads while it answers, reloads, loads and unloads. Only one of its functions
+    then needs another thread: libcurl starts one to search for the address of a collector."""
     rounds = row.size(10, 300)
-    # The limit does not hold for root, so the daemon then runs as another user.
+    # The limit has no effect on root. So root runs the daemon as another user.
     user = NOBODY if os.getuid() == 0 else None
     with Collector() as collector, ModelFolder() as folder, \
             Daemon("--model", "builtin=" + folder.path, "--model", "other=" + folder.path, "--model-control",
                    "--otlp-endpoint", collector.url, user=user) as daemon:
         daemon.limit(resource.RLIMIT_NPROC, 1)
         threads = daemon.thread_numbers()
-        embedding = daemon.is_well()  # the first span
+        embedding = daemon.is_well()  # sends the first span
         for _ in range(rounds):
             daemon.is_well(embedding)
             folder.touch()
@@ -110,10 +112,11 @@ MOST_THREADS = 24
 
 
 def starts_with_few_threads(folder):
-    """Starts with 2, 3, … threads allowed. Returns how many of them served, and how many were refused with a message."""
+    """Starts the daemon with 2, 3, … allowed threads. Returns how many daemons served, and how many ended with a
+    message."""
     served = refused = 0
     for most in range(2, MOST_THREADS + 1):
-        # The limit counts all processes of a user, so this user must have no other.
+        # The limit counts all processes of a user. So this user must have no other process.
         user = 1000000 + os.getpid() if os.getuid() == 0 else None
         try:
             with Daemon("--model", "builtin=" + folder.path, "--threads", "4", user=user,
@@ -130,13 +133,13 @@ def starts_with_few_threads(folder):
 
 
 class Collector:
-    """Takes spans, at an address with this machine's name. libcurl must search for the address of a name."""
+    """A collector of spans, whose address has this machine's name. So libcurl must search for an address."""
 
     def __enter__(self):
         bodies = self.bodies = []
 
         class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):  # pylint: disable=invalid-name; http.server calls it so
+            def do_POST(self):  # pylint: disable=invalid-name # http.server requires this name
                 bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
                 self.send_response(200)
                 self.send_header("Content-Length", "0")
@@ -162,7 +165,7 @@ class Collector:
 
 
 def reload(daemon):
-    """SIGHUP. Returns the line of the log that reports the end of the reload."""
+    """Sends SIGHUP. Returns the line of the log that reports the end of the reload."""
     before = daemon.said().count(" models reloaded ")
     daemon.process.send_signal(signal.SIGHUP)
     until(lambda: daemon.said().count(" models reloaded ") > before, "the models are reloaded")
@@ -190,7 +193,7 @@ class ModelFolder:
         os.utime(os.path.join(self.path, "config.json"), ns=(now, now))
 
     def write(self, data, rename):
-        """Writes the weights into the file, or into a new one that takes its name."""
+        """Writes the weights into the file, or into a new file that then replaces it."""
         path = self.weights + ".new" if rename else self.weights
         with open(path, "wb") as file:
             file.write(data)
@@ -210,7 +213,7 @@ def damaged_models(row):
             data = bytearray(folder.whole)
             if i % 2:
                 del data[draw.choice([0, 7, 8, head, head + 1, draw.randrange(len(data)), len(data) - 1]):]
-            else:  # the header, so that no number of the model changes
+            else:  # the header, so that the model's numbers stay the same
                 data[draw.randrange(8)] ^= draw.randint(1, 255)
             folder.write(data, rename=draw.random() < 0.5)
             daemon.is_well(embedding)
@@ -239,7 +242,7 @@ def full_log(row):
 
 
 def blocked_log(row):
-    """The log goes to a pipe that is full and that nothing reads. Then it is read."""
+    """The log goes to a pipe that is full, while nothing reads it. Later it is read."""
     count = row.size(3000, 20000)
     read_end, write_end = os.pipe()
     fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 4096)
@@ -265,12 +268,12 @@ LOST = b"log lines were lost"
 
 
 def whole_lines(text):
-    """The number of whole lines that are not about lost lines."""
+    """The number of whole lines. Lines about lost lines do not count."""
     return sum(line.endswith(b"\n") and LOST not in line for line in text.splitlines(keepends=True))
 
 
 def lines_of_a_start():
-    """How many lines a start writes with the arguments of logged_requests."""
+    """The number of lines that a start writes with the arguments of logged_requests."""
     with Daemon("--access-log", on_socket=True) as daemon:
         daemon.expect(200, "/health")
         until(lambda: " path=/health " in daemon.said(), "the line of the request is written")
@@ -278,8 +281,8 @@ def lines_of_a_start():
 
 
 def logged_requests(count, log, text, limits=(), end=lambda: None):
-    """Sends requests. text(): the log until now. Each line must be there, or be counted as lost. Returns how many lines of
-    the log were lost, and how many were not."""
+    """Sends requests. text(): the log so far. Each line must be in the log, or be counted as lost. Returns how many
+    lines of the log were lost, and how many were not."""
     written = lines_of_a_start()
     with Daemon("--access-log", log=log, on_socket=True, limits=limits) as daemon:
         embedding = daemon.is_well()
@@ -305,7 +308,7 @@ def logged_requests(count, log, text, limits=(), end=lambda: None):
 
 
 def jumping_clock(row):
-    """The clock of the day jumps by up to ten years, forwards and backwards, while requests arrive."""
+    """The system clock jumps by up to ten years, forwards and backwards, while requests arrive."""
     library = next((path for path in FAKETIME if os.path.exists(path)), None)
     if library is None:
         raise Skipped("there is no libfaketime (package faketime)")

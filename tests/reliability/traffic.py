@@ -1,4 +1,4 @@
-"""Row about mixed valid and invalid requests over all documented routes."""
+"""A row with mixed valid and invalid requests on all documented routes."""
 
 import collections
 import json
@@ -13,7 +13,7 @@ EMBED = ['{"inputs": "cp copies files."}', '{"inputs": ["cp", "mv moves files."]
 INFER = ['{"inputs": [{"name": "x", "shape": [1, 2], "datatype": "INT64", "data": [102, 115]}]}']
 EMBEDDINGS = ['{"input": ["cp", "mv"], "dimensions": 2}']
 COMPLETIONS = ['{"prompt": "This option", "max_tokens": 4, "seed": 2}']
-# Valid bodies of routes that take one.
+# Valid bodies for routes that have a body.
 BODIES = {
     "/": EMBED,
     "/invocations": EMBED,
@@ -39,7 +39,8 @@ BODIES = {
     "/v2/models/{model}/versions/{version}/infer": INFER,
     "/v2/repository/index": ["{}"],
 }
-# Routes that refuse every request to these models or without --model-control. All other routes have a valid request.
+# Routes that refuse every request, because these models do not support them, or because --model-control is not set. All
+# other routes have a valid request.
 REFUSED = {
     "/predict": '{"inputs": "cp"}',
     "/classify": '{"input": "cp"}',
@@ -49,7 +50,8 @@ REFUSED = {
     "/v2/repository/models/{model}/unload": "{}",
 }
 QUERIES = {"/v2/models/{model}/plan": "?tokens=3", "/v2/models/{model}/attention.png": "?text=cp"}
-# Answers with times, counts or random ids. All other answers are, byte by byte, those of the idle daemon.
+# Routes whose answers contain times, counts or random ids. All other answers must equal the answers of the idle daemon,
+# byte by byte.
 CHANGING = {"/metrics", "/v1/completions", "/openai/v1/completions", "/openai/deployments/{deployment}/completions", "/api/embed",
             "/v2/models/stats", "/v2/models/{model}/stats", "/v2/models/{model}/versions/{version}/stats"}
 
@@ -60,7 +62,7 @@ class Route:
     def __init__(self, method, template, description):
         self.method = method
         self.template = template
-        self.name = re.sub(r"\{[^}]*\}", "{}", template)  # in /metrics
+        self.name = re.sub(r"\{[^}]*\}", "{}", template)  # the label in /metrics
         self.statuses = {int(status) for status in description["responses"]}
         model = "builtin-writer" if template.endswith("/completions") else "builtin"
         self.path = self.path_of(model)
@@ -77,19 +79,19 @@ class Route:
         return 400 <= status < 429 and status in self.statuses if self.refused else status == 200
 
     def may_refuse(self, status):
-        """Whether the status fits any request at a time without overload."""
+        """Whether the status fits any request if the daemon is not overloaded."""
         return status in self.statuses and (status == 200 or 400 <= status < 429)
 
 
 def documented_routes():
-    """All routes of the OpenAPI document. A route that is added there must get a request here."""
+    """All routes of the OpenAPI document. A new route must get a request in this file."""
     with open(os.path.join(TREE, "server", "dialects", "openapi.json")) as file:
         paths = json.load(file)["paths"]
     return [Route(method.upper(), template, description) for template, methods in paths.items()
             for method, description in methods.items()]
 
 
-LASTING = 10000  # requests of each client from which on memory may not grow
+LASTING = 10000  # from this number of requests of each client on, memory may not grow
 
 
 def mutated(draw, body):
@@ -110,7 +112,8 @@ def mutated(draw, body):
 
 
 def draw_request(draw, routes):
-    """A request: the route's name in /metrics, the arguments of Client.ask, and a function that judges the status."""
+    """A random request: the route's name in /metrics, the arguments of Client.ask, and a function that judges the
+    status."""
     route = draw.choice(routes)
     body = draw.choice(route.bodies)
     kind = draw.random()
@@ -126,7 +129,7 @@ def draw_request(draw, routes):
 
 
 def send_some(daemon, seed, count, routes, expected, counts, failures):
-    """Sends count requests on one connection after another, and counts the answers by route and status."""
+    """Sends `count` requests on several connections, one after another. Counts the answers by route and status."""
     draw = random.Random(seed)
     client = Client(daemon)
     try:
@@ -140,14 +143,14 @@ def send_some(daemon, seed, count, routes, expected, counts, failures):
             if draw.random() < 0.02 or answer.headers.get("connection", "").lower() == "close":
                 client.close()
                 client = Client(daemon)
-    except Exception as failure:  # pylint: disable=broad-except; the row fails with it
+    except Exception as failure:  # pylint: disable=broad-except # the row fails with it
         failures.append(failure)
     finally:
         client.close()
 
 
 def requests_by_route(daemon):
-    """Counts of /metrics by route and status, without the route /metrics itself."""
+    """The counts of /metrics by route and status, without the route /metrics itself."""
     found = collections.Counter()
     for name, value in daemon.metrics().items():
         if name.startswith("linformerd_requests_total{"):
@@ -157,7 +160,7 @@ def requests_by_route(daemon):
 
 
 def answers_when_idle(daemon, routes):
-    """The answers that do not change, by path and body."""
+    """The answers that must not change, by path and body."""
     expected = {}
     for route in routes:
         for body in route.bodies:
@@ -201,7 +204,7 @@ def mixed_traffic(row):
         found = requests_by_route(daemon) - before
         check(found == counts, f"/metrics counts {found - counts} more, and {counts - found} less")
         grown = 100 * (state[2] - first[2]) / first[2]
-        # The memory of the first requests is growth, too. Few requests say nothing about the others.
+        # The growth includes the memory of the first requests. So it is only judged after many requests.
         check(count < LASTING or grown < 1, f"resident memory grew by {grown:.1f} % from {first[2]} KiB")
         refused = sum(value for (_, status), value in counts.items() if status != 200)
         return {"requests": total, "clients": clients, "routes": len(routes), "refused": refused, "hourly": total // 3600,
