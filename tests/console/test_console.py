@@ -1,6 +1,6 @@
-"""The console in headless Chromium: every form, all kinds of models, both colour schemes, a phone, the keyboard.
+"""Tests the console in headless Chromium: every form, all kinds of models, both colour schemes, a phone, the keyboard.
 
-Each test fails if the page logs an error, breaks its Content-Security-Policy, or requests anything from another host.
+Each test fails if the page logs an error, violates its Content-Security-Policy, or requests anything from another host.
 """
 
 import contextlib
@@ -28,13 +28,14 @@ from served import Daemon  # noqa: E402
 
 MODULES = "tests/modules/reference/"
 HOSTILE = ["<img src=x onerror=document.title='owned'>", '"><script>document.title="owned"<b>', "a&b?c#d%20e=f 'g' é"]
-WAIT_MS = 120_000  # only a page that never becomes right waits so long
+WAIT_MS = 120_000  # only a page with a fault makes a test wait so long
 KEY = "sesame-1"
 
 
 @contextlib.contextmanager
 def opened(browser, daemon, expected=(), ready="ready", **options):
-    """A page of the console. At the end it must have no faults except those that match `expected`."""
+    """A page of the console. At the end, the page must not have reported any faults except those that match
+    `expected`."""
     faults = []
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, "accept_downloads": True, **options})
     context.add_init_script("addEventListener('securitypolicyviolation', (e) => console.error('policy: ' + e.violatedDirective))")
@@ -109,7 +110,7 @@ def a_phone_needs_no_sideways_scrolling(browser):
 
 
 def all_controls_are_reached_by_tab(browser):
-    """Tab visits every control that can be used. None of them holds the focus."""
+    """Tab reaches every control that can be used, and leaves it again."""
     with Daemon() as daemon, opened(browser, daemon) as page:
         use_all_forms(page)
         page.click("#pause")  # the rows of a table must not change meanwhile
@@ -144,7 +145,7 @@ def less_motion_is_respected(browser):
 
 
 def the_policy_is_in_force(browser):
-    """Neither a script nor a style that is not the page's own has an effect. Markup from strings is refused."""
+    """A script or style that is not in the page's own files has no effect. The page refuses markup from strings."""
     expected = ["policy: script-src", "policy: style-src", "policy: require-trusted-types-for", "Content Security Policy", "requires 'Trusted"]
     with Daemon() as daemon, opened(browser, daemon, expected) as page:
         page.evaluate("""() => {
@@ -277,7 +278,8 @@ def text_is_streamed(browser):
 
 
 def generation_is_stopped(browser):
-    """The model has no end token, and the daemon is held while Stop is pressed, so the stream cannot end by itself."""
+    """The model has no end token, and the daemon is suspended while Stop is pressed. So the stream cannot end by
+    itself."""
     with Daemon("--model", "tests/reference/linear_attention_lm_causal") as daemon, opened(browser, daemon) as page:
         page.fill("#generate textarea", "5 6 7")
         page.fill("#generate [name=count]", "100000")
@@ -293,7 +295,7 @@ def generation_is_stopped(browser):
 
 
 def models_of_all_kinds(browser):
-    """An image is classified. What a model cannot do is not offered, and the page says why."""
+    """An image is classified. The page does not offer what a model cannot do, and gives the reason."""
     picture = "tests/images/rgb.png"
     models = ["vit_linformer", "tagger", "token_classifier"]
     arguments = [word for name in models for word in ("--model", MODULES + name)] + ["--model", "tests/reference/linformer_encoder"]
@@ -372,7 +374,7 @@ def a_picture_is_saved(browser):
 
 
 def the_program_in_the_document_draws_the_same(browser):
-    """The Python program of docs/console.md runs as it is."""
+    """The Python program in docs/console.md runs without changes."""
     with open("docs/console.md") as file:
         program = re.search(r"```python\n(.*?)```", file.read(), re.DOTALL).group(1)
     with Daemon() as daemon, tempfile.TemporaryDirectory() as folder:

@@ -2,8 +2,9 @@
 """schema.py [--whole] FILE…: checks Kubernetes manifests without a cluster. "-" is standard input.
 
 Kinds of Kubernetes are compared with the models of the package python3-kubernetes: names and types of fields, required
-fields and enumerations. Kinds of KServe are compared with the tables below. With --whole, the files are all that is applied
-together: the objects that a manifest refers to must be among them. Prints each fault, and exits with 1 if there is one.
+fields and enumerations. Kinds of KServe are compared with the tables below. --whole says that the files are applied
+together without others. Then the objects that a manifest names must be in these files. Prints each fault. The exit
+status is 1 if there is a fault.
 """
 
 import re
@@ -12,10 +13,12 @@ import sys
 import yaml
 from kubernetes import client
 
-PREFIXES = {"v1": "V1", "apps/v1": "V1", "policy/v1": "V1", "autoscaling/v2": "V2beta2"}  # v2 is v2beta2, made stable
+# v2beta2 has the same fields as v2
+PREFIXES = {"v1": "V1", "apps/v1": "V1", "policy/v1": "V1", "autoscaling/v2": "V2beta2"}
 
-# The fields of KServe that this project may use, from servingruntime_types.go, predictor.go, podspec.go and component.go
-# in KServe's folder pkg/apis/serving. "!" marks a required field. A name that begins with V1 is a model of Kubernetes.
+# The fields of KServe that this project may use. They are from servingruntime_types.go, predictor.go, podspec.go and
+# component.go in KServe's folder pkg/apis/serving. "!" marks a required field. A name that begins with V1 is a model of
+# Kubernetes.
 KSERVE = {
     "serving.kserve.io/v1alpha1 ServingRuntime": {
         "apiVersion": str, "kind": str, "metadata": "V1ObjectMeta", "!spec": "ServingRuntimeSpec"},
@@ -41,8 +44,8 @@ KSERVE = {
     "ModelFormat": {"!name": str, "version": str},
 }
 
-STARTUP_S = 300  # in which a daemon may load its models
-GRACE_S = 30  # of Kubernetes, where a pod does not say it
+STARTUP_S = 300  # time that a daemon may need to load its models
+GRACE_S = 30  # default of Kubernetes
 
 SCALARS = {"str": str, "int": int, "float": (int, float), "bool": bool}
 faults = 0
@@ -61,7 +64,7 @@ def check_scalar(value, kind, path):
 
 
 def check_model(value, name, path):
-    """An object against a class of python3-kubernetes."""
+    """Compares an object with a class of python3-kubernetes."""
     model = getattr(client, name)
     if not isinstance(value, dict):
         return fault(path, f"expected {name}, found {value!r}")
@@ -73,13 +76,14 @@ def check_model(value, name, path):
             fault(path, f"{name} has no field {field!r}")
     try:
         model(**{attributes[field]: inner for field, inner in value.items() if field in attributes})
-    except ValueError as error:  # a required field is missing, or a value is none of an enumeration
+    except ValueError as error:  # a required field is missing, or a value is not in the enumeration
         fault(path, str(error))
 
 
 def check_type(value, kind, path):
-    """A value against a type as python3-kubernetes writes it, such as list[V1Container] or dict(str, str)."""
-    if value is None or kind in ("object", "datetime", "file"):  # an object is an integer or a string
+    """Compares a value with a type in the notation of python3-kubernetes, such as list[V1Container] or dict(str,
+    str)."""
+    if value is None or kind in ("object", "datetime", "file"):  # an "object" is an integer or a string
         return
     if kind.startswith("list["):
         if not isinstance(value, list):
@@ -130,7 +134,7 @@ def containers_of(document):
 
 
 def check_startup(document, path):
-    """A liveness probe must not end a daemon that loads a model."""
+    """The liveness probe must leave a daemon enough time to load its model."""
     for container in containers_of(document):
         startup = container.get("startupProbe", {})
         startup_s = startup.get("periodSeconds", 10) * startup.get("failureThreshold", 3) if startup else 0
@@ -139,7 +143,8 @@ def check_startup(document, path):
 
 
 def setting_ms(container, settings, name, default):
-    """A flag wins over a variable of the container, and this variable over the ConfigMap."""
+    """The value of a setting in milliseconds. A flag has priority over a variable of the container, and this variable
+    over the ConfigMap."""
     flag, variable = f"--{name}", "LINFORMERD_" + name.upper().replace("-", "_")
     arguments = container.get("args", [])
     if flag in arguments:
@@ -163,7 +168,8 @@ def check_end(pod, containers, settings, path):
 
 
 def check_service(document, documents, path):
-    """An InferenceService ends pods, and its ServingRuntime has the settings. Knative chooses the time itself."""
+    """An InferenceService sets the time for the end of pods, and its ServingRuntime has the settings of the daemon.
+    Knative sets this time itself."""
     predictor = document["spec"]["predictor"]
     mode = (document["metadata"].get("annotations") or {}).get("serving.kserve.io/deploymentMode")
     if mode != "RawDeployment" and "terminationGracePeriodSeconds" in predictor:
@@ -189,7 +195,7 @@ def check_times(document, documents, settings, path):
 # ---- References
 
 def check_selector(labels, pods, path):
-    """A selector that selects nothing, or everything, is not what was meant."""
+    """A selector must select pods of these files, and must not be empty."""
     if not labels or not any(labels.items() <= pod.items() for pod in pods):
         fault(path, f"selector: expected labels of a pod, found {labels}")
 

@@ -1,4 +1,4 @@
-"""Runs the examples of docs/python.md, in a folder of their own, and compares their results with the page."""
+"""Runs the examples of docs/python.md in a temporary folder, and compares their results with the page."""
 
 import doctest
 import os

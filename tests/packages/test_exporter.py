@@ -1,4 +1,5 @@
-"""The wheel beside torch and the Python libraries: serve() and the exporter. Run with the Python of that environment."""
+"""Tests serve() and the exporter of the wheel, in an environment with torch and the Python libraries. Run it with the
+Python of this environment."""
 
 import os
 import pathlib
@@ -84,7 +85,7 @@ def masks_and_floats_go_through_infer():
 def a_module_is_served_from_memory():
     torch.manual_seed(3)
     model, ids = Classifier().eval(), torch.randint(0, 100, (3, 20))
-    # A module of this name, as that of a user's own script, is not the exporter.
+    # A module with the name export, such as a user's own script, must not replace the exporter.
     sys.modules["export"] = types.ModuleType("export")
     try:
         with linformerd.serve(model, example={"ids": ids[:2]}, config={"labels": ["bad", "good"]}) as server:

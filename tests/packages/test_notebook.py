@@ -1,4 +1,4 @@
-"""Notebooks, run headless: docs/examples/serve.ipynb, and one whose kernel ends while a daemon runs."""
+"""Runs notebooks headless: docs/examples/serve.ipynb, and one whose kernel ends while a daemon runs."""
 
 import os
 import pathlib
@@ -21,7 +21,7 @@ def executed(notebook):
 
 
 def texts_of(notebook):
-    """What each code cell printed, or its value."""
+    """For each code cell, its printed text or its value."""
     return ["".join(one.get("text") or one["data"]["text/plain"] for one in cell.outputs)
             for cell in notebook.cells if cell.cell_type == "code"]
 
@@ -40,7 +40,7 @@ def the_daemon_ends_with_the_kernel():
     code = "import linformerd\nserver = linformerd.serve()\nprint(server.pid)"
     notebook = executed(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)]))
     pid = int(texts_of(notebook)[0])
-    while os.path.exists(f"/proc/{pid}"):  # until whoever inherited it has taken its exit status
+    while os.path.exists(f"/proc/{pid}"):  # until the process that inherited the daemon has read its exit status
         if " Z " in pathlib.Path(f"/proc/{pid}/stat").read_text():
             break
         time.sleep(0.02)

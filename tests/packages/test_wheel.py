@@ -1,4 +1,5 @@
-"""The wheel in an environment without any other package. Run with the Python of that environment, in the repository."""
+"""Tests the wheel in an environment without any other package. Run it with the Python of this environment, in the
+repository."""
 
 import importlib.metadata
 import json
@@ -30,7 +31,7 @@ def test(function):
 
 
 def plain_post(url, path, body):
-    """The answer as another client gets it."""
+    """The answer to a request without linformerd's client."""
     request = urllib.request.Request(url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(request) as response:
@@ -42,7 +43,7 @@ def as_float32(numbers):
 
 
 def exists(pid):
-    """Whether a process runs. One that ended and waits for its parent does not."""
+    """Whether a process runs. A process that has ended, but whose parent has not read its status, does not count."""
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
@@ -90,7 +91,7 @@ def licences_of_the_libraries_come_along():
 
 @test
 def the_daemon_has_its_own_libraries():
-    # Files under these names that are no libraries: the daemon does not start if it looks here first.
+    # Files under these names that are not libraries. A daemon that reads them does not start.
     folder = pathlib.Path(os.environ["FOLDER"], "wrong")
     folder.mkdir(exist_ok=True)
     for name in ("libjansson.so.4", "libopenblas.so.0", "libgfortran.so.5", "libgnutls.so.30"):
@@ -262,7 +263,7 @@ def the_daemon_ends_with_its_block():
         assert not exists(server.pid)
 
 
-# A process with a server, which prints the id of the daemon and then does what the last line says.
+# A process with a server. It prints the id of the daemon, and then executes the last line.
 CHILD = "import linformerd, os, sys, time\nserver = linformerd.serve()\nprint(server.pid, flush=True)\n"
 
 

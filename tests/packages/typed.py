@@ -1,4 +1,4 @@
-"""What a user writes, for mypy --strict. Each reveal_type has the type after it, which test_wheel.sh compares."""
+"""Code of a user, for mypy --strict. The expected type stands after each reveal_type. test_wheel.sh compares them."""
 
 import linformerd
 

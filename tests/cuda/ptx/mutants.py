@@ -2,12 +2,14 @@
 """mutants.py [--list] [--random N] [--seed N] [WORD...]: plants faults in the PTX of the CUDA engine, one at a time.
 
 Each fault must make a test program fail. The program also runs without the fault, and must pass. A fault is an edit of
-the text of kernels in a copy of libengine_cuda.so. The file holds the PTX as it is, and keeps its length. The faults of
-the list FAULTS come first, those of WORD... alone if words of their descriptions are given. Then come --random N faults
-(default 0). A random fault may be one that nobody can notice, or lead to an endless loop. So a program that takes longer
-than SECONDS is ended, and its fault counts as not noticed.
+the text of kernels in a copy of libengine_cuda.so. This file contains the PTX as plain text, and an edit keeps the
+length of the file.
 
-The variable FAULTS=N takes only N faults of the list. The seed chooses them and the random ones. It is --seed, or the
+First come the faults in the list FAULTS. With WORD..., only those whose descriptions contain all words are tried. Then
+come --random N faults (default 0). A random fault may have no effect, or lead to an endless loop. So a program that
+takes longer than SECONDS is ended, and its fault counts as not noticed.
+
+The variable FAULTS=N takes only N faults of the list. The seed chooses them and the random faults. It is --seed, or the
 variable SEED, or the time. BUILD names the build folder. `make programs-ptx` builds what this script needs. Without
 nvcc, the script is skipped. The output is TAP."""
 
@@ -26,11 +28,11 @@ BUILT = Path(os.environ.get("BUILD", "build")) / "tests/cuda/ptx"
 ENGINE = "libengine_cuda.so"
 SECONDS = 600
 
-# ---- Edits: a pattern, and what takes the place of a match
+# ---- Edits: a pattern, and the replacement of a match
 
 
 def swap(first, second):
-    """Exchanges two groups of the match. The first stands before the second."""
+    """Exchanges two groups of the match. The first group must stand before the second."""
 
     def replace(match):
         text, (a, b), (c, d) = match.string, match.span(first), match.span(second)
@@ -40,7 +42,7 @@ def swap(first, second):
 
 
 def add(amount, group=2):
-    """Adds to the number in the last group of the match."""
+    """Adds to the number in a group of the match, by default the second."""
 
     def replace(match):
         begin, end = match.span(group)
@@ -75,13 +77,13 @@ EDITS = {
 
 # ---- Faults
 
-# kernel: a pattern of mangled names. which: the number of the place in the text of each of these kernels. None: all.
-# survives: why the program does not notice the fault. Then it must pass.
+# kernel: a pattern of mangled names. which: the number of the place in the text of each of these kernels, or None for
+# all places. survives: the reason why the program does not notice the fault. Then the program must pass.
 Fault = namedtuple("Fault", "edit kernel which program tests survives", defaults=[""])
 
 
 def on(kernel, program, tests, *edits, survives=""):
-    """Faults of one kernel. An edit is a name, for all its places, or a name and the number of a place."""
+    """Faults of one kernel. An edit is a name, for all places, or a name and the number of a place."""
     pairs = [edit if isinstance(edit, tuple) else (edit, None) for edit in edits]
     return [Fault(edit, kernel, which, program, tests, survives) for edit, which in pairs]
 
@@ -152,11 +154,12 @@ def describe(fault):
 # ---- Texts
 
 class Unfit(Exception):
-    """The text has no such kernel, place, or room."""
+    """The text has no such kernel or place, or no room for the edit."""
 
 
 def kernels_in(text):
-    """The name, begin and end of each kernel's body, last first, so that edits leave the others where they are."""
+    """The name, begin and end of each kernel's body. The last kernel comes first, so that edits do not move the
+    others."""
     starts = [(match[1], match.start()) for match in re.finditer(r"\.entry ([\w$.]+)\(", text)]
     for name, begin in reversed(starts):
         body = text.index("\n{", begin)
@@ -164,7 +167,7 @@ def kernels_in(text):
 
 
 def edit_at(text, place, end, replacement):
-    """The new text in the place of the match. If it is longer, tabs before later lines of the kernel make room."""
+    """The text with a replaced match. If the replacement is longer, later lines of the kernel lose their tabs."""
     new = place.expand(replacement) if isinstance(replacement, str) else replacement(place)
     room = len(place[0]) - len(new)
     behind = text[place.end():end]
@@ -195,7 +198,7 @@ def plant(text, fault):
 
 
 def run(folder, fault):
-    """The exit status, what the program said last, and the kernels that ran."""
+    """The exit status, the last complaint of the program, and the kernels that ran."""
     entries = folder / "entries"
     entries.write_text("")
     environment = dict(os.environ, SHIM_SEED="1", TEST_FILTER=fault.tests, PTX_ENTRIES=str(entries))
@@ -210,12 +213,12 @@ def run(folder, fault):
 
 
 class Bench:
-    """A folder with the programs and an engine, with a fault or without."""
+    """A folder with the programs and the engine. The engine may contain a fault."""
 
     def __init__(self, folder):
         self.folder = folder
         self.text = (BUILT / ENGINE).read_bytes().decode("latin-1")
-        self.sound = {}  # by program and tests: the kernels that run
+        self.sound = {}  # the kernels that run without a fault, by program and tests
         for file in BUILT.iterdir():
             if file.is_file() and file.name != ENGINE and os.access(file, os.X_OK):
                 os.link(file, folder / file.name)
@@ -224,7 +227,7 @@ class Bench:
         (self.folder / ENGINE).write_bytes(text.encode("latin-1"))
 
     def kernels_of(self, fault):
-        """The kernels that run without a fault, in a program that passes."""
+        """The kernels that run without a fault. The program must pass."""
         key = fault.program, fault.tests
         if key not in self.sound:
             self.put(self.text)
@@ -235,7 +238,7 @@ class Bench:
         return self.sound[key]
 
     def try_fault(self, fault):
-        """Whether what must happen happens, and a description."""
+        """Whether the program failed, or passed if the fault survives. Also returns a description."""
         try:
             if not any(re.search(fault.kernel, name) for name in self.kernels_of(fault)):
                 return False, "no such kernel runs"
@@ -251,7 +254,7 @@ class Bench:
 
 
 def choose(bench, count, seed):
-    """Faults at random places of random kernels, for the programs of FAULTS, which run them."""
+    """Random faults. Each is at a random place of a kernel that a program of FAULTS runs."""
     chance = random.Random(seed)
     homes = sorted({(fault.program, fault.tests) for fault in FAULTS})
     bodies = {name: bench.text[begin:end] for name, begin, end in kernels_in(bench.text)}
