@@ -13,7 +13,7 @@ import sys
 import yaml
 from kubernetes import client
 
-# v2beta2 has the same fields as v2
+# v2beta2 has the same fields as v2.
 PREFIXES = {"v1": "V1", "apps/v1": "V1", "policy/v1": "V1", "autoscaling/v2": "V2beta2"}
 
 # The fields of KServe that this project may use. They are from servingruntime_types.go, predictor.go, podspec.go and

@@ -123,7 +123,7 @@ def agrees(model, kwargs, inputs, forward=None, config=None, reference=None, out
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         folder = pathlib.Path(folder, "folder")
         export(model, kwargs, folder, daemon=OPTIONS.daemon, **(config or {}))
-        # linformer-pytorch writes masked values into its input
+        # linformer-pytorch writes masked values into its input.
         copies = {name: value.clone() for name, value in inputs.items()}
         expected = forward(**copies) if forward else reference(**copies)
         expected = expected[0] if isinstance(expected, tuple) else expected
@@ -814,7 +814,7 @@ def whole_folders_or_none():
         refused("wrong", lambda: exporter.write_folder(parent / "mine", "new", broken, False))
         assert (parent / "mine/model.safetensors").read_bytes() == before
         assert (parent / "mine/config.json").read_text() == "old"
-        # as if the process were killed at this point
+        # As if the process were killed at this point.
         with unittest.mock.patch.object(pathlib.Path, "replace", side_effect=InterruptedError):
             with contextlib.suppress(InterruptedError):
                 exporter.write_folder(parent / "mine", "new", {"a": np.zeros(3)}, False)
@@ -839,7 +839,7 @@ def a_tokenizer_in_a_folder_that_exists():
         exporter.write_folder(mine, "config", arrays(), False, tokenizer=b"old")
         exporter.write_folder(mine, "config", arrays(), False)
         assert (mine / "tokenizer.json").read_bytes() == b"old" and (mine / "config.json").exists()
-        # as if the process were killed at this point
+        # As if the process were killed at this point.
         with unittest.mock.patch.object(pathlib.Path, "replace", side_effect=InterruptedError):
             with contextlib.suppress(InterruptedError):
                 exporter.write_folder(mine, "config", arrays(), False, tokenizer=b"new")

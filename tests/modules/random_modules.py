@@ -201,7 +201,7 @@ class Case:
     def write_calls(self, server, most):
         """Writes at most `most` calls that the daemon answers into the folder of the module."""
         tensors, count = {}, 0
-        # the call with the example's sizes first, then the others
+        # The call with the example's sizes first, then the others.
         for inputs, expected in self.calls[:1] + self.calls[:0:-1]:
             try:
                 server.infer(self.name, {name: value.numpy() for name, value in inputs.items()}, list(expected))

@@ -187,7 +187,7 @@ class Daemon:
         address = ("--host", "unix:" + self.path) if on_socket else ("--port", "0")
 
         def prepare():
-            # under nohup, SIGHUP would be ignored, and the daemon would not reload
+            # Under nohup, SIGHUP would be ignored, and the daemon would not reload.
             signal.signal(signal.SIGHUP, signal.SIG_DFL)
             for name, value in limits:
                 resource.setrlimit(name, (value, value))

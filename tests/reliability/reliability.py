@@ -35,7 +35,7 @@ ROWS = [traffic.mixed_traffic, clients.slow_clients, clients.idle_connections, c
         allocations.failing_allocations_reloaded, overload.overload, overload.overload_by_time, programs.slots,
         programs.failing_allocations, programs.restarts, programs.damaged_inputs, programs.damaged_folders]
 JUDGES_TIMES = [overload.overload, overload.overload_by_time]
-# other targets run these: `make test` and `make test-all`
+# Other targets run these: `make test` and `make test-all`.
 PROGRAMS = [run for run in ROWS if run.__module__ == "programs"]
 
 

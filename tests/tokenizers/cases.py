@@ -1,4 +1,4 @@
-"""The tokenizers of the comparison: every part of the format is in at least one of them."""
+"""The tokenizers of the comparison. Every part of the format is in at least one of them."""
 import json
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -87,7 +87,7 @@ def llama2(lines, size):
     tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(),
                                            decoders.Strip(" ", 1, 0)])
     specials = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
-    tokenizer.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")  # for the training alone
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")  # only for the training
     bpe(tokenizer, lines, size, specials)
 
     def change(document):
@@ -123,7 +123,8 @@ def subwords(lines, size):
 
 
 def fused(lines, size):
-    """Symbols that are unknown without an unk token are left out; with byte_fallback and a prefix offsets are odd."""
+    """A BPE without an unk token leaves out unknown symbols. With byte_fallback and a prefix, the library's offsets are
+    odd."""
     tokenizer = Tokenizer(models.BPE(byte_fallback=True, continuing_subword_prefix="@", fuse_unk=True, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation()])
     bpe(tokenizer, lines, size, ["<unk>"] + [f"<0x{byte:02X}>" for byte in range(0x20, 0xF0)], continuing_subword_prefix="@")
@@ -177,7 +178,7 @@ def speech(lines, size):
 
 
 def charsmap(rules, lines):
-    """SentencePiece's table for a rule, such as nmt_nfkc, or of a few lines of a file."""
+    """SentencePiece's table for a rule such as nmt_nfkc, or for the lines of a file of rules."""
     import io
     import sentencepiece
     model = io.BytesIO()
@@ -202,7 +203,8 @@ def t5(lines, size, rules=None):
 
 
 def small_rules():
-    """Replacements that grow, shrink and vanish, of clusters and of single characters."""
+    """A file of replacements of clusters and of single characters. Some are longer than the text that they replace,
+    some shorter, some empty."""
     import tempfile
     pairs = [("ﬁ", "fi"), ("½", "1/2"), ("é", "e"), ("e\u0301", "é"), ("\r\n", " "), ("\n", " "), ("\t", " "), ("…", "..."),
              ("\u200b", ""), ("ß", "ss"), ("Å", "A"), ("　", " "), ("Ａ", "A"), ("ガ", "ga"), ("\u0301", ""), ("가", "ga")]
@@ -263,7 +265,8 @@ def splits(lines, size):
 
 CASES = {case.__name__: case for case in (gpt2, roberta, llama3, qwen, llama2, clip, subwords, fused, bert, bert_cased, words,
                                           speech, t5, xlmr, pieces, whole, bytes_first, splits)}
-LARGE = {"xlmr"}  # its table has 300 kB
+LARGE = {"xlmr"}  # its table has 300 kB, so make.py leaves it out
 
-# Expressions that the distribution's Oniguruma runs. It may know fewer characters than the one within `tokenizers`.
+# Cases with expressions that Oniguruma computes. The distribution's version may know fewer characters than the version
+# in `tokenizers`.
 EXPRESSIONS = {"clip", "splits"}

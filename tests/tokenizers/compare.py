@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Compares the project's tokenizer with the `tokenizers` of PyPI, live.
+"""Compares the project's tokenizer with the package `tokenizers` of PyPI, with new tokenizers and new texts.
 
     compare.py --program build/tests/tokenizers/encode [--count 10000] [--seed 1] [--size 2000] [CASE…]
 
-For each tokenizer of cases.py, trained anew, and for --random tokenizers of random parts around the trained models: ids, offsets, special mask, tokens' texts and decoded texts must be equal for
-all texts, also for bytes that are no UTF-8, and for a million times one letter."""
+The tokenizers are those of cases.py, trained again, and --random tokenizers of random parts around the trained models.
+Ids, offsets, special mask, tokens' texts and decoded texts must be equal for all texts. The texts of cases.py's
+tokenizers include bytes that are not UTF-8, and a letter that is repeated a million times."""
 import argparse
 import json
 import pathlib
@@ -23,7 +24,7 @@ import texts
 
 
 def invalid_bytes(seed):
-    """UTF-8 that is cut, surrogates as bytes, and others."""
+    """UTF-8 that is cut, surrogates as bytes, and other invalid bytes."""
     chance = random.Random(seed)
     whole = "é中😀a b".encode()
     fixed = [b"\xed\xa0\x80a\xed\xb0\x80", b"a\xff\xfeb", b"\xc0\xaf", b"\xf4\x90\x80\x80", b"\xe4\xb8", b"\xf0\x9f\x98 x"]
@@ -31,7 +32,8 @@ def invalid_bytes(seed):
 
 
 def assigned(data):
-    """Whether all characters were in Unicode when Python's tables were made. Debian's Oniguruma is as old."""
+    """Whether all characters are assigned in the version of Unicode of Python's tables. Debian's Oniguruma has about
+    this version."""
     return all(unicodedata.category(character) != "Cn" for character in data.decode("utf-8", "replace"))
 
 
@@ -39,14 +41,14 @@ def compare(name, tokenizer, program, inputs, quiet=False):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "tokenizer.json"
         tokenizer.save(str(path))
-        tokenizer = Tokenizer.from_file(str(path))  # which changes the last bit of some scores of Unigram
+        tokenizer = Tokenizer.from_file(str(path))  # loading changes the last bit of some scores of Unigram
         other = peer.Peer(program, str(path))
         wrong = 0
         for data in inputs:
             text = data.decode("utf-8", "replace")
             try:
                 wanted = peer.expected(tokenizer, text)
-            except BaseException as fault:  # a panic of Rust is no Exception
+            except BaseException as fault:  # a panic of Rust is not an Exception
                 if isinstance(fault, KeyboardInterrupt):
                     raise
                 continue
@@ -64,7 +66,8 @@ def compare(name, tokenizer, program, inputs, quiet=False):
 
 
 def random_tokenizers(count, seed, trained, lines, program):
-    """Random parts. What `tokenizers` refuses, or does not survive, has no reference; so has what is refused by name."""
+    """Compares tokenizers of random parts. Parts that `tokenizers` refuses, or on which it panics, have no reference
+    and are left out. Parts that the project refuses with a message are counted, and are no fault."""
     models = [document["model"] for document in trained]
     charsmaps = [part["precompiled_charsmap"] for document in trained
                  for part in (document["normalizer"] or {}).get("normalizers", []) if part["type"] == "Precompiled"]
@@ -76,7 +79,7 @@ def random_tokenizers(count, seed, trained, lines, program):
             tokenizer = Tokenizer.from_str(json.dumps(document))
         except KeyboardInterrupt:
             raise
-        except BaseException:  # a panic of Rust is no Exception
+        except BaseException:  # a panic of Rust is not an Exception
             continue
         inputs = [text.encode() for text in texts.texts(60, f"{seed} {number}", lines)]
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
@@ -104,7 +107,7 @@ def main():
     parser.add_argument("--size", type=int, default=2000)
     parser.add_argument("--letters", type=int, default=1_000_000)
     parser.add_argument("--random", type=int, default=300)
-    parser.add_argument("--save", help="a folder where the tokenizers are kept, and found by the next run")
+    parser.add_argument("--save", help="folder that keeps the trained tokenizers for the next run")
     parser.add_argument("cases", nargs="*", metavar="CASE")
     options = parser.parse_args()
     print(f"seed {options.seed}")

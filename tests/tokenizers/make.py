@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes tests/tokenizers/reference/: small tokenizers, and what the `tokenizers` of PyPI makes of some texts.
+"""Writes tests/tokenizers/reference/: small tokenizers, and the results of the package `tokenizers` of PyPI for some
+texts.
 
     make.py [--size 500] [--count 200]
 
-texts.json is a list of texts. NAME.json is a tokenizer. NAME.results.json has for each text the ids, the offsets one behind
-the other, the decoded text and the one without special tokens, and for the first TOKENS texts the tokens' texts.
-tests/unit/test_tokenizers.c reads them."""
+texts.json is a list of texts. NAME.json is a tokenizer. NAME.results.json has a list for each text: the ids, the
+offsets in one list, the decoded text, and the decoded text without special tokens. For the first TOKENS texts, it also
+has the texts of the tokens. tests/unit/test_tokenizers.c reads these files."""
 import argparse
 import json
 import pathlib
@@ -37,7 +38,7 @@ def result(tokenizer, text, tokens):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=500, help="pieces of each vocabulary (%(default)s)")
-    parser.add_argument("--count", type=int, default=200, help="texts (%(default)s)")
+    parser.add_argument("--count", type=int, default=200, help="number of texts (%(default)s)")
     options = parser.parse_args()
     FOLDER.mkdir(exist_ok=True)
     lines = texts.corpus()

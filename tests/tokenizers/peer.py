@@ -1,4 +1,4 @@
-"""The program encode.c as a peer of a `tokenizers.Tokenizer`, and the comparison of both."""
+"""Runs the program encode.c, and compares its results with those of a `tokenizers.Tokenizer`."""
 import struct
 import subprocess
 
@@ -20,7 +20,7 @@ class Peer:
         return self.read(self.number())
 
     def encode(self, data):
-        """What expected() gives for a text, or a message."""
+        """The program's result for a text, in the form of expected(), or its error."""
         self.process.stdin.write(struct.pack("<I", len(data)) + data)
         self.process.stdin.flush()
         count = self.number()
@@ -47,7 +47,7 @@ def expected(tokenizer, text):
 
 
 def differences(found, wanted):
-    """The keys that differ. Of errors only that they are there."""
+    """The keys whose values differ. For errors, only compares whether both results are errors."""
     if "error" in wanted or "error" in found:
         return [] if ("error" in wanted) == ("error" in found) else ["error"]
     return [key for key in wanted if found[key] != wanted[key]]

@@ -1,4 +1,4 @@
-"""Texts for the tokenizers: Debian's own documentation to train on, and odd ones to compare with."""
+"""Texts for the tokenizers: Debian's own documentation for the training, and unusual texts for the comparison."""
 import gzip
 import pathlib
 import random
@@ -31,7 +31,7 @@ ODD = ["", " ", "  ", "\n", "\t \n", "\0", "a\0b", "\x7f\x80\x9f", "\u200b\u200d
 
 
 def corpus(most_bytes=3_000_000):
-    """Lines of the documentation that a Debian system has."""
+    """Lines of the documentation that is installed on this Debian system."""
     lines, size = [], 0
     places = [*pathlib.Path("/usr/share/common-licenses").glob("*"), *pathlib.Path("/usr/share/doc").glob("*/*"),
               *pathlib.Path("/usr/share/perl").glob("*/pod/*.pod")]

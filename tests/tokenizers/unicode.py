@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes server/tokenizer/unicode_table.c: what each code point is to Hugging Face's `tokenizers`.
+"""Writes server/tokenizer/unicode_table.c: the properties that Hugging Face's `tokenizers` gives to each code point.
 
     unicode.py >server/tokenizer/unicode_table.c
 
-The parts of `tokenizers` use different versions of Unicode. So each property is asked from the installed library, for
-each code point. A minute."""
+The parts of `tokenizers` use different versions of Unicode. So the script tests each property of each code point with
+the installed library. This takes a minute."""
 import tokenizers
 from tokenizers import Regex, normalizers, pre_tokenizers
 
@@ -17,7 +17,7 @@ def normalized(normalizer):
 
 
 def splits(pre_tokenizer):
-    """The code points at which the pre-tokenizer cuts."""
+    """The code points around which the pre-tokenizer cuts."""
     return {code for code in CODES if len(pre_tokenizer.pre_tokenize_str(f"\1{chr(code)}\1")) > 1}
 
 
@@ -51,7 +51,8 @@ def properties():
 
 
 def scripts():
-    """A number for each code point's script. 0: any, which joins both neighbours."""
+    """A number for the script of each code point. 0 means any script. Such a code point is joined with both
+    neighbours."""
     cut = pre_tokenizers.UnicodeScripts()
 
     def differ(one, other):

@@ -1,6 +1,6 @@
-"""Writes tests/torch/FORM/: the weights of one reference case, saved by torch.save and by huggingface_hub in the forms
-that people have. The reference case itself was saved by safetensors. tests/http/test_torch.c serves all forms and
-compares their outputs. Also writes the inputs of tests/fuzz/corpus/pickle, which tests/unit/test_torch_archive.c reads.
+"""Writes tests/torch/FORM/: the weights of one reference case, saved by torch.save and by huggingface_hub in the usual
+forms. The reference case itself was saved by safetensors. tests/http/test_torch.c serves all forms and compares their
+outputs. Also writes the inputs of tests/fuzz/corpus/pickle, which tests/unit/test_torch_archive.c reads.
 
 Written with torch 2.13.0 and huggingface_hub 2.4.0: python3 tests/torch/make.py
 """
@@ -20,7 +20,7 @@ CORPUS = "tests/fuzz/corpus/pickle"
 
 
 def state_dict():
-    """The tensors of the case. Names that share a tensor there share memory here."""
+    """The tensors of the case. Names that share a tensor in the file share memory here."""
     with safe_open(f"{CASE}/model.safetensors", "pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}
         aliases = file.metadata()
@@ -79,7 +79,7 @@ def save(name, value, **options):
 
 
 def pack(name, data, change=lambda entry, content: content, **options):
-    """Writes the entries of the archive `data` into another one."""
+    """Writes the entries of the archive `data` into a new archive, after `change`."""
     source, file = zipfile.ZipFile(io.BytesIO(data)), io.BytesIO()
     with zipfile.ZipFile(file, "w", options.get("compression", zipfile.ZIP_STORED)) as archive:
         for entry in source.namelist():
@@ -90,7 +90,7 @@ def pack(name, data, change=lambda entry, content: content, **options):
 
 
 class Call:
-    """An object whose pickle calls a function."""
+    """An object whose pickle calls a function when it is loaded."""
 
     def __init__(self, function, *arguments):
         self.call = function, arguments
