@@ -3,20 +3,21 @@
 
     python3 corpus.py --out corpus
 
-Packages are fetched with `apt-get download` and unpacked with `dpkg -x`; nothing is
-installed and root is not needed.  Manual pages are rendered with mandoc (fetched the same
-way), HTML is stripped to its text, and plain text is taken as it is.
+Packages are fetched with `apt-get download` and unpacked with `dpkg -x`. Nothing is installed, and root is not needed.
+mandoc, which is fetched the same way, renders manual pages. HTML is reduced to its text. Plain text stays as it is.
 
-Written to --out for each of the splits below: SPLIT.bin (the documents one after the other),
-SPLIT.npy (where each document starts, one entry more than documents) and SPLIT.package.npy (the
-package of each document, as its place in PACKAGES); and log.txt.
+The script writes three files to --out for each of the splits below, and log.txt:
 
-  train        what the model is trained on
+  SPLIT.bin          the documents, one after another
+  SPLIT.npy          where each document starts, with one entry more than documents
+  SPLIT.package.npy  the package of each document, as its index in PACKAGES
+
+  train        the text that the model is trained on
   heldout      about 6 % of the documents of the same packages, chosen by a hash of their path
-  development  all documents of a few packages that are not trained on; settings are chosen by them
-  foreign      all documents of a few more such packages; only the reported figures come from them
+  development  all documents of a few packages that are not trained on. The settings are chosen with them
+  foreign      all documents of a few more such packages. Only the reported figures are measured with them
 
-Documents of the last three are left out if they share much of their text with training documents.
+A document of the last three splits is left out if it shares much of its text with training documents.
 """
 import argparse
 import gzip
@@ -50,13 +51,13 @@ DEVELOPMENT = {"aptitude-doc-en", "bind9-doc", "developers-reference", "exim4-do
                "sudo"}
 FOREIGN = {"mutt", "postfix-doc", "harden-doc"}
 
-PACKAGE_CAP = 5_000_000    # bytes of text from one package, so that none sets the tone alone
+PACKAGE_CAP = 5_000_000    # bytes of text from one package, so that no package dominates
 DOCUMENT_CAP = 200_000     # bytes of one document, for the same reason
-DOCUMENT_MIN = 600         # shorter ones hold no two crops worth telling apart
+DOCUMENT_MIN = 600         # bytes. A shorter document has no two crops that can be told apart
 HELDOUT_SHARE = 0.06
-SHINGLE_WORDS = 8          # documents are compared by their runs of 8 words
-DUPLICATE_SHARE = 0.5      # dropped: half of its runs are in documents kept before it
-LEAK_SHARE = 0.1           # held-out ones dropped: a tenth of its runs are in training text
+SHINGLE_WORDS = 8          # words of a run. Documents are compared by their runs
+DUPLICATE_SHARE = 0.5      # a document is left out if this part of its runs is in earlier documents
+LEAK_SHARE = 0.1           # a held-out document is left out if this part of its runs is in training text
 
 
 class TextOfHtml(html.parser.HTMLParser):
@@ -98,8 +99,8 @@ def read(path):
 
 
 def clean(text):
-    # Long runs of blanks (margins, tables) are shortened: they teach nothing, and guessing a
-    # masked blank between blanks would flatter the figures.
+    # Long runs of blanks, as in margins and tables, are shortened. They teach nothing. Guessing a masked blank between
+    # blanks would improve the figures without reason.
     text = re.sub(r"[ \t]+\n", "\n", text.replace("\r", "").replace("\u00a0", " ").replace("\ufffd", ""))
     text = re.sub(r"[ \t]{3,}", "  ", text)
     text = re.sub(r"([-=_.*#~+])\1{5,}", r"\1\1\1\1\1", text)
@@ -107,7 +108,7 @@ def clean(text):
 
 
 def text_of(path, mandoc):
-    """The text of one file, or None for what is not documentation."""
+    """The text of one file, or None if the file is not documentation."""
     name = path.name.removesuffix(".gz")
     place = str(path)
     if re.search(r"/usr/share/man/man\d\w*/", place):
@@ -139,7 +140,7 @@ def is_english(text):
 
 
 def shingles(text):
-    """Sorted hashes of the runs of SHINGLE_WORDS words."""
+    """Sorted hashes of all runs of SHINGLE_WORDS words."""
     words = np.array([zlib.crc32(w) for w in text.lower().split()], dtype=np.uint64)
     if len(words) < SHINGLE_WORDS:
         return np.zeros(0, np.uint64)
@@ -150,7 +151,7 @@ def shingles(text):
 
 
 def sampled_shingles(text):
-    """One in eight of the runs, by hash: enough to tell near-duplicates."""
+    """The hashes of one run in eight, chosen by the hash. These are enough to find near-duplicates."""
     values = shingles(text)
     return values[values % np.uint64(8) == 0].tolist()
 
@@ -182,7 +183,7 @@ def split_of(package, path):
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--out", type=Path, required=True)
-    options.add_argument("--scratch", type=Path, help="for packages (default: OUT/scratch)")
+    options.add_argument("--scratch", type=Path, help="folder for the packages (default: OUT/scratch)")
     options = options.parse_args()
     scratch = (options.scratch or options.out / "scratch").resolve()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -203,7 +204,7 @@ def main():
             say(f"{package}: not to be had")
             continue
         files = [p for p in place.rglob("*") if p.is_file() and not p.is_symlink()]
-        # A hash orders the files, so that the cap keeps a sample and not the first chapters.
+        # A hash orders the files. So the cap keeps a sample of all files, and not only the first chapters.
         files.sort(key=lambda p: hashlib.sha256(str(p.relative_to(place)).encode()).digest())
         used = count = 0
         with ThreadPoolExecutor(4) as pool:

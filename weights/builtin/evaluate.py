@@ -2,20 +2,25 @@
 """Prints how well models do their two tasks on text that they were not trained on, beside baselines.
 
     python3 evaluate.py --corpus corpus --model . other             # several models, on the same text
-    python3 evaluate.py --corpus corpus --daemon http://127.0.0.1:8080       # what a daemon answers, in its dtype
-    python3 evaluate.py --corpus corpus --daemon … --sample 32               # 32 windows filled in, and no more
+    python3 evaluate.py --corpus corpus --daemon http://127.0.0.1:8080       # the answers of a daemon, in its dtype
+    python3 evaluate.py --corpus corpus --daemon … --sample 32               # only fills in 32 windows
 
-Filling in words: 15 % of the lower-case words of a text are masked, each with the blank before it.
-A model gets one mask for each token of the word, and fills in all words of the text at once.  Figures:
-the share of words that come out right; the share of bytes that come out right at their place; bits for
-each byte, from the probabilities of the word's own tokens.  A byte model has a mask for each byte, so
-that it is told the word's length; a model of larger tokens is told only their number.
-Filling in tokens: 15 % of the tokens are masked; the share that comes out right.  Models with different
-tokens cannot be compared by this figure.
-Finding: of 100 documents two crops each that do not overlap; the figure is how often, for crop A
-of a document, the crop B nearest by cosine is that of the same document.
+Filling in words: 15 % of the lower-case words of a text are masked, each with the blank before it. A model gets one
+mask for each token of the word, and fills in all words of the text at once. There are three figures:
 
-The weights are used as stored: F16 made F32.  To ask a daemon takes numpy, torch and tokenizers.
+- the share of words that are right
+- the share of bytes that are right at their place
+- bits for each byte, from the probabilities of the word's own tokens
+
+The masks tell a model of bytes the length of the word. They tell a model of larger tokens only the number of tokens.
+
+Filling in tokens: 15 % of the tokens are masked. The figure is the share of right tokens. It cannot compare models with
+different tokens.
+
+Finding: two crops that do not overlap are taken from each of 100 documents. For crop A of each document, the crop B
+with the largest cosine is found. The figure is how often it is from the same document.
+
+The weights are converted from F16 to F32. For a daemon, only numpy, torch and tokenizers are needed.
 """
 import argparse
 import base64
@@ -36,11 +41,12 @@ ROWS = 64                          # sequences of a batch
 # ---- tokens -----------------------------------------------------------------------------------
 
 class Bytes:
-    """The byte tokenizer: 0 pad, 1 end, 2 mask, 3 + byte."""
+    """The byte tokenizer. Ids: 0 pad, 1 end, 2 mask, 3 + byte."""
     MASK, FIRST = 2, 3
 
     def encode(self, texts):
-        """For each text its ids, and where each token begins in the text's UTF-8 (one entry more)."""
+        """For each text its ids, and where each token begins in the text's UTF-8. The places have one entry more, the
+        end of the text."""
         rows = [np.frombuffer(text.encode(), np.uint8).astype(np.int64) + self.FIRST for text in texts]
         return [(ids, np.arange(len(ids) + 1)) for ids in rows]
 
@@ -55,7 +61,8 @@ class Pieces:
         from tokenizers import Tokenizer, pre_tokenizers
         self.tokenizer = Tokenizer.from_file(str(path))
         self.MASK = self.tokenizer.token_to_id("[MASK]")
-        # ByteLevel writes a byte as a printable character: the byte's own, or the next from 256 on.
+        # ByteLevel writes each byte as one printable character. This is the byte's own character, or the next free one
+        # from 256 on.
         own = [b for b in range(256) if chr(b) in set(pre_tokenizers.ByteLevel.alphabet())]
         others = [b for b in range(256) if b not in own]
         self.byte = {chr(b): b for b in own} | {chr(256 + i): b for i, b in enumerate(others)}
@@ -63,7 +70,7 @@ class Pieces:
     def encode(self, texts):
         rows = []
         for text, encoding in zip(texts, self.tokenizer.encode_batch(texts, add_special_tokens=False)):
-            at = np.cumsum([0] + [len(c.encode()) for c in text])       # of each character
+            at = np.cumsum([0] + [len(c.encode()) for c in text])       # place of each character in UTF-8
             begins = [at[start] for start, _ in encoding.offsets] + [at[-1]]
             rows.append((np.array(encoding.ids, np.int64), np.array(begins)))
         return rows
@@ -81,7 +88,7 @@ def tokens_of(folder):
 # ---- model ------------------------------------------------------------------------------------
 
 class ByteModel:
-    """A LinearAttentionTransformerLM with settings of Linformer: the model of bytes in tests/models/bytes."""
+    """The model of bytes in tests/models/bytes: a LinearAttentionTransformerLM with settings of Linformer."""
 
     def __init__(self, folder, config):
         from linear_attention_transformer.linear_attention_transformer import (LinearAttentionTransformerLM,
@@ -96,9 +103,9 @@ class ByteModel:
         self.max_seq_len = kwargs["max_seq_len"]
 
     def hidden(self, ids):
-        """What the class's own output layer reads.
+        """The input of the class's output layer.
 
-        Position embeddings are taken for one row, since the class expands them to every row."""
+        Position embeddings are computed for one row, because the class expands them to every row."""
         x = self.module.token_emb(ids)
         return self.module.norm(self.module.transformer(x + self.module.pos_emb(x[:1])))
 
@@ -144,12 +151,12 @@ class Model:
 
     @torch.no_grad()
     def fill(self, ids, mask):
-        """At each masked place, row by row: the likeliest id, and the bits of the right one."""
+        """For each masked place, row by row, the likeliest id and the bits of the right id."""
         return guessed(self.model.logits(ids.masked_fill(mask, self.tokens.MASK), mask).float(), ids[mask])
 
 
 class Served:
-    """The same of a running daemon's first model."""
+    """The first model of a running daemon, with the functions of Model."""
 
     def __init__(self, url, tokens):
         self.url, self.tokens = url, tokens
@@ -166,7 +173,8 @@ class Served:
         return torch.from_numpy(np.stack([np.frombuffer(base64.b64decode(row), "<f4") for row in answer]))
 
     def fill(self, ids, mask):
-        """No bits: they would take the whole vocabulary's logits."""
+        """The likeliest ids. The bits are NaN, because the daemon would have to send the logits of the whole
+        vocabulary."""
         best = []
         for row, places in zip(ids.masked_fill(mask, self.tokens.MASK), mask):
             positions = places.nonzero().flatten().tolist()
@@ -177,7 +185,7 @@ class Served:
 
 
 def batches(rows):
-    """Indices of rows, ROWS at a time; the rows of a batch have one length, as nothing is padded."""
+    """Indices of at most ROWS rows at a time. All rows of a batch have the same length, so no padding is needed."""
     by_length = defaultdict(list)
     for i, row in enumerate(rows):
         by_length[len(row)].append(i)
@@ -193,12 +201,12 @@ def stacked(rows, which):
 # ---- text -------------------------------------------------------------------------------------
 
 def text_of(crop):
-    """The text of bytes; a character that the crop cuts in two is left out."""
+    """The text of some bytes, without characters that the crop cuts in two."""
     return bytes(crop).decode("utf-8", "ignore")
 
 
 class Text:
-    """Documents one after the other, as corpus.py writes them."""
+    """Documents, one after another, as corpus.py writes them."""
 
     def __init__(self, folder, split):
         self.bytes = np.fromfile(Path(folder) / f"{split}.bin", dtype=np.uint8)
@@ -207,7 +215,7 @@ class Text:
         self.package = np.load(Path(folder) / f"{split}.package.npy")
 
     def only(self, documents):
-        """The same text with these documents alone."""
+        """The same text, restricted to these documents."""
         chosen = copy.copy(self)
         chosen.starts, chosen.sizes = self.starts[documents], self.sizes[documents]
         chosen.package = self.package[documents]
@@ -220,26 +228,26 @@ class Text:
         return self.bytes[np.asarray(at)[:, None] + np.arange(length)]
 
     def windows(self, rng, count, length):
-        """Crops spread evenly over all text, each within one document."""
+        """Crops that are spread evenly over all text. Each is within one document."""
         room = np.maximum(self.sizes - length + 1, 0)
         document = rng.choice(len(room), count, p=room / room.sum())
         return self.crops(self.starts[document] + rng.integers(room[document]), length)
 
     def pairs(self, rng, documents, length):
-        """Two crops of each document that do not overlap; either may be the earlier."""
+        """Two crops of each document that do not overlap, in random order."""
         at = pair_starts(rng, self.starts[documents], self.sizes[documents], length)
         return self.crops(at[:, 0], length), self.crops(at[:, 1], length)
 
 
 def pair_starts(rng, starts, sizes, length):
-    """Where two crops begin in each document of these starts and sizes."""
+    """The starts of two crops in each document, from the starts and sizes of the documents."""
     cuts = np.sort(rng.integers(0, (sizes - 2 * length)[:, None] + 1, (len(sizes), 2)), axis=1)
     return rng.permuted(starts[:, None] + cuts + [0, length], axis=1)
 
 
 # ---- filling in -------------------------------------------------------------------------------
 
-WORD = re.compile(r" [a-z]+(?![^\W\d_])")      # lower-case, with the blank before it; the next is no letter
+WORD = re.compile(r" [a-z]+(?![^\W\d_])")      # a lower-case word and the blank before it. No letter follows
 
 
 def masked_windows(text, length, count, seed):
@@ -250,7 +258,7 @@ def masked_windows(text, length, count, seed):
 
 
 def fill_tokens(model, windows, seed):
-    """Share of the masked tokens of windows of bytes that are guessed, and how many were masked."""
+    """The share of masked tokens that are guessed, and the number of masked tokens, in windows of bytes."""
     rng = np.random.default_rng(seed)
     rows = [ids[:model.max_seq_len] for ids, _ in model.tokens.encode([text_of(w) for w in windows])]
     masks = [rng.random(len(ids)) < MASKED_SHARE for ids in rows]
@@ -263,7 +271,7 @@ def fill_tokens(model, windows, seed):
 
 
 def masked_words(windows, seed):
-    """For each window its text, and begin and end in UTF-8 of the words that are masked."""
+    """For each window its text, and the begin and end in UTF-8 of the masked words."""
     rng = np.random.default_rng(seed)
     for window in windows:
         text = text_of(window)
@@ -272,7 +280,8 @@ def masked_words(windows, seed):
 
 
 def fill_words(model, words):
-    """Of masked words: share right, share of their bytes right at their place, bits for each byte."""
+    """For masked words: the share of right words, the share of bytes that are right at their place, bits for each byte,
+    and the number of words."""
     texts, spans = zip(*words)
     encoded = model.tokens.encode(texts)
     rows = [ids[:model.max_seq_len] for ids, _ in encoded]
@@ -306,8 +315,8 @@ def fill_words(model, words):
 
 
 class Neighbours:
-    """The byte seen most often in training text between the neighbours that are not masked:
-    two on either side, else one, else whatever is known."""
+    """The byte that is most frequent in the training text between the neighbours that are not masked. First two
+    neighbours on either side are compared, then one, then only those that are known."""
     RADII = ((2, 2), (1, 1), (2, 0), (0, 2), (1, 0), (0, 1), (0, 0))
 
     def __init__(self, data):
@@ -316,7 +325,7 @@ class Neighbours:
             key = self.keys(data.astype(np.uint64), left, right)
             values, counts = np.unique(key << np.uint64(8) | data, return_counts=True)
             contexts = values >> np.uint64(8)
-            order = np.lexsort((counts, contexts))        # the last of each context is its commonest
+            order = np.lexsort((counts, contexts))        # the last entry of each context is its most frequent byte
             last = np.r_[contexts[order][1:] != contexts[order][:-1], True]
             self.tables[left, right] = contexts[order][last], values[order][last] & np.uint64(255)
 
@@ -328,7 +337,7 @@ class Neighbours:
         return key
 
     def accuracy(self, windows, masked):
-        data = np.where(masked, 256, windows).astype(np.uint64)   # no context has a 256
+        data = np.where(masked, 256, windows).astype(np.uint64)   # 256 is no byte, so no context contains a masked byte
         guess = np.zeros(windows.shape, np.uint64)
         open_ = masked.copy()
         for (left, right), (contexts, best) in self.tables.items():
@@ -375,7 +384,8 @@ def trigrams(crops):
 
 
 def trigram_accuracy(draws, weight=None):
-    """Cosine of trigram counts; with weight (of each trigram), of (1 + log count) * weight."""
+    """The accuracy of a comparison of trigrams. Without `weight`, it is the cosine of their counts. With a weight for
+    each trigram, it is the cosine of (1 + log count) * weight."""
     found = []
     for a, b in draws:
         values, index = np.unique(trigrams(np.concatenate([a, b])), return_inverse=True)
@@ -390,7 +400,7 @@ def trigram_accuracy(draws, weight=None):
 
 
 def rarity(text, length, crops=20_000):
-    """log(crops / crops with it) of each trigram, over training text."""
+    """The rarity of each trigram in the training text: log(crops / crops with this trigram)."""
     rng = np.random.default_rng(SEED)
     having = np.ones(1 << 24, np.float32)
     for row in trigrams(text.windows(rng, crops, length)):
@@ -401,12 +411,13 @@ def rarity(text, length, crops=20_000):
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--model", nargs="+", type=Path, default=[Path(__file__).parent])
-    options.add_argument("--daemon", help="the URL of a daemon that serves the model of the folder --model")
+    options.add_argument("--daemon", help="URL of a daemon. It serves the model of the folder --model")
     options.add_argument("--corpus", required=True)
     options.add_argument("--splits", nargs="+", default=["heldout", "foreign"])
-    options.add_argument("--windows-bytes", type=int, default=500_000, help="bytes of text in windows per figure")
+    options.add_argument("--windows-bytes", type=int, default=500_000, help="bytes of text in the windows of a figure")
     options.add_argument("--draws", type=int, default=20)
-    options.add_argument("--sample", type=int, metavar="N", help="fill in N windows of 256 held-out bytes, for a slow daemon")
+    options.add_argument("--sample", type=int, metavar="N",
+                         help="only fills in N windows of 256 held-out bytes, for a slow daemon")
     options = options.parse_args()
     if options.daemon:
         models = {"daemon": Served(options.daemon, tokens_of(options.model[0]))}

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes examples.json (what the model fills in and finds alike) and parity.safetensors (inputs with the outputs that
-PyTorch computes) for a model's folder.  The tests compare the daemon with parity.safetensors.
+"""Writes examples.json and parity.safetensors for a model's folder. examples.json has masked words that the model fills
+in, and texts that it finds similar. parity.safetensors has inputs with the outputs that PyTorch computes. The tests
+compare the daemon with parity.safetensors.
 
     python3 examples.py --model .
 """
@@ -65,7 +66,8 @@ def main():
     examples = {"fill": [guesses(model, text) for text in FILL], "alike": {"texts": ALIKE, "cosines": cosines}}
     (options.model / "examples.json").write_text(json.dumps(examples, indent=2, ensure_ascii=False) + "\n")
 
-    # Of a text many times over, so that tokens repeat, with masks and with tokens of all ids.
+    # The inputs are pieces of a repeated text, so that tokens occur several times. Some tokens are masked, and some are
+    # random ids.
     rng = np.random.default_rng(ev.SEED)
     sample = ids_of(model, " ".join(ALIKE.values()))[0].numpy()
     parity = {}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the built-in model's config.json and model.safetensors, in F16, from what the two training scripts wrote.
+"""Writes the built-in model's config.json and model.safetensors, in F16, from the results of the two training scripts.
 
     PYTHONPATH=.. python3 join.py --out model
 

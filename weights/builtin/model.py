@@ -1,11 +1,11 @@
 """The built-in model, and how its folder is written and read.
 
-One table has a row for each token.  Two parts of a row have two uses:
+One table has a row for each token. A row has two parts:
 
-- The first columns, the *vector columns*, say what a text is about.  A text's vector is a weighted sum
-  of its tokens' rows.
-- The last GUESS columns are what the reader reads.  For each mask, the reader computes a vector of GUESS numbers.  Its
-  scalar product with these columns of a token is the logit of the token.
+- The first columns, the *vector columns*, say what a text is about. A text's vector is a weighted sum of its tokens'
+  rows.
+- The reader reads the last GUESS columns. For each mask, the reader computes a vector of GUESS numbers. The scalar
+  product of this vector with the last columns of a token is the logit of the token.
 
 The reader is a Linformer between two layers that see the neighbours of a token.
 """
@@ -19,8 +19,8 @@ from linformer import Linformer
 VOCABULARY = 8192
 PAD, END, MASK, SPECIAL = 0, 1, 2, 3   # SPECIAL: the number of special ids
 LONGEST = 512                       # tokens of a text
-GUESS = 128                         # columns of the reader
-NEIGHBOURS = 2                      # on each side, that a Neighbourhood sees
+GUESS = 128                         # columns that the reader reads
+NEIGHBOURS = 2                      # neighbours on each side that a Neighbourhood sees
 HIDDEN = 384
 
 
@@ -41,7 +41,7 @@ class Neighbourhood(nn.Module):
 
 
 class Reader(nn.Module):
-    """From the GUESS columns of a text's tokens to the vectors that guess masked tokens.  (b, n, GUESS)"""
+    """Computes the vectors that guess masked tokens, from the GUESS columns of a text's tokens. (b, n, GUESS)"""
 
     def __init__(self):
         super().__init__()
@@ -55,18 +55,18 @@ class Reader(nn.Module):
 
 
 class Repetitions(nn.Module):
-    """How often each token occurs in its text.  ids (b, n) -> (b, n, 1)
+    """How often each token occurs in its text. ids (b, n) -> (b, n, 1)
 
-    This is an attention without weights to train.  The key of a token is a row of signs, those of the bits of its id.
-    Its own query has a larger product with this key than any other query has.  One more key has the same product with
-    all queries, that of a token with itself.  SHARPNESS is so large that the softmax is 1 / (c + 1) at this key, if the
-    token occurs c times.  No matrix of n x n numbers is needed, as a comparison of the ids would need it."""
+    This is an attention without trained weights. The bits of a token's id, as signs, are its key and its query. The
+    product of a key with the query of the same token is larger than with any other query. One more key has this product
+    with all queries. SHARPNESS is very large. So for a token that occurs c times, the softmax at the additional key is
+    1 / (c + 1). A comparison of the ids would need a matrix of n x n numbers, which this attention does not need."""
     BITS, SHARPNESS = 13, 20.0
 
     def __init__(self):
         super().__init__()
         bits = torch.arange(VOCABULARY)[:, None] >> torch.arange(self.BITS) & 1
-        # The last column makes the product with the one more key.
+        # The last column makes the product with the additional key.
         self.register_buffer("queries", F.pad(bits * 2.0 - 1, (0, 1), value=self.BITS))
 
     def forward(self, ids):
@@ -78,10 +78,11 @@ class Repetitions(nn.Module):
 
 
 class Builtin(nn.Module):
-    """x, the ids (b, n) -> logits (b, n, VOCABULARY).  The rows that the last layer reads are pooled to a text's vector.
+    """x, the ids (b, n) -> logits (b, n, VOCABULARY). A text's vector is the mean of the rows that the last layer
+    reads.
 
-    The row of a token that occurs c times is multiplied by (1 + log c) / c.  So in the sum over the text the token
-    counts 1 + log c times.  In place of a mask's row stands the reader's guess."""
+    The row of a token that occurs c times is multiplied by (1 + log c) / c. So the token counts 1 + log c times in the
+    sum over the text. The reader's guess replaces the row of a mask."""
 
     def __init__(self, vector_columns):
         super().__init__()
@@ -91,7 +92,7 @@ class Builtin(nn.Module):
         self.bias = nn.Parameter(torch.zeros(VOCABULARY))
 
     def hidden(self, ids):
-        """What the last layer reads.  (b, n, vector_columns + GUESS)"""
+        """The input of the last layer. (b, n, vector_columns + GUESS)"""
         rows = self.table(ids)
         guesses = F.pad(self.reader(rows[:, :, self.vector_columns:]), (self.vector_columns, 0))
         repetitions = self.repetitions(ids)

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Trains the part of the built-in model that guesses masked tokens, on what train_tokenizer.py made.
+"""Trains the part of the built-in model that guesses masked tokens. Reads the files of train_tokenizer.py.
 
     python3 train_guesses.py --corpus corpus --out model
 
 It writes OUT/guesses.pt: the reader, its columns of the table, and the bias of the logits.
 
-The columns start from counts: which tokens stand one or two places before and after each token.  The positive pointwise
-mutual information of these counts is a matrix, and its largest singular vectors are the columns.  Then all weights
-learn to guess masked tokens.  The matrices of the reader are trained with Muon, the other weights with AdamW.
+The first values of the columns follow from counts of the tokens that stand one or two places before and after each
+token. The positive pointwise mutual information of these counts is a matrix, and its largest singular vectors are the
+columns. Then all weights are trained to guess masked tokens. The matrices of the reader are trained with Muon, the
+other weights with AdamW.
 
---minutes are of processor time.  They contain everything but the figures for the development text.
+--minutes are minutes of processor time. They include everything but the figures for the development text.
 """
 import argparse
 import math
@@ -24,10 +25,10 @@ import torch.nn.functional as F
 import evaluate as ev
 from model import GUESS, LONGEST, MASK, SPECIAL, VOCABULARY, Reader
 
-SHORTEST = 16               # tokens of a text; lengths are log-uniform from here
+SHORTEST = 16               # tokens of a text. The logarithms of the lengths are uniform from here to LONGEST
 BATCH_TOKENS = 4096
-LEAST_MASKED, MOST_MASKED = 0.1, 0.35   # parts of a text's tokens
-CONTEXTS = 2048             # frequent tokens that are counted as neighbours
+LEAST_MASKED, MOST_MASKED = 0.1, 0.35   # least and largest part of a text's tokens that is masked
+CONTEXTS = 2048             # number of the most frequent tokens, which are counted as neighbours
 WARM_UP = 0.02              # part of the time in which the learning rates rise
 
 
@@ -43,7 +44,7 @@ def first_columns(ids, rng):
             kept = near < CONTEXTS
             pairs = np.bincount(token[kept].astype(np.int64) * CONTEXTS + near[kept], minlength=VOCABULARY * CONTEXTS)
             pairs = pairs.reshape(VOCABULARY, CONTEXTS).astype(np.float32)
-            # A neighbour's probability is smoothed, so that rare neighbours do not count most.
+            # A neighbour's probability is smoothed, so that rare neighbours do not dominate.
             smooth = pairs.sum(axis=0) ** 0.75
             expected = (pairs.sum(axis=1, keepdims=True) + 1) * (smooth / smooth.sum())
             blocks.append(np.log(np.maximum(pairs / expected, 1)))
@@ -64,7 +65,7 @@ class Masker:
         self.ids, self.rng = ids, rng
 
     def batch(self):
-        """ids with masks (b, n), the tokens that are masked, and where they are in the flattened ids"""
+        """ids with masks (b, n), the masked tokens, and their places in the flattened ids"""
         length = int(round(math.exp(self.rng.uniform(math.log(SHORTEST), math.log(LONGEST)))))
         at = self.rng.integers(0, len(self.ids) - length, BATCH_TOKENS // length)
         ids = torch.from_numpy(self.ids[at[:, None] + np.arange(length)].astype(np.int64))
@@ -75,7 +76,7 @@ class Masker:
 
 
 class Guesser(torch.nn.Module):
-    """The reader with its columns.  evaluate.py asks its guess() as it asks the whole model's."""
+    """The reader with its columns. It has the functions that evaluate.py calls on the whole model."""
 
     def __init__(self, columns, bias, tokens):
         super().__init__()
@@ -104,7 +105,7 @@ def make_optimizers(model, rate):
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--corpus", required=True)
-    options.add_argument("--out", type=Path, required=True, help="where train_tokenizer.py left tokenizer.json")
+    options.add_argument("--out", type=Path, required=True, help="folder with the tokenizer.json of train_tokenizer.py")
     options.add_argument("--minutes", type=float, default=25)
     options.add_argument("--rate", type=float, default=4e-3)
     options.add_argument("--decay", type=float, default=0.6, help="part of the time in which the learning rates fall")

@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""Trains the built-in model's tokenizer on the training text that corpus.py built, and encodes that text.
+"""Trains the built-in model's tokenizer on the training text of corpus.py, and encodes this text.
 
     python3 train_tokenizer.py --corpus corpus --out model
 
-It writes tokenizer.json: BPE over bytes, so that every text has tokens and none is unknown.
-Words are split as in GPT-2 (a word has the blank before it); each digit is a token, so that
-numbers share tokens.  Text is made lower-case, since a word at the start of a sentence says of
-the document what it says elsewhere.
+It writes tokenizer.json: BPE over bytes, so every text has tokens, and no token is unknown. Words are split as in
+GPT-2, so a word includes the blank before it. Each digit is a token, so that numbers share tokens. Text is made
+lower-case, because a word at the start of a sentence has the same meaning as elsewhere.
 
-Beside the training text it leaves train.tokens.npy (the ids of all documents, one after the other)
-and train.tokens.starts.npy (where each document starts, one entry more than documents).
+It also writes train.tokens.npy into the folder of the training text: the ids of all documents, one after another.
+train.tokens.starts.npy has the start of each document, with one entry more than documents.
 """
 import argparse
 import time
@@ -20,8 +19,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 
 import evaluate as ev
 
-SAMPLE_BYTES = 30_000_000       # of training text, from whole documents in random order
-DOCUMENT_CAP = 20_000           # characters of one document, so that no document sets the vocabulary
+SAMPLE_BYTES = 30_000_000       # bytes of training text, from whole documents in random order
+DOCUMENT_CAP = 20_000           # characters of one document, so that no document dominates the vocabulary
 LONGEST = 24                    # bytes of a token
 
 

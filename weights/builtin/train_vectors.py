@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
-"""Makes the vector columns of the built-in model's table, on what train_tokenizer.py made.
+"""Makes the vector columns of the built-in model's table. Reads the files of train_tokenizer.py.
 
     python3 train_vectors.py --corpus corpus --out model
 
 It writes OUT/vectors.pt.
 
-A text's vector is the sum of its tokens' rows, where a token that occurs c times counts 1 + log c times.  The vector
-columns have two parts:
+A text's vector is the sum of its tokens' rows. A token that occurs c times counts 1 + log c times. The vector columns
+have two parts:
 
-- LEARNT columns are trained to find another crop of the same document among crops of other documents, most of them of
-  the same packages (InfoNCE, both ways).  They start as sums of random vectors, one for each trigram of bytes in the
-  token, longer for a rare trigram.  --minutes of processor time.
-- RANDOM columns are a random projection (Johnson-Lindenstrauss): each token has a random vector, whose length is the
-  token's rarity.  The scalar product of two texts is then nearly that of their counts weighted by rarity.  These columns
-  know nothing of the training documents but the rarity, so they serve all texts alike.
+- The LEARNT columns are trained to find another crop of the same document (InfoNCE, both ways). Most of the other crops
+  are from the same packages. At the start, a token's columns are a sum of random vectors, one for each trigram of its
+  bytes. The vector of a rare trigram is longer. The training takes --minutes of processor time.
+- The RANDOM columns are a random projection (Johnson-Lindenstrauss). Each token has a random vector, whose length is
+  the token's rarity. So the scalar product of two texts is nearly that of their counts, weighted by rarity. These
+  columns depend on the training documents only through the rarity, so they suit all texts alike.
 
-With --without, the packages named are left out of the training of the LEARNT columns, and figures for them are printed.
+With --without, the given packages are left out of the training of the LEARNT columns. Then figures for them are
+printed.
 """
 import argparse
 import math
@@ -31,22 +32,23 @@ import evaluate as ev
 import model as builtin
 
 LEARNT, RANDOM = 512, 384
-RANDOM_SHARE = 0.5          # of the scalar product of two texts, beside 1 of the LEARNT columns
+RANDOM_SHARE = 0.5          # part of the scalar product of two texts. The LEARNT columns have the part 1
 SHORTEST, LONGEST = 16, 160 # tokens of a crop
 CROPS = 1024                # documents of a batch
 GROUPS = 8                  # packages of a batch
-DOCUMENT_CAP = 20_000       # tokens of a document that count for its share of crops
-PACKAGE_CAP = 2_000_000     # the same of a package
-OWN_SHARE = 0.5             # of a token's own random vector, beside its trigrams'
-GAIN = 0.1                  # of the norm of the LEARNT columns at the start
-FEW_DOCUMENTS = 300         # a token of that many documents moves half as far in a step as a common one
+DOCUMENT_CAP = 20_000       # tokens of a document, at most, that count for its share of the crops
+PACKAGE_CAP = 2_000_000     # tokens of a package, at most, that count for its share of the crops
+OWN_SHARE = 0.5             # part of a token's own random vector. Its trigrams have the part 1
+GAIN = 0.1                  # initial gain of the layer norm that makes the LEARNT columns
+FEW_DOCUMENTS = 300         # a token that is in so many documents moves half as far in a step as a frequent token
 WARM_UP_STEPS = 20
-LENGTH = 100.0              # of a token's row on average, so that a guess in its place adds little to a text's vector
-DRAWS, SEED = 20, 777       # of the figures on development text
+# Mean length of a token's row. It is large, so a guess in the place of a row adds little to a text's vector.
+LENGTH = 100.0
+DRAWS, SEED = 20, 777       # number of draws, and seed, of the figures for the development text
 
 
 class Training:
-    """The training text as tokens, and which crops of it make a batch."""
+    """The training text as tokens, and the choice of its crops for a batch."""
 
     def __init__(self, folder, without):
         text = ev.Text(folder, "train")
@@ -62,7 +64,7 @@ class Training:
         self.packages = [np.flatnonzero(text.package == p) for p in kept]
 
     def rarity(self, length=80):
-        """log(crops / crops with it) of each token, over all of the text cut into crops."""
+        """The rarity of each token: log(crops / crops with this token), over the whole text, cut into crops."""
         count = len(self.tokens) // length
         crops = np.sort(self.tokens[:count * length].reshape(count, length), axis=1)
         first = np.ones(crops.shape, bool)
@@ -72,9 +74,9 @@ class Training:
         return rarity
 
     def documents(self, rng, count, length):
-        """Documents of GROUPS packages, so that most of a batch's other documents are like each.
+        """Documents of GROUPS packages. So most of the other documents in a batch are similar to each document.
 
-        Each counts by its size, but a long one no more than some pages do."""
+        A document is chosen in proportion to its size, but a long document only counts DOCUMENT_CAP tokens."""
         weight = np.where(self.sizes >= 2 * length, np.minimum(self.sizes, DOCUMENT_CAP), 0).astype(float)
         share = np.minimum([weight[documents].sum() for documents in self.packages], PACKAGE_CAP)
         chosen = []
@@ -85,7 +87,7 @@ class Training:
         return np.concatenate(chosen)
 
     def pairs(self, rng):
-        """ids of two crops of each document: first all A, then all B."""
+        """The ids of two crops of each document: first all crops A, then all crops B."""
         length = int(round(math.exp(rng.uniform(math.log(SHORTEST), math.log(LONGEST)))))
         documents = self.documents(rng, CROPS, length)
         at = ev.pair_starts(rng, self.starts[documents], self.sizes[documents], length)
@@ -93,7 +95,7 @@ class Training:
 
 
 def weights(ids):
-    """(1 + log c) / c of each token that occurs c times in its row.  (b, n)"""
+    """(1 + log c) / c for each token that occurs c times in its row. (b, n)"""
     ordered, order = ids.sort(dim=1)
     _, run, counts = torch.unique_consecutive(ordered + torch.arange(len(ids))[:, None] * builtin.VOCABULARY,
                                               return_inverse=True, return_counts=True)
@@ -102,9 +104,9 @@ def weights(ids):
 
 
 def trigram_vectors(tokens, rarity, own_rarity, dim, rng):
-    """For each token the sum of its trigrams' vectors, and a share of one of its own.
+    """For each token, the sum of its trigrams' vectors, and a part of a vector of its own.
 
-    A token that ends a word is taken with the blank behind it: most do."""
+    If a token does not end with a blank, a blank is appended, because most such tokens end a word."""
     vectors, sums = {}, np.zeros((len(own_rarity), dim))
     for token in range(len(sums)):
         data = tokens.bytes_of(token)
@@ -118,7 +120,7 @@ def trigram_vectors(tokens, rarity, own_rarity, dim, rng):
 
 
 def first_rows(tokens, rarity, own_rarity, rng):
-    """Rows of one length.  A first column takes up what a row's vector lacks, and does not count later."""
+    """Rows that all have the same length. The first column adds the missing length of a row, and is not used later."""
     vectors = trigram_vectors(tokens, rarity, own_rarity, LEARNT + 1, rng)
     vectors[:builtin.SPECIAL] = 0
     vectors[:, 0] = 0
@@ -130,7 +132,7 @@ def first_rows(tokens, rarity, own_rarity, rng):
 
 
 def pair_loss(pooled, centre, log_scale):
-    """InfoNCE of the two halves of rows."""
+    """The InfoNCE loss of the two halves of rows."""
     a, b = F.normalize(pooled - centre, dim=-1).chunk(2)
     cosines = a @ b.T * log_scale.exp().clamp(max=50)
     same = torch.arange(len(a))
@@ -138,7 +140,7 @@ def pair_loss(pooled, centre, log_scale):
 
 
 def train(training, rows, rng, options, report):
-    """The LEARNT columns, without the mean vector of a text."""
+    """Trains the LEARNT columns, and subtracts the mean vector of a text."""
     rows, gain = torch.nn.Parameter(rows), torch.nn.Parameter(torch.full((LEARNT + 1,), GAIN))
     log_scale, centre = torch.nn.Parameter(torch.tensor(math.log(15.0))), torch.zeros(LEARNT)
     optimizer = torch.optim.Adam([dict(params=[rows], share=1), dict(params=[gain, log_scale], share=GAIN)],
@@ -164,8 +166,8 @@ def train(training, rows, rng, options, report):
         for group in optimizer.param_groups:
             group["lr"] = options.rate * group["share"] * min(1, step / WARM_UP_STEPS) * \
                           max(0.02, 1 - passed / options.minutes)
-        # Adam moves all tokens alike, so that a rare one would soon stand for the few documents that have it. With its
-        # trigrams' vectors it says more of documents that are not trained on.
+        # Adam moves all tokens by similar amounts. So a rare token would soon stand for the few documents that contain
+        # it. Its trigrams' vectors say more about new documents. So its row moves more slowly.
         old = rows.detach().clone()
         optimizer.step()
         with torch.no_grad():
@@ -174,7 +176,7 @@ def train(training, rows, rng, options, report):
 
 
 def of_length_one(columns, training, rng):
-    """Columns that give training crops vectors of length 1 on average."""
+    """Scales the columns, so that crops of the training text have vectors of mean length 1."""
     at = rng.integers(0, len(training.tokens) - 80, 2000)
     ids = torch.from_numpy(training.tokens[at[:, None] + np.arange(80)].astype(np.int64))
     sums = F.embedding_bag(ids, columns, mode="sum", per_sample_weights=weights(ids))
@@ -182,7 +184,7 @@ def of_length_one(columns, training, rng):
 
 
 class Bag:
-    """Vector columns alone, as evaluate.py asks for a text's vector."""
+    """The vector columns alone. evaluate.py calls it to compute a text's vector."""
     max_seq_len = builtin.LONGEST
 
     def __init__(self, columns, tokens):
@@ -193,7 +195,7 @@ class Bag:
 
 
 def draws(text, chosen):
-    """Pairs of crops of 256 bytes of at most 120 documents of each package."""
+    """Pairs of crops of 256 bytes, from at most 120 documents of each package."""
     rng = np.random.default_rng(1)
     kept = [rng.permutation(np.flatnonzero(text.package == p))[:120] for p in np.unique(text.package[chosen])]
     return list(ev.pair_draws(text.only(np.sort(np.concatenate(kept))), 256, DRAWS, SEED))

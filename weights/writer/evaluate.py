@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Prints the bits a byte of a model, and of compressors, on text that was not trained on.
+"""Prints the bits a byte of a model, and of compressors, on text that the model was not trained on.
 
     python3 evaluate.py --model . --corpus corpus
     python3 evaluate.py --compressors --corpus corpus
 
-The model predicts each token of a document from the tokens before it, and the end of the document.  At most
-max_seq_len tokens are seen.  Before each token at least a quarter of max_seq_len are seen, or all that there are.  The sum of
--log2 of the probabilities is divided by the bytes of the documents.  The model's weights do not change meanwhile.
+The model predicts each token of a document from the tokens before it, and the end of the document. It sees at most
+max_seq_len tokens. Before each token, it sees at least a quarter of max_seq_len tokens, or all that there are. The sum
+of -log2 of the probabilities is divided by the bytes of the documents. The model's weights do not change meanwhile.
 
-A compressor's figure is the size of the compressed text, in bits, divided by the bytes of the text.  The documents are
-compressed each alone, as the model sees them, and all together.  "After the training text" is the size of the
-compressed training text with all documents behind it, minus the size of the compressed training text.
+A compressor's figure is the size of the compressed text, in bits, divided by the bytes of the text. The documents are
+compressed one by one, as the model sees them, and all together. "After the training text" is the size of the compressed
+training text with all documents behind it, minus the size of the compressed training text.
 
-Texts are `foreign`, the packages of which nothing is trained on, and `heldout`, other documents of the packages of
-the training text.
+There are two texts. `foreign` has packages of which the model was trained on nothing. `heldout` has other documents of
+the packages of the training text.
 """
 import argparse
 import json
@@ -38,7 +38,8 @@ PPMD = ["7z", "a", "-bso0", "-m0=PPMd:o=16:mem=1600m"]
 
 # name: command, whether it writes to stdout, and whether it is also run after the training text
 COMPRESSORS = {
-    "gzip -9": (["gzip", "-9c"], True, False),                      # its window is 32 KiB
+    # Its window has 32 KiB, so earlier text has no effect.
+    "gzip -9": (["gzip", "-9c"], True, False),
     "brotli -q 11, window 16 MiB": (["brotli", "-q", "11", "-w", "24", "-c"], True, False),
     "xz -9e, window 256 MiB": (["xz", "-c", "-T1", "--lzma2=preset=9e,dict=256MiB"], True, True),
     "PPMd of 7-Zip, order 16, 1.6 GB": (PPMD, False, True),
@@ -47,7 +48,7 @@ COMPRESSORS = {
 
 
 def load(folder):
-    """The library's class with the stored weights, made F32."""
+    """The library's class with the stored weights, converted to F32."""
     kwargs = json.loads((Path(folder) / "config.json").read_text())["kwargs"]
     state = {name: tensor.float() for name, tensor in load_file(Path(folder) / "model.safetensors").items()}
     state["out.weight"] = state["token_emb.weight"]
@@ -57,7 +58,8 @@ def load(folder):
 
 
 def windows(ids, length):
-    """Pairs of a window, and its first token that counts.  Each token but the first counts in one window."""
+    """Pairs of a window, and its first token that counts. Each token but the first token of the document counts in one
+    window."""
     counted, context = 1, length // 4
     while counted < len(ids):
         start = 0 if counted == 1 else counted - context
@@ -68,11 +70,11 @@ def windows(ids, length):
 
 @torch.inference_mode()
 def nats_of(model, ids, length):
-    """-log of the probability of ids[1:], given ids[0]."""
+    """The sum of -log of the probabilities of ids[1:], after ids[0]."""
     total = 0.0
     for window, first in windows(ids, length):
         inputs = torch.tensor(window[:-1])[None]
-        padding = -inputs.shape[1] % train.CHUNK        # behind all others, so that no token sees it
+        padding = -inputs.shape[1] % train.CHUNK        # after all other tokens, so that no token sees it
         hidden = train.hidden_states(model, F.pad(inputs, (0, padding)))[0, first - 1:len(window) - 1]
         logits = model.out(model.norm(hidden))
         total += F.cross_entropy(logits, torch.tensor(window[first:]), reduction="sum").item()
@@ -96,7 +98,7 @@ def evaluate_model(folder, corpus, names, most):
 
 
 def compressed_size(command, to_stdout, text, folder):
-    """The bytes that `command` makes of a text."""
+    """The size in bytes of a text that `command` compresses."""
     whole, archive = Path(folder) / "text", Path(folder) / f"archive.{command[0]}"
     whole.write_bytes(text)
     if to_stdout:
@@ -135,8 +137,8 @@ def main():
     options.add_argument("--corpus", type=Path, required=True)
     options.add_argument("--model", type=Path)
     options.add_argument("--compressors", action="store_true")
-    options.add_argument("--texts", nargs="+", choices=TEXTS, default=TEXTS, help="for the model")
-    options.add_argument("--most-bytes", type=int, default=10**12, help="of each text, for the model")
+    options.add_argument("--texts", nargs="+", choices=TEXTS, default=TEXTS, help="texts for the model")
+    options.add_argument("--most-bytes", type=int, default=10**12, help="bytes of each text for the model, at most")
     options.add_argument("--threads", type=int, default=1)
     options = options.parse_args()
     torch.set_num_threads(options.threads)

@@ -3,7 +3,7 @@
 
     python3 examples.py --model .
 
-The choices are greedy.  A continuation ends before the first token that is nearly as likely as another one, so that
+The choices are greedy. A continuation ends before the first token that is nearly as likely as another one, so that
 rounding cannot change the ids.
 """
 import argparse
@@ -19,13 +19,13 @@ from train_tokenizer import END
 
 PROMPTS = ["The following options", "This function returns", "To install the package,"]
 TOKENS = 48
-LEAST_GAP = 1e-3        # between the two highest logits
+LEAST_GAP = 1e-3        # least difference between the two highest logits
 
 
 def continuation(model, ids):
-    """The greedy continuation, from the wrapper, and the logit of each token of it.
+    """The greedy continuation that the wrapper generates, and the logit of each of its tokens.
 
-    A filter_thres that leaves one token makes the wrapper's choices greedy."""
+    With a filter_thres that leaves one token, the wrapper's choices are greedy."""
     wrapper = AutoregressiveWrapper(model)
     thres = 1 - 1.5 / model.out.out_features
     new = wrapper.generate(torch.tensor(ids), TOKENS, eos_token=END, filter_thres=thres).tolist()

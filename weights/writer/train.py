@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Trains the built-in writer on what train_tokenizer.py made.
+"""Trains the built-in writer. Reads the files of train_tokenizer.py.
 
     python3 train.py --corpus corpus --minutes 130 --out model
 
-The model learns to predict the next token, in pieces of max_seq_len tokens.  The pieces are taken in a random order
-and do not overlap.  So the model sees no token twice, until all are used.
+The model learns to predict the next token, in pieces of max_seq_len tokens. The pieces are taken in a random order and
+do not overlap. So the model sees no token twice, until all are used.
 
-The matrices of the layers are trained with Muon, and the other weights with AdamW.  The learning rate depends on the
-part of --minutes that has passed: it rises, stays, and falls to 0 in the last part.  The time in which the process was
-stopped by a signal does not count.  A snapshot of the whole state is written to OUT/snapshot.pt every few minutes.  If
-this file exists, the training continues from there.
+The matrices of the layers are trained with Muon, and the other weights with AdamW. The learning rate depends on the
+part of --minutes that has passed. It rises, stays, and falls to 0 in the last part. The time in which the process was
+stopped by a signal does not count. A snapshot of the whole state is written to OUT/snapshot.pt every few minutes. If
+this file exists, the training continues from it.
 """
 import argparse
 import json
@@ -29,29 +29,31 @@ from train_tokenizer import END, VOCABULARY
 KWARGS = dict(num_tokens=VOCABULARY, dim=256, depth=3, max_seq_len=1024, heads=6, dim_head=32, causal=True, emb_dim=128,
               n_local_attn_heads=4, local_attn_window_size=64, use_rotary_emb=True, shift_tokens=True)
 CHUNK = 64                  # positions that causal linear attention computes at a time
-# How the daemon chooses tokens if a request does not say it. The likeliest tokens alone soon repeat themselves.
+# How the daemon chooses tokens if a request does not say it. A choice of the likeliest tokens alone soon repeats
+# itself.
 GENERATION = {"do_sample": True, "temperature": 0.7, "top_p": 0.95, "repetition_penalty": 1.3}
 WARM_UP = 0.02              # part of the time in which the learning rates rise
 DECAY = 0.5                 # part of the time, at the end, in which the learning rates fall
-LONGEST_STEP_S = 30         # a longer step was stopped by a signal; its time counts as this
+LONGEST_STEP_S = 30         # a longer step was stopped by a signal. Its time counts as this time
 
 
 # ---- the forward pass -------------------------------------------------------------------------
 
 def local_attention(q, k, v, window):
-    """Attention to the earlier positions of the own window and to all of the window before.  (b, h, n, d)"""
+    """Attention to the earlier positions of the same window, and to all positions of the window before it. (b, h, n,
+    d)"""
     b, h, n, d = q.shape
     windows = [x.reshape(b * h, n // window, window, d) for x in (q, k, v)]
     k, v = (torch.cat((F.pad(x[:, :-1], (0, 0, 0, 0, 1, 0)), x), dim=2) for x in windows[1:])
     seen = torch.ones(window, 2 * window, dtype=torch.bool).tril(window).repeat(n // window, 1, 1)
-    seen[0, :, :window] = False     # no window is before the first
+    seen[0, :, :window] = False     # no window is before the first one
     return F.scaled_dot_product_attention(windows[0], k, v, attn_mask=seen[None]).reshape(b, h, n, d)
 
 
 def linear_attention(q, k, v, eps=1e-3):
-    """causal_linear_attn of the library with bucket_size 1, in chunks.  (b, h, n, d)
+    """causal_linear_attn of the library with bucket_size 1, in chunks. (b, h, n, d)
 
-    The library keeps a d x d sum for every position.  Here a sum is kept for every chunk, and positions of one chunk
+    The library keeps a d x d sum for every position. Here, a sum is kept for every chunk. The positions of one chunk
     see each other through the products of their queries and keys."""
     b, h, n, d = q.shape
     q, k, v = (x.float().reshape(b, h, n // CHUNK, CHUNK, d) for x in (q, k, v))
@@ -64,13 +66,13 @@ def linear_attention(q, k, v, eps=1e-3):
 
 
 def shifted(x):
-    """The first half of the columns comes from the position before.  (b, n, dim)"""
+    """Replaces the first half of the columns by that of the position before. (b, n, dim)"""
     half = x.shape[-1] // 2
     return torch.cat((F.pad(x[:, :-1, :half], (0, 0, 1, 0)), x[..., half:]), dim=-1)
 
 
 def rotated(x, sin, cos):
-    """(b, h, n, d) by the angles of (n, d / 2)"""
+    """Rotates (b, h, n, d) by the angles of (n, d / 2)."""
     even, odd = x[..., 0::2], x[..., 1::2]
     return torch.stack((even * cos - odd * sin, odd * cos + even * sin), dim=-1).flatten(-2)
 
@@ -89,7 +91,7 @@ def attention(layer, x, sin, cos):
 
 
 def hidden_states(model, ids):
-    """What the class's last norm reads, as the class computes it.  ids (b, n), n a multiple of CHUNK and window"""
+    """The input of the class's last norm, computed as the class does. ids (b, n), n a multiple of CHUNK and window"""
     n = ids.shape[1]
     x = model.token_emb(ids) + model.pos_emb.emb[:n]
     sin, cos = model.layer_pos_emb.emb[:n].chunk(2, dim=-1)
@@ -103,7 +105,7 @@ def hidden_states(model, ids):
 
 
 def loss_of(model, ids):
-    """The mean cross-entropy of the tokens 1 … n, each predicted from those before.  ids (b, n + 1)"""
+    """The mean cross-entropy of the tokens 1 … n, each predicted from the tokens before it. ids (b, n + 1)"""
     logits = model.out(model.norm(hidden_states(model, ids[:, :-1])))
     return F.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten())
 
@@ -111,9 +113,9 @@ def loss_of(model, ids):
 # ---- the model --------------------------------------------------------------------------------
 
 def new_model(kwargs):
-    """The library's class, with the output layer's matrix shared with the embedding.
+    """The library's class. Its output layer shares the matrix of the embedding.
 
-    The tables of positions are rounded to F16, as they are stored."""
+    The tables of positions are rounded to F16, because they are stored in F16."""
     model = LinearAttentionTransformerLM(**kwargs)
     model.out.weight = model.token_emb.weight
     with torch.no_grad():
@@ -122,17 +124,17 @@ def new_model(kwargs):
         model.pos_emb.emb.mul_(POSITION_SCALE)
         for name, weight in model.named_parameters():
             if "to_out" in name or ".w2." in name or name.endswith("project_out.bias"):
-                weight.zero_()      # layers begin as the identity
+                weight.zero_()      # a layer begins as the identity
         for table in (model.pos_emb.emb, model.layer_pos_emb.emb):
             table.copy_(table.half())
     return model
 
 
-POSITION_SCALE = 0.02       # of the sinusoids that are added to the embeddings; the heads see rotated positions
+POSITION_SCALE = 0.02       # scale of the sinusoids that are added to the embeddings. The heads use rotated positions
 
 
 def write(model, folder, kwargs):
-    """config.json and model.safetensors; each file appears whole or not at all."""
+    """Writes config.json and model.safetensors. Each file appears complete, or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     config = {"architecture": "linear_attention_transformer.LinearAttentionTransformerLM", "name": "builtin-writer",
               "kwargs": kwargs, "eos_token": END, "generation": GENERATION}
@@ -156,12 +158,12 @@ def make_optimizers(model, rate):
 
 
 def rate_at(passed):
-    """The factor of the learning rates, at a part of the time from 0 to 1."""
+    """The factor of the learning rates at a part of the time, from 0 to 1."""
     return max(0.0, min(1.0, passed / WARM_UP, (1 - passed) / DECAY))
 
 
 class Pieces:
-    """The pieces of the training text in a random order.  Piece number i is the same in every run of one seed."""
+    """The pieces of the training text in a random order. Piece number i is the same in every run with the same seed."""
 
     def __init__(self, corpus, length, seed):
         self.ids = np.load(Path(corpus) / "train.ids.npy", mmap_mode="r")
@@ -185,7 +187,7 @@ def main():
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--threads", type=int, default=1)
     options.add_argument("--snapshot-minutes", type=float, default=3)
-    options.add_argument("--kwargs", type=json.loads, default={}, help="other arguments of the class, as JSON")
+    options.add_argument("--kwargs", type=json.loads, default={}, help="more arguments of the class, as JSON")
     options = options.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)

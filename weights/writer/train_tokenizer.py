@@ -3,8 +3,8 @@
 
     python3 train_tokenizer.py --corpus corpus --out model
 
---corpus is the folder that ../builtin/corpus.py wrote.  The script writes tokenizer.json to --out, and the ids of the
-training text to CORPUS/train.ids.npy.  Each document ends with the end token, id 0.
+--corpus is the folder that ../builtin/corpus.py wrote. The script writes tokenizer.json to --out, and the ids of the
+training text to CORPUS/train.ids.npy. Each document ends with the end token, id 0.
 """
 import argparse
 from pathlib import Path
@@ -14,8 +14,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 END, END_TOKEN = 0, "</s>"
 VOCABULARY = 3072
-SAMPLE_BYTES = 30_000_000   # of text that the merges are counted in
-DOCUMENT_BYTES = 20_000     # of one document in this sample
+SAMPLE_BYTES = 30_000_000   # bytes of text in which the merges are counted
+DOCUMENT_BYTES = 20_000     # bytes of one document in this sample, at most
 
 
 def documents(corpus, name):
@@ -25,7 +25,7 @@ def documents(corpus, name):
 
 
 def train(texts, rng):
-    """BPE over bytes. Digits stay single. A blank becomes a part of the word behind it."""
+    """BPE over bytes. Each digit is a token. A blank becomes a part of the word after it."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
                                                        pre_tokenizers.ByteLevel(add_prefix_space=False)])
@@ -43,7 +43,7 @@ def train(texts, rng):
 
 
 def encode(tokenizer, texts):
-    """The ids of all texts, one after the other, with END behind each."""
+    """The ids of all texts, one after another, with END after each text."""
     parts = []
     for i in range(0, len(texts), 500):
         for encoding in tokenizer.encode_batch_fast(texts[i:i + 500], add_special_tokens=False):
