@@ -1,4 +1,4 @@
-"""Runs the daemon in place of this process: the command `linformerd`, and `python -m linformerd`."""
+"""Replaces this process by the daemon. This is the command `linformerd`, and `python -m linformerd`."""
 
 from __future__ import annotations
 

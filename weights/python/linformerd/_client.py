@@ -1,4 +1,4 @@
-"""The client: each method is a route of docs/http-api.md."""
+"""The client. Each method sends a request to a route of docs/http-api.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import Any, Iterator, Mapping
 
 
 class RequestError(RuntimeError):
-    """The daemon refused a request. `status` is that of HTTP, `error_type` the daemon's word for the kind of error."""
+    """The daemon refused a request. `status` is the HTTP status. `error_type` is the daemon's name for the kind of
+    error."""
 
     def __init__(self, status: int, error_type: str, message: str) -> None:
         super().__init__(f"{status} {error_type}: {message}")
@@ -25,7 +26,8 @@ class RequestError(RuntimeError):
 
 @dataclass(frozen=True)
 class Generation:
-    """What was generated: the text, the ids of its tokens, and why it ended (length, eos_token or stop_sequence)."""
+    """A generated continuation: its text, the ids of its tokens, and why it ended (length, eos_token or
+    stop_sequence)."""
 
     text: str
     ids: list[int]
@@ -34,7 +36,7 @@ class Generation:
 
 @dataclass(frozen=True)
 class Token:
-    """A generated token. `text` is empty as long as a character is incomplete, and for a model without a tokenizer."""
+    """A generated token. `text` is empty while a character is incomplete, and for a model without a tokenizer."""
 
     id: int
     text: str
@@ -42,11 +44,11 @@ class Token:
 
 
 class Client:
-    """Sends requests to the daemon at `url`, as in "http://127.0.0.1:8080". It may be used from several threads.
+    """Sends requests to the daemon at `url`, such as "http://127.0.0.1:8080". Several threads may use one client.
 
-    `options` of a method are further keys of the route's body, such as model, normalize and truncate. An answer that
-    says that a key was ignored raises a warning. Inputs may be lists, numpy arrays or torch tensors. Results are lists,
-    whatever is installed, except those of infer()."""
+    `options` of a method are further keys of the route's body, such as model, normalize and truncate. If the daemon
+    says that it ignored a key, the method raises a warning. Inputs may be lists, numpy arrays or torch tensors. Results
+    are lists, even if numpy or torch is installed, except the results of infer()."""
 
     def __init__(self, url: str, *, api_key: str | None = None, timeout_s: float | None = None) -> None:
         self.url = url.rstrip("/")
@@ -56,8 +58,8 @@ class Client:
     # ---- Vectors and scores
 
     def embed(self, inputs: object = None, **options: Any) -> list[list[float]]:
-        """One vector for each input. `inputs` is a text, a list of ids, or a list of these. For a model of floats it is
-        absent, and `embeddings` takes its place."""
+        """One vector for each input. `inputs` is a text, a list of ids, or a list of these. A model of floats takes
+        `embeddings` instead."""
         return [_floats(one) for one in self.post("/embed", _base64(inputs, options))]
 
     def embed_all(self, inputs: object = None, **options: Any) -> list[list[list[float]]]:
@@ -65,17 +67,18 @@ class Client:
         return [[_floats(row) for row in one] for one in self.post("/embed_all", _base64(inputs, options))]
 
     def logits(self, inputs: object = None, **options: Any) -> list[dict[str, Any]]:
-        """For each input a dict with positions and logits. With top_k, also tokens and text."""
+        """For each input, a dict with positions and logits. With top_k, the dict also has tokens and text."""
         answer = self.post("/logits", _body(inputs, options))
         assert isinstance(answer, list)
         return answer
 
     def predict(self, inputs: object, **options: Any) -> Any:
-        """Labels with their scores, the best first: a list for one input, a list of lists for several."""
+        """Labels with their scores. The best label comes first. One input gives a list, several inputs give a list of
+        lists."""
         return self.post("/predict", _body(inputs, options))
 
     def similarity(self, source_sentence: str, sentences: list[str], **options: Any) -> list[float]:
-        """The similarity of a text to each of the others."""
+        """The similarity of one text to each of the other texts."""
         body = {"inputs": {"source_sentence": source_sentence, "sentences": sentences}, **options}
         return [float(one) for one in self.post("/similarity", body)]
 
@@ -104,7 +107,7 @@ class Client:
                           details["finish_reason"])
 
     def generate_stream(self, inputs: object, *, model: str | None = None, **parameters: Any) -> Iterator[Token]:
-        """The same token by token. To close the iterator stops the generation."""
+        """Continues a text, or ids, and yields each token. Closing the iterator stops the generation."""
         with _Exchange(self, "POST", "/generate_stream", _with_parameters(inputs, model, parameters)) as response:
             for line in response:
                 if not line.startswith(b"data:"):
@@ -118,8 +121,8 @@ class Client:
     # ---- Tensors
 
     def infer(self, inputs: Mapping[str, Any], *, model: str, outputs: list[str] | None = None) -> dict[str, Any]:
-        """Runs forward() with tensors by the names of its parameters, and returns numpy arrays by the names of the
-        outputs. It needs numpy."""
+        """Runs forward() with tensors by the names of its parameters. Returns numpy arrays by the names of the outputs.
+        Needs numpy."""
         numpy = _numpy()
         arrays = {name: _array(numpy, value) for name, value in inputs.items()}
         header: dict[str, Any] = {
@@ -134,13 +137,13 @@ class Client:
     # ---- All routes
 
     def info(self) -> dict[str, Any]:
-        """What /info says of the daemon and its models."""
+        """The answer of /info, which describes the daemon and its models."""
         answer = self.get("/info")
         assert isinstance(answer, dict)
         return answer
 
     def get(self, path: str) -> Any:
-        """The answer of any route: parsed JSON, or else text."""
+        """The answer of any route: parsed JSON, or text if it is not JSON."""
         return self._exchange("GET", path, None)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
@@ -155,7 +158,7 @@ class Client:
 
 
 class _Exchange:
-    """A request on a connection of its own, within a with block. The block gets the response, whose status is 200."""
+    """A request on a new connection, within a with block. The block gets the response, whose status is 200."""
 
     def __init__(self, client: Client, method: str, path: str, body: Mapping[str, Any] | None) -> None:
         parts = urllib.parse.urlsplit(client.url)
@@ -208,7 +211,7 @@ def _body(inputs: object, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _base64(inputs: object, options: Mapping[str, Any]) -> dict[str, Any]:
-    """base64 is faster to read than decimal numbers, and has the same bits."""
+    """Requests base64. It is faster to read than decimal numbers, and has the same bits."""
     return {**_body(inputs, options), "encoding_format": "base64"}
 
 
@@ -220,7 +223,7 @@ def _with_parameters(inputs: object, model: str | None, parameters: Mapping[str,
 
 
 def _floats(text: str) -> list[float]:
-    """float32 in base64, little-endian."""
+    """The numbers of a base64 text of little-endian float32."""
     floats = array.array("f", base64.b64decode(text))
     if sys.byteorder == "big":
         floats.byteswap()
@@ -228,7 +231,7 @@ def _floats(text: str) -> list[float]:
 
 
 def _request_error(status: int, text: bytes) -> RequestError:
-    """The error of each dialect: {"error": text}, or {"error": {"message": text}}."""
+    """The error in the form of each dialect: {"error": text}, or {"error": {"message": text}}."""
     try:
         answer = json.loads(text)
         error = answer["error"]
@@ -245,7 +248,7 @@ def _numpy() -> Any:
 
 
 def _array(numpy: Any, value: Any) -> Any:
-    """A torch tensor, too, wherever it is."""
+    """A numpy array. A torch tensor may be on any device."""
     return numpy.asarray(_plain(value) if hasattr(value, "detach") else value)
 
 

@@ -1,4 +1,4 @@
-"""The daemon as a process: where its program is, and how it starts and ends."""
+"""The process of the daemon: the path of its program, its start and its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Mapping, Sequence
 _log = logging.getLogger("linformerd")
 _LEVELS = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARNING": logging.WARNING, "ERROR": logging.ERROR}
 _LISTENING = re.compile(r"listening on (https?://[^\s\"]+)")
-_KEPT_LINES = 20  # of the log, for the message of a StartError
+_KEPT_LINES = 20  # last lines of the log that a StartError contains
 _HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -26,7 +26,7 @@ class StartError(RuntimeError):
 
 
 def executable() -> str:
-    """The path of the daemon: the variable LINFORMERD if it is set, else the program in this package."""
+    """The path of the daemon: the value of the variable LINFORMERD, or else the program in this package."""
     path = os.environ.get("LINFORMERD") or str(_HERE / "bin" / "linformerd")
     if not os.access(path, os.X_OK):
         raise FileNotFoundError(f"{path} is not a program. A wheel that `make wheel` built contains the daemon; without "
@@ -35,26 +35,27 @@ def executable() -> str:
 
 
 class Daemon(threading.Thread):
-    """A daemon that ends with this process, however this process ends.
+    """A daemon that ends with this process, even if this process is killed.
 
-    The kernel signals the daemon when the thread that started it ends. So this thread starts the daemon, and then reads
-    its log until the log is closed."""
+    The kernel signals the daemon when the thread that started it ends. So the thread of this class starts the daemon,
+    and then reads its log until the log is closed."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         super().__init__(name="linformerd", daemon=True)
-        self.url = ""  # set once the daemon is ready
+        self.url = ""  # set when the daemon is ready
         self.lines: collections.deque[str] = collections.deque(maxlen=_KEPT_LINES)
         self._process: subprocess.Popen[str] | None = None
         self._error: BaseException | None = None
-        self._begun = threading.Event()  # _process or _error is set
-        self._decided = threading.Event()  # the daemon is ready, or it ended
+        self._begun = threading.Event()  # set when _process or _error is set
+        self._decided = threading.Event()  # set when the daemon is ready, or has ended
         self._environment = dict(environment)
-        # _launch.py asks the kernel for the signal: code between fork and exec of a process with threads may deadlock.
+        # _launch.py asks the kernel for the signal. Python code between fork and exec could deadlock in a process with
+        # threads.
         self._command = [sys.executable, "-I", "-S", str(_HERE / "_launch.py"), str(os.getpid()), executable(), *arguments]
 
     def run(self) -> None:
         try:
-            # In a session of its own: Ctrl-C, and a notebook's interrupt, go to all processes of a group.
+            # The daemon gets its own session. Ctrl-C, and the interrupt of a notebook, go to all processes of a group.
             self._process = subprocess.Popen(
                 self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE, encoding="utf-8", errors="replace", start_new_session=True)
@@ -93,12 +94,12 @@ class Daemon(threading.Thread):
         return self._process.pid
 
     def stop(self) -> int | None:
-        """Lets the daemon answer what it accepted, and waits for its end. Returns its exit status. None if it never
-        began."""
+        """Lets the daemon answer the requests that it accepted, and waits for its end. Returns its exit status, or None
+        if it never started."""
         self._begun.wait()
         if not self._process:
             return None
-        self._process.send_signal(signal.SIGTERM)  # nothing is sent to a process that has ended
+        self._process.send_signal(signal.SIGTERM)  # has no effect if the process has ended
         status = self._process.wait()
         self.join()
         return status

@@ -1,13 +1,13 @@
-"""Becomes the daemon, which the kernel then ends together with the process that started it.
+"""Asks the kernel to end this process with the process that started it, and then becomes the daemon.
 
-Arguments: the id of that process, the program, and the program's arguments."""
+Arguments: the id of the process that started this one, the program, and the program's arguments."""
 
 import ctypes
 import os
 import signal
 import sys
 
-PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>. It outlives exec
+PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>. It stays in effect after exec
 
 parent, program = int(sys.argv[1]), sys.argv[2]
 if ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0) != 0:

@@ -1,4 +1,4 @@
-"""serve(): a daemon for the length of a with block."""
+"""serve() starts a daemon, which runs until the end of a with block."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ._export import export, export_module
 
 Folder = Union[str, "os.PathLike[str]"]
 
-# Settings, and what a service manager tells the process that calls serve().
+# Variables with settings of the daemon, and variables that a service manager sets for the process that calls serve().
 _NOT_INHERITED = ("LINFORMERD_", "LISTEN_", "NOTIFY_SOCKET", "WATCHDOG_")
 
 
 class Server(Client):
-    """A daemon that serve() started, and the client of this daemon. close(), the end of a with block, or the end of
-    the process ends the daemon."""
+    """A daemon that serve() started, and its client. The daemon ends with close(), at the end of a with block, or with
+    this process."""
 
     def __init__(self, arguments: list[str], environment: Mapping[str, str], api_key: str | None,
                  folder: tempfile.TemporaryDirectory[str] | None) -> None:
@@ -46,9 +46,9 @@ class Server(Client):
         return list(self._daemon.lines)
 
     def close(self) -> None:
-        """Lets the daemon answer the requests that it accepted, and ends it. It may be called again."""
+        """Lets the daemon answer the requests that it accepted, and ends it. May be called several times."""
         if os.getpid() != self._owner:
-            return  # a fork of the process that started the daemon
+            return  # this process is a fork of the process that started the daemon
         atexit.unregister(self.close)
         self._daemon.stop()
         if self._folder:
@@ -100,7 +100,7 @@ def serve(model: object = None, kwargs: Mapping[str, Any] | None = None, *, exam
 
 
 def _check_host(host: object) -> None:
-    """Refuses hosts without an address of TCP. The daemon would listen, but the client could not connect."""
+    """Refuses hosts without a TCP address. The daemon would listen, but the client could not connect."""
     if host is not None and all(entry.strip().startswith("unix:") for entry in str(host).split(",")):
         raise StartError(f"host: expected an address such as 127.0.0.1, found {host}. The client of serve() connects "
                          f"over TCP. Both are possible: host=\"127.0.0.1,{host}\"")
@@ -121,7 +121,7 @@ def _write(model: object, kwargs: Mapping[str, Any] | None, example: Mapping[str
 
 
 def _arguments(model: object) -> list[str]:
-    """--model for folders. An absolute path needs no name: before its first = is a slash."""
+    """The flags --model for folders. An absolute path needs no name, because a slash stands before its first =."""
     if model is None:
         return []
     if isinstance(model, Mapping):
