@@ -8,18 +8,19 @@
     export(model, kwargs, "mine")              # then: linformerd --model mine
 
 `kwargs` are the arguments that the class was made with. export(model, kwargs, folder, **config) writes config.json and
-model.safetensors; if it fails, it writes nothing. `config` are optional keys of config.json: name, pooling, normalize,
-padding, tokenizer, auto_truncate, eos_token, bos_token, pad_token, generation, ignore, prompts, default_prompt. Tensors
-that a pattern of `ignore` matches and the class does not have are not written. This file needs Python 3.8, numpy and
-the library of the model. It needs nothing else of linformerd: copy it next to your own files.
+model.safetensors. If it fails, it writes nothing. `config` are optional keys of config.json: name, pooling, normalize,
+padding, tokenizer, auto_truncate, eos_token, bos_token, pad_token, generation, ignore, prompts, default_prompt. A
+tensor is not written if the class does not have it and a pattern of `ignore` matches its name. This file needs Python
+3.8, numpy and the library of the model. It needs no other file of linformerd, so you may copy it next to your own
+files.
 
-`tokenizer` makes the model take texts. It is the tokenizer that the model was trained with, and becomes tokenizer.json
-beside config.json: a tokenizers.Tokenizer, a fast tokenizer of transformers, or the path of a tokenizer.json:
+`tokenizer` makes the model accept texts. It is the tokenizer that the model was trained with: a tokenizers.Tokenizer, a
+fast tokenizer of transformers, or the path of a tokenizer.json. It becomes tokenizer.json beside config.json:
 
     export(model, kwargs, "mine", tokenizer=tokenizers.Tokenizer.from_file("tokenizer.json"))
 
-{"type": "byte"}, and None, are written into config.json instead. A tokenizer.json that the folder already has stays as
-it is if `tokenizer` is left out.
+The values {"type": "byte"} and None are written into config.json instead. Without `tokenizer`, a tokenizer.json in the
+folder stays as it is.
 
 Models: the classes of `linformer`, `linear-attention-transformer` and `linformer-pytorch`, LinearMultiheadAttention
 (github.com/kuixu/Linear-Multihead-Attention) and Keras' LinearMultiHeadAttention (github.com/dholland42/linformer),
@@ -27,19 +28,20 @@ alone or behind an Embedding. A pair of LinearAttentionTransformerLM, encoder an
 
     export((encoder, decoder), {"enc": encoder_kwargs, "dec": decoder_kwargs}, "translator")
 
-Padder, Autopadder, AutoregressiveWrapper, DataParallel, DistributedDataParallel, AveragedModel and torch.compile's
-wrapper may be around the model; the padders set `padding`.
+The model may be inside Padder, Autopadder, AutoregressiveWrapper, DataParallel, DistributedDataParallel, AveragedModel
+or torch.compile's wrapper. The padders set `padding`.
 
-A module of your own, with these classes somewhere in it, needs no kwargs but an example, a batch of at least 2:
+A module of your own that contains these classes needs no kwargs. It needs an example, which is a batch of at least 2:
 
     export_module(module, {"ids": torch.randint(0, 100, (2, 16))}, "mine", labels=["bad", "good"])
 
-For this copy the folder export_parts as well; it needs torch 2.13. See export_module() below.
+export_module() needs torch (tested with 2.13), and the folder export_parts beside this file. Its docstring below
+describes it.
 
-A ValueError names what cannot be served: an argument or a part that the library itself or linformerd cannot run, or
-kwargs that are not those of the model. To find these, the class is made again from the kwargs and compared with the
-model. If linformerd is on PATH, it reads the model before the folder gets its name. daemon="path/to/linformerd" names
-another binary; daemon=False skips this check."""
+A ValueError names what cannot be served. This may be an argument or a part that the library or linformerd cannot run,
+or kwargs that do not make the model. To find these, export() makes the class again from the kwargs, and compares it
+with the model. If linformerd is on PATH, it reads the model before the folder gets its name.
+daemon="path/to/linformerd" names another binary. daemon=False skips this check."""
 
 import contextlib
 import importlib.metadata
@@ -65,7 +67,8 @@ ATTENTION = "linformer_pytorch.MHAttention"
 KUIXU = "linear_multihead_attention.LinearMultiheadAttention"
 KERAS = "linformer.attention.LinearMultiHeadAttention"
 
-# The first is the default. linformer_settings adds "slice" before them. With decoder_mode only "exact" remains.
+# The first padding is the default. linformer_settings adds "slice" before them. With decoder_mode, they are "exact" and
+# "zero".
 PADDINGS = {
     "linformer.LinformerLM": ["slice", "exact"],
     "linformer.Linformer": ["slice", "exact"],
@@ -94,13 +97,13 @@ WRAPPERS = {
 }
 
 # Kinds of arguments.
-# TRAINING: matter for training alone.
-# MODULES: modules, not in config.json; MHAttention's tensors are in the state_dict.
-# KERAS_LAYER: of Keras' base class.
+# TRAINING: have an effect only in the training.
+# MODULES: modules. They are not in config.json, because MHAttention's tensors are in the state_dict.
+# KERAS_LAYER: arguments of Keras' base class.
 # FLAGS: true or false, though their default is neither.
-# OR_NONE: may be None, though their default is not.
+# OR_NONE: may be None, though their default is not None.
 # FROM_ZERO, FROM_ANYWHERE: integers from 0, or of any sign. All other integers start at 1.
-# CHOICES: names.
+# CHOICES: names. The lists have all valid names.
 TRAINING = {"pkm_num_keys", "bucket_size", "name", "trainable", "dtype", "kernel_initializer",
             "bias_initializer", "kernel_regularizer", "bias_regularizer", "activity_regularizer", "kernel_constraint",
             "bias_constraint"}
@@ -121,14 +124,14 @@ CONFIG_KEYS = ["name", "pooling", "normalize", "padding", "tokenizer", "auto_tru
                "pad_token", "generation", "ignore", "prompts", "default_prompt"]
 BYTE_TOKENIZERS = [{"type": "byte"}, {"type": "byte", "offset": 0}, {"type": "byte", "offset": 3}]
 
-# The oldest versions that compute what linformerd computes. Before them, linformer 0.2.2 has no bias after its
-# attention, linear-attention-transformer 0.19.0 has another eps in causal attention, and linformer-pytorch 0.19.0 masks
-# with -1e10 in place of -inf.
+# The oldest versions that compute the same as linformerd. Before them, linformer 0.2.2 has no bias after its attention.
+# linear-attention-transformer 0.19.0 has another eps in causal attention. linformer-pytorch 0.19.0 masks with -1e10
+# instead of -inf.
 OLDEST = {"linformer": "0.2.3", "linear_attention_transformer": "0.19.1", "linformer_pytorch": "0.19.1"}
 
-MOST_PIXELS = 65536  # of an image that is tried
+MOST_PIXELS = 65536  # largest number of pixels of an image that is tried
 DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}
-ALL_DTYPES = {**DTYPES, "int64": "I64", "int32": "I32", "bool": "BOOL"}  # a module's constants have these too
+ALL_DTYPES = {**DTYPES, "int64": "I64", "int32": "I32", "bool": "BOOL"}  # constants of a module also have these dtypes
 BITS = {"F64": 64, "I64": 64, "F32": 32, "I32": 32, "F16": 16, "BF16": 16, "BOOL": 8}
 
 
@@ -137,8 +140,8 @@ def refuse(message):
 
 
 def export(model, kwargs, folder, *, daemon=None, **config):
-    """Writes `folder`/config.json and `folder`/model.safetensors, with `tokenizer` also tokenizer.json; see the top of
-    this file."""
+    """Writes `folder`/config.json and `folder`/model.safetensors, and with `tokenizer` also tokenizer.json. The
+    docstring of this file describes the arguments."""
     config, tokenizer = take_tokenizer(config)
     config = {key: plain(value, key) for key, value in config.items()}
     ignore = check_ignore(config.get("ignore", []))
@@ -162,18 +165,24 @@ def export(model, kwargs, folder, *, daemon=None, **config):
 def export_module(module, example, folder, *, arguments=None, daemon=None, **config):
     """Writes `folder`/config.json with the module as a graph, and `folder`/model.safetensors with its tensors.
 
-    `example`: tensors by the names of forward()'s parameters. Their first dimension is the batch, of at least 2. The
-    batch stays free. Any other dimension does if the module runs with other lengths; the shortest and the longest are
-    found by trying. `config` are further keys of config.json, such as labels and image. `tokenizer` among them is what
-    export() takes.
+    `example` has tensors by the names of forward()'s parameters. Their first dimension is the batch, of at least 2. The
+    batch may have any size in a request. So may any other dimension, if the module runs with other lengths. The
+    exporter finds the shortest and the longest length by trials. `config` are further keys of config.json, such as
+    labels and image. `tokenizer` among them is the same as for export().
 
-    The libraries' classes stay whole. Their arguments are read from the instances; `arguments` overrules them, by the
-    path of the part: {"encoder": {"max_seq_len": 512}}. A class that was changed is exported operation by operation,
-    with a warning. Everything is compared with the module before it is written.
+    A part of one of the libraries' classes becomes one node. Its arguments are read from the instance. `arguments`
+    overrides them, by the path of the part: {"encoder": {"max_seq_len": 512}}. A class that was changed is exported
+    operation by operation, with a warning. The graph is compared with the module before it is written.
 
-    A ValueError says what cannot be served, and the line of forward(): a path that depends on values, an operation that
-    linformerd does not have, dropout or batch statistics in eval mode, a result that depends on the other items of its
-    batch. If linformerd is on PATH, or named by LINFORMERD or `daemon`, it reads the folder before it gets its name."""
+    A ValueError names what cannot be served, and the line of forward(). It refuses these cases:
+
+    - a path that depends on values
+    - an operation that linformerd does not have
+    - dropout or batch statistics in eval mode
+    - a result that depends on the other items of its batch
+
+    If linformerd is on PATH, or named by LINFORMERD or `daemon`, it reads the folder before the folder gets its
+    name."""
     here = str(pathlib.Path(__file__).resolve().parent)
     if not os.path.isdir(os.path.join(here, "export_parts")):
         refuse(f"export_module: the folder export_parts is missing in {here}: copy it there with export.py")
@@ -189,7 +198,7 @@ def export_module(module, example, folder, *, arguments=None, daemon=None, **con
 
 
 def unwrap(model):
-    """The model inside the wrappers, and the padding that a padder among them means."""
+    """The model inside the wrappers, and the padding that a padder among the wrappers means."""
     padding = None
     while type(model).__name__ in WRAPPERS:
         attribute, wrapper_padding = WRAPPERS[type(model).__name__]
@@ -201,7 +210,8 @@ def unwrap(model):
 
 
 def find_architecture(model):
-    """config.json's name of the class. The two libraries that are single files are known by the class's name alone."""
+    """The name of the class in config.json. Two libraries are single files, so their classes are recognised by the name
+    of the class alone."""
     if isinstance(model, dict):
         refuse("a state_dict has tensors, but no class: make the model with its kwargs, call its load_state_dict(), and "
                "export the model")
@@ -218,8 +228,8 @@ def find_architecture(model):
 
 
 def read_torch(architecture, model, kwargs, ignore, prefix=""):
-    """kwargs for config.json, and the tensors by name. Refuses kwargs that do not make this model. `prefix` is that of
-    the tensors in the file."""
+    """kwargs for config.json, and the tensors by name. Refuses kwargs that do not make this model. `prefix` stands
+    before the names of the tensors in the file."""
     check_library(architecture)
     check_quantised(architecture, model)
     if architecture == ATTENTION:
@@ -235,12 +245,12 @@ def read_torch(architecture, model, kwargs, ignore, prefix=""):
 
 
 def check_library(architecture):
-    """Refuses older versions: they compute something else under the same names, or lack an argument."""
+    """Refuses older versions. They compute something else under the same names, or lack an argument."""
     package = architecture.partition(".")[0]
     oldest = OLDEST.get(package, "0")
     try:
         version = importlib.metadata.version(package.replace("_", "-"))
-    except importlib.metadata.PackageNotFoundError:  # a copy of its files
+    except importlib.metadata.PackageNotFoundError:  # a copy of the library's files has no version
         return
     numbers_of = lambda text: [int(number) for number in re.findall("[0-9]+", text)]
     if numbers_of(version) < numbers_of(oldest):
@@ -256,7 +266,7 @@ def check_quantised(architecture, model):
 
 
 def read_pair(models, kwargs, ignore):
-    """Two LinearAttentionTransformerLM. The second reads the output of the first."""
+    """Reads two LinearAttentionTransformerLM. The second one reads the output of the first one."""
     if len(models) != 2 or not isinstance(kwargs, dict) or set(kwargs) != {"enc", "dec"}:
         refuse('a pair is (encoder, decoder) with kwargs {"enc": …, "dec": …}')
     found, tensors, paddings = {}, {}, set()
@@ -272,7 +282,8 @@ def read_pair(models, kwargs, ignore):
 
 
 def torch_tensors(model, **options):
-    """state_dict(), with E and F of linformer-pytorch's heads: with method="no_params" it lacks them."""
+    """The tensors of state_dict(), and E and F of linformer-pytorch's heads. With method="no_params", state_dict()
+    lacks these."""
     tensors = dict(model.state_dict(**options))
     for path, module in model.named_modules():
         if type(module).__name__ == "LinearAttentionHead":
@@ -283,8 +294,8 @@ def torch_tensors(model, **options):
 
 
 def read_keras(architecture, model, kwargs):
-    """The layer alone, or an Embedding and the layer, as in the library's entrypoint. Names of tensors count from their
-    layer."""
+    """Reads the layer alone, or an Embedding and the layer, as in the library's entrypoint. Names of tensors begin
+    after the name of the layer."""
     layers = [layer for layer in getattr(model, "layers", [model]) if type(layer).__name__ != "InputLayer"]
     layer, kinds = layers[-1], [type(layer).__name__ for layer in layers]
     name = architecture.rpartition(".")[2]
@@ -294,7 +305,7 @@ def read_keras(architecture, model, kwargs):
     if not layer.weights:
         refuse(f"{architecture}: the layer has no weights before it is called once")
     kwargs = check_arguments(architecture, type(layer), kwargs)
-    kwargs.pop("dtype", None)  # tensors tell theirs
+    kwargs.pop("dtype", None)  # the tensors have a dtype themselves
     made, found = type(layer)(**python_arguments(type(layer), kwargs)).get_config(), layer.get_config()
     for key in ("num_heads", "key_dim", "value_dim", "projection_dim", "use_bias", "output_shape"):
         expected, has = (list(one[key]) if hasattr(one[key], "__len__") else one[key] for one in (made, found))
@@ -314,7 +325,8 @@ def read_keras(architecture, model, kwargs):
 
 
 def plain(value, where):
-    """The value as JSON: tuples become lists, namedtuples objects, numbers of numpy and torch plain numbers."""
+    """The value for JSON. Tuples become lists, namedtuples become objects, and numbers of numpy and torch become plain
+    numbers."""
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, numbers.Integral):
@@ -333,7 +345,7 @@ def plain(value, where):
 
 
 def check_arguments(architecture, cls, kwargs):
-    """kwargs for config.json. Refuses one that the class lacks, or of a kind that linformerd cannot use."""
+    """kwargs for config.json. Refuses an argument that the class lacks, or whose kind linformerd cannot use."""
     if not isinstance(kwargs, dict):
         refuse(f"{architecture}: kwargs: expected a dict of the class's arguments, found {type(kwargs).__name__}")
     parameters = {name: parameter.default for name, parameter in inspect.signature(cls).parameters.items()
@@ -344,7 +356,7 @@ def check_arguments(architecture, cls, kwargs):
         if name not in parameters and not (architecture == KERAS and name in KERAS_LAYER):
             refuse(f'{architecture}: unknown argument "{name}"; the class has {", ".join(parameters)}')
         if name in TRAINING:
-            with contextlib.suppress(ValueError):  # of a regularizer, say: it changes nothing
+            with contextlib.suppress(ValueError):  # a regularizer, for example, cannot be JSON, and changes no result
                 checked[name] = plain(value, where)
         elif isinstance(parameters[name], bool) or name in FLAGS:
             value = plain(value, where)
@@ -378,8 +390,8 @@ def check_value(where, name, value):
 
 
 def attention_kwargs(model, kwargs):
-    """MHAttention's kwargs without modules and tensors. E_proj and F_proj are in the state_dict, and `method` tells
-    their kind. causal_mask must be the library's own, and becomes true; None becomes false."""
+    """MHAttention's kwargs without modules and tensors. E_proj and F_proj are in the state_dict, and `method` gives
+    their kind. causal_mask must be the library's own mask, which becomes true, or None, which becomes false."""
     kwargs = {name: value for name, value in dict(kwargs or {}).items() if name not in MODULES}
     if not len(model.heads):
         refuse(f"{ATTENTION}: argument nhead: expected an integer from 1 to {2**31 - 1}, found {kwargs.get('nhead')!r}")
@@ -396,7 +408,7 @@ def attention_kwargs(model, kwargs):
 
 
 def check_config(architecture, kwargs, config, tensors):
-    """Refuses a key of config.json, or a model that has a fault with the padding that results."""
+    """Refuses a wrong key of config.json, and a model that has a fault with its padding."""
     sides = [kwargs["enc"], kwargs["dec"]] if architecture == PAIR else [kwargs]
     paddings = PADDINGS[architecture]
     if all(side.get("linformer_settings") for side in sides):
@@ -458,7 +470,7 @@ def check_ignore(patterns):
 
 
 def ignored(name, patterns):
-    """Whether a pattern matches, as linformerd does it: * stands for any characters, also none."""
+    """Whether a pattern matches, as in linformerd: * stands for any number of characters, also for none."""
     return any(re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) for pattern in patterns)
 
 
@@ -466,7 +478,8 @@ def ignored(name, patterns):
 
 
 def take_tokenizer(config):
-    """config without a `tokenizer` that becomes a file, and the bytes of that tokenizer.json, or None."""
+    """If `tokenizer` becomes a file: config without `tokenizer`, and the bytes of tokenizer.json. Otherwise: config,
+    and None."""
     tokenizer = config.get("tokenizer")
     if isinstance(tokenizer, dict) and tokenizer not in BYTE_TOKENIZERS:
         refuse(f'tokenizer: expected {{"type": "byte"}}, perhaps with "offset": 0, found {tokenizer!r}')
@@ -484,7 +497,7 @@ def take_tokenizer(config):
 
 
 def serialised(tokenizer):
-    """tokenizer.json of a tokenizers.Tokenizer, or of the one inside a fast tokenizer of transformers."""
+    """The tokenizer.json of a tokenizers.Tokenizer, or of the Tokenizer inside a fast tokenizer of transformers."""
     kind = f"{type(tokenizer).__module__}.{type(tokenizer).__qualname__}"
     if getattr(tokenizer, "is_fast", True) is False:
         refuse(f"tokenizer: {kind} is a slow tokenizer of transformers: it is Python code, and has no tokenizer.json. "
@@ -495,18 +508,19 @@ def serialised(tokenizer):
                f"tokenizer.json, or {{\"type\": \"byte\"}}; found {kind}")
     try:
         return tokenizer.to_str(pretty=True)
-    except Exception as error:  # a part that is Python code
+    except Exception as error:  # some part of the tokenizer is Python code
         return refuse(f"tokenizer: {kind} has no tokenizer.json: {error}")
 
 
 def count_ids(tokenizer):
-    """The largest id + 1 of a tokenizer: bytes of a tokenizer.json, or the value of config.json."""
+    """The largest id of a tokenizer, plus 1. `tokenizer`: the bytes of a tokenizer.json, or the value in
+    config.json."""
     if isinstance(tokenizer, dict):
         return 256 + tokenizer.get("offset", 3)
     try:
         document = json.loads(tokenizer.decode())
         vocabulary = document["model"]["vocab"]
-        ids = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))  # Unigram's is a list
+        ids = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))  # a list for Unigram
         added = [token["id"] for token in document.get("added_tokens") or []]
         return max(itertools.chain(ids, added), default=-1) + 1
     except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -514,7 +528,8 @@ def count_ids(tokenizer):
 
 
 def check_vocabulary(tokenizer, vocabulary):
-    """`vocabulary`: number of ids that the model takes; 0: it takes no ids; None: unknown."""
+    """Refuses a tokenizer with more ids than the model accepts. `vocabulary`: the number of ids of the model. 0: it
+    accepts no ids. None: unknown."""
     if not tokenizer or vocabulary is None:
         return
     n_ids = count_ids(tokenizer)
@@ -526,7 +541,7 @@ def check_vocabulary(tokenizer, vocabulary):
 
 
 def vocabulary_of(architecture, kwargs, tensors):
-    """Number of ids that the first input may have; 0: it is no ids."""
+    """The number of ids that the first input may have. 0: the first input has no ids."""
     if architecture == PAIR:
         return kwargs["enc"]["num_tokens"]
     return kwargs.get("num_tokens", kwargs.get("enc_num_tokens", len(tensors.get("embedding/embeddings", []))))
@@ -536,7 +551,7 @@ def vocabulary_of(architecture, kwargs, tensors):
 
 
 def faults(architecture, kwargs, padding):
-    """Pairs: whether the model has the fault, and its message."""
+    """Yields pairs: whether the model has the fault, and the message of the fault."""
     package, _, name = architecture.partition(".")
     if architecture == PAIR:
         encoder, decoder = (with_defaults(LINEAR_LM, kwargs[side]) for side in ("enc", "dec"))
@@ -568,7 +583,7 @@ def faults(architecture, kwargs, padding):
 
 
 class Arguments(dict):
-    """A class's arguments by name, with its defaults where kwargs leave them out."""
+    """A class's arguments by name. Arguments that kwargs leave out have the class's defaults."""
 
     def __init__(self, architecture, values):
         super().__init__(values)
@@ -586,13 +601,13 @@ def with_defaults(architecture, kwargs):
 
 
 def side_of(arguments, prefix):
-    """LinformerEncDec's for its encoder or its decoder, as LinformerLM has them."""
+    """The arguments of LinformerEncDec's encoder or decoder, with the names of LinformerLM's arguments."""
     side = {name[4:]: value for name, value in arguments.items() if name.startswith(prefix)}
     return Arguments(arguments.architecture, {**arguments, "decoder_mode": False, "causal": False, **side})
 
 
 def linear_faults(a, padding):
-    """`a`: the arguments of LinearAttentionTransformer or LinearAttentionTransformerLM."""
+    """The faults of a transformer. `a`: the arguments of LinearAttentionTransformer or LinearAttentionTransformerLM."""
     window, linformer, language_model = a["local_attn_window_size"], a["linformer_settings"], "num_tokens" in a
     most, rotary, emb_dim = a["max_seq_len"], a.get("use_rotary_emb"), a.get("emb_dim") or a["dim"]
     yield a["shift_tokens"] and a["dim"] < (2 if a["causal"] else 3), "shift_tokens needs more features than dim has"
@@ -612,7 +627,7 @@ def linear_faults(a, padding):
 
 
 def image_faults(a):
-    """`a`: the arguments of ImageLinearAttention."""
+    """The faults of an image attention. `a`: the arguments of ImageLinearAttention."""
     lists = {name: a[name] if isinstance(a[name], list) else [a[name]] * 2
              for name in ("kernel_size", "stride", "padding") if not isinstance(a[name], str)}
     for name, sizes in lists.items():
@@ -623,7 +638,8 @@ def image_faults(a):
     around = [size - 1 if a["padding"] == "same" else 0 for size in kernel]
     if "padding" in lists:
         around = [2 * zeros for zeros in (lists["padding"] * 2)[:2]]
-    # Pixels that the first convolutions make of 1, 2 … in each direction, where the last one makes any.
+    # For each direction, the number of pixels after the first convolutions, by the number before. The last convolution
+    # may give any number.
     made = [{n: (n + more - size) // step + 1 for n in range(max(1, size - more), MOST_PIXELS + 1)}
             for size, more, step in zip(kernel, around, stride)]
     yield (not any(height * made[1].get(width, 0) == n * width for n, height in made[0].items()
@@ -632,7 +648,7 @@ def image_faults(a):
 
 
 def pytorch_faults(a):
-    """`a`: the arguments of Linformer, LinformerLM or MHAttention."""
+    """The faults of a model of linformer-pytorch. `a`: the arguments of Linformer, LinformerLM or MHAttention."""
     size, dim_k, depth = a["input_size"], a["dim_k"], a.get("depth", 1)
     convolution, causal = a["method"] == "convolution", a.get("causal") or a.get("causal_mask")
     reduced = 0 if a["parameter_sharing"] == "layerwise" else a.get("k_reduce_by_layer", 0)
@@ -652,7 +668,7 @@ def pytorch_faults(a):
 
 
 def python_arguments(cls, kwargs):
-    """As Python has them: tuples for lists, namedtuples for objects."""
+    """The kwargs for Python: tuples instead of lists, namedtuples instead of objects."""
     arguments = {}
     for name, value in kwargs.items():
         if isinstance(value, dict) and name.endswith("linformer_settings"):
@@ -663,7 +679,7 @@ def python_arguments(cls, kwargs):
 
 
 def make(architecture, cls, kwargs, model):
-    """The class with these kwargs; its tensors take no memory where torch can do that."""
+    """Makes the class with these kwargs. Its tensors take no memory if the version of torch allows it."""
     torch = sys.modules["torch"]
     try:
         with torch.device("meta") if hasattr(torch.device, "__enter__") else contextlib.nullcontext():
@@ -676,7 +692,7 @@ def make(architecture, cls, kwargs, model):
 
 
 def made_projections(model, arguments):
-    """What MHAttention is given from outside, as the library makes it."""
+    """The modules and tensors that MHAttention's constructor expects, made with the library's functions."""
     library, head = sys.modules[type(model).__module__], model.heads[0]
     size = (arguments["input_size"], arguments["dim_k"])
     e, f = (library.get_EF(*size, arguments.get("method", "learnable"), arguments["dim"]) for _ in "EF")
@@ -685,7 +701,7 @@ def made_projections(model, arguments):
 
 
 def setting(value):
-    """What can be compared of a module's attribute."""
+    """The part of a module's attribute that can be compared."""
     if hasattr(value, "dtype"):
         return list(value.shape)
     if hasattr(value, "keywords"):  # functools.partial
@@ -696,7 +712,7 @@ def setting(value):
 
 
 def compare(made, model, where):
-    """Refuses when a module of the model, or a setting of one, is not what its class makes of the kwargs."""
+    """Refuses a model if one of its modules, or a setting of one, differs from the module that the kwargs make."""
     if type(made) is not type(model):
         refuse(f"{where}: these kwargs give {type(made).__name__}, the model has {type(model).__name__}")
     if type(made).__name__ == "Dropout":
@@ -715,7 +731,7 @@ def compare(made, model, where):
 
 
 def compare_tensors(architecture, made, tensors):
-    """Compares names and shapes, and checks that tensors which the class shares are equal."""
+    """Compares names and shapes. Tensors that the class shares must be equal."""
     first = {}
     for name in [*made, *tensors]:
         expected, found = (list(side[name].shape) if name in side else "none" for side in (made, tensors))
@@ -725,14 +741,14 @@ def compare_tensors(architecture, made, tensors):
         one, other = tensors[first.setdefault(id(tensor), name)], tensors[name]
         if one is not other and (one.dtype != other.dtype or not sys.modules["torch"].equal(one.cpu(), other.cpu())):
             refuse(f'{architecture}: tensor "{name}" differs from "{first[id(tensor)]}", but the class shares one')
-        tensors[name] = one  # on a GPU each head has a copy of E and F
+        tensors[name] = one  # on a GPU, each head has a copy of E and F
 
 
 # ---- Files ----------------------------------------------------------------------------------------------------------
 
 
 def describe(name, tensor, dtypes):
-    """safetensors' name of the dtype, the shape, and an identity that all names of one tensor share."""
+    """The name of the dtype in safetensors, the shape, and an identity that all names of one tensor have in common."""
     dtype = str(tensor.dtype).rpartition(".")[2]
     if dtype not in dtypes:
         refuse(f'tensor "{name}": expected dtype {", ".join(dtypes)}, found {dtype}')
@@ -743,7 +759,7 @@ def describe(name, tensor, dtypes):
 
 
 def raw(tensor):
-    """The tensor's bytes, little-endian, as a flat array of integers."""
+    """The bytes of the tensor, little-endian, as a flat array of integers."""
     if hasattr(tensor, "detach"):
         torch = sys.modules["torch"]
         words = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
@@ -755,7 +771,8 @@ def raw(tensor):
 
 
 def write_safetensors(file, tensors, dtypes=DTYPES):
-    """Writes a length, a JSON header and the tensors. A tensor is stored once; __metadata__ has its further names."""
+    """Writes a length, a JSON header and the tensors. A tensor with several names is stored once. __metadata__ has its
+    further names."""
     stored, aliases, header, offset = {}, {}, {}, 0
     for name, tensor in tensors.items():
         dtype, shape, identity = describe(name, tensor, dtypes)
@@ -764,7 +781,8 @@ def write_safetensors(file, tensors, dtypes=DTYPES):
         else:
             header[name] = {"dtype": dtype, "shape": shape}
     bits = {name: BITS[entry["dtype"]] for name, entry in header.items()}
-    names = sorted(header, key=lambda name: (-bits[name], name))  # each is aligned to its own size
+    # So each tensor is aligned to the size of its elements.
+    names = sorted(header, key=lambda name: (-bits[name], name))
     for name in names:
         size = math.prod(header[name]["shape"]) * bits[name] // 8
         header[name]["data_offsets"] = [offset, offset + size]
@@ -779,8 +797,8 @@ def write_safetensors(file, tensors, dtypes=DTYPES):
 
 
 def write_folder(folder, config, tensors, daemon, dtypes=DTYPES, tokenizer=None):
-    """A new folder appears complete. In an existing one, a reader finds the old model, the new one, or no model.
-    `tokenizer`: the bytes of a tokenizer.json, or None."""
+    """Writes the files of a model. A new folder appears complete. In an existing folder, a reader finds the old model,
+    the new model, or no model. `tokenizer`: the bytes of a tokenizer.json, or None."""
     exists = folder.is_dir()
     stage = (folder if exists else folder.absolute().parent) / f".export-{secrets.token_hex(8)}"
     stage.mkdir(parents=True)
@@ -810,13 +828,13 @@ def contents(path):
 
 
 def ask_daemon(daemon, stage, folder):
-    """Lets the daemon read the model as it does at its start."""
+    """Lets the daemon read the model in the same way as at its start."""
     daemon = shutil.which("linformerd") if daemon is None else daemon
     if not daemon:
         return
     result = subprocess.run([os.fspath(daemon), "--explain", os.fspath(stage)], capture_output=True, text=True)
     if result.returncode != 0:
-        # The last line alone: an older daemon logs its device before.
+        # The message is the last line. An older daemon logs its device before the message.
         said = result.stderr.strip().splitlines() or [f"ended with status {result.returncode}"]
         message = said[-1].replace(os.fspath(stage), os.fspath(folder)).replace(stage.name, folder.name)
         refuse(f"{daemon} refuses the model: {message}")

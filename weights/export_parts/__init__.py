@@ -1,15 +1,15 @@
-"""What export_module() of export.py, beside this folder, is made of. It needs torch 2.5 or later.
+"""The parts of export_module() in export.py, which is beside this folder. They need torch (tested with 2.13).
 
-    module.py  the whole: leaves, trace, graph, check, files
+    module.py  the whole: calls the other parts, and collects the tensors
     leaves.py  which parts are the libraries' classes, and with which arguments they were made
     trace.py   torch.export, with each of these classes as one operation
-    sizes.py   which dimensions are free, and from where to where
-    graph.py   the traced program as config.json has it
-    lower.py   operations that are written as others
-    check.py   the graph computed in torch, for comparison with the module"""
+    sizes.py   which dimensions are free, and their least and largest sizes
+    graph.py   the traced program in the form of config.json
+    lower.py   operations that are written as other operations
+    check.py   computes the graph in torch, for the comparison with the module"""
 
 import importlib
 
-# export.py beside this folder: a module of its own, or one of the package linformerd.
+# export.py is beside this folder. It is a module of its own, or part of the package linformerd.
 exporter = importlib.import_module(f"{__name__.rpartition('.')[0]}.export".lstrip("."))
 refuse = exporter.refuse

@@ -1,6 +1,6 @@
-"""Computes a graph of config.json in torch, as linformerd does, and compares it with the module.
+"""Computes a graph of config.json in torch, as linformerd does, and compares the results with the module.
 
-Part of export_module(): what is exported has been computed and compared before."""
+Part of export_module(), which computes and compares each graph before it is written."""
 
 import torch
 
@@ -27,7 +27,7 @@ def compute(graph, tensors, leaves, inputs):
 
 
 class Values:
-    """What an argument of a node stands for."""
+    """The values of the arguments of nodes: results, tensors of the file, sizes, and numbers."""
 
     def __init__(self, results, tensors, sizes):
         self.results, self.tensors, self.sizes = results, tensors, sizes
@@ -49,7 +49,8 @@ class Values:
         return eval(argument, {"__builtins__": {}}, self.sizes)
 
 
-WORDS = {"equation", "approximate", "rounding_mode", "mode"}  # arguments that are words
+# Arguments whose value is a word, and not the name of a result.
+WORDS = {"equation", "approximate", "rounding_mode", "mode"}
 
 
 def compute_node(node, value, leaves):
@@ -60,7 +61,7 @@ def compute_node(node, value, leaves):
     arguments = {key: one if key in WORDS else value(one) for key, one in node.items() if key not in ("op", "to")}
     if op == "to":
         return [arguments["self"].to(arguments["dtype"])]
-    if op == "view":  # of values, not of memory
+    if op == "view":  # a view of the values. The tensor need not be contiguous in memory
         return [arguments["self"].reshape(arguments["size"])]
     if op == "batch_norm":
         arguments = {"weight": None, "bias": None, "eps": 1e-5, **arguments, "training": False, "momentum": 0.1,
@@ -83,7 +84,8 @@ def upsample(op, input, output_size, scale_factors=None, **more):
 
 
 def compute_leaf(leaf, inputs):
-    outputs = leaf.original(**{name: one.clone() for name, one in inputs.items()})  # some libraries mask in place
+    # Some libraries write masked values into their inputs.
+    outputs = leaf.original(**{name: one.clone() for name, one in inputs.items()})
     return outputs if isinstance(outputs, tuple) else (outputs,)
 
 

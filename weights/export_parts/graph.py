@@ -1,7 +1,7 @@
-"""A traced program as the graph that config.json has.
+"""Converts a traced program to the graph of config.json.
 
-Part of export_module(). A node of the graph is an ATen operation with its arguments by name, or a
-leaf. Sizes are integers, or expressions over the names of the free sizes."""
+Part of export_module(). A node of the graph is an ATen operation with its arguments by name, or a leaf. Sizes are
+integers, or expressions of the names of the free sizes."""
 
 import functools
 import math
@@ -14,7 +14,7 @@ import torch
 from . import refuse
 from .trace import LEAF, is_written, place
 
-# The operations that the daemon has, by their ATen names.
+# The operations of the daemon, by their ATen names.
 OPERATIONS = set("""
     add sub rsub mul div pow maximum minimum eq ne lt le gt ge logical_and logical_or logical_xor logical_not bitwise_not
     bitwise_and bitwise_or where masked_fill neg abs sqrt rsqrt square reciprocal exp expm1 log log1p sin cos tanh sigmoid
@@ -31,7 +31,7 @@ OPERATIONS = set("""
     upsample_nearest2d upsample_nearest1d upsample_bilinear2d stft
 """.split())
 
-# Operations under another name, and those whose result is their input.
+# Operations that have another name in config.json, and operations whose result is their input.
 NAMES = {"_softmax": "softmax", "_log_softmax": "log_softmax", "__and__": "bitwise_and", "__or__": "bitwise_or",
          "conv_transpose2d": "conv_transpose2d", "true_divide": "div", "divide": "div", "multiply": "mul",
          "subtract": "sub", "absolute": "abs", "clip": "clamp", "concat": "cat", "concatenate": "cat", "negative": "neg",
@@ -47,22 +47,24 @@ LEFT_OUT = {"memory_format", "layout", "device", "pin_memory", "non_blocking", "
             "momentum", "training", "use_input_stats", "cudnn_enable", "half_to_float", "padding_idx", "sparse",
             "scale_grad_by_freq", "implicit", "align_to_window", "dropout_p", "is_coalesced"}
 SEVERAL = {"chunk", "split", "split_with_sizes", "unbind"}
-NUMBERS = {"other", "exponent", "value", "min", "max"}  # arguments where a number may stand for a tensor of one element
-MOST_CONSTANT = 1 << 24  # elements of a constant that is computed here
+# Arguments that may be a number instead of a tensor of one element.
+NUMBERS = {"other", "exponent", "value", "min", "max"}
+MOST_CONSTANT = 1 << 24  # elements of a constant that the exporter computes, at most
 NUMBER_WORDS = ("inf", "-inf", "nan")  # JSON has no such numbers
 WORD = re.compile(r"[A-Za-z_][\w.]*")
 INPUT_DTYPES = {torch.int64: "int64", torch.int32: "int32", torch.bool: "bool"}
 
-# Arguments that the daemon takes only from the file.
+# Arguments that the daemon only accepts as tensors of the file.
 KERNELS, VECTORS, STATISTICS = ("weight", "bias"), ("weight", "bias"), ("running_mean", "running_var")
 FROM_FILE = {
     **dict.fromkeys(("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "linear"), KERNELS),
     **dict.fromkeys(("layer_norm", "native_layer_norm", "group_norm", "native_group_norm"), VECTORS),
     **dict.fromkeys(("batch_norm", "_native_batch_norm_legit_no_training", "instance_norm"), VECTORS + STATISTICS),
     "rms_norm": ("weight",), "embedding": ("weight",), "stft": ("window",)}
-MAY_BE_COMPUTED = {"linear", "rms_norm"}  # though one that is computed here costs nothing in a request
+# Operations that also accept a computed argument. A tensor of the file costs less time in a request.
+MAY_BE_COMPUTED = {"linear", "rms_norm"}
 
-# Arguments that are fixed integers for the daemon, and those that are numbers.
+# FIXED: arguments that must be fixed integers for the daemon. NUMERIC: arguments that must be numbers.
 WINDOW = ("kernel_size", "stride", "padding", "dilation", "divisor_override")
 FIXED = {
     **dict.fromkeys(("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d"),
@@ -81,7 +83,7 @@ NUMERIC = {
 
 
 def name_of(node):
-    """The operation's name in config.json, before lower.py has seen it."""
+    """The operation's name in config.json, before lower.py replaces the operation."""
     op = node.target._opname
     if is_written(node):
         op = op[:-1]
@@ -89,7 +91,7 @@ def name_of(node):
 
 
 def is_known(node):
-    """Whether the operation, or a way to write it as others, is there."""
+    """Whether the daemon has the operation, or lower.py can write it as other operations."""
     from .lower import LOWER
 
     op = name_of(node)
@@ -97,7 +99,7 @@ def is_known(node):
 
 
 class NotFree(Exception):
-    """The graph cannot be written with these sizes free."""
+    """The graph cannot be written if these sizes are free."""
 
     def __init__(self, symbols, message):
         super().__init__(message)
@@ -116,14 +118,15 @@ def shares_memory(one, other):
 
 
 def is_free(size):
-    """Whether a size, or a number made of sizes, has no fixed value."""
+    """Whether a size, or a number that is computed from sizes, has no fixed value."""
     return isinstance(size, (torch.SymInt, torch.SymFloat)) and not size.node.expr.is_number
 
 
 class Sizes:
-    """The free sizes of a program: their names, and expressions over them.
+    """The free sizes of a program: their names, and expressions of them.
 
-    places: name -> (input, dimension) pairs that have it; most: name -> the largest value that the trace allows."""
+    places: name -> pairs (input, dimension) that have this size. most: name -> the largest value that the trace
+    allows."""
 
     def __init__(self, program, inputs, ties):
         self.names, self.places, self.most, taken = {}, {}, {}, set(inputs)
@@ -154,14 +157,14 @@ class Sizes:
             self.most[name] = min(self.most.get(name, int(upper)), int(upper))
 
     def text(self, size):
-        """A size as config.json has it."""
+        """A size in the form of config.json."""
         if isinstance(size, int):
             return size
         expression = size.node.expr if hasattr(size, "node") else sympy.sympify(size)
         return int(expression) if expression.is_Integer else self.expression(expression)
 
     def is_size(self, text):
-        """Whether a string is an expression of sizes, and no name of a tensor."""
+        """Whether a string is an expression of sizes, and not the name of a tensor."""
         return all(word in self.places for word in WORD.findall(text)) and not text.startswith("@")
 
     def symbols_in(self, text):
@@ -202,15 +205,16 @@ class Sizes:
 
 
 class Graph:
-    """A program's nodes as config.json has them.
+    """A program's nodes in the form of config.json.
 
-    references  torch.fx node -> its name in the graph ("@name": a tensor of the file), or a list for several results
-    constants   torch.fx node -> its value, where no input and no parameter has a part in it
-    made        name in the file -> constant that the nodes read
-    fixed       torch.fx node -> a function that computes its value, where no input has a part in it
-    source      torch.fx node that is being added
-    viewed      result of a view -> the result that it shows, and its shape
-    batch       the batch's size, where it is a plain number for the trace: what has it is no constant"""
+        references  torch.fx node -> its name in the graph, or a list of names if it has several results. "@name" is a
+                    tensor of the file
+        constants   torch.fx node -> its value, for nodes that do not depend on inputs or parameters
+        made        name in the file -> constant that the nodes read
+        fixed       torch.fx node -> a function that computes its value, for nodes that do not depend on inputs
+        source      torch.fx node that is being added
+        viewed      result of a view -> the result that it shows, and the shape of that result
+        batch       the batch's size, if the trace has it as a plain number. A node with this size is not a constant"""
 
     def __init__(self, program, found, ties, batch=None):
         self.program, self.found, self.batch, signature = program, found, batch, program.graph_signature
@@ -239,7 +243,7 @@ class Graph:
     # ---- Tensors of the file
 
     def is_fixed_buffer(self, file):
-        """Whether a tensor is a buffer that is part of no checkpoint, or one of integers."""
+        """Whether a tensor is a buffer that is not saved in the state_dict, or a buffer of integers."""
         signature = self.program.graph_signature
         if file not in signature.inputs_to_buffers.values():
             return False
@@ -250,7 +254,7 @@ class Graph:
         return (state[file] if file in state else self.program.constants[file]).detach()
 
     def constant(self, node):
-        """The reference of a constant, whose value becomes a tensor of the file."""
+        """The reference of a constant. Its value becomes a tensor of the file."""
         value = self.constants[node]
         if isinstance(value, (list, tuple)):
             return [None for _ in value]
@@ -259,7 +263,7 @@ class Graph:
         return name
 
     def evaluate(self, node):
-        """Computes a node of constants alone. Returns whether it is one."""
+        """Computes a node that only depends on constants. Returns whether the node is such a node."""
         if not self.is_made_of(node, self.constants):
             return False
         written = is_written(node)
@@ -271,7 +275,7 @@ class Graph:
         return True
 
     def is_made_of(self, node, values):
-        """Whether the node has a fixed shape, and can be computed from these nodes and from numbers."""
+        """Whether the node has a fixed shape, and can be computed from numbers and from the nodes in `values`."""
         if node.target.namespace not in ("aten", "prims"):
             return False
         if not all(one in values or self.is_number(one) for one in node.all_input_nodes):
@@ -281,7 +285,8 @@ class Graph:
         return math.prod(self.shape_of(node)) <= MOST_CONSTANT and node.target._opname not in RANDOM
 
     def note_fixed(self, node):
-        """Notes how a node is computed, if no input has a part in it. Nothing is computed yet."""
+        """Keeps a function that computes a node, if the node does not depend on inputs. Does not compute the node
+        yet."""
         written = is_written(node)
         if not self.is_made_of(node, self.fixed):
             if written:
@@ -304,8 +309,8 @@ class Graph:
             self.fixed[node.args[0]] = compute
 
     def of_file(self, node):
-        """The reference of a tensor of the file, or of a view of one. A node of the file's tensors alone is computed
-        here. None: an input has a part in it."""
+        """The reference of a tensor of the file, or of a view of such a tensor. Computes a node that only depends on
+        tensors of the file. Returns None if the node depends on an input."""
         reference = self.reference(node)
         if reference[0] == "@":
             return reference
@@ -339,7 +344,7 @@ class Graph:
     # ---- Nodes
 
     def add_at_line(self, node):
-        """Adds a node. Sizes that cannot be free are reported with the line of forward()."""
+        """Adds a node. If a size cannot be free, the error names the line of forward()."""
         try:
             self.add(node)
         except NotFree as error:
@@ -348,7 +353,7 @@ class Graph:
     def add(self, node):
         value, target = node.meta.get("val"), node.target
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)):
-            return  # arithmetic on sizes, whose result the torch.fx node knows
+            return  # arithmetic of sizes. The torch.fx node knows the result
         if target is LEAF:
             self.add_leaf(node)
         elif target is operator.getitem:
@@ -393,13 +398,14 @@ class Graph:
         self.references[node] = to
 
     def check_features(self, value, path):
-        """A class has weights for a fixed number of features: the channels of an image, else the last dimension."""
+        """A class has weights for a fixed number of features. These are the channels of an image, or otherwise the last
+        dimension."""
         features = value.shape[1 if value.ndim == 4 else -1]
         if value.is_floating_point() and value.ndim > 2 and is_free(features):
             raise NotFree(features.node.expr.free_symbols, f"the features of {path} are {features}")
 
     def most_of(self, length):
-        """The largest value of a length, for a class that itself sets no limit."""
+        """The largest value of a length, for a class that itself has no limit."""
         from .leaves import UNLIMITED
 
         ranges = length.node.shape_env.bound_sympy(length.node.expr)
@@ -433,7 +439,7 @@ class Graph:
         return self.emit(op, arguments, len(node.meta["val"]) if op in SEVERAL else None)
 
     def emit(self, op, arguments, results=None):
-        """Appends a node, or finds an equal one. Returns the name of its result, or the names of its results."""
+        """Appends a node, unless there is an equal one. Returns the name of the result, or the names of the results."""
         arguments = {name: value for name, value in arguments.items() if value is not None}
         self.check_arguments(op, arguments)
         key = repr((op, sorted(arguments.items()), results))
@@ -458,7 +464,7 @@ class Graph:
         return [self.sizes.text(size) for size in node.meta["val"].shape]
 
     def arguments(self, node):
-        """By their names in the schema, without those that have the schema's defaults."""
+        """The arguments by their names in the schema. Leaves out arguments that have the schema's defaults."""
         schema, arguments = node.target._schema.arguments, {}
         for i, argument in enumerate(schema):
             name, given = argument.name, node.args[i] if i < len(node.args) else node.kwargs.get(argument.name)
@@ -468,13 +474,14 @@ class Graph:
         return arguments
 
     def given(self, node, name):
-        """What forward() gave for an argument of the schema."""
+        """The value that forward() passed for an argument of the schema."""
         names = [argument.name for argument in node.target._schema.arguments]
         place = names.index(name)
         return node.args[place] if place < len(node.args) else node.kwargs.get(name)
 
     def take_from_file(self, node, op, arguments):
-        """Replaces arguments that must be tensors of the file, and are computed from such tensors."""
+        """Some arguments must be tensors of the file. If forward() computes one from such tensors, replaces it by a new
+        tensor of the file."""
         for name in FROM_FILE.get(op, ()):
             given = self.given(node, name) if name in arguments else None
             if not isinstance(given, torch.fx.Node):
@@ -493,7 +500,7 @@ class Graph:
         return {symbol for symbol, name in self.sizes.names.items() if name == "batch"}
 
     def check_arguments(self, op, arguments):
-        """That integers which the daemon wants fixed are fixed, and that numbers are numbers."""
+        """Integers that the daemon needs fixed must be fixed, and numbers must be numbers."""
         for name in (*FIXED.get(op, ()), *NUMERIC.get(op, ())):
             given = arguments.get(name)
             for one in given if isinstance(given, list) else [given]:
@@ -545,7 +552,7 @@ class Graph:
     # ---- Outputs
 
     def name_outputs(self, values):
-        """Results by the names of the outputs: "output", "output.0" …, or a dict's keys."""
+        """The results by the names of the outputs: "output", "output.0" …, or the keys of a dict."""
         from torch.utils import _pytree
 
         specs = self.program.graph_signature.output_specs
@@ -571,21 +578,21 @@ class Graph:
             refuse(f"{name} is {type(value).__name__}, no tensor")
         if value.is_complex():
             refuse(f"{name} is complex: return its absolute value, or real and imaginary part")
-        batch = self.shape(next(iter(self.inputs.values())))[0]  # a number where the trace has fixed it
+        batch = self.shape(next(iter(self.inputs.values())))[0]  # a number if the trace has fixed the batch
         if not value.ndim or self.sizes.text(value.shape[0]) != batch:
             refuse(f"{name} has shape {list(value.shape)}: the first dimension of an output must be the batch")
 
     # ---- config.json
 
     def described(self):
-        """Inputs, nodes and outputs as config.json has them."""
+        """Inputs, nodes and outputs in the form of config.json."""
         dtypes = {name: INPUT_DTYPES.get(node.meta["val"].dtype, "float32") for name, node in self.inputs.items()}
         inputs = [{"name": name, "dtype": dtypes[name], "shape": self.shape(node)} for name, node in self.inputs.items()]
         return {"inputs": inputs, "nodes": alive(self.nodes, self.results.values()), "outputs": self.results}
 
 
 def without_names(tree):
-    """Outputs with plain tuples in place of named ones."""
+    """Outputs with plain tuples instead of named tuples."""
     if isinstance(tree, tuple):
         return tuple(map(without_names, tree))
     if type(tree) in (list, dict):
@@ -594,7 +601,8 @@ def without_names(tree):
 
 
 def output_name(path):
-    """config.json's name of an output: "output" for a tensor, "output.0" of a tuple, the key of a dict."""
+    """The name of an output in config.json: "output" for a tensor, "output.0" for the first of a tuple, the key for a
+    dict."""
     words = [str(getattr(key, "idx", getattr(key, "key", getattr(key, "name", key)))) for key in path]
     return ".".join(["output"] * (not words or words[0].isdigit()) + words)
 
@@ -622,7 +630,7 @@ def dtype_name(dtype):
 
 
 def alive(nodes, results):
-    """The nodes that the outputs need."""
+    """The nodes on which the outputs depend."""
     wanted, kept = set(results), []
     for node in reversed(nodes):
         if wanted.intersection(node["to"] if isinstance(node["to"], list) else [node["to"]]):

@@ -1,8 +1,8 @@
-"""The five libraries' classes inside a module: which of its parts are such a class, and the arguments of each.
+"""Finds the parts of a module that are classes of the five libraries, and the arguments of each.
 
-Part of export_module(). A *leaf* is a part whose class linformerd serves: the daemon computes it
-whole, from its arguments and its tensors. The arguments are read from the part: its attributes, the shapes of its
-parameters, and which of them are shared."""
+Part of export_module(). A *leaf* is a part whose class linformerd serves. The daemon computes a leaf as a whole, from
+its arguments and its tensors. The arguments are read from the attributes of the part, the shapes of its parameters, and
+which parameters are shared."""
 
 import inspect
 import sys
@@ -20,7 +20,7 @@ PYTORCH = "linformer_pytorch.Linformer"
 PYTORCH_LM = "linformer_pytorch.LinformerLM"
 ENC_DEC = "linformer_pytorch.LinformerEncDec"
 
-# The tensors that each class takes, by the names of forward()'s parameters.
+# The tensors that each class accepts, by the names of forward()'s parameters.
 MASKED = ["x", "input_mask", "context", "context_mask"]
 EMBEDDED = ["tensor", "input_mask", "embeddings", "embeddings_mask"]
 INPUTS = {
@@ -36,7 +36,7 @@ INPUTS = {
     ENC_DEC: ["x", "y", "input_mask", "embeddings_mask"],
 }
 
-# The longest sequence of a LinearAttentionTransformer that has no limit of its own, where the module sets none.
+# The largest length of a LinearAttentionTransformer, if neither the class nor the module sets a limit.
 UNLIMITED = 16384
 
 PADDERS = ("Padder", "Autopadder")
@@ -50,7 +50,8 @@ class Unseen(Exception):
 
 
 def architecture_of(part):
-    """config.json's name of the part's class, or None. A subclass with a forward() of its own is another class."""
+    """The name of the part's class in config.json, or None. A subclass that defines forward() counts as another
+    class."""
     for cls in type(part).__mro__:
         file_class = cls.__name__ == KUIXU.rpartition(".")[2]
         architecture = KUIXU if file_class else f"{cls.__module__.partition('.')[0]}.{cls.__name__}"
@@ -68,14 +69,14 @@ def library_class(part):
 
 
 class Leaf:
-    """A part of the module that the daemon computes whole.
+    """A part of the module that the daemon computes as a whole.
 
-    part      the module whose forward() it stands for: an instance of the class, or a padder around one
-    inner     the instance
-    path      the prefix of the instance's tensors
-    kwargs    the arguments of the class, as config.json has them
-    padding   the padder's, or None
-    original  forward()"""
+        part      the module whose forward() is replaced: an instance of the class, or a padder around one
+        inner     the instance of the class
+        path      the prefix of the instance's tensors
+        kwargs    the arguments of the class, in the form of config.json
+        padding   the padding of the padder, or None
+        original  forward() of the part"""
 
     def __init__(self, path, part, given=None):
         self.part, self.inner, self.path, self.padding = part, part, path, None
@@ -108,7 +109,8 @@ class Leaf:
         return exporter.torch_tensors(self.inner)
 
     def arguments_of(self, args, kwargs):
-        """The tensors of a call by the names that config.json has, or None: the call has more than the class's."""
+        """The tensors of a call, by the names in config.json. None if the call has arguments that the daemon's class
+        does not have."""
         try:
             given = self.signature.bind(*args, **kwargs).arguments
         except TypeError:
@@ -125,7 +127,8 @@ class Leaf:
         return {name: given[name] for name in INPUTS[self.architecture] if name in given}
 
     def output_shapes(self, inputs):
-        """A shape for each output. Tells torch.export which lengths the class accepts, and which must be equal."""
+        """A shape for each output. Also tells torch.export which lengths the class accepts, and which lengths must be
+        equal."""
         return SHAPES[self.architecture](self.inner, inputs, self.padding)
 
 
@@ -135,7 +138,8 @@ def is_default(cls, name, value):
 
 
 def find_leaves(module, arguments):
-    """The leaves by the path of their part. `arguments` are the user's, by path. A part within a leaf is none."""
+    """The leaves, by the path of their part. `arguments` are the user's arguments, by path. A part inside a leaf is not
+    a leaf."""
     found, left = {}, dict(arguments or {})
     for path, part in module.named_modules():
         if any(path.startswith(f"{outer}." if outer else "") for outer in found):
@@ -187,8 +191,9 @@ def read_linformer_lm(part):
 
 
 def read_linear(part):
-    """A layer is (attention, feed-forward), then (axial attention, feed-forward) and (attention over the context,
-    feed-forward) where the class has them. max_seq_len None: the class has no limit and keeps none."""
+    """A layer has a pair (attention, feed-forward). If the class has them, pairs (axial attention, feed-forward) and
+    (attention over the context, feed-forward) follow. max_seq_len None: the class has no limit, and does not keep
+    max_seq_len."""
     pairs, reversible = layers_of(part.layers)
     fns = [tuple(unshifted(norm.fn) for norm in pair) for pair in pairs]
     axial = any(type(attention).__name__ == "FoldAxially" for attention, _ in fns)
@@ -244,7 +249,7 @@ def read_image(part):
 
 
 def same(one, other):
-    """Whether a projection is shared: one module, or equal matrices, which to() copies."""
+    """Whether a projection is shared. It is one module, or equal matrices, because to() copies a shared matrix."""
     if one is other:
         return True
     tensors = not hasattr(one, "parameters") and not hasattr(other, "parameters")
@@ -344,7 +349,7 @@ def check(condition):
 
 
 def same_rows(one, others, *dims):
-    """Tensors of the same batch, and of the same length where `dims` has 1."""
+    """The tensors must have the same size in each of the dimensions `dims`: 0 is the batch, 1 the length."""
     for other in others:
         if other is not None:
             for i in dims:
@@ -392,7 +397,7 @@ def pytorch_shapes(part, inputs, padding):
 
 
 def model_width(part):
-    """Features of a linformer_pytorch.LinformerLM's output."""
+    """The number of features in the output of a linformer_pytorch.LinformerLM."""
     return part.to_logits.out_features if hasattr(part.to_logits, "weight") else part.to_token_emb.embedding_dim
 
 

@@ -1,6 +1,6 @@
-"""ATen operations that are written as others: as those that the daemon has, or with every size written out.
+"""Writes ATen operations as other operations: as operations of the daemon, or with all sizes written out.
 
-A function of LOWER takes the graph, the torch.fx node and its arguments as config.json would have them. It returns the
+A function in LOWER gets the graph, the torch.fx node and its arguments in the form of config.json. It returns the
 reference of the result."""
 
 import math
@@ -37,7 +37,8 @@ def axis(dim, rank):
 
 
 def complex_sizes(value, shape):
-    """A complex tensor is a real one with a last dimension of two: real part and imaginary part."""
+    """A complex tensor is stored as a real tensor. Its last dimension has two elements: real part and imaginary
+    part."""
     return [*shape, 2] if value.is_complex() else shape
 
 
@@ -47,7 +48,7 @@ def complex_sizes(value, shape):
 @lower("view", "reshape", "_unsafe_view", "flatten", "unflatten", "view_as", "reshape_as", "_reshape_alias", "ravel",
        "squeeze_copy")
 def lower_view(graph, node, arguments):
-    """A view of a view is one of what the first one shows."""
+    """A view of a view becomes a view of the first source."""
     sizes = complex_sizes(tensor_of(node), graph.shape(node))
     before = complex_sizes(tensor_of(node), graph.shape(node.args[0]))
     source, shape = graph.viewed.get(arguments["self"], (arguments["self"], before))
@@ -170,7 +171,7 @@ def lower_stack(graph, node, arguments):
 
 @lower("select_scatter", "slice_scatter")
 def lower_scatter(graph, node, arguments):
-    """Writing a part is joining what lies before it, the part, and what lies behind it."""
+    """Writing into a part of a tensor means joining the rows before the part, the part, and the rows after it."""
     shape, source, dim = graph.shape(node), arguments["src"], axis(arguments.get("dim", 0), node.meta["val"].ndim)
     size = shape[dim]
     if "index" in arguments:
@@ -190,7 +191,7 @@ def lower_scatter(graph, node, arguments):
 
 
 def from_front(place, size):
-    """A row's place, counted from the first row."""
+    """The index of a row, counted from the first row."""
     if not isinstance(place, int) or place >= 0:
         return min(place, size) if isinstance(place, int) and isinstance(size, int) else place
     return max(0, place + size) if isinstance(size, int) else f"{size} - {-place}"
@@ -208,7 +209,8 @@ def lower_copy(graph, node, arguments):
 
 @lower("unfold")
 def lower_unfold(graph, node, arguments):
-    """Windows of one dimension, as a last one: rows by their index, then a view."""
+    """Windows along one dimension. The elements of a window become a new last dimension. index_select takes the rows,
+    and a view separates the windows."""
     shape, (dim, size, step) = graph.shape(node.args[0]), node.args[1:4]
     rank, dim = len(shape), axis(dim, len(shape))
     check_fixed([tensor_of(node).shape[dim]], "windows of a free size")
@@ -221,7 +223,7 @@ def lower_unfold(graph, node, arguments):
 
 
 def made(graph, node, value):
-    """A tensor of the file that is made for a node."""
+    """A tensor that is added to the file for a node."""
     name = f"constant.{node.name}"
     graph.made[name] = value
     return f"@{name}"
@@ -257,7 +259,7 @@ def lower_index(graph, node, arguments):
 
 
 def rows_of(graph, node, source, dim, index):
-    """One index of any rank along one dimension."""
+    """Rows along one dimension. The index may have any rank."""
     rank = tensor_of(node).ndim
     if index in graph.constants:
         value = graph.constants[index]
@@ -305,14 +307,14 @@ def lower_softmax(graph, node, arguments):
 
 @lower("sum", "mean", "prod", "cumsum")
 def lower_sum(graph, node, arguments):
-    """A dtype of floats changes nothing: the daemon computes in float32."""
+    """A dtype of floats has no effect, because the daemon computes in float32."""
     if arguments.get("dtype") == "float32" and tensor_of(node).is_floating_point():
         del arguments["dtype"]
     return graph.emit(node.target._opname, {**arguments, "dim": dims_of(node, arguments.get("dim"))})
 
 
 def dims_of(node, dim):
-    """Dimensions counted from the first."""
+    """Dimensions, counted from the first one."""
     rank = tensor_of(node).ndim
     return dim if dim is None else axis(dim, rank) if isinstance(dim, int) else [axis(one, rank) for one in dim]
 
@@ -350,7 +352,8 @@ def lower_einsum(graph, node, arguments):
 
 @lower("max", "min")
 def lower_max(graph, node, arguments):
-    """Of two tensors, of all elements, or along one dimension, values and indices."""
+    """Three forms of max: the larger of two tensors, the largest of all elements, or values and indices along one
+    dimension."""
     op, overload = node.target._opname, node.target._overloadname
     if overload == "other":
         return graph.emit({"max": "maximum", "min": "minimum"}[op], arguments)
@@ -364,7 +367,7 @@ def lower_max(graph, node, arguments):
 
 @lower("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d")
 def lower_adaptive_pool(graph, node, arguments):
-    """The places of the largest elements are no result of the graph."""
+    """The second result of a max pooling, the places of the largest elements, is not available."""
     before, results = tensor_of(node).shape, node.meta["val"]
     after = (results[0] if isinstance(results, tuple) else results).shape
     pooled = [pair for old, new in list(zip(before, after))[-len(arguments["output_size"]):] if not is_one(new)
@@ -382,7 +385,8 @@ def is_one(size):
 
 @lower("clamp", "clamp_min", "clamp_max")
 def lower_clamp(graph, node, arguments):
-    """Bounds are numbers. A bound that is a tensor or a size is the operand of a maximum or minimum."""
+    """The bounds of the daemon's clamp are numbers. A bound that is a tensor or a size becomes the operand of a maximum
+    or minimum."""
     result = arguments["self"]
     bounds = {name: bound_of(graph, node, name, arguments.get(name)) for name in ("min", "max") if name in arguments}
     if not any(isinstance(bound, str) and bound not in NUMBER_WORDS for bound in bounds.values()):
@@ -397,7 +401,7 @@ def lower_clamp(graph, node, arguments):
 
 
 def bound_of(graph, node, name, bound):
-    """A number, or the reference of a tensor."""
+    """The bound as a number, or the reference of a tensor."""
     given = graph.given(node, name) if bound is not None else None
     value = graph.constants.get(given) if isinstance(given, torch.fx.Node) else None
     if value is not None and value.numel() == 1 and value.ndim <= tensor_of(node).ndim:
@@ -474,7 +478,7 @@ def lower_full(graph, node, arguments):
 
 
 def filled(graph, node, value):
-    """A tensor of a number. The elements of a size, or of a tensor of one element, are repeated."""
+    """A tensor that is filled with one number. If the number is a size or a tensor of one element, it is expanded."""
     if isinstance(value, str) and value not in NUMBER_WORDS:
         if graph.sizes.is_size(value):
             value = graph.emit("scalar_tensor", {"s": value})
@@ -538,7 +542,7 @@ def lower_convolution(graph, node, arguments):
         dilation = (arguments.get("dilation") or [1]) * space
         around = [dilation[i] * (weight.shape[2 + i] - 1) for i in range(space)]
         arguments["padding"] = [size // 2 for size in around]
-        if any(size % 2 for size in around):  # one more behind than before
+        if any(size % 2 for size in around):  # one more zero after the end than before the beginning
             pad = [end for size in reversed(around) for end in (0, size % 2)]
             arguments["input"] = graph.emit("pad", {"self": arguments["input"], "pad": pad})
         if not any(arguments["padding"]):
@@ -569,7 +573,7 @@ def lower_pad(graph, node, arguments):
 
 @lower("upsample_nearest1d", "upsample_nearest2d", "upsample_linear1d", "upsample_bilinear2d")
 def lower_upsample(graph, node, arguments):
-    """scale_factors stay beside the size where they are not its quotient."""
+    """scale_factors are kept if they are not the quotient of the sizes."""
     op, name, sizes = node.target._opname, arguments["input"], graph.shape(node)[2:]
     scales = arguments.get("scale_factors")
     aligned = arguments.get("align_corners")
@@ -587,7 +591,7 @@ def lower_upsample(graph, node, arguments):
     return graph.emit("squeeze", {"self": result, "dim": 2}) if op == "upsample_linear1d" else result
 
 
-# ---- Complex numbers: the last dimension has real and imaginary part -------------------------------------------------
+# ---- Complex numbers: the last dimension has real part and imaginary part -------------------------------------------
 
 
 @lower("stft")
@@ -619,11 +623,11 @@ def lower_part(graph, node, arguments):
     return graph.emit("select", {"self": arguments["self"], "dim": source.ndim, "index": index})
 
 
-# ---- Numbers that are made of sizes ----------------------------------------------------------------------------------
+# ---- Numbers that are computed from sizes ---------------------------------------------------------------------------
 
 
 def scalar(graph, e):
-    """A real number made of sizes: a number, or the reference of a tensor of one element."""
+    """A real number that is computed from sizes: a number, or the reference of a tensor of one element."""
     kind = type(e).__name__
     if e.is_number:
         return float(e)

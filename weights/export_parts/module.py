@@ -1,6 +1,7 @@
-"""export_module(): the whole.
+"""export_module(): calls the other parts.
 
-The module is traced in float32 on the CPU, from a copy if it is not so. The tensors in the file keep their dtype."""
+The module is traced in float32 on the CPU. If it has another dtype or device, a copy is traced. The tensors in the file
+keep their dtype."""
 
 import contextlib
 import copy
@@ -40,7 +41,7 @@ def export_module(module, example, folder, *, arguments=None, daemon=None, **con
 
 
 def unwrapped(module):
-    """The module inside DataParallel and the like. The padders stay: they are leaves."""
+    """The module inside DataParallel and similar wrappers. The padders stay, because they belong to leaves."""
     while type(module).__name__ in exporter.WRAPPERS and type(module).__name__ not in PADDERS:
         module = getattr(module, exporter.WRAPPERS[type(module).__name__][0])
     if not isinstance(module, torch.nn.Module):
@@ -49,7 +50,7 @@ def unwrapped(module):
 
 
 def plain_module(module):
-    """The module in float32 on the CPU."""
+    """The module in float32 on the CPU, copied if necessary."""
     dtypes = (torch.float32, torch.int64, torch.int32, torch.bool)
     tensors = [*module.parameters(), *module.buffers()]
     if all(one.device.type == "cpu" and one.dtype in dtypes for one in tensors):
@@ -76,7 +77,7 @@ def check_keys(config):
 
 
 def check_example(module, example):
-    """The example in the order of forward()'s parameters, on the CPU, floats as float32."""
+    """The example in the order of forward()'s parameters, on the CPU. Floats become float32."""
     if not isinstance(example, dict) or not any(isinstance(one, torch.Tensor) for one in example.values()):
         refuse("example: expected a dict of tensors by the names of forward()'s parameters")
     parameters = inspect.signature(module.forward).parameters
@@ -115,7 +116,7 @@ def check_labels(labels, graph):
 
 
 def check_causal(causal, module, example):
-    """Earlier rows of a causal module's output do not change with the last id."""
+    """In a causal module, earlier rows of the output do not change with the last id."""
     if not isinstance(causal, bool):
         refuse(f"causal: expected true or false, found {causal!r:.80}")
     name = next(iter(example))
@@ -136,7 +137,8 @@ def check_causal(causal, module, example):
 
 
 def vocabulary_of(described, tensors):
-    """Number of ids that the first input may have, from its readers; 0: it is no ids; None: no reader tells."""
+    """The number of ids that the first input may have, according to the nodes that read it. 0: the first input has no
+    ids. None: no node limits it."""
     first = described["inputs"][0]
     if first["dtype"] not in ("int64", "int32"):
         return 0
@@ -154,7 +156,8 @@ def vocabulary_of(described, tensors):
 
 
 def tensors_of(module, graph, nodes, found):
-    """What the nodes read, by the names of the module's state_dict(), in the order that it has; then constants."""
+    """The tensors that the nodes read. First come those of the module's state_dict(), in its order and with its names,
+    then constants."""
     from .graph import words_in
 
     read = {word[1:] for node in nodes for key, value in node.items() if key not in ("op", "to", "kwargs")
@@ -167,7 +170,7 @@ def tensors_of(module, graph, nodes, found):
     of_leaves = {}
     for path, part in ((leaf.path, submodule(module, leaf.path)) for leaf in found.values() if leaf.path in used):
         of_leaves.update({f"{path}.{name}".lstrip("."): value for name, value in exporter.torch_tensors(part).items()})
-    kept = {id(value) for name, value in everything.items() if name in read}  # a tied tensor with all of its names
+    kept = {id(value) for name, value in everything.items() if name in read}  # keeps all names of a tied tensor
     return {**{name: value for name, value in everything.items() if id(value) in kept or name in of_leaves}, **of_leaves}
 
 
@@ -176,7 +179,7 @@ def submodule(module, path):
 
 
 def config_text(config, graph):
-    """JSON that a person can read: a line for each node."""
+    """JSON for people: one line for each node."""
     lines = [f' "{key}": {json.dumps(value, allow_nan=False, ensure_ascii=False)}' for key, value in config.items()]
     blocks = []
     for key, value in graph.items():

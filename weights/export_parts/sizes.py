@@ -1,7 +1,8 @@
-"""Which dimensions of the inputs stay free, and from where to where.
+"""Finds the free dimensions of the inputs, and the least and largest size of each.
 
-Part of export_module(). The batch is free. Any other dimension is free if torch.export leaves it free, and if module and
-graph agree at every length that is tried: the neighbours of the example's, the shortest, the longest and some between."""
+Part of export_module(). The batch is free. Any other dimension is free if torch.export leaves it free, and if module
+and graph agree at every tried length. The tried lengths are the neighbours of the example's length, the shortest, the
+longest, and some between."""
 
 import random
 import re
@@ -14,14 +15,14 @@ from .check import TOLERANCE, compute, difference
 from .graph import Graph, NotFree, is_free, output_name, without_names, words_in
 from .trace import Untraceable, trace
 
-BATCHES = (23, 29, 31)  # hardly the sizes of anything else
-EQUATION_TRIALS = 20  # random sizes for which an equation is tried
-ALIKE = 1e-3  # relative error between an item alone and in its batch
-MOST_PROBED = 4  # times the example's length, where nothing tells the longest
+BATCHES = (23, 29, 31)  # sizes that are unlikely to occur otherwise
+EQUATION_TRIALS = 20  # number of random sizes for which an equation is tried
+ALIKE = 1e-3  # largest relative error between an item alone and the item in its batch
+MOST_PROBED = 4  # factor of the example's length up to which lengths are tried, if no limit is known
 
 
 def find(module, found, example):
-    """The Graph, and config.json's "graph". `most` of a size is None where no limit was found."""
+    """The Graph, and "graph" of config.json. `most` of a size is None if no limit was found."""
     graph, ranges = Search(module, found, example).run()
     parts = described(graph)
     sizes = {name: {"least": least, "most": most} for name, (least, most) in ranges.items()}
@@ -29,7 +30,7 @@ def find(module, found, example):
 
 
 class Search:
-    """free: pairs (input, dimension) that may be free; ties: pair -> the pair whose size it shares."""
+    """free: pairs (input, dimension) that may be free. ties: pair -> the pair that has the same size."""
 
     def __init__(self, module, found, example):
         self.module, self.found, self.example = module, found, example
@@ -49,13 +50,13 @@ class Search:
     # ---- Tracing with fewer and fewer free dimensions
 
     def first_graph(self):
-        """With all dimensions free, or if that cannot be traced with as many as can."""
+        """The graph with all dimensions free. If this cannot be traced, as many as possible are free."""
         batch = {(name, 0) for name in self.tensors}
         others = {(name, i) for name, value in self.tensors.items() for i in range(1, value.ndim) if value.shape[i] > 1}
         try:
             return self.graph(batch | others)
         except Untraceable:
-            graph = self.graph(batch)  # if this fails too, its message is the user's
+            graph = self.graph(batch)  # if this fails, too, the user gets its message
         for size in sorted({self.tensors[name].shape[i] for name, i in others}):
             group = {(name, i) for name, i in others if self.tensors[name].shape[i] == size}
             for more in [group] if len(group) == 1 else [group, *({one} for one in sorted(group))]:
@@ -67,7 +68,8 @@ class Search:
         return graph
 
     def graph(self, free):
-        """The graph with these dimensions free, less those that make sizes which config.json cannot say."""
+        """The graph with these dimensions free. Dimensions become fixed if they lead to sizes that config.json cannot
+        express."""
         while True:
             try:
                 program = trace(self.module, self.found, self.example, free)
@@ -95,8 +97,8 @@ class Search:
         return graph
 
     def merged(self, free):
-        """The graph of a module that turns the batch into a plain number, as len(x) does: traced with several batches,
-        and what differs is the batch."""
+        """The graph of a module that turns the batch into a plain number, as len(x) does. It is traced with several
+        batches. The numbers that differ depend on the batch."""
         places = [(name, 0) for name in self.tensors]
         graphs = []
         for batch in BATCHES:
@@ -120,14 +122,15 @@ class Search:
     # ---- Sizes that must be equal, though the trace does not know
 
     def tie(self, graph):
-        """Ties sizes of several inputs that are equal in the example, where the module fails with unequal ones."""
+        """Finds sizes of different inputs that are equal in the example, and without whose equality the module fails.
+        Ties them."""
         sizes = [(name, places) for name, places in graph.sizes.places.items() if name != "batch"]
         for i, (_, places) in enumerate(sizes):
             for _, others in sizes[:i]:
                 alike = self.length(places) == self.length(others) and places[0][0] != others[0][0]
                 if alike and not self.runs_apart(places):
                     self.ties.update({place: others[0] for place in places})
-                    return {("", 0)}  # nothing is lost, but the names change
+                    return {("", 0)}  # no size becomes fixed, but the names change
         return set()
 
     def length(self, places):
@@ -142,7 +145,7 @@ class Search:
     # ---- Trying lengths
 
     def check(self, graph):
-        """Finds the ranges. Returns the places of the sizes that must be fixed after all, or an empty set."""
+        """Finds the ranges of the sizes. Returns the places of the sizes that must be fixed, or an empty set."""
         self.now, self.ranges, places = graph, {}, graph.sizes.places
         self.config, self.file = described(graph), self.tensors_of(graph)
         self.check_batch(places["batch"])
@@ -158,7 +161,8 @@ class Search:
                 **dict(self.module.named_parameters(remove_duplicate=False)), **graph.program.constants, **graph.made}
 
     def check_batch(self, places):
-        """Batches of one to three, and that neither the other items of a batch nor its place change an item."""
+        """Tries batches of one to three items. An item may not depend on the other items of its batch, or on its
+        place."""
         whole = self.module_outputs(self.example)
         for batch in (1, 2, 3):
             inputs = self.resized({place: batch for place in places})
@@ -173,7 +177,7 @@ class Search:
                 refuse("the outputs of an item depend on the other items of its batch, or on its place among them")
 
     def limits(self, name):
-        """The least and most of a size, or None: the size must be fixed."""
+        """The least and the largest value of a size. None: the size must be fixed."""
         places, guard = self.now.sizes.places[name], self.now.sizes.most.get(name)
         good = lambda length: self.agrees({place: length for place in places})
         length = self.length(places)
@@ -196,7 +200,8 @@ class Search:
         return least, most
 
     def probes(self, name, length, guard):
-        """Longer and longer lengths: what the trace allows, or each table of positions and one more than it has."""
+        """Longer and longer lengths. If the trace has a limit, only this limit. Otherwise the number of rows of each
+        table of positions, and one more."""
         if guard is not None:
             return [guard] if guard > length else []
         rows = {self.file[node[key][1:]].shape[node.get("dim", 0)] for node in self.config["nodes"]
@@ -204,7 +209,7 @@ class Search:
         return sorted({length * MOST_PROBED, *(one for count in rows for one in (count, count + 1) if one > length)})
 
     def is_table(self, node, key):
-        """Whether a node reads rows of a tensor of the file by their places in the sequence."""
+        """Whether a node reads rows of a tensor of the file by their positions in the sequence."""
         table = node.get(key)
         if node["op"] not in ("slice", "embedding", "index_select") or not isinstance(table, str) or table[0] != "@":
             return False
@@ -220,7 +225,7 @@ class Search:
         return names
 
     def boundary(self, good, inside, outside):
-        """The last good length between a good and a bad one, if there is one boundary."""
+        """The last good length between a good and a bad length. There must be only one boundary."""
         while abs(outside - inside) > 1:
             middle = (inside + outside) // 2
             if good(middle):
@@ -230,7 +235,7 @@ class Search:
         return inside
 
     def check_jointly(self, places):
-        """All free sizes at once: each at its least, and each at a length of its own."""
+        """Tries all free sizes together: first the least value of each, then different lengths."""
         names = list(self.ranges)
         for pick in (lambda i, least, length: least, lambda i, least, length: max(least, length - 1 - i)):
             lengths = {place: pick(i, self.ranges[name][0], self.length(places[name]))
@@ -242,7 +247,7 @@ class Search:
     # ---- One trial
 
     def agrees(self, lengths):
-        """Whether the module runs with these lengths, and the graph gives the same."""
+        """Whether the module runs with these lengths, and the graph gives the same outputs."""
         if any(length < 1 for length in lengths.values()):
             return False
         inputs = self.resized({**lengths, **{place: 2 for place in self.now.sizes.places["batch"]}})
@@ -252,7 +257,7 @@ class Search:
         return self.same_outputs(inputs, expected)
 
     def same_outputs(self, inputs, expected):
-        """Whether the graph gives what the module gave. Else self.error says why not."""
+        """Whether the graph gives the expected outputs. If not, self.error has the reason."""
         try:
             error = difference(self.graph_outputs(inputs), expected)
         except Exception as error:  # the graph does not run
@@ -262,7 +267,7 @@ class Search:
         return error <= TOLERANCE
 
     def resized(self, lengths):
-        """The example with other lengths: repeated, and cut."""
+        """The example with other lengths. Its rows are repeated, and the end is cut."""
         inputs = dict(self.example)
         for (name, dim), length in lengths.items():
             index = torch.arange(length) % self.tensors[name].shape[dim]
@@ -270,7 +275,7 @@ class Search:
         return inputs
 
     def module_outputs(self, inputs):
-        """Outputs by name, or None: forward() refuses the inputs."""
+        """The outputs by name, or None if forward() refuses the inputs."""
         copies = {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
         try:
             with torch.no_grad():
@@ -286,8 +291,8 @@ class Search:
 
 
 def pinned_symbols(program, hints):
-    """Sizes in an equation that the trace relied on and that does not hold for all of their values. Patches of an image
-    that must be as many as the positions are such an equation. `hints`: the example's sizes."""
+    """Sizes in an equation that the trace assumed, and that does not hold for all of their values. For example, an
+    image must have as many patches as there are positions. `hints`: the sizes in the example."""
     sizes = [size for node in program.graph.nodes if isinstance(node.meta.get("val"), torch.Tensor)
              for size in node.meta["val"].shape if isinstance(size, torch.SymInt)]
     pinned, env = set(), sizes[0].node.shape_env if sizes else None
@@ -300,7 +305,7 @@ def pinned_symbols(program, hints):
 
 
 def fails(program, equation, hints, varied):
-    """Whether an equation does not hold for some values of these sizes, with the others as in the example."""
+    """Whether an equation fails for some values of the sizes `varied`. The other sizes are those of the example."""
     rng = random.Random(1)
     for _ in range(EQUATION_TRIALS):
         values = {symbol: rng.randint(*limits_of(program, symbol)) if symbol in varied else hints[symbol]
@@ -324,7 +329,7 @@ def described(graph):
 
 
 def merge(values):
-    """What three traces with other batches have in common. Numbers that differ are the batch, or multiples of it."""
+    """Joins three traces with different batches. A number that differs must be a * batch + b."""
     first = values[0]
     if all(value == first for value in values):
         return first
@@ -342,7 +347,7 @@ def merge(values):
 
 
 def merge_numbers(values):
-    """a * batch + b"""
+    """The expression a * batch + b that gives the three numbers."""
     slope, rest = divmod(values[1] - values[0], BATCHES[1] - BATCHES[0])
     more = values[0] - slope * BATCHES[0]
     if rest or values[2] != slope * BATCHES[2] + more:
@@ -359,7 +364,7 @@ SHAPES_ALONE = {"zeros_like", "ones_like", "full_like", "arange", "full", "zeros
 
 
 def flat(outputs):
-    """forward()'s outputs by the names that config.json gives them."""
+    """forward()'s outputs by their names in config.json."""
     from torch.utils import _pytree
 
     named = {}

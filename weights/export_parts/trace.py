@@ -1,7 +1,7 @@
-"""A module as torch.export's program, in which each leaf is one operation.
+"""Traces a module with torch.export. Each leaf becomes one operation.
 
-Part of export_module(). While the module is traced, forward() of each leaf is an opaque operation:
-the trace sees its inputs and the shapes of its outputs, and nothing of the library's code."""
+Part of export_module(). While the module is traced, forward() of each leaf is an opaque operation. The trace sees its
+inputs and the shapes of its outputs, but not the library's code."""
 
 import contextlib
 import functools
@@ -13,7 +13,7 @@ from torch.export import Dim
 library = torch.library.Library("linformerd", "FRAGMENT")
 library.define("leaf(Tensor[] inputs, str path, str names) -> Tensor[]")
 LEAF = torch.ops.linformerd.leaf.default
-MOST_DECOMPOSED = 4  # rounds in which operations are replaced by what they are made of
+MOST_DECOMPOSED = 4  # rounds that replace unknown operations by their decompositions
 FOUND = {}  # the leaves of the module that is being exported, by the path of their part
 
 
@@ -28,12 +28,12 @@ torch.library.register_fake("linformerd::leaf", leaf_shapes, lib=library)
 
 
 def opaque_forward(leaf, path):
-    """What stands for the leaf's forward() during the trace."""
+    """The function that replaces the leaf's forward() during the trace."""
 
-    @functools.wraps(leaf.original)  # torch.export looks at the parameters
+    @functools.wraps(leaf.original)  # torch.export reads the names of the parameters
     def forward(*args, **kwargs):
         inputs = leaf.arguments_of(args, kwargs)
-        if inputs is None:  # a call that the daemon's class does not have: traced as plain operations
+        if inputs is None:  # the daemon's class does not have such a call, so its operations are traced
             return leaf.original(*args, **kwargs)
         return torch.ops.linformerd.leaf(list(inputs.values()), path, " ".join(inputs))[0]
 
@@ -42,7 +42,7 @@ def opaque_forward(leaf, path):
 
 @contextlib.contextmanager
 def opaque(found):
-    """Within the block each leaf is one operation, and PyTorch's own layers run operation by operation."""
+    """Within the with block, each leaf is one operation, and PyTorch's own layers run operation by operation."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     FOUND.update(found)
@@ -58,11 +58,11 @@ def opaque(found):
 
 
 class Untraceable(Exception):
-    """torch.export gave up; the message says why and where."""
+    """torch.export failed. The message gives the reason and the place."""
 
 
 def trace(module, found, example, free):
-    """torch.export's program. `free`: pairs of an input's name and a dimension that may stay free."""
+    """The program of torch.export. `free`: pairs of an input's name and a dimension that may be free."""
     shapes = {name: {i: Dim.AUTO for i in range(value.ndim) if (name, i) in free}
               if isinstance(value, torch.Tensor) else None for name, value in example.items()}
     try:
@@ -74,8 +74,8 @@ def trace(module, found, example, free):
 
 
 def functional(program):
-    """The program without in-place operations on views and without blocks such as no_grad()'s, and with PyTorch's own
-    decomposition in place of an operation that is not there."""
+    """The program without in-place operations on views, and without blocks such as no_grad()'s. Unknown operations are
+    replaced by PyTorch's own decompositions."""
     blocks = any(isinstance(node.target, torch._ops.HigherOrderOperator) for node in program.graph.nodes)
     if blocks or writes_views(program.graph):
         program = program.run_decompositions({})
@@ -88,7 +88,7 @@ def functional(program):
 
 
 def decompositions(graph):
-    """{operation: what it is made of}, of the operations that are not there."""
+    """{operation: its decomposition} for all unknown operations."""
     from .graph import is_known
 
     missing = {node.target for node in graph.nodes if node.op == "call_function" and node.target is not LEAF
@@ -107,15 +107,15 @@ ALIASES = {"reshape", "contiguous", "to", "flatten", "unflatten", "expand_as", "
 
 
 def is_written(node):
-    """Whether the node is an operation that writes its first argument."""
+    """Whether the node is an operation that writes into its first argument."""
     target = node.target
     return (node.op == "call_function" and isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
             and target._opname.endswith("_") and not target._opname.startswith("detach"))
 
 
 def writes_views(graph):
-    """Whether an operation writes a tensor that another name still shows: an input, a parameter or a view."""
-    shown, order = {}, {node: i for i, node in enumerate(graph.nodes)}  # node -> the node whose memory it shows
+    """Whether an operation writes a tensor that is visible under another name: an input, a parameter or a view."""
+    shown, order = {}, {node: i for i, node in enumerate(graph.nodes)}  # shown: node -> the node whose memory it shows
     for node in graph.nodes:
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload) or not node.args:
             continue
@@ -135,7 +135,7 @@ def writes_views(graph):
 
 
 def is_fresh(node, shown):
-    """Whether the node made its memory, or is the result of in-place operations on such a node."""
+    """Whether the node allocated its memory, or is the result of in-place operations on such a node."""
     while node in shown:
         if not is_written(node):
             return False
@@ -150,14 +150,14 @@ FOREIGN = ("/torch/", "/einops/", "/export_parts/", "<frozen")
 
 
 def place(text):
-    """The last line of the user's own code that a stack trace has, in words."""
+    """The last line of a stack trace that is in the user's own code, as text."""
     frames = FRAME.findall(text or "")
     own = [frame for frame in frames if not any(part in frame[0] for part in FOREIGN)] or frames
     return "{}, line {}, in {}: {}".format(*own[-1]) if own else "an unknown line"
 
 
 def explain(error):
-    """What torch.export's exception means for the author of the module."""
+    """The message of torch.export's exception, for the author of the module."""
     import traceback
 
     name, text = type(error).__name__, str(error)
