@@ -3,9 +3,9 @@
 # In each Markdown file, at most one sentence of ten has more than 30 words. Code blocks, tables and headings do not count,
 # nor does text that programs write between "begin" and "end" markers. A link counts as its text, `code` as one word.
 # -v prints the sentences that are too long.
-# In comments of C, CUDA, shell and make, no sentence has more than 30 words, and no sentence has a semicolon. In folders
-# of tests without other Python programs, this also holds for Python. Indented lines are tables or formulas, and do not
-# count. FILE… are Markdown files. Comments are only checked without FILE.
+# In comments of C, CUDA, shell, make and Python, and in docstrings, no sentence has more than 30 words, and no sentence has
+# a semicolon. Indented lines are tables or formulas, and do not count. FILE… are Markdown files. Comments are only checked
+# without FILE.
 set -euo pipefail
 limit=30
 verbose=0
@@ -106,7 +106,7 @@ measure_comments() {
             next
         }
         /^[ \t]*#(pylint|shellcheck|[^!]|$)/ { sub(/^[ \t]*#+ ?/, ""); add($0); next }
-        { flush(); if (!/^ *$/) before = $0 }
+        { flush(); if (!/^(#!.*| *)$/) before = $0 }
         match($0, /[ \t]# /) {
             rest = substr($0, RSTART + 3)
             if (rest !~ /["\047}]/) { add(rest); flush() } # with a quote, "#" may be in a string
@@ -135,6 +135,7 @@ for suffix in c sh py; do
     py) begin='"""' end='"""' ;;
     esac
     {
+        [ $suffix = c ] || echo '#!/usr/bin/env interpreter'
         echo "$begin$(words 30)end.$end" # 31 words
         echo "if x:"
         printf '%s\n' "$begin""One idea; another idea. A \`;\` in code counts as code.$end"
@@ -142,9 +143,9 @@ for suffix in c sh py; do
 done
 checked=()
 if [ $# -eq 0 ]; then
-    mapfile -t checked < <(find Makefile docker config engine server tests weights -type f '(' -name '*.[chS]' -o -name '*.cpp' \
-        -o -name '*.cu' -o -name '*.sh' -o -name '*.mk' -o -name Makefile ')' | sort
-        find tests/bench tests/generation tests/images tests/reference -name '*.py' | sort)
+    mapfile -t checked < <(find Makefile docker docs config engine server tests weights -type f '(' -name '*.[chS]' \
+        -o -name '*.cpp' -o -name '*.cu' -o -name '*.sh' -o -name '*.mk' -o -name Makefile -o -name '*.py' ')' \
+        ! -path 'tests/gpu/*.py' | sort) # its comments are being rewritten
 fi
 
 echo "1..$((${#files[@]} + 1 + (${#checked[@]} > 0 ? 2 : 0)))"
@@ -165,7 +166,7 @@ done
 
 if [ ${#checked[@]} -gt 0 ]; then
     found=$(measure_comments "$folder"/example.* | sed 's/: .*//; s/.*example//' | paste -sd ' ')
-    [ "$found" = ".c:1 .c:3 .py:1 .py:3 .sh:1 .sh:3 9" ] || { printf 'not ' && failed=1; }
+    [ "$found" = ".c:1 .c:3 .py:2 .py:4 .sh:2 .sh:4 9" ] || { printf 'not ' && failed=1; }
     echo "ok $((number + 1)) - the rule finds long sentences and semicolons in comments (found $found)"
     measured=$(measure_comments "${checked[@]}")
     [ "$(wc -l <<<"$measured")" = 1 ] || { printf 'not ' && failed=1; }
