@@ -1,4 +1,4 @@
-/* The weights of attention: all heads as an overview, one head in full, and the picture that the daemon draws. */
+/* The weights of attention: an overview of all heads, one head in detail, and the picture that the daemon draws. */
 
 const attentionLayers = new Map(); /* by model: list of {name, shape} */
 
@@ -15,7 +15,7 @@ async function readLayers(form, model) {
         const layers = outputs.filter((output) => /^attention\.\d+$|^attention_scores$/.test(output.name));
         attentionLayers.set(model.name, layers);
         if (chosen(form) === model) layerOptions(form, layers);
-    } catch { /* the layers stay "all" */ }
+    } catch { /* the only choice stays "all" */ }
 }
 
 /* The ids of the form's text, and a label for each of them. */
@@ -95,7 +95,7 @@ function canvasOf(canvas, width, height) {
     return context;
 }
 
-/* Draws the colours from 0 to the largest value. */
+/* Draws the scale of colours from 0 to the largest value. */
 function drawRamp(end) {
     const context = canvasOf($("ramp"), 128, 10);
     for (let x = 0; x < 128; x++) {
@@ -180,7 +180,7 @@ function drawOne() {
     }));
 }
 
-/* The cell of the overview at a point of the pointer. null if there is none. */
+/* The cell of the overview at the pointer. null if there is none. */
 function cellAt(event) {
     const box = $("heads").getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
     const place = view.places.find((one) => x >= one.x && x < one.x + one.width && y >= one.y && y < one.y + one.height);

@@ -5,9 +5,9 @@
 #define SERVER_CONSOLE_CONSOLE_H
 
 extern const char console_page[], console_page_end[];     /* the bytes of the page, without a final NUL */
-extern const char console_packed[], console_packed_end[]; /* the same, compressed by gzip */
+extern const char console_packed[], console_packed_end[]; /* the bytes of the page, compressed by gzip */
 
-extern const char console_policy[]; /* for Content-Security-Policy. It names the page's script and style by hash */
+extern const char console_policy[]; /* for Content-Security-Policy. Has the hashes of the page's script and style */
 extern const char console_tag[];    /* for ETag: a weak tag, with the hash of the page */
 
 #endif

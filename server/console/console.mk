@@ -1,5 +1,5 @@
-# The console is one page. It is put together here from its text, its style and its script. The style and the script
-# stand in the page itself, and its Content-Security-Policy names both by their hashes. The script is one function.
+# The console is one page, made of its text, its style and its script. The page contains the style and the script. Its
+# Content-Security-Policy names both by their hashes. The script is one function.
 CONSOLE    := $(BUILD)/server/console
 SCRIPT     := $(addprefix server/console/,page.js metrics.js models.js plan.js try.js attention.js start.js)
 # Base64 of the SHA-256 of standard input, without a newline.

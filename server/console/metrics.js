@@ -1,4 +1,4 @@
-/* The charts of metrics, which are read again and again. */
+/* The charts of metrics. The page reads the metrics repeatedly. */
 
 /* Parses the text format of Prometheus to a list of {name, labels, value}. */
 function samplesOf(text) {
@@ -29,7 +29,7 @@ function summary(samples, model) {
     return { get: (name) => sums.get(`linformerd_${name}`) || 0, has: (name) => sums.has(`linformerd_${name}`), buckets };
 }
 
-/* The duration that a share of the requests between two readings did not exceed, in milliseconds. */
+/* The longest duration of this share of the requests between two readings, in milliseconds. */
 function quantile(before, after, share) {
     const bounds = [...after.buckets.keys()].map((le) => [le === "+Inf" ? Infinity : Number(le), le])
         .sort((a, b) => a[0] - b[0]);
@@ -181,7 +181,7 @@ async function readHealth() {
 
 const resting = () => load.paused || document.hidden;
 
-/* Reads once, and plans the next reading. A slow answer makes the pause longer, so that the page never adds much load. */
+/* Reads once, and plans the next reading. After a slow answer, the pause is longer. So the page adds little load. */
 async function poll() {
     clearTimeout(load.timer);
     if (resting() || load.busy) return;

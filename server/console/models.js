@@ -4,7 +4,7 @@ const gives = (model, route) => (model.routes || []).includes(route);
 const required = (model) => model.inputs.filter((input) => !input.optional);
 const kindOf = (model) => model.image ? "image" : model.inputs[0].kind === "ids" ? "ids" : "floats";
 
-/* Why a model cannot compute from one text, one list of ids or one image. "" if it can. */
+/* The reason why a model cannot compute from one text, one list of ids or one image. "" if it can. */
 function inputFault(model) {
     if (required(model).length > 1) return `needs the inputs ${required(model).map((input) => input.name).join(" and ")}`;
     if (kindOf(model) === "floats") return "takes rows of floats, not texts or ids";
@@ -37,7 +37,7 @@ function options(select, names) {
     if (names.includes(before)) select.value = before;
 }
 
-/* Fills the list of models of a form. A form that no model serves says why. */
+/* Fills the list of models of a form. If no model serves the form, shows the reason. */
 function offer(form) {
     const list = able(form);
     if (list.length) {

@@ -1,17 +1,17 @@
-/* The console: what its parts share, requests, and the facts of the daemon. Text from outside enters the page through
- * textContent alone. The page runs under a strict policy: no eval, no inline handlers, no markup from strings. Paths are
- * relative, because a proxy may serve the page at another path than "/".
+/* The console: functions for all its parts, requests, and the facts of the daemon. Text from outside enters the page
+ * only through textContent. The page runs under a strict policy: no eval, no inline handlers, no markup from strings.
+ * Paths are relative, because a proxy may serve the page at another path than "/".
  *
- * console.mk puts the parts together in one function: page.js, metrics.js, models.js, plan.js, try.js, attention.js,
- * start.js. Each part uses those before it. */
+ * console.mk joins the parts in one function: page.js, metrics.js, models.js, plan.js, try.js, attention.js, start.js.
+ * Each part uses the parts before it. */
 const $ = (id) => document.getElementById(id);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const POINTS = 120;          /* values of a chart */
 const POLL_MS = 1000, CALM_POLL_MS = 5000;
 const MOST_WEIGHTS = 4e6;    /* most weights of attention to fetch at once */
-let key = null;              /* the API key. It is kept nowhere else */
-let models = [];             /* as in /info */
+let key = null;              /* the API key. No storage keeps it */
+let models = [];             /* the models of /info */
 
 /* ---- The page ---- */
 

@@ -4,14 +4,14 @@
 
 const ROW = 24, ARCS = 76;
 
-/* An arc from one row to another one at the left of the table. Longer arcs reach further. */
+/* An arc at the left of the table, from one row to another. Longer arcs reach further to the left. */
 function arc(from, to, role) {
     const y1 = from * ROW + ROW / 2, y2 = to * ROW + ROW / 2, reach = Math.min(ARCS - 18, 8 + 9 * Math.log2(1 + to - from));
     const x = ARCS - 10, d = to - from === 1 ? `M${x} ${y1}V${y2}` : `M${x} ${y1}C${x - reach} ${y1} ${x - reach} ${y2} ${x} ${y2}`;
     return drawn("path", { d, class: role === "z" ? "z" : "x" });
 }
 
-/* The last step in front of `row` that writes the value. -1 if none does. */
+/* The last step before `row` that writes the value. -1 if there is none. */
 function writer(steps, row, value) {
     for (let i = row - 1; i >= 0; i--)
         if (steps[i].writes && steps[i].writes.value === value) return i;

@@ -1,4 +1,4 @@
-/* What happens when the page is opened. */
+/* The actions when the page is opened. */
 
 const ACTIONS = { compare, fill, generate, classify, look };
 

@@ -92,7 +92,7 @@ async function generate(form) {
     const box = element("p", { className: "text stream", tabIndex: 0, role: "group", "aria-label": "Generated text" }, element("span", { className: "given", textContent: text }), fresh);
     const begun = performance.now();
     let first = 0, tokens = 0, waiting = "";
-    /* Tokens may come faster than a page can be laid out, so new text is shown once a frame. */
+    /* Tokens may arrive faster than the page can be laid out. So new text is shown once for each frame. */
     const show = () => {
         if (!waiting) return;
         fresh.append(waiting);
