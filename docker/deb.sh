@@ -1,6 +1,7 @@
 #!/bin/bash
-# deb.sh: writes packages for this machine's release into BUILD/deb: linformerd, and linformerd-cuda where nvcc and cuBLAS
-# are. Debian 12 or 13, or Ubuntu 24.04. `make deb` calls it. Fails if lintian finds an error or a warning.
+# deb.sh: writes packages for this machine's release (Debian 12 or 13, or Ubuntu 24.04) into BUILD/deb. The package
+# linformerd-cuda is only written if nvcc and cuBLAS are installed. `make deb` calls this script. It fails if lintian
+# finds an error or a warning.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$(realpath "${BUILD:-build}")
@@ -8,10 +9,10 @@ work=$build/deb
 # shellcheck source=/dev/null
 . /etc/os-release
 version=$(sed -nE 's/^#define LINFORMERD_VERSION "(.*)"$/\1/p' config/config.h)
-full=$version+$ID$VERSION_ID # as in 0.1.0+debian12: a newer release has a newer package
+full=$version+$ID$VERSION_ID # such as 0.1.0+debian12. A newer release has a newer package
 date=$(git log -1 --format=%cD 2>/dev/null || date -R)
 
-# dpkg wants its folder beside the sources. Here it is a part of docker, so both are copied.
+# dpkg expects the folder debian beside the sources. Here this folder is in docker, so both are copied.
 rm -rf "$work/source" "$work"/*.deb
 mkdir -p "$work/source"
 cp -a Makefile LICENSE CHANGELOG.md config docker docs engine server weights "$work/source"

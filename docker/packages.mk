@@ -1,7 +1,7 @@
-# What leaves this folder for other machines: `make install`, the wheel, and Debian's packages.
+# Files for other machines: `make install`, the wheel, and Debian's packages.
 
 # ---- make install
-# Files that follow from the settings table: the manual page, and completion for bash and zsh.
+# Files that are generated from the settings table: the manual page, and completion for bash and zsh.
 MANUAL     := $(BUILD)/pages/linformerd.8
 COMPLETION := $(BUILD)/pages/linformerd.bash $(BUILD)/pages/_linformerd
 PAGES      := $(MANUAL) $(COMPLETION)
@@ -27,7 +27,7 @@ install: all pages ## [CI, in the image] puts into DESTDIR PREFIX: the daemon, t
 	install -D -m 644 $(BUILD)/pages/_linformerd $(DESTDIR)$(PREFIX)/$(ZSH)/_linformerd
 
 # ---- The wheel: weights/python, weights/export.py and the daemon with its libraries, for pip
-# The daemon looks for libraries beside itself, as wheel.py makes the libraries do.
+# The daemon looks for libraries in ../lib, to which wheel.py copies them.
 $(BUILD)/wheel/linformerd: $(BUILD)/server/main.o $(ARCHIVES)
 	$(link) -s -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN/../lib' -o $@ $^ $(LDLIBS)
 

@@ -1,8 +1,8 @@
 #!/bin/bash
-# packages.sh GROUP…: installs what the groups need from the distribution's packages, and says what and why.
-# Does nothing, quickly, when all is there. This is the only list: the Makefile and the images use it.
-# "a|b" is a where the distribution has it, else b. Either one is enough. A list that ends in "|" is wanted and not
-# needed: its first package that the distribution has comes along when something else is missing.
+# packages.sh GROUP…: installs the distribution's packages that the groups need, and prints their names and reasons. If
+# all are installed, it ends quickly. The Makefile and the images use this list, so there is no other one.
+# "a|b" means a if the distribution has it, otherwise b. Either one is enough. A list that ends in "|" is useful, but
+# not needed. Its first package that the distribution has is installed if another package is missing.
 set -euo pipefail
 
 list='
