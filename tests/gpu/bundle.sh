@@ -1,10 +1,10 @@
 #!/bin/bash
-# bundle.sh ARCHIVE OF_SHIM… -- PROGRAM…: one archive with all that the tests need on a machine with a GPU:
+# bundle.sh ARCHIVE OF_SHIM… -- PROGRAM…: writes an archive with all that the tests need on a machine with a GPU:
 #   gpu/          the programs, and the libraries that they load
-#   gpu/shim/     OF_SHIM, for a dry run: the shim's engine and driver, and the tests with kernels of their own
-#   gpu/include/  a header that the sources of these tests need, to be compiled for a device
+#   gpu/shim/     OF_SHIM, for a dry run: the shim's engine and driver, and the tests with their own kernels
+#   gpu/include/  a header for these tests, which are compiled again for a device
 # glibc and libstdc++ are not in the archive. Programs that were linked with an older glibc run with a newer one. The
-# engine is compiled on that machine, and needs the libstdc++ of its compiler.
+# engine is compiled on the machine with the GPU, and needs the libstdc++ of its compiler.
 set -euo pipefail
 archive=$1
 shift
@@ -22,14 +22,15 @@ for program in "$@"; do
 done
 cp /usr/include/cmocka.h "$work/gpu/include/"
 
-# libraries FILE…: the libraries that the files load, except the system's own.
+# libraries FILE…: prints the libraries that the files load, except the system's own.
 libraries() {
     ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
         grep -vE '/(ld-linux.*|lib(c|m|dl|pthread|rt|resolv|stdc\+\+|gcc_s)\.so\.[0-9]+)$'
 }
 
-# OpenBLAS is loaded by name, for what runs on the CPU.
-openblas=$(ldconfig -p | awk '$1 == "libopenblas.so.0" && !found++ { print $NF }') # awk reads on: ldconfig fails else
+# The CPU engine loads OpenBLAS by name, so ldd does not list it.
+# awk reads to the end, because ldconfig fails if its pipe is closed.
+openblas=$(ldconfig -p | awk '$1 == "libopenblas.so.0" && !found++ { print $NF }')
 { libraries "$@" "$openblas" && echo "$openblas"; } | sort -u | xargs cp -Lt "$work/gpu"
 
 tar -C "$work" --sort=name -czf "$archive" gpu

@@ -21,7 +21,7 @@
 #                   compiles, and without nvidia-smi and compute-sanitizer, so that the script and all it starts run
 #                   once before they matter
 set -euo pipefail
-SECONDS=0 # the shell's own clock
+SECONDS=0 # the shell counts the seconds from here
 cd "$(dirname "$0")/../.."
 build=${BUILD:-build} dry=${DRY:-} limit=${SECONDS_IN_ALL:-540}
 log=$build/log/gpu
@@ -55,12 +55,13 @@ done
 [ ${#wanted[@]} -gt 0 ] || wanted=(check bench)
 wants() { [[ " ${wanted[*]} " = *" $1 "* ]]; }
 
-deadline=$limit # no program begins after it, or goes on
-longest=150     # seconds of one program: what hangs leaves the others their turn
+deadline=$limit # after this time, no program begins or continues
+longest=150     # seconds of one program at most, so that a program that hangs leaves time for the others
 left() { echo $((deadline - SECONDS)); }
-at_least_one() { echo $(($1 > 0 ? $1 : 1)); } # timeout takes 0 for no limit
+at_least_one() { echo $(($1 > 0 ? $1 : 1)); } # for timeout, 0 means no limit
 
-# run_for SECONDS LOG COMMAND…: not in the foreground, where a trap would wait for its end.
+# run_for SECONDS LOG COMMAND…: runs a command for a limited time. It runs in the background, because a trap would wait
+# for a command in the foreground.
 run_for() {
     local seconds=$1 file=$2 status=0
     shift 2
@@ -71,13 +72,13 @@ run_for() {
     return $status
 }
 
-# ---- What is here ----
+# ---- The device ----
 
 find_device() {
     local why
     device="no device: dry run with the shim"
     [ -z "$dry" ] || return 0
-    export PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin # behind what is there: nvcc, compute-sanitizer, nvidia-smi
+    export PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin # for nvcc, compute-sanitizer and nvidia-smi
     why=$(engine/cuda/toolkit.sh check) || die "$why"
     device=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | sed -n 1p) ||
         die "no GPU, or no driver for it"
@@ -85,7 +86,7 @@ find_device() {
     [ "$capability" -ge 80 ] || die "compute capability $capability is below 80: such a device lacks bfloat16"
 }
 
-# ---- Programs: built where their libraries are, else unpacked. The engine: always built here. ----
+# ---- Programs are built if their libraries are installed, otherwise unpacked. The engine is always built here. ----
 
 can_build() {
     command -v make >/dev/null && pkg-config --exists libmicrohttpd jansson zlib libcurl 2>/dev/null &&
@@ -104,7 +105,7 @@ unpack_programs() {
     tar -C "$build" -xzf "$build/gpu.tar.gz"
 }
 
-# The programs look for libraries in their own folder, too, and so does cuBLASLt for NVRTC. A toolkit may have both lib
+# The programs also look for libraries in their own folder, and so does cuBLASLt for NVRTC. A toolkit may have both lib
 # and lib64.
 compile_engine() {
     local cublas library
@@ -119,7 +120,7 @@ compile_engine() {
 
 # ---- Rows of the table ----
 
-# What a log says: its TAP lines, reference cases, and sanitizer.
+# The content of a log: its TAP lines, errors of reference cases, and the summary of a sanitizer.
 planned_in() { awk '/^1\.\.[0-9]+/ { planned += substr($1, 4) } END { print planned + 0 }' "$1"; }
 passed_in() { grep -cE '^ok [0-9]+ - [^#]*$' "$1" || true; }
 failed_in() { grep -c '^not ok ' "$1" || true; }
@@ -130,9 +131,9 @@ worst_in() {
         awk '$4 > most + 0 { most = $4 } END { if (most) print ", worst error " most }'
 }
 
-# no_verdict LOG STATUS SECONDS COMMAND: prints why the result of a stopped command says nothing. Otherwise prints
-# nothing. A sanitizer makes a program tens of times slower. So it is no failure if the time limit stopped the program,
-# or if it began late.
+# no_verdict LOG STATUS SECONDS COMMAND: prints why a stopped command has no result, or nothing if it has one. A
+# sanitizer makes a program tens of times slower. So it is no failure if the time limit stopped the program, or if the
+# program began late.
 no_verdict() {
     if [ "$4" = compute-sanitizer ] && grep -qi 'device not supported' "$1"; then # in some virtual machines
         echo "compute-sanitizer does not support this device here"
@@ -143,7 +144,7 @@ no_verdict() {
     fi
 }
 
-# row NAME COMMAND…: runs it, and adds what it says to the table. On a device nothing has a reason to be skipped.
+# row NAME COMMAND…: runs a command, and adds its result to the table. On a device, a skipped test counts as a failure.
 row() {
     local name=$1 file=$log/$1.log status=0 seconds from=$SECONDS why
     shift
@@ -180,8 +181,8 @@ judge() {
 
 # ---- Tests ----
 
-# All tests of tests/cuda, and so every dtype that has its program there. What tensor cores take and give comes first:
-# where that is other than written down, so is all that follows.
+# All tests of tests/cuda, so every dtype that has a program there. The test of tensor cores comes first. If their
+# inputs or results are laid out differently than assumed, all other tests are wrong, too.
 run_tests() {
     local program name
     if wants bench; then deadline=$((limit * 2 / 5)); else deadline=$((limit * 3 / 5)); fi
@@ -196,7 +197,7 @@ run_tests() {
     run_accuracy
 }
 
-# figures NAME COMMAND…: runs a command that prints lines to be copied. Each line that begins with a dtype is a row.
+# figures NAME COMMAND…: runs a command, and prints its output. Each line that begins with a dtype becomes a row.
 figures() {
     local name=$1 file=$log/$1.txt status=0 line
     shift
@@ -234,7 +235,7 @@ run_accuracy() {
 # ---- Sanitizers ----
 
 # The kernels are templates over the element type. Types of the same size have the same barriers and races. initcheck is
-# not used: rows after a batch's end are computed from uninitialised memory, and their results are never read.
+# not used, because rows after a batch's end are computed from uninitialised memory. Their results are never read.
 run_sanitizers() {
     if [ -n "$dry" ]; then
         add_not_run compute-sanitizer "dry run"
@@ -254,10 +255,10 @@ run_sanitizers() {
     sanitize memcheck cases_bf16
 }
 
-# cuBLASLt's kernels are none of ours, large, and slow when they are looked into: they run as they are, and are not timed.
-# Each kind of name is an option of its own: of several in one option the manual says both that one suffices and that all
-# must be met. That an event is not ready, or an algorithm not supported, is an answer: calls that return errors are not
-# reported.
+# cuBLASLt's kernels are not part of this project, and take long under a sanitizer. So they are excluded. Each pattern
+# of names is a separate option. The manual contradicts itself about several patterns in one option: one suffices, or
+# all must match. Some calls return errors as answers, such as an event that is not ready, or an algorithm that is not
+# supported. So returned errors are not reported.
 sanitize() {
     local options=() name
     for name in cublas cutlass gemm gemv nvjet splitK; do options+=(--kernel-name-exclude "kns=$name"); done
@@ -267,7 +268,7 @@ sanitize() {
 
 # ---- Benchmarks ----
 
-# While it runs the table is written now and then: a figure of bench.py is in it as soon as it is measured.
+# While bench.py runs, the table is written every 5 s. So it contains each figure soon after the measurement.
 run_bench() {
     local status=0 ticker
     if [ "$(left)" -lt 5 ]; then
@@ -275,7 +276,7 @@ run_bench() {
         return
     fi
     say "bench.py $*"
-    while sleep 5 && kill -0 $$ 2>/dev/null; do keep; done & # it ends however this ends
+    while sleep 5 && kill -0 $$ 2>/dev/null; do keep; done & # this loop ends with the script
     ticker=$!
     run_for "$(left)" "$log/bench.log" python3 tests/gpu/bench.py ${dry:+--dry} --seconds $(($(left) - 15)) \
         --programs "$programs" --log "$log" "$@" || status=$?
@@ -296,7 +297,7 @@ judge_bench() {
     esac
 }
 
-# The modules that are compared with, against the libraries' outputs.
+# Compares the modules of plain.py with the libraries' outputs.
 run_plain() {
     if python3 -c 'import numpy, torch' 2>/dev/null; then
         row plain python3 tests/gpu/test_plain.py "$([ -n "$dry" ] && echo cpu || echo cuda)"
@@ -311,7 +312,7 @@ keep
 unpack_programs
 if [ -n "$dry" ]; then cp "$programs"/shim/* "$programs/"; else compile_engine; fi
 if wants check; then
-    export SHIM_SEED=0 CMOCKA_MESSAGE_OUTPUT=TAP OMP_NUM_THREADS=1 # on a device all orders of the shim are one
+    export SHIM_SEED=0 CMOCKA_MESSAGE_OUTPUT=TAP OMP_NUM_THREADS=1 # the seed has no effect on a device
     run_tests
     run_sanitizers
     export -n SHIM_SEED CMOCKA_MESSAGE_OUTPUT OMP_NUM_THREADS

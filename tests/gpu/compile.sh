@@ -6,12 +6,12 @@
 set -euo pipefail
 folder=$1 capability=$2 cublas=$3
 tests=(test_tensor test_split)
-made=$folder/../gpu_made # beside it: FOLDER is unpacked anew
+made=$folder/../gpu_made # not in FOLDER, which is unpacked again in each run
 flags=(-std=c++20 -O3 -gencode "arch=compute_$capability,code=sm_$capability"
     -gencode "arch=compute_$capability,code=compute_$capability" -I. -Xcompiler "-idirafter,$cublas/include"
     -Xcompiler "-fPIC,-fvisibility=hidden,-Werror=switch")
 
-# Of all that a source may include, and of how it is compiled.
+# A digest of all files that a source may include, and of the compiler and its flags.
 digest() {
     {
         echo "$cublas ${flags[*]} ${tests[*]}"

@@ -48,7 +48,7 @@ print_table() {
     verdict "$goals"
 }
 
-# Files are replaced as wholes. $OUT may not take many: logs are one file there.
+# Each file is replaced as a whole. $OUT may limit the number of files, so all logs are in one archive there.
 keep() {
     print_table >"$table.new"
     mv "$table.new" "$table"

@@ -1,7 +1,7 @@
 #!/bin/bash
-# test_check.sh: what check.sh says and keeps, on a machine that is made up: a device, nvcc, make and programs that do as
-# they are told. And what becomes of figures (test_figures.py). Not what a device does.
-set -uo pipefail # a condition that does not hold is a result
+# test_check.sh: tests the output and the files of check.sh on an imitated machine. Its device, nvcc, make and programs
+# are scripts. Also tests what happens to the figures (test_figures.py). Does not test a device.
+set -uo pipefail # a command that fails is a result, not an error
 work=$(mktemp -d)
 built=${BUILD:-build}
 hanging=''
@@ -9,7 +9,7 @@ trap '[ -z "$hanging" ] || kill -KILL "$hanging" 2>/dev/null; rm -rf "$work"' EX
 trap 'exit 1' PIPE HUP INT TERM
 number=0 failed=0
 
-# result NAME STATUS: 0 is good.
+# result NAME STATUS: reports a test. The status 0 means success.
 result() {
     number=$((number + 1))
     if [ "$2" = 0 ]; then
@@ -30,7 +30,7 @@ python3 tests/gpu/test_figures.py || failed=1
 python3 tests/gpu/test_predict.py || failed=1
 echo 1..17
 
-# put PATH: an executable, from standard input.
+# put PATH: writes a script from standard input.
 put() {
     mkdir -p "$(dirname "$1")"
     { echo '#!/bin/bash' && cat; } >"$1"
@@ -39,14 +39,14 @@ put() {
 
 # ---- The archive ----
 
-# What does not come along and is no part of glibc or gcc's run-time library, as ldd finds it for the files.
+# Prints libraries that ldd finds outside the archive, except those of glibc and of gcc's run-time.
 from_elsewhere() {
     ldd "$@" | awk -v folder="$(realpath "$work/real")/" '/not found/ || ($2 == "=>" && index($3, folder) != 1) { print $1, $3 }' |
         grep -vE '^(ld-linux.*|lib(c|m|dl|pthread|rt|resolv|stdc\+\+|gcc_s)\.so\.[0-9]+) '
 }
 
-# One rule of tests.mk links all programs of cuda/, so one of them stands for all. Each has the weights of the built-in
-# models, 10 MB that take half a second to compress.
+# One rule of tests.mk links all programs of cuda/, so one program stands for all. Each contains the weights of the
+# built-in models, 10 MB whose compression takes half a second.
 archive_suffices() {
     local real=$work/real/gpu
     tests/gpu/bundle.sh "$work/real.tar.gz" "$built"/tests/cuda/{libengine_cuda.so,libcuda.so.1,test_tensor,test_split} \
@@ -94,7 +94,8 @@ tests/gpu/bench.py*) exec "\$WORK/bench" "\$@" ;;
 *) exec "$(command -v python3)" "\$@" ;;
 esac
 X
-# It has the options of each tool in the manual. Several names are not joined in one option (sanitize in check.sh).
+# Accepts the options of each tool that the manual lists. Several names in one option are an error (sanitize in
+# check.sh).
 put "$work/bin/compute-sanitizer" <<'X'
 while [ "${1#--}" != "$1" ]; do
     case "$tool,$1 $2" in
@@ -195,7 +196,7 @@ has '^operations_bf16-racecheck .*RACECHECK SUMMARY: 1 hazard .*FAILED, exit sta
     has '^operations_bf16-synccheck .*not run: compute-sanitizer does not support' && [[ "$(last_line)" = "2 FAILED, "* ]]
 result "what a sanitizer finds is a failure, that it cannot look is none" $?
 
-# A program that never ends, once it has said that it began.
+# A program that reports its start, and then never ends.
 mkfifo "$work/began"
 put "$work/last_program" <<'X'
 echo $$ >"$WORK/program"

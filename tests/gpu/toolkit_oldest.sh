@@ -1,15 +1,15 @@
 #!/bin/bash
-# toolkit_oldest.sh FOLDER: puts the oldest CUDA toolkit that compiles the engine into FOLDER: 12.4 of Debian 13's
-# non-free. It installs nothing. FOLDER gets bin/nvcc and the programs that nvcc starts, headers, and the libraries that
-# the engine is linked with. It uses apt-get as any user, downloads 1.2 GB, and keeps 0.6 GB. The host compiler is this
-# machine's gcc, which must be version 13 or older.
+# toolkit_oldest.sh FOLDER: puts the oldest CUDA toolkit that compiles the engine into FOLDER. This is 12.4 of Debian
+# 13's non-free. Nothing is installed. FOLDER gets bin/nvcc and the programs that nvcc starts, headers, and the
+# libraries that the engine is linked with. The script uses apt-get as any user, downloads 1.2 GB, and keeps 0.6 GB. The
+# host compiler is this machine's gcc, which must be version 13 or older.
 set -euo pipefail
 folder=$1
 [ ! -x "$folder/bin/nvcc" ] || exit 0
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/linformerd-cuda.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-# An apt of its own, whatever this machine's release is.
+# A separate configuration of apt, so that the release of this machine has no effect.
 mkdir -p "$work"/{lists/partial,cache/archives/partial,packages,root}
 echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie main non-free" >"$work/sources"
 options=(-qq -o "Dir::Etc::sourcelist=$work/sources" -o Dir::Etc::sourceparts=/dev/null -o "Dir::State::lists=$work/lists"
@@ -17,15 +17,15 @@ options=(-qq -o "Dir::Etc::sourcelist=$work/sources" -o Dir::Etc::sourceparts=/d
 apt-get "${options[@]}" update
 (cd "$work/packages" && apt-get "${options[@]}" download nvidia-cuda-toolkit nvidia-cuda-dev libcublaslt12 libcu++-dev)
 
-# Of 3 GB those files that are needed.
+# The packages have 3 GB. Only the needed files are unpacked.
 for package in "$work"/packages/*.deb; do
     dpkg-deb --fsys-tarfile "$package" | tar -C "$work/root" -x --wildcards \
         './usr/bin/*' './usr/lib/nvidia-cuda-toolkit/*' './usr/include/*' './usr/lib/*/libcudart_static.a' \
-        './usr/lib/*/libcudadevrt.a' './usr/lib/*/libcublasLt.so*' 2>/dev/null || true # a package lacks some of these
+        './usr/lib/*/libcudadevrt.a' './usr/lib/*/libcublasLt.so*' 2>/dev/null || true # no package has all of these
     rm "$package"
 done
 
-# In the places that NVIDIA's own toolkit has.
+# Moves the files to the places that they have in NVIDIA's own toolkit.
 usr=$work/root/usr
 mkdir -p "$work/made/nvvm/bin" "$work/made/lib64" "$work/made/bin"
 mv "$usr/lib/nvidia-cuda-toolkit/bin"/{nvcc,crt} "$usr/bin"/{cudafe++,ptxas,fatbinary,nvlink,bin2c} "$work/made/bin/"
