@@ -1,7 +1,7 @@
 #!/bin/bash
-# clang_cuda.sh: clang compiles the CUDA engine as well as nvcc does, without a warning: syntax and types of the code for
-# the device and of that for the host. Where clang or nvcc is missing, the check is skipped by name. Without cuBLAS, the
-# files that include its header are left out by name.
+# clang_cuda.sh: clang compiles the CUDA engine without a warning, as nvcc does. It checks syntax and types of the code
+# for the device and of the code for the host. If clang or nvcc is missing, the check is skipped by name. Without
+# cuBLAS, the files that include its header are left out by name.
 set -euo pipefail
 build=${BUILD:-build}
 

@@ -1,16 +1,16 @@
 #!/bin/bash
-# cuda_version.sh: the version of CUDA in the image stands in docker/Dockerfile.cuda alone, as ARG CUDA. Other files may
-# name only the oldest version that compiles the engine, which is that of engine/cuda/toolkit.sh.
-# CHANGELOG.md may name more. test_check.sh and tests/cuda/ imitate toolkits and drivers.
+# cuda_version.sh: only docker/Dockerfile.cuda names the version of CUDA in the image, as ARG CUDA. Other files may only
+# name the oldest version that compiles the engine, which is in engine/cuda/toolkit.sh. CHANGELOG.md may name other
+# versions. test_check.sh and tests/cuda/ imitate toolkits and drivers.
 set -euo pipefail
 
-# versions_in FILE…: "FILE:LINE: VERSION" for each version of CUDA, and of its packages, in the files.
+# versions_in FILE…: prints "FILE:LINE: VERSION" for each version of CUDA, and of its packages, in the files.
 versions_in() {
     grep -HnoiE '(CUDA(=| |-|/|_VERSION[ =]*)v?|libcublas-|cublas-)[0-9]+[.-][0-9]+' "$@" |
         sed -E 's/^([^:]*:[0-9]+):[^0-9]*([0-9]+)[.-]([0-9]+)$/\1: \2.\3/' || true
 }
 
-# others OLDEST FILE…: those that are not the oldest.
+# others OLDEST FILE…: prints the versions that are not the oldest.
 others() {
     local oldest=$1
     shift

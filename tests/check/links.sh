@@ -1,9 +1,9 @@
 #!/bin/bash
-# links.sh: relative links in the Markdown files lead to files that are there, and their anchors to headings. README.md
-# leads to every page of docs/. Addresses outside are not looked at: no test needs the network.
+# links.sh: relative links in the Markdown files lead to existing files, and their anchors to headings. Links from
+# README.md lead to every page of docs/. Addresses outside are not tried, because no test may need the network.
 set -euo pipefail
 
-# "LINE TARGET" for each link and image of a page. Code is left out.
+# Prints "LINE TARGET" for each link and image of a page, except in code.
 links_of() {
     awk '
         /^ *```/ { fenced = !fenced; next }
@@ -17,8 +17,8 @@ links_of() {
         }' "$1"
 }
 
-# The anchors of a page, by the rule of the places that show it: lower case, blanks to dashes, punctuation dropped. A
-# heading that occurs again gets a number.
+# Prints the anchors of a page, as the sites that show it make them: lower case, blanks become dashes, punctuation is
+# dropped. If a heading occurs again, its anchor gets a number.
 anchors_of() {
     awk '
         /^ *```/ { fenced = !fenced; next }
@@ -33,7 +33,7 @@ anchors_of() {
         }' "$1"
 }
 
-# Prints what is wrong with the links of the pages.
+# Prints the faults of the links of the pages.
 broken() {
     local page line target file anchor
     for page in "$@"; do

@@ -5,9 +5,9 @@ page=docs/operations.md
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# messages_of FILE…: "FILE: message" for each message that the files log. If a call chooses between two messages, both are
-# printed. If the message is a variable, it is the format with which snprintf writes to this variable before the call.
-# "FILE: ?" stands for a message that was not found. The compiler removes comments.
+# messages_of FILE…: prints "FILE: message" for each message that the files log. If a call chooses between two messages,
+# prints both. If the message is a variable, prints the format with which snprintf writes the variable before the call.
+# Prints "FILE: ?" for a message that was not found. The compiler removes comments.
 messages_of() {
     local file
     for file in "$@"; do
@@ -59,13 +59,13 @@ messages_of() {
     done
 }
 
-# "message" of the table of a page. An ellipsis at the end stands for the rest.
+# Prints the column "message" of the table of a page. An ellipsis at the end stands for the rest of a message.
 rows_of() {
     awk '/^\| message \| level/ { inside = 1 } /^$/ { inside = 0 } inside && /^\| `/ { split($0, parts, "`"); print parts[2] }' "$1"
 }
 
-# differences MESSAGES ROWS: the messages without a row, and the rows without a message. A row with an ellipsis stands for
-# longer messages. Each other row is the whole message.
+# differences MESSAGES ROWS: prints the messages without a row, and the rows without a message. A row with an ellipsis
+# stands for longer messages. Each other row is the whole message.
 differences() {
     awk -v ellipsis=… '
         NR == FNR { file = $0; sub(/: .*/, "", file); sub(/^[^:]*: /, ""); where[$0] = file; next }

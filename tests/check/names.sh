@@ -1,10 +1,10 @@
 #!/bin/bash
-# names.sh: a name has one meaning in the whole tree. No struct tag is defined twice, and no function that other files
-# can call. Two structs are left out: engine/backend.h declares them, and each backend defines its own.
+# names.sh: a name has one meaning in the whole repository. No struct tag is defined twice, and no function that other
+# files can call. Two structs are exceptions: engine/backend.h declares them, and each backend defines its own.
 set -euo pipefail
 opaque='backend backend_model'
 
-# "FILE:LINE tag" for each struct and enum that the files define.
+# Prints "FILE:LINE tag" for each struct and enum that the files define.
 tags() {
     awk '
         match($0, /^(template <[^>]*> )?(struct|enum) [a-z0-9_]+ *\{/) {
@@ -14,8 +14,9 @@ tags() {
         }' "$@"
 }
 
-# "FILE:LINE function" for each function that the files define for others. A definition begins at the left margin, and
-# its "{" does too. VARIANT(…) makes another name of each in the sources that are compiled several times.
+# Prints "FILE:LINE function" for each function that the files define for others. A definition begins at the left
+# margin, and so does its "{". Functions with VARIANT(…) are left out, because each compilation of their source gives
+# them another name.
 functions() {
     awk '
         FNR == 1 { head = "" }
@@ -29,7 +30,8 @@ functions() {
         }' "$@"
 }
 
-# "FILE:LINE name" lines in, those of names that come in two files out. A compiler sees what is twice in one file.
+# Reads lines "FILE:LINE name", and prints names that occur in two files. The compiler finds names that are twice in one
+# file.
 twice() {
     awk -v opaque=" $opaque " '
         { file = $1; sub(/:.*/, "", file) }

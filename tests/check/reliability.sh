@@ -1,6 +1,6 @@
 #!/bin/bash
-# reliability.sh: the table of docs/reliability.md is the one that `make reliability` wrote, and its rows are those of a run.
-# No shell expands the backquotes. Functions are called by name.
+# reliability.sh: the table of docs/reliability.md is the one that `make reliability` wrote, and its rows are the rows
+# of a run. The backquotes are not for the shell, and functions are called by name, so two rules of shellcheck are off.
 # shellcheck disable=SC2016,SC2317
 set -euo pipefail
 page=docs/reliability.md results=tests/reliability/results.json
@@ -19,7 +19,7 @@ is() { # is NAME COMMAND…: one test
     echo "ok $((++number)) - $name"
 }
 check() { RESULTS=${2:-$results} PAGE=$1 python3 tests/reliability/page.py check; }
-# Of copies with one fault each
+# These tests change one value in a copy.
 finds_another_figure() {
     sed '/`slow_clients`/s/clients at a time/clients at once/' "$page" >"$work/page.md"
     ! cmp -s "$page" "$work/page.md" && ! check "$work/page.md"

@@ -7,7 +7,7 @@
 # not see each other. engine's own files see all of these.
 set -euo pipefail
 
-# "FILE INCLUDED" lines in, the forbidden ones out.
+# Reads lines "FILE INCLUDED", and prints the forbidden ones.
 forbidden() {
     awk '
         BEGIN {
@@ -25,7 +25,7 @@ forbidden() {
             inside["server/dialects"] = inside["server/dialects"] " server/tokenizer/text_codec.h"
             inside["server/dialects"] = inside["server/dialects"] " server/console/console.h"
             inside["server/tokenizer"] = "server/common"
-            # the rooms below, for the parts that see fewer of them than their room
+            # Rooms below that these parts may include, if they are fewer than those of their room.
             outside["server/tracing"] = outside["server/text"] = outside["server/images"] = outside["server/tokenizer"] = "config"
             outside["server/console"] = ""
             outside["server/common"] = outside["server/jobs"] = "engine config"
@@ -49,7 +49,7 @@ forbidden() {
         }'
 }
 
-# "FILE INCLUDED" lines in, the circles among modules out.
+# Reads lines "FILE INCLUDED", and prints the circles among modules.
 circles() {
     awk '
         function module(path) { sub(/\.[a-z]+$/, "", path); return path }
@@ -60,7 +60,8 @@ circles() {
         }' | { tsort 2>&1 || true; } | grep '^tsort:' || true
 }
 
-# grep's "FILE:#include …" lines in, "FILE INCLUDED" out. In angle brackets, only files of these folders count.
+# Reads lines "FILE:#include …" of grep, and prints "FILE INCLUDED". In angle brackets, only files of these folders
+# count.
 included() {
     sed -nE 's/^([^:]+):.*include[[:blank:]]*("|<((server|engine|weights|config|tests)\/))([^">]+)[">]$/\1 \3\5/p'
 }
@@ -72,7 +73,7 @@ includes() {
 
 echo 1..4
 
-# The rule itself, so that it cannot pass by looking at nothing.
+# Tests of the rule itself, so that it cannot pass by checking nothing.
 good='server/main.c engine/engine.h
 engine/cpu/gemm.c engine/plan/plan.h
 engine/cpu/cpu.c engine/backend.h

@@ -1,10 +1,10 @@
 #!/bin/bash
-# style.sh: C sources are as clang-format leaves them, shell scripts are without what shellcheck finds.
-# A tool that is not installed is skipped by name: 'docker/packages.sh check' brings both.
-# In C, `(void)state;` is the first statement of a test. No blank line follows the opening declarations of a function.
+# style.sh: clang-format changes no C source, and shellcheck reports nothing. A missing tool is skipped by name
+# ('docker/packages.sh check' installs both). In C, `(void)state;` is the first statement of a test. No blank line
+# follows the opening declarations of a function.
 set -euo pipefail
 failed=0
-version=14 # Debian 12's; others break lines elsewhere
+version=14 # the version of Debian 12. Other versions break lines elsewhere
 
 # result NUMBER STATUS TOOL
 result() {
@@ -15,7 +15,8 @@ result() {
 
 files() { find config weights engine server tests docker .ci -type f "$@" -print0; }
 
-# Prints where the given C files break the two rules above. Relies on the format: a function's braces are in column 1.
+# Prints where the given C files break the two rules above. Relies on the format of clang-format: a function's braces
+# are in column 1.
 dialect() {
     awk '
         function report(what) { print FILENAME ":" FNR ": " what }
@@ -53,7 +54,7 @@ else
     result 2 $status shellcheck
 fi
 
-# The rules themselves, so that they cannot pass by looking at nothing.
+# Tests of the rules themselves, so that they cannot pass by checking nothing.
 good='static void one(void **state)
 {
     (void)state;

@@ -1,9 +1,9 @@
 #!/bin/bash
-# systemd.sh: systemd reads the units of docker/systemd without a complaint, and finds little exposure in the service.
-# The package makes the group of the socket.
+# systemd.sh: systemd reads the units of docker/systemd without a message, and finds little exposure in the service. The
+# package makes the group of the socket.
 set -euo pipefail
 units=docker/systemd
-most=2.9 # of systemd's scale from 0 to 10
+most=2.9 # on systemd's scale from 0 to 10
 
 echo 1..4
 if ! command -v systemd-analyze >/dev/null; then
@@ -20,7 +20,7 @@ result() {
     fi
 }
 
-# verify wants the program to be installed, so the copy names another one.
+# The command verify requires an installed program, so the copy names another one.
 copies=$(mktemp -d)
 trap 'rm -rf "$copies"' EXIT
 cp "$units"/linformerd.{service,socket} "$copies"
@@ -40,7 +40,7 @@ exposure=$(systemd-analyze security --no-pager --offline=true "$units/linformerd
 awk -v exposure="${exposure:-10}" -v most="$most" 'BEGIN { exit !(exposure <= most) }' || status=1
 result 2 "$status" "the exposure of the service is ${exposure:-unknown}, at most $most is allowed"
 
-# The first check can fail.
+# The first test must be able to fail.
 status=0
 sed -i 's/^Type=notify$/Type=notified/' "$copies/linformerd.service"
 verify && status=1
