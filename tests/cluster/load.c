@@ -1,8 +1,8 @@
-/* load REFERENCE URL PROGRESS SEED: sends a constant mix of requests to URL, and compares each answer with that of a
- * single daemon at REFERENCE. Ends at SIGTERM, and prints what it counted. The exit status is 1 if an answer failed or
- * was wrong. PROGRESS is a file that holds the number of answers so far.
+/* load REFERENCE URL PROGRESS SEED: sends a constant mix of requests to URL, and compares each answer with the answer
+ * of a single daemon at REFERENCE. Ends at SIGTERM, and prints its counts. The exit status is 1 if an answer failed or
+ * was wrong. PROGRESS is a file for the number of answers so far.
  *
- * The client itself never repeats a request. */
+ * The client itself never sends a request again. */
 #include <curl/curl.h>
 #include <jansson.h>
 #include <math.h>
@@ -18,8 +18,8 @@
 
 enum { THREADS = 6, REQUESTS = 48, PAUSE_US = 3000, REPORTED = 10 };
 
-/* Results may differ by rounding on processors without AVX-512 (docs/operations.md). Other answers differ by far more:
- * the texts are random. */
+/* Results may differ by rounding on processors without AVX-512 (docs/operations.md). Wrong answers differ much more,
+ * because the texts are random. */
 #define TOLERANCE 1e-4
 
 struct request {
@@ -61,8 +61,8 @@ static char *random_text(uint64_t *state, size_t least, size_t most)
     return text;
 }
 
-/* Each route with work that answers the same each time, a route without work, and requests that are refused. Some
- * bodies are above 64 KiB, so the daemon reads them in its workers. */
+/* Routes with work whose answers are the same each time, a route without work, and requests that the daemon refuses.
+ * Some bodies are above 64 KiB, so the daemon reads them in its workers. */
 static const struct {
     const char *path, *format;
     size_t least, most;
@@ -121,7 +121,7 @@ static size_t take_header(char *bytes, size_t size, size_t count, void *context)
     return size * count;
 }
 
-/* answer->body is owed. */
+/* The caller must free answer->body. */
 static void call(CURL *curl, const char *to, const struct request *request, const char *id, struct answer *answer)
 {
     char url[512], line[96];
@@ -159,7 +159,7 @@ static bool same_objects(const json_t *a, const json_t *b)
     if (json_object_size(a) != json_object_size(b))
         return false;
     json_object_foreach ((json_t *)a, key, value) {
-        bool varies = strcmp(key, "id") == 0 || strcmp(key, "created") == 0; /* of OpenAI's answers */
+        bool varies = strcmp(key, "id") == 0 || strcmp(key, "created") == 0; /* in OpenAI's answers */
         if (!json_object_get(b, key) || (!varies && !same(value, json_object_get(b, key))))
             return false;
     }
@@ -189,7 +189,7 @@ static bool same(const json_t *a, const json_t *b)
     return json_equal(a, b);
 }
 
-/* What is wrong with an answer. NULL if nothing is. */
+/* The fault of an answer. NULL if there is none. */
 static const char *fault_of(const struct answer *answer, const struct request *request, const char *id)
 {
     if (answer->status == 0)

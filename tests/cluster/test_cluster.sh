@@ -1,10 +1,11 @@
 #!/bin/bash
-# test_cluster.sh: three daemons behind HAProxy, and then behind nginx, with the configurations of docker/. Under a
-# constant load, daemons are killed, drained, restarted, reloaded and stopped. No answer may fail or be wrong. Then
+# test_cluster.sh: tests three daemons behind HAProxy, and then behind nginx, with the configurations of docker/. Under
+# a constant load, daemons are killed, drained, restarted, reloaded and stopped. No answer may fail or be wrong. Then
 # generations run for longer than the proxies wait for other answers. Each may be computed only once.
-# SEED=…: of the requests (random). FULL=1: each event twice instead of once, and nginx, too.
-# PROXIES="haproxy nginx": those that are tested. The test judges by counts, so a slow machine takes longer, and the
-# result is the same.
+#   SEED=N                    seed of the requests (random)
+#   FULL=1                    each event happens twice instead of once, and nginx is tested, too
+#   PROXIES="haproxy nginx"   the proxies that are tested
+# The test judges by counts. A slow machine takes longer, but has the same result.
 # shellcheck disable=SC2317 # functions are called by name
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -13,10 +14,10 @@ daemon=${LINFORMERD:-$build/linformerd}
 seed=${SEED:-$((RANDOM * 32768 + RANDOM))}
 proxies=${PROXIES:-haproxy${FULL:+ nginx}}
 rounds=$([ -n "${FULL:-}" ] && echo 2 || echo 1)
-timeout_s=10 # after which the proxies give up on a daemon, instead of 75
+timeout_s=10 # time after which the proxies give up on a daemon, instead of 75 s
 work=$(mktemp -d)
-chmod 711 "$work" # nginx' workers have another user
-processes=() # all that must end with the script
+chmod 711 "$work" # the workers of nginx have another user
+processes=() # processes that must end with the script
 failed=0
 
 end() {
@@ -39,7 +40,7 @@ die() {
 # ---- Daemons. One to three are behind the proxy. Number 0 gives the expected answers.
 declare -A pid port log
 
-# start NUMBER: on the port that this daemon had before, or on a free one
+# start NUMBER: starts a daemon on the port that it had before, or on a free one.
 start() {
     log[$1]=$work/daemon-$1-$SECONDS-$RANDOM.log
     : >"${log[$1]}"
@@ -55,23 +56,23 @@ start() {
     port[$1]=${line##*:}
 }
 
-# ended NUMBER STATUS: waits for its end
+# ended NUMBER STATUS: waits for the end of a daemon.
 ended() {
     local status=0
     wait "${pid[$1]}" 2>/dev/null || status=$?
     [ "$status" = "$2" ] || die "daemon $1 ended with status $status, expected $2"
 }
 
-# served NUMBER: how many requests for work it has answered since its start
+# served NUMBER: prints how many requests for work a daemon has answered since its start.
 served() {
     curl -s "http://127.0.0.1:${port[$1]}/metrics" |
         awk '/^linformerd_requests_total\{route="\/(embed|logits)"/ { sum += $NF } END { print sum + 0 }'
 }
 
-# ---- The load. Its progress is the clock of the test.
+# ---- The load. The number of its answers is the clock of the test.
 answers() { cat "$work/progress" 2>/dev/null || echo 0; }
 
-# more COUNT: waits for so many further answers
+# more COUNT: waits for so many further answers.
 more() {
     local until=$(($(answers) + $1))
     while [ "$(answers)" -lt "$until" ]; do
@@ -80,7 +81,7 @@ more() {
     done
 }
 
-# used NUMBER: waits until the proxy sends requests to this daemon
+# used NUMBER: waits until the proxy sends requests to this daemon.
 used() {
     local before
     before=$(served "$1")
@@ -92,7 +93,7 @@ free_port() { # shellcheck disable=SC2016
     perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1")->sockport'
 }
 
-# start_PROXY TIMEOUT GENERATION_TIMEOUT: how long the proxy waits for answers, and for those of routes that generate
+# start_PROXY TIMEOUT GENERATION_TIMEOUT: starts a proxy. The second timeout is for the routes that generate.
 start_haproxy() {
     local statistics
     public=$(free_port) statistics=$(free_port)
@@ -116,7 +117,7 @@ start_nginx() {
     retries_of=
 }
 
-# run_proxy PROXY TIMEOUT GENERATION_TIMEOUT: starts it, and waits until it answers
+# run_proxy PROXY TIMEOUT GENERATION_TIMEOUT: starts a proxy, and waits until it answers.
 run_proxy() {
     "start_$1" "$2" "$3"
     processes+=("$proxy")
@@ -131,14 +132,14 @@ end_proxy() {
     wait "$proxy" || true
 }
 
-# How many requests the proxy sent again. Empty if it does not say so.
+# Prints how many requests the proxy has sent again. Prints nothing if the proxy does not count them.
 sent_again() {
     [ -z "$retries_of" ] ||
         curl -s "$retries_of" |
         awk '/^haproxy_backend_retry_warnings_total\{proxy="(daemons|generation)"/ { sum += $2 } END { print sum + 0 }'
 }
 
-# ---- Events. Each is over when the daemon gets requests again.
+# ---- Events. Each event ends when the daemon gets requests again.
 event_kill() {
     kill -9 "${pid[$1]}"
     ended "$1" 137
@@ -185,7 +186,7 @@ event_stop() {
     used "$1"
 }
 
-# run PROXY: all events under load
+# run PROXY: tests all events under load.
 run() {
     local round event status=0
     run_proxy "$1" "${timeout_s}s" 1h
@@ -203,7 +204,7 @@ run() {
     done
     local retries
     retries=$(sent_again)
-    for ((round = 1; round <= 20; round++)); do # an event may hit a moment without a request
+    for ((round = 1; round <= 20; round++)); do # at the moment of an event, there may be no request
         [ "$retries" = 0 ] || break
         event_restart 1
         retries=$(sent_again)
@@ -219,7 +220,8 @@ run() {
 }
 
 # ---- Long generations
-# generations: how many sequences the three daemons have generated, to the end or not. Waits until none runs.
+# generations: waits until no generation runs. Prints how many sequences the three daemons have generated, whether
+# complete or not.
 generations() {
     local values
     while values=$(curl -s "http://127.0.0.1:{${port[1]},${port[2]},${port[3]}}/metrics") &&
@@ -227,7 +229,7 @@ generations() {
     awk '/^linformerd_generations_total/ { sum += $NF } END { print sum + 0 }' <<<"$values"
 }
 
-# generate PATH TOKENS: prints the status. A limit of the proxy below a second passes before the answer is complete.
+# generate PATH TOKENS: prints the status of a generation. It takes longer than a proxy's limit that is below a second.
 generate() {
     local body
     body="\"max_new_tokens\": $2, \"do_sample\": false"
@@ -237,8 +239,8 @@ generate() {
     curl -so /dev/null -w '%{http_code}\n' "http://127.0.0.1:$public$1" --json "$body"
 }
 
-# generate_all PROXY TIMEOUT GENERATION_TIMEOUT STATUS PATH…: sends a generation to each path at the same time. Each must
-# be answered with the status, and must be begun only once.
+# generate_all PROXY TIMEOUT GENERATION_TIMEOUT STATUS PATH…: sends a generation to each path at the same time. Each
+# must get this status, and must begin only once.
 generate_all() {
     local before begun path paths=("${@:5}") senders=()
     run_proxy "$1" "$2" "$3"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_manifests.sh: the files in docker/ have the form that the programs want that read them. Where such a program is
-# missing, its test is skipped. `docker/packages.sh deploy` installs all.
+# test_manifests.sh: the files in docker/ have the form that their programs require. If such a program is missing, its
+# test is skipped. `docker/packages.sh deploy` installs all of them.
 # shellcheck disable=SC2317 # functions are called by name
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -9,11 +9,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 number=0 failed=0
 
-# The package is one of the distribution, so another python3 in the PATH may lack it.
+# The package is one of the distribution, so another python3 in the PATH may not have it.
 python=/usr/bin/python3
 [ -x $python ] || python=python3
 
-# run NAME PROGRAM COMMAND…: a test that needs a program
+# run NAME PROGRAM COMMAND…: runs a test that needs a program.
 run() {
     local name=$1 program=$2
     shift 2
@@ -28,7 +28,7 @@ run() {
     fi
 }
 
-# Like run, for what needs the models of python3-kubernetes.
+# As run, for tests that need the models of python3-kubernetes.
 run_schema() {
     if $python -c 'import kubernetes, yaml' 2>/dev/null; then
         run "$@"
@@ -37,7 +37,7 @@ run_schema() {
     fi
 }
 
-kustomization_is_valid() { # FOLDER KIND…: it has these kinds
+kustomization_is_valid() { # FOLDER KIND…: the manifests have these kinds
     local kind
     kubectl kustomize "$kubernetes/$1" >"$work/manifests.yaml" || return 1
     "$python" tests/deploy/schema.py --whole "$work/manifests.yaml" || return 1
@@ -47,7 +47,7 @@ kustomization_is_valid() { # FOLDER KIND…: it has these kinds
     done
 }
 
-# A good manifest with one fault each, so that the check cannot pass by looking at nothing.
+# Each fault is planted into a good manifest, so that the check cannot pass by checking nothing.
 schema_finds_faults() {
     local fault good=$work/good.yaml
     { cat "$kubernetes/base/deployment.yaml" && echo --- && cat "$kubernetes/kserve/serving-runtime.yaml" && echo --- &&
@@ -79,7 +79,7 @@ s/kind: InferenceService/kind: InferenceServices/
 EOF
 }
 
-# What kustomize builds of the autoscaling overlay, with one fault each in what its objects refer to.
+# Each fault is planted into the manifests of the autoscaling overlay, at a reference to another object.
 references_are_checked() {
     local fault good=$work/good.yaml
     kubectl kustomize "$kubernetes/autoscaling" >"$good" || return 1
@@ -111,7 +111,7 @@ compose_is_valid() {
         docker-compose -f docker/compose.yaml -f docker/compose.cuda.yaml config -q
 }
 
-nginx_accepts() { # its names must be addresses, because nginx looks them up
+nginx_accepts() { # the names become addresses, because nginx looks names up
     sed "s/linformerd-\([123]\):8080/127.0.0.1:900\1/; s|/tmp/nginx|$work/nginx|" docker/nginx/nginx.conf \
         >"$work/nginx.conf"
     nginx -t -p "$work" -c "$work/nginx.conf"
@@ -121,7 +121,7 @@ haproxy_accepts() { haproxy -c -f docker/haproxy/haproxy.cfg; }
 prometheus_accepts() { promtool check config docker/observability/prometheus.yaml; }
 alerts_fire() { promtool test rules docker/observability/alerts_test.yaml; }
 
-# Each alert must be tested, once where it fires.
+# Each alert must have a test in which it fires.
 alerts_are_tested() {
     local alert
     while read -r alert; do
@@ -142,7 +142,7 @@ run_with_kustomize() {
 }
 run_kustomization() { run_with_kustomize "$1" kustomization_is_valid "${@:2}"; }
 
-# gpu.yaml is a patch, so it is no whole manifest.
+# gpu.yaml is a patch, so it is not a complete manifest.
 plain_files() {
     find "$kubernetes" -name '*.yaml' ! -name 'kustomization.yaml' ! -name prometheus-adapter.yaml ! -name gpu.yaml
 }

@@ -1,7 +1,8 @@
 #!/bin/bash
-# debian.sh TARGET [MMDEBSTRAP OPTION…]: a bare Debian (a folder, or a .tar) from the archive. Root. SUITE: which one,
-# bookworm (12) by default. Uses this machine's sources when it is that one itself, else Debian’s own, and its proxy for apt if it has one.
-# The result holds that proxy's address: it is for tests, not for publication.
+# debian.sh TARGET [MMDEBSTRAP OPTION…]: writes a bare Debian from the archive into TARGET, a folder or a .tar. Needs
+# root. SUITE is the release, by default bookworm (12). If this machine has the same release, its sources are used,
+# otherwise Debian's own. If this machine has a proxy for apt, the result contains its address. So the result is for
+# tests, not for publication.
 set -euo pipefail
 target=$1
 shift

@@ -24,8 +24,8 @@ fail() {
 }
 [ "$(id -u)" = 0 ] || fail "needs root: it makes root file systems and changes into them"
 
-# in_root ROOT USER COMMAND: in mount and process namespaces of its own, so that nothing outlives it. It replaces the
-# shell that calls it: call it in one of its own.
+# in_root ROOT USER COMMAND: runs a command in separate mount and process namespaces, so that no process outlives it. It
+# replaces the shell that calls it, so call it in a subshell.
 in_root() {
     # shellcheck disable=SC2016 # expanded by the inner shell
     exec unshare --mount --pid --fork --kill-child bash -c '
@@ -37,7 +37,7 @@ in_root() {
         exec chroot "$1" su - "$2" -c "cd ~/linformerd && $3"' - "$@" </dev/null
 }
 
-# serves ROOT USER: `make run` there answers on the port of the README, asked from outside.
+# serves ROOT USER: `make run` in the root must answer requests from outside on the port of the README.
 serves() {
     local log=$work/run.log
     ! docker/healthcheck.sh 2>/dev/null || fail "something serves on port 8080 already"
@@ -59,7 +59,7 @@ say "a bare Debian, ${SUITE:-bookworm}"
 tests/fresh/debian.sh "$work/bare.tar" --include=git,make,ca-certificates >"$work/debian.log" 2>&1 ||
     { cat "$work/debian.log" && exit 1; }
 
-# new_root NAME USER: unpacks it, with a clean clone in the user's home.
+# new_root NAME USER: unpacks the bare Debian, with a clean clone in the user's home.
 new_root() {
     local root=$work/$1 home
     mkdir "$root"

@@ -35,8 +35,8 @@ cgroup_manager = "cgroupfs"
 events_logger = "file"
 X
 
-# ubuntu PACKAGES: a bare Ubuntu in $work/root. It is for this test alone, so the archive's signature is not looked at:
-# Debian has no key of Ubuntu's.
+# ubuntu PACKAGES: makes a bare Ubuntu in $work/root. Debian has no key of Ubuntu's, so the signature of the archive is
+# not checked. The result is only for this test.
 ubuntu() {
     rm -rf "$work/root"
     apt-config dump | grep -E '^Acquire::(https?::|Check-)' >"$work/apt.conf" || true
@@ -86,7 +86,7 @@ for _ in $(seq 60); do
 done
 podman healthcheck run "$name"
 podman logs "$name" 2>&1 | tee "$work/log"
-grep -q 'no NVIDIA driver' "$work/log" # the engine is there, and why the CPU serves is said
+grep -q 'no NVIDIA driver' "$work/log" # the engine was loaded, and the log has the reason why the CPU serves
 podman stop -t 60 "$name"
 [ "$(podman inspect -f '{{.State.ExitCode}}' "$name")" = 0 ]
 echo "built and run: $(podman image inspect -f '{{.Size}}' "$image") bytes"

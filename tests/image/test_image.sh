@@ -1,13 +1,14 @@
 #!/bin/bash
-# test_image.sh: builds docker/Dockerfile as it stands and runs its image read-only and without capabilities.
-# It needs root, and Docker or podman. The base image, debian:bookworm-slim, is made from Debian's archive, so no registry
-# is asked. If root or a tool is missing, the test is skipped ('docker/packages.sh image' installs the tools).
-# Not covered: Docker's own builder and engine, the base image of Docker Hub, other architectures, and compose.yaml.
-# cuda.sh covers Dockerfile.cuda.
+# test_image.sh: builds docker/Dockerfile without changes, and runs its image read-only and without capabilities. It
+# needs root, and Docker or podman. The base image, debian:bookworm-slim, is made from Debian's archive, so no registry
+# is needed. If root or a tool is missing, the test is skipped ('docker/packages.sh image' installs the tools). Not
+# covered: Docker's own builder and engine, the base image of Docker Hub, other architectures, and compose.yaml. cuda.sh
+# covers Dockerfile.cuda.
 # shellcheck disable=SC2317 # functions that are called through expect and trap
 set -euo pipefail
 MAX_MB=${MAX_MB:-200}                       # size of the image. docs/docker.md gives the sizes of its parts
-cache=${CACHE_DIR:-/var/tmp/linformerd-image} # the base image stays here: the first run takes a minute, others seconds
+# Folder that keeps the base image. The first run takes a minute, later runs take seconds.
+cache=${CACHE_DIR:-/var/tmp/linformerd-image}
 base=docker.io/library/debian:bookworm-slim
 name=linformerd-test-$$
 image=localhost/$name
@@ -31,8 +32,8 @@ cleanup() {
 } >/dev/null 2>&1
 trap cleanup EXIT
 
-# A separate store. runc and cgroupfs also work without systemd, and with cgroups of both versions. The default limits
-# are higher than root may set without CAP_SYS_RESOURCE.
+# A separate storage for images. runc and cgroupfs also work without systemd, and with both versions of cgroups.
+# podman's default limits are higher than root may set without CAP_SYS_RESOURCE.
 mkdir -p "$cache"
 export CONTAINERS_STORAGE_CONF=$work/storage.conf CONTAINERS_CONF=$work/containers.conf
 cat >"$CONTAINERS_STORAGE_CONF" <<X
@@ -51,7 +52,7 @@ cgroup_manager = "cgroupfs"
 events_logger = "file"
 X
 
-# Like Docker Hub's: no documentation, and nothing of apt's stays behind in a layer.
+# An image like Docker Hub's: no documentation, and no files that apt leaves behind.
 make_base() {
     local drop=path-exclude=/usr/share
     cat >"$work/docker-clean" <<'X'
@@ -68,7 +69,7 @@ X
 }
 
 number=0 failed=0
-# expect NAME COMMAND…: one test
+# expect NAME COMMAND…: one test.
 expect() {
     local what=$1
     shift
@@ -82,7 +83,7 @@ expect() {
     fi
 }
 inspect() { jq -e "$1" "$work/image.json"; }
-# In the container's own network namespace: no clash of ports, and no other server can answer.
+# Sends a request in the container's network namespace. There, the port is free, and no other server can answer.
 ask() { nsenter -n -t "$pid" curl -fsS --retry-connrefused --retry 100 --retry-delay 1 "$@"; }
 on_all_addresses() { nsenter -n -t "$pid" ss -ltnH 'sport = :8080' | tee /dev/stderr | grep -qE '(0\.0\.0\.0|\*|\[::\]):8080'; }
 embeds() { ask http://127.0.0.1:8080/embed --json '{"inputs": "hello"}' | jq -e '.[0] | length > 0'; }
@@ -90,7 +91,7 @@ ends() { podman stop -t 60 "$name" && [ "$(podman inspect -f '{{.State.ExitCode}
 
 podman image exists $base || make_base >&2
 echo 1..10
-# Docker's format: podman's own has no HEALTHCHECK.
+# The format is Docker's, because podman's own format has no HEALTHCHECK.
 expect "the Dockerfile builds unchanged" \
     podman build --isolation chroot --pull=never --format docker -t "$image" -f docker/Dockerfile .
 [ $failed = 0 ] || exit 1

@@ -1,6 +1,6 @@
 #!/bin/bash
-# environment.sh REQUIREMENTS…: the environment BUILD/libraries/venv with torch and the Python libraries of these files. It
-# is made anew when the requirements change.
+# environment.sh REQUIREMENTS…: makes the environment BUILD/libraries/venv with torch and the Python libraries of these
+# files. If the requirements change, the environment is made again.
 set -euo pipefail
 folder=${BUILD:-build}/libraries
 requirements=("$@")
@@ -13,7 +13,7 @@ if ! cat "${requirements[@]}" tests/modules/requirements.txt | cmp -s - "$folder
     install --no-deps --retries 0 --index-url https://download.pytorch.org/whl/cpu \
         "$(grep -h ^torch== "${requirements[@]}")" || true
     install "${requirements[@]/#/--requirement=}"
-    # Single files of these are read, which need nothing of what the whole packages need.
+    # Tests only load single files of these packages. These files need no other package.
     install --no-deps --requirement=tests/modules/requirements.txt
     cat "${requirements[@]}" tests/modules/requirements.txt >"$folder/venv/installed.txt"
 fi

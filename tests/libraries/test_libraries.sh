@@ -1,10 +1,10 @@
 #!/bin/bash
-# test_libraries.sh [ARGS of run.py]: the Python libraries against the daemon: test_export.py, test_modules.py and
-# test_examples.py of tests/modules, then run.py.
-# SHORT=1: only the libraries on PyPI, 30 models, always the same ones, and the results in TAP.
+# test_libraries.sh [ARGS of run.py]: compares the Python libraries with the daemon. Runs test_export.py, then
+# test_modules.py, random_modules.py and test_examples.py of tests/modules, and then run.py.
+# SHORT=1 uses only the libraries on PyPI, and 30 models, which are always the same. run.py then reports in TAP.
 #
-# environment.sh makes the environment. Files of libraries that are not on PyPI: their variables name them (run.py
-# --libraries), else their repositories are cloned into BUILD/libraries.
+# environment.sh makes the environment. Some libraries are files that are not on PyPI. Variables name these files
+# (run.py --libraries). Without a variable, the repository is cloned into BUILD/libraries.
 set -euo pipefail
 folder=${BUILD:-build}/libraries
 requirements=(tests/libraries/requirements.txt)
@@ -31,14 +31,14 @@ find_source() {
 
 libraries=()
 while read -r name source; do
-    # shellcheck disable=SC2086 # three words
+    # shellcheck disable=SC2086 # $source has three words
     if [ -z "$source" ] || { [ -z "${SHORT:-}" ] && find_source $source; }; then
         libraries+=("--library=$name")
     fi
 done < <("$python" tests/libraries/run.py --libraries)
 [ ${#libraries[@]} -gt 0 ] || { echo "run.py lists no library" >&2 && exit 1; }
 
-# models ARGUMENTS: random models of these libraries
+# models ARGUMENTS: compares random models of these libraries.
 models() {
     "$python" tests/libraries/run.py --daemon "${LINFORMERD:-build/linformerd}" --folder "$folder" "${libraries[@]}" "$@"
 }

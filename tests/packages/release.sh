@@ -1,6 +1,6 @@
 #!/bin/bash
-# release.sh SUITE…: the packages on bare systems of these releases: bookworm (Debian 12), trixie (13), noble (Ubuntu 24.04).
-# Root, network, and the wheel that `make wheel` built. For each release:
+# release.sh SUITE…: tests the packages on bare systems of these releases: bookworm (Debian 12), trixie (13), noble
+# (Ubuntu 24.04). Needs root, network, and the wheel of `make wheel`. For each release:
 #   1. `make deb` builds the packages there, and lintian finds no error and no warning
 #   2. on another bare system, apt installs the package, and the daemon serves. The manual page, the completion and the
 #      user exist. After a purge, none of them exists
@@ -22,7 +22,7 @@ wheels=("$build"/wheel/linformerd-*.whl)
 wheel=${wheels[0]}
 [ -e "$wheel" ] || fail "no wheel in $build/wheel: make wheel"
 
-# in_root ROOT COMMAND: in mount and process namespaces of its own, so that nothing outlives it.
+# in_root ROOT COMMAND: runs a command in separate mount and process namespaces, so that no process outlives it.
 in_root() {
     # shellcheck disable=SC2016 # expanded by the inner shell
     unshare --mount --pid --fork --kill-child bash -c '
@@ -33,14 +33,14 @@ in_root() {
         exec chroot "$1" /bin/bash -euc "$2"' - "$@" </dev/null
 }
 
-# logged NAME COMMAND…: its output goes to a file, and to the terminal if it fails.
+# logged NAME COMMAND…: runs a command. Its output goes to a file, and if it fails, to the terminal.
 logged() {
     local log=$work/$1.log
     shift
     "$@" >"$log" 2>&1 || { tail -n 60 "$log" && fail "$*"; }
 }
 
-# A bare system, from a file that later runs use again.
+# Unpacks a bare system. Later runs use its file again.
 new_root() {
     local suite=$1 root=$2 bare=$cache/$1.tar script=tests/fresh/debian.sh
     [ "$suite" != noble ] || script=tests/packages/ubuntu.sh
@@ -52,8 +52,9 @@ new_root() {
     tar -C "$root" -xf "$bare"
 }
 
-# Functions for in_root. serve COMMAND…: the daemon starts on a free port, answers a request of bash, and ends. files:
-# those with the name of the package, except what pip, apt and the shell wrote for themselves.
+# Functions for in_root. serve COMMAND…: starts the daemon on a free port, sends a request with bash, and ends the
+# daemon. files: prints the files with the name of the package, except files that pip, apt and the shell write for
+# themselves.
 # shellcheck disable=SC2016 # expanded within the root
 functions='
     serve() {

@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_pages.sh: the manual page and the completion of flags in bash and zsh, in TAP. --help says which flags there are.
-# Not covered: how man-db finds the page.
+# test_pages.sh: tests the manual page and the completion of flags in bash and zsh, in TAP. --help lists the flags. Not
+# covered: whether man-db finds the page.
 # shellcheck disable=SC2317 # functions that are called through check
 set -euo pipefail
 build=$(realpath "${BUILD:-build}")
@@ -8,7 +8,7 @@ help=$("${LINFORMERD:-$build/linformerd}" --help)
 mapfile -t flags < <(grep -oE '^  --[a-z0-9-]+' <<<"$help" | tr -d ' ')
 failed=0 number=0
 
-# check NAME COMMAND…: a test, which passes if the command does. Its output explains a failure.
+# check NAME COMMAND…: a test, which passes if the command succeeds. If it fails, its output is printed.
 check() {
     local output name=$1
     shift
@@ -29,7 +29,7 @@ manual_prints() {
     [ -z "$warnings" ] || { echo "$warnings" && return 1; }
 }
 
-# Each flag, with its variable and its whole explanation.
+# The page must have each flag, with its variable and its whole explanation.
 manual_is_complete() {
     local page flag
     page=$(groff -man -Tascii -rLL=10000n "$build/pages/linformerd.8" | sed 's/.\x08//g' | tr -s ' \n' ' ')
@@ -47,7 +47,7 @@ manual_is_complete() {
 }
 
 # ---- bash
-# completed_by_bash WORD…: what bash offers for the last word, one a line.
+# completed_by_bash WORD…: prints the words that bash offers for the last word, one on each line.
 completed_by_bash() {
     (
         # shellcheck source=/dev/null
@@ -59,8 +59,8 @@ completed_by_bash() {
 }
 
 # ---- zsh
-# completed_by_zsh WORD…: the same of zsh. A terminal is needed, so zsh runs another zsh in one. compadd, with which
-# completion offers words, prints them there.
+# completed_by_zsh WORD…: prints the words that zsh offers. Completion needs a terminal, so zsh runs another zsh in one.
+# That zsh replaces compadd, with which completion offers words, and prints them.
 completed_by_zsh() {
     # shellcheck disable=SC2016 # zsh expands this
     timeout 60 zsh -f -c '
@@ -84,7 +84,7 @@ completed_by_zsh() {
         print -r -- "$line"' - "$build/pages" "linformerd $*" | tr '\r' '\n' | sed -n 's/^.*<\(.*\)>.*$/\1/p'
 }
 
-# offers SHELL WORD… gives EXPECTED…: the shell offers these words for the last WORD, in any order.
+# offers SHELL WORD… gives EXPECTED…: the shell must offer these words for the last WORD, in any order.
 offers() {
     local shell=$1 words=() found expected
     shift

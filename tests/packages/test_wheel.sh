@@ -1,19 +1,20 @@
 #!/bin/bash
-# test_wheel.sh: the wheel that `make wheel` built, in TAP, in two environments: BUILD/packages/bare has the wheel alone,
-# BUILD/packages/full also torch and the Python libraries. Other releases are release.sh's.
+# test_wheel.sh: tests the wheel that `make wheel` built, in TAP, in two environments. BUILD/packages/bare only has the
+# wheel. BUILD/packages/full also has torch and the Python libraries. release.sh tests other releases.
 # shellcheck disable=SC2317 # functions that are called through check
 set -euo pipefail
 build=${BUILD:-build}
 work=$build/packages
 max_mb=60
-unset LINFORMERD # the daemon of the wheel is tested
+unset LINFORMERD # so the wheel's daemon is tested
 export PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore OMP_NUM_THREADS=1
 export NO_PROXY='*' no_proxy='*' # the daemon is on this machine
 wheels=("$build"/wheel/linformerd-*.whl)
 wheel=${wheels[0]}
 [ -e "$wheel" ] || { echo "test_wheel.sh: no wheel in $build/wheel: make wheel" >&2 && exit 1; }
 
-# environment NAME FILE: makes the environment NAME anew if the words of FILE have changed, and puts the wheel into it.
+# environment NAME FILE: makes the environment NAME again if the words of FILE have changed, and installs the wheel into
+# it.
 environment() {
     local folder=$work/$1
     if ! cmp -s "$2" "$folder/installed.txt"; then
@@ -51,7 +52,7 @@ wheel_is_small() {
     [ "$(stat --format=%s "$wheel")" -lt $((max_mb * 1000 * 1000)) ]
 }
 
-# auditwheel looks at the symbols of all files itself.
+# auditwheel reads the symbols of all files itself, so its platform is independent of wheel.py.
 auditwheel_agrees() {
     local platform=${wheel%.whl}
     "$full" -m auditwheel show "$wheel" | tr -s '\n' ' ' | tee /dev/stderr |
@@ -60,7 +61,7 @@ auditwheel_agrees() {
 
 sources_are_typed() { "$full" -m mypy --strict --cache-dir "$work/mypy" weights/python/linformerd; }
 
-# From the place where pip installed it, as a user's mypy sees the package.
+# mypy reads the package in the place where pip installed it, as it does for a user.
 users_see_the_types() {
     local found expected
     found=$("$full" -m mypy --strict --cache-dir "$work/mypy" tests/packages/typed.py | tee /dev/stderr |

@@ -1,7 +1,7 @@
 #!/bin/bash
-# ubuntu.sh TARGET [MMDEBSTRAP OPTION…]: a bare Ubuntu (a folder, or a .tar) from the archive. Root. SUITE: which one, noble
-# (24.04) by default. Debian has no package with Ubuntu's key, so the key comes from the archive too, and has to have the
-# fingerprint that Ubuntu publishes.
+# ubuntu.sh TARGET [MMDEBSTRAP OPTION…]: writes a bare Ubuntu from the archive into TARGET, a folder or a .tar. Needs
+# root. SUITE is the release, by default noble (24.04). Debian has no package with Ubuntu's key, so the key also comes
+# from the archive. It must have the fingerprint that Ubuntu publishes.
 set -euo pipefail
 target=$1
 shift
@@ -10,7 +10,7 @@ archive=http://archive.ubuntu.com/ubuntu
 fingerprint=F6ECB3762474EDA9D21B7022871920D1991BC93C # Ubuntu Archive Automatic Signing Key (2018)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-chmod 755 "$work" # apt reads the key as a user of its own
+chmod 755 "$work" # apt reads the key as another user
 
 path=$(curl -sSf "$archive/dists/$suite/main/binary-amd64/Packages.xz" | xzcat |
     awk -v RS= '/^Package: ubuntu-keyring\n/' | sed -n 's/^Filename: //p')

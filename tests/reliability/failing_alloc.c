@@ -1,5 +1,5 @@
-/* Lets one allocation of a running program fail: the n-th from a moment that another process chooses. The program loads
- * this library with LD_PRELOAD. Both processes map the file that the variable FAILING_ALLOC names. */
+/* Lets one allocation of a running program fail: the n-th after a moment that another process chooses. The program
+ * loads this library with LD_PRELOAD. Both processes map the file that the variable FAILING_ALLOC names. */
 #define _GNU_SOURCE /* dladdr, dl_iterate_phdr */
 #include <dlfcn.h>
 #include <errno.h>
@@ -16,14 +16,14 @@
 
 #define SCOPE_BYTES 256
 
-/* The file. allocations.py has the same offsets. */
+/* The content of the file. allocations.py uses the same offsets. */
 struct control {
-    _Atomic int64_t countdown; /* the n-th allocation from now on fails. 0: none fails */
-    _Atomic int64_t failures;  /* so far */
-    _Atomic int64_t live;      /* blocks that were handed out and not freed */
-    _Atomic uintptr_t place;   /* offset of the last failed call in its file */
-    char object[SCOPE_BYTES];  /* this file */
-    char scope[SCOPE_BYTES];   /* names of libraries with a space behind each. Calls of these fail, too */
+    _Atomic int64_t countdown; /* this allocation from now on fails. 0: none fails */
+    _Atomic int64_t failures;  /* number of failed allocations so far */
+    _Atomic int64_t live;      /* blocks that were allocated and not freed */
+    _Atomic uintptr_t place;   /* offset of the last failed call in its object */
+    char object[SCOPE_BYTES];  /* path of this object: the program or a library */
+    char scope[SCOPE_BYTES];   /* names of libraries, each followed by a space. Their calls may fail, too */
 };
 
 static struct control unused;
@@ -36,7 +36,7 @@ void *__libc_realloc(void *block, size_t size);
 void *__libc_memalign(size_t alignment, size_t size);
 void __libc_free(void *block);
 
-/* The first object is the program. */
+/* dl_iterate_phdr names the program first. */
 static int note_program(struct dl_phdr_info *info, size_t size, void *context)
 {
     (void)size;
@@ -102,7 +102,7 @@ static void *counted(void *block)
     return block;
 }
 
-/* ---- The functions in place of those of the C library */
+/* ---- Functions that replace those of the C library */
 
 void *malloc(size_t size)
 {
@@ -137,7 +137,7 @@ static void *resize(void *block, size_t size)
     void *moved = __libc_realloc(block, size);
     if (!block)
         return counted(moved);
-    if (size == 0 && !moved) /* this frees the block */
+    if (size == 0 && !moved) /* realloc has freed the block */
         atomic_fetch_sub(&control->live, 1);
     return moved;
 }

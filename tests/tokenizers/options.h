@@ -1,10 +1,10 @@
-/* options: what a tokenizer.json itself asks for, as the library `tokenizers` does by default. */
+/* options: the options that a tokenizer.json itself sets. The library `tokenizers` applies them by default. */
 #ifndef TESTS_TOKENIZERS_OPTIONS_H
 #define TESTS_TOKENIZERS_OPTIONS_H
 
 #include "server/tokenizer/parts.h"
 
-/* truncate_left and max_length are those of the file's truncation section. Without this section nothing is cut. */
+/* truncate_left and max_length are from the file's truncation section. Without this section, nothing is cut. */
 static inline struct tokenizer_options tokenizer_options_of(const struct tokenizer *tokenizer)
 {
     const struct truncation_section *truncation = &tokenizer->truncation;

@@ -1,4 +1,4 @@
-# venv.sh, sourced: makes the environment BUILD/tokenizers/venv anew when its requirements change, and sets $python.
+# venv.sh, sourced: makes the environment BUILD/tokenizers/venv, again if its requirements change, and sets $python.
 # shellcheck shell=bash
 venv=${BUILD:-build}/tokenizers/venv
 requirements=tests/tokenizers/requirements.txt

@@ -1,9 +1,10 @@
 #!/bin/bash
-# all.sh: many clients from PyPI against the daemon, in TAP. A file NAME.txt beside this script lists the packages of one
-# environment, which is BUILD/clients-NAME and made anew when that file changes. Its first line names the scripts that
-# run there. Packages that exclude each other are in different environments. In the end the table of docs/clients.md is
-# compared with the results, or written with WRITE_PAGES=1. ENVIRONMENTS="NAME…" runs some of them, without the table.
-# An environment that pip cannot install is skipped by name, and the table is neither compared nor written.
+# all.sh: tests many clients from PyPI with the daemon, in TAP. A file NAME.txt beside this script lists the packages of
+# one environment, BUILD/clients-NAME. If that file changes, the environment is made again. The first line of the file
+# names the scripts that run there. Packages that exclude each other are in different environments. At the end, the
+# table of docs/clients.md is compared with the results, or written with WRITE_PAGES=1. ENVIRONMENTS="NAME…" runs some
+# of the environments, without the table. An environment that pip cannot install is skipped by name. Then the table is
+# neither compared nor written.
 set -euo pipefail
 here=tests/clients/all
 build=${BUILD:-build}
@@ -34,7 +35,7 @@ for name in $names; do
         missing=1
         continue
     fi
-    read -ra scripts <"$here/$name.txt" # "# runs: SCRIPT…"
+    read -ra scripts <"$here/$name.txt" # the line is "# runs: SCRIPT…"
     for script in "${scripts[@]:2}"; do
         "$build/clients-$name/bin/python" "$here/with_$script.py" || failed=1
     done
