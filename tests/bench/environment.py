@@ -1,5 +1,5 @@
-"""The files that the benchmarks need, in BUILD/bench: a virtual environment with other libraries from PyPI, the models,
-and a clone of a repository that is not on PyPI. Each is made when it is first needed."""
+"""The files that the benchmarks need, in BUILD/bench. These are a virtual environment with other libraries from PyPI,
+the models, and a clone of a repository that is not on PyPI. Each is made when it is first needed."""
 import os
 import pathlib
 import shutil

@@ -1,6 +1,6 @@
-"""Encodes waveforms. It has strided convolutions with batch norm, local and global linear attention in an Autopadder,
-and pooling with the mean and deviation of the frames, weighted by an attention. The outputs are an embedding and the
-weights of the frames."""
+"""Encodes waveforms. It has strided convolutions with batch norm, then local and global linear attention in an
+Autopadder. The pooling computes the mean and deviation of the frames, weighted by an attention. The outputs are an
+embedding and the weights of the frames."""
 
 import torch
 import torch.nn.functional as F

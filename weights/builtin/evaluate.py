@@ -280,8 +280,8 @@ def masked_words(windows, seed):
 
 
 def fill_words(model, words):
-    """For masked words: the share of right words, the share of bytes that are right at their place, bits for each byte,
-    and the number of words."""
+    """Figures for masked words: the share of right words, the share of bytes that are right at their place, and the
+    bits for each byte. The last result is the number of words."""
     texts, spans = zip(*words)
     encoded = model.tokens.encode(texts)
     rows = [ids[:model.max_seq_len] for ids, _ in encoded]
