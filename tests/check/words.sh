@@ -3,8 +3,8 @@
 # In each Markdown file, at most one sentence of ten has more than 30 words. Code blocks, tables and headings do not count,
 # nor does text that programs write between "begin" and "end" markers. A link counts as its text, `code` as one word.
 # -v prints the sentences that are too long.
-# In comments of C, CUDA, shell, make and Python, and in docstrings, no sentence has more than 30 words, and no sentence has
-# a semicolon. Indented lines are tables or formulas, and do not count. FILE… are Markdown files. Comments are only checked
+# In comments of sources, scripts and settings, and in docstrings, no sentence has more than 30 words, and no sentence has a
+# semicolon. Indented lines are tables or formulas, and do not count. FILE… are Markdown files. Comments are only checked
 # without FILE.
 set -euo pipefail
 limit=30
@@ -93,7 +93,7 @@ measure_comments() {
             flush()
             inside = 0
             before = ":"
-            is_c = FILENAME ~ /\.(c|h|cpp|cu|S)$/
+            is_c = FILENAME ~ /\.(c|h|cpp|cu|S|js)$/
             is_python = FILENAME ~ /\.py$/
             indented = is_c ? "^    " : "^  "
         }
@@ -143,9 +143,10 @@ for suffix in c sh py; do
 done
 checked=()
 if [ $# -eq 0 ]; then
-    mapfile -t checked < <(find Makefile docker docs config engine server tests weights -type f '(' -name '*.[chS]' \
-        -o -name '*.cpp' -o -name '*.cu' -o -name '*.sh' -o -name '*.mk' -o -name Makefile -o -name '*.py' ')' \
-        ! -path 'tests/gpu/*.py' | sort) # its comments are being rewritten
+    # The Python files of tests/gpu are being rewritten.
+    kinds='c|h|S|cpp|cu|js|sh|mk|py|yaml|conf|cfg'
+    mapfile -t checked < <(find Makefile docker docs config engine server tests weights -type f -regextype posix-extended \
+        -regex "(.*/)?(Makefile|Dockerfile[^/]*|[^/]*\.($kinds))" ! -path 'tests/gpu/*.py' | sort)
 fi
 
 echo "1..$((${#files[@]} + 1 + (${#checked[@]} > 0 ? 2 : 0)))"
