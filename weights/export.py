@@ -638,8 +638,8 @@ def image_faults(a):
     around = [size - 1 if a["padding"] == "same" else 0 for size in kernel]
     if "padding" in lists:
         around = [2 * zeros for zeros in (lists["padding"] * 2)[:2]]
-    # For each direction, the number of pixels after the first convolutions, by the number before. The last convolution
-    # may give any number.
+    # For each direction, the number of pixels that the first convolutions make of n pixels. It has the sizes n of which
+    # the last convolution makes at least one pixel.
     made = [{n: (n + more - size) // step + 1 for n in range(max(1, size - more), MOST_PIXELS + 1)}
             for size, more, step in zip(kernel, around, stride)]
     yield (not any(height * made[1].get(width, 0) == n * width for n, height in made[0].items()

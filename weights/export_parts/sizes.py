@@ -200,8 +200,8 @@ class Search:
         return least, most
 
     def probes(self, name, length, guard):
-        """Longer and longer lengths. If the trace has a limit, only this limit. Otherwise the number of rows of each
-        table of positions, and one more."""
+        """Longer and longer lengths. If the trace has a limit, this is only the limit. Otherwise they are MOST_PROBED
+        times the example's length, the number of rows of each table of positions, and one more row."""
         if guard is not None:
             return [guard] if guard > length else []
         rows = {self.file[node[key][1:]].shape[node.get("dim", 0)] for node in self.config["nodes"]
