@@ -1,5 +1,5 @@
-"""Loads classes of packages without other packages that these packages import. torchvision and torchaudio are not
-needed, because they only work with one version of torch."""
+"""Loads classes of packages without other packages that these packages import. So the tests need neither torchvision
+nor torchaudio, which only work with one version of torch."""
 
 import importlib.util
 import pathlib

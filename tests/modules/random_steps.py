@@ -63,7 +63,7 @@ def shapes(probes, i):
 
 
 def pick(rng, probes, test=lambda tensor, shape: tensor.is_floating_point()):
-    """The index of a tensor that passes the test. Later tensors are more likely."""
+    """The index of a tensor that passes the test. The last such tensor is the most likely."""
     count = len(probes[0])
     fits = [i for i in range(count) if test(probes[0][i], shapes(probes, i))]
     if not fits:
