@@ -35,8 +35,8 @@ A module of your own that contains these classes needs no kwargs. It needs an ex
 
     export_module(module, {"ids": torch.randint(0, 100, (2, 16))}, "mine", labels=["bad", "good"])
 
-export_module() needs torch (tested with 2.13), and the folder export_parts beside this file. Its docstring below
-describes it.
+export_module() needs torch (tested with 2.13), and the folder export_parts beside this file. Its docstring describes
+its arguments.
 
 A ValueError names what cannot be served. This may be an argument or a part that the library or linformerd cannot run,
 or kwargs that do not make the model. To find these, export() makes the class again from the kwargs, and compares it
@@ -174,7 +174,7 @@ def export_module(module, example, folder, *, arguments=None, daemon=None, **con
     overrides them, by the path of the part: {"encoder": {"max_seq_len": 512}}. A class that was changed is exported
     operation by operation, with a warning. The graph is compared with the module before it is written.
 
-    A ValueError names what cannot be served, and the line of forward(). It refuses these cases:
+    A ValueError names what cannot be served, and the line of forward(). These cases are refused:
 
     - a path that depends on values
     - an operation that linformerd does not have
@@ -781,7 +781,7 @@ def write_safetensors(file, tensors, dtypes=DTYPES):
         else:
             header[name] = {"dtype": dtype, "shape": shape}
     bits = {name: BITS[entry["dtype"]] for name, entry in header.items()}
-    # So each tensor is aligned to the size of its elements.
+    # In this order, each tensor is aligned to the size of its elements.
     names = sorted(header, key=lambda name: (-bits[name], name))
     for name in names:
         size = math.prod(header[name]["shape"]) * bits[name] // 8

@@ -122,6 +122,6 @@ class Loads:
         return sum(run.errors for run in self.runs)
 
     def ratio(self, other, name):
-        """The median over the rounds of the ratio of a to b."""
+        """The ratio of a figure of this server to that of the other server. It is the median of the rounds' ratios."""
         return statistics.median(getattr(a, name) / max(getattr(b, name), 1e-9)
                                  for a, b in zip(self.runs, other.runs))

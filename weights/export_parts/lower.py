@@ -573,7 +573,7 @@ def lower_pad(graph, node, arguments):
 
 @lower("upsample_nearest1d", "upsample_nearest2d", "upsample_linear1d", "upsample_bilinear2d")
 def lower_upsample(graph, node, arguments):
-    """scale_factors are kept if they are not the quotient of the sizes."""
+    """Keeps scale_factors if they differ from the quotients of the sizes."""
     op, name, sizes = node.target._opname, arguments["input"], graph.shape(node)[2:]
     scales = arguments.get("scale_factors")
     aligned = arguments.get("align_corners")

@@ -55,7 +55,8 @@ class Daemon(threading.Thread):
 
     def run(self) -> None:
         try:
-            # The daemon gets its own session. Ctrl-C, and the interrupt of a notebook, go to all processes of a group.
+            # The daemon gets its own session. So Ctrl-C, and the interrupt of a notebook, do not reach it. They go to
+            # all processes of a group.
             self._process = subprocess.Popen(
                 self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE, encoding="utf-8", errors="replace", start_new_session=True)
