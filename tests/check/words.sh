@@ -3,9 +3,9 @@
 # In each Markdown file, at most one sentence of ten has more than 30 words. Code blocks, tables and headings do not count,
 # nor does text that programs write between "begin" and "end" markers. A link counts as its text, `code` as one word.
 # -v prints the sentences that are too long.
-# In comments of sources, scripts and settings, and in docstrings, no sentence has more than 30 words, and no sentence has a
-# semicolon. Indented lines are tables or formulas, and do not count. FILE… are Markdown files. Comments are only checked
-# without FILE.
+# In comments of sources, scripts and settings, and in docstrings, no sentence has more than 30 words, and no sentence
+# has a semicolon. Indented lines are tables or formulas, and do not count. FILE… are Markdown files. Comments are only
+# checked without FILE.
 set -euo pipefail
 limit=30
 verbose=0
@@ -145,8 +145,8 @@ checked=()
 if [ $# -eq 0 ]; then
     # The Python files of tests/gpu are being rewritten.
     kinds='c|h|S|cpp|cu|js|sh|mk|py|yaml|conf|cfg'
-    mapfile -t checked < <(find Makefile docker docs config engine server tests weights -type f -regextype posix-extended \
-        -regex "(.*/)?(Makefile|Dockerfile[^/]*|[^/]*\.($kinds))" ! -path 'tests/gpu/*.py' | sort)
+    mapfile -t checked < <(find Makefile docker docs config engine server tests weights -type f \
+        -regextype posix-extended -regex "(.*/)?(Makefile|Dockerfile[^/]*|[^/]*\.($kinds))" ! -path 'tests/gpu/*.py' | sort)
 fi
 
 echo "1..$((${#files[@]} + 1 + (${#checked[@]} > 0 ? 2 : 0)))"
