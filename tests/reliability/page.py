@@ -23,12 +23,12 @@ PAGE = os.path.join(TREE, "docs", "reliability.md")
 BEGIN, END = "<!-- begin rows -->\n", "<!-- end rows -->\n"
 
 # For each row: what was tried, how often, and what was lost. The row reports the figures in braces.
-OVERLOAD = ("{refused} requests, which were refused with 429 at once (p99 {refusal_ms:.1f} ms). The other {answered} were "
-            "answered, {rate:.1f} in a second, which is {share:.0f} % of the peak. Their median was {median_ms:.0f} ms, and "
-            "their p99 {p99_ms:.0f} ms. Without load the median was {idle_median_ms:.0f} ms, and the p99 {idle_p99_ms:.0f} ms. "
-            "The goals, which are explained below, are {least_share} % of the peak, {refusal_goal_ms:.0f} ms and "
-            "{goal_ms:.0f} ms. Resident memory grew by {grown:.2f} %. Threads and descriptors did not grow. Every count in "
-            "`/metrics` equals the count of the clients")
+OVERLOAD = ("{refused} requests, which were refused with 429 at once. The other {answered} were answered, with a median of "
+            "{median_ms:.0f} ms ({idle_median_ms:.0f} ms without load). The goals are explained below. Answers in a second: "
+            "{rate:.1f}, which is {share:.0f} % of the peak (goal: at least {least_share} %). p99 of a refusal: "
+            "{refusal_ms:.1f} ms (goal: at most {refusal_goal_ms:.0f} ms). p99 of an answer: {p99_ms:.0f} ms (goal: at most "
+            "{goal_ms:.0f} ms; {idle_p99_ms:.0f} ms without load). Resident memory grew by {grown:.2f} %. Threads and "
+            "descriptors did not grow. Every count in `/metrics` equals the count of the clients")
 TEXTS = {
     "mixed_traffic": (
         "Mixed traffic: valid and invalid requests, {clients} clients at a time, over all {routes} routes of the OpenAPI "
@@ -39,7 +39,7 @@ TEXTS = {
     "slow_clients": (
         "Slow clients: half send headers and half send bodies, byte by byte",
         "{clients} clients at a time",
-        "Nothing. All were answered. So were {between} requests that others sent between these bytes"),
+        "Nothing. All were answered. So were {between} requests that other clients sent meanwhile"),
     "idle_connections": (
         "Idle connections",
         "{connections} at a time, {each_kib:.1f} KiB each",
@@ -47,13 +47,14 @@ TEXTS = {
     "vanishing_clients": (
         "Clients that vanish at a random byte, with an orderly end or a reset",
         "{clients} clients",
-        "Nothing of others: {compared} requests between them were answered. No descriptor, thread or place in the queue was "
-        "lost"),
+        "Nothing. {compared} requests of another client, sent in between, were answered. No descriptor, thread or place in the "
+        "queue was lost"),
     "slots": (
         "Slots for [generation](generation.md): clients read, send invalid requests, close the sending half, or break off, "
         "also while they wait for a slot ([test_slots_kept.c](../tests/http/test_slots_kept.c))",
         "{requests} requests (`VISITS={visits}`): {read} answers were read, {invalid} requests were invalid, {half_closed} "
-        "clients closed their sending half, and {broke_off} broke off. {overloaded} answers said that the queue was full (429)",
+        "clients closed their sending half, and {broke_off} broke off. Of the answers, {overloaded} were 429, "
+        "because the queue was full",
         "Nothing. No slot was lost, and none of {embedded} answers of `/embed` was wrong"),
     "bodies_at_the_limit": (
         "Bodies at the limit of {limit_mib} MiB, one byte above, and gzip bombs of {bomb_mb:.1f} MB that unpack to "
@@ -72,15 +73,13 @@ TEXTS = {
     "few_descriptors": (
         "Descriptors run out: the limit of the running daemon leaves 20 for clients",
         "{rounds} times {clients} clients at a time",
-        "Nothing, but time: while {idle} idle clients hold all descriptors, a new client waits until "
-        "[`--connection-timeout-s`](configuration.md#network) closes an idle one. Open connections are answered meanwhile. The "
-        "daemon keeps 768 descriptors for other things than connections. If the limit at the start is below 1024, it uses a "
-        "quarter of the descriptors for connections. A log line gives the number"),
+        "Nothing, but time. When {idle} idle clients have connected, no descriptor is left. A new client then waits until "
+        "[`--connection-timeout-s`](configuration.md#network) closes an idle connection. Open connections are answered meanwhile"),
     "little_memory": (
         "Memory runs out: the address space of the running daemon has 0 to 16 MiB of room, and requests of up to 16 MiB arrive",
         "{rounds} times {each} requests",
-        "Requests that were not answered with 200. The answers by status were {statuses}. With memory again, all answers "
-        "were as before"),
+        "Answers with another status than 200, or than 422 for too many or too long inputs. Answers by status: {statuses}. "
+        "With memory again, all answers were as before"),
     "no_threads": (
         "Threads run out: the running daemon may not create a thread",
         "{rounds} times two requests, a reload, an unload and a load. {starts} starts with 2 to {most} threads allowed",
@@ -90,16 +89,16 @@ TEXTS = {
     "full_log": (
         "A full disk under the log: `/dev/full`, and a file at its largest size",
         "{requests} requests with a line each",
-        "{lost} lines of the log, which is all of them, and no answer. `/metrics` counts each lost line"),
+        "No answer. All {lost} lines of the log were lost. `/metrics` counts each lost line"),
     "small_disk": (
         "A full disk under the log: a file system of 64 KiB",
         "{requests} requests with a line each",
-        "{lost} lines of the log, and no answer. `/metrics` counts each lost line. The other {kept} lines are in the file"),
+        "No answer. {lost} lines of the log were lost. `/metrics` counts each lost line. The other {kept} lines are in the file"),
     "blocked_log": (
         "A blocked pipe under the log, of 4096 bytes",
         "{requests} requests with a line each",
-        "{lost} lines of the log, and no answer. `/metrics` counts each lost line. The other {kept} lines were in the pipe when "
-        "it was read"),
+        "No answer. {lost} lines of the log were lost. `/metrics` counts each lost line. The other {kept} lines were in the pipe "
+        "when it was read"),
     "damaged_models": (
         "The weights are truncated, or their header is damaged, in place or by a new file. Then SIGHUP arrives",
         "{files} files",
@@ -117,16 +116,16 @@ TEXTS = {
         "Every n-th allocation fails, for each n, in connections, requests and answers of a running daemon, with TLS and "
         "without. These are calls of the daemon, libmicrohttpd, "
         "jansson, zlib and the C library",
-        "{failures} failures in {kinds} kinds of requests. The answers by status were {statuses}",
+        "{failures} failures in {kinds} kinds of requests. One kind sends two requests. Answers by status: {statuses}",
         "Answers with 429, 500 or 503, and closed connections. Every other answer was right. After each failure, the next client was "
         "answered. No memory was lost. Calls of GnuTLS are left out: it ends the process if GMP, its library for large "
         "integers, gets no memory"),
     "failing_allocations_reloaded": (
         "Every n-th allocation fails, for each n, while a running daemon reloads settings, keys, a certificate and a model. These "
         "are the same calls",
-        "{failures} failures, after which {refused} reloads left something as it was",
+        "{failures} failures. After {refused} of them, a part of the reload kept its old state",
         "Nothing. Each part was the old one or the new one, and the daemon answered. The next reload succeeded. No memory was "
-        "lost. Without memory for oneDNN's order of the weights, OpenBLAS computed"),
+        "lost. If memory for oneDNN's copy of the weights was missing, OpenBLAS computed instead of oneDNN"),
     "restarts": (
         "Restarts behind {proxies}: daemons are killed, drained, restarted, reloaded and stopped under load "
         "([deployment](deployment.md))",
@@ -165,8 +164,15 @@ class Formatter(string.Formatter):
         return super().format_field(value, format_spec)
 
 
+def in_words(statuses):
+    """"closed: 2, 200: 30" becomes "2 closed connections, 30 with 200"."""
+    return re.sub(r"(\d+): (\d+)", r"\2 with \1", re.sub(r"closed: (\d+)", r"\1 closed connections", statuses))
+
+
 def cells(name, figures):
     """The cells of a row: what was tried, how often, and what was lost."""
+    if "statuses" in figures:
+        figures = figures | {"statuses": in_words(figures["statuses"])}
     tried, often, lost = (Formatter().vformat(text, (), figures) for text in TEXTS[name])
     return f"{tried} (`{name}`)", often, lost
 
@@ -237,10 +243,10 @@ def table(results):
     lines += ["", "| run | began (UTC) | commit | machine | rows | minutes | repeated with |", "|---|---|---|---|---|---|---|"]
     for run in results["runs"]:
         rows = [row for row in results["rows"].values() if row["began"] == run["began"]]
-        minutes = sum(row["seconds"] for row in rows) / 60
+        minutes = f"{sum(row['seconds'] for row in rows) / 60:.1f}" if any(row["seconds"] for row in rows) else "not recorded"
         scale = "" if run["scale"] == 1 else f" SCALE={run['scale']:g}"
         lines.append(f"| {numbers[run['began']]} | {run['began']} | {run['commit']} | {run['machine']} | {len(rows)} | "
-                     f"{minutes:.1f} | `SEED={run['seed']}{scale}` |")
+                     f"{minutes} | `SEED={run['seed']}{scale}` |")
     return "\n".join(lines) + "\n"
 
 
