@@ -27,7 +27,8 @@ def described(builtin):
     assert answer.status_code == 200
 
 
-@tried("infinity-client", "models", fails="the client reads only answers of Infinity, whose models have `stats` and are owned by `infinity`")
+@tried("infinity-client", "models",
+       fails="the client expects keys that only Infinity sends: `stats`, and `owned_by` with the value `infinity`")
 def listed(builtin):
     support.expect(KeyError, lambda: models.sync(client=client_of(builtin)), "stats")
 

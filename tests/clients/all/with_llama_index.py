@@ -39,8 +39,8 @@ def openai_like(builtin):
 @tried(
     "llama-index-embeddings-huggingface-api",
     "HuggingFaceInferenceAPIEmbedding",
-    note="`model_name` is the address with `/embed`; set `pooling=None`. An object makes only one synchronous call, "
-    "because it closes its event loop; asynchronous calls may follow each other",
+    note="`model_name` is the address with `/embed`; set `pooling=None`. Each object can make only one "
+    "synchronous call, because the package closes the event loop after the call. Asynchronous calls have no such limit",
 )
 def huggingface(builtin):
     keys = {"model_name": f"{builtin}/embed", "token": "none", "pooling": None}
