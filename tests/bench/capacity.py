@@ -269,7 +269,7 @@ def run_loads(daemon, service, seconds):
 def compare(loads, service, foreign, seconds):
     """Returns the exit status."""
     rows, good = zip(*(load.row(service) for load in loads))
-    comparison = report.table(COLUMNS, rows) + f"\nOther programs used {foreign:.1%} of the daemon's core.\n"
+    comparison = report.table(COLUMNS, rows) + f"\nOther programs used {max(0, foreign):.1%} of the daemon's core.\n"
     print(comparison)
     if foreign > MOST_FOREIGN:
         print("capacity: other programs used the core. The comparison proves nothing")
