@@ -35,19 +35,17 @@ static float float_of_bits(uint32_t bits)
 }
 
 /* F16 has 1 sign bit, 5 exponent bits (bias 15) and 10 mantissa bits. F32 has 1, 8 (bias 127) and 23. Every F16 number
- * is also an F32 number. */
+ * is also an F32 number. There is no branch, so that the compiler can convert several numbers at a time. */
 static float float_of_f16(uint16_t half)
 {
     uint32_t sign = (uint32_t)(half & 0x8000) << 16;
-    uint32_t exponent = half >> 10 & 0x1f;
-    uint32_t mantissa = half & 0x3ff;
-    if (exponent == 0) { /* zero, or subnormal: mantissa * 2^-24, a normal F32 */
-        float magnitude = (float)mantissa * 0x1p-24f;
-        return sign ? -magnitude : magnitude;
-    }
-    if (exponent == 0x1f) /* infinity, or NaN with its payload */
-        return float_of_bits(sign | 0x7f800000 | mantissa << 13);
-    return float_of_bits(sign | (exponent + 127 - 15) << 23 | mantissa << 13);
+    uint32_t shifted = (uint32_t)(half & 0x7fff) << 13;
+    /* The product corrects the bias. It is exact, also if `shifted` is subnormal. */
+    float magnitude = float_of_bits(shifted) * 0x1p112f;
+    uint32_t bits;
+    memcpy(&bits, &magnitude, sizeof bits);
+    uint32_t infinite = shifted >= 0x1fu << 23 ? 0x7f800000 : 0; /* infinity, or NaN with its payload */
+    return float_of_bits(sign | infinite | bits);
 }
 
 static void convert_f16(const char *data, int64_t count, float *out)
