@@ -82,6 +82,7 @@ struct copy {
 struct fiber {
     thread seen; /* the kernel reads this. It is the first member, because `current` points to it */
     stack own;
+    bool begun; /* false: `own` is not open yet */
     waiting waits;
     int line;
     void *given; /* the value that the lane gives to the warp */
@@ -173,6 +174,23 @@ UNCHECKED void make_ready(fiber *fiber)
     ready[(first_ready + n_ready++) % MOST_THREADS] = fiber;
 }
 
+/* Lets the lanes of a warp go on. In lockstep they run before the other warps, until they wait at a barrier. So a warp
+ * finds its stacks in the cache. */
+UNCHECKED void release_warp(fiber *lanes)
+{
+    if (seed == 0) {
+        first_ready -= LANES;
+        n_ready += LANES;
+    }
+    for (unsigned lane = 0; lane < LANES; lane++) {
+        lanes[lane].waits = WAITS_NOT;
+        if (seed == 0)
+            ready[(first_ready + lane) % MOST_THREADS] = &lanes[lane];
+        else
+            make_ready(&lanes[lane]);
+    }
+}
+
 UNCHECKED void release_barrier()
 {
     at_barrier = 0;
@@ -187,34 +205,7 @@ UNCHECKED void release_barrier()
     }
 }
 
-UNCHECKED void go_on()
-{
-    fiber *from = self(), *next = next_ready();
-    current = &next->seen;
-    if (next != from)
-        switch_stack(&from->own, &next->own, false);
-}
-
-void run_thread()
-{
-    ASAN(__sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr));
-    OF_FIBERS(__tsan_acquire(&block_begins));
-    (*body)();
-    OF_FIBERS(__tsan_release(&block_ends));
-    fiber *from = self();
-    from->waits = ENDED;
-    if (from->n_copies > 0)
-        die("a thread ends and does not wait for its copies");
-    if (at_warp[from->seen.number / LANES] > 0)
-        die("a thread ends while lanes of its warp wait for it");
-    alive--;
-    if (alive > 0 && at_barrier == alive)
-        release_barrier(); /* threads that have ended do not count */
-    fiber *next = alive > 0 ? next_ready() : nullptr;
-    current = next ? &next->seen : nullptr;
-    switch_stack(&from->own, next ? &next->own : &main_stack, true);
-    abort();
-}
+void run_threads();
 
 /* Stacks begin at different offsets in their pages. Otherwise, data at the same depth would compete for the same set of
  * the cache. */
@@ -227,21 +218,82 @@ void open_stack(stack *stack, unsigned number)
         if (memory == MAP_FAILED || mprotect(memory, guard, PROT_NONE) != 0)
             die("no memory for a thread's stack");
         stack->memory = (char *)memory + guard;
-        stack->bytes = STACK_BYTES;
-        TSAN(stack->tsan = __tsan_create_fiber(0));
     }
+    stack->bytes = STACK_BYTES;
     stack->asan = nullptr;
     size_t bytes = stack->bytes - number % 64 * 64;
 #ifdef SWITCH_BY_HAND
     void **top = (void **)(stack->memory + bytes) - 2; /* aligned as on entry to a function */
-    top[0] = (void *)run_thread;
+    top[0] = (void *)run_threads;
     stack->pointer = top - 6;
 #else
     getcontext(&stack->context);
     stack->context.uc_stack.ss_sp = stack->memory;
     stack->context.uc_stack.ss_size = bytes;
-    makecontext(&stack->context, run_thread, 0);
+    makecontext(&stack->context, run_threads, 0);
 #endif
+}
+
+/* Continues with the thread `next`, which gets a stack when it first runs. `ends` as in switch_stack(). */
+void go_on_with(fiber *next, stack *from, bool ends)
+{
+    current = &next->seen;
+    if (!next->begun)
+        open_stack(&next->own, next->seen.number);
+    next->begun = true;
+    switch_stack(from, &next->own, ends);
+}
+
+UNCHECKED void go_on()
+{
+    fiber *from = self(), *next = next_ready();
+    if (next != from)
+        go_on_with(next, &from->own, false);
+}
+
+/* True if a thread may use the stack of a thread that has ended. To the thread sanitizer, both threads would write the
+ * same memory, and nothing would order their accesses. */
+bool stacks_are_shared()
+{
+    OF_FIBERS(return false);
+    return true;
+}
+
+/* Runs a thread to its end. Then threads that have not begun run on the same stack, as long as the order lets them.
+ * Most kernels have no barrier, and all their threads run on one stack, which stays in the cache. */
+void run_threads()
+{
+    ASAN(__sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr));
+    for (;;) {
+        OF_FIBERS(__tsan_acquire(&block_begins));
+        (*body)();
+        OF_FIBERS(__tsan_release(&block_ends));
+        fiber *ended = self();
+        ended->waits = ENDED;
+        if (ended->n_copies > 0)
+            die("a thread ends and does not wait for its copies");
+        if (at_warp[ended->seen.number / LANES] > 0)
+            die("a thread ends while lanes of its warp wait for it");
+        alive--;
+        if (alive == 0) {
+            current = nullptr;
+            switch_stack(&ended->own, &main_stack, true);
+            abort();
+        }
+        if (at_barrier == alive)
+            release_barrier(); /* threads that have ended do not count */
+        fiber *next = next_ready();
+        if (next->begun || !stacks_are_shared()) {
+            go_on_with(next, &ended->own, true);
+            abort();
+        }
+        char *memory = next->own.memory;
+        next->own.memory = ended->own.memory;
+        next->own.bytes = STACK_BYTES;
+        ended->own.memory = memory;
+        next->begun = true;
+        current = &next->seen;
+    }
 }
 
 void find_main_stack()
@@ -290,13 +342,14 @@ void run_block(unsigned place)
     for (unsigned i = 0; i < count; i++) {
         fibers[i].seen = {{i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y}, i};
         fibers[i].n_copies = fibers[i].groups = 0;
-        open_stack(&fibers[i].own, i);
+        fibers[i].begun = false;
+        /* Not when the fiber begins: to the sanitizer, what its creator did until then would come before it. */
+        TSAN(fibers[i].own.tsan = fibers[i].own.tsan ? fibers[i].own.tsan : __tsan_create_fiber(0));
         make_ready(&fibers[i]);
     }
     OF_FIBERS(__tsan_release(&block_begins));
     fiber *first = next_ready();
-    current = &first->seen;
-    switch_stack(&main_stack, &first->own, false);
+    go_on_with(first, &main_stack, false);
     OF_FIBERS(__tsan_acquire(&block_ends));
 }
 } // namespace
@@ -333,8 +386,7 @@ UNCHECKED void warp(void (*work)(void *const *), void *of_lane, int line)
             given[lane] = lanes[lane].given;
         }
         work(given);
-        for (unsigned lane = 0; lane < LANES; lane++)
-            make_ready(&lanes[lane]);
+        release_warp(lanes);
         at_warp[me->seen.number / LANES] = 0;
     }
     go_on();
