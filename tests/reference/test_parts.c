@@ -18,7 +18,6 @@
 
 #define CASES_FOLDER "tests/reference"
 #define FEWEST_CASES 5 /* cases whose sequences come in parts */
-#define ROUNDS 6       /* rounds of each call */
 #define SLOTS 5
 #define INPUT_ROWS_MOST 64
 #ifndef DTYPE
@@ -27,6 +26,9 @@
 #endif
 #ifndef DEVICE
 #define DEVICE DEVICE_CPU
+#endif
+#ifndef ROUNDS
+#define ROUNDS 6 /* rounds of each call */
 #endif
 #ifndef ALONE_TOLERANCE
 #define ALONE_TOLERANCE 0 /* relative L2 distance between a result alone and in a batch, 0: the same bits */
