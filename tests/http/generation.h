@@ -26,7 +26,9 @@ void generation_daemon_stop(struct daemon *daemon, char *folder); /* also remove
 /* A body of /generate. The caller frees it. */
 char *generation_body(const char *model, const json_t *prompt, const char *parameters);
 
-/* What linear-attention-transformer generates: a list of {"model", "prompt", "ids"}. The caller drops the reference. */
+/* What linear-attention-transformer generates: a list of {"model", "prompt", "ids"}. The caller drops the reference.
+ * There are 200 ids. If the daemon is slow, the sequences end soon after the longest input of the model. From there on,
+ * each new token computes all rows of the input again, in the same way. */
 json_t *generation_greedy_runs(void);
 
 #endif

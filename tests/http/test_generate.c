@@ -50,7 +50,9 @@ static void expect_run(const json_t *run)
 {
     const json_t *ids = json_object_get(run, "ids");
     const char *model = json_string_value(json_object_get(run, "model"));
-    char *body = generation_body(model, json_object_get(run, "prompt"), "\"max_new_tokens\":200");
+    char parameters[64];
+    snprintf(parameters, sizeof parameters, "\"max_new_tokens\":%zu", json_array_size(ids));
+    char *body = generation_body(model, json_object_get(run, "prompt"), parameters);
     struct answer answer = post(the_daemon, body);
     const json_t *tokens = tokens_of(&answer);
     assert_int_equal(json_array_size(tokens), json_array_size(ids));

@@ -87,11 +87,13 @@ static void test_greedy_ids_are_the_library_s(void **state)
     json_t *runs = generation_greedy_runs(), *run;
     size_t i, j;
     json_array_foreach (runs, i, run) {
+        const json_t *ids = json_object_get(run, "ids");
+        char parameters[64];
+        snprintf(parameters, sizeof parameters, "\"max_new_tokens\":%zu", json_array_size(ids));
         char *body = generation_body(json_string_value(json_object_get(run, "model")), json_object_get(run, "prompt"),
-                                     "\"max_new_tokens\":200");
+                                     parameters);
         struct answer answer = stream(body);
         json_t *events = events_of(&answer), *event;
-        const json_t *ids = json_object_get(run, "ids");
         assert_int_equal(json_array_size(events), json_array_size(ids));
         json_array_foreach (events, j, event)
             assert_int_equal(json_integer_value(json_object_get(json_object_get(event, "token"), "id")),
