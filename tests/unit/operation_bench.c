@@ -19,8 +19,8 @@
 
 /* The address and thread sanitizers check memory accesses, not results. One batch is enough for them, because all
  * batches of a plan run the same kernels. An item alone runs the same kernels with fewer rows, so one item is enough,
- * too. */
-#define BATCHES (SANITIZED ? 1 : 3)               /* random batches of each plan */
+ * too. The shim is slow, and has two batches. */
+#define BATCHES (SANITIZED ? 1 : bench_options.device.kind == DEVICE_CPU ? 3 : 2) /* random batches of each plan */
 #define ITEMS_ALONE (SANITIZED ? 1 : BENCH_ITEMS) /* items of a batch that also run alone, at most */
 
 struct engine_options bench_options = {.device = {DEVICE_CPU}, .dtype = DTYPE_F32, .threads = 2, .all_threads = true};
