@@ -12,6 +12,12 @@ WIDE    := engine/cpu/vector_rows.c engine/cpu/vector_combine.c engine/cpu/vecto
 # Names of objects, as those of sources have: vector_rows_avx2.c stands for vector_rows.c compiled for AVX2.
 WIDE_SOURCES := $(foreach wide,$(filter-out %_product.c,$(WIDE)),$(VECTORS:%=$(wide:.c=)_%.c)) $(PRODUCT)
 
+# The thread sanitizer does not look into these loops. In its build only one thread runs them, because OpenMP's runtime is
+# not instrumented.
+ifeq ($(SANITIZE),thread)
+$(WIDE_SOURCES:%.c=$(BUILD)/%.o): private SANITIZER :=
+endif
+
 define compile-wide
 $(VECTORS:%=$(BUILD)/$(1)_%.o): $(BUILD)/$(1)_%.o: $(1).c $(BUILD)/flags
 	$$(compile) -O3 $$(MARCH) -DVECTOR_VARIANT=$$* -c -o $$@ $$<

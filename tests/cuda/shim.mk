@@ -19,6 +19,9 @@ else ifeq ($(SANITIZE),address)
 KERNEL_SANITIZER := $(SANITIZER) -fsanitize-sections=shared_memory
 KERNEL_SANITIZER += --param asan-use-after-return=0 # each fiber would map a stack for it
 OWN_SANITIZER    := $(KERNEL_SANITIZER)
+# What these checks find in kernels, the address sanitizer finds as a wrong address, or the emulator of PTX as a wrong alignment.
+# With them, gcc takes half as long again.
+KERNEL_SANITIZER += -fno-sanitize=null,alignment,object-size,pointer-overflow,vptr
 endif
 
 $(SHIM_OWN): $(BUILD)/%.o: %.cpp $(BUILD)/flags
