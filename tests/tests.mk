@@ -60,6 +60,10 @@ $(REPLAYS): $(BUILD)/tests/fuzz/replay_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/
 $(call programs,$(FUZZERS)): %: %.o $(ARCHIVES)
 	$(link) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
 
+# Optimising a test takes longer than the test gains. The helpers in unit/ contain the slow reference in double precision.
+TESTED_BY := unit/test_% cuda/test_% http/% reference/% fuzz/%
+$(TESTED_BY:%=$(BUILD)/tests/%.o): private CFLAGS += -O1
+
 # ---- What runs in which build. tests/README.md says why.
 in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
 # Programs that take long on the shim run in `make test-all` only. So do clang's check of the CUDA engine, and the tests
@@ -105,7 +109,7 @@ programs-fuzz: $(call programs,$(FUZZERS))
 build-in   = $(MAKE) --no-print-directory $(1) WERROR=-Werror
 
 # Long programs come first, so that all cores end together.
-LONG      := tests/image/% tests/cluster/% tests/reliability/% tests/gpu/% \
+LONG      := tests/image/% tests/cluster/% tests/reliability/% tests/gpu/% tests/cuda/ptx/mutants.py \
              $(addprefix %/test_,operations_cuda operations_bf16 operations_tf32 operations_f16 operations_plain long \
                                  embed@cuda generate@cuda execution states passes_cuda faults_products cases_cuda parts_cuda \
                                  generations prompt_logprobs text_codec tokenizers drain signals faults_engine tracing)
