@@ -34,9 +34,11 @@ size_t cublasLtGetVersion()
     return 0;
 }
 
-cublasStatus_t cublasLtMatmulDescInit(cublasLtMatmulDesc_t description, cublasComputeType_t compute,
-                                      cudaDataType_t scale)
+cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t description, size_t bytes,
+                                               cublasComputeType_t compute, cudaDataType_t scale)
 {
+    if (bytes < sizeof *description)
+        return CUBLAS_STATUS_INVALID_VALUE;
     *description = {compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr};
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -55,9 +57,11 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayout_t layout, cudaDataType_t type, uint64_t rows,
-                                        uint64_t columns, int64_t stride)
+cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout, size_t bytes, cudaDataType_t type,
+                                                 uint64_t rows, uint64_t columns, int64_t stride)
 {
+    if (bytes < sizeof *layout)
+        return CUBLAS_STATUS_INVALID_VALUE;
     *layout = {type, rows, columns, stride, 1, 0};
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -73,8 +77,10 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulPreferenceInit(cublasLtMatmulPreference_t preference)
+cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t preference, size_t bytes)
 {
+    if (bytes < sizeof *preference)
+        return CUBLAS_STATUS_INVALID_VALUE;
     *preference = {0, {256, 256, 256, 256}};
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -1,5 +1,6 @@
 /* shim: the part of cuBLASLt that engine/cuda uses (see cuda_runtime.h). It has a separate folder, so that it can be
- * combined with NVIDIA's cuda_runtime.h. */
+ * combined with NVIDIA's cuda_runtime.h. Names, values and sizes are those of NVIDIA's header, because an engine that
+ * was compiled with NVIDIA's header calls these functions, too (tests/cuda/ptx). */
 #ifndef TESTS_CUDA_SHIM_CUBLASLT_H
 #define TESTS_CUDA_SHIM_CUBLASLT_H
 
@@ -64,30 +65,36 @@ struct cublasLtMatmulAlgo_t {
     uint32_t alignment[4];
     size_t workspace_bytes;
     int number;
+    uint64_t unused[4]; /* NVIDIA's has 64 bytes */
 };
 struct cublasLtMatmulHeuristicResult_t {
     cublasLtMatmulAlgo_t algo;
     size_t workspaceSize;
     cublasStatus_t state;
+    float wavesCount;
+    int reserved[4];
 };
+static_assert(sizeof(cublasLtMatmulAlgo_t) == 64 && sizeof(cublasLtMatmulHeuristicResult_t) == 96);
 typedef cublasLtMatmulDescOpaque_t *cublasLtMatmulDesc_t;
 typedef cublasLtMatrixLayoutOpaque_t *cublasLtMatrixLayout_t;
 typedef cublasLtMatmulPreferenceOpaque_t *cublasLtMatmulPreference_t;
 
+#pragma GCC visibility push(default)
+extern "C" {
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle);
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle);
 size_t cublasLtGetVersion();
-cublasStatus_t cublasLtMatmulDescInit(cublasLtMatmulDesc_t description, cublasComputeType_t compute,
-                                      cudaDataType_t scale);
+cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t description, size_t bytes,
+                                               cublasComputeType_t compute, cudaDataType_t scale);
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
                                               cublasLtMatmulDescAttributes_t attribute, const void *value,
                                               size_t bytes);
-cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayout_t layout, cudaDataType_t type, uint64_t rows,
-                                        uint64_t columns, int64_t stride);
+cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout, size_t bytes, cudaDataType_t type,
+                                                 uint64_t rows, uint64_t columns, int64_t stride);
 cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                                 cublasLtMatrixLayoutAttribute_t attribute, const void *value,
                                                 size_t bytes);
-cublasStatus_t cublasLtMatmulPreferenceInit(cublasLtMatmulPreference_t preference);
+cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t preference, size_t bytes);
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
                                                     cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
                                                     size_t bytes);
@@ -102,5 +109,24 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cublasLtMatrixLayout_t c_layout, void *d, cublasLtMatrixLayout_t d_layout,
                               const cublasLtMatmulAlgo_t *algorithm, void *workspace, size_t workspace_bytes,
                               cudaStream_t stream);
+}
+#pragma GCC visibility pop
+
+static inline cublasStatus_t cublasLtMatmulDescInit(cublasLtMatmulDesc_t description, cublasComputeType_t compute,
+                                                    cudaDataType_t scale)
+{
+    return cublasLtMatmulDescInit_internal(description, sizeof *description, compute, scale);
+}
+
+static inline cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayout_t layout, cudaDataType_t type, uint64_t rows,
+                                                      uint64_t columns, int64_t stride)
+{
+    return cublasLtMatrixLayoutInit_internal(layout, sizeof *layout, type, rows, columns, stride);
+}
+
+static inline cublasStatus_t cublasLtMatmulPreferenceInit(cublasLtMatmulPreference_t preference)
+{
+    return cublasLtMatmulPreferenceInit_internal(preference, sizeof *preference);
+}
 
 #endif
