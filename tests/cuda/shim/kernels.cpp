@@ -1,5 +1,6 @@
 /* Names of kernels, the number of launches of each kernel, and the trace. */
 #include "kernels.h"
+#include "symbols.h"
 
 #include <cstdarg>
 #include <cstdio>
@@ -7,50 +8,24 @@
 #include <cstring>
 #include <cxxabi.h>
 #include <dlfcn.h>
-#include <elf.h>
-#include <fcntl.h>
 #include <map>
 #include <mutex>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static std::mutex mutex;
 static std::map<const void *, uint64_t> launches;
 
-/* The name of the function at `offset` in a linked file. Kernels are static, so dladdr does not find their names. They
- * are in the file's table of symbols. */
-static std::string symbol_at(const char *file, uint64_t offset)
-{
-    Elf64_Ehdr *header = (Elf64_Ehdr *)file;
-    Elf64_Shdr *sections = (Elf64_Shdr *)(file + header->e_shoff);
-    for (int i = 0; i < header->e_shnum; i++) {
-        if (sections[i].sh_type != SHT_SYMTAB)
-            continue;
-        const Elf64_Sym *symbols = (const Elf64_Sym *)(file + sections[i].sh_offset);
-        const char *names = file + sections[sections[i].sh_link].sh_offset;
-        for (size_t j = 0; j < sections[i].sh_size / sizeof *symbols; j++)
-            if (ELF64_ST_TYPE(symbols[j].st_info) == STT_FUNC && symbols[j].st_value == offset)
-                return names + symbols[j].st_name;
-    }
-    return "";
-}
-
+/* Kernels are static, so dladdr does not find their names. */
 static std::string mangled_name(const void *kernel)
 {
     Dl_info found;
-    struct stat status;
+    std::string name;
     if (!dladdr(kernel, &found))
         shim::die("a kernel is in no library");
-    int file = open(found.dli_fname, O_RDONLY);
-    if (file < 0 || fstat(file, &status) != 0)
-        shim::die("the library of a kernel cannot be read");
-    void *data = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, file, 0);
-    close(file);
-    if (data == MAP_FAILED)
-        shim::die("the library of a kernel cannot be read");
-    std::string name = symbol_at((const char *)data, (uint64_t)((const char *)kernel - (const char *)found.dli_fbase));
-    munmap(data, (size_t)status.st_size);
+    uint64_t offset = (uint64_t)((const char *)kernel - (const char *)found.dli_fbase);
+    shim::for_each_function(found.dli_fname, [&](const shim::symbol &symbol) {
+        if (symbol.offset == offset && name.empty())
+            name = symbol.name;
+    });
     if (name.empty())
         shim::die("a kernel has no name, because the library was stripped");
     return name;
