@@ -33,6 +33,7 @@ run   libopenblas0-openmp                      matrix products, loaded when the 
 run   libdnnl2|                                oneDNN: products with weights, twice as fast with AVX-512
 test  g++                                      kernels of the CUDA engine, on the CPU
 test  libcmocka-dev                            unit tests
+test  libzstd-dev                              reads PTX that nvcc has compressed
 test  libcurl4-openssl-dev|libcurl4-gnutls-dev HTTP client of the tests
 test  curl                                     load scripts
 test  groff-base                               prints the manual page

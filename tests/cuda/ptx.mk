@@ -30,11 +30,11 @@ $(PTX_SHIM): $(PTX)/shim/%.o: tests/cuda/shim/%.cpp $(PTX)/flags
 $(PTX)/registration.o: tests/cuda/ptx/registration.cpp $(PTX)/flags
 	$(emulated) -c -o $@ $<
 $(PTX)/libengine_cuda.so: $(PTX_OF) $(PTX_RUNTIME)
-	$(say) $(CXX) -shared -pthread -o $@ $^
+	$(say) $(CXX) -shared -pthread -o $@ $^ $(EMULATOR_LIBS)
 $(PTX_KERNELS:%=$(PTX)/%.o): $(PTX)/%.o: tests/cuda/%.cu $(PTX)/flags
 	$(emulated) -c -o $@ $<
 $(PTX_KERNELS:%=$(PTX)/%): %: %.o $(PTX_RUNTIME) $(BUILD)/tests/filter.o
-	$(say) $(CXX) -pthread -o $@ $^ -lcmocka $(BESIDE)
+	$(say) $(CXX) -pthread -o $@ $^ $(EMULATOR_LIBS) -lcmocka $(BESIDE)
 $(PTX_LINKED): $(PTX)/%: $(BUILD)/tests/cuda/% # a hard link, because $ORIGIN is the folder of the file itself
 	$(say) ln -f $< $@
 $(PTX)/flags: FORCE

@@ -12,4 +12,4 @@ $(FRAGMENTS): $(FRAGMENTS_AT) $(LAYOUTS) $(SHIM_OWN) $(BUILD)/tests/filter.o
 $(PTX)/test_fragments.o: $(FRAGMENTS_AT) $(PTX)/flags
 	$(emulated) -c -o $@ $<
 $(PTX)/test_fragments: $(PTX)/test_fragments.o $(LAYOUTS) $(PTX_RUNTIME) $(BUILD)/tests/filter.o
-	$(say) $(CXX) -pthread -o $@ $^ -lcmocka $(BESIDE)
+	$(say) $(CXX) -pthread -o $@ $^ $(EMULATOR_LIBS) -lcmocka $(BESIDE)

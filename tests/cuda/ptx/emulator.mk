@@ -5,8 +5,9 @@ EMULATOR_TESTS := $(patsubst %.cpp,$(BUILD)/%,$(wildcard tests/cuda/ptx/test_*.c
 EMULATOR_FLAGS  = -std=c++20 -Wall -Wextra -Werror=switch -Wno-missing-field-initializers $(CFLAGS) \
                   $(if $(SANITIZE),-O1,-O3) -march=native -ffp-contract=off -fno-trapping-math -fno-math-errno -fno-strict-aliasing -fPIC -fvisibility=hidden -I. \
                   $(SANITIZER) $(WERROR) -MMD -MP
+EMULATOR_LIBS  := -lzstd # decompresses PTX
 
 $(EMULATOR) $(EMULATOR_TESTS:%=%.o): $(BUILD)/%.o: %.cpp $(BUILD)/flags
 	$(say) $(CXX) $(EMULATOR_FLAGS) -c -o $@ $<
 $(EMULATOR_TESTS): %: %.o $(EMULATOR) $(BUILD)/tests/filter.o
-	$(say) $(CXX) $(SANITIZER) -o $@ $^ -lcmocka
+	$(say) $(CXX) $(SANITIZER) -o $@ $^ $(EMULATOR_LIBS) -lcmocka

@@ -3,10 +3,11 @@
  *
  * An object file of nvcc registers a fat binary, which contains the PTX of its kernels, and then the address of the
  * host function that stands for each kernel. NVIDIA documents neither these calls nor the format. The calls are
- * declared in the toolkit's crt/host_runtime.h. This file needs fat binaries with uncompressed PTX (nvcc -no-compress).
+ * declared in the toolkit's crt/host_runtime.h.
  *
  * PTX_ENTRIES names a file. The name of each kernel is appended to it before its first launch in this process. */
 #include "tests/cuda/ptx/emulator.h"
+#include "tests/cuda/ptx/fat_binary.h"
 #include "tests/cuda/shim/streams.h"
 
 #include <cstdio>
@@ -17,33 +18,17 @@
 #include <memory>
 #include <unistd.h>
 
-/* The wrapper that an object file registers, and what it points to: a header, then sections with a header each. */
+/* The wrapper that an object file registers. */
 struct fat_wrapper {
     uint32_t magic, version;
-    const char *data;
-};
-
-struct fat_header {
-    uint32_t magic;
-    uint16_t version, header_bytes;
-    uint64_t bytes; /* of all sections */
-};
-
-struct fat_section {
-    uint16_t kind, version;
-    uint32_t header_bytes;
-    uint64_t bytes;
-    uint32_t compressed_bytes; /* 0: the section is not compressed */
+    const char *data; /* the fat binary */
 };
 
 #define WRAPPER_MAGIC 0x466243b1u
-#define FAT_MAGIC 0xba55ed50u
-#define KIND_PTX 1
 
 struct binary {
-    const char *text = nullptr; /* of its PTX */
-    size_t bytes = 0;
-    ptx::module *module = nullptr; /* once a kernel of it was asked for */
+    const char *data;
+    ptx::module *module; /* once a kernel of it was asked for */
 };
 
 struct function {
@@ -71,26 +56,6 @@ void shim::die(const char *what)
     die_of(what, "runtime");
 }
 
-static void read_sections(binary *binary, const char *data)
-{
-    const fat_header *header = (const fat_header *)data;
-    if (header->magic != FAT_MAGIC)
-        die_of("its magic number is another one", "fat binary");
-    const char *at = data + header->header_bytes, *end = at + header->bytes;
-    while (at < end) {
-        const fat_section *section = (const fat_section *)at;
-        if (section->kind == KIND_PTX && section->compressed_bytes != 0)
-            die_of("its PTX is compressed", "fat binary");
-        if (section->kind == KIND_PTX) {
-            binary->text = at + section->header_bytes;
-            binary->bytes = strnlen(binary->text, section->bytes);
-        }
-        at += section->header_bytes + section->bytes;
-    }
-    if (!binary->text)
-        die_of("it has no PTX", "fat binary");
-}
-
 static function &function_of(const void *stub)
 {
     shim::guard lock(shim::mutex);
@@ -101,8 +66,10 @@ static function &function_of(const void *stub)
     if (function.kernel)
         return function;
     binary *from = function.from;
-    if (!from->module)
-        from->module = ptx::parse(from->text, from->bytes);
+    if (!from->module) {
+        std::string text = ptx::newest_ptx(from->data);
+        from->module = ptx::parse(text.data(), text.size());
+    }
     function.kernel = ptx::find(from->module, function.entry.c_str());
     if (!function.kernel)
         die_of("the module has no such entry", function.entry.c_str());
@@ -161,9 +128,7 @@ void **__cudaRegisterFatBinary(void *wrapper)
     const fat_wrapper *given = (const fat_wrapper *)wrapper;
     if (given->magic != WRAPPER_MAGIC)
         die_of("the magic number of its wrapper is another one", "fat binary");
-    binary *registered = new binary;
-    read_sections(registered, given->data);
-    return (void **)registered;
+    return (void **)new binary{given->data, nullptr};
 }
 
 void __cudaRegisterFunction(void **registered, const char *stub, char *, const char *entry, int, uint3 *, uint3 *,
