@@ -7,6 +7,7 @@
 # Names of programs may have endings:
 #   @cuda          the daemon runs the CUDA engine in the shim of tests/cuda
 #   @ptx           the engine is compiled by nvcc, and an emulator executes its PTX (tests/cuda/ptx)
+#   @shipped       the engine is that of `make cuda`. Its calls of the runtime are redirected (tests/cuda/ptx/shipped)
 #   @asan, @tsan   the daemon has this sanitizer, and the program itself has none
 #
 # JOBS: number of programs at a time. The default is the number of processors plus 1, because some tests wait.
@@ -30,9 +31,15 @@ run_one() {
         export LINFORMERD_CUDA_F32=plain # the shim's tensor cores are slow. Programs of cuda/ test them
         export SHIM_SEED=${SHIM_SEED:-1} # threads and streams run in random order
         ;;
-    *@ptx)
+    *@ptx | *@shipped)
         beside=$build/tests/cuda/ptx
-        program=${program%@ptx}
+        case $program in
+        *@shipped)
+            beside=$beside/shipped
+            export LD_LIBRARY_PATH=$beside # has the library that the engine loads instead of cuBLASLt
+            ;;
+        esac
+        program=${program%@*}
         case $program in */cuda/*) program=$beside/${program##*/} ;; esac
         export LINFORMERD=$beside/linformerd LINFORMERD_DEVICE=cuda LINFORMERD_DTYPE=f32
         export SHIM_SEED=${SHIM_SEED:-1} # warps and streams run in random order
@@ -64,6 +71,11 @@ run_one() {
     TIMEFORMAT='%R %U %S'
     { time "${wrapper[@]}" timeout -k 10 "${TEST_TIMEOUT:-900}" "$program" "${arguments[@]}" >"$log.log" 2>&1 </dev/null; } \
         2>"$log.time" || rc=$?
+    case $1 in
+    *@shipped) # Without the redirection, tests find no device, and are skipped
+        [ -s "$beside/missing" ] || [ -s "$log.entries" ] || echo "not ok - no kernel of the shipped engine ran" >>"$log.log"
+        ;;
+    esac
     awk -v rc="$rc" -v program="$1" -v count="$log.count" '
         /^1\.\.[0-9]+/                  { planned += substr($1, 4) }
         /^(not )?ok( |$).*# ?SKIP/      { skipped++; sub(/^.*# ?SKIP ?/, ""); why = why (why ? "; " : "") $0; next }

@@ -97,7 +97,7 @@ unserved   = $(filter-out %@cuda,$(1))
 REST      := $(wildcard tests/image/test_*.sh tests/deploy/test_*.sh tests/cluster/test_*.sh \
              tests/reliability/test_*.sh) $(filter $(LATE),$(EVERY) $(CHECKS)) \
              $(filter-out $(call in,asan,$(TRUSTED)),$(call in,asan,$(CHECKED))) $(call in,tsan,$(CONCURRENT)) \
-             $(DAEMONS:%=%@asan) $(DAEMONS:%=%@tsan) $(EMULATOR_TESTS) $(EMULATED_SHORT) \
+             $(DAEMONS:%=%@asan) $(DAEMONS:%=%@tsan) $(EMULATOR_TESTS) $(EMULATED_SHORT) $(SHIPPED_SHORT) \
              tests/cuda/ptx/mutants.py
 
 programs: all pages $(SHIM) $(call unserved,$(EVERY)) $(BENCHES) $(CLUSTER) $(FAILING)
@@ -132,13 +132,14 @@ build-concurrent:
 	+$(call build-in,programs-concurrent SANITIZE=thread BUILD=$(BUILD)/tsan)
 build-ptx:
 	+$(call build-in,programs-ptx)
+	+$(call build-in,programs-shipped SHIPPED_ENGINE=$(SHIPPED_NEWEST))
 	+$(call build-in,$(EMULATOR_TESTS))
 
 # A word of T is a program of tests/ without its "test_", or a script: unit/weights, http/embed@cuda, http/embed@asan,
 # check/style.sh.
 QUICK_FILES := $(filter %.sh,$(T:%=tests/%))
 QUICK      := $(foreach t,$(filter-out %.sh,$(T)),$(BUILD)/tests/$(dir $(t))$(if $(filter replay_% test_%,$(notdir $(t))),,test_)$(notdir $(t)))
-quick: $(if $(T),$(foreach program,$(QUICK),$(firstword $(subst @, ,$(program)))) $(if $(findstring @cuda,$(T)),$(SHIM)) $(if $(findstring @ptx,$(T)),programs-ptx),programs) ## [CI] builds and runs T="unit/test_weights …", of these TEST='name*'; without T the plain programs of make test
+quick: $(if $(T),$(foreach program,$(QUICK),$(firstword $(subst @, ,$(program)))) $(if $(findstring @cuda,$(T)),$(SHIM)) $(if $(findstring @ptx,$(T)),programs-ptx) $(if $(findstring @shipped,$(T)),programs-shipped),programs) ## [CI] builds and runs T="unit/test_weights …", of these TEST='name*'; without T the plain programs of make test
 	+$(if $(findstring @asan,$(T)),$(call build-in,all SANITIZE=address BUILD=$(BUILD)/asan))
 	+$(if $(findstring @tsan,$(T)),$(call build-in,all SANITIZE=thread BUILD=$(BUILD)/tsan))
 	@BUILD=$(BUILD) TEST_FILTER='$(TEST)' tests/run.sh $(if $(T),$(QUICK) $(QUICK_FILES),$(PLAIN))
@@ -216,9 +217,10 @@ $(foreach capability,80 90,$(eval $(call cubin,$(capability))))
 test-ptx: ## [by hand, last 2026-11-23] compiles the CUDA engine with nvcc, runs its tests and models in an emulator of PTX, and plants faults
 	@docker/packages.sh build test
 	+$(call build-in,programs-ptx)
+	+$(call build-in,programs-shipped)
 	@rm -f $(BUILD)/log/*.entries
-	@BUILD=$(BUILD) tests/run.sh $(call long-first,$(EMULATED))
-	@BUILD=$(BUILD) tests/run.sh tests/cuda/ptx/test_entries.sh tests/cuda/ptx/mutants.py
+	@BUILD=$(BUILD) tests/run.sh $(call long-first,$(EMULATED) $(SHIPPED_TESTS))
+	@BUILD=$(BUILD) tests/run.sh tests/cuda/ptx/test_entries.sh tests/cuda/ptx/mutants.py tests/cuda/ptx/shipped/mutants.py
 
 test-image: ## [CI] builds docker/Dockerfile and runs its image (root)
 	@docker/packages.sh image
@@ -275,5 +277,5 @@ programs-gpu: $(BUILD)/gpu.tar.gz ## [CI] makes build/gpu.tar.gz, what tests/gpu
 $(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(OF_SHIM) $(ON_DEVICE)
 	$(say) tests/gpu/bundle.sh $@ $(OF_SHIM) -- $(ON_DEVICE)
 
-.PHONY: programs programs-trusted programs-checked programs-concurrent programs-damaged programs-fuzz programs-gpu test test-all test-rest build-checked build-concurrent build-ptx programs-ptx quick check \
+.PHONY: programs programs-trusted programs-checked programs-concurrent programs-damaged programs-fuzz programs-gpu test test-all test-rest build-checked build-concurrent build-ptx programs-ptx programs-shipped quick check \
     test-clients test-clients-all test-console test-packages test-releases test-libraries test-libraries-short test-fragments test-tokenizers test-cuda test-ptx test-cluster test-image test-fresh docs reliability fuzz bench bench-million capacity predict cuda

@@ -40,8 +40,38 @@ $(PTX_LINKED): $(PTX)/%: $(BUILD)/tests/cuda/% # a hard link, because $ORIGIN is
 $(PTX)/flags: FORCE
 	$(call keep,$(for_emulator))
 
+# The engine that `make cuda` builds for users, with NVIDIA's runtime in it. NAME@shipped is the program NAME with it. The
+# engine loads a library with the shim's runtime and cuBLASLt, and with the emulator, instead of NVIDIA's cuBLASLt
+# (shipped/redirect.cpp). The programs are those that do not depend on the shim's small limits.
+SHIPPED        := $(PTX)/shipped
+SHIPPED_CUDA   := test_cases_bf16 test_cases_cuda test_chips test_fusion test_top_k
+SHIPPED_HTTP   := $(BUILD)/tests/http/test_reference
+SHIPPED_BUILT  := $(SHIPPED)/libcublasLt.so $(addprefix $(SHIPPED)/,$(SHIPPED_CUDA) linformerd libcuda.so.1) $(SHIPPED_HTTP)
+SHIPPED_TESTS  := $(patsubst %,$(BUILD)/tests/cuda/%@shipped,$(SHIPPED_CUDA)) $(SHIPPED_HTTP:%=%@shipped)
+# These run in `make test-all`, with the engine for the newest capability alone. tests/check/cuda.sh has compiled it.
+SHIPPED_SHORT  := $(patsubst %,$(BUILD)/tests/cuda/test_%@shipped,cases_bf16 top_k)
+SHIPPED_NEWEST := $(BUILD)/check_cuda/libengine_cuda.so
+SHIPPED_ENGINE := $(BUILD)/libengine_cuda.so
+
+$(SHIPPED_NEWEST): FORCE
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/check_cuda CUDA_ARCHS=$(newest) $@
+$(SHIPPED)/redirect.o: tests/cuda/ptx/shipped/redirect.cpp $(PTX)/flags
+	$(emulated) -c -o $@ $<
+$(SHIPPED)/libcublasLt.so: $(SHIPPED)/redirect.o $(PTX_RUNTIME)
+	$(say) $(CXX) -shared -pthread -o $@ $^ $(EMULATOR_LIBS)
+$(addprefix $(SHIPPED)/,$(SHIPPED_CUDA) linformerd libcuda.so.1): $(SHIPPED)/%: $(BUILD)/tests/cuda/%
+	$(say) ln -f $< $@
+
 # If nvcc is missing, tests/run.sh skips the programs, and prints the reason from this file.
 programs-ptx:
 	@mkdir -p $(PTX)
 	@if NVCC='$(NVCC)' engine/cuda/toolkit.sh check-compiler >$(PTX)/missing; \
 	    then $(MAKE) --no-print-directory $(PTX_BUILT); fi
+# The same for the programs NAME@shipped. The engine names the version of cuBLASLt that it loads.
+programs-shipped:
+	@mkdir -p $(SHIPPED)
+	@if [ "$$(uname -m)" != x86_64 ]; then echo "calls are redirected on x86-64 alone" >$(SHIPPED)/missing; \
+	elif NVCC='$(NVCC)' CUBLAS='$(CUBLAS)' engine/cuda/toolkit.sh check >$(SHIPPED)/missing; then \
+	    $(MAKE) --no-print-directory $(SHIPPED_ENGINE) $(SHIPPED_BUILT) && \
+	    ln -f $(SHIPPED_ENGINE) $(SHIPPED)/libengine_cuda.so && \
+	    ln -sf libcublasLt.so $(SHIPPED)/$$(readelf -d $(SHIPPED_ENGINE) | grep -o 'libcublasLt\.so[.0-9]*'); fi
