@@ -214,7 +214,7 @@ $(BUILD)/predict/sass/%_$(1).cubin: engine/cuda/%.cu $(wildcard engine/*.h engin
 endef
 $(foreach capability,80 90,$(eval $(call cubin,$(capability))))
 
-test-ptx: ## [by hand, last 2026-11-23] compiles the CUDA engine with nvcc, runs its tests and models in an emulator of PTX, and plants faults
+test-ptx: ## [by hand, last 2026-11-23] compiles the CUDA engine with nvcc, runs its tests and models in an emulator of PTX, also with the file of `make cuda`, and plants faults
 	@docker/packages.sh build test
 	+$(call build-in,programs-ptx)
 	+$(call build-in,programs-shipped)
