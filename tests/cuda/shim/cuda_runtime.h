@@ -4,7 +4,7 @@
  * A block's threads are fibers (threads.cpp), which switch only at barriers and shuffles. Blocks run one after another.
  * A lane is a thread of a warp. SHIM_SEED chooses the order of threads, and of blocks:
  *
- *     0              lockstep: all threads run to the next barrier or shuffle, in order
+ *     0              lockstep: warp after warp runs to the next barrier, its lanes in turn to the next shuffle
  *     odd            random
  *     other even     one thread runs as far as it can, then another. Blocks are in random order
  *
