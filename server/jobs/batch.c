@@ -43,7 +43,7 @@ static bool batch_has_room(const struct lane *lane, const struct queue *queue, i
            sum_of(batch->cost) + cost <= (double)options->max_batch_ms * MILLISECOND_NS;
 }
 
-/* Adds as many items of the job to the batch as fit. The items of this kind in the batch may cost at most
+/* Adds as many items of the job to the batch as fit. All items of the job's kind in the batch may together cost at most
  * `allowance`. */
 static void batch_take(struct lane *lane, struct job *job, double allowance)
 {

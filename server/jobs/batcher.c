@@ -233,7 +233,8 @@ static bool share_a_lane(const struct model_info *a, const struct model_info *b)
 }
 
 /* The lock is held. The estimated time until the lanes have computed waiting jobs of one kind with these tokens. 0 if
- * no batch of this kind has run yet. Models with waiting jobs that take turns on these lanes get the same time. */
+ * no batch of this kind has run yet. The estimate assumes that each model with waiting jobs on these lanes gets an
+ * equal share of their time. */
 static double wait_ns(const struct batcher *batcher, int64_t model_index, enum job_kind kind, int64_t tokens)
 {
     const struct queue *queue = &batcher->queues[model_index];

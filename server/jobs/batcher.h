@@ -4,7 +4,7 @@
  * Models that share a lane take turns on it.
  *
  * Fairness: jobs are served in the order of their arrival. Each job adds as many items to a batch as the batch has room
- * for. The first job may fill a whole batch. Then its remaining items let all waiting jobs pass that have fewer tokens.
+ * for. The first job may fill a whole batch. Then all waiting jobs that have fewer tokens overtake its remaining items.
  * So a small job waits for the running batches, and for one or two batches of each larger job before it. Jobs of equal
  * size are completed one after another. If they took turns instead, all of them would end late. A batch of several
  * items is planned to take at most max_batch_ms.
@@ -15,9 +15,10 @@
  * it gets all the time of the lane.
  *
  * Threads: batcher_submit, batcher_wake and the counters may be called on any thread. The batcher calls `wanted` and
- * `done` of a job without its lock. It calls `wanted` on the thread of a lane. If the items of a job are in several
- * batches, several threads may call `wanted` at once. It calls `done` exactly once for each submitted job, on a lane's
- * thread or on the deadline thread. Both functions must return quickly. */
+ * `done` of a job without its lock. It calls `wanted` on the thread of a lane, just before items run. While a job waits
+ * for slots, the deadline thread also calls `wanted`, once a second. Several threads may call `wanted` of a job at
+ * once. The batcher calls `done` exactly once for each submitted job, on a lane's thread or on the deadline thread.
+ * Both functions must return quickly. */
 #ifndef SERVER_BATCHER_H
 #define SERVER_BATCHER_H
 
@@ -30,15 +31,15 @@ struct batcher;
 
 /* Starts the threads. Returns when each thread has warmed up the models of its lane (model_warm_up). The models must
  * outlive the batcher, or leave it with batcher_remove. The array `models` (n_models, at most BATCHER_MOST_MODELS) is
- * copied. Its index of a model is also the model's index in the metrics. `metrics` may be NULL. */
+ * copied. Model models[i] has index i in the batcher and in the metrics. `metrics` may be NULL. */
 #define BATCHER_MOST_MODELS 1000
 struct metrics;
 int batcher_open(struct model **models, int64_t n_models, const struct batcher_options *options,
                  struct metrics *metrics, struct batcher **batcher, struct error *error);
 
 /* Adds a model while the batcher runs. Returns when the lanes of the model have warmed it up, between their batches.
- * `metrics` is its index in the metrics. On success sets *index. On failure the model does not belong to the batcher.
- * Only one thread at a time may call it. */
+ * `metrics` is the model's index in the metrics. On success sets *index to its index in the batcher. On failure the
+ * model does not belong to the batcher. Only one thread at a time may call it. */
 int batcher_add(struct batcher *batcher, struct model *model, int64_t metrics, int64_t *index, struct error *error);
 
 /* Removes a model. All its jobs must have ended, and all its slots must be free. Afterwards no thread of the batcher
@@ -52,13 +53,13 @@ void batcher_wake(struct batcher *batcher);
  * thread may call it. */
 bool batcher_progresses(struct batcher *batcher);
 
-/* Replaces these options. Jobs that wait already stay in their queue. Any thread may call it. */
+/* Replaces these options. Jobs that are already in a queue stay there. Any thread may call it. */
 void batcher_set_limits(struct batcher *batcher, int64_t max_queue_tokens, int64_t max_queue_requests,
                         int64_t max_queue_ms);
 
 /* Cancels jobs that wait for slots, runs all other accepted jobs, ends the threads and frees the batcher. NULL does
- * nothing. `done` and `wanted` must not call it. Meanwhile only `done` may call batcher_submit, and only for a job that
- * continues a request. Each request must give back its slots before the `done` of its last job returns. */
+ * nothing. `done` and `wanted` must not call it. While it runs, only `done` may call batcher_submit, and only for a job
+ * that continues a request. Each request must give back its slots before the `done` of its last job returns. */
 void batcher_close(struct batcher *batcher);
 
 enum submit_status {

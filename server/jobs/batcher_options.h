@@ -10,8 +10,8 @@ struct batcher_options {
     int64_t max_batch_requests;
     int64_t max_batch_ms;     /* limit on the estimated time of a batch with several items. The estimate comes from the
                                  model's earlier batches. 0 means no limit */
-    int64_t max_queue_tokens; /* limit on the tokens that wait for one model. Each model has its own queue, with the
-                                 limits once for generation and once for other jobs */
+    int64_t max_queue_tokens; /* limit on the tokens that wait for one model. This limit and the next one apply to the
+                                 generation jobs of each model, and separately to its other jobs */
     int64_t max_queue_requests; /* limit on the items that wait for one model */
     int64_t max_queue_ms;    /* limit on the estimated time that a job waits for its first batch. It does not apply to
                                 generation. 0 means no limit */

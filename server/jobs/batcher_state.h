@@ -81,7 +81,7 @@ struct batcher {
     pthread_mutex_t lock;    /* guards the members below */
     pthread_cond_t warmed;   /* signalled when a lane has warmed up a model */
     bool warm_failed;        /* a warm-up failed since this member was set to false */
-    struct error warm_error; /* the first reason */
+    struct error warm_error; /* the message of the first warm-up that failed */
     pthread_cond_t alarm;    /* the deadline thread waits for it, with CLOCK_MONOTONIC. Signalled when alarm_ns or
                                 `stopping` changes */
     struct model **models;   /* (n_models). An entry is NULL if it is free. The submitter of a job may read the entry of
@@ -95,7 +95,7 @@ struct batcher {
     bool stopping;    /* the deadline thread must end */
 };
 
-/* The lock is held. The list in which the job waits. */
+/* The lock is held. The list in which the job waits, one of the three lists of its model. */
 static inline struct job_queue *queue_of(struct batcher *batcher, const struct job *job)
 {
     return model_queue_list(&batcher->queues[job->model_index].waiting, job);

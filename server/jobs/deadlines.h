@@ -15,7 +15,8 @@ void deadlines_stop(struct batcher *batcher);
 
 /* The functions below need the lock. */
 
-/* The job has been submitted, and may have a deadline. `waits_for_slots`: it waits for slots. */
+/* Call it for each submitted job. Sets the alarm for the deadline of the job, if it has one. If `waits_for_slots`, the
+ * thread will also call `wanted` of the job once a second. */
 void deadlines_watch(struct batcher *batcher, const struct job *job, bool waits_for_slots);
 
 /* Ends the jobs that wait for slots. */

@@ -10,8 +10,9 @@
 #include <stdint.h>
 
 struct flaw {
-    const char *output; /* name of the output that contains it. The string belongs to the model, or is a constant */
-    int64_t row;        /* index of the row that contains it */
+    const char *output; /* name of the output that contains the number. The string belongs to the model, or is a
+                           constant */
+    int64_t row;        /* index of the row that contains the number */
 };
 
 /* Returns false if a result of the item is NaN or infinite. Then `flaw` describes the place of the first such number.

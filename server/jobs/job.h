@@ -33,8 +33,9 @@ struct job {
     struct engine_item *items;       /* each must have passed model_check */
     int64_t n_items;                 /* >= 1 */
     int64_t deadline_ns;             /* time of CLOCK_MONOTONIC. 0 if there is no deadline */
-    bool (*wanted)(struct job *job); /* called just before items run. If it returns false, the items that have not run
-                                        are dropped. NULL means always true */
+    bool (*wanted)(struct job *job); /* called just before items run, and once a second while the job waits for slots.
+                                        If it returns false, the items that have not run are dropped. NULL means always
+                                        true */
     void (*done)(struct job *job);
     void *context;
     bool continues; /* true if the request's previous job has just ended. Such a job is accepted even if the queue is
@@ -72,8 +73,8 @@ struct job {
                                model. HOMELESS if no batch with its slots was formed yet */
     int64_t next_item;      /* items with a lower index were started */
     int64_t waiting_tokens; /* tokens of the items that were not started */
-    int64_t running; /* number of items in batches that are being formed or are running. One more while `wanted` is
-                        called for a job that waits for slots */
+    int64_t running; /* number of items in batches that are being formed or are running. It is one higher while the
+                        deadline thread calls `wanted`, so that no other thread ends the job */
 };
 
 #endif

@@ -1,6 +1,6 @@
 /* slots: which slots of a model are free. A slot is a number from 1 on. Each sequence that is being generated holds
  * one. If the engine has memory for slots of the model (model_info.n_slots), this number is also engine_item.slot. The
- * batcher's lock guards them. */
+ * batcher's lock guards the slots. */
 #ifndef SERVER_SLOTS_H
 #define SERVER_SLOTS_H
 
