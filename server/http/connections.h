@@ -24,9 +24,9 @@ int64_t connections_admit(struct connections *connections, int fd);
  * meanwhile. */
 void connections_started(struct connections *connections, int fd);
 
-/* Call it when libmicrohttpd could not take the descriptor and has closed it. If libmicrohttpd has led to a call of
- * connections_closed before, this function does nothing. By now a later admission may use the same descriptor. So
- * `admission` tells which admission is meant. */
+/* Call it when libmicrohttpd could not take the descriptor and has closed it. Does nothing if connections_closed was
+ * called for this admission before. `admission` identifies the admission, because a newer connection may already have
+ * the same descriptor. */
 void connections_lost(struct connections *connections, int fd, int64_t admission);
 
 /* A request is complete, so the connection is not idle. */
@@ -49,13 +49,13 @@ bool connections_make_room(struct connections *connections, struct budget *budge
 /* Call it before the descriptor is closed. If bytes are unread, a copy of the descriptor lingers (linger.h). */
 void connections_closed(struct connections *connections, int fd);
 
-/* Waits until each of the newest connections has sent a request, at most one second for each. No connection may be
- * admitted meanwhile. */
+/* Waits until every connection that was admitted less than a second ago has sent a request. Waits for at most one
+ * second after each admission, and for at most two seconds in all. No connection may be admitted meanwhile. */
 void connections_settle(struct connections *connections);
 
 /* From now on, ends each connection that has no request in progress. Waits until no connection is idle, at most
- * `patience_ns`. New connections that have not sent a request have until then. No connection may be admitted meanwhile.
- */
+ * `patience_ns`. A new connection may still send its first request during this time. No connection may be admitted
+ * meanwhile. */
 void connections_dismiss(struct connections *connections, int64_t patience_ns);
 
 /* Ends all connections, and waits until they are closed. First calls connections_settle. Then bytes that have already

@@ -46,7 +46,8 @@ void event_loop_add(struct event_loop *loop, int descriptor, int64_t number, con
                     socklen_t length);
 void event_loop_resume(struct event_loop *loop, struct resumption *resumption);
 
-/* Whether the loop has turned since the last call. The first call returns true. Only one thread may call it. */
+/* Whether the loop has made a turn since the last call. A turn handles all events that are ready. The first call
+ * returns true. Only one thread may call it. */
 bool event_loop_turns(struct event_loop *loop);
 
 /* Call it when all connections are closed and no new ones can come. libmicrohttpd aborts the process if it is stopped

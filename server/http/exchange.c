@@ -19,8 +19,8 @@
  * only exchange_stream, read_stream and exchange_completed. The writer of the stream calls all other functions.
  *
  * Without a stream, only one thread at a time changes an exchange. Suspending and resuming the connection orders the
- * threads, so an exchange needs no lock. After the job was submitted, job_wanted may run on several lane threads at
- * once. It reads the exchange, and changes only `half_closed`. */
+ * threads, so an exchange needs no lock. After the job was submitted, job_wanted may run on several threads of the
+ * batcher at once. It reads the exchange, and changes only `half_closed`. */
 #define _GNU_SOURCE /* POLLRDHUP */
 #include "server/http/exchange.h"
 

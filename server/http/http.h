@@ -24,7 +24,7 @@ bool http_address(const struct http *http, int index, char text[HTTP_ADDRESS_BYT
 /* Accepts connections from now on. */
 int http_ready(struct http *http, struct error *error);
 
-/* Whether each event loop has turned since the last call. Only one thread may call it. */
+/* Whether each event loop has made a turn since the last call (event_loop.h). Only one thread may call it. */
 bool http_turns(struct http *http);
 
 /* From now on, /health/ready is 503, and each answer closes its connection. Work is still accepted. */

@@ -1,6 +1,6 @@
 /* linger: a late close for connections whose client was still sending when its answer was written. If a socket is
  * closed while bytes are unread, the kernel resets the connection, and the client may lose the answer. So a thread
- * reads and drops the client's bytes for a while, and then closes the socket. Any thread may add. */
+ * reads and drops the client's bytes for a while, and then closes the socket. Any thread may call linger_add. */
 #ifndef SERVER_LINGER_H
 #define SERVER_LINGER_H
 

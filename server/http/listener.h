@@ -27,7 +27,7 @@ int listener_start(struct listener *listener, struct error *error);
 const struct sockets *listener_sockets(const struct listener *listener);
 
 /* Passes connections that the kernel has already established to `accepted`. Then closes the sockets and ends the
- * thread. Leaves the connections of inherited sockets to the next process. */
+ * thread. Connections of inherited sockets that are not accepted yet stay for the next process. */
 void listener_close(struct listener *listener);
 
 #endif

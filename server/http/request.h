@@ -30,7 +30,8 @@ struct answer_header {
 struct request {
     struct service *service;
     struct request_id id;
-    char key_name[KEY_NAME_BYTES]; /* the name of its API key. Empty if it has none */
+    char key_name[KEY_NAME_BYTES]; /* the name of the request's API key. Empty if the key has no name, or if there is no
+                                      key */
     const char *body;              /* borrowed, without a final NUL */
     size_t body_length;
     bool body_kept; /* `read` sets it if items point into the body. Then the body must stay until request_close */
@@ -45,9 +46,10 @@ struct request {
     struct model_set
         *set;            /* the models that the request may use. NULL before request_begin and after request_answered */
     int64_t model_index; /* the requested model in `set` */
-    const struct model_info *info; /* describes the requested model. NULL if it was not found yet */
-    int64_t queue;                 /* its index in the batcher */
-    int64_t metrics;               /* its index in the metrics. METRICS_NO_MODEL if it was not found yet */
+    const struct model_info *info; /* describes the requested model. NULL if no model was found yet */
+    int64_t queue;                 /* the requested model's index in the batcher */
+    int64_t metrics;               /* the requested model's index in the metrics. METRICS_NO_MODEL if no model was found
+                                      yet */
     void *options;                 /* data that only the route uses, from request_memory */
     int64_t answer_bytes;          /* an estimate of the answer's length */
     struct share memory;           /* share of the budget service->results */
@@ -91,9 +93,9 @@ int request_charge(struct request *request, int64_t bytes);
 /* request_charge, then request_memory. On failure sets request->failure and returns NULL. */
 void *request_take(struct request *request, int64_t count, size_t size);
 
-/* Parses `length` bytes of text with json_body_parse. First takes the memory of the JSON values from the budget. It may
- * be at most 5 times --payload-limit, or 64 MiB if this is more. Returns a new reference, which the caller must drop
- * before request_read_done. On failure sets request->failure and returns NULL. */
+/* Parses `length` bytes of text with json_body_parse. First takes the memory of the JSON values from the budget. This
+ * memory may be at most 5 times --payload-limit, but at least 64 MiB are always allowed. Returns a new reference, which
+ * the caller must drop before request_read_done. On failure sets request->failure and returns NULL. */
 json_t *request_json(struct request *request, const char *text, size_t length);
 
 /* Like request_json, but with json_body_parse_list, for a list in the body. */

@@ -1,4 +1,5 @@
-/* request_id: an identifier of one request. With it, operators can match the log lines of several services. */
+/* request_id: an identifier of one request. With the identifier, operators can match the log lines of several
+ * services. */
 #ifndef SERVER_REQUEST_ID_H
 #define SERVER_REQUEST_ID_H
 

@@ -53,7 +53,8 @@ struct route_match {
     char parameters[REQUEST_PARAMETERS][REQUEST_PARAMETER_BYTES]; /* as in struct request */
 };
 
-int dialect_status(const struct dialect *dialect, enum failure_kind kind); /* HTTP */
+/* The HTTP status for the kind. Like failure_status, but FAILURE_INVALID has the dialect's invalid_status. */
+int dialect_status(const struct dialect *dialect, enum failure_kind kind);
 
 /* In both functions `dialects` is a list with at least one dialect, ended by NULL. The last dialect writes the error
  * for a path that matches no prefix. */

@@ -42,8 +42,8 @@ struct sockets {
  * must call sockets_close. */
 int sockets_open(const struct sockets_options *options, struct sockets *sockets, struct error *error);
 
-/* Ends the begin of new connections, while those that have begun can still be accepted. Removes the files of Unix
- * sockets. Does nothing to inherited sockets. */
+/* From now on, the kernel establishes no new connections. Connections that are already established can still be
+ * accepted. Removes the files of Unix sockets. Does nothing to inherited sockets. */
 void sockets_retire(struct sockets *sockets);
 
 /* Closes the sockets. Connections that were not accepted are reset, except on inherited sockets. */

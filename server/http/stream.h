@@ -3,8 +3,9 @@
  *     the writer   a thread of the batcher: stream_append …, then stream_end
  *     the sender   the event loop of the connection: stream_read …, then stream_leave
  *
- * When all text is sent, the sender sleeps. The writer must wake it after appending text. Each side ends by itself. The
- * sender's side ends when the connection is closed. The side that ends last frees the stream. */
+ * When all text is sent, the sender sleeps. The writer must wake it after appending text. Each side ends at its own
+ * time: the writer with stream_end, the sender when the connection is closed. The side that ends last frees the
+ * stream. */
 #ifndef SERVER_STREAM_H
 #define SERVER_STREAM_H
 

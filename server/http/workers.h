@@ -1,7 +1,7 @@
 /* workers: a few threads for work that would block an event loop too long, mainly the JSON of large bodies and answers.
  *
  * Clients take turns. They are called peers here. A task waits for running tasks, and then for at most one task of each
- * other peer, however many tasks this peer has added. */
+ * other peer. It does not matter how many tasks the other peers have added. */
 #ifndef SERVER_WORKERS_H
 #define SERVER_WORKERS_H
 
