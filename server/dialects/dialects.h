@@ -4,8 +4,8 @@
 
 #include "server/http/routes.h"
 
-/* The list ends with NULL. The first dialect with a prefix that the path begins with serves the path. The native
- * dialect matches every path, so it comes last. */
+/* The list ends with NULL. A path is served by the first dialect that has a prefix with which the path begins. The
+ * native dialect matches every path, so it comes last. */
 extern const struct dialect *const all_dialects[];
 
 #endif

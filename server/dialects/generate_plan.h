@@ -92,8 +92,8 @@ int generate_plan_start(struct request *request, struct generate_plan *plan, con
                         int64_t n_prompts, int64_t n_copies, const struct given_ids *decoder,
                         const struct engine_item *given);
 
-/* Reads the beginning of a decoder's sequence, for a model with an encoder. If `value` is NULL, it is the id that is
- * usual for the model. */
+/* Reads the beginning of a decoder's sequence, for a model with an encoder. If `value` is NULL, the sequence begins
+ * with the model's bos_token, or with id 1 if the model has none. */
 int generate_decoder_input(struct request *request, const char *name, const json_t *value, struct given_ids *given);
 
 /* ---- Texts of tokens ---- */

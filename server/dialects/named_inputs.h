@@ -1,5 +1,5 @@
-/* named_inputs: inputs of a model that a request names as forward() does, beside the input that is the sequence. They
- * are rows of floats, such as `context`, and masks of rows, such as `context_mask`. */
+/* named_inputs: inputs of a model that a request names as forward() does, beside the input that is the sequence. These
+ * inputs are rows of floats, such as `context`, and masks of rows, such as `context_mask`. */
 #ifndef SERVER_DIALECTS_NAMED_INPUTS_H
 #define SERVER_DIALECTS_NAMED_INPUTS_H
 

@@ -1,8 +1,8 @@
 /* native: the daemon's own dialect. It contains the routes of text-embeddings-inference. native.c has the table of its
  * routes. native_embed.c, native_similarity.c, native_logits.c, native_targets.c, native_fill_mask.c, native_predict.c,
  * native_text.c, native_generate.c, native_info.c, native_index.c, native_front.c and native_absent.c contain the
- * functions of the routes. native_served.c says which routes serve a model. native_inputs.c and native_pictures.c read
- * the inputs. */
+ * functions of the routes. native_served.c says which routes serve a model. native_inputs.c, native_named.c and
+ * native_pictures.c read the inputs. */
 #ifndef SERVER_NATIVE_H
 #define SERVER_NATIVE_H
 
@@ -54,7 +54,8 @@ enum native_result { NATIVE_VECTORS, NATIVE_TOKENS, NATIVE_LOGITS, NATIVE_CLASSE
  * request->failure and returns -1. */
 int native_serves(struct request *request, enum native_result result);
 
-/* Writes a JSON list of routes that serve the model: those that need one input, and that not every model serves. */
+/* Writes a JSON list of routes that serve the model and need only one input. Routes that serve every model are left
+ * out, so the list tells models apart. */
 void native_write_routes(struct writer *writer, const struct served_model *served);
 
 /* Whether the model has classes with names. Then POST / does the same as POST /predict. */
@@ -74,12 +75,14 @@ void native_place(const struct request *request, struct engine_item *item, const
 
 /* ---- Inputs of a model (native_inputs.c) ---- */
 
-/* The keys of a body that concern inputs. A table of options contains one of these macros:
+/* The keys of a body that concern inputs. A table of options contains one or two of these macros:
  *
- *     NATIVE_INPUT_OPTIONS     all these keys
- *     NATIVE_SEQUENCE_OPTIONS  the keys of a route that does not return vectors
- *     NATIVE_READING_OPTIONS   the keys that have the same name on every route that returns vectors
- *     NATIVE_ENCODING_OPTIONS  the keys that say how texts become ids
+ *     NATIVE_ENCODING_OPTIONS  how texts become ids: truncate, truncation_direction, prompt_name and so on
+ *     NATIVE_TEXT_OPTIONS      ENCODING, and the key model
+ *     NATIVE_READING_OPTIONS   TEXT, and encoding_format, for routes whose answer may be base64
+ *     NATIVE_GIVEN_OPTIONS     inputs and embeddings
+ *     NATIVE_SEQUENCE_OPTIONS  GIVEN, TEXT, and options, which is ignored
+ *     NATIVE_INPUT_OPTIONS     GIVEN, READING, and options, which is ignored
  *
  * The struct that such a table fills must begin with a struct native_inputs. */
 struct native_inputs {
@@ -107,9 +110,10 @@ struct native_inputs {
     json_t *given[ENGINE_MAX_INPUTS]; /* the value under the input's name. NULL if there is none */
     bool listed[ENGINE_MAX_INPUTS];   /* the request contains a list of items of this input, not a single item */
     unsigned in_object;               /* bit i: input i is a member of the object `inputs` */
-    const char *own_name;             /* the first input is given under this name of its own. Otherwise NULL */
-    int shown;                        /* index of the input whose name stands for an item in messages */
-    const char *shown_name;           /* its name. NULL if it is the first input */
+    const char *own_name;             /* the name in forward() under which the request has the first input. NULL if it
+                                         came as `inputs` or `embeddings` */
+    int shown;                        /* index of an input. Messages about an item name this input, such as "tgt[3]" */
+    const char *shown_name;           /* the name of this input. NULL if it is the first input */
 };
 #define NATIVE_ENCODING_OPTIONS                                                                        \
     {"truncate", OPTION_BOOL, offsetof(struct native_inputs, truncate)},                               \
@@ -189,14 +193,16 @@ int native_check_count(struct request *request, int64_t count);
 /* Counts the elements of the list under a key of the body. The body need not be valid JSON. */
 struct numbers_counts native_count(const struct request *request, const char *key);
 
-/* Fails if `count` exceeds the most elements of a list that jansson may read. This limit is the largest of these
- * numbers: NATIVE_MOST_TOKENS, the most inputs of a request, the longest input and the widest row of any model. The
- * message calls the list `name`. */
+/* Fails if a list has more elements than a list for jansson may have. The message calls the list `name`. The limit is
+ * the largest of these numbers:
+ * - NATIVE_MOST_TOKENS
+ * - the most inputs of a request
+ * - the longest input and the widest row of any model */
 #define NATIVE_MOST_TOKENS (INT64_C(1) << 20)
 int native_check_elements(struct request *request, const char *name, int64_t count);
 
-/* Does the same for the list under a key of the body, and for each list in it. Call it before jansson has made an
- * object of any element. */
+/* Like native_check_elements, for the list under a key of the body, and for each list in it. Call it before jansson has
+ * made an object of any element. */
 int native_check_list(struct request *request, const char *key);
 
 /* ---- Inputs by their names (native_named.c), for native_items ---- */
@@ -254,8 +260,8 @@ enum outcome native_embed_json(struct request *request, const json_t *json, cons
 /* ---- Vectors (native_embed.c) ---- */
 
 /* The keys of a body that concern vectors. /embed and /v1/embeddings return one vector for each input. It is the pooled
- * last hidden state, or the output of a model that returns vectors. In tables of options, NATIVE_VECTOR_OPTIONS stands
- * for these keys. The struct that such a table fills must begin with a struct native_vectors. */
+ * last hidden state, or the output of a model that returns vectors. NATIVE_VECTOR_OPTIONS contains these keys for a
+ * table of options. The struct that such a table fills must begin with a struct native_vectors. */
 struct native_vectors {
     struct native_inputs inputs;
     bool normalize;

@@ -16,9 +16,9 @@ struct echo {
 /* The number of characters that writer_string writes for the text. */
 int64_t echo_characters(const char *text, size_t length);
 
-/* Keeps the text of a prompt, which `given` contains as ids. `prefix` is the model's prompt before a given text. It is
- * not in the echo, so its tokens begin at character 0. With `offsets`, given->begins is needed if the prompt is a text.
- * On failure sets request->failure and returns -1. */
+/* Keeps the text of a prompt, which `given` contains as ids. `prefix` is the model's prompt before a given text. The
+ * echo does not contain `prefix`, and all tokens of `prefix` get the offset 0. With `offsets`, given->begins is needed
+ * if the prompt is a text. On failure sets request->failure and returns -1. */
 int echo_keep(struct request *request, const json_t *prompt, const struct given_ids *given,
               const struct text_inputs_options *prefix, bool offsets, struct echo *echo);
 

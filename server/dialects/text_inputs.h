@@ -12,7 +12,8 @@ struct text_inputs_options {
     bool add_special_tokens;
     const char *prompt; /* (prompt_length). It is put in front of each text. NULL if there is no prompt */
     size_t prompt_length;
-    int64_t most_tokens; /* the callers that set a limit observe it. 0 means the model's limit */
+    int64_t most_tokens; /* the request's limit on tokens, or 0 for the model's limit. text_inputs_encode does not read
+                            this member, its callers apply the limit */
 };
 
 /* The texts of one request while they are read. The caller sets the first three members, and zeroes the others. After
@@ -33,9 +34,9 @@ struct text_inputs {
 const struct text_codec *text_inputs_codec(const struct request *request);
 
 /* Sets the prompt of `options`. `name` is the key prompt_name of the request, and `input_type` the key of this name.
- * Both may be NULL. If the model has a prompt for the input type, the key has the effect of prompt_name, which wins if
- * both are given. Otherwise the input type counts as an ignored key. Without any name, the prompt is the model's
- * default prompt. Here and below, a failing function sets request->failure and returns -1. */
+ * Both may be NULL. `name` wins if both are given. `input_type` is the name of a prompt, or a word for queries or
+ * documents. If the model has no such prompt, the key input_type counts as ignored. Without any name, the prompt is the
+ * model's default prompt. Here and below, a failing function sets request->failure and returns -1. */
 int text_inputs_prompt(struct request *request, const char *name, const char *input_type,
                        struct text_inputs_options *options);
 

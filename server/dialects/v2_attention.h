@@ -5,9 +5,10 @@
  *     ids           the ids in place of a text, such as 5,17,3
  *     layer, head   one layer, one head, both counted from 0. Default: all
  *     rows          most rows of each panel. Default: all
- *     scale         "all": the colours of all panels end at the same value, the largest one. "each": those of each
- * panel end at its own largest value. Default: all cell          pixels of a cell in each direction. Default: as many
- * as fit well truncate      true or false, as in the JSON bodies */
+ *     scale         "all": the colours of all panels end at the same value, the largest one.
+ *                   "each": the colours of each panel end at the panel's largest value. Default: all
+ *     cell          pixels of a cell in each direction. Default: as many as fit well
+ *     truncate      true or false, as in the JSON bodies */
 #ifndef SERVER_DIALECTS_V2_ATTENTION_H
 #define SERVER_DIALECTS_V2_ATTENTION_H
 

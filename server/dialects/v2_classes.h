@@ -15,7 +15,7 @@
 
 /* The classes of one output of a call. */
 struct v2_classes {
-    int64_t count; /* number of classes of each item. 0: the output contains its values */
+    int64_t count; /* number of classes that are returned for each item. 0: the output contains its values */
 
     /* Set by v2_classes_want. */
     int64_t n_items, item_elements;

@@ -20,7 +20,7 @@ struct v2_inputs {
  * failing function sets request->failure and returns -1. */
 int v2_inputs_read(struct v2_inputs *inputs, const json_t *list);
 
-/* Does the same for a body without JSON. All its bytes belong to the model's first input. */
+/* Like v2_inputs_read, for a body without JSON. All bytes of the body belong to the model's first input. */
 int v2_inputs_read_raw(struct v2_inputs *inputs);
 
 /* Makes the items of the job from tensors and values. */

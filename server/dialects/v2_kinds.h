@@ -6,8 +6,8 @@
 
 #include <jansson.h>
 
-/* A tensor of a call, as its entry declares it. `data` contains its values. It is NULL if the values are among the
- * binary data of the body. */
+/* A tensor of a call, as its entry declares it. `data` contains the values as JSON. If the values are binary data of
+ * the body instead, `data` is NULL, and `bytes` points to them. */
 struct v2_tensor {
     const char *name, *datatype;
     struct v2_shape shape;
