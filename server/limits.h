@@ -4,8 +4,9 @@
 
 #include "engine/engine.h"
 
-/* An image may have more tokens than a batch if its activations need at most this many bytes. Returns 0 if no image
- * may, because --max-batch-tokens has a value. `memory` is the memory of the machine or of the container, in bytes. */
+/* An image may have more tokens than a batch if its activations need at most this many bytes. Returns 0 if
+ * --max-batch-tokens has a value, because then no image may have more tokens. `memory` is the memory of the machine or
+ * of the container, in bytes. */
 size_t limits_image_arena(const struct settings *settings, int64_t memory);
 
 /* Sets max_batch_tokens if it is auto. Call it before the models are loaded. */

@@ -26,8 +26,8 @@ struct tls *live_tls(const struct live *live); /* NULL if connections are not en
 void live_serve(struct live *live, struct batcher *batcher, struct metrics *metrics);
 
 /* Reads everything again. What is bad keeps its old value, and a log line says why. Other log lines name the settings
- * that have changed, but cannot change while the daemon serves. A reload hook (reloads.h), whose context is the struct.
- */
+ * that have changed, but cannot change while the daemon serves. This function is a reload hook (reloads.h). Its context
+ * is the struct live. */
 void live_reload(void *live);
 
 #endif

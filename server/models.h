@@ -4,8 +4,8 @@
  *     models_open -> models_serve -> (models_reload, the functions of model_control …) -> models_stop -> models_close
  *
  * A new version of a model is loaded beside the old one, on the thread that asks for it. Then a new set of models
- * becomes the current one (http/model_sets.h). Requests that began before use the old version until they end. A thread
- * of its own frees versions that no request uses. */
+ * becomes the current one (http/model_sets.h). Requests that began before use the old version until they end. A
+ * separate thread frees versions that no request uses. */
 #ifndef SERVER_MODELS_H
 #define SERVER_MODELS_H
 

@@ -16,8 +16,8 @@ struct budget {
                         budget */
     int64_t small;   /* bytes. A share of at most this size is small */
 
-    /* Called when the budget has no room for a share. Returns true if it has just returned `bytes` to the budget. NULL
-     * if nothing can be done. */
+    /* Called when the budget has no room for `bytes` more bytes. The function may end other shares. It returns true if
+     * at least `bytes` were given back. NULL if there is no such function. */
     bool (*make_room)(struct budget *budget, int64_t bytes);
     void *context; /* for make_room */
 };

@@ -1,6 +1,7 @@
 /* log_writer: writes whole lines to stderr. After log_writer_start, a thread writes the lines from a ring buffer of
  * LOG_RING_BYTES. So no caller waits for the program that reads stderr. A line is lost if the ring has no room for it,
- * or if writing fails. Lost lines are counted. Any thread may call the functions. Only log.c includes this header. */
+ * or if writing fails. Lost lines are counted. Any thread may call the functions. In the daemon, only log.c includes
+ * this header. */
 #ifndef SERVER_LOG_WRITER_H
 #define SERVER_LOG_WRITER_H
 

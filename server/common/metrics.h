@@ -31,7 +31,7 @@ void metrics_load_begin(struct metrics *metrics);
 void metrics_load_end(struct metrics *metrics, int64_t model_index, bool loaded);
 
 /* A reload calls metrics_reload_begin, metrics_reload_fault for each part that stays as it was, and metrics_reload_end.
- * All on one thread. */
+ * It makes these calls on one thread. */
 void metrics_reload_begin(struct metrics *metrics);
 void metrics_reload_fault(struct metrics *metrics);
 void metrics_reload_end(struct metrics *metrics);
@@ -47,7 +47,7 @@ void metrics_request(struct metrics *metrics, const char *route, int64_t model_i
 /* Records the end of a request for results of a model. */
 void metrics_inference(struct metrics *metrics, int64_t model_index, const struct statistics_request *request);
 
-/* The counts of these requests and of batches. */
+/* The counts of metrics_inference and metrics_batch for one model. */
 const struct model_statistics *metrics_statistics(const struct metrics *metrics, int64_t model_index);
 
 /* Records a batch after it has run. */

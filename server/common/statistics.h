@@ -18,7 +18,7 @@ struct statistics_counter {
 struct model_statistics {
     struct statistics_counter success, fail;                     /* requests */
     atomic_int_fast64_t queue_ns, input_ns, infer_ns, output_ns; /* sums over successful requests */
-    atomic_int_fast64_t items, batches;                          /* what batches computed */
+    atomic_int_fast64_t items, batches;                          /* computed items, and batches that have run */
     atomic_int_fast64_t last_ms;                                 /* time of the last batch, since 1970 */
     struct statistics_counter batches_of[STATISTICS_MOST_ITEMS]; /* index: number of items - 1 */
 };

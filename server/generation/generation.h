@@ -16,9 +16,9 @@
  * many as the model reads. AutoregressiveWrapper of linear-attention-transformer does the same.
  *
  * The log-probability of a prompt's token needs the logits of the row before it. A prompt's logits are computed in
- * blocks of rows, and a block is read before the next one is computed. If a model's earlier rows may change when the
- * sequence grows (model_info.earlier_rows_stay), the block is one row. Its job has all rows up to this one, as if the
- * prompt's tokens were generated.
+ * blocks of rows, and a block is read before the next one is computed. If model_info.earlier_rows_stay is false,
+ * earlier rows may change when the sequence grows. Then a block is one row. Its job has all rows up to this one, as if
+ * the prompt's tokens were generated.
  *
  * Threads: only one thread at a time may use a request. During a batch, the threads of the engine read
  * logits. Several of them may do this at once, each for another sequence, or for another row of a prompt. */
@@ -72,7 +72,7 @@ struct generated {
     int32_t *rows;        /* (most_wanted): the requested rows of the item */
     float *logits;        /* (most_wanted, vocabulary): their logits */
     float *scratch;
-    atomic_bool was_read;       /* whether `finish` has read the logits */
+    atomic_bool was_read;       /* whether engine_item.finish has read the logits */
     struct sampled_token token; /* the chosen token, which is not appended yet */
 };
 

@@ -1,4 +1,4 @@
-/* no_memory: the error that says that the machine is at fault, and not the image. */
+/* no_memory: the error for lacking memory. It tells callers that the machine is at fault, and not the image. */
 #ifndef SERVER_IMAGES_NO_MEMORY_H
 #define SERVER_IMAGES_NO_MEMORY_H
 

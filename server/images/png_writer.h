@@ -14,8 +14,8 @@ struct png_picture {
     const uint8_t (*palette)[3]; /* (256): red, green, blue */
 };
 
-/* Passes the file in pieces to `append`. Returns -1 with a message if memory is lacking. The pieces before are then
- * useless. NULL if the build lacks libpng. */
+/* Passes the file in pieces to `append`. Returns -1 with a message if memory is lacking. Pieces that were passed before
+ * are then useless. The pointer png_write is NULL if the build lacks libpng. */
 extern int (*const png_write)(const struct png_picture *picture,
                               void (*append)(void *context, const void *bytes, size_t length), void *context,
                               struct error *error);

@@ -18,7 +18,7 @@ int32_t byte_tokenizer_next(int offset, const char *text, size_t length, size_t 
 /* Number of ids of the text. */
 int64_t byte_tokenizer_count(int offset, const char *text, size_t length);
 
-/* Skips `skip` ids of the text and writes the next `count`. The text has that many. */
+/* Skips `skip` ids of the text and writes the next `count`. The text must have at least skip + count ids. */
 void byte_tokenizer_encode(int offset, const char *text, size_t length, int64_t skip, int64_t count, int32_t *ids);
 
 int byte_tokenizer_vocabulary(int offset); /* number of all ids */

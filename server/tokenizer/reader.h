@@ -7,7 +7,7 @@
 
 #include <jansson.h>
 
-/* A stream and its position. `text` receives strings, and grows. */
+/* Text of the file, and a position in it. `text` receives strings, and grows. */
 struct json_stream {
     const char *at, *end;
     char *text; /* the latest string, or NULL at first. cursor_free frees it */
@@ -18,7 +18,7 @@ struct json_stream {
 /* The JSON tree of the file, in which model.vocab and model.merges are null. */
 struct reader {
     json_t *root;
-    struct json_stream vocab, merges; /* their position is NULL if the file lacks them */
+    struct json_stream vocab, merges; /* `at` is NULL if the file lacks the vocabulary or the merges */
 };
 
 /* `json` must outlive the reader. Messages contain line and column if known. After success the caller must call

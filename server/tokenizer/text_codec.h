@@ -30,10 +30,10 @@ int text_codec_byte_offset(const struct text_codec *codec);
 
 /* ---- Ids --------------------------------------------------------------------------------------------------------- */
 int64_t text_codec_ids(const struct text_codec *codec); /* the largest id + 1. 0 if there is no token */
-bool text_codec_special(const struct text_codec *codec,
-                        int32_t id); /* whether the token is special, such as the mask. `id` may be any number */
-int64_t text_codec_template_tokens(
-    const struct text_codec *codec); /* number of special tokens that are added to each text */
+/* Whether the token is special, such as the mask. `id` may be any number. */
+bool text_codec_special(const struct text_codec *codec, int32_t id);
+/* The number of special tokens that are added to each text. */
+int64_t text_codec_template_tokens(const struct text_codec *codec);
 int32_t text_codec_role_id(const struct text_codec *codec, enum tokenizer_role role); /* -1 if no token has the role */
 
 /* The id of the token with this text. -1 if the vocabulary has no such token, or if the codec is for bytes. */

@@ -1,5 +1,5 @@
 /* tokenizer: converts text to ids and ids to text. The results are those of Hugging Face's library `tokenizers` with
- * the same tokenizer.json. This is the only public header of the folder.
+ * the same tokenizer.json. Other folders of the server do not include this header, but text_codec.h.
  *
  * A text is processed as follows. The text is searched for added tokens, such as "[MASK]". Each of them becomes its own
  * id. The text between them is normalised and split into pieces. The model (BPE, WordPiece, WordLevel or Unigram)

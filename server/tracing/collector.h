@@ -13,19 +13,20 @@ struct collector;
 enum collector_outcome {
     COLLECTOR_TOOK,
     COLLECTOR_LATER,   /* the same body may succeed later */
-    COLLECTOR_REFUSED, /* it will not succeed */
+    COLLECTOR_REFUSED, /* the same body will not succeed later either */
 };
 
 struct collector_answer {
     enum collector_outcome outcome;
-    char reason[512];                  /* of a failure */
-    int64_t retry_after_s;             /* the wish of the collector. 0: none */
+    char reason[512];                  /* why the collector did not take the body */
+    int64_t retry_after_s;             /* seconds that the collector asks to wait before the next attempt. 0: it does
+                                          not ask */
     char body[COLLECTOR_ANSWER_BYTES]; /* the first bytes of the answer */
     size_t length;
 };
 
-/* Loads libcurl, and does not connect yet. `options` must outlive the collector. A request that is under way at the
- * time *end_ns of CLOCK_MONOTONIC is broken off up to a second later. 0: no such time. */
+/* Loads libcurl, and does not connect yet. `options` must outlive the collector. *end_ns is a time of CLOCK_MONOTONIC,
+ * or 0 for no time. A request that is still under way at this time is broken off at most a second later. */
 int collector_open(const struct tracing_options *options, const _Atomic int64_t *end_ns, struct collector **collector,
                    struct error *error);
 void collector_close(struct collector *collector); /* NULL does nothing */

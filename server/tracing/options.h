@@ -1,5 +1,5 @@
-/* options: where spans are sent, and which requests are traced. They come from --otlp-endpoint and from the environment
- * variables that OpenTelemetry specifies for all programs. */
+/* options: where spans are sent, and which requests are traced. The options come from --otlp-endpoint, and from the
+ * environment variables that OpenTelemetry specifies for all programs. */
 #ifndef SERVER_TRACING_OPTIONS_H
 #define SERVER_TRACING_OPTIONS_H
 
@@ -12,10 +12,11 @@ struct tracing_pair {
     char *key, *value;
 };
 
-/* Which requests are traced: all, none, or a part that the trace id decides. */
+/* Which requests are traced: all, none, or a fraction of them. Whether a request belongs to the fraction depends only
+ * on its trace id. */
 struct sampler {
     bool follows_parent; /* a request with a valid traceparent is traced if its caller traces it */
-    double ratio;        /* 0 to 1: part of the other requests */
+    double ratio;        /* fraction of the other requests that are traced, from 0 to 1 */
 };
 
 struct tracing_options {
@@ -28,8 +29,8 @@ struct tracing_options {
     struct sampler sampler;
 };
 
-/* Reads the variables. `endpoint` is the setting, or NULL. If tracing is off, only url is set, to
- * NULL. After success the caller must call tracing_options_free. After failure there is nothing to free. */
+/* Reads the variables. `endpoint` is the setting, or NULL. If tracing is off, only `url` is set, and it is NULL. After
+ * success the caller must call tracing_options_free. After failure there is nothing to free. */
 int tracing_options_read(const char *endpoint, struct tracing_options *options, struct error *error);
 void tracing_options_free(struct tracing_options *options);
 

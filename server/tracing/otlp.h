@@ -9,7 +9,8 @@
 void otlp_write(struct writer *writer, const struct tracing_options *options, const struct request_span *spans,
                 int64_t count);
 
-/* The number of spans that the collector did not take, by the body of its answer 200. At most `sent`. */
+/* The number of spans that the collector did not take. The body of its answer with status 200 says so. At most
+ * `sent`. */
 int64_t otlp_rejected(const char *body, size_t length, int64_t sent);
 
 #endif

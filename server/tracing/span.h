@@ -30,9 +30,9 @@ struct request_span {
     int64_t answer_bytes;
     int64_t begun_ns, ended_ns;
 
-    /* 0 if the request had no such time */
+    /* The next three are times, or 0 if the request did not get so far. */
     int64_t queued_ns;  /* it entered the queue */
-    int64_t started_ns; /* its first batch began. Also the end of the queue's span, if no batch began */
+    int64_t started_ns; /* its first batch began, or if none did, the job ended. The queue's span ends here */
     int64_t finished_ns;
     bool computed; /* a batch ran, so the inference has a span */
     int64_t items, tokens;

@@ -16,7 +16,7 @@ struct trace_context {
 /* Reads a header, which may be NULL. Returns whether it is valid. If not, *context is undefined. */
 bool trace_context_parse(const char *header, struct trace_context *context);
 
-/* Writes 2 * count digits and a NUL. */
+/* Writes the bytes as 2 * count hexadecimal digits, followed by a NUL. */
 void trace_digits(char *text, const unsigned char *bytes, int count);
 
 #endif

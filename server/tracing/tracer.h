@@ -16,7 +16,7 @@ struct tracer;
  */
 int tracer_open(const char *endpoint, struct tracer **tracer, struct error *error);
 
-/* Sends the spans that wait, but takes at most about two seconds longer. */
+/* Sends the spans that still wait, but takes at most about two seconds for this. */
 void tracer_close(struct tracer *tracer);
 
 /* The place of one request in its trace. All zero: the request is not traced. */
