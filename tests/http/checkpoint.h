@@ -27,13 +27,14 @@ struct checkpoint {
 struct checkpoint checkpoint_read(const char *case_name);
 void checkpoint_free(struct checkpoint *checkpoint);
 
-/* A new model with F32 tensors of random numbers in ±0.1. Tensors of equal shape get equal numbers. The caller must
- * call checkpoint_free(). */
 struct checkpoint_shape {
     const char *name;
     int rank;
     int64_t shape[4];
 };
+
+/* A new model with F32 tensors of random numbers in ±0.1. Equal lists of shapes get equal numbers. The caller must call
+ * checkpoint_free(). */
 struct checkpoint checkpoint_random(const char *config, const struct checkpoint_shape *shapes, size_t count);
 
 /* Makes `folder` with config.json and model.safetensors. The last `cut` bytes of model.safetensors are missing. */

@@ -24,8 +24,8 @@ void collector_release(struct collector *collector);
  * drops the reference. */
 json_t *collector_spans(struct collector *collector, size_t count);
 
-/* The attributes of the resource in the last body, and the value of a header of the last request. The test drops or
- * frees them. */
+/* The attributes of the resource in the last body, and the value of the header x-collector-key of the last request. The
+ * test drops the reference, and frees the text. */
 json_t *collector_resource(struct collector *collector);
 char *collector_header(struct collector *collector);
 

@@ -39,8 +39,8 @@ struct daemon_options {
  * from waitpid. *said is the log until then. The caller frees *said. */
 struct daemon *daemon_open(const struct daemon_options *options, char **said, int *status);
 
-/* The same. NULL means that the daemon ended with status 1 before it listened. `last_line` is then the last line of its
- * log. */
+/* Like daemon_open, but if the daemon ends before it listens, expects the status 1. `last_line` is then the last line
+ * of its log, and the result is NULL. */
 struct daemon *daemon_try(const struct daemon_options *options, char last_line[1024]);
 
 /* Starts the daemon with `arguments`, and expects that it ends with status 1 before it listens. Returns the whole log,
@@ -133,7 +133,7 @@ double json_number_at(const json_t *list, size_t index);
 int raw_connect(const struct daemon *daemon);
 void raw_send(int descriptor, const char *text);
 
-/* Sends all bytes. False: the other side has closed the connection. */
+/* Sends all bytes. Returns false if the other side has closed the connection. */
 bool raw_try_send(int descriptor, const char *bytes, size_t length);
 
 /* Reads all bytes until the other side closes, and adds a zero byte. The caller frees the result. */

@@ -2,7 +2,7 @@
  * fuzzer use it. It adds these models:
  * - "bytes" takes text, "ids" takes only ids, "rows" takes floats.
  * - "tensors", "classes", "score" and "pictures" are modules. "tensors" takes floats, "classes" and "score" take text,
- *   "pictures" takes pictures. The last three give vectors.
+ *   "pictures" takes pictures. The last three return one vector per item. Only "classes" has names for its columns.
  * - "words" takes text through a tokenizer.json (WordPiece with a template). It has the prompt "query", and generates
  *   without slots.
  * - "pair" has several inputs, and the same tokenizer.
@@ -63,7 +63,7 @@ static inline void native_add_tokenizer(const char *path)
     free(json);
 }
 
-/* The models that are modules. Their inputs are tensors. The last three give classes. */
+/* The models that are modules. Their inputs are tensors. The last three return one vector per item. */
 static inline void native_open_modules(struct model_info info)
 {
     static struct served_label labels[] = {{"cat", true}, {"dog", false}, {"\"cow\"", false}, {"cat", false}};

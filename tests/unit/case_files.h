@@ -7,7 +7,7 @@
 
 struct case_files;
 
-/* Opens the cases. On failure, returns NULL and writes a message to stderr. The paths in an archive are CASE/FILE. The
+/* Opens the cases. The paths in an archive are CASE/FILE. On failure, returns NULL and writes a message to stderr. The
  * caller must call case_files_close. */
 struct case_files *case_files_open(const char *path);
 void case_files_close(struct case_files *files);

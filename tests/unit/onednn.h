@@ -1,4 +1,4 @@
-/* onednn: whether the engine finds oneDNN on this machine. */
+/* onednn: whether this machine has the shared object of oneDNN. */
 #ifndef TESTS_UNIT_ONEDNN_H
 #define TESTS_UNIT_ONEDNN_H
 
@@ -8,7 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Returns whether the engine finds oneDNN. The library stays loaded. */
+/* Whether oneDNN's shared object can be opened, under one of the names that the engine tries. The library stays
+ * loaded. */
 static inline bool has_onednn(void)
 {
     void *library = NULL;

@@ -8,8 +8,8 @@
 #include "engine/plan/builder.h"
 #include "tests/unit/tensors.h"
 
-#define BENCH_ITEMS 6 /* items of a batch, and the rows of all items */
-#define BENCH_ROWS 512
+#define BENCH_ITEMS 6  /* most items of a batch */
+#define BENCH_ROWS 512 /* most rows of all items of a batch together */
 
 struct bench {
     const struct backend_functions *functions;

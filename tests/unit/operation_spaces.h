@@ -42,7 +42,8 @@ static inline struct plan_target like(struct plan_builder *builder, int value)
     return (struct plan_target){of->axis, of->columns, of->ids, PLAN_NONE};
 }
 
-/* A space of all elements of y (n, columns). The arguments are the strides of x, z and made, by rows and by columns. */
+/* A space of all elements of y (n, columns). The arguments are the strides of x, of z and of the condition c, along the
+ * rows and along the columns. */
 static inline int space_of_rows(struct sized s, int x_row, int x_column, int z_row, int z_column, int c_row,
                                 int c_column)
 {

@@ -40,19 +40,21 @@ struct request {
 int setup(void **context);
 int teardown(void **context);
 
-/* These open the batcher with limits for a batch, and with limits for the queue. */
+/* These functions open the batcher. `tokens` and `requests` limit a batch, the other arguments limit the queue and the
+ * time. */
 void open_with(int64_t tokens, int64_t requests);
 void open_bounded(int64_t tokens, int64_t requests, int64_t queue_tokens, int64_t queue_requests,
                   struct metrics *metrics);
 void open_timed(int64_t tokens, int64_t requests, int64_t max_batch_ms);
 
-/* Makes items of `length` rows each. Every row of item i has the id first_id + i. `submit` makes a request for model
- * 0. */
+/* Makes a request with items of `length` rows each. Every row of item i has the id first_id + i. submit_to submits a
+ * request, `submit` makes and submits one for model 0. */
 struct request *request_new(int64_t n_items, int64_t length, int32_t first_id);
 struct request *submit_to(int64_t model_index, struct request *request);
 struct request *submit(int64_t n_items, int64_t length, int32_t first_id);
 
-/* Closes the gate, and submits a request whose batch stops at the gate. So later requests wait. */
+/* Closes the fake engine's gate (fake_engine.h), and submits a request whose batch stops there. So later requests
+ * wait. */
 struct request *hold(int32_t id);
 
 void wait_done(const struct request *request);
@@ -61,10 +63,11 @@ int calls_of(const struct request *request);
 /* Waits until the request ends, expects this status, and frees the request. */
 void expect(struct request *request, enum job_status status);
 
-/* Expects that the batcher refuses such a request. */
+/* Expects that the batcher refuses a request with n_items items of `length` rows, and returns `status`. */
 void expect_refused(int64_t n_items, int64_t length, enum submit_status status);
 
-/* Expects that batch `index` of the engine had exactly the items with these first ids. -1 ends the list. */
+/* Expects that batch `index` of the engine had exactly the items with these first ids. -1 ends the list. expect_model
+ * expects that the batch was for model `model_index`. */
 void expect_batch(int64_t index, ...);
 void expect_model(int64_t index, int64_t model_index);
 

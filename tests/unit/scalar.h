@@ -24,7 +24,8 @@ const double *scalar_tensor(const struct plan *plan, const struct batch *batch, 
 /* An activation function of one number. */
 double scalar_activation(struct plan_activation activation, double x);
 
-/* The softmax of an attention step for an item: (heads, rows, k). For a call, adds (width, rows, k) to `weights`. */
+/* The softmax of an attention step for an item: (heads, rows, k). For a call, adds the mean over the heads to `weights`
+ * (width, rows, k). */
 void scalar_attention(const struct plan *plan, const struct batch *batch, double **values, int step, int64_t item,
                       double *weights);
 
