@@ -46,7 +46,7 @@ template <typename T> bool is_nan(T a, T b)
     return !are_numbers(a, b);
 }
 
-/* A comparison after .ftz, and combined with a predicate. */
+/* A comparison. With .ftz, subnormal operands are first set to 0. */
 template <auto compares, bool ftz, typename T> bool compare(T a, T b)
 {
     if constexpr (ftz) {

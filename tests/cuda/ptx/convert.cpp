@@ -136,7 +136,7 @@ template <tf32_rounding way> uint32_t to_tf32(float x)
     return (bits + (way == TIES_AWAY ? 0x1000u : 0xfffu + (bits >> 13 & 1))) & ~0x1fffu;
 }
 
-/* What is said once for each pair of types. */
+/* Adds the conversions from one integer type to another. */
 template <typename D, typename S> void add_integers(form_table &table, const std::string &to, const std::string &from)
 {
     add_form<cut<D, S>>(table, "cvt." + to + "." + from);

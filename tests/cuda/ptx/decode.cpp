@@ -181,7 +181,8 @@ uint32_t decoder::label(const operand &operand) const
 
 namespace
 {
-/* Places the variables of a kernel. Those of shared memory come before the launch's. */
+/* Places the variables of a kernel. The shared variables of the kernel come before the dynamic shared memory of the
+ * launch. */
 void place_variables(decoder &d)
 {
     kernel &kernel = d.kernel;
@@ -297,7 +298,7 @@ template <typename W> void pack(warp &warp, const instruction &i)
     put_lanes(warp, i.at[4], results);
 }
 
-/* Clocks run on by a number for each reading. */
+/* Each reading of a clock advances it by 1000. */
 void read_clock(warp &warp, const instruction &i)
 {
     static uint64_t clock;

@@ -1,5 +1,5 @@
 /* decode: turns statements into instructions. Most are functions of one lane, found in tables by their full name. Each
- * other family has a function here. It returns false if it does not know the modifiers. */
+ * other group of instructions has a function here. It returns false if it does not know the modifiers. */
 #ifndef TESTS_CUDA_PTX_DECODE_H
 #define TESTS_CUDA_PTX_DECODE_H
 
@@ -19,12 +19,14 @@ struct decoder {
     uint32_t sink = 0;                     /* what is written to `_` is not read */
 
     [[noreturn]] void refuse(const std::string &why) const;
-    /* Ends the process if there are fewer or more. */
+    /* Ends the process if the statement has fewer operands than `least`, or more than `most`. */
     void expect_operands(size_t least, size_t most) const;
     char storage_of(const operand &operand, char otherwise) const;
-    /* Where the operand's lanes are, which must have that storage: 'p', 'w' or 'l' (lanes.h). */
+    /* The place of the operand in the file of registers. Refuses the statement if the operand is not stored as
+     * `storage`: 'p', 'w' or 'l' (lanes.h). */
     uint32_t place(const operand &operand, char storage);
-    /* The same for operand n of an instruction. */
+    /* These two store the place of an operand as operand n of the instruction. The second one is for an operand that
+     * the instruction writes. */
     void put(instruction &i, unsigned n, const operand &operand, char storage);
     void put_destination(instruction &i, unsigned n, const operand &operand, char storage);
     reference address(const operand &operand);

@@ -1,5 +1,5 @@
-/* emulator: executes PTX, the assembly language that nvcc emits, on the CPU. It is the second witness of the CUDA
- * engine: the shim executes what g++ makes of a kernel, the emulator what nvcc makes of it.
+/* emulator: executes PTX, the assembly language that nvcc emits, on the CPU. So tests can run the CUDA engine in two
+ * ways. The shim executes the kernels as g++ compiled them, the emulator executes them as nvcc compiled them.
  *
  * Its semantics are those of NVIDIA's manual "Parallel Thread Execution ISA". An instruction that the emulator does not
  * know ends the process, at the first use of its kernel. So does each of these faults of a kernel, with a message that
@@ -58,8 +58,9 @@ void *variable(module *module, const char *name, size_t *bytes);
 struct grid {
     unsigned blocks[3], threads[3]; /* x, y, z */
     size_t dynamic_shared_bytes;
-    unsigned seed; /* the order of the warps of a block, and of blocks. 0: in turn. Odd: random at each barrier and
-                      exchange. Other even numbers: the last warp that can go on runs as far as it can */
+    unsigned seed; /* the order of the warps of a block, and of blocks. 0: in turn. Odd: random. A warp may then give
+                      way at each barrier, exchange, and access to memory that other warps can see. Other even numbers:
+                      the last warp that can go on runs as far as it can */
 };
 
 /* Says whether a kernel may access these bytes of the host's memory: they are in one allocation of device memory. */

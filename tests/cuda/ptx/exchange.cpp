@@ -1,5 +1,5 @@
 /* Instructions by which the lanes of a warp meet, and barriers of a block. PTX ISA, "shfl.sync", "vote.sync",
- * "match.sync", "redux.sync", "activemask", "bar.warp.sync", "bar". */
+ * "redux.sync", "activemask", "bar.warp.sync", "bar". */
 #include "tests/cuda/ptx/paths.h"
 
 #include <algorithm>

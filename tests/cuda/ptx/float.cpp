@@ -34,7 +34,8 @@ template <bool sat> float saturate(float x)
     return x > 0 ? (x < 1 ? x : 1.0f) : 0.0f;
 }
 
-/* The sum of two numbers, rounded in a direction. Only |low| < |high| / 2^53 or so, and its sign, count. */
+/* The sum of two numbers, rounded in a direction. |low| must be less than about |high| / 2^53. Then only the sign of
+ * `low` matters. */
 template <rounding way> float round_sum(double high, double low)
 {
     float nearest = (float)high;
@@ -114,7 +115,8 @@ template <rounding way, bool ftz, bool> float square_root(float a)
     return finish<way, ftz, false>(round_sum<way>(nearest, (double)a - (double)nearest * nearest));
 }
 
-/* Divisors above 2^126 are too large for their reciprocal. */
+/* div.approx multiplies by the reciprocal of the divisor. Above 2^126 the reciprocal is subnormal and counts as 0, so
+ * the quotient is 0. */
 template <bool ftz> float divide_approximately(float a, float b)
 {
     a = flush<ftz>(a), b = flush<ftz>(b);

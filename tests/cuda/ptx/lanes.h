@@ -19,7 +19,7 @@ struct bf16 {
     uint16_t bits;
 };
 
-/* How a register stores a lane's value: narrow ones without sign, in the lower bits. */
+/* How a register stores a lane's value. A value with fewer bits is in the lower bits, without an extended sign. */
 template <typename T> using stored = std::conditional_t<sizeof(T) <= 4, uint32_t, uint64_t>;
 
 template <typename T> static inline T of_stored(stored<T> bits)
@@ -66,7 +66,7 @@ template <> struct source<bool> {
     }
 };
 
-/* Bit n is that of byte n, which is 0 or 1. */
+/* Bit n of the result is byte n, which is 0 or 1. */
 static inline uint32_t pack_bits(const uint8_t (&bytes)[LANES])
 {
     uint32_t bits = 0;

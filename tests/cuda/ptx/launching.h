@@ -16,7 +16,7 @@ extern "C" {
 #include <cmocka.h>
 }
 
-/* Device memory of the tests. What is not in `size` words from here on is outside. */
+/* Device memory of the tests has DEVICE_WORDS words. All other memory is outside of the device. */
 #define DEVICE_WORDS 4096
 
 extern uint32_t device_words[DEVICE_WORDS];

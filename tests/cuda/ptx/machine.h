@@ -42,11 +42,15 @@ struct instruction {
     uint32_t guard_flip = 0;         /* all bits set for `@!%p` */
     bool guarded = false;
     bool changes_path = false;         /* run may change warp.pc, the lanes of the path, or stop the warp */
-    bool may_pause = false;            /* other warps can tell when it runs: a good place to let them run */
+    bool may_pause = false;            /* other warps can see an effect of the instruction, so the order of warps
+                                          matters. In a random order, another warp may run after it */
     reference address, target;         /* `target` is the destination of a copy */
     space where = SPACE_GENERIC;       /* of an access */
-    uint32_t parts = 1;                /* elements of a vector, matrices of ldmatrix, size of a copy */
-    int64_t number = 0;                /* the target of a branch, the place of a parameter, a count */
+    uint32_t parts = 1;                /* of a vector: its elements. Of ldmatrix: its matrices. Of a copy: the bytes of
+                                          its destination */
+    int64_t number = 0;                /* of a branch: the index of its target. Of a load of a parameter: the offset. Of
+                                          a wait for copies: the number of newest groups that may still be on their
+                                          way */
     mutable range last;                /* where the last access was found to be allowed */
     mutable uint64_t last_launch = 0;  /* the launch that `last` belongs to */
     handler after = nullptr;           /* of cvt: what runs once a wide register is narrowed */
@@ -65,7 +69,7 @@ struct kernel {
     std::vector<size_t> parameter_offsets;
     size_t parameter_bytes = 0;
     size_t static_shared_bytes = 0; /* without dynamic shared memory */
-    /* The rest is there once it is decoded. */
+    /* The members below are set when the kernel is decoded. */
     bool decoded = false;
     struct body body;
     std::vector<instruction> code; /* the last one ends the thread */
@@ -127,7 +131,7 @@ struct warp {
     }
 };
 
-/* Who accessed an element of shared memory since the last barrier. See shared.cpp. */
+/* Who accessed two bytes of shared memory since the last barrier. See races.cpp. */
 struct access_record {
     uint32_t written, read;
 };

@@ -10,7 +10,8 @@ namespace ptx
 {
 namespace
 {
-/* Elements T, in registers whose lanes are W. Narrow elements take their own sign. */
+/* Loads elements of type T into registers whose lanes have type W. A narrower element is extended according to the sign
+ * of its type. */
 template <typename T, typename W> void load(warp &warp, const instruction &i)
 {
     uint64_t addresses[LANES];

@@ -1,4 +1,4 @@
-/* Modules: what emulator.h says of kernels before they run. */
+/* The functions of emulator.h that read modules and describe their kernels. */
 #include "tests/cuda/ptx/machine.h"
 
 #include <algorithm>

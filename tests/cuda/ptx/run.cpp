@@ -14,7 +14,7 @@ namespace
 {
 unsigned long long instructions; /* of threads, that ran so far */
 
-/* Memory that lasts from one launch to the next. Its first byte is aligned to 128. */
+/* Memory that lasts from one launch to the next. Its first byte is aligned to 4096. */
 struct memory {
     char *first = nullptr;
     size_t bytes = 0;

@@ -11,8 +11,8 @@ namespace
 {
 constexpr uint64_t NAN32 = 0x7fffffff, INF = 0x7f800000, ONE = 0x3f800000, NEGATIVE = 0x80000000;
 
-/* `text` has its operands in registers 0, 1 and 2 of a kind, and its result in register 3: %r of 32 bits, %l of 64, %h
- * of 16, %p predicates (operand: is it 0?). */
+/* `text` has its operands in registers 0, 1 and 2 of a kind, and its result in register 3. The kinds are %r with 32
+ * bits, %l with 64, %h with 16, and predicates %p. A predicate is true if the operand is not 0. */
 struct example {
     const char *text;
     uint64_t a, b, c, result;
@@ -281,7 +281,8 @@ void conversions(void **)
     check_examples(examples);
 }
 
-/* All 2^16 elements are floats and back the same, and rounding agrees with a search for the nearest. */
+/* Each of the 2^16 bit patterns of f16 becomes the float that its fields state. Each pattern of f16 and of bf16
+ * converts back to the same bits, except NaNs. */
 void halves_are_exact(void **)
 {
     for (uint32_t base = 0; base < 0x10000; base += 1024) {

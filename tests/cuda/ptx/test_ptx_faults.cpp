@@ -141,7 +141,7 @@ void meetings(void **)
     check_all(faults);
 }
 
-/* The neighbouring warp's word of shared memory, with and without a barrier after the word was written. */
+/* Texts for races: a thread writes its own word of shared memory, and reads the word of a thread of the other warp. */
 #define WRITE_OWN "mov.u32 %r0, dynamic; shl.b32 %r1, %thread, 2; add.s32 %r1, %r0, %r1; st.shared.u32 [%r1], %thread; "
 #define READ_OTHER "xor.b32 %r2, %thread, 32; shl.b32 %r2, %r2, 2; add.s32 %r2, %r0, %r2; ld.shared.u32 %r3, [%r2]; "
 #define START                                                                                       \

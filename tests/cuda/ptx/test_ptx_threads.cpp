@@ -23,7 +23,8 @@ void run_body(const std::string &body, const shape &shape = {}, const std::strin
     launch_text(kernel_of(body, before), shape);
 }
 
-/* "shfl.sync": the clamp is 0 for up, and 31 for the others. (8 - width) << 8 divides the warp. */
+/* "shfl.sync": the clamp is 0 for up, and 31 for the others. (32 - width) << 8 divides the warp into segments of
+ * `width` lanes. */
 void shuffles(void **)
 {
     run_body(std::string("shfl.sync.bfly.b32 %r0, %thread, 5, 31, -1;") + STORE);
@@ -190,8 +191,8 @@ void matrices_are_loaded(void **)
     }
 }
 
-/* An element of a fragment: the tables "Matrix fragments for mma.m16n8k16" and "mma.m16n8k8" of the manual, by element
- * i of a thread. */
+/* The row and column of element i of a thread. They come from the tables "Matrix fragments for mma.m16n8k16" and
+ * "mma.m16n8k8" of the manual. */
 struct place {
     unsigned row, column;
 };

@@ -1,6 +1,6 @@
-/* text: the statements of a PTX file, as they are written. Nothing is known of instructions here. Syntax: PTX ISA,
- * chapter "Syntax". Only what nvcc emits for kernels is read: functions (.func), and directives of textures, are
- * errors. */
+/* text: the statements of a PTX file, as they are written. This file knows nothing of instructions. The syntax is that
+ * of PTX ISA, chapter "Syntax". Only what nvcc emits for kernels is read. Functions (.func) and directives of textures
+ * are errors. */
 #ifndef TESTS_CUDA_PTX_TEXT_H
 #define TESTS_CUDA_PTX_TEXT_H
 
