@@ -1,7 +1,8 @@
 # linformerd. `make help` lists the targets, also those of tests/tests.mk and engine/cuda/cuda.mk.
 # Variables: CC CFLAGS LDFLAGS BUILD PREFIX DESTDIR ARGS, SANITIZE=address|thread|fuzzer, V=1 (shows whole commands)
-# Line numbers (-g1) are enough for the reports of sanitizers. All of -g takes a quarter to three quarters longer. With a
-# sanitizer, -O2 takes twice as long as -O1, so only the engine has it.
+# Line numbers (-g1) are enough for the reports of sanitizers. Compiling with -g takes a quarter to three quarters
+# longer. With a sanitizer, compiling with -O2 takes twice as long as with -O1. So only the engine and the shim have
+# -O2.
 CFLAGS    ?= $(if $(filter address thread,$(SANITIZE)),-O1 -g1,-O2 -g)
 PREFIX    ?= /usr/local
 

@@ -119,11 +119,11 @@ for program in "$@"; do
     [ "$f" = 0 ] || { echo && echo "---- $program" && tail -n 60 "$log.log"; } || true
 done
 
-# Processor time does not depend on other work of the machine. The time of daemons counts, because tests wait for their
-# end.
 if [ $# = 1 ]; then
     cat "$logs/${1//\//_}.log"
 else
+    # Processor time does not depend on other work of the machine. It contains the time of daemons, because tests wait
+    # for their end.
     echo
     echo "The ten slowest, in seconds of processor time (and from start to end):"
     for program in "$@"; do

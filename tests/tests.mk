@@ -26,7 +26,7 @@ SCRIPTS   := $(wildcard tests/load/test_*.sh tests/bench/test_*.sh tests/gpu/tes
 CHECKS    := $(wildcard tests/check/*.sh)
 SERVED    := $(patsubst %,$(BUILD)/tests/http/test_%@cuda,batches embed generate health logits openai reference v2) # on the shim
 
-# Helpers of tests are archives. A program takes only the functions that it uses.
+# Helpers of tests are archives. The linker takes only the object files that a program needs.
 comma     := ,
 HELPERS   := $(BUILD)/tests/unit.a $(BUILD)/tests/http.a
 WRAPPED   := $(shell grep -ohs '__wrap_[a-z_0-9]*' tests/unit/alloc_fail.[ch] | sed 's/__wrap_//' | sort -u)
@@ -67,14 +67,16 @@ $(TESTED_BY:%=$(BUILD)/tests/%.o): private CFLAGS += -O1
 # ---- What runs in which build. tests/README.md says why.
 in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
 # Programs that take long on the shim run in `make test-all` only. So do clang's check of the CUDA engine, and the tests
-# of the emulator of PTX. In `make test`, test_states runs the kernels of the first three. test_operations_bf16 runs
-# those of f16 with another type of the same size. test_execution runs those of the next two.
+# of the emulator of PTX. In `make test`, test_states runs the kernels of test_generate, test_parts_cuda and
+# test_parts_bf16. test_operations_bf16 runs the kernels of f16 with another type of the same size. test_execution runs
+# the kernels of test_operations_tf32 and test_operations_plain.
 LATE      := %/test_generate@cuda %/test_parts_cuda %/test_parts_bf16 %/test_operations_f16 %/test_modules_f16 \
              %/test_operations_tf32 %/test_operations_plain tests/check/clang_cuda.sh
 EVERY     := $(HTTP) $(SERVED) $(FAKES) $(ORDINARY) $(SHIMMED) $(KERNEL_TESTS)
 PLAIN     := $(filter-out $(LATE),$(EVERY))
 # Programs of `make test` with the address and undefined-behaviour sanitizers: those that read bytes from outside, and
-# the operations of the CPU. Operations on the shim are in CHECKED. They would take a fifth of the time for `make test`.
+# the operations of the CPU. Operations on the shim run with a sanitizer in CHECKED only, because they would add a fifth
+# to the time of `make test`.
 TRUSTED   := $(REPLAYS) $(filter %/test_operations,$(ORDINARY))
 # Not with a sanitizer. Kernels of f16 are those of bf16 with another type of the same size. Kernels of tf32 are those
 # of f32 without tensor cores, and other programs launch all of them. test_examples sends the largest inputs to code
@@ -83,9 +85,9 @@ TRUSTED   := $(REPLAYS) $(filter %/test_operations,$(ORDINARY))
 REPEATED  := %_f16 %_tf32 %/test_operations_plain %/test_examples %/test_parts_cuda %/test_parts_bf16 \
              %/test_modules_bf16 %/http/test_generations
 CHECKED   := $(filter-out $(REPEATED),$(SHIMMED) $(KERNEL_TESTS) $(EMULATOR_TESTS) $(FAKES) $(ORDINARY) $(REPLAYS) $(MUTATES))
-# With the thread sanitizer: programs with several threads, and the kernels' threads. The random plans of
-# test_passes_cuda run no kernel with a barrier that other programs there lack. test_operations_bf16 and others execute
-# each line of the engine that test_operations_cuda and test_long execute.
+# With the thread sanitizer: programs with several threads, and the kernels' threads. test_passes_cuda is left out,
+# because other programs of this list run every kernel with a barrier that it runs. test_operations_bf16 and others
+# execute each line of the engine that test_operations_cuda and test_long execute.
 SAME_LINES     := %/test_cases_bf16 %/test_passes_cuda %/test_operations_cuda %/test_long
 CONCURRENT := $(filter-out $(REPEATED) $(SAME_LINES),$(SHIMMED) $(KERNEL_TESTS)) \
               $(filter %/test_batcher_fake %/test_lanes_fake %/test_generations_fake,$(FAKES)) \
