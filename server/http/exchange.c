@@ -44,11 +44,9 @@
 #define LARGE_TEXT_BYTES (8 * 1024) /* bytes of text, which a tokenizer.json turns into ids in about a millisecond */
 #define ALIGNMENT 16                /* in bytes. The engine reads the binary data of a body in place */
 
-/* A client that closes its sending half within this time after its request is assumed to wait for the answer. */
+/* Times after the body was complete, for clients that have closed the connection or only its sending half
+ * (one_job_wanted, several_jobs_wanted). */
 #define HALF_CLOSE_NS INT64_C(1000000000)
-
-/* The same time for a request that may have several jobs. A client that closes its sending half later counts as gone,
- * and the work of its request ends at once. */
 #define HALF_CLOSE_SOON_NS INT64_C(100000000)
 
 enum stage {
@@ -79,7 +77,8 @@ struct exchange {
     enum stage stage;
     enum passage passage;
     bool suspended;
-    _Atomic bool half_closed; /* the client closed its sending half together with its request, or soon afterwards */
+    _Atomic bool half_closed; /* the client had closed its sending half when its body was complete. If the request may
+                                 have several jobs, also true if it did so within HALF_CLOSE_SOON_NS */
     struct stream *stream;    /* NULL if the answer is not streamed */
     bool streaming;           /* the connection was resumed to send the stream */
     struct body body;
@@ -162,15 +161,23 @@ static enum client_state job_client_state(const struct exchange *exchange)
     return state;
 }
 
-/* Call it if the client has closed the connection, or only its sending half. Returns whether the client is assumed to
- * wait for its answer. The two cases look the same, and only the time distinguishes them. A client closes its sending
- * half right after the request, but leaves only after it has waited too long. If text of a stream is sent to a client
- * that has left, it resets the connection. */
-static bool ended_client_waits(struct exchange *exchange)
+/* The two functions below are called if the client has closed the connection, or only its sending half. They return
+ * whether the client is assumed to wait for its answer. The two cases look the same, and only the time distinguishes
+ * them. A client that closes only its sending half does so right after its request. A client that leaves does so after
+ * it has waited. */
+
+/* For a request with one job. The client waits if it had closed its half together with the request, or if less than
+ * HALF_CLOSE_NS have passed. When it closed its half is not known. */
+static bool one_job_wanted(const struct exchange *exchange, int64_t waited_ns)
 {
-    int64_t waited_ns = clock_ns() - exchange->complete_ns;
-    if (!exchange->request.next)
-        return exchange->half_closed || waited_ns < HALF_CLOSE_NS;
+    return exchange->half_closed || waited_ns < HALF_CLOSE_NS;
+}
+
+/* For a request that may have several jobs, whose work ends at once if the client is gone. The client must be found
+ * half closed within HALF_CLOSE_SOON_NS. Then it waits at most HALF_CLOSE_NS, unless its stream has begun. A client
+ * that has left resets the connection when text of the stream is sent to it. */
+static bool several_jobs_wanted(struct exchange *exchange, int64_t waited_ns)
+{
     if (waited_ns < HALF_CLOSE_SOON_NS)
         exchange->half_closed = true;
     return exchange->half_closed && (exchange->streaming || waited_ns < HALF_CLOSE_NS);
@@ -182,7 +189,10 @@ static bool job_wanted(struct job *job)
 {
     struct exchange *exchange = job_exchange(job);
     enum client_state state = job_client_state(exchange);
-    return state == CLIENT_STAYS || (state == CLIENT_ENDED && ended_client_waits(exchange));
+    if (state != CLIENT_ENDED)
+        return state == CLIENT_STAYS;
+    int64_t waited_ns = clock_ns() - exchange->complete_ns;
+    return exchange->request.next ? several_jobs_wanted(exchange, waited_ns) : one_job_wanted(exchange, waited_ns);
 }
 
 /* ---- The end ---- */
