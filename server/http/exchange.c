@@ -114,8 +114,11 @@ static void exchange_hand_on(struct exchange *exchange, struct workers *workers,
     workers_add(workers, &exchange->task);
 }
 
+/* Does nothing if the connection is already suspended. */
 static void exchange_suspend(struct exchange *exchange)
 {
+    if (exchange->suspended)
+        return;
     exchange->suspended = true;
     MHD_suspend_connection(exchange->connection);
 }
@@ -468,6 +471,20 @@ static enum outcome exchange_decode(struct exchange *exchange)
     return exchange->match.route->read(request);
 }
 
+/* Opens the stream of a streamed answer, suspends the connection, and submits the job. After success, the batcher owns
+ * the exchange. On failure sets request.failure and returns -1. */
+static int exchange_run(struct exchange *exchange)
+{
+    struct request *request = &exchange->request;
+    if (request->streamed) {
+        exchange->stream = stream_open(request->memory.budget);
+        if (!exchange->stream)
+            return failure_memory(&request->failure);
+    }
+    exchange_suspend(exchange); /* before batcher_submit, because the job may be done before it returns */
+    return exchange_submit(exchange);
+}
+
 /* Reads the body, on any thread. Returns true if the reply is ready, and the connection is not suspended. Returns false
  * if another thread has taken over the exchange. */
 static bool exchange_read(struct exchange *exchange)
@@ -477,26 +494,21 @@ static bool exchange_read(struct exchange *exchange)
     request_read_done(request);
     if (!request->body_kept)
         body_free(&exchange->body);
-    if (outcome == OUTCOME_ANSWERED && request->answer.failed)
-        failure_memory(&request->failure);
-    if (outcome == OUTCOME_SLOW) {
-        if (!exchange->suspended)
-            exchange_suspend(exchange);
+    switch (outcome) {
+    case OUTCOME_FAILED:
+        break;
+    case OUTCOME_ANSWERED:
+        if (request->answer.failed)
+            failure_memory(&request->failure);
+        break;
+    case OUTCOME_RUN:
+        if (exchange_run(exchange) == 0)
+            return false;
+        break;
+    case OUTCOME_SLOW:
+        exchange_suspend(exchange);
         exchange_hand_on(exchange, exchange->server->slow, task_slow);
         return false;
-    }
-    if (outcome == OUTCOME_RUN && request->streamed) {
-        exchange->stream = stream_open(request->memory.budget);
-        if (!exchange->stream) {
-            failure_memory(&request->failure);
-            outcome = OUTCOME_FAILED;
-        }
-    }
-    if (outcome == OUTCOME_RUN) {
-        if (!exchange->suspended)
-            exchange_suspend(exchange); /* before batcher_submit, because the job may be done before it returns */
-        if (exchange_submit(exchange) == 0)
-            return false;
     }
     if (exchange->suspended) {
         exchange_resume(exchange, STAGE_REPLY);
