@@ -187,12 +187,13 @@ static const struct route routes[] = {
     {"GET", "/v2/models/{}/versions/{}/config", .read = v2_describe_config},
     {"GET", "/v2/models/{}/versions/{}/stats", .read = v2_statistics},
     {"GET", "/v2/models/{}/versions/{}/ready", .read = model_ready},
-    {"POST", "/v2/models/{}/infer", BODY_ANY, .work = true, .read = v2_infer_read, .answer = v2_infer_answer},
-    {"POST", "/v2/models/{}/versions/{}/infer", BODY_ANY, .work = true, .read = v2_infer_read,
+    {"POST", "/v2/models/{}/infer", ACCEPTS_BINARY, .work = true, .read = v2_infer_read, .answer = v2_infer_answer},
+    {"POST", "/v2/models/{}/versions/{}/infer", ACCEPTS_BINARY, .work = true, .read = v2_infer_read,
      .answer = v2_infer_answer},
-    {"POST", "/v2/repository/index", BODY_ANY, .heavy = true, .read = models_index},
-    {"POST", "/v2/repository/models/{}/load", BODY_ANY, .work = true, .read = read_load, .answer = load_model},
-    {"POST", "/v2/repository/models/{}/unload", BODY_ANY, .work = true, .read = read_unload, .answer = unload_model},
+    {"POST", "/v2/repository/index", ACCEPTS_BINARY, .heavy = true, .read = models_index},
+    {"POST", "/v2/repository/models/{}/load", ACCEPTS_BINARY, .work = true, .read = read_load, .answer = load_model},
+    {"POST", "/v2/repository/models/{}/unload", ACCEPTS_BINARY, .work = true, .read = read_unload,
+     .answer = unload_model},
 };
 
 static void write_failure(struct writer *writer, const struct failure *failure)

@@ -255,7 +255,7 @@ static void exchange_pack(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
     int64_t bytes = (int64_t)request->answer.length;
-    if (exchange->match.route->body != BODY_ANY)
+    if (exchange->match.route->accepts != ACCEPTS_BINARY)
         return;
     enum coding coding = coding_wanted(request->header(request, "Accept-Encoding"));
     if (coding == CODING_NONE || !share_take(&request->memory, bytes))
@@ -533,7 +533,7 @@ static bool is_quickly_read(const struct exchange *exchange)
     const struct model_set *set = exchange->request.set;
     if (route->heavy)
         return false;
-    bool pictures = set->takes_pictures && route->work && route->body != BODY_ANY;
+    bool pictures = set->takes_pictures && route->work && route->accepts != ACCEPTS_BINARY;
     bool texts = set->tokenizes && route->work;
     return exchange->body.length <= (texts ? LARGE_TEXT_BYTES : LARGE_BYTES) && exchange->coding == CODING_NONE &&
            !pictures;
@@ -668,7 +668,7 @@ static void exchange_open(struct exchange *exchange, struct event_loop *loop, st
 static void expect_body(struct exchange *exchange)
 {
     const struct request *request = &exchange->request;
-    if (!exchange->match.route || exchange->match.route->body != BODY_ANY)
+    if (!exchange->match.route || exchange->match.route->accepts != ACCEPTS_BINARY)
         return;
     exchange->coding = coding_of(request->header(request, "Content-Encoding"));
     const char *length = request->header(request, "Inference-Header-Content-Length");

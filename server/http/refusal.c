@@ -70,8 +70,8 @@ static bool is_picture(const char *media_type)
 
 static int check_media_type(const struct route *route, struct request *request, const char *type)
 {
-    bool picture = route->body == BODY_PICTURE;
-    if (route->body == BODY_NONE || route->body == BODY_ANY || !type || !*type || is_json(type) ||
+    bool picture = route->accepts == ACCEPTS_PICTURE;
+    if (route->accepts == ACCEPTS_NONE || route->accepts == ACCEPTS_BINARY || !type || !*type || is_json(type) ||
         (picture && is_picture(type)))
         return 0;
     return failure_set(&request->failure, FAILURE_MEDIA_TYPE,
@@ -85,10 +85,11 @@ static int check_body_headers(const struct route *route, struct request *request
     const char *encoding = request->header(request, "Content-Encoding");
     const char *length = request->header(request, "Content-Length");
     const struct settings *settings = request->service->options.settings;
-    if ((route->body == BODY_JSON || route->body == BODY_PICTURE) && encoding && strcasecmp(encoding, "identity") != 0)
+    if ((route->accepts == ACCEPTS_JSON || route->accepts == ACCEPTS_PICTURE) && encoding &&
+        strcasecmp(encoding, "identity") != 0)
         return failure_set(&request->failure, FAILURE_MEDIA_TYPE,
                            "Content-Encoding is \"%.100s\", a body that is not compressed was expected", encoding);
-    if (route->body == BODY_ANY && coding_of(encoding) == CODING_UNKNOWN)
+    if (route->accepts == ACCEPTS_BINARY && coding_of(encoding) == CODING_UNKNOWN)
         return failure_set(&request->failure, FAILURE_MEDIA_TYPE,
                            "Content-Encoding is \"%.100s\", gzip, deflate or none was expected", encoding);
     if (check_media_type(route, request, type) != 0)

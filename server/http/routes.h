@@ -12,18 +12,19 @@ enum outcome {
     OUTCOME_SLOW,     /* the route's `answer` is to be called on the thread for slow work. It may take minutes */
 };
 
-enum route_body {
-    BODY_NONE,
-    BODY_JSON,    /* a Content-Type, if given, must be JSON */
-    BODY_PICTURE, /* JSON, or the file of a JPEG or PNG picture */
-    BODY_ANY,     /* any Content-Type. The body may be compressed. If the client requests it, the answer of a job is
-                     compressed */
+/* What the body of a request may be. */
+enum route_accepts {
+    ACCEPTS_NONE,
+    ACCEPTS_JSON,    /* a Content-Type, if given, must be JSON */
+    ACCEPTS_PICTURE, /* JSON, or the file of a JPEG or PNG picture */
+    ACCEPTS_BINARY,  /* JSON, binary data, or JSON followed by binary data, but no picture. Any Content-Type. The body
+                        may be compressed. If the client requests it, the answer of a job is compressed, too */
 };
 
 struct route {
     const char *method;
     const char *path; /* {} matches any segment that is not empty. The segment is then in request->parameters */
-    enum route_body body;
+    enum route_accepts accepts;
     bool open;    /* requests need no API key */
     bool metrics; /* requests need an API key only with --protect-metrics, because scrapers often have no key */
     bool work;    /* requests are refused before the models are ready, and while the server drains */

@@ -120,7 +120,7 @@ static void test_keys_and_bodies(void **state)
         const json_t *refused = json_object_get(json_object_get(operation, "responses"), "401");
         bool open = json_is_array(security) && json_array_size(security) == 0;
         if (open == route->open && !refused == route->open &&
-            !json_object_get(operation, "requestBody") == (route->body == BODY_NONE))
+            !json_object_get(operation, "requestBody") == (route->accepts == ACCEPTS_NONE))
             continue;
         fprintf(stderr, "openapi.json: %s %s: security, 401 or requestBody is wrong\n", route->method, route->path);
         wrong++;

@@ -31,12 +31,12 @@ static enum outcome tell_thread(struct request *request)
 }
 
 static const struct route routes[] = {
-    {"POST", "/picture", BODY_PICTURE, .work = true, .read = tell_thread},
-    {"POST", "/json", BODY_JSON, .work = true, .read = tell_thread},
-    {"POST", "/any", BODY_ANY, .work = true, .read = tell_thread},
-    {"POST", "/light", BODY_JSON, .read = tell_thread},
+    {"POST", "/picture", ACCEPTS_PICTURE, .work = true, .read = tell_thread},
+    {"POST", "/json", ACCEPTS_JSON, .work = true, .read = tell_thread},
+    {"POST", "/any", ACCEPTS_BINARY, .work = true, .read = tell_thread},
+    {"POST", "/light", ACCEPTS_JSON, .read = tell_thread},
     {"GET", "/loop", .read = tell_thread},
-    {"POST", "/heavy", BODY_ANY, .heavy = true, .read = tell_thread},
+    {"POST", "/heavy", ACCEPTS_BINARY, .heavy = true, .read = tell_thread},
 };
 
 static void write_failure(struct writer *writer, const struct failure *failure)
