@@ -96,8 +96,9 @@ static void write_failure(struct writer *writer, const struct failure *failure)
 }
 
 static const struct route routes[] = {
-    {"POST", "/api/embed", ACCEPTS_JSON, .work = true, .read = embed_read, .answer = embed_answer},
-    {"POST", "/api/embeddings", ACCEPTS_JSON, .work = true, .read = embeddings_read, .answer = embeddings_answer},
+    {"POST", "/api/embed", ACCEPTS_JSON, .work = WORK_INFERENCE, .read = embed_read, .answer = embed_answer},
+    {"POST", "/api/embeddings", ACCEPTS_JSON, .work = WORK_INFERENCE, .read = embeddings_read,
+     .answer = embeddings_answer},
 };
 
 const struct dialect ollama_dialect = {

@@ -114,13 +114,14 @@ static void write_failure(struct writer *writer, const struct failure *failure)
     writer_text(writer, "}}");
 }
 
-#define EMBEDDINGS(path)                                                                               \
-    {                                                                                                  \
-        "POST", path, ACCEPTS_JSON, .work = true, .read = embeddings_read, .answer = embeddings_answer \
+#define EMBEDDINGS(path)                                                                                         \
+    {                                                                                                            \
+        "POST", path, ACCEPTS_JSON, .work = WORK_INFERENCE, .read = embeddings_read, .answer = embeddings_answer \
     }
-#define COMPLETIONS(path)                                                                                              \
-    {                                                                                                                  \
-        "POST", path, ACCEPTS_JSON, .work = true, .read = openai_completions_read, .answer = openai_completions_answer \
+#define COMPLETIONS(path)                                                                    \
+    {                                                                                        \
+        "POST", path, ACCEPTS_JSON, .work = WORK_INFERENCE, .read = openai_completions_read, \
+                                    .answer = openai_completions_answer                      \
     }
 
 /* Below /openai are the paths of Azure. A deployment is a model. Azure's clients add ?api-version=…, which has no

@@ -210,7 +210,7 @@ static void exchange_record(struct exchange *exchange)
     record_end(&exchange->record, request,
                &(struct record_answer){
                    .route = exchange->match.route ? exchange->match.route->path : NULL,
-                   .infers = exchange->match.route && exchange->match.route->answer,
+                   .infers = exchange->match.route && exchange->match.route->work == WORK_INFERENCE,
                    .complete_ns = exchange->complete_ns,
                    .status = status,
                    .bytes = exchange->reply.bytes,

@@ -27,7 +27,7 @@ void record_begin(struct record *record, struct request *request, const char *me
 
 struct record_answer {
     const char *route;   /* the path in the table of routes, which must outlive the metrics. NULL if none matches */
-    bool infers;         /* the route returns results of a model */
+    bool infers;         /* the route returns results of a model (WORK_INFERENCE) */
     int64_t complete_ns; /* CLOCK_MONOTONIC: the body was complete */
     int status;
     int64_t bytes; /* of the answer's body. For a streamed answer, the bytes that were sent */

@@ -21,14 +21,22 @@ enum route_accepts {
                         may be compressed. If the client requests it, the answer of a job is compressed, too */
 };
 
+/* Whether requests to a route are requests for work. Such requests are refused before the models are ready, and while
+ * the server drains. */
+enum route_work {
+    WORK_NONE,
+    WORK_OTHER,     /* such as /tokenize */
+    WORK_INFERENCE, /* returns results of a model. The statistics of the model count the request */
+};
+
 struct route {
     const char *method;
     const char *path; /* {} matches any segment that is not empty. The segment is then in request->parameters */
     enum route_accepts accepts;
     bool open;    /* requests need no API key */
     bool metrics; /* requests need an API key only with --protect-metrics, because scrapers often have no key */
-    bool work;    /* requests are refused before the models are ready, and while the server drains */
-    bool heavy;   /* `read` may take long. A worker calls it, so that the event loop can serve other connections */
+    enum route_work work;
+    bool heavy; /* `read` may take long. A worker calls it, so that the event loop can serve other connections */
     enum outcome (*read)(struct request *request);
     /* Called after the last job has run, or after OUTCOME_SLOW. On failure sets request->failure and returns -1. For a
      * streamed answer, it writes the last text. Then it is called on a lane's thread, so it must be quick. */

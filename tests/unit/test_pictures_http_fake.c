@@ -31,9 +31,9 @@ static enum outcome tell_thread(struct request *request)
 }
 
 static const struct route routes[] = {
-    {"POST", "/picture", ACCEPTS_PICTURE, .work = true, .read = tell_thread},
-    {"POST", "/json", ACCEPTS_JSON, .work = true, .read = tell_thread},
-    {"POST", "/any", ACCEPTS_BINARY, .work = true, .read = tell_thread},
+    {"POST", "/picture", ACCEPTS_PICTURE, .work = WORK_OTHER, .read = tell_thread},
+    {"POST", "/json", ACCEPTS_JSON, .work = WORK_OTHER, .read = tell_thread},
+    {"POST", "/any", ACCEPTS_BINARY, .work = WORK_OTHER, .read = tell_thread},
     {"POST", "/light", ACCEPTS_JSON, .read = tell_thread},
     {"GET", "/loop", .read = tell_thread},
     {"POST", "/heavy", ACCEPTS_BINARY, .heavy = true, .read = tell_thread},
