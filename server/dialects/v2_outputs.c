@@ -208,7 +208,7 @@ static void write_header(struct request *request, const struct v2_outputs *outpu
         return;
     while (writer->length % ALIGNMENT != 0 && !writer->failed)
         writer_text(writer, " ");
-    request->answer_header = writer->length;
+    request->answer_json_bytes = writer->length;
     request->answer_type = "application/octet-stream";
 }
 

@@ -93,8 +93,8 @@ static void add_headers(struct MHD_Response *response, const struct reply *reply
         add_headers_of_route(response, request->answer_headers);
     if (reply->status == MHD_HTTP_OK && request->answer_encoding)
         MHD_add_response_header(response, "Content-Encoding", request->answer_encoding);
-    if (reply->status == MHD_HTTP_OK && request->answer_header > 0)
-        add_number(response, "Inference-Header-Content-Length", (int64_t)request->answer_header);
+    if (reply->status == MHD_HTTP_OK && request->answer_json_bytes > 0)
+        add_number(response, "Inference-Header-Content-Length", (int64_t)request->answer_json_bytes);
     if (reply->status == MHD_HTTP_OK && match->route->work)
         add_times(response, reply, &request->job);
     if (reply->status == MHD_HTTP_METHOD_NOT_ALLOWED || lists_methods(reply))

@@ -59,7 +59,7 @@ struct request {
     struct writer answer;
     const char *answer_type;     /* for Content-Type. A string constant */
     const char *answer_encoding; /* for Content-Encoding. A string constant, or NULL */
-    size_t answer_header;        /* bytes of JSON before the binary data of the answer. 0 if there is no binary data */
+    size_t answer_json_bytes;    /* bytes of JSON before the binary data of the answer. 0 if there is no binary data */
     const struct answer_header *answer_headers; /* more headers, ended by a name that is NULL. NULL if there are none */
     bool unchanged; /* the client already has the answer. The status is 304, and `answer` must be empty */
     struct failure failure;

@@ -108,7 +108,7 @@ static void run(const struct model_info *info, const struct engine_item *item)
 static void check_answer(const struct request *request)
 {
     const struct writer *answer = &request->answer;
-    size_t length = request->answer_header ? request->answer_header : answer->length, bytes = 0;
+    size_t length = request->answer_json_bytes ? request->answer_json_bytes : answer->length, bytes = 0;
     json_t *json = json_loadb(answer->data, length, JSON_REJECT_DUPLICATES, NULL);
     const json_t *output;
     size_t i;
@@ -135,7 +135,7 @@ static void call(const struct route_match *match, struct request *request)
         if (request->failure.kind == FAILURE_NONE || !*request->failure.error.message)
             abort();
         writer_free(&request->answer);
-        request->answer_header = 0;
+        request->answer_json_bytes = 0;
         match->dialect->write_failure(&request->answer, &request->failure);
     }
     check_answer(request);
