@@ -313,7 +313,7 @@ static void drop_set(struct models *models, struct model_set *set)
 static void *models_thread(void *argument)
 {
     struct models *models = argument;
-    for (struct model_set *set; (set = model_sets_take_left(&models->sets)) != NULL;)
+    for (struct model_set *set; (set = model_sets_take_unused(&models->sets)) != NULL;)
         drop_set(models, set);
     return NULL;
 }

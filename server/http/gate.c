@@ -10,7 +10,7 @@ void gate_init(struct gate *gate)
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&gate->left, &attributes);
+    pthread_cond_init(&gate->decreased, &attributes);
     pthread_condattr_destroy(&attributes);
     pthread_mutex_init(&gate->lock, NULL);
     gate->phase = GATE_STARTING;
@@ -20,7 +20,7 @@ void gate_init(struct gate *gate)
 void gate_destroy(struct gate *gate)
 {
     assert(gate->arriving == 0 && gate->inside == 0 && gate->leaving == 0);
-    pthread_cond_destroy(&gate->left);
+    pthread_cond_destroy(&gate->decreased);
     pthread_mutex_destroy(&gate->lock);
 }
 
@@ -61,7 +61,7 @@ static void wait_for_none(struct gate *gate, const int64_t *count, int64_t patie
 {
     int64_t until_ns = clock_ns() + patience_ns;
     struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
-    while (*count > 0 && pthread_cond_timedwait(&gate->left, &gate->lock, &until) == 0)
+    while (*count > 0 && pthread_cond_timedwait(&gate->decreased, &gate->lock, &until) == 0)
         ;
 }
 
@@ -71,7 +71,7 @@ void gate_shut(struct gate *gate, int64_t arrival_ns, int64_t leave_ns)
     wait_for_none(gate, &gate->arriving, arrival_ns);
     gate->phase = GATE_SHUT;
     while (gate->inside > 0)
-        pthread_cond_wait(&gate->left, &gate->lock);
+        pthread_cond_wait(&gate->decreased, &gate->lock);
     wait_for_none(gate, &gate->leaving, leave_ns);
     pthread_mutex_unlock(&gate->lock);
 }
@@ -91,7 +91,7 @@ bool gate_accept(struct gate *gate)
     bool accepted = gate->phase != GATE_SHUT;
     gate->arriving--;
     gate->inside += accepted;
-    pthread_cond_broadcast(&gate->left);
+    pthread_cond_broadcast(&gate->decreased);
     pthread_mutex_unlock(&gate->lock);
     return accepted;
 }
@@ -100,7 +100,7 @@ void gate_abandon(struct gate *gate)
 {
     pthread_mutex_lock(&gate->lock);
     gate->arriving--;
-    pthread_cond_broadcast(&gate->left);
+    pthread_cond_broadcast(&gate->decreased);
     pthread_mutex_unlock(&gate->lock);
 }
 
@@ -109,7 +109,7 @@ void gate_answer(struct gate *gate)
     pthread_mutex_lock(&gate->lock);
     gate->inside--;
     gate->leaving++;
-    pthread_cond_broadcast(&gate->left);
+    pthread_cond_broadcast(&gate->decreased);
     pthread_mutex_unlock(&gate->lock);
 }
 
@@ -117,6 +117,6 @@ void gate_leave(struct gate *gate)
 {
     pthread_mutex_lock(&gate->lock);
     gate->leaving--;
-    pthread_cond_broadcast(&gate->left);
+    pthread_cond_broadcast(&gate->decreased);
     pthread_mutex_unlock(&gate->lock);
 }

@@ -17,8 +17,8 @@ enum gate_phase {
 };
 
 struct gate {
-    pthread_mutex_t lock; /* guards the members below */
-    pthread_cond_t left;  /* signalled when one of the counts below decreases */
+    pthread_mutex_t lock;     /* guards the members below */
+    pthread_cond_t decreased; /* signalled when one of the counts below has decreased */
     enum gate_phase phase;
     int64_t arriving; /* number of requests that were admitted, and whose body is arriving */
     int64_t inside;   /* number of requests that were accepted, and have no answer yet */

@@ -7,8 +7,8 @@ static void leave_if_unused(struct model_sets *sets, struct model_set *set)
 {
     if (!set || set->holders > 0 || set == sets->current)
         return;
-    set->next = sets->left;
-    sets->left = set;
+    set->next = sets->unused;
+    sets->unused = set;
     pthread_cond_signal(&sets->changed);
 }
 
@@ -38,14 +38,14 @@ void model_sets_replace(struct model_sets *sets, struct model_set *set)
     pthread_mutex_unlock(&sets->lock);
 }
 
-struct model_set *model_sets_take_left(struct model_sets *sets)
+struct model_set *model_sets_take_unused(struct model_sets *sets)
 {
     pthread_mutex_lock(&sets->lock);
-    while (!sets->left && !sets->closing)
+    while (!sets->unused && !sets->closing)
         pthread_cond_wait(&sets->changed, &sets->lock);
-    struct model_set *set = sets->left;
+    struct model_set *set = sets->unused;
     if (set)
-        sets->left = set->next;
+        sets->unused = set->next;
     pthread_mutex_unlock(&sets->lock);
     return set;
 }

@@ -21,14 +21,14 @@ struct model_set {
 
     /* Private to model_sets.c. */
     int64_t holders;        /* number of requests. Guarded by the lock */
-    struct model_set *next; /* in model_sets.left */
+    struct model_set *next; /* in model_sets.unused */
 };
 
 struct model_sets {
     pthread_mutex_t lock;
-    pthread_cond_t changed;    /* signalled when `left` or `closing` changes */
+    pthread_cond_t changed;    /* signalled when `unused` or `closing` changes */
     struct model_set *current; /* NULL before the first model_sets_replace */
-    struct model_set *left;    /* former sets that no request holds any more */
+    struct model_set *unused;  /* former sets that no request holds any more */
     bool closing;
 };
 
@@ -47,7 +47,7 @@ void model_sets_replace(struct model_sets *sets, struct model_set *set);
 
 /* Waits for a former set that no request holds, and gives it back to its owner. Returns NULL after model_sets_close, if
  * there is no such set. */
-struct model_set *model_sets_take_left(struct model_sets *sets);
+struct model_set *model_sets_take_unused(struct model_sets *sets);
 void model_sets_close(struct model_sets *sets);
 
 #endif

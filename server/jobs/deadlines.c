@@ -82,12 +82,12 @@ static void ask_slotless(struct batcher *batcher)
     struct job *held = hold_slotless(batcher);
     pthread_mutex_unlock(&batcher->lock);
     for (struct job *job = held; job; job = job->next_asked)
-        job->left = job->wanted && !job->wanted(job);
+        job->unwanted = job->wanted && !job->wanted(job);
     pthread_mutex_lock(&batcher->lock);
     for (struct job *job = held, *next; job; job = next) {
         next = job->next_asked;
         job->running--;
-        if (job->left && !job->has_slots)
+        if (job->unwanted && !job->has_slots)
             job_cancel(queue_of(batcher, job), job);
         if (!job_waits(job) && job->running == 0)
             job_end(job, &batcher->ended);

@@ -67,7 +67,7 @@ struct job {
     struct job *next, *previous;
     /* The next job in the list of jobs whose `wanted` is being called while they wait for slots. */
     struct job *next_asked;
-    bool left; /* `wanted` returned false in this call */
+    bool unwanted; /* `wanted` returned false in the latest round of ask_slotless (deadlines.c) */
     int64_t model_index;
     int home;               /* the device with the states of the job's sequences, as a number among the devices of the
                                model. HOMELESS if no batch with its slots was formed yet */
