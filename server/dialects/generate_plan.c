@@ -234,7 +234,7 @@ static bool add_token(struct request *request, struct generation *generation, st
             failure_set(&request->failure, FAILURE_BACKEND, "%s", error.message);
         return false;
     }
-    text->ends[sequence->count - sequence->n_prompt - 1] = text->stream.text.length;
+    text->token_ends[sequence->count - sequence->n_prompt - 1] = text->stream.text.length;
     if (text->stream.text.length > before)
         find_stops(plan, text, before);
     return text->stop == SIZE_MAX || sequence->end != GENERATION_RUNS;
@@ -262,9 +262,9 @@ static int open_text(struct request *request, struct generate_plan *plan, int64_
     memcpy(sequence->ids, begin->ids, (size_t)begin->count * sizeof *begin->ids);
     text->stream.codec = plan->codec;
     text->stop = SIZE_MAX;
-    text->ends = request_take(request, plan->generation.max_new_tokens, sizeof *text->ends);
+    text->token_ends = request_take(request, plan->generation.max_new_tokens, sizeof *text->token_ends);
     text_stream_begin(&text->stream, begin->count);
-    return text->ends ? 0 : -1;
+    return text->token_ends ? 0 : -1;
 }
 
 int generate_plan_start(struct request *request, struct generate_plan *plan, const struct given_ids *prompts,
@@ -280,9 +280,9 @@ int generate_plan_start(struct request *request, struct generate_plan *plan, con
     for (int64_t i = 0; i < n_sequences; i++)
         n_ids[i] = beginning(prompts, n_copies, decoder, i)->count;
     request->leave = leave;
-    plan->ends[0] = native_model(request)->eos_token;
-    generation->ends = plan->ends;
-    generation->n_ends = 1;
+    plan->eos_id[0] = native_model(request)->eos_token;
+    generation->end_ids = plan->eos_id;
+    generation->n_end_ids = 1;
     generation->token = add_token;
     generation->sequence_input = request->info->sequence_input;
     if (generation_open(request, generation, n_ids, n_sequences) != 0)
@@ -319,7 +319,7 @@ const char *generate_token_text(const struct generate_plan *plan, const struct g
     int32_t id = sequence->ids[sequence->n_prompt + index];
     if (generate_is_special(plan, id))
         return text_codec_token(plan->codec, id, length);
-    size_t begin = index > 0 ? text->ends[index - 1] : 0;
-    *length = text->ends[index] - begin;
+    size_t begin = index > 0 ? text->token_ends[index - 1] : 0;
+    *length = text->token_ends[index] - begin;
     return *length > 0 ? text->stream.text.data + begin : "";
 }

@@ -24,8 +24,8 @@ struct stop_text {
 /* The text of one sequence. */
 struct generated_text {
     struct text_stream stream;
-    size_t *ends; /* (max_new_tokens): length of stream.text after each token */
-    size_t stop;  /* where the first stop text begins in stream.text. SIZE_MAX if there is none */
+    size_t *token_ends; /* (max_new_tokens): length of stream.text after each token */
+    size_t stop;        /* where the first stop text begins in stream.text. SIZE_MAX if there is none */
 };
 
 /* The struct of a route, which is request->options, begins with this struct. The caller zeroes it, and sets the members
@@ -36,7 +36,7 @@ struct generate_plan {
     struct stop_text stops[GENERATE_MOST_STOPS];
     size_t n_stops;
     struct generated_text *texts; /* (generation.n_sequences) */
-    int32_t ends[1];
+    int32_t eos_id[1];            /* memory for generation.end_ids */
 };
 
 /* The ids of a prompt. The request contains them as a list, or as a text. */

@@ -341,8 +341,8 @@ static void write_choice(struct writer *writer, struct completions_plan *plan, c
     writer_text(writer, ",\"finish_reason\":");
     writer_string0(writer, sequence->end == GENERATION_RUNS ? NULL : finish_reason(plan, sequence));
     writer_text(writer, "}");
-    size_t begin = sent->tokens > 0 ? text->ends[sent->tokens - 1] : 0;
-    size_t end = generate_count(sequence) > 0 ? text->ends[generate_count(sequence) - 1] : 0;
+    size_t begin = sent->tokens > 0 ? text->token_ends[sent->tokens - 1] : 0;
+    size_t end = generate_count(sequence) > 0 ? text->token_ends[generate_count(sequence) - 1] : 0;
     if (end > begin)
         sent->characters += echo_characters(text->stream.text.data + begin, end - begin);
     sent->tokens = generate_count(sequence);

@@ -86,9 +86,9 @@ static void write_offsets(struct writer *writer, const struct generate_plan *pla
     for (int64_t i = piece->first; i < piece->end; i++) {
         int64_t begins = i < 0 ? piece->echo->offsets[sequence->n_prompt + i] : offset;
         writer_format(writer, "%s%" PRId64, i > piece->first ? "," : "", begins);
-        size_t begin = i > 0 ? text->ends[i - 1] : 0;
-        if (i >= 0 && text->ends[i] > begin)
-            offset += echo_characters(text->stream.text.data + begin, text->ends[i] - begin);
+        size_t begin = i > 0 ? text->token_ends[i - 1] : 0;
+        if (i >= 0 && text->token_ends[i] > begin)
+            offset += echo_characters(text->stream.text.data + begin, text->token_ends[i] - begin);
     }
 }
 

@@ -191,7 +191,8 @@ static void read_logits(void *context, int64_t index)
 struct range {
     int64_t begin, end;
     bool in_parts; /* the slot keeps what these rows need of the rows before `begin` */
-    bool scores;   /* the logits of all rows from sequence->kept on are needed, otherwise only of the last row */
+    bool
+        scores; /* the logits of all rows from sequence->submitted_rows on are needed, otherwise only of the last row */
 };
 
 /* Beyond the longest sequence that the model reads, the positions of all rows change with each token. Then a job has
@@ -201,8 +202,8 @@ static struct range next_range(const struct model_info *info, const struct gener
 {
     const struct model_input *input = &info->inputs[generation->sequence_input];
     int64_t most = info->window > 0 ? info->window : INT64_MAX, part = sequence->count;
-    bool scores = generation->scores_prompts && sequence->kept < sequence->n_prompt;
-    int64_t least_end = scores ? sequence->kept + 1 : sequence->count;
+    bool scores = generation->scores_prompts && sequence->submitted_rows < sequence->n_prompt;
+    int64_t least_end = scores ? sequence->submitted_rows + 1 : sequence->count;
     if (least_end > most)
         return (struct range){.begin = least_end - most, .end = least_end, .scores = scores};
     if (info->n_slots > 0)
@@ -213,8 +214,8 @@ static struct range next_range(const struct model_info *info, const struct gener
     }
     int64_t last = sequence->count < most ? sequence->count : most;
     return (struct range){
-        .begin = info->n_slots > 0 ? sequence->kept : 0,
-        .end = last - sequence->kept > part ? sequence->kept + part : last,
+        .begin = info->n_slots > 0 ? sequence->submitted_rows : 0,
+        .end = last - sequence->submitted_rows > part ? sequence->submitted_rows + part : last,
         .in_parts = info->n_slots > 0,
         .scores = scores,
     };
@@ -243,16 +244,16 @@ static int set_item(struct request *request, struct generation *generation, stru
         item->slot =
             sequence->slot != 0 ? sequence->slot : 1; /* in the first job, the batcher replaces this 1 by the slot */
         item->first = range.begin;
-        sequence->given.inputs[generation->sequence_input].data = sequence->ids; /* the first `kept` ids */
+        sequence->given.inputs[generation->sequence_input].data = sequence->ids; /* the first `submitted_rows` ids */
         item->earlier = &sequence->given;
     }
     item->inputs[generation->sequence_input].data = sequence->ids + range.begin;
     item->inputs[generation->sequence_input].length = range.end - range.begin;
     if (range.scores)
-        want_rows(sequence, &range, range.end - sequence->kept, item);
+        want_rows(sequence, &range, range.end - sequence->submitted_rows, item);
     else if (range.end == sequence->count)
         want_rows(sequence, &range, 1, item);
-    sequence->kept = range.end;
+    sequence->submitted_rows = range.end;
     struct error error;
     if (model_check(request_engine_model(request), item, &error) == 0)
         return 0;
@@ -281,7 +282,7 @@ static int64_t later_tokens(const struct generation *generation)
 {
     int64_t tokens = 0;
     for (int64_t i = 0; i < generation->n_sequences; i++)
-        tokens += generation->sequences[i].n_prompt - generation->sequences[i].kept;
+        tokens += generation->sequences[i].n_prompt - generation->sequences[i].submitted_rows;
     return tokens;
 }
 
@@ -298,8 +299,8 @@ int generation_start(struct request *request, struct generation *generation)
 
 static bool ends_sequence(const struct generation *generation, int32_t id)
 {
-    for (int64_t i = 0; i < generation->n_ends; i++)
-        if (generation->ends[i] == id)
+    for (int64_t i = 0; i < generation->n_end_ids; i++)
+        if (generation->end_ids[i] == id)
             return true;
     return false;
 }
@@ -357,7 +358,7 @@ bool generation_next(struct request *request, struct generation *generation)
     for (int64_t i = 0; i < request->job.n_items; i++) {
         struct generated *sequence = generation->running[i];
         read_rest(sequence, &request->job.items[i]);
-        if (request->job.items[i].output && sequence->kept == sequence->count)
+        if (request->job.items[i].output && sequence->submitted_rows == sequence->count)
             append(request, generation, sequence);
         if (drained && sequence->end == GENERATION_RUNS && sequence->count > sequence->n_prompt)
             sequence->end = GENERATION_DRAINED;

@@ -33,7 +33,7 @@
 enum generation_end {
     GENERATION_RUNS,
     GENERATION_LENGTH,  /* the sequence has max_new_tokens new tokens */
-    GENERATION_ENDED,   /* the new token is one of `ends` */
+    GENERATION_ENDED,   /* the new token is one of `end_ids` */
     GENERATION_STOPPED, /* the function generation.token returned false */
     GENERATION_DRAINED, /* the server drains, and --request-timeout-ms has passed since the draining began */
     GENERATION_LEFT     /* the request ended before the sequence did. No answer contains this value */
@@ -64,13 +64,14 @@ struct generated {
 
     /* Private. */
     const struct generation *generation;
-    int64_t slot;         /* number of the slot. 0 if the sequence has none */
-    int64_t kept;         /* number of rows of the sequence in the jobs so far */
-    int64_t token_ns;     /* time of the newest token, by CLOCK_MONOTONIC */
-    int64_t most_wanted;  /* most rows of an item whose logits are requested */
-    int64_t first_wanted; /* position in the sequence of the first requested row of the item */
-    int32_t *rows;        /* (most_wanted): the requested rows of the item */
-    float *logits;        /* (most_wanted, vocabulary): their logits */
+    int64_t slot;           /* number of the slot. 0 if the sequence has none */
+    int64_t submitted_rows; /* number of rows of the sequence that earlier jobs had. The next item begins with this row
+                               (engine_item.first), if the model has slots */
+    int64_t token_ns;       /* time of the newest token, by CLOCK_MONOTONIC */
+    int64_t most_wanted;    /* most rows of an item whose logits are requested */
+    int64_t first_wanted;   /* position in the sequence of the first requested row of the item */
+    int32_t *rows;          /* (most_wanted): the requested rows of the item */
+    float *logits;          /* (most_wanted, vocabulary): their logits */
     float *scratch;
     atomic_bool was_read;       /* whether engine_item.finish has read the logits */
     struct sampled_token token; /* the chosen token, which is not appended yet */
@@ -80,9 +81,9 @@ struct generation {
     struct sampling_options sampling;
     int64_t max_new_tokens; /* at least 1 */
     int64_t n_best;
-    bool scores_prompts; /* true: find the log-probabilities of the prompts' tokens */
-    const int32_t *ends; /* (n_ends): ids that end a sequence */
-    int64_t n_ends;
+    bool scores_prompts;    /* true: find the log-probabilities of the prompts' tokens */
+    const int32_t *end_ids; /* (n_end_ids): ids that end a sequence */
+    int64_t n_end_ids;
     int sequence_input; /* index of the input that is the sequence */
 
     /* Called after each new token, on a lane's thread, so it must be quick. If it returns false, the sequence ends.
