@@ -466,33 +466,33 @@ static void write_gauge(FILE *out, const char *name, const char *help, int64_t v
 }
 
 /* Writes one value for each model. If `generation`, writes only values of models that generate. `offset` is the offset
- * of an int64_t in struct metrics_queue. */
+ * of an int64_t in struct metrics_model_now. */
 static void write_queue_values(FILE *out, const struct metrics *metrics, const struct metrics_now *now,
                                const char *name, size_t offset, bool generation, const char *help)
 {
     write_head(out, name, "gauge", help);
-    for (int64_t i = 0; i < now->n_queues; i++) {
-        if (now->queues[i].absent || (generation && !now->queues[i].generates))
+    for (int64_t i = 0; i < now->n_models; i++) {
+        if (now->models[i].absent || (generation && !now->models[i].generates))
             continue;
         write_sample(out, name, "", &(struct labels){.model = metrics_at(metrics, i)->name});
-        fprintf(out, "%lld\n", (long long)*(const int64_t *)((const char *)&now->queues[i] + offset));
+        fprintf(out, "%lld\n", (long long)*(const int64_t *)((const char *)&now->models[i] + offset));
     }
 }
 
 static void write_queues(FILE *out, const struct metrics *metrics, const struct metrics_now *now)
 {
-    write_queue_values(out, metrics, now, "linformerd_queue_requests", offsetof(struct metrics_queue, requests), false,
-                       "Sequences that wait for a batch.");
-    write_queue_values(out, metrics, now, "linformerd_queue_tokens", offsetof(struct metrics_queue, tokens), false,
+    write_queue_values(out, metrics, now, "linformerd_queue_requests", offsetof(struct metrics_model_now, requests),
+                       false, "Sequences that wait for a batch.");
+    write_queue_values(out, metrics, now, "linformerd_queue_tokens", offsetof(struct metrics_model_now, tokens), false,
                        "Tokens of the sequences that wait for a batch.");
-    write_queue_values(out, metrics, now, "linformerd_generations_running", offsetof(struct metrics_queue, slots_used),
-                       true, "Sequences that have a slot.");
-    write_queue_values(out, metrics, now, "linformerd_generations_waiting", offsetof(struct metrics_queue, slotless),
-                       true, "Sequences that wait for a slot.");
-    write_queue_values(out, metrics, now, "linformerd_generation_slots", offsetof(struct metrics_queue, slots), true,
-                       "Slots for sequences that are generated.");
+    write_queue_values(out, metrics, now, "linformerd_generations_running",
+                       offsetof(struct metrics_model_now, slots_used), true, "Sequences that have a slot.");
+    write_queue_values(out, metrics, now, "linformerd_generations_waiting",
+                       offsetof(struct metrics_model_now, slotless), true, "Sequences that wait for a slot.");
+    write_queue_values(out, metrics, now, "linformerd_generation_slots", offsetof(struct metrics_model_now, slots),
+                       true, "Slots for sequences that are generated.");
     write_queue_values(out, metrics, now, "linformerd_generation_slots_bytes",
-                       offsetof(struct metrics_queue, slot_bytes), true, "Reserved memory of all slots.");
+                       offsetof(struct metrics_model_now, slot_bytes), true, "Reserved memory of all slots.");
 }
 
 /* What the last reload did, and until when the certificate is valid. */
@@ -511,7 +511,7 @@ static void write_reload(FILE *out, const struct metrics *metrics, const struct 
 static void write_loads(FILE *out, const struct metrics *metrics, const struct metrics_now *now)
 {
     write_queue_values(out, metrics, now, "linformerd_model_weights_bytes",
-                       offsetof(struct metrics_queue, weights_bytes), false, "Resident weights of a loaded model.");
+                       offsetof(struct metrics_model_now, weights_bytes), false, "Resident weights of a loaded model.");
     write_gauge(out, "linformerd_models_loading", "Models that are being loaded now.", atomic_load(&metrics->loading));
     write_head(out, "linformerd_model_loads_total", "counter", "Models that were loaded, or failed to load.");
     for (int64_t i = 0; i < metrics->n_models; i++)
@@ -529,8 +529,8 @@ static void write_generation_counter(FILE *out, const struct metrics *metrics, c
                                      const char *name, size_t offset, const char *help)
 {
     write_head(out, name, "counter", help);
-    for (int64_t i = 0; i < now->n_queues; i++) {
-        if (!now->queues[i].generates)
+    for (int64_t i = 0; i < now->n_models; i++) {
+        if (!now->models[i].generates)
             continue;
         const char *counter = (const char *)&metrics_at(metrics, i)->generation + offset;
         write_sample(out, name, "", &(struct labels){.model = metrics_at(metrics, i)->name});
@@ -542,9 +542,9 @@ static void write_generation_histogram(FILE *out, const struct metrics *metrics,
                                        const char *name, size_t offset, const char *help)
 {
     write_head(out, name, "histogram", help);
-    for (int64_t i = 0; i < now->n_queues; i++) {
+    for (int64_t i = 0; i < now->n_models; i++) {
         const char *histogram = (const char *)&metrics_at(metrics, i)->generation + offset;
-        if (now->queues[i].generates)
+        if (now->models[i].generates)
             write_histogram(out, name, (const struct histogram *)histogram, &time_scale, NULL,
                             metrics_at(metrics, i)->name);
     }

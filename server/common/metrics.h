@@ -63,8 +63,8 @@ void metrics_next_token(struct metrics *metrics, int64_t model_index, int64_t si
 /* Records the end of a sequence that has at least one new token. The string `reason` must outlive the metrics. */
 void metrics_generation_end(struct metrics *metrics, int64_t model_index, const char *reason);
 
-/* One model now, mainly the jobs that wait for it. */
-struct metrics_queue {
+/* The present state of one model, for the scrape. */
+struct metrics_model_now {
     bool absent;      /* the model is not loaded. All other members are 0 */
     int64_t requests; /* number of sequences that wait */
     int64_t tokens;   /* sum of the tokens of these sequences */
@@ -77,8 +77,8 @@ struct metrics_queue {
 
 /* Values that are read at the time of the scrape. */
 struct metrics_now {
-    const struct metrics_queue *queues; /* (n_queues), by the index of the model */
-    int64_t n_queues;                   /* at most metrics_models() */
+    const struct metrics_model_now *models; /* (n_models), by the index of the model */
+    int64_t n_models;                       /* at most metrics_models() */
     int64_t log_lines_dropped;
     int64_t spans_sent, spans_dropped;
     int64_t connections;

@@ -267,11 +267,11 @@ enum outcome native_info(struct request *request)
     return OUTCOME_ANSWERED;
 }
 
-static struct metrics_queue queue_now(const struct service *service, const struct served_model *served)
+static struct metrics_model_now model_now(const struct service *service, const struct served_model *served)
 {
     const struct model_info *info = model_info(served->model);
     struct batcher_depth depth = batcher_depth(service->options.batcher, served->queue);
-    return (struct metrics_queue){
+    return (struct metrics_model_now){
         .requests = depth.requests,
         .tokens = depth.tokens,
         .generates = info->is_causal,
@@ -301,18 +301,18 @@ enum outcome native_metrics(struct request *request)
         .uptime_s = (double)(clock_ns() - service->opened_ns) / 1e9,
     };
     size_t length = 0;
-    now.n_queues = metrics_models(service->options.metrics);
-    struct metrics_queue *queues = request_memory(request, now.n_queues, sizeof *queues);
-    if (!queues)
+    now.n_models = metrics_models(service->options.metrics);
+    struct metrics_model_now *models = request_memory(request, now.n_models, sizeof *models);
+    if (!models)
         return OUTCOME_FAILED;
-    for (int64_t i = 0; i < now.n_queues; i++)
-        queues[i].absent = true;
+    for (int64_t i = 0; i < now.n_models; i++)
+        models[i].absent = true;
     for (int64_t i = 0; i < request->set->n_models; i++) {
         const struct served_model *served = &request->set->models[i];
-        if (served->metrics < now.n_queues)
-            queues[served->metrics] = queue_now(service, served);
+        if (served->metrics < now.n_models)
+            models[served->metrics] = model_now(service, served);
     }
-    now.queues = queues;
+    now.models = models;
     char *text = metrics_text(service->options.metrics, &now, &length);
     if (!text) {
         failure_memory(&request->failure);

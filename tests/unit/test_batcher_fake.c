@@ -669,7 +669,7 @@ static void test_batches_are_counted(void **context)
 {
     (void)context;
     static const char *const names[MODELS] = {"a", "b", "c"};
-    static const struct metrics_queue queues[MODELS];
+    static const struct metrics_model_now models_now[MODELS];
     struct metrics *metrics = metrics_open(names, MODELS);
     open_bounded(4, 8, MANY, MANY, metrics);
     expect(submit(10, 1, 10), JOB_OK);
@@ -678,7 +678,7 @@ static void test_batches_are_counted(void **context)
     batcher = NULL;
     size_t length;
     char *text =
-        metrics_text(metrics, &(struct metrics_now){.uptime_s = 1, .queues = queues, .n_queues = MODELS}, &length);
+        metrics_text(metrics, &(struct metrics_now){.uptime_s = 1, .models = models_now, .n_models = MODELS}, &length);
     assert_non_null(strstr(text, "\nlinformerd_batch_items_count{model=\"a\"} 3\n"));
     assert_non_null(strstr(text, "\nlinformerd_batch_items_sum{model=\"a\"} 10\n"));
     assert_non_null(strstr(text, "\nlinformerd_batch_tokens_sum{model=\"a\"} 10\n"));

@@ -25,17 +25,17 @@ static struct metrics *open_two(void)
 
 static char *text_of(const struct metrics *metrics)
 {
-    static const struct metrics_queue queues[] = {{.requests = 3,
-                                                   .tokens = 70,
-                                                   .generates = true,
-                                                   .slotless = 6,
-                                                   .slots = 64,
-                                                   .slots_used = 60,
-                                                   .slot_bytes = 4096},
-                                                  {.requests = 1, .tokens = 2}};
+    static const struct metrics_model_now models_now[] = {{.requests = 3,
+                                                           .tokens = 70,
+                                                           .generates = true,
+                                                           .slotless = 6,
+                                                           .slots = 64,
+                                                           .slots_used = 60,
+                                                           .slot_bytes = 4096},
+                                                          {.requests = 1, .tokens = 2}};
     struct metrics_now now = {
-        .queues = queues,
-        .n_queues = 2,
+        .models = models_now,
+        .n_models = 2,
         .log_lines_dropped = 11,
         .connections = 5,
         .process = {.cpu_s = 1.25,
