@@ -18,20 +18,20 @@ static double sum_of(const double *values)
 }
 
 /* The pace of a kind of work. Until a batch of this kind has run, the function returns the pace of the other kind. */
-static const struct pace *pace_of(const struct queue *queue, enum job_kind kind)
+static const struct pace *pace_of(const struct batcher_entry *entry, enum job_kind kind)
 {
-    return &queue->paces[queue->paces[kind].work > 0 ? (int)kind : JOB_KINDS - 1 - (int)kind];
+    return &entry->paces[entry->paces[kind].work > 0 ? (int)kind : JOB_KINDS - 1 - (int)kind];
 }
 
 /* The estimated time of an item in nanoseconds. Until a batch of the model has run, the function returns the FLOPs. */
-static double item_cost(const struct queue *queue, enum job_kind kind, double flops)
+static double item_cost(const struct batcher_entry *entry, enum job_kind kind, double flops)
 {
-    const struct pace *pace = pace_of(queue, kind);
+    const struct pace *pace = pace_of(entry, kind);
     return pace->work > 0 ? pace_ns(pace, flops) : flops;
 }
 
 /* Whether one more item, with these tokens and this cost, fits in the batch. The first item always fits. */
-static bool batch_has_room(const struct lane *lane, const struct queue *queue, int64_t tokens, double cost)
+static bool batch_has_room(const struct lane *lane, const struct batcher_entry *entry, int64_t tokens, double cost)
 {
     const struct batcher_options *options = &lane->batcher->options;
     const struct job_batch *batch = &lane->batch;
@@ -39,7 +39,7 @@ static bool batch_has_room(const struct lane *lane, const struct queue *queue, i
         return true;
     if (batch->n_items == options->max_batch_requests || batch->tokens + tokens > options->max_batch_tokens)
         return false;
-    return options->max_batch_ms == 0 || pace_of(queue, JOB_OTHER)->work == 0 ||
+    return options->max_batch_ms == 0 || pace_of(entry, JOB_OTHER)->work == 0 ||
            sum_of(batch->cost) + cost <= (double)options->max_batch_ms * MILLISECOND_NS;
 }
 
@@ -48,13 +48,13 @@ static bool batch_has_room(const struct lane *lane, const struct queue *queue, i
 static void batch_take(struct lane *lane, struct job *job, double allowance)
 {
     struct job_batch *batch = &lane->batch;
-    const struct queue *queue = &lane->batcher->queues[job->model_index];
+    const struct batcher_entry *entry = &lane->batcher->entries[job->model_index];
     struct part part = {.job = job, .first_item = batch->n_items, .job_item = job->next_item};
     while (part.job_item + part.n_items < job->n_items) {
         const struct engine_item *item = &job->items[part.job_item + part.n_items];
         int64_t tokens = model_item_tokens(batch->model, item);
-        double flops = model_item_flops(batch->model, item), cost = item_cost(queue, job->kind, flops);
-        if (!batch_has_room(lane, queue, tokens, cost) || batch->cost[job->kind] + cost > allowance)
+        double flops = model_item_flops(batch->model, item), cost = item_cost(entry, job->kind, flops);
+        if (!batch_has_room(lane, entry, tokens, cost) || batch->cost[job->kind] + cost > allowance)
             break;
         batch->items[batch->n_items++] = *item;
         batch->tokens += tokens;
@@ -71,7 +71,7 @@ static void batch_take(struct lane *lane, struct job *job, double allowance)
     const struct model_info *info = model_info(batch->model);
     if (job->kind == JOB_GENERATION && info->n_slots > 0) /* without slots, no states stay */
         job->home = lane_of_model(lane, batch->model) % info->n_devices;
-    job_queue_start(queue_of(lane->batcher, job), job, part.n_items, part.tokens);
+    job_queue_start(waiting_list(lane->batcher, job), job, part.n_items, part.tokens);
     batch->parts[batch->n_parts++] = part;
 }
 
@@ -81,15 +81,15 @@ static void batch_fill(struct lane *lane, int64_t model_index, enum job_kind kin
                        struct job_list *ended)
 {
     struct batcher *batcher = lane->batcher;
-    struct queue *queue = &batcher->queues[model_index];
+    struct batcher_entry *entry = &batcher->entries[model_index];
     int64_t now = clock_ns();
     int passed = 0;
-    for (struct job *job = queue->waiting.lists[kind].first, *next; job; job = next) {
-        if (!batch_has_room(lane, queue, 1, 0) || passed == most_passed)
+    for (struct job *job = entry->waiting.lists[kind].first, *next; job; job = next) {
+        if (!batch_has_room(lane, entry, 1, 0) || passed == most_passed)
             break;
         next = job->next;
         if (job->deadline_ns && now >= job->deadline_ns) {
-            job_expire(queue_of(batcher, job), job, ended);
+            job_expire(waiting_list(batcher, job), job, ended);
             continue;
         }
         if (!lane_takes(lane, job))
@@ -111,7 +111,7 @@ static void batch_fill_both(struct lane *lane, int64_t model_index, enum job_kin
     batch_fill(lane, model_index, leader, INFINITY, LOOK_AHEAD, ended);
     batch->first = batch->n_parts > 0 ? batch->parts[0].job : NULL;
     if (batch->first)
-        job_queue_let_pass(queue_of(batcher, batch->first), batch->first);
+        job_queue_let_pass(waiting_list(batcher, batch->first), batch->first);
     double allowance = lane_time_allowance(leader, batch->cost[leader], batcher->options.generation_percent);
     batch_fill(lane, model_index, leader == JOB_OTHER ? JOB_GENERATION : JOB_OTHER, allowance, 1, ended);
 }
@@ -156,7 +156,7 @@ static void batch_drop(struct lane *lane, int64_t index, struct job_list *ended)
     if (part.job == batch->first)
         batch->first = NULL;
     part.job->running -= part.n_items;
-    job_cancel(queue_of(lane->batcher, part.job), part.job);
+    job_cancel(waiting_list(lane->batcher, part.job), part.job);
     if (part.job->running == 0)
         job_end(part.job, ended);
 }
@@ -215,7 +215,7 @@ static void batch_pay(struct lane *lane, int64_t inference_ns, bool failed)
 {
     struct batcher *batcher = lane->batcher;
     struct job_batch *batch = &lane->batch;
-    struct queue *own = &batcher->queues[batch->parts[0].job->model_index];
+    struct batcher_entry *own = &batcher->entries[batch->parts[0].job->model_index];
     double cost = sum_of(batch->cost);
     for (int kind = 0; kind < JOB_KINDS; kind++) {
         if (!(batch->cost[kind] > 0))
@@ -244,12 +244,12 @@ static void batch_end(struct lane *lane, int64_t inference_ns, const struct erro
         job->batch_items = job->batch_items > batch->n_items ? job->batch_items : batch->n_items;
         part_fail(&batch->parts[i], failure);
         if (job->status == JOB_OK && job->deadline_ns && now >= job->deadline_ns)
-            job_expire(queue_of(batcher, job), job, ended);
+            job_expire(waiting_list(batcher, job), job, ended);
         job->running -= batch->parts[i].n_items;
         if (job->status != JOB_OK)
-            job_queue_leave(queue_of(batcher, job), job);
+            job_queue_leave(waiting_list(batcher, job), job);
         if (job == batch->first)
-            job_queue_let_pass(queue_of(batcher, job), job);
+            job_queue_let_pass(waiting_list(batcher, job), job);
         if (!job_waits(job) && job->running == 0)
             job_end(job, ended);
     }
@@ -274,7 +274,7 @@ void batch_run(struct lane *lane)
     } else {
         batch_look_at_results(batcher, batch);
         if (batcher->metrics)
-            metrics_batch(batcher->metrics, batcher->queues[batch->parts[0].job->model_index].metrics, batch->n_items,
+            metrics_batch(batcher->metrics, batcher->entries[batch->parts[0].job->model_index].metrics, batch->n_items,
                           batch->tokens, inference_ns);
     }
     pthread_mutex_lock(&batcher->lock);

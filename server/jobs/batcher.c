@@ -22,10 +22,10 @@
 
 static void batcher_free(struct batcher *batcher)
 {
-    for (int64_t i = 0; batcher->queues && i < batcher->n_models; i++)
-        model_queue_close(&batcher->queues[i].waiting);
+    for (int64_t i = 0; batcher->entries && i < batcher->n_models; i++)
+        model_queue_close(&batcher->entries[i].waiting);
     free(batcher->models);
-    free(batcher->queues);
+    free(batcher->entries);
     for (int i = 0; batcher->lanes && i < batcher->n_lanes; i++) {
         free(batcher->lanes[i].batch.items);
         free(batcher->lanes[i].batch.parts);
@@ -58,9 +58,9 @@ static bool lanes_new(struct batcher *batcher)
 static int queue_open(struct batcher *batcher, int64_t index, struct model *model, int64_t metrics)
 {
     const struct model_info *info = model_info(model);
-    struct queue *queue = &batcher->queues[index];
-    *queue = (struct queue){.metrics = metrics, .cold = UINT64_MAX >> (64 - info->n_lanes)};
-    if (model_queue_open(&queue->waiting, info->is_causal ? batcher->options.max_generations : 0) != 0)
+    struct batcher_entry *entry = &batcher->entries[index];
+    *entry = (struct batcher_entry){.metrics = metrics, .cold = UINT64_MAX >> (64 - info->n_lanes)};
+    if (model_queue_open(&entry->waiting, info->is_causal ? batcher->options.max_generations : 0) != 0)
         return -1;
     batcher->models[index] = model;
     if (index >= batcher->n_models)
@@ -74,9 +74,9 @@ static struct batcher *batcher_new(struct model **models, int64_t n_models, cons
     if (!batcher)
         return NULL;
     batcher->models = calloc(BATCHER_MOST_MODELS, sizeof *batcher->models);
-    batcher->queues = calloc(BATCHER_MOST_MODELS, sizeof *batcher->queues);
+    batcher->entries = calloc(BATCHER_MOST_MODELS, sizeof *batcher->entries);
     batcher->options = *options;
-    bool opened = batcher->models && batcher->queues;
+    bool opened = batcher->models && batcher->entries;
     for (int64_t i = 0; i < n_models && opened; i++)
         opened = queue_open(batcher, i, models[i], i) == 0;
     if (!opened || !lanes_new(batcher)) {
@@ -169,7 +169,7 @@ static void wake_all(struct batcher *batcher)
 /* The lock is held. The model has no jobs, and all its slots are free. */
 static void queue_remove(struct batcher *batcher, int64_t index)
 {
-    model_queue_close(&batcher->queues[index].waiting);
+    model_queue_close(&batcher->entries[index].waiting);
     batcher->models[index] = NULL;
 }
 
@@ -237,13 +237,13 @@ static bool share_a_lane(const struct model_info *a, const struct model_info *b)
  * equal share of their time. */
 static double wait_ns(const struct batcher *batcher, int64_t model_index, enum job_kind kind, int64_t tokens)
 {
-    const struct queue *queue = &batcher->queues[model_index];
+    const struct batcher_entry *entry = &batcher->entries[model_index];
     const struct model_info *info = model_info(batcher->models[model_index]);
     int n_ready = __builtin_popcountll(model_ready_lanes(batcher->models[model_index])); /* at least 1 */
     int64_t sharing = 0;
     for (int64_t i = 0; i < batcher->n_models; i++)
-        sharing += has_work(&batcher->queues[i]) && share_a_lane(info, model_info(batcher->models[i]));
-    return pace_ns(&queue->token_paces[kind], (double)tokens) * (double)(sharing > 0 ? sharing : 1) / n_ready;
+        sharing += has_work(&batcher->entries[i]) && share_a_lane(info, model_info(batcher->models[i]));
+    return pace_ns(&entry->token_paces[kind], (double)tokens) * (double)(sharing > 0 ? sharing : 1) / n_ready;
 }
 
 /* The lock is held. Whether a job behind `tokens` waiting tokens probably starts within max_queue_ms. For a job that
@@ -254,7 +254,7 @@ static bool starts_in_time(const struct batcher *batcher, const struct job *job,
     if (options->max_queue_ms == 0 || job->kind != JOB_OTHER)
         return true;
     double ns = wait_ns(batcher, job->model_index, JOB_OTHER, tokens);
-    if (batcher->queues[job->model_index].waiting.lists[JOB_GENERATION].first)
+    if (batcher->entries[job->model_index].waiting.lists[JOB_GENERATION].first)
         ns /= lane_time_fraction(JOB_OTHER, options->generation_percent);
     return ns <= (double)options->max_queue_ms * MILLISECOND_NS;
 }
@@ -268,7 +268,7 @@ static bool fits_queue(const struct batcher *batcher, const struct job *job)
         return true;
     const struct batcher_options *options = &batcher->options;
     int64_t items, tokens;
-    model_queue_load(&batcher->queues[job->model_index].waiting, job->kind, &items, &tokens);
+    model_queue_load(&batcher->entries[job->model_index].waiting, job->kind, &items, &tokens);
     return items == 0 || (job->n_items <= options->max_queue_requests - items &&
                           job->waiting_tokens + job->later_tokens <= options->max_queue_tokens - tokens &&
                           starts_in_time(batcher, job, tokens));
@@ -297,7 +297,7 @@ static void job_prepare(struct job *job, const struct model *model, int64_t mode
 enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, struct job *job)
 {
     assert(model_index >= 0 && model_index < BATCHER_MOST_MODELS && job->n_items >= 1 && job->done);
-    struct queue *queue = &batcher->queues[model_index];
+    struct batcher_entry *entry = &batcher->entries[model_index];
     job_prepare(job, batcher->models[model_index], model_index);
 
     enum submit_status status = SUBMIT_OK;
@@ -306,10 +306,10 @@ enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, 
     if (!fits_queue(batcher, job)) {
         status = SUBMIT_FULL;
     } else {
-        bool ready = model_queue_add(&queue->waiting, job);
+        bool ready = model_queue_add(&entry->waiting, job);
         deadlines_watch(batcher, job, !ready);
         if (ready) {
-            queue->ready_lanes = model_ready_lanes(batcher->models[model_index]);
+            entry->ready_lanes = model_ready_lanes(batcher->models[model_index]);
             lanes_wake_one(batcher, model_index);
         }
     }
@@ -320,7 +320,7 @@ enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, 
 void batcher_give_slots(struct batcher *batcher, int64_t model_index, int64_t count, const int64_t *slots)
 {
     pthread_mutex_lock(&batcher->lock);
-    slots_give(batcher->queues[model_index].waiting.slots, count, slots);
+    slots_give(batcher->entries[model_index].waiting.slots, count, slots);
     lanes_seat_jobs(batcher, model_index);
     pthread_mutex_unlock(&batcher->lock);
 }
@@ -329,7 +329,7 @@ struct batcher_depth batcher_depth(struct batcher *batcher, int64_t model_index)
 {
     struct batcher_depth depth = {0};
     pthread_mutex_lock(&batcher->lock);
-    const struct model_queue *queue = &batcher->queues[model_index].waiting;
+    const struct model_queue *queue = &batcher->entries[model_index].waiting;
     model_queue_depth(queue, &depth.requests, &depth.tokens);
     if (queue->slots) {
         depth.slots = slots_count(queue->slots);
@@ -344,8 +344,8 @@ int64_t batcher_retry_after_s(struct batcher *batcher, int64_t model_index)
 {
     pthread_mutex_lock(&batcher->lock);
     int64_t items, all_tokens, tokens;
-    model_queue_depth(&batcher->queues[model_index].waiting, &items, &all_tokens);
-    tokens = batcher->queues[model_index].waiting.lists[JOB_OTHER].waiting_tokens;
+    model_queue_depth(&batcher->entries[model_index].waiting, &items, &all_tokens);
+    tokens = batcher->entries[model_index].waiting.lists[JOB_OTHER].waiting_tokens;
     double ns = wait_ns(batcher, model_index, JOB_OTHER, tokens) +
                 wait_ns(batcher, model_index, JOB_GENERATION, all_tokens - tokens);
     double seconds = ceil(ns / NANOSECONDS);

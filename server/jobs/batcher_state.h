@@ -17,7 +17,8 @@
 
 #include <pthread.h>
 
-struct queue {
+/* What the batcher knows about one model. */
+struct batcher_entry {
     struct model_queue waiting; /* the jobs of one model */
     int64_t metrics;            /* the model's index in the metrics */
     uint64_t cold;              /* bit i is set until the model's lane i has warmed up the model */
@@ -84,11 +85,11 @@ struct batcher {
     struct error warm_error; /* the message of the first warm-up that failed */
     pthread_cond_t alarm;    /* the deadline thread waits for it, with CLOCK_MONOTONIC. Signalled when alarm_ns or
                                 `stopping` changes */
-    struct model **models;   /* (n_models). An entry is NULL if it is free. The submitter of a job may read the entry of
-                                its model without the lock, because the entry does not change before the job ends */
-    struct queue *queues;    /* (n_models) */
-    int64_t n_models;        /* entries that were ever used, at most BATCHER_MOST_MODELS. It only grows */
-    struct job_list ended;   /* the deadline thread will call their `done` */
+    struct model **models;   /* (n_models). NULL where the place is free. The submitter of a job may read the pointer to
+                                its model without the lock, because the pointer does not change before the job ends */
+    struct batcher_entry *entries; /* (n_models) */
+    int64_t n_models;              /* places that were ever used, at most BATCHER_MOST_MODELS. It only grows */
+    struct job_list ended;         /* the deadline thread will call their `done` */
     int64_t alarm_ns; /* when to search the queues next for expired jobs. The search may begin ALARM_STEP_NS too late */
     int64_t ask_ns;   /* when to call `wanted` next for jobs that wait for slots. INT64_MAX if no job waits for slots */
     bool closing;     /* lanes end when no jobs wait */
@@ -96,15 +97,15 @@ struct batcher {
 };
 
 /* The lock is held. The list in which the job waits, one of the three lists of its model. */
-static inline struct job_queue *queue_of(struct batcher *batcher, const struct job *job)
+static inline struct job_queue *waiting_list(struct batcher *batcher, const struct job *job)
 {
-    return model_queue_list(&batcher->queues[job->model_index].waiting, job);
+    return model_queue_list(&batcher->entries[job->model_index].waiting, job);
 }
 
 /* Whether a waiting job has its slots, or needs none, so that a lane could run it. */
-static inline bool has_work(const struct queue *queue)
+static inline bool has_work(const struct batcher_entry *entry)
 {
-    return queue->waiting.lists[JOB_OTHER].first || queue->waiting.lists[JOB_GENERATION].first;
+    return entry->waiting.lists[JOB_OTHER].first || entry->waiting.lists[JOB_GENERATION].first;
 }
 
 #endif

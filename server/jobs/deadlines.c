@@ -52,7 +52,7 @@ static void expire_waiting(struct batcher *batcher, int64_t now)
     int64_t earliest = INT64_MAX;
     for (int64_t i = 0; i < batcher->n_models; i++) {
         for (int list = 0; list < MODEL_QUEUE_LISTS; list++) {
-            int64_t found = expire_list(batcher, &batcher->queues[i].waiting.lists[list], now);
+            int64_t found = expire_list(batcher, &batcher->entries[i].waiting.lists[list], now);
             earliest = found < earliest ? found : earliest;
         }
         lanes_seat_jobs(batcher, i);
@@ -66,7 +66,7 @@ static struct job *hold_slotless(struct batcher *batcher)
 {
     struct job *held = NULL;
     for (int64_t i = 0; i < batcher->n_models; i++)
-        for (struct job *job = batcher->queues[i].waiting.lists[MODEL_QUEUE_SLOTLESS].first; job; job = job->next) {
+        for (struct job *job = batcher->entries[i].waiting.lists[MODEL_QUEUE_SLOTLESS].first; job; job = job->next) {
             job->running++;
             job->next_asked = held;
             held = job;
@@ -88,7 +88,7 @@ static void ask_slotless(struct batcher *batcher)
         next = job->next_asked;
         job->running--;
         if (job->unwanted && !job->has_slots)
-            job_cancel(queue_of(batcher, job), job);
+            job_cancel(waiting_list(batcher, job), job);
         if (!job_waits(job) && job->running == 0)
             job_end(job, &batcher->ended);
     }
@@ -148,7 +148,7 @@ void deadlines_stop(struct batcher *batcher)
 void deadlines_cancel_slotless(struct batcher *batcher)
 {
     for (int64_t i = 0; i < batcher->n_models; i++) {
-        struct job_queue *list = &batcher->queues[i].waiting.lists[MODEL_QUEUE_SLOTLESS];
+        struct job_queue *list = &batcher->entries[i].waiting.lists[MODEL_QUEUE_SLOTLESS];
         for (struct job *job; (job = list->first) != NULL;) {
             job_cancel(list, job);
             if (job->running == 0) /* otherwise ask_slotless ends it */

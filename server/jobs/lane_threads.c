@@ -13,7 +13,7 @@ static void warm_up(struct lane *lane, int64_t model_index, int number)
 {
     struct batcher *batcher = lane->batcher;
     struct model *model = batcher->models[model_index];
-    struct queue *queue = &batcher->queues[model_index];
+    struct batcher_entry *entry = &batcher->entries[model_index];
     struct error error;
     double flops = 0;
     pthread_mutex_unlock(&batcher->lock);
@@ -22,13 +22,13 @@ static void warm_up(struct lane *lane, int64_t model_index, int number)
     int64_t ns = clock_ns() - start;
     pthread_mutex_lock(&batcher->lock);
     if (status == 0) {
-        pace_add(&queue->paces[JOB_OTHER], flops, ns);
+        pace_add(&entry->paces[JOB_OTHER], flops, ns);
     } else if (!batcher->warm_failed) {
         error_prefix(&error, "warming up %s", model_info(model)->architecture);
         batcher->warm_failed = true;
         batcher->warm_error = error;
     }
-    queue->cold &= ~(UINT64_C(1) << number);
+    entry->cold &= ~(UINT64_C(1) << number);
     pthread_cond_broadcast(&batcher->warmed);
 }
 
@@ -38,7 +38,7 @@ static void warm_up_all(struct lane *lane)
     struct batcher *batcher = lane->batcher;
     for (int64_t i = 0; i < batcher->n_models; i++) {
         int number = batcher->models[i] ? lane_of_model(lane, batcher->models[i]) : -1;
-        if (number >= 0 && batcher->queues[i].cold >> number & 1)
+        if (number >= 0 && batcher->entries[i].cold >> number & 1)
             warm_up(lane, i, number);
     }
 }
@@ -86,7 +86,7 @@ int lane_threads_start(struct batcher *batcher, struct error *error)
 int lane_threads_wait(struct batcher *batcher, struct error *error)
 {
     for (int64_t i = 0; i < batcher->n_models; i++)
-        while (batcher->models[i] && batcher->queues[i].cold != 0)
+        while (batcher->models[i] && batcher->entries[i].cold != 0)
             pthread_cond_wait(&batcher->warmed, &batcher->lock);
     if (batcher->warm_failed)
         *error = batcher->warm_error;

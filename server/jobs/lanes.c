@@ -4,7 +4,7 @@ void lanes_look_at_devices(struct batcher *batcher)
 {
     for (int64_t i = 0; i < batcher->n_models; i++)
         if (batcher->models[i])
-            batcher->queues[i].ready_lanes = model_ready_lanes(batcher->models[i]);
+            batcher->entries[i].ready_lanes = model_ready_lanes(batcher->models[i]);
 }
 
 int lane_of_model(const struct lane *lane, const struct model *model)
@@ -19,13 +19,13 @@ bool lane_runs(const struct lane *lane, int64_t model_index)
     const struct batcher *batcher = lane->batcher;
     const struct model *model = batcher->models[model_index];
     int number = model ? lane_of_model(lane, model) : -1;
-    return number >= 0 && (batcher->closing || batcher->queues[model_index].ready_lanes >> number & 1);
+    return number >= 0 && (batcher->closing || batcher->entries[model_index].ready_lanes >> number & 1);
 }
 
 /* Whether the device of the job's home works. The lane has the number of the home, so it is on this device. */
 static bool home_works(const struct batcher *batcher, const struct job *job)
 {
-    return batcher->queues[job->model_index].ready_lanes >> job->home & 1;
+    return batcher->entries[job->model_index].ready_lanes >> job->home & 1;
 }
 
 bool lane_takes(const struct lane *lane, const struct job *job)
@@ -40,7 +40,7 @@ bool lane_takes(const struct lane *lane, const struct job *job)
 
 bool lane_has_work_of(const struct lane *lane, int64_t model_index, enum job_kind kind)
 {
-    const struct job *job = lane->batcher->queues[model_index].waiting.lists[kind].first;
+    const struct job *job = lane->batcher->entries[model_index].waiting.lists[kind].first;
     while (job && !lane_takes(lane, job))
         job = job->next;
     return job != NULL;
@@ -71,7 +71,7 @@ void lanes_wake_one(struct batcher *batcher, int64_t model_index)
 void lanes_wake(struct batcher *batcher)
 {
     for (int64_t i = 0; batcher->n_lanes > 1 && i < batcher->n_models; i++)
-        if (has_work(&batcher->queues[i]))
+        if (has_work(&batcher->entries[i]))
             lanes_wake_one(batcher, i);
 }
 
@@ -84,9 +84,9 @@ void lane_sleep(struct lane *lane)
 
 void lanes_seat_jobs(struct batcher *batcher, int64_t model_index)
 {
-    struct queue *queue = &batcher->queues[model_index];
-    if (!model_queue_seat(&queue->waiting))
+    struct batcher_entry *entry = &batcher->entries[model_index];
+    if (!model_queue_seat(&entry->waiting))
         return;
-    queue->ready_lanes = model_ready_lanes(batcher->models[model_index]);
+    entry->ready_lanes = model_ready_lanes(batcher->models[model_index]);
     lanes_wake_one(batcher, model_index);
 }
