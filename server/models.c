@@ -189,7 +189,7 @@ static int load_entries(struct models *models, struct error *error)
             return -1;
         entry->state = "READY";
         entry->n_versions = 1;
-        entry->metrics = entry->version->served.queue = entry->version->served.metrics = i;
+        entry->metrics = entry->version->served.batcher_index = entry->version->served.metrics = i;
         models->engine_models[i] = entry->version->served.model;
         models->names[i] = entry->name;
     }
@@ -301,7 +301,7 @@ static void forget(struct models *models, const struct model_version *version)
 static void drop_set(struct models *models, struct model_set *set)
 {
     for (struct model_version *version; (version = remove_models(models, set)) != NULL;) {
-        batcher_remove(models->batcher, version->served.queue);
+        batcher_remove(models->batcher, version->served.batcher_index);
         forget(models, version);
         log_write(LOG_LEVEL_INFO, "the weights of a former model are freed", "name", version->name, NULL);
         model_version_close(version);
@@ -386,13 +386,13 @@ static int load_version(struct models *models, struct entry *entry, struct error
         error_set(error, "%d versions of the model are in memory; requests still use the old ones", VERSIONS_MOST);
     else if (model_version_load(version, models->engine, &options, error) == 0) {
         version->served.metrics = entry->metrics;
-        is_added =
-            batcher_add(models->batcher, version->served.model, entry->metrics, &version->served.queue, error) == 0;
+        is_added = batcher_add(models->batcher, version->served.model, entry->metrics, &version->served.batcher_index,
+                               error) == 0;
     }
     if (is_added)
         status = exchange_version(models, entry, version, error);
     if (is_added && status != 0)
-        batcher_remove(models->batcher, version->served.queue);
+        batcher_remove(models->batcher, version->served.batcher_index);
     if (status != 0)
         model_version_close(version);
     return status;

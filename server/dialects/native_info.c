@@ -270,7 +270,7 @@ enum outcome native_info(struct request *request)
 static struct metrics_model_now model_now(const struct service *service, const struct served_model *served)
 {
     const struct model_info *info = model_info(served->model);
-    struct batcher_depth depth = batcher_depth(service->options.batcher, served->queue);
+    struct batcher_depth depth = batcher_depth(service->options.batcher, served->batcher_index);
     return (struct metrics_model_now){
         .requests = depth.requests,
         .tokens = depth.tokens,

@@ -116,7 +116,7 @@ static void take_slots(struct request *request, struct generation *generation)
 static void give_slot(struct request *request, struct generated *sequence)
 {
     if (sequence->slot != 0)
-        batcher_give_slots(request->service->options.batcher, request->queue, 1, &sequence->slot);
+        batcher_give_slots(request->service->options.batcher, request->batcher_index, 1, &sequence->slot);
     sequence->slot = 0;
 }
 

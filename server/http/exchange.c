@@ -313,7 +313,7 @@ static void submit_next(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
     request->job.continues = true;
-    batcher_submit(exchange->server->service.options.batcher, request->queue, &request->job);
+    batcher_submit(exchange->server->service.options.batcher, request->batcher_index, &request->job);
 }
 
 /* Whether the request needs another job. If so, request->job contains its items. */
@@ -455,9 +455,9 @@ static int exchange_submit(struct exchange *exchange)
     job->wanted = job_wanted;
     job->done = job_done;
     job->context = exchange;
-    if (batcher_submit(batcher, request->queue, job) == SUBMIT_OK)
+    if (batcher_submit(batcher, request->batcher_index, job) == SUBMIT_OK)
         return 0;
-    exchange->reply.retry_after_s = batcher_retry_after_s(batcher, request->queue);
+    exchange->reply.retry_after_s = batcher_retry_after_s(batcher, request->batcher_index);
     return failure_set(&request->failure, FAILURE_OVERLOADED, "the queue is full; try again later");
 }
 

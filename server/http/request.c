@@ -184,7 +184,7 @@ static void choose_model(struct request *request, int64_t index)
     const struct served_model *served = &request->set->models[index];
     request->model_index = index;
     request->info = model_info(served->model);
-    request->queue = served->queue;
+    request->batcher_index = served->batcher_index;
     request->metrics = served->metrics;
 }
 

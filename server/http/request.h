@@ -47,7 +47,7 @@ struct request {
         *set;            /* the models that the request may use. NULL before request_begin and after request_answered */
     int64_t model_index; /* the requested model in `set` */
     const struct model_info *info; /* describes the requested model. NULL if no model was found yet */
-    int64_t queue;                 /* the requested model's index in the batcher */
+    int64_t batcher_index;         /* the requested model's index in the batcher */
     int64_t metrics;               /* the requested model's index in the metrics. METRICS_NO_MODEL if no model was found
                                       yet */
     void *options;                 /* data that only the route uses, from request_memory */
@@ -112,8 +112,8 @@ void request_read_done(struct request *request);
  * its answer slowly. Afterwards only the answer, the failure, and the job's times and counts are valid. */
 void request_answered(struct request *request);
 
-/* Sets model_index, info, queue and metrics for the model `name`, or for the first model if `name` is NULL. On failure
- * sets request->failure and returns -1. */
+/* Sets model_index, info, batcher_index and metrics for the model `name`, or for the first model if `name` is NULL. On
+ * failure sets request->failure and returns -1. */
 int request_model(struct request *request, const char *name);
 
 /* For a request that names no model: sets the same members for the first model that `fits`. Changes nothing if

@@ -27,7 +27,7 @@ struct served_label {
 struct served_model {
     const char *name;
     struct model *model;
-    int64_t queue;                 /* its index in the batcher */
+    int64_t batcher_index;         /* its index in the batcher */
     int64_t metrics;               /* its index in the metrics */
     struct model_version *version; /* private to the owner of the models */
     struct served_label *labels;   /* (info.output_columns), by class. NULL if the classes have no names */
