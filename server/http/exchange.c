@@ -67,8 +67,8 @@ enum passage {
 struct exchange {
     struct task task; /* the first member, so that a pointer to the task is a pointer to the exchange */
     struct framing_target target;
-    struct server *server;   /* NULL until the headers have arrived */
-    struct event_loop *loop; /* the event loop of the connection */
+    struct exchange_shared *shared; /* NULL until the headers have arrived */
+    struct event_loop *loop;        /* the event loop of the connection */
     struct resumption resumption;
     struct MHD_Connection *connection;
     int descriptor;
@@ -220,7 +220,7 @@ static void exchange_record(struct exchange *exchange)
 /* Makes the calls that must still follow at the gate. */
 static void exchange_leave(struct exchange *exchange)
 {
-    struct gate *gate = &exchange->server->gate;
+    struct gate *gate = &exchange->shared->gate;
     switch (exchange->passage) {
     case PASSAGE_NONE:
         break;
@@ -313,7 +313,7 @@ static void submit_next(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
     request->job.continues = true;
-    batcher_submit(exchange->server->service.options.batcher, request->batcher_index, &request->job);
+    batcher_submit(exchange->shared->service.options.batcher, request->batcher_index, &request->job);
 }
 
 /* Whether the request needs another job. If so, request->job contains its items. */
@@ -334,7 +334,7 @@ static void job_done(struct job *job)
     else if (job_goes_on(&exchange->request))
         submit_next(exchange);
     else if (job->status == JOB_OK && is_large(exchange->request.answer_bytes))
-        exchange_hand_on(exchange, exchange->server->workers, task_answer);
+        exchange_hand_on(exchange, exchange->shared->workers, task_answer);
     else
         exchange_resume(exchange, STAGE_ANSWER);
 }
@@ -388,7 +388,7 @@ static void stream_finish(struct exchange *exchange, bool broken)
     bool asleep = false;
     writer_free(&exchange->request.answer);
     request_answered(&exchange->request);
-    gate_answer(&exchange->server->gate);
+    gate_answer(&exchange->shared->gate);
     exchange->passage = PASSAGE_ANSWERED;
     if (stream_end(exchange->stream, broken, &asleep))
         exchange_destroy(exchange);
@@ -436,7 +436,7 @@ static enum MHD_Result exchange_stream(struct exchange *exchange)
 {
     struct reply *reply = &exchange->reply;
     exchange->stage = STAGE_REPLY;
-    reply->close = reply->close || gate_closing(&exchange->server->gate);
+    reply->close = reply->close || gate_closing(&exchange->shared->gate);
     return reply_stream(reply, exchange->connection, &exchange->request, read_stream, exchange);
 }
 
@@ -451,7 +451,7 @@ static int exchange_submit(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
     struct job *job = &request->job;
-    struct batcher *batcher = exchange->server->service.options.batcher;
+    struct batcher *batcher = exchange->shared->service.options.batcher;
     job->wanted = job_wanted;
     job->done = job_done;
     job->context = exchange;
@@ -507,7 +507,7 @@ static bool exchange_read(struct exchange *exchange)
         break;
     case OUTCOME_SLOW:
         exchange_suspend(exchange);
-        exchange_hand_on(exchange, exchange->server->slow, task_slow);
+        exchange_hand_on(exchange, exchange->shared->slow, task_slow);
         return false;
     }
     if (exchange->suspended) {
@@ -542,15 +542,15 @@ static bool is_quickly_read(const struct exchange *exchange)
 /* Called on the event loop when the body is complete. The result means the same as that of exchange_read. */
 static bool exchange_complete(struct exchange *exchange)
 {
-    struct server *server = exchange->server;
-    connections_busy(server->connections, exchange->descriptor);
-    connections_holds(server->connections, exchange->descriptor, NULL);
+    struct exchange_shared *shared = exchange->shared;
+    connections_busy(shared->connections, exchange->descriptor);
+    connections_holds(shared->connections, exchange->descriptor, NULL);
     if (framing_check_end(exchange->connection, &exchange->request.failure) != 0) {
         exchange->stage = STAGE_REPLY;
         return true;
     }
     if (exchange->passage == PASSAGE_ADMITTED) {
-        bool accepted = gate_accept(&server->gate);
+        bool accepted = gate_accept(&shared->gate);
         exchange->passage = accepted ? PASSAGE_ACCEPTED : PASSAGE_NONE;
         if (!accepted) {
             refuse_stopping(exchange);
@@ -560,14 +560,14 @@ static bool exchange_complete(struct exchange *exchange)
     }
     exchange->complete_ns = clock_ns();
     exchange->half_closed = client_state(exchange) == CLIENT_ENDED;
-    int64_t timeout_ms = server->service.options.settings->request_timeout_ms;
+    int64_t timeout_ms = shared->service.options.settings->request_timeout_ms;
     if (timeout_ms > 0)
         exchange->request.job.deadline_ns = exchange->complete_ns + timeout_ms * 1000000;
     request_begin(&exchange->request);
     if (is_quickly_read(exchange))
         return exchange_read(exchange);
     exchange_suspend(exchange);
-    exchange_hand_on(exchange, server->workers, task_read);
+    exchange_hand_on(exchange, shared->workers, task_read);
     return false;
 }
 
@@ -576,11 +576,11 @@ static bool exchange_complete(struct exchange *exchange)
 static enum MHD_Result exchange_reply(struct exchange *exchange)
 {
     struct reply *reply = &exchange->reply;
-    struct gate *gate = &exchange->server->gate;
+    struct gate *gate = &exchange->shared->gate;
     reply->total_ns = clock_ns() - exchange->record.begun_ns;
     reply->close = reply->close || gate_closing(gate);
     request_answered(&exchange->request);
-    connections_holds(exchange->server->connections, exchange->descriptor, &exchange->request.memory);
+    connections_holds(exchange->shared->connections, exchange->descriptor, &exchange->request.memory);
     if (exchange->passage == PASSAGE_ACCEPTED) {
         gate_answer(gate);
         exchange->passage = PASSAGE_ANSWERED;
@@ -594,12 +594,12 @@ static enum MHD_Result exchange_break_off(struct exchange *exchange, enum body_s
 {
     struct failure *failure = &exchange->request.failure;
     if (status == BODY_TOO_LARGE)
-        refusal_too_large(failure, exchange->server->service.options.settings);
+        refusal_too_large(failure, exchange->shared->service.options.settings);
     else
         body_no_room(failure);
     exchange->stage = STAGE_REPLY;
     body_free(&exchange->body);
-    connections_unread(exchange->server->connections, exchange->descriptor);
+    connections_unread(exchange->shared->connections, exchange->descriptor);
     reply_send_raw(&exchange->reply, exchange->connection, &exchange->match, &exchange->request);
     return MHD_NO;
 }
@@ -609,7 +609,7 @@ static enum MHD_Result exchange_refuse(struct exchange *exchange)
 {
     exchange->stage = STAGE_REPLY;
     exchange->reply.close = true;
-    connections_unread(exchange->server->connections, exchange->descriptor);
+    connections_unread(exchange->shared->connections, exchange->descriptor);
     return exchange_reply(exchange);
 }
 
@@ -647,16 +647,16 @@ static const char *url_path(const char *url)
 static void exchange_open(struct exchange *exchange, struct event_loop *loop, struct MHD_Connection *connection,
                           const char *url, const char *method)
 {
-    struct server *server = event_loop_context(loop);
-    exchange->server = server;
+    struct exchange_shared *shared = event_loop_context(loop);
+    exchange->shared = shared;
     exchange->loop = loop;
     exchange->connection = connection;
     exchange->descriptor = connection_descriptor(connection);
-    exchange->body.share.budget = &server->bodies;
-    exchange->body.limit = (size_t)server->service.options.settings->payload_limit;
-    routes_find(server->service.options.dialects, method, url_path(url), &exchange->match);
+    exchange->body.share.budget = &shared->bodies;
+    exchange->body.limit = (size_t)shared->service.options.settings->payload_limit;
+    routes_find(shared->service.options.dialects, method, url_path(url), &exchange->match);
     struct request *request = &exchange->request;
-    request_open(request, &server->service, NULL, 0);
+    request_open(request, &shared->service, NULL, 0);
     request->header = request_header;
     request->query = request_query;
     record_begin(&exchange->record, request, method, url_path(url), connection_address(connection));
@@ -681,7 +681,7 @@ static int exchange_admit(struct exchange *exchange)
 {
     if (!exchange->match.route || !exchange->match.route->work)
         return 0;
-    if (!gate_admit(&exchange->server->gate))
+    if (!gate_admit(&exchange->shared->gate))
         return failure_set(&exchange->request.failure, FAILURE_UNAVAILABLE,
                            "the server takes no work, because it is about to stop");
     exchange->passage = PASSAGE_ADMITTED;
@@ -704,8 +704,8 @@ static enum MHD_Result exchange_begin(struct exchange *exchange, struct event_lo
      * function waits for connections that have not sent a request yet. connections_idle ends the wait for this
      * connection, and the server may then close the gate. So if exchange_admit came later, the gate could refuse a
      * request that had arrived before it was closed. */
-    connections_holds(exchange->server->connections, exchange->descriptor, &exchange->body.share);
-    connections_idle(exchange->server->connections, exchange->descriptor);
+    connections_holds(exchange->shared->connections, exchange->descriptor, &exchange->body.share);
+    connections_idle(exchange->shared->connections, exchange->descriptor);
     if (accepted && exchange->match.route) /* only OPTIONS is accepted without a route */
         return MHD_YES;
     if (refusal_has_body(request))
@@ -730,13 +730,13 @@ enum MHD_Result exchange_handle(void *loop, struct MHD_Connection *connection, c
     struct exchange *exchange = *context;
     if (!exchange)
         return MHD_NO; /* memory is lacking */
-    if (!exchange->server)
+    if (!exchange->shared)
         return exchange_begin(exchange, loop, connection, url, method, version);
     if (*data_size > 0) {
         enum body_status status = body_append(&exchange->body, data, *data_size);
         if (status != BODY_OK)
             return exchange_break_off(exchange, status);
-        connections_idle(exchange->server->connections, exchange->descriptor);
+        connections_idle(exchange->shared->connections, exchange->descriptor);
         *data_size = 0;
         return MHD_YES;
     }
@@ -761,11 +761,11 @@ void exchange_completed(void *loop, struct MHD_Connection *connection, void **co
     (void)code;
     struct exchange *exchange = *context;
     *context = NULL;
-    if (!exchange || !exchange->server) {
+    if (!exchange || !exchange->shared) {
         free(exchange);
         return;
     }
-    struct connections *connections = exchange->server->connections;
+    struct connections *connections = exchange->shared->connections;
     connections_rest(connections, exchange->descriptor);
     if (!exchange->streaming || stream_leave(exchange->stream))
         exchange_destroy(exchange);

@@ -20,7 +20,7 @@
 #include <microhttpd.h>
 
 /* Shared by all exchanges of a server. */
-struct server {
+struct exchange_shared {
     struct service service;
     struct budget bodies; /* memory of bodies that are being received */
     struct gate gate;
@@ -29,8 +29,8 @@ struct server {
     struct connections *connections;
 };
 
-/* The callbacks of libmicrohttpd. Their first argument is the event loop, whose context is the server. exchange_target
- * is called first, with the request target before decoding. It returns the context of the request. */
+/* The callbacks of libmicrohttpd. Their first argument is the event loop, whose context is the struct exchange_shared.
+ * exchange_target is called first, with the request target before decoding. It returns the context of the request. */
 void *exchange_target(void *loop, const char *target, struct MHD_Connection *connection);
 enum MHD_Result exchange_handle(void *loop, struct MHD_Connection *connection, const char *url, const char *method,
                                 const char *version, const char *data, size_t *data_size, void **context);

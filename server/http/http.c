@@ -47,7 +47,7 @@ struct loops {
 };
 
 struct http {
-    struct server server;
+    struct exchange_shared shared;
     struct linger_room *linger;
     struct listener *listener; /* NULL when closed */
     bool unready;              /* http_unready was called */
@@ -60,7 +60,7 @@ struct http {
 static void connection_accepted(void *context, int fd, const struct sockaddr *address, socklen_t length)
 {
     struct http *http = context;
-    int64_t admission = connections_admit(http->server.connections, fd);
+    int64_t admission = connections_admit(http->shared.connections, fd);
     if (admission == 0) {
         close(fd);
         return;
@@ -73,21 +73,21 @@ static void connection_accepted(void *context, int fd, const struct sockaddr *ad
 
 static void connection_lost(void *context, int fd, int64_t admission)
 {
-    struct server *server = context;
-    connections_lost(server->connections, fd, admission);
+    struct exchange_shared *shared = context;
+    connections_lost(shared->connections, fd, admission);
 }
 
 static void connection_changed(void *loop, struct MHD_Connection *connection, void **socket_context,
                                enum MHD_ConnectionNotificationCode code)
 {
-    struct server *server = event_loop_context(loop);
+    struct exchange_shared *shared = event_loop_context(loop);
     (void)socket_context;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        atomic_fetch_add(&server->service.connections, 1);
-        connections_started(server->connections, connection_descriptor(connection));
+        atomic_fetch_add(&shared->service.connections, 1);
+        connections_started(shared->connections, connection_descriptor(connection));
     } else {
-        atomic_fetch_sub(&server->service.connections, 1);
-        connections_closed(server->connections, connection_descriptor(connection));
+        atomic_fetch_sub(&shared->service.connections, 1);
+        connections_closed(shared->connections, connection_descriptor(connection));
     }
 }
 
@@ -100,45 +100,45 @@ static int64_t larger(int64_t a, int64_t b)
 
 static bool make_room(struct budget *budget, int64_t bytes)
 {
-    const struct server *server = budget->context;
-    return connections_make_room(server->connections, budget, bytes);
+    const struct exchange_shared *shared = budget->context;
+    return connections_make_room(shared->connections, budget, bytes);
 }
 
-static void init_server(struct server *server, const struct service_options *options)
+static void init_shared(struct exchange_shared *shared, const struct service_options *options)
 {
     int64_t part = memory_bytes("") / 4;
     int64_t payload = options->settings->payload_limit; /* at most 2^40 */
     int64_t bodies = larger(payload * BODIES_AT_ONCE, BODIES_LEAST);
-    struct budget *results = &server->service.results;
-    server->service.options = *options;
-    server->service.opened_ns = clock_ns();
-    server->service.opened_s = (int64_t)time(NULL);
-    server->service.started_s = process_started_s();
-    request_id_source_init(&server->service.ids);
+    struct budget *results = &shared->service.results;
+    shared->service.options = *options;
+    shared->service.opened_ns = clock_ns();
+    shared->service.opened_s = (int64_t)time(NULL);
+    shared->service.started_s = process_started_s();
+    request_id_source_init(&shared->service.ids);
     results->limit = larger(part, RESULTS_LEAST);
     results->reserve = results->limit / RESULTS_RESERVE;
     results->small = REQUEST_SMALL;
-    server->bodies.limit = larger(bodies < part ? bodies : part, payload + BODIES_RESERVE);
-    server->bodies.reserve = BODIES_RESERVE;
-    server->bodies.small = BODY_SMALL;
-    results->make_room = server->bodies.make_room = make_room;
-    results->context = server->bodies.context = server;
-    gate_init(&server->gate);
+    shared->bodies.limit = larger(bodies < part ? bodies : part, payload + BODIES_RESERVE);
+    shared->bodies.reserve = BODIES_RESERVE;
+    shared->bodies.small = BODY_SMALL;
+    results->make_room = shared->bodies.make_room = make_room;
+    results->context = shared->bodies.context = shared;
+    gate_init(&shared->gate);
 }
 
 /* Opens the loops for connections that are encrypted with `tls`, or for those that are not if it is NULL. */
 static int open_loops(struct http *http, struct loops *loops, struct tls *tls, struct error *error)
 {
-    const struct settings *settings = http->server.service.options.settings;
+    const struct settings *settings = http->shared.service.options.settings;
     /* connections_admit enforces the limit. libmicrohttpd's own limit is higher, and never reached. */
-    int64_t max_connections = connections_limit(http->server.connections) * 2 + 1024;
+    int64_t max_connections = connections_limit(http->shared.connections) * 2 + 1024;
     struct event_loop_options options = {
         .target = exchange_target,
         .handle = exchange_handle,
         .completed = exchange_completed,
         .changed = connection_changed,
         .lost = connection_lost,
-        .context = &http->server,
+        .context = &http->shared,
         .max_connections = (unsigned int)max_connections,
         .timeout_s = (unsigned int)settings->connection_timeout_s,
         .connection_memory = CONNECTION_MEMORY,
@@ -186,11 +186,11 @@ static void http_free(struct http *http)
 {
     close_loops(&http->encrypted);
     close_loops(&http->plain);
-    workers_close(http->server.workers);
-    workers_close(http->server.slow);
-    connections_close(http->server.connections);
+    workers_close(http->shared.workers);
+    workers_close(http->shared.slow);
+    connections_close(http->shared.connections);
     linger_close(http->linger);
-    gate_destroy(&http->server.gate);
+    gate_destroy(&http->shared.gate);
     free(http);
 }
 
@@ -209,11 +209,11 @@ int http_open(const struct service_options *options, struct http **opened, struc
         .context = http,
     };
     json_body_init();
-    init_server(&http->server, options);
+    init_shared(&http->shared, options);
     if (linger_open(&http->linger, error) != 0 ||
-        connections_open(settings->max_connections, http->linger, &http->server.connections, error) != 0 ||
-        workers_open((int)settings->http_threads, &http->server.workers, error) != 0 ||
-        (options->control && options->control->load && workers_open(1, &http->server.slow, error) != 0) ||
+        connections_open(settings->max_connections, http->linger, &http->shared.connections, error) != 0 ||
+        workers_open((int)settings->http_threads, &http->shared.workers, error) != 0 ||
+        (options->control && options->control->load && workers_open(1, &http->shared.slow, error) != 0) ||
         open_loops(http, &http->plain, NULL, error) != 0 ||
         (options->tls && open_loops(http, &http->encrypted, options->tls, error) != 0) ||
         check_descriptors(error) != 0 || listener_open(&listener, &http->listener, error) != 0) {
@@ -242,8 +242,8 @@ bool http_shares_sockets(const struct http *http)
 
 int http_ready(struct http *http, struct error *error)
 {
-    gate_open(&http->server.gate);
-    atomic_store(&http->server.service.ready, true);
+    gate_open(&http->shared.gate);
+    atomic_store(&http->shared.service.ready, true);
     return listener_start(http->listener, error);
 }
 
@@ -264,8 +264,8 @@ bool http_turns(struct http *http)
 void http_unready(struct http *http)
 {
     http->unready = true;
-    atomic_store(&http->server.service.ready, false);
-    gate_begin_closing(&http->server.gate);
+    atomic_store(&http->shared.service.ready, false);
+    gate_begin_closing(&http->shared.gate);
 }
 
 /* Sets the time at which generated sequences end. Other requests have deadlines. A generation has no deadline after its
@@ -279,22 +279,22 @@ static void bound_generations(struct service *service)
 
 void http_hand_over(struct http *http, int64_t patience_ns)
 {
-    gate_begin_closing(&http->server.gate);
+    gate_begin_closing(&http->shared.gate);
     stop_listening(http);
-    connections_dismiss(http->server.connections, patience_ns);
+    connections_dismiss(http->shared.connections, patience_ns);
 }
 
 /* If http_unready was not called, clients had no time to choose another server. Then the sockets stay open, because an
  * answer 503 is more helpful for clients than a refused connection. */
 void http_drain(struct http *http)
 {
-    atomic_store(&http->server.service.ready, false);
+    atomic_store(&http->shared.service.ready, false);
     if (http->unready && http->listener) {
         stop_listening(http);
-        connections_settle(http->server.connections);
+        connections_settle(http->shared.connections);
     }
-    gate_drain(&http->server.gate);
-    bound_generations(&http->server.service);
+    gate_drain(&http->shared.gate);
+    bound_generations(&http->shared.service);
 }
 
 void http_close(struct http *http)
@@ -302,8 +302,8 @@ void http_close(struct http *http)
     if (!http)
         return;
     http_drain(http);
-    gate_shut(&http->server.gate, DRAIN_PATIENCE_NS, ANSWER_PATIENCE_NS);
+    gate_shut(&http->shared.gate, DRAIN_PATIENCE_NS, ANSWER_PATIENCE_NS);
     stop_listening(http);
-    connections_finish(http->server.connections, FINISH_PATIENCE_NS);
+    connections_finish(http->shared.connections, FINISH_PATIENCE_NS);
     http_free(http);
 }
