@@ -119,7 +119,7 @@ static double relative_l2(int64_t n, const float *found, const float *expected)
 }
 
 /* Runs the items one after another, the last one first. Each result must be that of the batch. */
-static void compare_alone(const struct loaded *loaded, struct call *call)
+static void compare_alone(const struct loaded *loaded, struct forward_call *call)
 {
     struct error error;
     float *together[CALL_OUTPUTS];
@@ -147,7 +147,7 @@ static void compare_alone(const struct loaded *loaded, struct call *call)
     }
 }
 
-static void run_call(const struct loaded *loaded, const char *name, int index, struct call *call)
+static void run_call(const struct loaded *loaded, const char *name, int index, struct forward_call *call)
 {
     struct error error;
     for (int64_t b = 0; b < call->n_items; b++)
@@ -194,7 +194,7 @@ static void test_case(void **state)
     load(name, &loaded);
     int index = 0;
     int64_t outputs = 0;
-    struct call call;
+    struct forward_call call;
     for (; call_prepare(loaded.model, loaded.calls, index, &call); index++) {
         run_call(&loaded, name, index, &call);
         outputs += call.n_outputs;

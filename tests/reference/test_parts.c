@@ -164,7 +164,7 @@ static void repeat_alone(const struct loaded *loaded, const struct progress *don
     free(p.found);
 }
 
-static void run_round(const struct loaded *loaded, const struct call *call)
+static void run_round(const struct loaded *loaded, const struct forward_call *call)
 {
     struct error error;
     const struct model_info *info = model_info(loaded->model);
@@ -223,7 +223,7 @@ static void run_round(const struct loaded *loaded, const struct call *call)
 }
 
 /* Sequences in parts have no masks. */
-static bool has_mask(const struct model_info *info, const struct call *call)
+static bool has_mask(const struct model_info *info, const struct forward_call *call)
 {
     for (int i = 0; i < info->n_inputs; i++)
         if (info->inputs[i].kind == INPUT_MASK && info->inputs[i].like == sequence_input(info) &&
@@ -235,7 +235,7 @@ static bool has_mask(const struct model_info *info, const struct call *call)
 static void test_case(void **state)
 {
     struct loaded loaded;
-    struct call call;
+    struct forward_call call;
     load(*state, SLOTS + 1, &loaded);
     const struct model_info *info = model_info(loaded.model);
     if (info->n_slots > 0)

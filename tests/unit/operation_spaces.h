@@ -20,7 +20,7 @@ static inline struct sized sizes_of(struct plan_builder *builder, int64_t column
                           plan_size_constant(builder, 1), plan_size_constant(builder, 0)};
 }
 
-static inline struct plan_source value_of(int value)
+static inline struct plan_source value_source(int value)
 {
     return (struct plan_source){value, PLAN_NONE, 0};
 }
@@ -30,7 +30,7 @@ static inline struct plan_source weight_source(int weight)
     return (struct plan_source){PLAN_NONE, weight, 0};
 }
 
-static inline struct plan_source number_of(float number)
+static inline struct plan_source number_source(float number)
 {
     return (struct plan_source){PLAN_NONE, PLAN_NONE, number};
 }

@@ -102,7 +102,7 @@ void test_computed_ids(void **state)
     int y = plan_embed(builder, computed, plan_matrix(builder, 5, 16, "table"));
     int lost = plan_activate(builder, y, ACTIVATION_IS_NAN);
     int dense = space_of_rows(s, s.zero, s.zero, s.columns, s.one, s.columns, s.one);
-    y = plan_select(builder, lost, number_of(-7), value_of(y), dense, like(builder, y));
+    y = plan_select(builder, lost, number_source(-7), value_source(y), dense, like(builder, y));
     struct plan_activation huge = {ACTIVATION_AFFINE, 1e9f, 0};
     int far = plan_activate_with(builder, plan_activate_with(builder, ids, huge, true), huge, true);
     far = plan_activate(builder, plan_embed(builder, far, plan_matrix(builder, 5, 16, "table")), ACTIVATION_IS_NAN);

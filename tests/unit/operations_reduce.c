@@ -12,7 +12,7 @@ enum reduced { REDUCED_B, REDUCED_A, REDUCED_ROWS, REDUCED_ROWS_AND_B, REDUCED_W
 static int add_row(struct sized s, int x, int row)
 {
     int space = space_of_rows(s, s.columns, s.one, s.zero, s.one, s.zero, s.zero);
-    return plan_combine(s.builder, FUNCTION_ADD, x, value_of(row), false, space, like(s.builder, x));
+    return plan_combine(s.builder, FUNCTION_ADD, x, value_source(row), false, space, like(s.builder, x));
 }
 
 static void check_reduce(enum plan_reduction reduction, float parameter, enum reduced reduced, int64_t a, int64_t b)
@@ -139,7 +139,7 @@ void test_argmax(void **state)
                               (struct plan_target){first, 1, false, PLAN_NONE});
     struct plan_target wide = {axis, 4, false, PLAN_NONE};
     int copies = space_of_rows(s, s.one, s.zero, s.zero, s.one, s.zero, s.zero), four = s.columns;
-    int x = plan_combine(builder, FUNCTION_EQUAL, ids, number_of(3), false, copies, wide);
+    int x = plan_combine(builder, FUNCTION_EQUAL, ids, number_source(3), false, copies, wide);
     struct plan_space columns = {.rank = 2,
                                  .dimensions = {{four, s.one, 0, 0, s.one}, {s.n, four, 0, 0, s.zero}},
                                  .x_first = s.zero,
@@ -147,7 +147,7 @@ void test_argmax(void **state)
     int equal = plan_reduce(builder, REDUCTION_ARGMAX, x, plan_add_space(builder, &columns), 1, 0,
                             (struct plan_target){first, 4, false, PLAN_NONE});
     int both = space_of_rows(s, s.zero, s.one, s.zero, s.zero, s.zero, s.zero);
-    int y = plan_combine(builder, FUNCTION_SUBTRACT, equal, value_of(largest), false, both, wide);
+    int y = plan_combine(builder, FUNCTION_SUBTRACT, equal, value_source(largest), false, both, wide);
     plan_give(builder, y, PLAN_NONE, PLAN_NONE, false);
     bench_run(&bench);
 }
@@ -215,7 +215,7 @@ static void check_multiply(int64_t heads, int64_t d, enum matrices kind, float s
                                .z_first = zero,
                                .y_first = zero};
     int z = plan_activate(builder, x, ACTIVATION_GELU);
-    int made = plan_multiply(builder, x, value_of(z), scale, plan_add_space(builder, &first), scores);
+    int made = plan_multiply(builder, x, value_source(z), scale, plan_add_space(builder, &first), scores);
     struct plan_space second = {.rank = 4,
                                 .dimensions = {{h, room, of_h, 0, of_h},
                                                {s.n, row, one, 0, s.columns},
@@ -224,7 +224,7 @@ static void check_multiply(int64_t heads, int64_t d, enum matrices kind, float s
                                 .x_first = zero,
                                 .z_first = zero,
                                 .y_first = zero};
-    made = plan_multiply(builder, made, value_of(x), 1.0f, plan_add_space(builder, &second), like(builder, x));
+    made = plan_multiply(builder, made, value_source(x), 1.0f, plan_add_space(builder, &second), like(builder, x));
     plan_give(builder, made, PLAN_NONE, PLAN_NONE, false);
     bench_run(&bench);
 }

@@ -21,7 +21,7 @@ static int halves(struct sized s, int x, int64_t columns, bool back)
         space.dimensions[i].x = space.dimensions[i].y;
         space.dimensions[i].y = stride;
     }
-    return plan_arrange(builder, value_of(x), plan_add_space(builder, &space), back ? rows : sequences);
+    return plan_arrange(builder, value_source(x), plan_add_space(builder, &space), back ? rows : sequences);
 }
 
 void test_norm_of_sequences(void **state)

@@ -15,7 +15,7 @@ static int permute(struct sized s, int x, int64_t a, int64_t b, const int *order
         space.dimensions[d] = (struct plan_dimension){counts[order[d]], strides[order[d]], s.zero, s.zero, dense};
         dense = plan_size_multiply(builder, dense, counts[order[d]]);
     }
-    return plan_arrange(builder, value_of(x), plan_add_space(builder, &space), like(builder, x));
+    return plan_arrange(builder, value_source(x), plan_add_space(builder, &space), like(builder, x));
 }
 
 /* Large values are divided among threads. If a value has few columns, its dense runs are short. */
@@ -66,12 +66,12 @@ void test_arrange_parts(void **state)
     int x = plan_input_rows(builder, "x", 20, LONGEST, PLAN_NONE);
     struct sized s = sizes_of(builder, 20);
     struct plan_target y = like(builder, x);
-    y.value = copy_columns(s, value_of(x), 11, 0, 6, y);
+    y.value = copy_columns(s, value_source(x), 11, 0, 6, y);
     int other = plan_activate(builder, x, ACTIVATION_RELU);
     copy_columns(s, weight_source(plan_vector(builder, 9, "w")), 2, 6, 7, y);
     other = plan_add(builder, other, x, 0.5f);
-    copy_columns(s, number_of(-2.5f), 0, 13, 3, y);
-    copy_columns(s, value_of(other), 3, 16, 4, y);
+    copy_columns(s, number_source(-2.5f), 0, 13, 3, y);
+    copy_columns(s, value_source(other), 3, 16, 4, y);
     plan_give(builder, plan_add(builder, y.value, other, 1.0f), PLAN_NONE, PLAN_NONE, false);
     bench_run(&bench);
 }
@@ -98,14 +98,14 @@ void test_arrange_rows(void **state)
                               .x_first = s.zero,
                               .y_first = s.columns};
     y.value = plan_arrange(builder, weight_source(plan_vector(builder, 24, "w")), plan_add_space(builder, &first), y);
-    plan_arrange(builder, value_of(x), plan_add_space(builder, &rest), y);
+    plan_arrange(builder, value_source(x), plan_add_space(builder, &rest), y);
     int last = plan_size_subtract(builder, plan_size_multiply(builder, each, two), s.columns);
     struct plan_space back = {
         .rank = 2,
         .dimensions = {{s.n, plan_size_constant(builder, -24), 0, 0, s.columns}, {s.columns, s.one, 0, 0, s.one}},
         .x_first = last,
         .y_first = s.zero};
-    int z = plan_arrange(builder, value_of(y.value), plan_add_space(builder, &back), like(builder, x));
+    int z = plan_arrange(builder, value_source(y.value), plan_add_space(builder, &back), like(builder, x));
     plan_give(builder, z, PLAN_NONE, PLAN_NONE, false);
     bench_run(&bench);
 }
@@ -126,8 +126,8 @@ void test_arrange_ids(void **state)
                               .y_first = s.one};
     struct plan_space first = {.rank = 0, .y_first = s.zero};
     struct plan_target y = like(builder, ids);
-    y.value = plan_arrange(builder, value_of(ids), plan_add_space(builder, &back), y);
-    plan_arrange(builder, number_of(8), plan_add_space(builder, &first), y);
+    y.value = plan_arrange(builder, value_source(ids), plan_add_space(builder, &back), y);
+    plan_arrange(builder, number_source(8), plan_add_space(builder, &first), y);
     int x = plan_embed(builder, y.value, plan_matrix(builder, 9, 16, "table"));
     plan_give(builder, x, PLAN_NONE, PLAN_NONE, false);
     bench_run(&bench);
@@ -143,7 +143,7 @@ static void check_combine(int64_t columns, enum layout_of_z kind, enum plan_func
     int x = plan_input_rows(builder, "x", columns, LONGEST, PLAN_NONE);
     struct sized s = sizes_of(builder, columns);
     int row = s.zero, column = s.one;
-    struct plan_source z = value_of(plan_activate(builder, x, ACTIVATION_GELU));
+    struct plan_source z = value_source(plan_activate(builder, x, ACTIVATION_GELU));
     int weights[] = {plan_vector(builder, columns, "w"), plan_matrix(builder, LONGEST, columns, "positions"),
                      plan_matrix(builder, 1, columns, "column")};
     if (kind == Z_VECTOR)
@@ -151,9 +151,9 @@ static void check_combine(int64_t columns, enum layout_of_z kind, enum plan_func
     if (kind == Z_POSITIONS)
         z = weight_source(weights[1]);
     if (kind == Z_NUMBER)
-        z = number_of(-0.75f);
+        z = number_source(-0.75f);
     if (kind == Z_OF_ROW) {
-        z = value_of(plan_linear(builder, x, weights[2], PLAN_NONE));
+        z = value_source(plan_linear(builder, x, weights[2], PLAN_NONE));
         row = s.one;
         column = s.zero;
     }
@@ -183,7 +183,7 @@ static int numbers(struct sized s, int axis)
 {
     struct plan_target y = {axis, 6, false, PLAN_NONE};
     for (int c = 0; c < 6; c++)
-        y.value = copy_columns(s, number_of(0.5f * (float)c - 1.25f), 0, c, 1, y);
+        y.value = copy_columns(s, number_source(0.5f * (float)c - 1.25f), 0, c, 1, y);
     return y.value;
 }
 
@@ -197,14 +197,14 @@ static void check_function(enum plan_function function, bool z_first)
     int z = numbers(s, axis), dense = space_of_rows(s, s.columns, s.one, s.columns, s.one, s.zero, s.zero);
     struct plan_target y = {axis, 6, false, PLAN_NONE};
     int of_ids = space_of_rows(s, s.one, s.zero, s.zero, s.zero, s.zero, s.zero);
-    int x = plan_combine(builder, FUNCTION_MULTIPLY, ids, number_of(0.25f), false, of_ids, y);
+    int x = plan_combine(builder, FUNCTION_MULTIPLY, ids, number_source(0.25f), false, of_ids, y);
     if (z_first || function == FUNCTION_POWER) /* x must be positive */
-        x = plan_combine(builder, FUNCTION_ADD, x, number_of(0.25f), false, dense, y);
+        x = plan_combine(builder, FUNCTION_ADD, x, number_source(0.25f), false, dense, y);
     if (function == FUNCTION_POWER && z_first)
-        z = plan_combine(builder, FUNCTION_ADD, z, number_of(2), false, dense, y);
-    int made = plan_combine(builder, function, x, value_of(z), z_first, dense, y);
+        z = plan_combine(builder, FUNCTION_ADD, z, number_source(2), false, dense, y);
+    int made = plan_combine(builder, function, x, value_source(z), z_first, dense, y);
     int mixed = space_of_rows(s, s.columns, s.one, s.one, s.zero, s.zero, s.zero);
-    made = plan_combine(builder, FUNCTION_ADD, made, value_of(ids), false, mixed, y);
+    made = plan_combine(builder, FUNCTION_ADD, made, value_source(ids), false, mixed, y);
     plan_give(builder, made, PLAN_NONE, PLAN_NONE, false);
     bench_run(&bench);
 }
@@ -230,13 +230,13 @@ void test_select(void **state)
     struct sized s = sizes_of(builder, 6);
     struct plan_target y = {axis, 6, false, PLAN_NONE};
     int z = numbers(s, axis), of_ids = space_of_rows(s, s.one, s.zero, s.columns, s.one, s.zero, s.zero);
-    int condition = plan_combine(builder, FUNCTION_LESS, ids, number_of(2.5f), true, of_ids, y);
+    int condition = plan_combine(builder, FUNCTION_LESS, ids, number_source(2.5f), true, of_ids, y);
     int space = space_of_rows(s, s.zero, s.one, s.columns, s.one, s.columns, s.one);
-    int first = plan_select(builder, condition, weight_source(plan_vector(builder, 6, "w")), value_of(z), space, y);
+    int first = plan_select(builder, condition, weight_source(plan_vector(builder, 6, "w")), value_source(z), space, y);
     space = space_of_rows(s, s.columns, s.one, s.zero, s.zero, s.one, s.zero);
-    int second = plan_select(builder, ids, value_of(first), number_of(7.5f), space, y);
+    int second = plan_select(builder, ids, value_source(first), number_source(7.5f), space, y);
     space = space_of_rows(s, s.zero, s.zero, s.one, s.zero, s.columns, s.one);
-    int third = plan_select(builder, condition, number_of(-3), value_of(ids), space, y);
+    int third = plan_select(builder, condition, number_source(-3), value_source(ids), space, y);
     plan_give(builder, plan_add(builder, second, third, 1.0f), PLAN_NONE, PLAN_NONE, false);
     bench_run(&bench);
 }
@@ -251,7 +251,7 @@ void test_select_ids(void **state)
     int ids = plan_input_ids(builder, "x", 7, LONGEST, PLAN_NONE);
     struct sized s = sizes_of(builder, 1);
     int space = space_of_rows(s, s.one, s.one, s.zero, s.zero, s.one, s.one);
-    int chosen = plan_select(builder, ids, value_of(ids), number_of(8), space, like(builder, ids));
+    int chosen = plan_select(builder, ids, value_source(ids), number_source(8), space, like(builder, ids));
     plan_give(builder, plan_embed(builder, chosen, plan_matrix(builder, 9, 16, "table")), PLAN_NONE, PLAN_NONE, false);
     bench_run(&bench);
 }

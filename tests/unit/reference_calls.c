@@ -68,7 +68,7 @@ static const struct weights_tensor *find(const struct weights *calls, int index,
 
 /* The first dimension of an attention mask is the batch. In a call, a mask of rank 3 has the heads of all its sequences
  * in front. */
-static void give_attention_mask(struct call *call, int input, const struct weights_tensor *tensor, bool is_call)
+static void give_attention_mask(struct forward_call *call, int input, const struct weights_tensor *tensor, bool is_call)
 {
     int64_t width = tensor->dtype == WEIGHTS_BOOL ? 1 : 4, each = tensor->elements / call->n_items;
     for (int64_t b = 0; b < call->n_items; b++) {
@@ -80,7 +80,8 @@ static void give_attention_mask(struct call *call, int input, const struct weigh
     }
 }
 
-static void give_input(const struct model *model, struct call *call, int input, const struct weights_tensor *tensor)
+static void give_input(const struct model *model, struct forward_call *call, int input,
+                       const struct weights_tensor *tensor)
 {
     const struct model_input *model_input = &model_info(model)->inputs[input];
     bool is_call = model_input->layout == LAYOUT_CALL;
@@ -111,7 +112,8 @@ static void give_input(const struct model *model, struct call *call, int input, 
 }
 
 /* Sets the place of the output in each item. Call this after the inputs are set. */
-static void want_output(const struct model *model, struct call *call, int index, const struct weights_tensor *tensor)
+static void want_output(const struct model *model, struct forward_call *call, int index,
+                        const struct weights_tensor *tensor)
 {
     struct call_output *output = &call->outputs[call->n_outputs++];
     assert_true(call->n_outputs <= CALL_OUTPUTS);
@@ -138,7 +140,7 @@ static void want_output(const struct model *model, struct call *call, int index,
     }
 }
 
-bool call_prepare(const struct model *model, const struct weights *calls, int index, struct call *call)
+bool call_prepare(const struct model *model, const struct weights *calls, int index, struct forward_call *call)
 {
     const struct model_info *info = model_info(model);
     const struct weights_tensor *output = find(calls, index, "out", info->outputs[0]);
@@ -162,7 +164,7 @@ bool call_prepare(const struct model *model, const struct weights *calls, int in
     return true;
 }
 
-void call_free(struct call *call)
+void call_free(struct forward_call *call)
 {
     for (int i = 0; i < ENGINE_MAX_INPUTS; i++)
         free(call->inputs[i]);

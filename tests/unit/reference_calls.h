@@ -16,7 +16,7 @@ struct call_output {
 };
 
 /* One call of forward(). Its sequences are items. With LAYOUT_CALL, the call is one item. */
-struct call {
+struct forward_call {
     struct engine_item items[CALL_ITEMS];
     struct engine_extra extras[CALL_ITEMS][CALL_OUTPUTS];
     int64_t n_items;
@@ -27,7 +27,7 @@ struct call {
 
 /* Prepares call `index`. Returns false if the file has no such call. The data of the file must have been read. The
  * caller must call call_free. */
-bool call_prepare(const struct model *model, const struct weights *calls, int index, struct call *call);
-void call_free(struct call *call);
+bool call_prepare(const struct model *model, const struct weights *calls, int index, struct forward_call *call);
+void call_free(struct forward_call *call);
 
 #endif

@@ -17,7 +17,7 @@ static int ends;
 
 static void on_done(struct job *job)
 {
-    struct request *request = job->context;
+    struct job_request *request = job->context;
     pthread_mutex_lock(&done_lock);
     request->calls++;
     request->place = ends++;
@@ -27,12 +27,12 @@ static void on_done(struct job *job)
 
 static bool is_wanted(struct job *job)
 {
-    return !((struct request *)job->context)->unwanted;
+    return !((struct job_request *)job->context)->unwanted;
 }
 
-struct request *request_new(int64_t n_items, int64_t length, int32_t first_id)
+struct job_request *request_new(int64_t n_items, int64_t length, int32_t first_id)
 {
-    struct request *request = calloc(1, sizeof *request);
+    struct job_request *request = calloc(1, sizeof *request);
     assert_non_null(request);
     assert_true(n_items <= MAX_ITEMS && length <= MAX_LENGTH);
     for (int64_t i = 0; i < n_items; i++) {
@@ -50,18 +50,18 @@ struct request *request_new(int64_t n_items, int64_t length, int32_t first_id)
     return request;
 }
 
-struct request *submit_to(int64_t model_index, struct request *request)
+struct job_request *submit_to(int64_t model_index, struct job_request *request)
 {
     assert_int_equal(batcher_submit(batcher, model_index, &request->job), SUBMIT_OK);
     return request;
 }
 
-struct request *submit(int64_t n_items, int64_t length, int32_t first_id)
+struct job_request *submit(int64_t n_items, int64_t length, int32_t first_id)
 {
     return submit_to(0, request_new(n_items, length, first_id));
 }
 
-void wait_done(const struct request *request)
+void wait_done(const struct job_request *request)
 {
     pthread_mutex_lock(&done_lock);
     while (request->calls == 0)
@@ -69,7 +69,7 @@ void wait_done(const struct request *request)
     pthread_mutex_unlock(&done_lock);
 }
 
-int calls_of(const struct request *request)
+int calls_of(const struct job_request *request)
 {
     pthread_mutex_lock(&done_lock);
     int calls = request->calls;
@@ -77,7 +77,7 @@ int calls_of(const struct request *request)
     return calls;
 }
 
-static void assert_results(const struct request *request)
+static void assert_results(const struct job_request *request)
 {
     for (int64_t i = 0; i < request->job.n_items; i++)
         for (int64_t row = 0; row < request->items[i].inputs[0].length; row++)
@@ -85,7 +85,7 @@ static void assert_results(const struct request *request)
                 assert_true(request->hidden[i][row][column] == fake_hidden(request->ids[i][row], row, column));
 }
 
-void expect(struct request *request, enum job_status status)
+void expect(struct job_request *request, enum job_status status)
 {
     wait_done(request);
     assert_int_equal(request->job.status, status);
@@ -139,7 +139,7 @@ void expect_depth(int64_t requests, int64_t tokens)
 
 void expect_refused(int64_t n_items, int64_t length, enum submit_status status)
 {
-    struct request *request = request_new(n_items, length, 500);
+    struct job_request *request = request_new(n_items, length, 500);
     assert_int_equal(batcher_submit(batcher, 0, &request->job), status);
     assert_int_equal(request->calls, 0);
     free(request);
@@ -178,10 +178,10 @@ void open_with(int64_t tokens, int64_t requests)
     open_bounded(tokens, requests, MANY, MANY, NULL);
 }
 
-struct request *hold(int32_t id)
+struct job_request *hold(int32_t id)
 {
     fake_gate_close();
-    struct request *blocker = submit(1, 1, id);
+    struct job_request *blocker = submit(1, 1, id);
     fake_wait_for_batches(1);
     return blocker;
 }

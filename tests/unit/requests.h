@@ -18,7 +18,7 @@ struct metrics;
 extern struct model *models[MODELS];
 extern struct batcher *batcher;
 
-struct request {
+struct job_request {
     struct job job;
     struct engine_item items[MAX_ITEMS];
     int32_t ids[MAX_ITEMS][MAX_LENGTH];
@@ -30,7 +30,7 @@ struct request {
     /* For tests that replace job.done: */
     void (*done)(struct job *job); /* the original job.done */
     int64_t model_index;
-    struct request *other;
+    struct job_request *other;
 
     int64_t slots[MAX_ITEMS]; /* for job.slots */
 };
@@ -49,19 +49,19 @@ void open_timed(int64_t tokens, int64_t requests, int64_t max_batch_ms);
 
 /* Makes a request with items of `length` rows each. Every row of item i has the id first_id + i. submit_to submits a
  * request, `submit` makes and submits one for model 0. */
-struct request *request_new(int64_t n_items, int64_t length, int32_t first_id);
-struct request *submit_to(int64_t model_index, struct request *request);
-struct request *submit(int64_t n_items, int64_t length, int32_t first_id);
+struct job_request *request_new(int64_t n_items, int64_t length, int32_t first_id);
+struct job_request *submit_to(int64_t model_index, struct job_request *request);
+struct job_request *submit(int64_t n_items, int64_t length, int32_t first_id);
 
 /* Closes the fake engine's gate (fake_engine.h), and submits a request whose batch stops there. So later requests
  * wait. */
-struct request *hold(int32_t id);
+struct job_request *hold(int32_t id);
 
-void wait_done(const struct request *request);
-int calls_of(const struct request *request);
+void wait_done(const struct job_request *request);
+int calls_of(const struct job_request *request);
 
 /* Waits until the request ends, expects this status, and frees the request. */
-void expect(struct request *request, enum job_status status);
+void expect(struct job_request *request, enum job_status status);
 
 /* Expects that the batcher refuses a request with n_items items of `length` rows, and returns `status`. */
 void expect_refused(int64_t n_items, int64_t length, enum submit_status status);

@@ -88,7 +88,7 @@ static double projected_column_at(const struct scalar *scalar, const struct plan
                                   int64_t column)
 {
     const struct layout *from = layout_of(scalar, step->x);
-    int64_t item = item_of(scalar, step->y, row), j = row - layout_of(scalar, step->y)->starts[item];
+    int64_t item = sequence_index(scalar, step->y, row), j = row - layout_of(scalar, step->y)->starts[item];
     double sum = 0;
     if (!step->project_sequence.sums_column || column > columns_of(scalar, step->x))
         return (double)scalar->plan->weights[step->bias].data[j];
@@ -102,7 +102,7 @@ static double project_at(const struct scalar *scalar, const struct plan_step *st
 {
     const struct layout *from = layout_of(scalar, step->x);
     const struct plan_weight *weight = &scalar->plan->weights[step->weight];
-    int64_t item = item_of(scalar, step->y, row), j = row - layout_of(scalar, step->y)->starts[item];
+    int64_t item = sequence_index(scalar, step->y, row), j = row - layout_of(scalar, step->y)->starts[item];
     int64_t columns = columns_of(scalar, step->x), group = column / (columns / step->project_sequence.groups);
     int64_t rows = weight->rows / step->project_sequence.groups,
             k = step->project_sequence.transposed ? rows : weight->columns;
@@ -125,7 +125,7 @@ static double convolve_at(const struct scalar *scalar, const struct plan_step *s
     const struct layout *from = layout_of(scalar, step->x);
     const struct plan_weight *bias = &scalar->plan->weights[step->bias];
     const float *weight = scalar->plan->weights[step->weight].data;
-    int64_t item = item_of(scalar, step->y, row), j = row - layout_of(scalar, step->y)->starts[item];
+    int64_t item = sequence_index(scalar, step->y, row), j = row - layout_of(scalar, step->y)->starts[item];
     int64_t columns = columns_of(scalar, step->x), d = columns / step->convolve_sequence.groups, group = column / d,
             o = column % d;
     int64_t which = bias->rows * bias->columns > d ? group : 0;
@@ -144,7 +144,8 @@ static double project_call_at(const struct scalar *scalar, const struct plan_ste
 {
     const struct layout *from = layout_of(scalar, step->x);
     const struct plan_weight *e = &scalar->plan->weights[step->weight];
-    int64_t item = item_of(scalar, step->y, row), d = columns_of(scalar, step->x), w = width_of(scalar, step->x, item);
+    int64_t item = sequence_index(scalar, step->y, row), d = columns_of(scalar, step->x),
+            w = width_of(scalar, step->x, item);
     int64_t place = (row - layout_of(scalar, step->y)->starts[item]) * d + column;
     int64_t j = place % e->rows, c = place / e->rows % d, s = place / e->rows / d;
     int64_t n = (from->starts[item + 1] - from->starts[item]) / w;
@@ -161,7 +162,7 @@ static double shift_at(const struct scalar *scalar, const struct plan_step *step
 {
     const struct layout *from = layout_of(scalar, step->x);
     int64_t columns = columns_of(scalar, step->x), segment = column / (columns / step->shift_tokens.count);
-    int64_t item = item_of(scalar, step->y, row),
+    int64_t item = sequence_index(scalar, step->y, row),
             shift = segment < step->shift_tokens.count ? step->shift_tokens.by[segment] : 0;
     int64_t position = padder_position(layout_of(scalar, step->y), item, row) - shift;
     int64_t length = from->starts[item + 1] - from->starts[item];
@@ -174,7 +175,7 @@ static double shift_at(const struct scalar *scalar, const struct plan_step *step
 
 static double positions_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
-    int64_t position = padder_position(layout_of(scalar, step->x), item_of(scalar, step->x, row), row);
+    int64_t position = padder_position(layout_of(scalar, step->x), sequence_index(scalar, step->x, row), row);
     double sum = scalar->values[step->x][row * columns_of(scalar, step->x) + column];
     sum += weight_at(scalar, step->table, position / step->add_positions.period, column);
     return sum + (step->minor_table == PLAN_NONE
@@ -185,7 +186,7 @@ static double positions_at(const struct scalar *scalar, const struct plan_step *
 static double sinusoid_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     int64_t columns = columns_of(scalar, step->x), half = columns / 2;
-    int64_t position = padder_position(layout_of(scalar, step->x), item_of(scalar, step->x, row), row);
+    int64_t position = padder_position(layout_of(scalar, step->x), sequence_index(scalar, step->x, row), row);
     float angle = (float)position * scalar->plan->weights[step->weight].data[column % half];
     return scalar->values[step->x][row * columns + column] + (column < half ? sin((double)angle) : cos((double)angle));
 }
@@ -193,7 +194,7 @@ static double sinusoid_at(const struct scalar *scalar, const struct plan_step *s
 static double rotated_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     int64_t columns = columns_of(scalar, step->x), d = scalar->plan->weights[step->table].columns;
-    int64_t position = padder_position(layout_of(scalar, step->x), item_of(scalar, step->x, row), row),
+    int64_t position = padder_position(layout_of(scalar, step->x), sequence_index(scalar, step->x, row), row),
             i = column % d / 2;
     const double *x = scalar->values[step->x] + row * columns;
     double other = column % 2 ? x[column - 1] : -x[column + 1];
@@ -210,7 +211,7 @@ static double concatenated_at(const struct scalar *scalar, const struct plan_ste
 
 static double appended_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
-    int64_t item = item_of(scalar, step->y, row), columns = columns_of(scalar, step->y);
+    int64_t item = sequence_index(scalar, step->y, row), columns = columns_of(scalar, step->y);
     const int64_t *first = layout_of(scalar, step->x)->starts + item;
     int64_t position = row - layout_of(scalar, step->y)->starts[item], own = first[1] - first[0];
     if (position < own)
@@ -270,7 +271,7 @@ static double gated_at(const struct scalar *scalar, const struct plan_step *step
 
 static double gathered_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
-    int64_t item = item_of(scalar, step->y, row);
+    int64_t item = sequence_index(scalar, step->y, row);
     int64_t position = padder_position(layout_of(scalar, step->y), item, row);
     int64_t from = padder_row(layout_of(scalar, step->x), item, position);
     return scalar->values[step->x][from * columns_of(scalar, step->x) + column];
@@ -294,14 +295,14 @@ static double activated_at(const struct scalar *scalar, const struct plan_step *
 
 static double cut_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
-    int64_t item = item_of(scalar, step->y, row);
+    int64_t item = sequence_index(scalar, step->y, row);
     int64_t from = row - layout_of(scalar, step->y)->starts[item] + layout_of(scalar, step->x)->starts[item];
     return scalar->values[step->x][from * columns_of(scalar, step->x) + column];
 }
 
 static double padded_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
-    int64_t item = item_of(scalar, step->y, row), columns = columns_of(scalar, step->y);
+    int64_t item = sequence_index(scalar, step->y, row), columns = columns_of(scalar, step->y);
     int64_t position = row - layout_of(scalar, step->y)->starts[item];
     const int64_t *own = layout_of(scalar, step->x)->starts + item;
     if (position >= own[1] - own[0])
@@ -435,7 +436,7 @@ static bool selects(const struct scalar *scalar, const struct plan_step *step, i
 {
     if (step->only.axis == PLAN_NONE)
         return true;
-    const int64_t *starts = scalar->batch->layouts[step->only.axis].starts + item_of(scalar, step->y, row);
+    const int64_t *starts = scalar->batch->layouts[step->only.axis].starts + sequence_index(scalar, step->y, row);
     return starts[1] - starts[0] >= step->only.least && starts[1] - starts[0] <= step->only.most;
 }
 

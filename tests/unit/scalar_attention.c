@@ -35,7 +35,7 @@ static void attention_row(const struct scalar *scalar, const struct plan_step *s
     int64_t columns = columns_of(scalar, step->x), key_columns = columns_of(scalar, step->keys), first;
     int64_t dim_head = columns / step->attend.heads,
             offset = head * step->attend.kv_heads / step->attend.heads * dim_head;
-    int64_t item = item_of(scalar, step->x, row), k = keys_of(scalar, step, item, &first);
+    int64_t item = sequence_index(scalar, step->x, row), k = keys_of(scalar, step, item, &first);
     int64_t width = width_of(scalar, step->x, item), place = padder_position(layout_of(scalar, step->x), item, row);
     int64_t position = place / width, sequence = place % width;
     for (int64_t j = 0; j < k; j++) {
@@ -58,7 +58,7 @@ static void attention_row(const struct scalar *scalar, const struct plan_step *s
 void scalar_attend_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, double *y)
 {
     int64_t value_columns = columns_of(scalar, step->values), dim_value = value_columns / step->attend.kv_heads, first;
-    int64_t item = item_of(scalar, step->x, row), k = keys_of(scalar, step, item, &first);
+    int64_t item = sequence_index(scalar, step->x, row), k = keys_of(scalar, step, item, &first);
     int64_t width = width_of(scalar, step->x, item);
     first += (row - layout_of(scalar, step->x)->starts[item]) % width;
     double *weights = calloc((size_t)(k + step->attend.key_room), sizeof *weights);
@@ -132,7 +132,7 @@ static bool reads_key(const struct plan_step *step, int64_t position, int64_t ke
 static double sum_keys(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t head,
                        int64_t feature, double *products)
 {
-    int64_t item = item_of(scalar, step->x, row), d = step->linear_attend.dim_value;
+    int64_t item = sequence_index(scalar, step->x, row), d = step->linear_attend.dim_value;
     int64_t position = row - layout_of(scalar, step->x)->starts[item];
     const int64_t *keys = layout_of(scalar, step->keys)->starts + item;
     double weights = 0;
@@ -185,7 +185,7 @@ void scalar_linear_attend_row(const struct scalar *scalar, const struct plan_ste
 static int64_t local_scores(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t head,
                             int64_t first, int64_t count, double *scores)
 {
-    const int64_t *starts = layout_of(scalar, step->x)->starts + item_of(scalar, step->x, row);
+    const int64_t *starts = layout_of(scalar, step->x)->starts + sequence_index(scalar, step->x, row);
     int64_t d = step->local_attend.dim_head, visible = 0;
     for (int64_t j = 0; j < count; j++) {
         int64_t key = first + j;
@@ -207,7 +207,7 @@ static int64_t local_scores(const struct scalar *scalar, const struct plan_step 
 static void local_attend_head(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t head,
                               double *y)
 {
-    const int64_t *starts = layout_of(scalar, step->x)->starts + item_of(scalar, step->x, row);
+    const int64_t *starts = layout_of(scalar, step->x)->starts + sequence_index(scalar, step->x, row);
     int64_t d = step->local_attend.dim_head, w = step->local_attend.window;
     int64_t first = starts[0] + ((row - starts[0]) / w - 1) * w, count = (step->local_attend.causal ? 2 : 3) * w;
     double *scores = calloc((size_t)count, sizeof *scores);

@@ -30,13 +30,14 @@ static inline double weight_at(const struct scalar *scalar, int weight, int64_t 
     return scalar->plan->weights[weight].data[row * scalar->plan->weights[weight].columns + column];
 }
 
-/* The sequence that contains a row of the value. Most items are one sequence. */
-static inline int64_t item_of(const struct scalar *scalar, int value, int64_t row)
+/* The index of the sequence that contains a row of the value. Most items are one sequence, so it is also the index of
+ * the item. */
+static inline int64_t sequence_index(const struct scalar *scalar, int value, int64_t row)
 {
-    int64_t item = 0;
-    while (layout_of(scalar, value)->starts[item + 1] <= row)
-        item++;
-    return item;
+    int64_t sequence = 0;
+    while (layout_of(scalar, value)->starts[sequence + 1] <= row)
+        sequence++;
+    return sequence;
 }
 
 /* The number of sequences that lie side by side in the item's rows. It is 1, except in calls. */

@@ -22,7 +22,7 @@ static void test_one_job(void **context)
 {
     (void)context;
     open_with(100, 8);
-    struct request *request = submit(3, 2, 10);
+    struct job_request *request = submit(3, 2, 10);
     wait_done(request);
     assert_int_equal(request->job.tokens, 6);
     expect(request, JOB_OK);
@@ -34,7 +34,7 @@ static void test_arrival_order(void **context)
 {
     (void)context;
     open_with(100, 1);
-    struct request *requests[5] = {hold(1)};
+    struct job_request *requests[5] = {hold(1)};
     for (int i = 1; i < 5; i++)
         requests[i] = submit(1, 2, i + 1);
     expect_depth(4, 8);
@@ -52,9 +52,9 @@ static void test_waiting_jobs_share_a_batch(void **context)
 {
     (void)context;
     open_with(10, 3);
-    struct request *blocker = hold(1);
-    struct request *requests[] = {submit(1, 4, 10), submit(1, 4, 20), submit(1, 4, 30),
-                                  submit(1, 1, 40), submit(1, 1, 50), submit(1, 1, 60)};
+    struct job_request *blocker = hold(1);
+    struct job_request *requests[] = {submit(1, 4, 10), submit(1, 4, 20), submit(1, 4, 30),
+                                      submit(1, 1, 40), submit(1, 1, 50), submit(1, 1, 60)};
     fake_gate_open();
     expect(blocker, JOB_OK);
     for (int i = 0; i < 6; i++)
@@ -67,8 +67,8 @@ static void test_long_item_is_a_batch_of_its_own(void **context)
 {
     (void)context;
     open_with(4, 8);
-    struct request *blocker = hold(1);
-    struct request *before = submit(1, 1, 10), *longer = submit(2, 8, 20), *after = submit(1, 1, 30);
+    struct job_request *blocker = hold(1);
+    struct job_request *before = submit(1, 1, 10), *longer = submit(2, 8, 20), *after = submit(1, 1, 30);
     fake_gate_open();
     expect(blocker, JOB_OK);
     expect(before, JOB_OK);
@@ -83,7 +83,7 @@ static void test_large_job_is_split(void **context)
 {
     (void)context;
     open_with(4, 8);
-    struct request *blocker = hold(1), *large = submit(10, 1, 10);
+    struct job_request *blocker = hold(1), *large = submit(10, 1, 10);
     fake_gate_open();
     expect(blocker, JOB_OK);
     wait_done(large);
@@ -100,9 +100,9 @@ static void test_small_job_passes_the_large_one_that_runs(void **context)
     (void)context;
     open_with(4, 8);
     fake_gate_close();
-    struct request *large = submit(12, 1, 10);
+    struct job_request *large = submit(12, 1, 10);
     fake_wait_for_batches(1);
-    struct request *small = submit(1, 1, 90);
+    struct job_request *small = submit(1, 1, 90);
     fake_gate_pass();
     fake_wait_for_batches(2);
     fake_gate_pass();
@@ -118,8 +118,8 @@ static void test_large_jobs_take_turns(void **context)
 {
     (void)context;
     open_with(4, 8);
-    struct request *blocker = hold(1);
-    struct request *large = submit(9, 1, 10), *larger = submit(9, 1, 30), *small = submit(2, 1, 90);
+    struct job_request *blocker = hold(1);
+    struct job_request *large = submit(9, 1, 10), *larger = submit(9, 1, 30), *small = submit(2, 1, 90);
     fake_gate_open();
     expect(blocker, JOB_OK);
     expect(large, JOB_OK);
@@ -137,8 +137,8 @@ static void test_jobs_of_equal_size_end_one_after_another(void **context)
 {
     (void)context;
     open_with(4, 8);
-    struct request *blocker = hold(1);
-    struct request *requests[] = {submit(9, 1, 10), submit(9, 1, 30), submit(9, 1, 50)};
+    struct job_request *blocker = hold(1);
+    struct job_request *requests[] = {submit(9, 1, 10), submit(9, 1, 30), submit(9, 1, 50)};
     fake_gate_open();
     expect(blocker, JOB_OK);
     for (int i = 0; i < 3; i++)
@@ -157,8 +157,8 @@ static void test_large_job_lets_only_smaller_jobs_pass(void **context)
 {
     (void)context;
     open_with(4, 8);
-    struct request *blocker = hold(1);
-    struct request *large = submit(20, 1, 10), *less = submit(9, 1, 40), *more = submit(24, 1, 60);
+    struct job_request *blocker = hold(1);
+    struct job_request *large = submit(20, 1, 10), *less = submit(9, 1, 40), *more = submit(24, 1, 60);
     fake_gate_open();
     expect(blocker, JOB_OK);
     expect(large, JOB_OK);
@@ -175,8 +175,8 @@ static void test_job_that_filled_a_rest_keeps_its_place(void **context)
 {
     (void)context;
     open_with(4, 8);
-    struct request *blocker = hold(1);
-    struct request *requests[] = {submit(3, 1, 10), submit(3, 1, 20), submit(3, 1, 30)};
+    struct job_request *blocker = hold(1);
+    struct job_request *requests[] = {submit(3, 1, 10), submit(3, 1, 20), submit(3, 1, 30)};
     fake_gate_open();
     expect(blocker, JOB_OK);
     for (int i = 0; i < 3; i++)
@@ -190,7 +190,7 @@ static void test_models_take_turns(void **context)
 {
     (void)context;
     open_with(100, 1);
-    struct request *requests[10] = {hold(1)};
+    struct job_request *requests[10] = {hold(1)};
     for (int i = 1; i < 10; i++)
         requests[i] = submit_to((i - 1) / 3, request_new(1, 1, 10 * i));
     fake_gate_open();
@@ -216,8 +216,8 @@ static void test_expired_job_is_answered_during_a_batch(void **context)
 {
     (void)context;
     open_with(100, 8);
-    struct request *blocker = hold(1);
-    struct request *patient = request_new(1, 1, 20), *late = request_new(2, 3, 30), *later = request_new(1, 1, 40);
+    struct job_request *blocker = hold(1);
+    struct job_request *patient = request_new(1, 1, 20), *late = request_new(2, 3, 30), *later = request_new(1, 1, 40);
     patient->job.deadline_ns = INT64_MAX;
     late->job.deadline_ns = 1;
     later->job.deadline_ns = clock_ns() + 2000000;
@@ -237,12 +237,12 @@ static void test_expired_job_is_answered_during_a_batch(void **context)
 
 /* Starts a job whose deadline passes while its first batch is at the gate. If the machine is too slow to start the job
  * in time, the function repeats this with a later deadline. */
-static struct request *start_and_let_expire(int64_t n_items)
+static struct job_request *start_and_let_expire(int64_t n_items)
 {
     for (int64_t patience_ns = 10000000;; patience_ns *= 2) {
         fake_gate_close();
         int64_t batches = fake_batches();
-        struct request *request = request_new(n_items, 1, 10);
+        struct job_request *request = request_new(n_items, 1, 10);
         request->job.deadline_ns = clock_ns() + patience_ns;
         submit_to(0, request);
         while (calls_of(request) == 0 && fake_batches() == batches)
@@ -259,7 +259,7 @@ static void test_deadline_between_batches_of_a_job(void **context)
 {
     (void)context;
     open_with(4, 8);
-    struct request *request = start_and_let_expire(6);
+    struct job_request *request = start_and_let_expire(6);
     int64_t batches = fake_batches();
     assert_int_equal(calls_of(request), 0); /* a job does not end while one of its items runs */
     fake_gate_open();
@@ -276,7 +276,7 @@ static void test_deadline_after_all_was_started(void **context)
 {
     (void)context;
     open_with(4, 8);
-    struct request *request = start_and_let_expire(4);
+    struct job_request *request = start_and_let_expire(4);
     fake_gate_open();
     wait_done(request);
     assert_string_equal(request->job.error.message,
@@ -290,7 +290,7 @@ static void test_running_job_becomes_unwanted(void **context)
     (void)context;
     open_with(4, 8);
     fake_gate_close();
-    struct request *running = submit(9, 1, 10);
+    struct job_request *running = submit(9, 1, 10);
     fake_wait_for_batches(1);
     running->unwanted = true;
     assert_int_equal(calls_of(running), 0);
@@ -304,9 +304,9 @@ static void test_unwanted_jobs_are_not_run(void **context)
 {
     (void)context;
     open_with(100, 8);
-    struct request *blocker = hold(1);
-    struct request *requests[] = {request_new(2, 1, 10), request_new(2, 1, 20), request_new(1, 1, 30),
-                                  request_new(1, 1, 40)};
+    struct job_request *blocker = hold(1);
+    struct job_request *requests[] = {request_new(2, 1, 10), request_new(2, 1, 20), request_new(1, 1, 30),
+                                      request_new(1, 1, 40)};
     requests[0]->unwanted = requests[2]->unwanted = true;
     for (int i = 0; i < 4; i++)
         submit_to(0, requests[i]);
@@ -321,7 +321,7 @@ static void test_batch_of_unwanted_jobs_only(void **context)
 {
     (void)context;
     open_with(4, 8);
-    struct request *request = request_new(9, 1, 10);
+    struct job_request *request = request_new(9, 1, 10);
     request->unwanted = true;
     submit_to(0, request);
     expect(request, JOB_CANCELLED);
@@ -335,8 +335,9 @@ static void test_unwanted_first_job_leaves_the_order(void **context)
 {
     (void)context;
     open_with(4, 8);
-    struct request *blocker = hold(1);
-    struct request *unwanted = request_new(1, 1, 10), *large = request_new(5, 1, 20), *small = request_new(2, 1, 30);
+    struct job_request *blocker = hold(1);
+    struct job_request *unwanted = request_new(1, 1, 10), *large = request_new(5, 1, 20),
+                       *small = request_new(2, 1, 30);
     unwanted->unwanted = true;
     submit_to(0, unwanted);
     submit_to(0, large);
@@ -365,7 +366,7 @@ static void test_job_that_expires_before_its_batch_runs(void **context)
 {
     (void)context;
     open_with(4, 8);
-    struct request *late = request_new(6, 1, 10);
+    struct job_request *late = request_new(6, 1, 10);
     late->job.wanted = is_wanted_until_it_expires;
     late->job.deadline_ns = clock_ns() + 10000000;
     submit_to(0, late);
@@ -393,7 +394,7 @@ static void test_a_batch_takes_no_longer_than_stated(void **context)
     (void)context;
     open_timed(1000, 64, BATCH_MS);
     run_one_token();
-    struct request *several = submit(12, 2, 10), *other = submit(12, 1, 100);
+    struct job_request *several = submit(12, 2, 10), *other = submit(12, 1, 100);
     expect(several, JOB_OK);
     expect(other, JOB_OK);
     int64_t batches = fake_batches(), items = 0;
@@ -416,9 +417,9 @@ static void test_a_small_job_waits_for_short_batches(void **context)
     open_timed(1000, 64, BATCH_MS);
     run_one_token();
     fake_gate_close();
-    struct request *large = submit(12, 4, 10);
+    struct job_request *large = submit(12, 4, 10);
     fake_wait_for_batches(2);
-    struct request *small = submit(1, 1, 90);
+    struct job_request *small = submit(1, 1, 90);
     fake_gate_open();
     expect(small, JOB_OK);
     expect(large, JOB_OK);
@@ -449,7 +450,7 @@ static void test_time_alone_makes_no_small_batches(void **context)
     (void)context;
     open_timed(4, 8, 3600000);
     fake_pace(TOKEN_NS);
-    struct request *blocker = hold(1), *large = submit(8, 1, 10);
+    struct job_request *blocker = hold(1), *large = submit(8, 1, 10);
     fake_gate_open();
     expect(blocker, JOB_OK);
     expect(large, JOB_OK);
@@ -497,12 +498,12 @@ static void test_full_queue(void **context)
 {
     (void)context;
     open_bounded(100, 8, 20, 4, NULL);
-    struct request *blocker = hold(1), *first = submit(2, 5, 10), *third;
+    struct job_request *blocker = hold(1), *first = submit(2, 5, 10), *third;
     expect_refused(3, 1, SUBMIT_FULL); /* five items would be in the queue */
     expect_refused(2, 6, SUBMIT_FULL); /* 22 tokens would be in the queue */
-    struct request *second = submit(2, 5, 20);
+    struct job_request *second = submit(2, 5, 20);
     expect_refused(1, 1, SUBMIT_FULL);
-    struct request *other = submit_to(1, request_new(4, 5, 40)); /* Each model has its own queue. */
+    struct job_request *other = submit_to(1, request_new(4, 5, 40)); /* Each model has its own queue. */
     expect_depth(8, 40);
     fake_gate_open();
     expect(blocker, JOB_OK);
@@ -523,11 +524,12 @@ static void test_job_that_would_wait_too_long_is_refused(void **context)
     fake_pace(100000000);
     expect(submit(1, 1, 10), JOB_OK);
     fake_pace(0);
-    struct request *blocker = hold(1), *first = submit(1, 1, 20);
-    struct request *second = submit(24, 8, 30); /* one token waits before this job, and 193 tokens before the next */
+    struct job_request *blocker = hold(1), *first = submit(1, 1, 20);
+    struct job_request *second =
+        submit(24, 8, 30); /* one token waits before this job, and 193 tokens before the next */
     expect_refused(1, 1, SUBMIT_FULL);
     batcher_set_limits(batcher, MANY, MANY, 0);
-    struct request *patient = submit(1, 1, 60);
+    struct job_request *patient = submit(1, 1, 60);
     fake_gate_open();
     expect(blocker, JOB_OK);
     expect(first, JOB_OK);
@@ -539,7 +541,7 @@ static void test_job_beyond_the_bounds_enters_an_empty_queue(void **context)
 {
     (void)context;
     open_bounded(100, 8, 20, 4, NULL);
-    struct request *blocker = hold(1), *large = submit(9, 8, 10);
+    struct job_request *blocker = hold(1), *large = submit(9, 8, 10);
     expect_refused(1, 1, SUBMIT_FULL);
     assert_true(batcher_retry_after_s(batcher, 0) >= 1);
     fake_gate_open();
@@ -551,7 +553,7 @@ static void test_close_runs_what_was_accepted(void **context)
 {
     (void)context;
     open_with(4, 8);
-    struct request *blocker = hold(1), *large = submit(9, 1, 10), *small = submit(1, 1, 90);
+    struct job_request *blocker = hold(1), *large = submit(9, 1, 10), *small = submit(1, 1, 90);
     fake_gate_open();
     batcher_close(batcher);
     batcher = NULL;
@@ -576,8 +578,8 @@ static void test_failed_batch(void **context)
 {
     (void)context;
     open_with(4, 8);
-    struct request *blocker = hold(1);
-    struct request *mate = submit(1, 1, 10), *failing = submit(9, 1, FAKE_ID_FAIL), *next = submit(1, 1, 20);
+    struct job_request *blocker = hold(1);
+    struct job_request *mate = submit(1, 1, 10), *failing = submit(9, 1, FAKE_ID_FAIL), *next = submit(1, 1, 20);
     fake_gate_open();
     expect(blocker, JOB_OK);
     wait_done(mate);
@@ -591,13 +593,13 @@ static void test_failed_batch(void **context)
 
 /* One item of `bad` gives a result that is not finite. Expects the message for this item. Other items in the batch are
  * served. */
-static void expect_flaw(struct request *bad, const char *message)
+static void expect_flaw(struct job_request *bad, const char *message)
 {
     fake_gate_close();
     int64_t batches = fake_batches();
-    struct request *blocker = submit(1, 1, 1);
+    struct job_request *blocker = submit(1, 1, 1);
     fake_wait_for_batches(batches + 1);
-    struct request *before = submit(1, 2, 10), *after = submit(1, 2, 20);
+    struct job_request *before = submit(1, 2, 10), *after = submit(1, 2, 20);
     submit_to(0, bad);
     fake_gate_open();
     expect(blocker, JOB_OK);
@@ -609,9 +611,9 @@ static void expect_flaw(struct request *bad, const char *message)
     assert_int_equal(fake_batches(), batches + 2);
 }
 
-static struct request *request_with_trouble(int32_t trouble)
+static struct job_request *request_with_trouble(int32_t trouble)
 {
-    struct request *request = request_new(3, 8, 30);
+    struct job_request *request = request_new(3, 8, 30);
     request->ids[2][5] = trouble;
     for (int i = 0; i < 3; i++)
         request->items[i].hidden = NULL;
@@ -626,7 +628,7 @@ static void test_result_that_is_not_finite(void **context)
     static const int32_t rows[] = {7, 0, 5};
     open_with(100, 8);
 
-    struct request *request = request_new(3, 8, 30);
+    struct job_request *request = request_new(3, 8, 30);
     request->ids[2][5] = FAKE_ID_NAN;
     expect_flaw(request, "sequence 2: row 5 of the last hidden state holds NaN or an infinity");
 
@@ -658,7 +660,7 @@ static void test_flaw_in_a_split_job(void **context)
 {
     (void)context;
     open_with(4, 8);
-    struct request *bad = request_new(12, 1, 10);
+    struct job_request *bad = request_new(12, 1, 10);
     bad->ids[1][0] = FAKE_ID_INFINITE;
     submit_to(0, bad);
     expect(bad, JOB_NOT_FINITE);
@@ -696,7 +698,7 @@ static void test_progress(void **context)
     while (!batcher_progresses(batcher)) /* the first batches after the start count as progress */
         sched_yield();
     assert_true(batcher_progresses(batcher));
-    struct request *requests[] = {hold(1), submit(1, 1, 2)};
+    struct job_request *requests[] = {hold(1), submit(1, 1, 2)};
     batcher_progresses(batcher); /* consumes the progress of a begun batch */
     assert_false(batcher_progresses(batcher));
     assert_false(batcher_progresses(batcher));
@@ -716,11 +718,11 @@ static void test_limits_change(void **context)
 {
     (void)context;
     open_with(100, 1);
-    struct request *blocker = hold(1), *waiting = submit(1, 5, 10);
+    struct job_request *blocker = hold(1), *waiting = submit(1, 5, 10);
     batcher_set_limits(batcher, 8, 100, 0);
     expect_refused(1, 5, SUBMIT_FULL);
     batcher_set_limits(batcher, 10, 100, 0);
-    struct request *another = submit(1, 5, 20);
+    struct job_request *another = submit(1, 5, 20);
     batcher_set_limits(batcher, 100, 2, 0);
     expect_refused(1, 1, SUBMIT_FULL);
     fake_gate_open();

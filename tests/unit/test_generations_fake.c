@@ -61,7 +61,7 @@ static void count_batch(const struct model *model, const struct engine_item *ite
 /* Submits a job again when it has ended, until the measurement has all its batches. */
 static void come_again(struct job *job)
 {
-    struct request *request = job->context;
+    struct job_request *request = job->context;
     void (*done)(struct job * job) = request->done;
     job->continues = job->kind == JOB_GENERATION;
     if (load.batches >= BATCHES)
@@ -70,9 +70,9 @@ static void come_again(struct job *job)
         assert_int_equal(batcher_submit(batcher, request->model_index, job), SUBMIT_OK);
 }
 
-static struct request *constant(enum job_kind kind, int64_t model_index, int64_t n_items, int64_t length)
+static struct job_request *constant(enum job_kind kind, int64_t model_index, int64_t n_items, int64_t length)
 {
-    struct request *request = request_new(n_items, length, kind == JOB_GENERATION ? GENERATION_ID : 10);
+    struct job_request *request = request_new(n_items, length, kind == JOB_GENERATION ? GENERATION_ID : 10);
     request->done = request->job.done;
     request->model_index = model_index;
     request->job.done = come_again;
@@ -91,7 +91,7 @@ struct rates {
 /* Runs BATCHES batches. A sequence has one token. Another job has items of 8 tokens. */
 static struct rates measure(int64_t percent, bool generation, bool others, int64_t others_model)
 {
-    struct request *requests[SEQUENCES + OTHERS];
+    struct job_request *requests[SEQUENCES + OTHERS];
     int count = 0;
     struct batcher_options options = {.max_batch_tokens = 64,
                                       .max_batch_requests = 64,
@@ -104,7 +104,7 @@ static struct rates measure(int64_t percent, bool generation, bool others, int64
     fake_limits(64, 64);
     assert_int_equal(batcher_open(models, MODELS, &options, NULL, &batcher, &error), 0);
     fake_on_batch(count_batch);
-    struct request *blocker = hold(1);
+    struct job_request *blocker = hold(1);
     for (int i = 0; generation && i < SEQUENCES; i++)
         requests[count++] = constant(JOB_GENERATION, 0, 1, 1);
     for (int i = 0; others && i < OTHERS; i++)
@@ -210,9 +210,9 @@ static void open_slots(void)
     open_slots_on(1);
 }
 
-static struct request *new_sequences(int64_t count, int32_t id)
+static struct job_request *new_sequences(int64_t count, int32_t id)
 {
-    struct request *request = request_new(count, 1, id);
+    struct job_request *request = request_new(count, 1, id);
     request->job.kind = JOB_GENERATION;
     request->job.n_slots = count;
     request->job.slots = request->slots;
@@ -221,14 +221,14 @@ static struct request *new_sequences(int64_t count, int32_t id)
     return request;
 }
 
-static void give_slots(const struct request *request)
+static void give_slots(const struct job_request *request)
 {
     assert_true(request->job.has_slots);
     batcher_give_slots(batcher, 0, request->job.n_slots, request->slots);
 }
 
 /* Expects consecutive slots from `first`. */
-static void expect_slots(const struct request *request, int64_t first)
+static void expect_slots(const struct job_request *request, int64_t first)
 {
     assert_true(request->job.has_slots);
     for (int64_t i = 0; i < request->job.n_slots; i++) {
@@ -250,11 +250,11 @@ static void test_slots_go_to_the_first(void **context)
 {
     (void)context;
     open_slots();
-    struct request *first = submit_to(0, new_sequences(2, 10));
+    struct job_request *first = submit_to(0, new_sequences(2, 10));
     wait_done(first);
     expect_slots(first, 1);
-    struct request *second = submit_to(0, new_sequences(2, 20)), *third = submit_to(0, new_sequences(1, 30));
-    struct request *other = submit(1, 1, 40);
+    struct job_request *second = submit_to(0, new_sequences(2, 20)), *third = submit_to(0, new_sequences(1, 30));
+    struct job_request *other = submit(1, 1, 40);
     wait_done(other); /* jobs without slots do not wait */
     expect_slotless(2, 3);
     assert_int_equal(calls_of(second), 0);
@@ -279,7 +279,7 @@ static void test_large_and_small_requests_are_all_served(void **context)
     (void)context;
     open_slots();
     for (int round = 0; round < 300; round++) {
-        struct request *requests[5];
+        struct job_request *requests[5];
         int64_t counts[5] = {3, 1, 3, 2, 2};
         for (int i = 0; i < 5; i++)
             requests[i] = new_sequences(counts[(i + round) % 5], 10);
@@ -304,10 +304,10 @@ static void test_requests_without_slots_fill_the_queue(void **context)
 {
     (void)context;
     open_slots();
-    struct request *first = submit_to(0, new_sequences(3, 10));
+    struct job_request *first = submit_to(0, new_sequences(3, 10));
     wait_done(first);
-    struct request *waiting[] = {submit_to(0, new_sequences(3, 20)), submit_to(0, new_sequences(3, 30))};
-    struct request *refused = new_sequences(1, 40), *other = submit(6, 1, 50);
+    struct job_request *waiting[] = {submit_to(0, new_sequences(3, 20)), submit_to(0, new_sequences(3, 30))};
+    struct job_request *refused = new_sequences(1, 40), *other = submit(6, 1, 50);
     assert_int_equal(batcher_submit(batcher, 0, &refused->job), SUBMIT_FULL);
     free(refused);
     expect(other, JOB_OK); /* other jobs have their own room in the queue */
@@ -326,13 +326,13 @@ static void expect_next_after(enum job_status status)
 {
     open_slots();
     real_clock = true;
-    struct request *first = submit_to(0, new_sequences(2, 10));
+    struct job_request *first = submit_to(0, new_sequences(2, 10));
     wait_done(first);
-    struct request *second = new_sequences(2, 20);
+    struct job_request *second = new_sequences(2, 20);
     second->unwanted = status == JOB_CANCELLED;
     second->job.deadline_ns = status == JOB_EXPIRED ? clock_ns() + 50000000 : 0;
     submit_to(0, second);
-    struct request *third = submit_to(0, new_sequences(1, 30));
+    struct job_request *third = submit_to(0, new_sequences(1, 30));
     expect(second, status);
     wait_done(third);
     expect_slotless(3, 0);
@@ -358,7 +358,7 @@ static void test_a_request_that_is_not_wanted_lets_others_pass(void **context)
 /* Gives back the slots of another request. */
 static void give_and_end(struct job *job)
 {
-    struct request *request = job->context;
+    struct job_request *request = job->context;
     give_slots(request->other);
     request->done(job);
 }
@@ -367,9 +367,9 @@ static void test_closing_cancels_what_waits_for_slots(void **context)
 {
     (void)context;
     open_slots();
-    struct request *first = submit_to(0, new_sequences(3, 10));
+    struct job_request *first = submit_to(0, new_sequences(3, 10));
     wait_done(first);
-    struct request *waiting = new_sequences(1, 20);
+    struct job_request *waiting = new_sequences(1, 20);
     waiting->other = first;
     waiting->done = waiting->job.done;
     waiting->job.done = give_and_end;
@@ -383,23 +383,23 @@ static void test_closing_cancels_what_waits_for_slots(void **context)
 /* ---- Several devices ---- */
 
 /* Closes the gate for a model with one lane, and submits a batch of it. So this lane is blocked. */
-static struct request *block(int64_t model_index)
+static struct job_request *block(int64_t model_index)
 {
     int64_t batches = fake_batches();
     fake_gate_close_for(models[model_index]);
-    struct request *blocker = submit_to(model_index, request_new(1, 1, 90));
+    struct job_request *blocker = submit_to(model_index, request_new(1, 1, 90));
     fake_wait_for_batches(batches + 1);
     return blocker;
 }
 
-static void unblock(struct request *blocker)
+static void unblock(struct job_request *blocker)
 {
     fake_gate_open();
     expect(blocker, JOB_OK);
 }
 
 /* Submits the next job of the sequences. */
-static void go_on(struct request *request)
+static void go_on(struct job_request *request)
 {
     request->calls = 0;
     request->job.continues = true;
@@ -418,7 +418,7 @@ static void test_sequences_stay_on_their_device(void **context)
 {
     (void)context;
     open_slots_on(2);
-    struct request *blocker = block(2), *sequence = submit_to(0, new_sequences(1, 10));
+    struct job_request *blocker = block(2), *sequence = submit_to(0, new_sequences(1, 10));
     wait_done(sequence);
     expect_latest_lane(1);
     unblock(blocker);
@@ -458,7 +458,7 @@ static void test_a_waiting_sequence_leaves_a_failing_device(void **context)
 {
     (void)context;
     open_slots_on(2);
-    struct request *blocker = block(2), *sequence = submit_to(0, new_sequences(1, 10));
+    struct job_request *blocker = block(2), *sequence = submit_to(0, new_sequences(1, 10));
     wait_done(sequence);
     unblock(blocker);
     blocker = block(1);

@@ -32,11 +32,11 @@ static void test_two_batches_in_flight(void **context)
     (void)context;
     open_lanes(4, 8);
     fake_gate_close();
-    struct request *first = submit(1, 1, 10);
+    struct job_request *first = submit(1, 1, 10);
     fake_wait_for_batches(1);
-    struct request *second = submit(1, 1, 20);
+    struct job_request *second = submit(1, 1, 20);
     fake_wait_for_batches(2);
-    struct request *third = submit(1, 1, 30), *fourth = submit(1, 1, 40);
+    struct job_request *third = submit(1, 1, 30), *fourth = submit(1, 1, 40);
     expect_depth(2, 2);
     fake_gate_open();
     expect(first, JOB_OK);
@@ -51,7 +51,7 @@ static void test_split_job_runs_on_all_lanes(void **context)
     (void)context;
     open_lanes(4, 8);
     fake_gate_close();
-    struct request *large = submit(12, 1, 10);
+    struct job_request *large = submit(12, 1, 10);
     fake_wait_for_batches(2);
     expect_depth(4, 4);
     fake_gate_open();
@@ -67,7 +67,7 @@ static void test_split_job_ends_with_its_last_batch(void **context)
     for (int round = 0; round < 2; round++) {
         int64_t batches = fake_batches();
         fake_gate_close_for(models[0]);
-        struct request *large = submit(round == 1 ? 12 : 8, 1, 10);
+        struct job_request *large = submit(round == 1 ? 12 : 8, 1, 10);
         fake_wait_for_batches(batches + 2);
         large->unwanted = round == 1; /* in the second round, the third batch is dropped */
         fake_gate_pass();
@@ -83,9 +83,9 @@ static void test_small_job_passes_a_large_one_on_all_lanes(void **context)
     (void)context;
     open_lanes(4, 8);
     fake_gate_close();
-    struct request *large = submit(16, 1, 10);
+    struct job_request *large = submit(16, 1, 10);
     fake_wait_for_batches(2);
-    struct request *small = submit(1, 1, 90);
+    struct job_request *small = submit(1, 1, 90);
     fake_gate_pass();
     fake_wait_for_batches(3);
     expect_batch(2, 90, 18, 19, 20, -1);
@@ -99,9 +99,9 @@ static void test_stuck_lanes_lose_nothing_of_others(void **context)
     (void)context;
     open_lanes(4, 8);
     fake_gate_close_for(models[1]);
-    struct request *stuck = submit_to(1, request_new(1, 1, 10));
+    struct job_request *stuck = submit_to(1, request_new(1, 1, 10));
     fake_wait_for_batches(1);
-    struct request *waiting = submit_to(1, request_new(1, 1, 11));
+    struct job_request *waiting = submit_to(1, request_new(1, 1, 11));
     for (int i = 0; i < 20; i++) /* model 1 has its own lane, so its stuck lane blocks no other model */
         expect(submit_to(i % 2 ? 0 : 2, request_new(1, 1, 20)), JOB_OK);
     assert_int_equal(calls_of(stuck), 0);
@@ -130,7 +130,7 @@ static void test_retry_after_counts_models_on_the_same_lanes(void **context)
     fake_pace(100000000);
     expect(submit(1, 1, 10), JOB_OK);
     fake_gate_close();
-    struct request *requests[7];
+    struct job_request *requests[7];
     for (int i = 0; i < 4; i++) /* each lane runs a batch, and the other jobs wait */
         requests[i] = submit(24, 1, 20);
     fake_wait_for_batches(3);
@@ -157,8 +157,8 @@ static void test_close_waits_for_all_lanes(void **context)
     (void)context;
     open_lanes(4, 8);
     fake_gate_close();
-    struct request *requests[] = {submit(9, 1, 10), submit_to(1, request_new(9, 1, 30)),
-                                  submit_to(2, request_new(9, 1, 50))};
+    struct job_request *requests[] = {submit(9, 1, 10), submit_to(1, request_new(9, 1, 30)),
+                                      submit_to(2, request_new(9, 1, 50))};
     fake_wait_for_batches(3);
     fake_gate_open();
     batcher_close(batcher);
@@ -198,9 +198,9 @@ static void test_lane_that_fails_before_it_runs(void **context)
     (void)context;
     open_lanes(4, 1);
     fake_gate_close_for(models[0]);
-    struct request *first = submit(1, 1, 10);
+    struct job_request *first = submit(1, 1, 10);
     fake_wait_for_batches(1);
-    struct request *second = submit(1, 1, 20), *third = submit(1, 1, 30);
+    struct job_request *second = submit(1, 1, 20), *third = submit(1, 1, 30);
     fake_wait_for_batches(2);
     fake_lane_works(fake_batch_lane(0), false);
     fake_lane_works(fake_batch_lane(1), false);
@@ -219,9 +219,9 @@ static void test_last_lane_that_fails(void **context)
     open_lanes(4, 8);
     fake_lane_works(1, false);
     fake_gate_close();
-    struct request *first = submit(1, 1, 10);
+    struct job_request *first = submit(1, 1, 10);
     fake_wait_for_batches(1);
-    struct request *second = submit(1, 1, 20);
+    struct job_request *second = submit(1, 1, 20);
     fake_lane_works(2, false);
     fake_gate_open();
     expect(first, JOB_OK);
@@ -238,7 +238,7 @@ static void test_lane_that_comes_back(void **context)
     open_lanes(4, 8);
     fake_lane_works(2, false);
     fake_gate_close();
-    struct request *large = submit_to(2, request_new(8, 1, 10));
+    struct job_request *large = submit_to(2, request_new(8, 1, 10));
     fake_wait_for_batches(1);
     batcher_wake(batcher); /* no device works again */
     assert_int_equal(fake_batches(), 1);
@@ -267,7 +267,7 @@ static void test_close_with_failed_lanes(void **context)
     open_lanes(4, 8);
     fake_lane_works(1, false);
     fake_gate_close();
-    struct request *large = submit(12, 1, 10);
+    struct job_request *large = submit(12, 1, 10);
     fake_wait_for_batches(1);
     assert_int_equal(pthread_create(&closer, NULL, close_batcher, NULL), 0);
     fake_wait_for_batches(2);
@@ -288,7 +288,7 @@ static void test_close_with_failed_lanes(void **context)
 struct submitter {
     pthread_t thread;
     unsigned seed;
-    struct request *requests[JOBS_EACH];
+    struct job_request *requests[JOBS_EACH];
     enum submit_status statuses[JOBS_EACH];
 };
 
@@ -297,10 +297,10 @@ static int random_below(struct submitter *submitter, int bound)
     return rand_r(&submitter->seed) % bound;
 }
 
-static struct request *random_request(struct submitter *submitter)
+static struct job_request *random_request(struct submitter *submitter)
 {
     int64_t n_items = random_below(submitter, 8) ? 1 + random_below(submitter, 3) : MAX_ITEMS;
-    struct request *request =
+    struct job_request *request =
         request_new(n_items, 1 + random_below(submitter, MAX_LENGTH), random_below(submitter, 900));
     request->unwanted = random_below(submitter, 16) == 0;
     if (random_below(submitter, 16) == 0)
@@ -316,7 +316,7 @@ static void *submit_many(void *argument)
 {
     struct submitter *submitter = argument;
     for (int i = 0; i < JOBS_EACH; i++) {
-        struct request *request = submitter->requests[i] = random_request(submitter);
+        struct job_request *request = submitter->requests[i] = random_request(submitter);
         submitter->statuses[i] = batcher_submit(batcher, random_below(submitter, MODELS), &request->job);
         int earlier = random_below(submitter, i + 1);
         if (random_below(submitter, 8) == 0 && submitter->statuses[earlier] == SUBMIT_OK)
@@ -330,7 +330,7 @@ static void *submit_many(void *argument)
 static void check_submitter(struct submitter *submitter, int64_t counts[5])
 {
     for (int i = 0; i < JOBS_EACH; i++) {
-        struct request *request = submitter->requests[i];
+        struct job_request *request = submitter->requests[i];
         assert_int_equal(request->calls, submitter->statuses[i] == SUBMIT_OK);
         if (request->calls) {
             counts[request->job.status]++;

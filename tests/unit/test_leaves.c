@@ -240,7 +240,7 @@ static int input_named(const struct model *model, const char *name)
 }
 
 /* Makes the items for the model of the leaf. Returns false if the model lacks one of their inputs. */
-static bool give_items(const struct model *whole, const struct model *leaf, const struct call *call,
+static bool give_items(const struct model *whole, const struct model *leaf, const struct forward_call *call,
                        struct engine_item *items)
 {
     for (int64_t b = 0; b < call->n_items; b++) {
@@ -258,7 +258,7 @@ static bool give_items(const struct model *whole, const struct model *leaf, cons
 }
 
 /* Directs the outputs of the items to `found`, which has memory for each output of the call. */
-static void give_outputs(const struct call *call, struct engine_item *items,
+static void give_outputs(const struct forward_call *call, struct engine_item *items,
                          struct engine_extra (*extras)[CALL_OUTPUTS], float **found)
 {
     for (int i = 0; i < call->n_outputs; i++)
@@ -274,14 +274,14 @@ static void give_outputs(const struct call *call, struct engine_item *items,
     }
 }
 
-static void assert_same(const struct call *call, float **found)
+static void assert_same(const struct forward_call *call, float **found)
 {
     for (int i = 0; i < call->n_outputs; i++)
         assert_memory_equal(found[i], call->outputs[i].found, (size_t)call->outputs[i].elements * sizeof(float));
 }
 
 /* Returns whether the class accepts all items. Expects that the leaf accepts the same items. */
-static bool both_take(const struct model *whole, const struct model *leaf, const struct call *call,
+static bool both_take(const struct model *whole, const struct model *leaf, const struct forward_call *call,
                       const struct engine_item *items)
 {
     struct error error;
@@ -297,7 +297,7 @@ static bool both_take(const struct model *whole, const struct model *leaf, const
 }
 
 /* Runs the whole class, then the leaf with the same items: as a batch, and each item alone. */
-static void run_both(struct model *whole, struct model *leaf, struct call *call)
+static void run_both(struct model *whole, struct model *leaf, struct forward_call *call)
 {
     struct error error;
     struct engine_item items[CALL_ITEMS];
@@ -359,7 +359,7 @@ static struct weights *open_calls(const char *name)
 static void run_calls(const char *name, struct model *whole, struct model *leaf)
 {
     struct weights *calls = open_calls(name);
-    struct call call;
+    struct forward_call call;
     for (int index = 0; call_prepare(whole, calls, index, &call); index++) {
         run_both(whole, leaf, &call);
         call_free(&call);
