@@ -57,7 +57,8 @@ bool generate_fits(const struct model_info *info);
  * that can generate. */
 int generate_choose(struct request *request, const char *named);
 
-/* Checks a number, and stores it in *field. NaN stands for an absent number, and changes nothing. */
+/* Stores a number in *field, if it is `valid`. Otherwise the message says what was `expected`. NaN stands for an absent
+ * number, and changes nothing. */
 int generate_number(struct request *request, const char *name, double value, bool valid, const char *expected,
                     double *field);
 

@@ -88,7 +88,7 @@ void native_place(const struct request *request, struct engine_item *item, const
 struct native_inputs {
     const char *key;         /* the route's name of the key `inputs`. NULL means "inputs" */
     const char *other_list;  /* another key of the route whose value may be a list. NULL if there is none */
-    const char *number_list; /* another key of the route that items_read reads. NULL if there is none */
+    const char *number_list; /* another key of the route whose list items_read reads. NULL if there is none */
     const char *model;
     json_t *inputs, *embeddings;
     bool truncate, add_special_tokens; /* native_body sets their defaults */

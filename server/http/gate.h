@@ -1,6 +1,6 @@
 /* gate: decides whether a request for work may proceed, and counts the requests in progress. A request passes the gate
- * twice. It is admitted when its headers have arrived, and accepted when its body is complete. Any thread may call the
- * functions. */
+ * in two steps. It is admitted when its headers have arrived, and accepted when its body is complete. Any thread may
+ * call the functions. */
 #ifndef SERVER_GATE_H
 #define SERVER_GATE_H
 
@@ -38,7 +38,8 @@ bool gate_closing(struct gate *gate); /* whether the phase is GATE_CLOSING or la
 void gate_shut(struct gate *gate, int64_t arrival_ns, int64_t leave_ns);
 
 bool gate_admit(struct gate *gate);   /* if true, the caller must call gate_accept or gate_abandon later */
-bool gate_accept(struct gate *gate);  /* if true, the caller must call gate_answer later. If false, nothing */
+bool gate_accept(struct gate *gate);  /* if true, the caller must call gate_answer later. If false, no call must
+                                         follow */
 void gate_abandon(struct gate *gate); /* call it if the body will never be complete */
 /* Call it when the answer is ready, or the client is gone. Then call gate_leave later. */
 void gate_answer(struct gate *gate);
