@@ -27,9 +27,10 @@ struct replica {
     struct device *device;
     struct plan *plan;
     struct backend_model *resident; /* NULL if the device failed and is closed */
-    int64_t number;                 /* sequences_place.number of the place `resident` */
-    atomic_bool refused;            /* the device refused a batch, and this was reported */
-    struct replica *next;           /* on the device */
+    int64_t number; /* a new number at each prepare. If the states of a sequence have another number, its earlier rows
+                       must be computed again (sequences.h) */
+    atomic_bool refused;  /* the device refused a batch, and this was reported */
+    struct replica *next; /* on the device */
 };
 
 struct device {
@@ -40,8 +41,8 @@ struct device {
     char name[24], kernels[320];
     enum dtype dtype;
 
-    atomic_bool works; /* guarded by `lock`, like the other members. May be read without the lock if an old value does
-                          no harm */
+    atomic_bool works; /* `lock` guards this member and those below. `works` may be read without the lock if an old
+                          value does no harm */
     int running;       /* number of batches on the device */
     int64_t faults, recoveries;
     int attempts;           /* consecutive failed attempts to open it again */
@@ -54,7 +55,8 @@ struct devices {
     char name[ENGINE_MAX_DEVICES * sizeof(((struct device *)0)->name)];
     struct device *list; /* (count) devices, without the CPU */
     int count;
-    struct backend *cpu;      /* the CPU, for plans that are not on a device. NULL if there are no such plans */
+    struct backend *cpu; /* the CPU for plans that no device takes. NULL if the setting names devices, because then such
+                            a plan is refused */
     struct error cpu_notice;  /* warning about missing acceleration of `cpu`. Empty if there is none */
     struct backend *standby;  /* the CPU, which runs batches of failed devices. NULL if the engine has no devices */
     pthread_mutex_t cpu_turn; /* held while a batch runs on the CPU, so that only one runs at a time */
@@ -159,7 +161,8 @@ static int open_list(struct devices *devices, const struct backend_functions *fu
     return 0;
 }
 
-/* The standby replaces devices of any dtype, so it computes in float32, the most exact dtype. */
+/* Opens a CPU beside the devices: the standby, or the CPU for plans that no device takes. Both compute in float32,
+ * because the dtype of the options is meant for the devices. */
 static int open_cpu_behind(const struct devices *devices, enum product_library products, struct backend **cpu,
                            struct error *error)
 {
@@ -192,7 +195,8 @@ static void close_all(struct devices *devices)
     devices->name[0] = '\0';
 }
 
-/* "auto" chose the CPU, which may not support a dtype of CUDA. */
+/* Opens the CPU as the only device. If "auto" falls back to it, the CPU may lack the dtype that was meant for CUDA. The
+ * message then also says why there is no CUDA device. */
 static int open_cpu_alone(struct devices *devices, const struct error *notice, struct error *error)
 {
     snprintf(devices->name, sizeof devices->name, "%s", backend_cpu.name);

@@ -3,13 +3,15 @@
  *     engine_open -> engine_load -> model_check for each item -> model_run for a batch -> …
  *         -> model_close -> engine_close
  *
- * An item is one sequence, or one call of a model with several inputs. Items of a batch do not affect each other. If
- * model_info.batch_invariant is true, an item's results have the same bits whether it runs alone or in any batch.
+ * An item is one sequence, one image, or all inputs of one call of forward(). Items of a batch do not affect each
+ * other. If model_info.batch_invariant is true, an item's results have the same bits whether it runs alone or in any
+ * batch.
  *
- * Threads: any thread may call model_check, model_info and the size functions. A lane is a place where one batch at a
- * time runs. A model can run n_lanes batches at once, one on each of its lanes. An engine numbers its lanes from 0, and
- * all its models share the lanes. Lane i of a model is the engine's lane (first_lane + i). Only one thread at a time
- * may use a lane, whatever model it runs there. The CPU has one lane, so a batch on the CPU uses all CPU threads.
+ * Threads: any thread may call model_check, model_info, model_output_shape, model_hidden_rows, model_item_tokens and
+ * model_item_flops. A lane is a place where one batch at a time runs. A model can run n_lanes batches at once, one on
+ * each of its lanes. An engine numbers its lanes from 0, and all its models share the lanes. Lane i of a model is the
+ * engine's lane (first_lane + i). Only one thread at a time may use a lane, whatever model it runs there. The CPU has
+ * one lane, so a batch on the CPU uses all CPU threads.
  *
  * Memory: engine_load plans the memory of all batches. On the CPU, model_run allocates nothing, except an arena in the
  * first batch after a device has failed. CUDA may allocate memory for attention masks and graphs.
@@ -39,8 +41,8 @@ int engine_open(const struct engine_options *options, struct engine **engine, st
 void engine_close(struct engine *engine);               /* after model_close of all its models */
 const char *engine_device(const struct engine *engine); /* "cpu", "cuda:0,cuda:1" */
 
-/* A notice that the device "auto" chose the CPU, and why, or that "cuda:all" skipped devices. NULL if there is no
- * notice. */
+/* Says that "auto" chose the CPU, and gives the reason. Or says that "cuda:all" did not take all devices. NULL if there
+ * is nothing to report. */
 const char *engine_notice(const struct engine *engine);
 
 /* The reason why the CPU multiplies without oneDNN, although the option `products` is auto and oneDNN would be faster.
@@ -102,17 +104,19 @@ struct model_info {
     bool has_logits;        /* the output is logits over `vocabulary` ids */
     bool is_causal;         /* has_logits, and row p of the output says which id follows the rows up to p */
     bool earlier_rows_stay; /* is_causal, and rows of the output do not change when further rows follow */
-    int64_t window; /* when the model generates, the class reads at most this many rows, the last ones of a sequence. At
-                       most max_length of the sequence's input. 0 if the class always reads all rows */
-    int sequence_input;   /* index of the input that has the same rows as the output. -1 if there is none */
-    int64_t n_slots;      /* number of slots, 0 or more. With a slot, the rows of a sequence may come in several batches
-                             (engine_item.slot). 0 if the model needs all rows at once, or if max_slots is 0. Each
-                             device has memory for all slots. A slot keeps its states on the device of its latest
-                             batch. On another device, its earlier rows are computed again */
-    size_t slot_bytes;    /* bytes of one slot */
-    int64_t parameters;   /* elements of all tensors of the file */
-    size_t weights_bytes; /* resident bytes, summed over all devices of the model */
-    size_t arena_bytes;   /* bytes for the activations of the largest batch, summed over all devices of the model */
+    int64_t window; /* when the model generates, the class reads at most this many rows, the last ones of a sequence.
+                       `window` is at most the max_length of sequence_input. It is 0 if neither the class nor the model
+                       limits these rows */
+    int sequence_input; /* index of the input that has the same rows as the output. -1 if there is none */
+    /* Number of slots, 0 or more. With a slot, the rows of a sequence may come in several batches (engine_item.slot).
+     * Each device has memory for all slots. The states of a sequence are on the device of its latest batch. If another
+     * device runs the next batch, the earlier rows of the sequence are computed again. 0 if the model needs all rows at
+     * once, or if max_slots is 0. */
+    int64_t n_slots;
+    size_t slot_bytes;       /* bytes of one slot */
+    int64_t parameters;      /* elements of all tensors of the file */
+    size_t weights_bytes;    /* resident bytes, summed over all devices of the model */
+    size_t arena_bytes;      /* bytes for the activations of the largest batch, summed over all devices of the model */
     int first_lane, n_lanes; /* n_lanes >= 1, at most ENGINE_MAX_LANES */
     int n_devices;           /* >= 1. Lane i of the model is on its device i % n_devices */
     const char *device;      /* "cpu", "cuda:0,cuda:1" */
@@ -155,7 +159,7 @@ int model_output_shape(const struct model *model, const struct engine_item *item
  * model returns only tensors. */
 int64_t model_hidden_rows(const struct model *model, const struct engine_item *item);
 
-/* The number of rows by which the item increases the tokens of a batch, which max_batch_tokens limits. At least 1.
+/* The number of tokens of the item, at least 1. max_batch_tokens limits the sum of these numbers over a batch.
  * plan_counts_axes in plan.h says which rows are counted. */
 int64_t model_item_tokens(const struct model *model, const struct engine_item *item);
 

@@ -37,13 +37,13 @@ struct engine_options {
                                  itself. Other inputs have at most this length */
     int64_t max_batch_requests; /* >= 1. Limit on the items of a batch */
     int64_t max_slots;          /* >= 0. Number of slots of a model (engine_item.slot) */
-    /* limit on the activations of an image with more than max_batch_tokens pixels. Such an image runs as a batch by
-     * itself, and has at most 512 x 512 pixels. 0 refuses such images */
+    /* Limit on the activations of an image with more than max_batch_tokens pixels, in bytes. Such an image runs as a
+     * batch by itself, and has at most 512 x 512 pixels. 0 refuses such images */
     size_t image_arena_bytes;
 
     /* Called when a device fails, when an attempt to open it again fails, and when it works again. NULL if no reports
-     * are wanted. It is called on threads that run batches, or on the engine's own thread. The caller holds no lock. It
-     * must be short. model_ready_lanes is the only function of the engine that it may call. */
+     * are wanted. It is called on threads that run batches, or on the engine's own thread. These threads hold no lock
+     * then. The function must be short. model_ready_lanes is the only function of the engine that it may call. */
     void (*report)(void *context, const struct engine_event *event);
     void *report_context;
 };

@@ -4,6 +4,7 @@
 
 #include "engine/cpu/run.h"
 
-extern const struct cpu_operation cpu_operations[]; /* (OP_COUNT). A length here would hide a missing last row */
+extern const struct cpu_operation cpu_operations[]; /* (OP_COUNT). The length is not given here, so that operations.c
+                                                       can check that no last row is missing */
 
 #endif

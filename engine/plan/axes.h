@@ -1,12 +1,12 @@
-/* axes: the axes and values of a plan that is being built. plan.h documents both. Each function returns an index.
- * Functions with the same arguments return the same axis. Only plan_ragged_axis and plan_wanted_axis make a new axis
- * each time. */
+/* axes: the axes and values of a plan that is being built. plan.h documents both. Each function returns an index. Two
+ * calls of a function with the same arguments return the same index. Exceptions are plan_ragged_axis, plan_wanted_axis
+ * and plan_new_value, which return a new index at each call. */
 #ifndef ENGINE_PLAN_AXES_H
 #define ENGINE_PLAN_AXES_H
 
 #include "engine/plan/builder.h"
 
-/* A new axis with the rows of the input. */
+/* A new axis with the rows of the input, whose number differs between items. */
 int plan_ragged_axis(struct plan_builder *builder, int input);
 
 /* The axis with the rows of an input, without its padding. */

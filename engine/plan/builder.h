@@ -67,8 +67,8 @@ struct plan_builder {
                           with plan_check */
     bool as_built;     /* for tests: skip the passes, so that results with and without them can be compared */
 
-    int64_t n_slots;          /* the number of slots, for plan_resume. 0 if every item is a whole sequence */
-    size_t image_arena_bytes; /* limit for plan_enlarge_images. 0 if images have at most max_rows pixels */
+    int64_t n_slots;          /* the number of slots, for plan_resume (passes.h). 0 if every item is a whole sequence */
+    size_t image_arena_bytes; /* limit for plan_enlarge_images (passes.h). 0 if images have at most max_rows pixels */
 
     /* Receives the fraction of all elements read so far. May be NULL. */
     void (*progress)(void *context, double fraction);
@@ -96,8 +96,9 @@ int plan_fail(struct plan_builder *builder, const char *format, ...) __attribute
  * "module.". */
 int plan_fail_missing(struct plan_builder *builder, const char *name, const char *shape);
 
-/* Finds a tensor by the class's name for it. The file may have a wrapper's prefix before all names, or the names of an
- * older version of the library. Returns NULL if the file lacks the tensor, without recording a failure. */
+/* Finds a tensor of the file by the name that the class gives it. The file may have a wrapper's prefix before all
+ * names, or the names of an older version of the library. Returns NULL if the file lacks the tensor, without recording
+ * a failure. */
 const struct weights_tensor *plan_find_tensor(struct plan_builder *builder, const char *name);
 
 /* Whether "ignore" in config.json has a pattern for the tensor's name. */
@@ -114,7 +115,8 @@ void plan_limit_ids(struct plan_builder *builder, int ids, int64_t vocabulary, c
 
 /* These functions declare inputs, in the order of the parameters of forward(). Call plan_choose_padding first. They
  * return the input's value. The plan copies the name. A max_length of 0 means that the model has no limit. With padding
- * "exact", max_length is the only length allowed.
+ * "exact", max_length is the only length allowed. `fallback` is the index of an earlier input whose rows replace an
+ * absent input, or PLAN_NONE. An input with a fallback is optional.
  *
  * In a scope they return the value that the leaf binds to the name. For an absent input they return the value of the
  * fallback, if there is a fallback. Otherwise they return PLAN_NONE for an optional input, and for a mask that would be
@@ -126,20 +128,23 @@ int plan_input_rows(struct plan_builder *builder, const char *name, int64_t colu
  * (LAYOUT_CHANNELS). A row of the value is a pixel. item.h documents `refused`. */
 int plan_input_image(struct plan_builder *builder, const char *name, int64_t channels);
 int plan_input_pixels(struct plan_builder *builder, const char *name, int64_t channels, const char *refused);
-/* These two functions declare a mask or floats, with as many rows as the value `like` of another input. */
+/* Each of these two functions declares an optional mask, or floats, with as many rows as another input. `like` is the
+ * value of the other input. */
 int plan_input_mask(struct plan_builder *builder, const char *name, int like);
 int plan_input_rows_like(struct plan_builder *builder, const char *name, int64_t columns, int like, int fallback);
-/* An optional input without a value. It has as many rows as the value `like` of another input. Returns the input's
- * index. The caller sets the members of `mask` that its kind uses. The kind is INPUT_ATTENTION_MASK or INPUT_IGNORED.
- * In a scope the function returns PLAN_NONE, and fails if the leaf binds a value to an INPUT_ATTENTION_MASK. */
+/* Declares an optional input without a value, because operations read it from each item in place. Its kind is
+ * INPUT_ATTENTION_MASK or INPUT_IGNORED. The caller sets the members of `mask` that this kind uses. The input has as
+ * many rows as another input, whose value is `like`. Returns the index of the new input. In a scope the function
+ * returns PLAN_NONE, and fails if the leaf binds a value to an INPUT_ATTENTION_MASK. */
 int plan_input_beside(struct plan_builder *builder, struct model_input mask, int like);
 /* A tensor of any shape (LAYOUT_TENSOR): `sizes` are the indices of `rank` sizes, without the batch. `kind` is
  * INPUT_IDS, INPUT_ROWS or INPUT_MASK. A row of the value consists of `columns` innermost elements of the tensor.
  * `columns` is 1 for ids and masks. The axis of the value is plan_sized_axis(elements / columns, 1). */
 int plan_input_tensor(struct plan_builder *builder, const char *name, enum input_kind kind, int64_t vocabulary,
                       int rank, const int *sizes, int64_t columns);
-/* States that the class takes calls. Sets the input's layout to LAYOUT_CALL. In a scope no layout is changed. Instead
- * the function fails unless the value has the rows of an input of the larger plan, and that input has LAYOUT_CALL. */
+/* Says that the class reads whole calls of forward(): an item has all sequences of a call. Sets the input's layout to
+ * LAYOUT_CALL (item.h). In a scope the function changes no layout. It only checks that the value has the rows of an
+ * input of the larger plan with LAYOUT_CALL, and fails otherwise. */
 void plan_call_layout(struct plan_builder *builder, int input_value);
 
 /* Pads each item of the input to `rows` rows, with zeros or ids 0. The model's results contain the rows of the unpadded
@@ -173,7 +178,7 @@ int plan_tensor(struct plan_builder *builder, int rank, const int64_t *shape, co
  */
 void plan_shared(struct plan_builder *builder, int weight, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Makes one weight of the rows of several weights with the same number of columns. */
+/* Makes one weight of the rows of several weights, which have the same number of columns. */
 int plan_stack(struct plan_builder *builder, const int *weights, int64_t count);
 /* Makes a weight (rows, columns) of the elements of another weight, from element `first` on. */
 int plan_part(struct plan_builder *builder, int weight, int64_t first, int64_t rows, int64_t columns);
@@ -236,7 +241,7 @@ struct plan_target {
                   new value */
 };
 
-/* Appends a space to the plan. Returns its index. */
+/* Appends a space to the plan: the elements that a step visits (struct plan_space in plan.h). Returns its index. */
 int plan_add_space(struct plan_builder *builder, const struct plan_space *space);
 
 /* Limits a size. If the bounds of the free sizes decide whether every item keeps the limit, the plan needs no check.
@@ -281,8 +286,8 @@ struct plan_attention {
     int64_t heads, kv_heads;
     float scale;
     bool causal;
-    int64_t key_room;
-    bool masked; /* an item may give an attention mask */
+    int64_t key_room; /* if there are fewer keys, keys of zeros are added up to this number */
+    bool masked;      /* an item may give an attention mask */
     int mask; /* index of the input that is the mask. A mask byte equal to masked_byte adds masked_score to the score */
     bool masked_byte;
     float masked_score;
@@ -395,7 +400,7 @@ void plan_shape_output(struct plan_builder *builder, int count, const int64_t *s
  * is lacking, and records the failure. */
 void *plan_grow(struct plan_builder *builder, void *array, int *count, size_t size);
 
-/* A step that reads only x, has no weights, and computes all sequences. */
+/* Returns a step that reads only x and has no weights. It computes all sequences (plan_selection). */
 struct plan_step plan_step_of(enum operation operation, int x);
 
 /* Appends the step. It writes the value that y describes. Returns this value. */

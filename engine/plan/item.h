@@ -14,7 +14,8 @@ enum input_kind {
     /* A mask for the scores of an attention. A row is uint8_t[columns], where 0 means false, or float[columns], which
        is added to the scores. Floats are allowed if model_input.takes_floats is true, and are marked by
        engine_input.floats. There is one row for each row of the input `like`. If takes_one_row is true, one row may
-       serve all of them. An item has one such mask, or n_masks masks one after another. */
+       serve all of them. An item has one such mask for all its sequences, or n_masks masks for each of them, one after
+       another. */
     INPUT_ATTENTION_MASK,
     INPUT_IGNORED, /* a parameter of the class that neither class nor engine reads. Any type and shape. If the item
                       contains it, data is not NULL */
@@ -41,8 +42,8 @@ struct model_input {
     int columns_like;   /* index of an input. Used if an INPUT_ATTENTION_MASK has `columns` 0 */
     bool takes_floats;  /* INPUT_ATTENTION_MASK */
     bool takes_one_row; /* INPUT_ATTENTION_MASK: one row may serve all positions */
-    int64_t n_masks; /* INPUT_ATTENTION_MASK: masks for each of the `width` sequences of an item. 0 if an item has one
-                        mask only */
+    int64_t n_masks; /* INPUT_ATTENTION_MASK: how many masks each of the `width` sequences of an item has. 0 if an item
+                        has one mask for all of them */
     const char *refused; /* the reason why the class fails if an item contains this input. NULL if it does not fail */
     int64_t vocabulary;  /* INPUT_IDS: number of valid ids */
     int like;            /* index of the input whose number of rows this input must have. -1 if there is none */
@@ -64,10 +65,11 @@ struct engine_extra {
 
 /* The inputs of one item, and the results that it requests. The caller owns all memory and keeps it until model_run
  * returns. model_run writes the results into this memory. Zero the struct first. An input with data NULL is absent, and
- * a result that is NULL is not requested. In shapes, `length` is the number of rows of inputs[0], which with
- * LAYOUT_CALL is length * width. If inputs[0] is an image, the output is an image, perhaps of another size. The output
- * is then the only result: hidden, pooled, rows, softmax, top_k and targets must be unset. The same holds for a module
- * that returns tensors. Its `output` is the whole first tensor, n_rows is 0, and `extras` are the other tensors. */
+ * a result that is NULL is not requested. In the shapes below, `length` is the number of rows of inputs[0]. With
+ * LAYOUT_CALL, inputs[0] has inputs[0].length * inputs[0].width rows. If inputs[0] is an image, the output is an image,
+ * perhaps of another size. The output is then the only result: hidden, pooled, rows, softmax, top_k and targets must be
+ * unset. The same holds for a module that returns tensors. Its `output` is the whole first tensor, n_rows is 0, and
+ * `extras` are the other tensors. */
 struct engine_item {
     struct engine_input {
         const void *data; /* of the type that model_input.kind prescribes. NULL if the item lacks the input. A missing
@@ -77,8 +79,9 @@ struct engine_item {
         int64_t width;   /* LAYOUT_CALL: the batch size of the call, the same for all inputs. LAYOUT_IMAGE: the width of
                             the image */
         int64_t columns; /* INPUT_ATTENTION_MASK: columns of `data` */
-        int64_t n_masks; /* INPUT_ATTENTION_MASK: 0 if data is one mask (length, columns) for all heads and sequences.
-                            Otherwise data is (n_masks, length, columns), and n_masks is width * model_input.n_masks */
+        /* INPUT_ATTENTION_MASK: the number of masks in `data` (n_masks, length, columns). It is width *
+         * model_input.n_masks. 0 if `data` is one mask (length, columns) for all heads and sequences. */
+        int64_t n_masks;
         int64_t sizes[ENGINE_MAX_RANK]; /* LAYOUT_TENSOR: the item's shape */
         bool floats;                    /* INPUT_ATTENTION_MASK: true if `data` is float, false if uint8_t */
     } inputs[ENGINE_MAX_INPUTS];
@@ -109,7 +112,8 @@ struct engine_item {
     int32_t *top_columns; /* (n_rows, top_k) */
     float *top_values;    /* (n_rows, top_k): logits, or with `softmax` probabilities over all columns */
     /* The natural logarithms of probabilities, torch.log_softmax over the columns. They may be requested with `output`
-     * or top_k, or alone. No memory for whole rows is needed then. `softmax` does not change them. */
+     * or with top_k. If they are requested alone, the item needs no memory for whole rows. `softmax` does not change
+     * them. */
     const int32_t *targets;   /* (n_rows): a column of each row, or -1. NULL if no logarithm is requested */
     float *log_probabilities; /* (n_rows): receives the logarithm for the target of each row. 0 if the target is -1 */
 

@@ -43,7 +43,8 @@ struct plan_operation {
     void (*print)(const struct plan *plan, const struct plan_step *step, FILE *out);
 };
 
-extern const struct plan_operation plan_operations[]; /* (OP_COUNT). A length here would hide a missing last row */
+extern const struct plan_operation plan_operations[]; /* (OP_COUNT). The length is not given here, so that operations.c
+                                                         can check that no last row is missing */
 
 /* The first member that the operation's row of the table lacks, such as "formula". NULL if the row is complete. */
 const char *operation_lack(enum operation operation);

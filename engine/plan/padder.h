@@ -1,7 +1,7 @@
 /* padder: computes which rows of each axis of the plan belong to which item of a batch. The rows of the items follow
  * one another. The padding of a model is a key of its config.json. With "slice" and "masked" no rows are added. With
- * "zero" the padder adds rows after the item's own rows, up to padded.rows. With "autopad" the padder adds rows up to
- * the next multiple of padded.multiple. */
+ * "zero" the padder adds rows after the item's own rows, up to `rows` of the padding (struct plan_padding). With
+ * "autopad" the padder adds rows up to the next multiple of `multiple`. */
 #ifndef ENGINE_PLAN_PADDER_H
 #define ENGINE_PLAN_PADDER_H
 
@@ -27,8 +27,9 @@ struct layout {
     int32_t *positions;
     struct row_block *blocks;
     int64_t n_blocks;
-    /* By sequence: the sequence whose rows are also its rows. It is the sequence itself, unless items share a source
-     * (shared_rows.h). Then a later item has no rows of its own here. NULL if the axis is never shared. */
+    /* owners[s] is the sequence that holds the rows of sequence s. It is s itself, unless the item of s shares the
+     * source of an earlier item (shared_rows.h). Then s has no rows of its own on this axis. NULL if the axis is never
+     * shared. */
     int64_t *owners;
 };
 
@@ -53,7 +54,7 @@ struct batch {
 };
 
 /* The number of rows of a sequence that earlier batches have computed. 0 if the item is a whole sequence. In a plan
- * with slots, `sequence` must be a sequence with the rows of plan->resumed_axis. */
+ * with slots each item is one sequence, so `sequence` is also the number of the item. */
 static inline int64_t padder_earlier_rows(const struct plan *plan, const struct batch *batch, int64_t sequence)
 {
     return plan->n_slots > 0 && batch->items[sequence].slot > 0 ? batch->items[sequence].first : 0;
@@ -100,10 +101,11 @@ int64_t padder_length(const struct plan *plan, const struct engine_item *item, i
  * the sequences of the fallback are counted. */
 int64_t padder_width(const struct plan *plan, const struct engine_item *item, int index);
 
-/* The same for the input that determines the rows of a value. 1 if no input does. */
+/* Like padder_width, for the input that determines the rows of a value. 1 if no input does. */
 int64_t padder_value_width(const struct plan *plan, const struct engine_item *item, int value);
 
-/* The image whose pixels are the rows of an item's input. Its height is 1 unless the input has LAYOUT_IMAGE. */
+/* The height and width of the image whose pixels are the rows of an item's input. The height is 1 unless the input has
+ * LAYOUT_IMAGE. */
 struct plan_image padder_image(const struct plan *plan, const struct engine_item *item, int index);
 
 /* The data of an item's input. If the item lacks the input, the data of the fallback. NULL if the item lacks both. */
@@ -116,7 +118,7 @@ int64_t padder_axis_rows(const struct plan *plan, const struct engine_item *item
  * axis that it selects from. */
 int64_t padder_own_rows(const struct plan *plan, const struct engine_item *item, int axis);
 
-/* Like plan_item_rows in plan.h. */
+/* The largest number of rows of an item on any axis, like plan_item_rows in plan.h. */
 int64_t padder_item_rows(const struct plan *plan, const struct engine_item *item, int *axis);
 
 /* Sets *value to a size for the item. Returns false in the same cases as plan_size_value. */
@@ -137,7 +139,7 @@ struct padder_sequence {
 /* Describes one sequence of the axis, 0 <= index < n_sequences. */
 struct padder_sequence padder_sequence(const struct plan *plan, const struct batch *batch, int axis, int64_t index);
 
-/* The item's image on an axis of pixels. */
+/* The height and width of the item's image on an axis of pixels. */
 struct plan_image padder_axis_image(const struct plan *plan, const struct engine_item *item, int axis);
 
 /* The size of the image that a convolution reads for an item of the batch. If the item consists of several sequences,

@@ -47,7 +47,8 @@ static bool join(struct plan_builder *builder, int second)
     joined.feed_forward.activation = gate == PLAN_NONE ? inner->linear.activation : plan->steps[gate].gate.activation;
     plan->steps[second] = joined;
     struct plan_flops flops = {.row = plan_step_flops(plan, &joined, 2) - plan_step_flops(plan, &joined, 1)};
-    /* Counts all rows if each item has the same number of rows. */
+    /* If every item has the same number of rows, plan_step_flops ignores its last argument. Then flops.row is 0, and
+     * flops.item counts all rows. */
     flops.item = plan_step_flops(plan, &joined, 1) - flops.row;
     struct plan_decision decision = {.before = flops, .after = flops, .least_rows = 1};
     decision.spared[decision.n_spared++] = inner->y;

@@ -10,8 +10,8 @@ static struct plan_step *linear_before(struct plan *plan, int i, int value)
     return plan_count_readers(plan, value) == 1 ? linear : NULL;
 }
 
-/* Merges `step` into `linear`, whose product is `spared`. The number of FLOPs stays the same, but the value `spared` is
- * no longer needed. */
+/* Records for --explain that `step` was merged into `linear`. The number of FLOPs stays the same, but the value
+ * `spared` is no longer needed. */
 static void decide(struct plan_builder *builder, const struct plan_step *linear, const char *step, int spared)
 {
     const struct plan *plan = builder->plan;

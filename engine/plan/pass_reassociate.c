@@ -158,10 +158,11 @@ static void mask_early(struct plan_builder *builder, struct chain *chain, struct
     chain->project++;
 }
 
-/* The index at which to insert the step Eᵀx. There may be another projection of the same x for the same attention and
- * the same items. Then the step follows this projection, so that a backend can fuse both. Otherwise it comes directly
- * before the chain's projection. The search for the other projection ends at the first step of another kind. So Eᵀx for
- * a later layer is not computed long before this layer reads it, and needs memory only for a short time. */
+/* The index at which to insert the step Eᵀx. Just before the chain there may be another projection of the same x, for
+ * the same sequences. Then the step follows this projection, so that a backend can fuse both. Otherwise it comes
+ * directly before the chain's projection. The search goes back over projections and linear steps, and ends at any other
+ * step. So Eᵀx for a later layer is not computed long before this layer reads it, and needs memory only for a short
+ * time. */
 static int early_place(const struct plan *plan, const struct chain *chain, const struct rewrite *rewrite)
 {
     for (int i = chain->project - 1; i >= 0; i--) {

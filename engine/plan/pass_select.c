@@ -95,7 +95,8 @@ static void need(struct selecting *s, int value, enum need need)
         s->needs[value] = need;
 }
 
-/* Whether the step is moved, so that it computes only the selected row. Call this function after find_needs. */
+/* Whether the step is moved, so that it computes only the selected row. find_needs must have visited all steps that
+ * read y of this step. */
 static bool moves(const struct selecting *s, int index)
 {
     int y = s->builder->plan->steps[index].y;
@@ -135,8 +136,8 @@ static int row_space(struct selecting *s, int64_t columns)
     return plan_add_space(builder, &space);
 }
 
-/* Returns a value that contains only the selected row of an operand of step `*index`. Inserts a step that selects the
- * row before that step, once for each value. */
+/* Returns a value that contains only the selected row of an operand of step *index. For each value once, inserts a step
+ * that selects the row, and increases *index. The new step comes before the step that reads it. */
 static int select_row(struct selecting *s, int value, int *index)
 {
     struct plan_builder *builder = s->builder;
@@ -155,7 +156,7 @@ static int select_row(struct selecting *s, int value, int *index)
     return s->selected[value] = step.y;
 }
 
-/* Insertions change the index of the step, so it is searched again. */
+/* Makes step *index compute only the selected row. select_row may insert steps before it, and then increases *index. */
 static void move(struct selecting *s, int *index)
 {
     struct plan *plan = s->builder->plan;

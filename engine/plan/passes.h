@@ -19,7 +19,8 @@ void plan_select_rows(struct plan_builder *builder);
 /* Makes the last steps compute only those rows of the last hidden state that the items request. */
 void plan_narrow(struct plan_builder *builder);
 
-/* Joins two linear steps into one if no other step reads the value between them. */
+/* Joins two linear steps, and perhaps a gate between them, into one OP_FEED_FORWARD. The new step works on one block of
+ * rows at a time. No other step may read the values between them. */
 void plan_block(struct plan_builder *builder);
 
 /* Finds out whether the rows of a sequence may come in several batches. If so, each step gets its place in a slot. Call

@@ -81,9 +81,9 @@ enum operation {
     OP_COUNT
 };
 
-/* Functions of two numbers. Comparisons and logical functions return 1 or 0. They take every number but 0 for true. The
- * operands are x and z. As in torch, the remainder of x by z has the sign of z. The maximum or minimum of a NaN and a
- * number is a NaN. */
+/* Functions of two numbers. Comparisons and logical functions return 1 or 0. For a logical function, every operand
+ * except 0 is true. The operands are x and z. As in torch, the remainder of x by z has the sign of z. The maximum or
+ * minimum of a NaN and a number is a NaN. */
 enum plan_function {
     FUNCTION_ADD,
     FUNCTION_SUBTRACT,
@@ -541,7 +541,7 @@ struct plan {
     bool has_logits;
     bool causal;    /* row p of the output says which id follows the rows up to p, so the model can generate */
     int64_t window; /* when the model generates, the class reads at most this many rows, the last ones of a sequence. 0
-                       if the longest input is the only limit */
+                       if the class sets no such limit */
     int n_attentions;
     enum padding padding;
 
@@ -554,8 +554,8 @@ struct plan {
     int64_t n_slots;      /* number of slots. 0 if every item is a whole sequence */
 
     /* plan_finish */
-    int64_t max_rows; /* most rows of all items of a batch together, on an axis where the number of rows differs between
-                         items */
+    int64_t max_rows; /* the largest sum of rows over the items of a batch, on an axis where items have different
+                         numbers of rows */
     int64_t max_items;
     size_t arena_bytes;
 };
@@ -572,7 +572,7 @@ const char *activation_name(enum activation activation);
 /* "sum" … */
 const char *reduction_name(enum plan_reduction reduction);
 
-/* One item's part of an input: the number of its rows, and the image that these rows form. If the rows form no image,
+/* What an item has of an input: the number of its rows, and the image that these rows form. If the rows form no image,
  * the height is 1. */
 struct plan_given {
     int64_t rows;
@@ -660,8 +660,8 @@ int64_t plan_least_rows(const struct plan *plan, int axis);
 /* The number of rows of an axis in the largest batch of n_items items. INT64_MAX if the number overflows. */
 int64_t plan_most_rows(const struct plan *plan, int axis, int64_t n_items);
 
-/* The number of sequences of an axis in the same batch. It is at most the number of rows, because a sequence has at
- * least one row. */
+/* The number of sequences of an axis in the largest batch of n_items items. It is at most the number of rows, because a
+ * sequence has at least one row. */
 int64_t plan_most_sequences(const struct plan *plan, int axis, int64_t n_items);
 
 /* The largest number of rows of one sequence on the value's axis. */
@@ -672,7 +672,7 @@ int64_t plan_most_sequence_rows(const struct plan *plan, int value);
 bool plan_may_lack(const struct plan *plan, int input);
 
 /* Whether the image, with the window's zeros around it, is at least as large as the window. Only then may
- * plan_convolved be called. It returns the size of the convolution's result. */
+ * plan_convolved be called. plan_convolved returns the size of the convolution's result. */
 bool plan_window_fits(const struct plan_window *window, struct plan_image image);
 struct plan_image plan_convolved(const struct plan_window *window, struct plan_image image);
 

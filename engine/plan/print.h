@@ -1,4 +1,4 @@
-/* print: the parameters of a step as --explain has them. The functions have the type of plan_operation.print. */
+/* print: prints the parameters of a step for --explain. The functions have the type of plan_operation.print. */
 #ifndef ENGINE_PLAN_PRINT_H
 #define ENGINE_PLAN_PRINT_H
 

@@ -10,8 +10,8 @@
  * only as keys and values of an attention. */
 void plan_mark_shared_axes(struct plan *plan);
 
-/* Whether the items have the same rows on the axis, which is shared. The memory of their inputs must be the same, too.
- */
+/* Whether both items have the same source of a shared axis: the same memory, of the same length. Returns false for
+ * items with a slot or with extras. */
 bool plan_has_same_rows(const struct plan *plan, int axis, const struct engine_item *a, const struct engine_item *b);
 
 #endif
