@@ -279,7 +279,8 @@ void cpu_attend_call(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
-/* The projection makes k keys of every n rows of the input, so the largest number of keys follows from the axis. */
+/* Scratch for the softmax of BLOCK_POSITIONS rows, for the packed keys and values, and for vector_attend. k is the
+ * largest number of keys of a sequence. */
 int64_t cpu_attend_call_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct plan *plan = run->plan;

@@ -12,7 +12,7 @@ enum element cpu_value_element(const struct plan *plan, bool bf16, int value);
 /* Whether the step multiplies by the weight in tiles (products_linear_tile in products.h). */
 bool cpu_tiles_weight(const struct plan_step *step, int weight);
 
-/* Whether the step reads the weight as a projection packed in bf16. */
+/* Whether the step reads the weight as packed by products_take_projection. */
 bool cpu_projects_weight(const struct plan_step *step, bool bf16, int weight);
 
 /* The element type in which the step reads the weight. */

@@ -4,7 +4,8 @@
 
 #include "engine/cpu/run.h"
 
-/* y[r] = activation(x[r] Wᵀ + b) + residual[r] for at most PLAN_ROW_BLOCK rows, all dense. W (columns, depth). */
+/* y[r] = activation(x[r] Wᵀ + b) + residual[r] for at most PLAN_ROW_BLOCK rows. W is (columns, depth). The rows of x, y
+ * and residual follow one another without gaps. */
 struct linear_block {
     int weight, bias; /* weights of the plan. The bias may be PLAN_NONE */
     struct plan_activation activation;

@@ -1,6 +1,5 @@
 /* products: matrix products, cut into tiles. The shape of a tile depends only on the model and the item. One thread
- * computes a tile, and the result has the same bits wherever the tile lies in the matrix. So results do not depend on
- * the batch.
+ * computes a tile. The tile has the same bits wherever it lies in the matrix. So results do not depend on the batch.
  *
  * The code that computes each kind of product:
  *                                   float32                                 bf16
@@ -45,9 +44,9 @@ struct product_weight;
 
 /* Makes a weight of w (columns, depth) for products_linear_tile. If `owned`, w was allocated by malloc, and this
  * function takes it over, even on failure. Otherwise the caller keeps w until the weight is freed. After success the
- * caller must call products_free_weight. If oneDNN cannot pack the weight, it is multiplied without oneDNN, and `error`
- * states the reason. But if the settings name oneDNN, a weight that oneDNN cannot pack is a failure. After success
- * without such a reason, the message is empty. */
+ * caller must call products_free_weight. If oneDNN cannot pack the weight, other code multiplies it, and `error` gives
+ * the reason even after success. If the settings name oneDNN (needs_onednn), this is a failure instead. In all other
+ * cases of success `error` is empty. */
 int products_take_weight(const struct products *products, int64_t columns, int64_t depth, float *w, bool owned,
                          struct product_weight **weight, struct error *error);
 void products_free_weight(const struct products *products, struct product_weight *weight); /* NULL is harmless */
@@ -59,15 +58,15 @@ size_t products_weight_bytes(const struct product_weight *weight);
 int products_take_projection(const struct products *products, int64_t groups, int64_t n, int64_t k, bool transposed,
                              const float *e, struct product_weight **weight, struct error *error);
 
-/* Floats of scratch that a thread needs, for products_linear_tile with a weight of this depth, and for products_project
- * to k rows. */
+/* Floats of scratch that a thread needs. The first function is for products_linear_tile with a weight of this depth,
+ * the second for products_project to k rows. */
 int64_t products_linear_scratch(const struct products *products, int64_t depth);
 int64_t products_project_scratch(const struct products *products, int64_t k);
 
 /* Prepares x (rows, depth) for tiles of the weight. `rows` is at most PLAN_ROW_BLOCK. Returns the x to pass to the
  * tiles. This is x itself, or a copy in the scratch with another element type. The memory of PLAN_ROW_BLOCK rows must
  * be readable. The content of rows beyond `rows` does not matter, because a row of a product does not depend on other
- * rows. Elements are floats unless products are in bf16. */
+ * rows. `element` must be ELEMENT_F32 unless products are in bf16. */
 const void *products_linear_rows(const struct products *products, const struct product_weight *weight, int64_t rows,
                                  enum element element, const void *x, float *scratch);
 
@@ -83,11 +82,12 @@ struct product_tile {
 /* `thread` is the number of the calling thread, less than products.threads. Returns -1 if oneDNN ran out of memory. */
 int products_linear_tile(const struct products *products, const struct product_tile *tile, float *scratch, int thread);
 
-/* A part of the projection of one item along the sequence by E (n, k): some rows and some columns of the item. */
+/* A part of the projection of one sequence by E (n, k): some rows and some columns of the sequence. */
 struct product_projection {
     const struct product_weight *weight;
     int64_t first_k, k;  /* the columns of E to use. The columns of the groups follow one another */
-    int64_t first, rows; /* positions in the sequence, which are rows of E. `first` is even */
+    int64_t first, rows; /* positions in the sequence, which are rows of E. `first` is even, because a word in bf16
+                            holds two neighbouring rows of E */
     int64_t columns;     /* at most VECTOR_PANEL */
     const void *x;       /* (rows, columns). x_stride is the distance between rows in elements */
     int64_t x_stride;

@@ -11,8 +11,8 @@
 struct onednn;
 struct onednn_weight;
 
-/* Up to `threads` threads may run tiles at the same time. Returns -1 if the library is missing, cannot generate code on
- * this machine, or was built without oneDNN's headers. */
+/* Up to `threads` threads may run tiles at the same time. Returns -1 if the library is missing or cannot generate code
+ * on this machine. Also returns -1 if this program was built without oneDNN's headers. */
 int onednn_open(int threads, bool bf16, struct onednn **onednn, struct error *error);
 void onednn_close(struct onednn *onednn);                    /* NULL is harmless */
 const char *onednn_description(const struct onednn *onednn); /* "oneDNN 2.6.3" */
@@ -24,8 +24,9 @@ int onednn_pack(struct onednn *onednn, int64_t columns, int64_t depth, const flo
 void onednn_free_weight(struct onednn *onednn, struct onednn_weight *weight);
 size_t onednn_weight_bytes(const struct onednn_weight *weight);
 
-/* y (rows, width) = x (rows, depth) wᵀ for one panel. Both x and y have memory for the number of rows rounded up, which
- * is at most PLAN_ROW_BLOCK. `scratchpad` has ONEDNN_SCRATCHPAD_BYTES. Returns -1 if memory is lacking. */
+/* y (rows, width) = x (rows, depth) wᵀ for one panel. Both x and y have memory for `rows` rounded up to the next number
+ * in row_counts (products_onednn.c), at most PLAN_ROW_BLOCK. `scratchpad` has ONEDNN_SCRATCHPAD_BYTES. Returns -1 if
+ * memory is lacking. */
 int onednn_tile(const struct onednn *onednn, const struct onednn_weight *weight, int64_t panel, int64_t rows,
                 const void *x, float *y, void *scratchpad, int thread);
 

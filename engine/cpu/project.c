@@ -19,7 +19,7 @@ struct sequence_projection {
     const struct plan_step *step;
     const struct layout *from, *to; /* layouts of x and of y */
     const char *x;                  /* (rows, columns) */
-    char *y;                        /* (items * k, y_columns) */
+    char *y;                        /* (sequences * k, y_columns) */
     enum element x_element, y_element;
     const float *weight;                 /* E of all groups: (groups * n, k), or transposed (groups * k, n) */
     const struct product_weight *packed; /* the same weight in bf16. NULL if products are in float */
@@ -205,7 +205,7 @@ static int64_t rows_a_task(const struct sequence_projection *p, int64_t tasks)
     return least(TASK_ROWS, parts_of(p->k, parts));
 }
 
-/* Computes all items with at most CHUNK_ROWS rows. */
+/* Computes all sequences of at most CHUNK_ROWS rows. */
 static void project_short(const struct sequence_projection *p)
 {
     int64_t each = rows_a_task(p, p->from->n_sequences * p->tiles), parts = parts_of(p->k, each);
@@ -226,8 +226,8 @@ static void project_short(const struct sequence_projection *p)
     }
 }
 
-/* Computes one item with several chunks. The result of each chunk (k, y_columns) is written to shared scratch. Their
- * sum is written to y. */
+/* Computes a sequence of several chunks. Each chunk writes its result (k, y_columns) to shared scratch. The sum of
+ * these results is written to y. */
 static void project_long(const struct sequence_projection *p, int64_t sequence)
 {
     int64_t rows = sequence_rows(p, sequence), chunks = parts_of(rows, CHUNK_ROWS), size = p->k * p->y_columns;
@@ -282,7 +282,7 @@ int64_t cpu_project_sequence_shared_scratch(const struct cpu_run *run, const str
 /* Row p * w + s of x is position p of sequence s. So x can be read as (n, w * d). Each column of this matrix yields one
  * row of k results, and y is (w * d, k). */
 
-/* Computes columns [column, column + TILE_COLUMNS) of the item's w * d columns. A tile may contain columns of two
+/* Computes columns [column, column + TILE_COLUMNS) of the item's w * d columns. A tile may contain columns of several
  * sequences. */
 static void project_call_tile(const struct cpu_run *run, const struct plan_step *step, int64_t b, int64_t column)
 {

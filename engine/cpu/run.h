@@ -34,7 +34,7 @@ struct cpu_run {
     const struct plan_step *step; /* the step that runs */
     float *scratch; /* (threads, scratch_floats). NULL if the operation's row in operations.c has no thread scratch */
     int64_t scratch_floats; /* floats of scratch for each thread */
-    float *shared;          /* scratch for all threads together. NULL if the row has no shared scratch */
+    float *shared;          /* scratch for all threads together. NULL if the operation's row has no shared scratch */
     atomic_bool *failed;    /* set when a product fails. Then the results of the batch are undefined */
 };
 
@@ -51,8 +51,8 @@ enum weight_use {
     WEIGHT_PROJECTION, /* packed by products_take_projection if products run in bf16. Otherwise the plan's floats */
 };
 
-/* One row of the table in operations.c. If a row lacks one of the functions, the operation counts as one without a
- * kernel. */
+/* One row of the table in operations.c. If a row lacks one of the functions, the operation is treated as if it had no
+ * kernel: has_operation (engine/backend.h) returns false. */
 struct cpu_operation {
     cpu_kernel *run;
     cpu_scratch *thread_scratch; /* floats for each thread. cpu_no_scratch if it needs none */

@@ -1,5 +1,5 @@
 /* vector: arithmetic with the CPU's vector instructions, as a table of functions for each instruction set. Libraries
- * compute the matrix products that are not in the table.
+ * compute the matrix products that are not in the table (products.h).
  *
  * vector_rows.c, vector_combine.c, vector_columns.c and vector_attend.c are compiled once for each set.
  * vector_functions_of returns the table for a set. There is one more variant, for AVX512_BF16. Its products, including
@@ -91,7 +91,7 @@ static inline struct vector_finish vector_finish_columns(const struct vector_fin
     return part;
 }
 
-/* The product x wᵀ for a block of rows and some columns, and the operations after it. A word is a pair of bf16
+/* The product x wᵀ for a block of rows and some columns, and the operations after it. A word is a pair of bf16 here
  * (vector_words.h). A row consists of whole words. */
 struct vector_linear {
     int64_t depth;
@@ -117,8 +117,8 @@ struct vector_project {
 struct vector_reduction {
     enum plan_reduction reduction;
     float order;        /* order of the norm, for REDUCTION_NORM */
-    const double *mean; /* (n), of REDUCTION_VARIANCE and REDUCTION_DEVIATION */
-    double *places;     /* (n), of REDUCTION_ARGMAX */
+    const double *mean; /* (n), for REDUCTION_VARIANCE and REDUCTION_DEVIATION */
+    double *places;     /* (n), for REDUCTION_ARGMAX */
     int64_t place, step;
 };
 
@@ -136,7 +136,7 @@ struct vector_functions {
      * its erf is at most 4e-7 |erf|. In the variant for AVX512_BF16 the error of GELU is at most 1.1e-4 |x|. There is
      * no bound relative to |y|, because 1 + erf cancels where Φ is small. GELU_TANH has an error of at most 1e-6 |x|,
      * and AFFINE of at most 1e-6 (|a x| + |b|). The error of the other functions is at most 1e-6 |y|, unless y is
-     * subnormal. exp is 0 in place of a subnormal. */
+     * subnormal. ACTIVATION_EXP returns 0 where the result would be subnormal. */
     void (*activate)(int64_t n, struct plan_activation activation, const float *x, float *y);
 
     /* y = scale * (x + z) */
@@ -155,8 +155,9 @@ struct vector_functions {
     /* x = softmax(scale * x), scale >= 0. The error of exp is at most 2 ulp. If one x is NaN, all results are NaN. */
     void (*softmax)(int64_t n, float scale, float *x);
 
-    /* Returns the natural logarithm of the sum of exp(x), at most 1e-6 off, plus 1 ulp of float. No x is so large or so
-     * small that the sum overflows or vanishes. Returns NaN if one x is NaN or +infinity, or if all are -infinity. */
+    /* Returns the natural logarithm of the sum of exp(x), at most 1e-6 off, plus 1 ulp of float. The sum neither
+     * overflows nor vanishes, however large or small the x are. Returns NaN if one x is NaN or +infinity, or if all are
+     * -infinity. */
     double (*log_sum)(int64_t n, const float *x);
 
     /* y = x + (sin(position * frequencies), cos(position * frequencies)). x, y (2 * half), frequencies (half). Products
@@ -177,14 +178,14 @@ struct vector_functions {
      * instead. */
     void (*sum_columns)(int64_t rows, int64_t columns, const float *x, int64_t x_stride, const float *mean, double *y);
 
-    /* y[r] = (x[r] - mean) * factor + bias. mean, factor and bias are (columns). bias may be NULL. `stride` is that of
-     * x and y. */
+    /* y[r] = (x[r] - mean) * factor + bias. mean, factor and bias are (columns). bias may be NULL. `stride` is the
+     * distance between rows of x, and between rows of y. */
     void (*normalise_rows)(int64_t rows, int64_t columns, const float *x, int64_t stride, const float *mean,
                            const float *factor, const float *bias, float *y);
 
-    /* Updates n running results y (sums, products or maxima) by one more element x[i] each. A sum starts with 0, a
-     * product with 1, and so on. Variances and deviations are sums of (x - mean)². With REDUCTION_ARGMAX, places[i]
-     * becomes place + i * step if x[i] is a new maximum. */
+    /* Updates n running results y[i], such as sums, products or maxima, by one more element x[i] each. A sum starts
+     * with 0, a product with 1, and so on. Variances and deviations are sums of (x - mean)². With REDUCTION_ARGMAX,
+     * places[i] becomes place + i * step if x[i] is a new maximum. */
     void (*reduce)(const struct vector_reduction *reduction, int64_t n, const float *x, double *y);
 
     /* y = scale * (bias + the sum over t < taps of x[t] w[t]). y, bias, x[t] and w[t] are (columns). bias may be NULL
@@ -192,9 +193,10 @@ struct vector_functions {
     void (*convolve_channels)(int64_t taps, int64_t columns, const float *const *x, const float *const *w,
                               const float *bias, float scale, float *y);
 
-    /* Adds powersᵀ value to the context, then computes y = query context. Both read each element of the context once.
-     * context (rows, columns), query and powers (rows), value and y (columns). Without powers (NULL) the context stays
-     * the same. Without a query (NULL) there is no y. */
+    /* Adds powersᵀ value to the context, and computes y = query context from the new context. Each element of the
+     * context is read once for both. `powers` are the exponentials of a key. context (rows, columns), query and powers
+     * (rows), value and y (columns). Without powers (NULL) the context stays the same. Without a query (NULL) there is
+     * no y. */
     void (*step_context)(int64_t rows, int64_t columns, const float *query, const float *powers, const float *value,
                          float *context, float *y);
 

@@ -5,9 +5,8 @@
 
 #include "engine/cpu/vector_words.h"
 
-/* A tile has TILE_ROWS by TILE_VECTORS sums. These fill the registers, apart from TILE_VECTORS registers for b and one
- * for a.
- */
+/* A tile has TILE_ROWS by TILE_VECTORS sums. The sums fill all registers except TILE_VECTORS registers for b and one
+ * for a. */
 #if WIDTH == 16 || defined(__aarch64__)
 #define TILE_ROWS 6
 #define TILE_VECTORS 4

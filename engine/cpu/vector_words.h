@@ -1,6 +1,7 @@
-/* vector_words: loading and storing of elements, and of words, which products read. A word has 4 bytes. It is one
- * float. In the variant for AVX512_BF16 it is two bf16 that are neighbours along the depth of the product. Words are
- * stored in arrays of floats even then, although a pair of bf16 means nothing as a float. Strides count words. */
+/* vector_words: loading and storing of elements, and of words, which products read. A word has 4 bytes. In the variant
+ * for AVX512_BF16 a word is two bf16 that are neighbours along the depth of the product. In all other variants a word
+ * is one float. Words are stored in arrays of floats, although a pair of bf16 means nothing as a float. Strides count
+ * words. */
 #ifndef ENGINE_CPU_VECTOR_WORDS_H
 #define ENGINE_CPU_VECTOR_WORDS_H
 
@@ -147,7 +148,7 @@ INLINE vector load_column_words(enum element element, const void *from, int64_t 
 #endif
 }
 
-/* Writes WIDTH floats, the exponentials of WIDTH keys, as words. */
+/* Writes WIDTH floats as WIDTH / WORD_ELEMENTS words. */
 INLINE void store_words(float *to, vector v)
 {
     store_elements(WORD_ELEMENTS == 2 ? ELEMENT_BF16 : ELEMENT_F32, to, v, WIDTH);
