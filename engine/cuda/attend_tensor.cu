@@ -4,8 +4,8 @@
  *     2. mask_scores:    scale, mask, and minus infinity for keys that a row does not read
  *     3. weigh:          scores become exp(score - maximum). For a new maximum, sum and output so far are scaled down
  *     4. add_values:     out += weights values
- * At the end end_rows divides by the sums. All numbers are floats, except for the weights, which are rounded to 16
- * bits. Features are padded with zeros to WIDE.
+ * After the last tile, end_rows divides by the sums. All numbers are floats, except for the weights, which are rounded
+ * to 16 bits. Features are padded with zeros to WIDE.
  *
  * A unit of work is one head and one block of rows. The warps of a thread block divide these rows. The shared memory of
  * a multiprocessor may have room for keys and values of a head in each of its thread blocks. They then stay there for
@@ -13,9 +13,8 @@
  * for two tiles, and one of them is copied while the other is read. Both ways add in the same order, so results do not
  * depend on the device's shared memory.
  *
- * Fragments (tensor.h) of scores or results have 16 rows and 8 columns. Let g = warp_thread() / 4 and
- * t = warp_thread() % 4. Then this thread has x[0], x[1] = (g, 2t), (g, 2t + 1) and
- * x[2], x[3] = (g + 8, 2t), (g + 8, 2t + 1). */
+ * Fragments (tensor.h) of scores or results have 16 rows and 8 columns. Let g = warp_thread() / 4 and t = warp_thread()
+ * % 4. Then this thread has x[0], x[1] = (g, 2t), (g, 2t + 1) and x[2], x[3] = (g + 8, 2t), (g + 8, 2t + 1). */
 #include "engine/cuda/attention.h"
 #include "engine/cuda/tensor.h"
 
@@ -30,8 +29,9 @@
 /* Threads of a thread block. */
 template <int TALL> constexpr int threads = PADDER_BLOCK_ROWS / (16 * TALL) * WARP;
 
-/* Thread blocks that a multiprocessor runs at a time, as far as registers suffice. With WIDE 32, 64, 96 and 128 threads
- * have up to 212, 255, 210 and 238 registers, and a multiprocessor has 65536. docs/cuda.md lists the shared memory. */
+/* Thread blocks that a multiprocessor runs at a time, as far as registers suffice. A thread has up to 212 registers
+ * with WIDE 32, 255 with WIDE 64, 210 with WIDE 96, and 238 with WIDE 128. A multiprocessor has 65536 registers.
+ * docs/cuda.md lists the shared memory. */
 template <int WIDE> constexpr int resident_blocks = WIDE <= 64 ? 2 : 1;
 
 /* The order of units: for each row block of the table, all heads that share keys and values. */
@@ -42,9 +42,10 @@ struct units {
     bool resident; /* all keys of a head are in shared memory */
 };
 
-/* A block's shared memory consists of places for tiles. Rows of queries, later of results, take place 0. If the keys
- * are resident, tile i has place i + 1. Otherwise it has place 1 if i is even, and place 0 if i is odd. This is
- * safe: the queries have been read when tile 1 is copied, and all tiles have been read when results are written. */
+/* A block's shared memory consists of places for tiles. Place 0 first has the rows of queries, and at the end the rows
+ * of results. If the keys are resident, tile i has place i + 1. Otherwise it has place 1 if i is even, and place 0 if i
+ * is odd. This is safe: the queries have been read when tile 1 is copied, and all tiles have been read when results are
+ * written. */
 template <typename T, int WIDE> struct key_tile {
     T keys[TILE][WIDE + PAD], values[TILE][WIDE + PAD];
 };
@@ -142,7 +143,8 @@ static __device__ __forceinline__ void multiply_keys(const uint32_t (&queries)[T
 }
 
 /* For the unit's 16 rows from `row` on, adds the mask, and sets scores of keys that a row does not read to minus
- * infinity. Returns the factor that turns the scores into logarithms to the base 2. Scales are positive. */
+ * infinity. Returns the factor by which `weigh` must still multiply the scores: scale * log2(e) if no score was
+ * changed, else 1. The scale is not negative, so the largest score stays the largest. */
 template <typename T>
 static __device__ __forceinline__ float mask_scores(const struct attention<T> *a, const struct unit *u, int64_t first,
                                                     int row, float (&scores)[TILE / 8][4])
@@ -219,9 +221,8 @@ static __device__ __forceinline__ void weigh(float (&scores)[TILE / 8][4], float
     }
 }
 
-/* out += weights times the values of the tile. The fragments of two results D with 8 keys each form one operand A with
- * 16 keys.
- */
+/* out += weights times the values of the tile. The weights of 16 keys are one operand A of multiply_add. They come from
+ * two fragments of scores, for 8 keys each. */
 template <typename T, int WIDE, int TALL>
 static __device__ __forceinline__ void add_values(const float (&weights)[TALL][TILE / 8][4],
                                                   const T (*values)[WIDE + PAD], float (&out)[TALL][WIDE / 8][4])
@@ -307,15 +308,15 @@ static __device__ void end_rows(const struct attention<T> *a, const struct unit 
     }
 }
 
-/* Starts the first copies of the unit: all keys and values of the item if they stay in shared memory, else the first
- * tile. All threads of the block must call this function and the functions below. */
+/* Starts the first copies of the unit: all keys and values of the sequence if they stay in shared memory, else the
+ * first tile. All threads of the block must call this function and the functions below. */
 template <typename T, int WIDE>
 static __device__ void fetch_tiles(const struct attention<T> *a, const struct unit *u, int64_t kv_head, bool resident,
                                    struct key_tile<T, WIDE> *tiles)
 {
     int64_t last = resident ? u->s.keys : u->tiles > 0 ? 1 : 0;
     if (resident)
-        __syncthreads(); /* the data of the previous item were read */
+        __syncthreads(); /* the data of the previous sequence were read */
     for (int64_t tile = 0; tile * TILE < last; tile++)
         copy_tile<T, WIDE>(a, &u->s, kv_head, tile, &tiles[tile + 1]);
 }
@@ -339,7 +340,8 @@ static __device__ void attend_streamed(const struct attention<T> *a, const struc
     }
 }
 
-/* Computes the unit if tiles stay. `fetched` tells that their copies were just started. */
+/* Computes the unit if tiles stay. `fetched` tells that copies of tiles were started before begin_rows, which has
+ * waited for them. The barrier makes the tiles visible to all threads. */
 template <typename T, int WIDE, int TALL>
 static __device__ void attend_resident(const struct attention<T> *a, const struct unit *u, bool fetched,
                                        struct key_tile<T, WIDE> *tiles, struct rows_state<WIDE, TALL> *state)
@@ -397,7 +399,7 @@ static __global__ void __launch_bounds__(threads<TALL>, resident_blocks<WIDE>)
     }
 }
 
-/* The number of keys of every item. 0 if an item has a key for each of its rows. */
+/* The number of keys of every sequence, if the plan fixes it (AXIS_FIXED, AXIS_SIZED). Otherwise 0. */
 static int64_t fixed_keys(const struct cuda_run *run, const struct plan_step *step)
 {
     const struct plan_axis *axis = &run->plan->axes[run->plan->values[step->keys].axis];

@@ -9,8 +9,8 @@ template <typename T> struct attention {
     const T *queries;                         /* (rows, query_columns) */
     const T *keys, *values;                   /* (rows of keys, key_columns), (…, value_columns) */
     const int64_t *query_starts, *key_starts; /* by sequence */
-    const int32_t *positions;                 /* by query row. NULL if a row's position is its number in its sequence */
-    const struct score_mask *masks;           /* by item. NULL if no item has a mask */
+    const int32_t *positions;       /* by row of queries. NULL if the position of a row is its number in the sequence */
+    const struct score_mask *masks; /* by item. NULL if no item has a mask */
     int64_t query_columns, key_columns, value_columns, out_columns;
     int64_t heads, kv_heads, dim_head, dim_value, key_room;
     float scale, masked_score;
@@ -42,7 +42,7 @@ static __device__ struct sequence sequence_of(const struct attention<T> *a, int6
     return s;
 }
 
-/* The position of the sequence's row number `index`, among the rows that the sequence has in this batch. */
+/* The position of row `index` of the sequence. Rows of earlier batches are not counted. */
 template <typename T>
 static __device__ __forceinline__ int64_t position_of(const struct attention<T> *a, const struct sequence *s,
                                                       int64_t index)
@@ -70,13 +70,13 @@ static __device__ __forceinline__ float power_of(float x, float maximum)
     return maximum == -INFINITY ? 0 : expf(x - maximum);
 }
 
-/* OP_ATTEND for elements of 16 bits. Returns false, and launches nothing, if the heads are too wide for the kernel or
- * the device.
- */
+/* OP_ATTEND for elements of 16 bits. Returns false, and launches nothing, if a head has more than 128 features, or if
+ * `heads` is no multiple of kv_heads. */
 template <typename T>
 bool attend_on_tensor_cores(struct cuda_run *run, const struct plan_step *step, const struct attention<T> *attention);
 
-/* Likewise, for floats (split.h). */
+/* OP_ATTEND for floats, on tensor cores (split.h). Returns false, and launches nothing, if a head has more than 128
+ * features, or if the device has too little shared memory. */
 bool attend_split(struct cuda_run *run, const struct plan_step *step, const struct attention<float> *attention);
 
 #endif

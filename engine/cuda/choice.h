@@ -1,7 +1,7 @@
-/* choice: finds the largest of many values, one after another. A value and its column are combined into one number, the
- * rank. A larger value has a higher rank. A NaN has the highest rank. Of equal values, the lower column has the higher
- * rank. The value to find next has the highest rank below that of the value found last. So values need not be marked or
- * moved. */
+/* choice: finds the largest values of many, in descending order. A value and its column are combined into one number,
+ * the rank. A larger value has a higher rank. A NaN has the highest rank. Of equal values, the lower column has the
+ * higher rank. The value to find next has the highest rank below that of the value found last. So values need not be
+ * marked or moved. */
 #ifndef ENGINE_CUDA_CHOICE_H
 #define ENGINE_CUDA_CHOICE_H
 

@@ -17,7 +17,7 @@ struct backend {
     /* Held while the kernels of a batch are launched, so that batches are launched one after another. */
     pthread_mutex_t submitting;
     struct cuda_products *products; /* guarded by `submitting` */
-    int64_t tuning_ms;              /* time limit for each model */
+    int64_t tuning_ms;              /* time limit for measuring algorithms of products, for each model */
     enum dtype dtype;
     bool split; /* products of floats run on tensor cores (split.h) */
     int processors;

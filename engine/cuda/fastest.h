@@ -18,9 +18,9 @@ void stopwatch_free(struct stopwatch *watch);
 typedef std::function<bool(int)> launch_algorithm;
 
 /* Returns the fastest of `count` algorithms, or the first if none is clearly faster. The time taken is subtracted from
- * run->tuning_milliseconds. Measuring ends when nothing is left of them. If nothing is left at the start, the function
- * returns the first algorithm. It returns -1 if none of the measured algorithms can run, or if the device failed. After
- * a failure of the device, run->status contains the error.
+ * run->tuning_milliseconds. Measuring ends when no time is left. If no time is left at the start, the function returns
+ * the first algorithm. It returns -1 if none of the measured algorithms can run, or if the device failed. After a
+ * failure of the device, run->status contains the error.
  *
  * run->submitting is held while algorithms are launched, but not while they run. Batches that are submitted meanwhile
  * run after them on the same stream, so both can use the same memory. Only one thread at a time may call it for a

@@ -3,11 +3,11 @@
  * model is prepared. Fusion does not change the plan, nor the places of its values. The table shows how often the rows
  * are read or written:
  *
- *                                              step by step, and fused
- *     embed, add_positions or add_sinusoids           4    2
- *     embed, add_positions, layer_norm                6    3, or 2 if only the norm reads the sum
- *     add, layer_norm                                 5    4, or 3
- *     layer_norm, shift_tokens                        4    2
+ *                                              step by step    fused
+ *     embed, add_positions or add_sinusoids             4        2
+ *     embed, add_positions, layer_norm                  6        3, or 2 if only the norm reads the sum
+ *     add, layer_norm                                   5        4, or 3 if only the norm reads the sum
+ *     layer_norm, shift_tokens                          4        2
  *
  * Two projections of the same x along the sequence are one launch, too, if only their weights and results differ. With
  * a small batch, each of them alone has too few blocks to use a large device fully.

@@ -3,7 +3,8 @@
  *     - Its blocks are whole warps.
  *     - Threads of a warp exchange values only by full-warp shuffles, in which every thread of the warp must take part.
  *     - A template function uses dynamic_shared_memory as its shared memory. Other functions may also use __shared__
- * variables. The tests' address sanitizer finds overruns of both, but not of __shared__ variables in templates. */
+ * variables. The address sanitizer of the tests finds overruns of dynamic_shared_memory, and of __shared__ variables in
+ * functions that are no templates. */
 #ifndef ENGINE_CUDA_GPU_H
 #define ENGINE_CUDA_GPU_H
 

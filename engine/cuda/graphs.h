@@ -16,7 +16,7 @@
 
 struct graph {
     struct batch_shape shape;
-    uint64_t used;        /* number of the lane's batch that used this place last. 0 if the place is free */
+    uint64_t used;        /* number of the lane's batch that used this element last. 0 if the element is free */
     int attempts;         /* failed attempts to capture the graph */
     cudaGraphExec_t exec; /* NULL if not captured */
 };

@@ -1,5 +1,5 @@
-/* lane: the part of an engine's lane (engine.h) that belongs to one model. It is a place where one batch of the model
- * runs at a time. While the device computes the batch of lane A, it copies the batch of lane B:
+/* lane: the part of an engine's lane (engine.h) that belongs to one model. One batch of the model at a time runs there.
+ * While the device computes the batch of lane A, it copies the batch of lane B:
  *
  *     up:       A up     B up                          A up
  *     compute:           A compute      B compute

@@ -11,8 +11,7 @@
  *
  * Sequences that come in several batches are computed likewise, but linear_attend_parts.cu walks along them.
  *
- * Which rows are added up together depends only on the sequence. Products are products of tiles (TILE, TILE), in shared
- * memory and in float. A block computes TILE of the e columns. */
+ * Which rows are added up together depends only on the sequence. linear_attention.h describes the tiles. */
 #include "engine/cuda/linear_attend.h"
 #include "engine/cuda/linear_attention.h"
 

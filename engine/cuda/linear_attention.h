@@ -2,8 +2,11 @@
  * tiles. The kernels of linear_attend.cu compute whole sequences, those of linear_attend_parts.cu sequences that come
  * in several batches.
  *
- * Products are products of tiles (TILE, TILE), in shared memory and in float. A block computes TILE of the e columns.
- */
+ * An item here is a sequence of the axis. A sequence here is every fold-th row of an item: sequence s has the rows s %
+ * fold, s % fold + fold, … of item s / fold.
+ *
+ * Products are computed tile by tile. The tiles (TILE, TILE) are in shared memory, as floats. A block computes TILE of
+ * the e columns. */
 #ifndef ENGINE_CUDA_LINEAR_ATTENTION_H
 #define ENGINE_CUDA_LINEAR_ATTENTION_H
 
@@ -27,23 +30,26 @@ template <typename T> struct linear_attention {
     const T *keys;                            /* (rows of keys, key_columns) */
     const T *values;                          /* (rows of keys, value_columns) */
     const int32_t *mask;                      /* (rows of keys), 0 for a masked row. NULL if there is no mask */
-    const int64_t *query_starts, *key_starts; /* by sequence of the axis, which is an item here */
+    const int64_t *query_starts, *key_starts; /* by item */
     int64_t n_items;
     int64_t key_columns, value_columns, heads, first_head, d, e, fold, bucket;
     int64_t first_sequence, n_sequences; /* the sequences whose contexts are in scratch */
+    /* If not causal: rows of a part. The last part of a sequence may have fewer. */
     int64_t part_rows;
-    int64_t walk_floats;  /* floats of the context of one block. See struct walk */
+    /* Floats of the context of one block. See struct walk. */
+    int64_t walk_floats;
     const float *queries; /* (rows, heads * d): scale * softmax */
-    /* the contexts: (sequences, heads, d, e). If causal, they are (sequences, heads, column tiles), as struct walk
-     * describes */
+    /* The contexts of sequences: (sequences, heads, d, e). If causal, they are (sequences, heads, column tiles, d
+     * rounded up to TILE, ROOM), and are only used if d > SHARED_FEATURES. See struct walk. */
     float *contexts;
-    float *parts; /* (places, heads): maxima (d), sums (d) and context (d, e), for sequences with several parts */
-    float *sums;  /* (sequences, heads, 2, d): see linear_attend_parts.cu */
+    /* (parts, heads), for the parts of sequences with several parts: maxima (d), sums (d) and context (d, e). */
+    float *parts;
+    float *sums; /* (sequences, heads, 2, d): see linear_attend_parts.cu */
     struct states states;
     T *out; /* (rows, heads * e) */
 };
 
-/* A sequence's rows: `count` rows from `first` on, which are fold rows apart. */
+/* The rows of a sequence: `count` rows from `first` on, which are fold rows apart. */
 struct fold_rows {
     int64_t first, count;
 };
@@ -180,7 +186,7 @@ struct walk {
     float divisors[TILE];
 };
 
-/* The sequence that a block processes. */
+/* The sequence that a block processes, with the head and the first of its TILE columns. */
 struct path {
     struct fold_rows queries, keys;
     int64_t head, column;
@@ -197,8 +203,9 @@ static __device__ __forceinline__ void keep_scores(struct walk *shared, int64_t 
     }
 }
 
-/* Computes rows [begin, end) of y, at most TILE, from the context so far. If the chunk has several buckets, a row also
- * reads the buckets before its own in the chunk. Then `inner` is true. All threads of the block must call it. */
+/* Computes rows [begin, end) of y, at most TILE, from the context so far. If `inner`, the chunk may have several
+ * buckets. Then a row also reads the buckets of the chunk before its own. If a bucket is one row, the row also reads
+ * itself. All threads of the block must call it. */
 template <typename T>
 static __device__ void read_chunk(const struct linear_attention<T> *a, const struct path *p, struct walk *shared,
                                   int64_t begin, int64_t end, bool inner)
@@ -253,7 +260,7 @@ static __device__ void add_chunk(const struct linear_attention<T> *a, const stru
     }
 }
 
-/* The chunks of a walk, in rows: several whole buckets, or a part of one bucket. */
+/* The number of rows of a chunk: as many whole buckets as fit into TILE rows, or TILE rows of a longer bucket. */
 template <typename T> static __device__ __forceinline__ int64_t chunk_rows(const struct linear_attention<T> *a)
 {
     return a->bucket < TILE ? TILE / a->bucket * a->bucket : TILE;

@@ -3,7 +3,7 @@
  * batch.
  *
  *     step                                  PRODUCT_BY_LIBRARY                    PRODUCT_BY_KERNEL
- *     projection of whole sequences         a product with a distance for each    project, project_tensor
+ *     projection of whole sequences         one launch with a product for each    project, project_tensor
  *                                           sequence (project.cu)
  *     product with bias and GELU in bf16    cuBLASLt computes all of it           a kernel computes bias and GELU after
  *                                                                                 the product */
@@ -14,7 +14,7 @@
 
 #include <functional>
 
-/* Launches the current step on the stream of the given run, which is not choosing. */
+/* Launches the current step on the stream of the given run. run->choosing is false. */
 typedef std::function<void(struct cuda_run *, enum product_method)> launch_method;
 
 static inline enum product_method product_method_of(const struct cuda_run *run)
@@ -22,10 +22,13 @@ static inline enum product_method product_method_of(const struct cuda_run *run)
     return run->launches[run->step - run->plan->steps].method;
 }
 
-/* Chooses the method of the current step if it is PRODUCT_UNDECIDED. An earlier step of the same sizes gives its
- * method. Otherwise, if time is left for measuring (run->tuning_milliseconds), both methods are timed, and the clearly
- * faster one is chosen. In all other cases the method is PRODUCT_BY_LIBRARY. run->choosing must be set. If cuBLASLt has
- * no algorithm, pass `possible` as false. Then the method is PRODUCT_BY_KERNEL. */
+/* Chooses the method of the current step if it is PRODUCT_UNDECIDED. run->choosing must be set. `possible` tells
+ * whether cuBLASLt has an algorithm. The rules, in this order:
+ *
+ *     - If cuBLASLt has no algorithm, the method is PRODUCT_BY_KERNEL.
+ *     - An earlier step of the same sizes gives its method.
+ *     - If time is left for measuring (run->tuning_milliseconds), the clearly faster method is chosen.
+ *     - Otherwise the method is PRODUCT_BY_LIBRARY. */
 void product_method_choose(struct cuda_run *run, bool possible, const launch_method &launch);
 
 #endif

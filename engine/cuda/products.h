@@ -1,4 +1,5 @@
-/* products: products of matrices by cuBLASLt, in the run's dtype. f32 does not use TF32. Sums are always in float. */
+/* products: products of matrices in the run's dtype. cuBLASLt or a kernel of this folder computes them (products.cu).
+ * cuBLASLt does not use TF32 if the dtype is f32. Sums are always in float. */
 #ifndef ENGINE_CUDA_PRODUCTS_H
 #define ENGINE_CUDA_PRODUCTS_H
 

@@ -37,7 +37,7 @@ template <typename T> struct projection {
 /* A part of a sequence's rows. The parts of all sequences share one numbering. first_part computes the number of a
  * sequence's first part from the sequence's first row. Some numbers belong to no part. */
 struct sequence_part {
-    int64_t sequence, number; /* number is that of the part within the sequence */
+    int64_t sequence, number; /* `number` counts the parts of the sequence from 0 */
     int64_t first, rows;      /* index of the first row of x, and number of rows */
     /* Number of parts of the sequence. 0 if no part has this number, if the sequence is not selected, or if cuBLASLt
      * computes it. */
@@ -58,7 +58,8 @@ static __device__ struct sequence_part part_of(const struct projection<T> *p, in
                                  (end - begin + p->part_rows - 1) / p->part_rows};
     part.rows = end - part.first < p->part_rows ? end - part.first : p->part_rows;
     part.count = part.count < 1 ? 1 : part.count; /* a sequence without rows has one part, whose sum is 0 */
-    /* Not a sequence of the batch, but one that rounds the batch up to its shape (shape.h). */
+    /* Nothing is to be done for a sequence that only rounds the batch up to its shape (shape.h), nor for one that
+     * cuBLASLt computes. */
     if (p->to[sequence + 1] == p->to[sequence] || (p->multiplied > 0 && end - begin == p->multiplied))
         part.count = 0;
     if (p->selecting) {
@@ -82,8 +83,9 @@ template <typename T> static __device__ struct sequence_part find_part(const str
     return part_of(p, sequence, index - first_part(p, sequence));
 }
 
-/* The index in `parts` of the first part of a sequence with several parts. Such a sequence has more than part_rows
- * rows. So all its parts fit before the first part of the next sequence. */
+/* The index in `parts` of the first part of a sequence with several parts. Such a sequence has n > part_rows rows, and
+ * at most 2 n / part_rows parts. There is room for two parts in each part_rows rows, so the parts of two sequences do
+ * not overlap. */
 template <typename T>
 static __device__ __forceinline__ int64_t first_place(const struct projection<T> *p, int64_t sequence)
 {
@@ -131,7 +133,7 @@ template <typename T>
 void project_on_tensor_cores(struct cuda_run *run, const struct plan_step *step,
                              const struct projection<T> *projection);
 
-/* Likewise, for floats (split.h). */
+/* The same for floats (split.h). */
 void project_split(struct cuda_run *run, const struct plan_step *step, const struct projection<float> *projection);
 
 #endif

@@ -4,8 +4,8 @@
  * While the next batch is computed, the device copies them to pinned host memory with the same layout. Then the host
  * copies them to the items.
  *
- * Two kinds of results are copied while their batch is computed. An output with many rows and a large vocabulary may
- * not fit into this memory. Attention maps are never placed there. Both are copied through the two halves of the pinned
+ * Two kinds of results are copied while their batch is computed: outputs with many rows and a large vocabulary, if they
+ * do not fit into this memory, and the softmax of attentions. Both are copied through the two halves of the pinned
  * memory. While the host copies from one half to the items, the device fills the other half. */
 #ifndef ENGINE_CUDA_RESULTS_H
 #define ENGINE_CUDA_RESULTS_H
@@ -25,11 +25,12 @@ struct results {
     char *host, *device; /* `bytes` each. The host's memory is pinned */
     size_t bytes;
     bool fit;      /* the results of the batch fit in the memory. Otherwise steps copy their results while they run */
-    int64_t top_k; /* how many best columns there is memory for, per wanted row */
+    int64_t top_k; /* for how many best columns of each wanted row there is memory */
     int64_t hidden_columns, output_columns;
     /* Offsets of arrays: hidden has an entry per row, pooled per item, the others per wanted row. */
     size_t hidden, pooled, output, top_values, top_columns, log_probabilities;
-    size_t *tensors; /* by output of a module: the offset of the rows of its value, if an item requests it */
+    size_t *tensors; /* by output of a module: the offset of the rows of the output's value. Set only if an item
+                        requests the output */
     struct results_half halves[2]; /* the halves of `host` */
     int filling;                   /* the half that is being filled */
 };

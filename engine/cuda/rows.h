@@ -157,7 +157,8 @@ static __device__ __forceinline__ void add_tables(float (&values)[N], const T *m
         values[i] += minor ? tables[i] + minors[i] : tables[i];
 }
 
-/* One element of a row of sines, followed by as many cosines. Angles are products in float, as in the library. */
+/* One element of a row that has `half` sines, and then `half` cosines. Angles are products in float, as in the library.
+ */
 static __device__ __forceinline__ float sinusoid(float position, const float *frequencies, int64_t column, int64_t half)
 {
     float angle = position * frequencies[column % half];

@@ -18,7 +18,7 @@ struct cuda_products;
 struct results;
 struct upload;
 
-/* An attention mask of an item, in device memory. engine_item (engine/plan/item.h) documents the members. */
+/* An attention mask of an item, in device memory. Like the mask in engine_input (engine/plan/item.h). */
 struct score_mask {
     const void *data; /* (masks, length, keys). NULL if the item has no mask */
     int64_t length;   /* rows of one mask. 1 if all positions share one row */
@@ -26,12 +26,12 @@ struct score_mask {
     bool floats;      /* the elements are floats. Otherwise they are bytes */
 };
 
-/* The data of an item that kernels need. */
+/* What kernels read of an item. */
 struct device_item {
     int64_t own_rows;    /* the item's rows of the last hidden state, without padding */
     int64_t first, last; /* indices of the rows of its first and last position */
     int64_t slot;        /* the same as engine_item.slot */
-    int64_t earlier;     /* number of rows of its sequence in earlier batches */
+    int64_t earlier;     /* number of rows that its sequence had in earlier batches */
     int64_t top_k;       /* number of best columns requested for each of its rows of the output */
     bool softmax;
     enum pooling pooling;
@@ -44,12 +44,12 @@ struct device_item {
 struct device_axis {
     const int64_t *starts;      /* by sequence */
     const int64_t *item_starts; /* by item. Equal to the pointer `starts` if each item is one sequence */
-    const int64_t *lengths;     /* by sequence: its number of rows, including rows that this axis omits */
+    const int64_t *lengths;     /* by sequence: its number of rows, including rows that this axis omits (AXIS_WANTED) */
     const int32_t *positions;   /* by row. NULL if a row's position is its number in the sequence */
     const struct row_block *blocks;
 };
 
-/* The tables that a kernel needs to find sequences and positions of rows. On most axes an item is one sequence. */
+/* The tables by which a kernel finds the sequences and positions of rows on an axis. */
 struct places {
     const int64_t *starts, *lengths;
     const int32_t *positions;
@@ -57,9 +57,8 @@ struct places {
     const struct device_item *items; /* by sequence. NULL if all sequences of the plan are whole */
 };
 
-/* Whether the row belongs to an item. Rows that were added to round the batch up to its shape have no item,
- * position or neighbours.
- */
+/* Whether the row belongs to a sequence of the batch. Rows that were added to round the batch up to its shape have no
+ * sequence, position or neighbours. */
 static __device__ __forceinline__ bool is_there(struct places places, int64_t row)
 {
     return row < places.starts[places.n_sequences];
@@ -70,7 +69,7 @@ static __device__ __forceinline__ int64_t sequence_of(struct places places, int6
     return item_of(places.starts, places.n_sequences, row);
 }
 
-/* The row's position among the rows that its item has in this batch. */
+/* The row's position among the rows that its sequence has in this batch. */
 static __device__ __forceinline__ int64_t position_of(struct places places, int64_t row)
 {
     return places.positions ? places.positions[row] : row - places.starts[sequence_of(places, row)];
@@ -160,7 +159,7 @@ struct cuda_run {
                                     functions lock it themselves */
     cudaError_t status;          /* the first failure. After a failure nothing is launched */
     bool product_failed;         /* cuBLASLt failed. Perhaps the device failed, too */
-    const char *refusal;         /* the reason why a working device cannot run this batch. NULL if it can */
+    const char *refusal;         /* the reason why the device, which works, cannot run this batch. NULL if it can */
 };
 
 /* Whether the run has not failed and was not refused so far. */
@@ -185,11 +184,11 @@ static inline int64_t columns_of(const struct cuda_run *run, int value)
     return run->plan->values[value].columns;
 }
 
-/* Refuses the batch, with the reason `refusal`, unless `said`: the operation's row in operations.cu declares what the
- * kernel does. */
-static inline void refuse_unless(struct cuda_run *run, bool said, const char *refusal)
+/* Refuses the batch with the reason `refusal` if `declared` is false. `declared` tells whether the operation's row in
+ * operations.cu declares what the kernel does. */
+static inline void refuse_unless(struct cuda_run *run, bool declared, const char *refusal)
 {
-    if (!said && !run->refusal)
+    if (!declared && !run->refusal)
         run->refusal = refusal;
 }
 
@@ -281,8 +280,9 @@ static inline struct states states_of(const struct cuda_run *run)
     return states;
 }
 
-/* Whether the current step must compute items that are whole sequences, items with one row of a sequence, or items with
- * several rows of a sequence. A step that keeps nothing does not tell them apart: all its items count as whole. */
+/* What items the current step must compute. computes_wholes: some item is a whole sequence. computes_steps: some item
+ * is one row of a sequence with a slot. computes_parts: some item is several such rows. For a step that keeps nothing
+ * in slots, all items count as whole. */
 static inline bool computes_wholes(const struct cuda_run *run)
 {
     return !has_states(run) || run->shape->wholes;
@@ -381,8 +381,8 @@ template <typename T, typename Call> static void with_pack(int64_t columns, Call
 /* Which weights of a step are read as floats. The other weights are read as elements. */
 enum float_weights { FLOAT_UNSAID, FLOAT_NONE, FLOAT_BIAS, FLOAT_ALL };
 
-/* One row of the table in operations.cu. If a row lacks run, scratch or floats, the operation counts as one without a
- * kernel. */
+/* One row of the table in operations.cu. If a row lacks run, scratch or floats, the operation is treated as if it had
+ * no kernel: has_operation (engine/backend.h) returns false. */
 struct cuda_operation {
     void (*run)(struct cuda_run *run, const struct plan_step *step);
     /* Floats of scratch for the largest batch. cuda_no_scratch if the operation needs none. */

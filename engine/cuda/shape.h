@@ -1,6 +1,6 @@
 /* shape: the shape of a batch. The numbers of rows and items of a batch are rounded up to a few values. The rounded
  * numbers and the kinds of results form the shape. Batches of the same shape launch the same kernels with the same
- * arguments, so one CUDA graph serves all of them. It also means that matrix products have only a few sizes.
+ * arguments, so one CUDA graph serves all of them. Because of the rounding, matrix products have only a few sizes.
  *
  * The rows that rounding adds are computed like the others, but their results are not read. The tables of items,
  * sequences and rows on the device are padded to the same numbers (upload.h). Kernels that look up a row's item skip
@@ -70,8 +70,8 @@ int64_t shape_round_rows(int64_t rows, int64_t most);
 int64_t shape_rows_below(int64_t rows);
 
 /* For an OP_LINEAR that computes only some of the sequences. Returns whether to launch each group of neighbouring
- * selected sequences separately, instead of computing all rows. Separate launches are faster if they leave out enough
- * rows. */
+ * selected sequences separately, instead of computing all rows. Computing up to SPOILED_ROWS rows in vain takes less
+ * time than several launches, so the batch must have more rows. */
 bool shape_splits(const struct plan *plan, const struct batch_shape *shape, int step);
 
 /* Whether some item requests the module's output. All outputs from number 63 on share one bit. */

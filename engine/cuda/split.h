@@ -66,8 +66,9 @@ static __device__ __forceinline__ float split_sum(float large, float small)
     return isinf(large) ? large : large + small;
 }
 
-/* Starts the copies of (ROWS, COLUMNS) floats to shared memory by THREADS threads. `from` is (there, columns). The rest
- * is zeros. With `packed`, its rows begin and end at multiples of 16 bytes. */
+/* Starts the copies of (ROWS, COLUMNS) floats to shared memory by THREADS threads. `from` has `there` rows of `columns`
+ * floats. Further rows and columns become zeros. If `packed`, the rows of `from` begin and end at multiples of 16
+ * bytes. */
 template <int ROWS, int COLUMNS, int THREADS, int STRIDE>
 static __device__ __forceinline__ void split_copy_rows(float (*to)[STRIDE], const float *from, int64_t stride,
                                                        int64_t there, int64_t columns, bool packed)

@@ -5,7 +5,7 @@
 #include "engine/cuda/product.h"
 #include "engine/cuda/run.h"
 
-/* Whether split_product can compute the product. It cannot apply GELU, and reads B only by columns. */
+/* Whether split_product can compute the product. It cannot apply GELU, and memory must hold the transpose of B. */
 bool split_product_fits(const struct cuda_run *run, const struct cuda_product *product);
 
 /* Launches the product on the run's stream, even if run->choosing is set. Returns false if the launch failed. */

@@ -1,6 +1,6 @@
 /* split_tile: a tile of the product A B of float matrices, computed by one block on tensor cores (split.h). A is (rows,
- * depth), B is (depth, columns). Each operand consists of lines: the rows of A, the columns of B. In memory either the
- * elements of a line are neighbours (ALONG), or the elements of one depth are.
+ * depth), B is (depth, columns). Each operand consists of lines: the rows of A, the columns of B. In memory, either the
+ * elements of one line are neighbours (ALONG), or the elements with the same index in all lines.
  *
  * A block multiplies `split_depth` elements of each line at a time, which are called a stage. Meanwhile it copies later
  * stages. Each element of the tile is summed up in the same order with every size of tiles. */
@@ -20,10 +20,10 @@ template <int LINES> constexpr int split_depth = LINES < 128 ? 32 : 16;
 /* Blocks at a time on a multiprocessor. A thread with large tiles needs about 200 registers. */
 template <int LINES> constexpr int split_resident = LINES < 128 ? 2 : 1;
 
-/* Whether `large` tiles of 128 lines take less time than `small` ones of 64 lines, which compute the same. A tile of
- * 128 lines computes four times as much. For each product, small tiles need about 1.4 times as long: 1.15 times on 8.0,
- * and 1.6 times on 9.0, by a count of instructions (tests/gpu/predict.py). The last tiles may leave multiprocessors
- * idle. */
+/* Whether `large` tiles of 128 lines take less time than `small` tiles of 64 lines for the same work. A large tile has
+ * four times the work of a small tile. A multiplication in a small tile takes about 1.4 times as long, by a count of
+ * instructions (tests/gpu/predict.py): 1.15 times with compute capability 8.0, and 1.6 times with 9.0. Tiles are
+ * counted in rounds over all multiprocessors, because the last round may leave some of them idle. */
 static inline bool split_large_are_faster(int64_t large, int64_t small, int64_t processors)
 {
     return parts_of(large, processors) * 4 * 10 <= parts_of(small, processors) * 14;

@@ -15,7 +15,7 @@ struct output_rows {
  * cuda_softmax_output. */
 void cuda_log_probabilities(struct cuda_run *run, const struct output_rows *output, float *to);
 
-/* Computes the softmax in place, for the rows of items that request it. Skips rows of which only a few best columns are
+/* Computes the softmax in place, for the rows of items that request it. Skips rows of which only top_k columns are
  * requested, because cuda_top_k computes their softmax. If one element of a row is NaN, all results of the row are NaN.
  */
 void cuda_softmax_output(struct cuda_run *run, const struct output_rows *output);

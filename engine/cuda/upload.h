@@ -1,6 +1,6 @@
 /* upload: copies the inputs of a batch, and its tables of items and rows, to the device. They are written to pinned
  * host memory, and copied in one piece. The shape of the batch (shape.h) determines their places. An attention mask has
- * positions times positions elements, so masks have separate memory. */
+ * an element for each row and key, and its size depends on the request. So masks have separate memory. */
 #ifndef ENGINE_CUDA_UPLOAD_H
 #define ENGINE_CUDA_UPLOAD_H
 
@@ -11,8 +11,8 @@ struct axis_places {
     size_t starts, item_starts, lengths, positions, blocks;
 };
 
-/* Memory for the masks of a batch. The size of masks depends on the request instead of the plan. So this memory is
- * empty at first, and grows. No other memory is allocated while batches run. */
+/* Memory for the masks of a batch. This memory is empty at first, and grows. Apart from CUDA graphs, no other memory is
+ * allocated while batches run. */
 struct mask_room {
     char *host, *device; /* `bytes` each. The memory of the host is pinned */
     size_t bytes, used;

@@ -13,8 +13,9 @@
 
 #define KNOWN_SHAPES 128
 
-/* How long the last batch of each shape took from submission to results, including batches submitted before it. The
- * hash of a shape determines its place in the table. Two shapes with the same place overwrite each other. */
+/* How long the last batch of each shape took from submission to results, including the wait for batches that were
+ * submitted before it. The hash of a shape determines its place in the table. Two shapes with the same place overwrite
+ * each other. */
 struct durations {
     uint64_t hashes[KNOWN_SHAPES];
     int64_t nanoseconds[KNOWN_SHAPES]; /* 0 if not known */

@@ -1,5 +1,5 @@
 /* weights: the weights of a plan in device memory. A weight is stored as elements of the dtype, as floats, or as both,
- * depending on how the steps read it. */
+ * as the steps need it. */
 #ifndef ENGINE_CUDA_WEIGHTS_H
 #define ENGINE_CUDA_WEIGHTS_H
 
