@@ -245,7 +245,8 @@ static struct head_matrix stack_heads(struct plan_builder *builder, const struct
     return stacked;
 }
 
-/* E and F of an attention. `of_all` is the E of Linformer if it is shared layerwise, else NULL. */
+/* Sets *e and *f to E and F of an attention. They are the same matrix, except with SHARING_NONE and SHARING_HEADWISE.
+ */
 static void take_projections(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
                              int64_t dim_k, const char *prefix, struct head_matrix *e, struct head_matrix *f)
 {

@@ -1,3 +1,8 @@
+/* pass_fuse: merges activations and additions into the linear step directly before them.
+ *
+ *     y = f(x Wᵀ + b) + z      f is the activation, and z is another operand of the addition, the residual
+ *
+ * The linear step then applies both to its result, while the result is in the cache. */
 #include "engine/plan/builder.h"
 #include "engine/plan/passes.h"
 

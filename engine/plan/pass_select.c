@@ -60,6 +60,8 @@ static int only_writer(const struct plan *plan, int value)
     return writer == plan_last_writer(plan, value) ? writer : PLAN_NONE;
 }
 
+/* Whether step `index` copies exactly one row of x to y, and x has other rows. The row is given by the offset of its
+ * first element, which must be a multiple of the columns. */
 static bool find_row(struct plan_builder *builder, int index, struct selected_row *row)
 {
     const struct plan *plan = builder->plan;
