@@ -1,5 +1,6 @@
-/* config: plain data that every other folder may read. The error type, the settings of the daemon, and the config.json
- * of a model. No function here starts a thread or uses the network. */
+/* config: plain data that every other folder may read. The header has the error type, the settings of the daemon, the
+ * config.json of a model, and small functions for files and texts. No function here starts a thread or uses the
+ * network. */
 #ifndef CONFIG_CONFIG_H
 #define CONFIG_CONFIG_H
 
@@ -28,9 +29,9 @@ int error_set(struct error *error, const char *format, ...) __attribute__((forma
 int error_prefix(struct error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Decodes the UTF-8 character at the start of `text`. Returns its number of bytes, and sets *code to its code point.
- * Returns 0 if the bytes are no valid character. Then *code is the number of bytes to replace by one U+FFFD: the length
- * of the longest valid start of a character, or 1. Reads at most `length` bytes, which must be at least 1. It reads
- * nothing after a NUL, so `length` may be SIZE_MAX for a NUL-terminated text. */
+ * Returns 0 if the bytes are no valid character. Then *code is not a code point, but the number of bytes to replace by
+ * one U+FFFD: the length of the longest valid start of a character, or 1. Reads at most `length` bytes, which must be
+ * at least 1. It reads nothing after a NUL, so `length` may be SIZE_MAX for a NUL-terminated text. */
 size_t text_character(const char *text, size_t length, uint32_t *code);
 
 /* Appends `item` to a list such as "a, b, c" in a NUL-terminated buffer of `size` bytes. An item that does not fit is
@@ -64,8 +65,8 @@ enum image_resize { IMAGE_RESIZE_NONE, IMAGE_RESIZE_BILINEAR, IMAGE_RESIZE_BICUB
 struct image_settings {
     int64_t height, width; /* of the model's input, >= 1. Both are 0 if the file has no key `image` */
     enum image_resize resize;
-    bool crop; /* cut a rectangle (height, width) from the centre of the resized picture */
-    /* Of the resized picture. If the width is 0, resize_height is the length of the shorter edge. */
+    bool crop; /* cut a rectangle of height * width pixels from the centre of the resized picture */
+    /* The size of the resized picture. If resize_width is 0, resize_height is the length of the shorter edge. */
     int64_t resize_height, resize_width;
     double scale;          /* not 0 */
     float mean[3], std[3]; /* for red, green, blue. No std is 0 */
@@ -288,9 +289,9 @@ struct settings_source {
     char **environment;
 };
 
-/* Copies each live setting from `changed` to `running`, except texts and choices. Their user must take them from
- * `changed`. Calls `fixed` for each other setting whose value differs between `started` and `changed`. Other threads
- * may read `running` meanwhile. */
+/* Copies each live number and boolean from `changed` to `running`. The caller takes live texts and choices from
+ * `changed` itself. Calls `fixed` for each setting that is not live and differs between `started` and `changed`. Other
+ * threads may read `running` meanwhile. */
 void settings_apply(const struct settings *started, const struct settings *changed, struct settings *running,
                     void (*fixed)(void *context, const char *flag), void *context);
 

@@ -9,7 +9,8 @@
  * to safetensors. Returns NULL if the format is not known here. */
 const char *foreign_format(const void *bytes);
 
-/* The same for a file whose name says that torch.save wrote it. Returns NULL if the file is a zip archive. */
+/* For a file that should be an archive of torch.save. Returns NULL if the bytes begin a zip archive. Otherwise returns
+ * the format and how to convert it. If the format is not known here, the text says that the file is no zip archive. */
 const char *foreign_to_torch(const void *bytes);
 
 #endif

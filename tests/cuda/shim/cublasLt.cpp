@@ -143,7 +143,8 @@ static float epilogue_milliseconds(cublasLtEpilogue_t epilogue)
     return given && (epilogue & CUBLASLT_EPILOGUE_GELU) ? strtof(given, nullptr) : 0;
 }
 
-static float delay_of_next()
+/* The factor by which the next product takes longer. */
+static float slowness_of_next()
 {
     const char *cold = getenv("SHIM_COLD");
     return cold && multiplied++ < strtoull(cold, nullptr, 10) ? 10 : 1;
@@ -388,7 +389,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
             product.trace();
         else
             product.run();
-        shim::pass(milliseconds * delay_of_next() + epilogue_milliseconds(product.how.epilogue));
+        shim::pass(milliseconds * slowness_of_next() + epilogue_milliseconds(product.how.epilogue));
     });
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -29,9 +29,9 @@
 #define __device__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
-/* One object for all threads of the running block. Its section is filled with NaNs before each block. In a template gcc
- * ignores the section, so kernels that are templates use dynamic_shared_memory. It has the size that the launch gives,
- * and is filled with NaNs, too. */
+/* A __shared__ variable is one object for all threads of the running block. The section of these variables is filled
+ * with NaNs before each block. gcc ignores the section in templates, so kernels that are templates use
+ * dynamic_shared_memory. dynamic_shared_memory has the size that the launch gives, and is filled with NaNs, too. */
 #define __shared__ static __attribute__((section("shared_memory")))
 #define dynamic_shared_memory (shim::dynamic_memory)
 
@@ -120,7 +120,7 @@ static inline int atomicAdd(int *address, int value)
     return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
-/* Each call advances the clock. So a thread can wait for a time without the other threads. */
+/* Each call advances the clock. So a loop that waits for a time ends, although other threads do not run meanwhile. */
 long long clock64();
 
 static inline uint32_t __float_as_uint(float value)

@@ -38,7 +38,8 @@ cudaError_t fault(call kind);
 /* The current device of this thread. */
 int current_device();
 
-/* Changes the current device while the object lives. Some calls are allowed on objects of any device. */
+/* While a visit lives, its device is the current device. The shim uses visits for calls that CUDA allows on streams and
+ * memory of any device. */
 struct visit {
     int from;
     explicit visit(int device);

@@ -6,8 +6,8 @@
  *     kernel  NAME  BLOCKS X Y Z  THREADS  SHARED BYTES        of a launch. The fields are separated by tabs
  *     product  ROWS COLUMNS DEPTH [PRODUCTS]  BYTES OF AN ELEMENT  BYTES OF A RESULT  EPILOGUE  ADDED
  *
- * Rows and columns of a product are those of cuBLASLt, which works column by column. ADDED is 1 if the product is added
- * to the result. PRODUCTS is the number of products in a batch, if there are several. */
+ * Rows and columns of a product are those of cuBLASLt, which works column by column. ADDED is 1 if a matrix C is added
+ * to the product. PRODUCTS is the number of products of one call, if there are several. */
 #ifndef TESTS_CUDA_SHIM_KERNELS_H
 #define TESTS_CUDA_SHIM_KERNELS_H
 

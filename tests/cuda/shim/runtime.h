@@ -10,7 +10,7 @@
 
 namespace shim
 {
-/* The size of a launch. Dynamic shared memory is the size for each block. */
+/* The size of a launch. shared_bytes is the dynamic shared memory of each block. */
 struct grid {
     dim3 blocks, threads;
     size_t shared_bytes;

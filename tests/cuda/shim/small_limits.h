@@ -14,7 +14,7 @@
 #define PIECES 24             /* results.cu */
 #define RESULTS_BYTES 24000   /* results.cu */
 #define ROWS_AT_ONCE 16       /* product_keys.cu */
-#define SHARED_FEATURES 64    /* linear_attend.cu */
+#define SHARED_FEATURES 64    /* linear_attention.h */
 #define SPOILED_ROWS 100      /* shape.cu */
 #define STAGED 400            /* weights.cu */
 #define TOP_K_WARPS 2         /* top_k.cu. Each thread is a fiber */

@@ -1,4 +1,5 @@
-/* streams: the order of the work on streams. Only the shim's own files include it. */
+/* streams: the order of the work on streams. Only the shim's own files and tests/cuda/ptx/registration.cpp include it.
+ */
 #ifndef TESTS_CUDA_SHIM_STREAMS_H
 #define TESTS_CUDA_SHIM_STREAMS_H
 
@@ -19,8 +20,8 @@ cudaError_t fail(cudaError_t error);
 /* Whether this thread captures a graph. */
 bool is_capturing();
 
-/* For calls that are forbidden during a capture. If this thread captures, ends the capture, and returns the call's
- * error. Otherwise returns cudaSuccess. */
+/* For calls that are forbidden during a capture. If this thread captures, marks the capture as failed, and returns
+ * cudaErrorStreamCaptureUnsupported. Otherwise returns cudaSuccess. */
 cudaError_t refuse_in_capture();
 
 bool is_pinned_memory(const void *memory, size_t bytes);

@@ -19,8 +19,8 @@
 
 namespace shim
 {
-/* Marks functions that one lane runs for all lanes, while the others wait. Their arrays have the sizes of their types.
- * So the address sanitizer could not find anything in them. */
+/* Marks functions that one lane runs for all lanes, while the others wait. In these functions, the sizes of arrays are
+ * fixed by their types, and no index depends on data. So the address sanitizer could find nothing in them. */
 #define FOR_ALL_LANES __attribute__((no_sanitize_thread, no_sanitize_address, no_sanitize_undefined))
 
 struct product_lane {

@@ -102,7 +102,8 @@ static inline float tf32_float(uint32_t bits)
     return x;
 }
 
-/* The same for one element and four products with any values. Elements of a are `stride` apart, and those of b, too. */
+/* The same for one element of d and four products, with any values. The four elements of `a` are neighbours in a row.
+ * Those of b are in a column, TF32_COLUMNS elements apart. */
 __attribute__((no_sanitize_thread)) static inline float tf32_add_one(const uint32_t *a, const uint32_t *b, float d)
 {
     double terms[TF32_AT_ONCE + 1], plain = d, sum = 0;

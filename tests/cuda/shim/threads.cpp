@@ -43,11 +43,12 @@
 #define MOST_THREADS 1024
 #define STACK_BYTES (128 << 10)
 #define COPIES 256 /* pending copies to shared memory of a thread */
-/* Objects of the thread sanitizer. It reuses an object after so many barriers, because one object would order too
- * much. */
+/* Objects of the thread sanitizer for the barriers of a block or warp. An object is used again after BARRIERS barriers.
+ * A single object would order too much. */
 #define BARRIERS 64
 #define LANES 32
-#define APART 8 /* the thread sanitizer distinguishes the threads in one of so many inner blocks */
+/* The thread sanitizer distinguishes the threads of about one block in APART, besides the first and last block. */
+#define APART 8
 
 uint3 blockIdx;
 dim3 blockDim;
