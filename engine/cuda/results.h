@@ -4,9 +4,10 @@
  * While the next batch is computed, the device copies them to pinned host memory with the same layout. Then the host
  * copies them to the items.
  *
- * Two kinds of results are copied while their batch is computed: outputs with many rows and a large vocabulary, if they
- * do not fit into this memory, and the softmax of attentions. Both are copied through the two halves of the pinned
- * memory. While the host copies from one half to the items, the device fills the other half. */
+ * Two kinds of results are copied while their batch is computed. The first are outputs with many rows and a large
+ * vocabulary, if they do not fit into this memory. The second are the softmaxes of attentions. Both are copied through
+ * the two halves of the pinned memory. While the host copies from one half to the items, the device fills the other
+ * half. */
 #ifndef ENGINE_CUDA_RESULTS_H
 #define ENGINE_CUDA_RESULTS_H
 
