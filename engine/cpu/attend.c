@@ -122,38 +122,38 @@ static void attend_block(const struct cpu_run *run, const struct plan_step *step
     }
 }
 
-/* The block and head of a task. The tasks of an item are consecutive. Consecutive tasks share a head, so a thread can
- * reuse packed keys. */
+/* The block and head of a task. The tasks of a sequence are consecutive. Consecutive tasks share a head, so a thread
+ * can reuse packed keys. */
 static const struct row_block *block_of_task(const struct layout *layout, int64_t heads, int64_t task, int64_t *head)
 {
-    /* A block of the same item, not always the task's own. */
+    /* A block of the same sequence, not always the task's own. */
     const struct row_block *block = &layout->blocks[task / heads];
     int64_t start = layout->starts[block->sequence], rows = layout->starts[block->sequence + 1] - start;
-    int64_t before = (block->first - start) / PADDER_BLOCK_ROWS; /* earlier blocks of the item */
+    int64_t before = (block->first - start) / PADDER_BLOCK_ROWS; /* earlier blocks of the sequence */
     int64_t first = task / heads - before, blocks = parts_of(rows, PADDER_BLOCK_ROWS);
-    int64_t in_item = task - first * heads;
-    *head = in_item / blocks;
-    return &layout->blocks[first + in_item % blocks];
+    int64_t in_sequence = task - first * heads;
+    *head = in_sequence / blocks;
+    return &layout->blocks[first + in_sequence % blocks];
 }
 
-/* The rows of a value that one item has. */
-static void *rows_of_item(const struct cpu_run *run, int value, int64_t item, size_t *bytes)
+/* The rows of a value that one sequence has. */
+static void *rows_of_sequence(const struct cpu_run *run, int value, int64_t sequence, size_t *bytes)
 {
-    const int64_t *starts = layout_of(run, value)->starts + item;
+    const int64_t *starts = layout_of(run, value)->starts + sequence;
     int64_t columns = columns_of(run, value);
     *bytes = (size_t)((starts[1] - starts[0]) * columns * element_bytes(run->elements[value]));
     return elements_of(run, value, starts[0] * columns);
 }
 
 /* A context comes only with the first part of a sequence. Its keys and values are then copied into the slot. With a
- * later part of the sequence they are copied from the slot. */
+ * later part of the sequence they are copied from the slot. In a plan with slots each item is one sequence. */
 static void keep_keys(const struct cpu_run *run, const struct plan_step *step)
 {
     for (int64_t i = 0; run->plan->n_slots > 0 && i < run->batch->n_items; i++) {
         char *state = (char *)state_of(run, i);
         for (int read = 0; state && read < 2; read++) {
             size_t bytes;
-            void *rows = rows_of_item(run, read == 0 ? step->keys : step->values, i, &bytes);
+            void *rows = rows_of_sequence(run, read == 0 ? step->keys : step->values, i, &bytes);
             if (padder_earlier_rows(run->plan, run->batch, i) == 0)
                 memcpy(state, rows, bytes);
             else

@@ -12,13 +12,13 @@ struct sequence_convolution {
     const float *x;      /* (rows, columns), where columns are groups of d */
     const float *weight; /* (weights * d, d * stride), which is (out, in, stride) as in nn.Conv1d */
     const float *bias;   /* (weights, d) */
-    float *y;            /* (items * k, columns) */
+    float *y;            /* (sequences * k, columns) */
     int64_t columns, d, stride, k;
     int64_t weights; /* number of weights: 1 if all groups share one, else the number of groups */
 };
 
-/* out[i, t] = x[window * stride + t, i], (d, stride), for an item of `rows` rows. Rows after the last row of the item
- * count as 0. */
+/* out[i, t] = x[window * stride + t, i], (d, stride), for a sequence of `rows` rows. Rows after the last row of the
+ * sequence count as 0. */
 static void gather_rows(const struct sequence_convolution *c, const float *x, int64_t rows, int64_t window, float *out)
 {
     int64_t first = window * c->stride;

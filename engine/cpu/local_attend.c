@@ -21,12 +21,12 @@ struct window_rows {
     int64_t query_stride, key_stride, out_stride; /* key_stride is also the stride of the values */
     int64_t rows, k;
     int64_t first_seen; /* number of keys up to the key of the first row, which is included */
-    int64_t slots;      /* number of rows in these windows. (slots - k) of them lie outside the item */
+    int64_t slots;      /* number of rows in these windows. (slots - k) of them lie outside the sequence */
 };
 
-/* For a row that reads no key, sets out (d) to the mean of all values of its windows. Values outside the item count as
- * -1. The library behaves like this, because it sets the scores of hidden keys to one number. If all keys are hidden,
- * all slots have the same weight.
+/* For a row that reads no key, sets out (d) to the mean of all values of its windows. Values outside the sequence count
+ * as -1. The library behaves like this, because it sets the scores of hidden keys to one number. If all keys are
+ * hidden, all slots have the same weight.
  */
 static void mean_of_slots(const struct window_rows *p, float *out)
 {
@@ -89,9 +89,9 @@ static void attend_window(const struct window_rows *p)
             mean_of_slots(p, p->out + r * p->out_stride);
 }
 
-/* Rows of x from `position` to the end of their window, or to `end`. Positions count from the first row of the item.
- * `earlier` is the position of the item's first row in the whole sequence. All keys of these rows belong to the
- * item. */
+/* Rows of x from `position` to the end of their window, or to `end`. Positions count from the first row that the
+ * sequence has in this batch. `earlier` is the position of this row in the whole sequence. All keys of these rows
+ * belong to the sequence. */
 static struct window_rows rows_of_window(const struct cpu_run *run, const struct plan_step *step, int64_t sequence,
                                          int64_t earlier, int64_t position, int64_t end, int64_t head)
 {

@@ -198,9 +198,9 @@ void cpu_gate(const struct cpu_run *run, const struct plan_step *step)
 
 /* ---- On rows and their neighbours ---- */
 
-/* Computes y, the row at `position` of an item with `length` rows. Each segment is copied from a neighbour of the row
- * x. The neighbours are the rows before and after x in memory. `before` is the first segment of the sequence's last row
- * in an earlier batch, or NULL if there is no such row. */
+/* Computes y, the row at `position` of a sequence with `length` rows. Each segment is copied from a neighbour of the
+ * row x. The neighbours are the rows before and after x in memory. `before` is the first segment of the sequence's last
+ * row in an earlier batch, or NULL if there is no such row. */
 static void shift_row(const struct plan_step *step, int64_t columns, int64_t position, int64_t length, const float *x,
                       const float *before, float *y)
 {

@@ -136,7 +136,8 @@ static inline int64_t width_of(const struct cpu_run *run, int value, int64_t ite
 /* ---- Sequences in parts ---- */
 
 /* The part of a slot in which the running step keeps what later rows of the sequence need. NULL if the step keeps
- * nothing, or if the item is a whole sequence. */
+ * nothing, or if the item is a whole sequence. In a plan with slots each item is one sequence, so `sequence` is also
+ * the number of the item. */
 static inline float *state_of(const struct cpu_run *run, int64_t sequence)
 {
     if (run->plan->n_slots == 0 || run->step->state == PLAN_NONE || run->batch->items[sequence].slot == 0)

@@ -37,9 +37,10 @@ template <int WIDE> constexpr int resident_blocks = WIDE <= 64 ? 2 : 1;
 /* The order of units: for each row block of the table, all heads that share keys and values. */
 struct units {
     const struct row_block *blocks;
-    int64_t n_blocks, heads;
-    int each;      /* number of units for each thread block */
-    bool resident; /* all keys of a head are in shared memory */
+    int64_t n_blocks;
+    int64_t query_heads; /* heads of queries that share one head of keys */
+    int each;            /* number of units for each thread block */
+    bool resident;       /* all keys of a head are in shared memory */
 };
 
 /* A block's shared memory consists of places for tiles. Place 0 first has the rows of queries, and at the end the rows
@@ -153,7 +154,7 @@ static __device__ __forceinline__ float mask_scores(const struct attention<T> *a
         return a->scale * LOG2_E;
     struct sequence s = u->s;
     /* Loaded here, because keeping it for all tiles would need registers. */
-    s.mask = a->masks ? a->masks[s.item] : score_mask();
+    s.mask = a->masks ? a->masks[s.axis_sequence] : score_mask();
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         int64_t own = row + half * 8 + warp_thread() / 4,
@@ -357,15 +358,15 @@ static __device__ struct unit unit_of(const struct attention<T> *a, const struct
                                       int64_t kv_head)
 {
     struct unit u = {};
-    if (number >= units->n_blocks * units->heads)
+    if (number >= units->n_blocks * units->query_heads)
         return u;
-    const struct row_block *block = &units->blocks[number / units->heads];
+    const struct row_block *block = &units->blocks[number / units->query_heads];
     u.rows = block->rows;
     if (u.rows == 0)
         return u;
     u.s = sequence_of(a, block->sequence, 0, 1);
     u.index = block->first - u.s.query;
-    u.head = kv_head * units->heads + number % units->heads;
+    u.head = kv_head * units->query_heads + number % units->query_heads;
     int64_t last = position_of(a, &u.s, u.index + u.rows - 1);
     int64_t behind = a->causal && last < u.s.keys ? last + 1 : u.s.keys;
     u.tiles = (behind + TILE - 1) / TILE;
@@ -381,12 +382,12 @@ static __global__ void __launch_bounds__(threads<TALL>, resident_blocks<WIDE>)
     struct key_tile<T, WIDE> *tiles = (struct key_tile<T, WIDE> *)dynamic_shared_memory;
     T(*rows)[WIDE + PAD] = ((struct row_tile<T, WIDE> *)tiles)->rows;
     struct rows_state<WIDE, TALL> state;
-    int64_t item = -1;
+    int64_t sequence = -1; /* of the tiles that stay */
     for (int i = 0; i < units.each; i++) {
         struct unit u = unit_of(&a, &units, (int64_t)blockIdx.x * units.each + i, blockIdx.y);
         if (u.rows == 0)
             continue; /* for all threads of the block */
-        bool fetch = !units.resident || u.s.item != item;
+        bool fetch = !units.resident || u.s.axis_sequence != sequence;
         if (fetch)
             fetch_tiles<T, WIDE>(&a, &u, blockIdx.y, units.resident, tiles);
         begin_rows<T, WIDE, TALL>(&a, &u, rows, &state);
@@ -394,7 +395,7 @@ static __global__ void __launch_bounds__(threads<TALL>, resident_blocks<WIDE>)
             attend_resident<T, WIDE, TALL>(&a, &u, fetch, tiles, &state);
         else
             attend_streamed<T, WIDE, TALL>(&a, &u, blockIdx.y, tiles, &state);
-        item = u.s.item;
+        sequence = u.s.axis_sequence;
         end_rows<T, WIDE, TALL>(&a, &u, rows, &state);
     }
 }
@@ -423,8 +424,8 @@ static void launch_attention(struct cuda_run *run, const struct plan_step *step,
     int axis = run->plan->values[step->x].axis;
     units.blocks = run->axes[axis].blocks;
     units.n_blocks = shape_blocks(run->shape, axis);
-    units.heads = a->heads / a->kv_heads;
-    int64_t count = units.n_blocks * units.heads;
+    units.query_heads = a->heads / a->kv_heads;
+    int64_t count = units.n_blocks * units.query_heads;
     units.each = (int)most(1, least(MOST_UNITS, count * a->kv_heads / (BLOCKS * run->processors)));
     launch_shared(run, attend_tensor<T, WIDE, TALL>, parts_of(count, units.each), dim3((unsigned)a->kv_heads),
                   threads<TALL>, bytes, *a, units);

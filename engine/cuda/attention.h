@@ -9,8 +9,9 @@ template <typename T> struct attention {
     const T *queries;                         /* (rows, query_columns) */
     const T *keys, *values;                   /* (rows of keys, key_columns), (…, value_columns) */
     const int64_t *query_starts, *key_starts; /* by sequence */
-    const int32_t *positions;       /* by row of queries. NULL if the position of a row is its number in the sequence */
-    const struct score_mask *masks; /* by item. NULL if no item has a mask */
+    const int32_t *positions; /* by row of queries. NULL if the position of a row is its number in the sequence */
+    const struct score_mask
+        *masks; /* by item, which is one sequence of the axis here. NULL if no item may have a mask */
     int64_t query_columns, key_columns, value_columns, out_columns;
     int64_t heads, kv_heads, dim_head, dim_value, key_room;
     float scale, masked_score;
@@ -19,26 +20,29 @@ template <typename T> struct attention {
     T *out;      /* (rows, out_columns) */
 };
 
-/* One sequence of an item. In a call, position p of sequence s is row p * width + s. All
- * other items have one sequence, and width 1. */
+/* One sequence. OP_ATTEND reads sequences of the axis, with width 1 and number 0. OP_ATTEND_CALL reads calls. Each call
+ * counts as one sequence of the axis, and consists of `width` sequences. Position p of sequence `number` of the call is
+ * row p * width + number of the call. */
 struct sequence {
-    int64_t item, number, width; /* number is that of the sequence within the item */
-    int64_t query, key;          /* indices of the rows of position 0 */
-    int64_t keys;                /* number of keys */
-    struct score_mask mask;      /* of the item */
+    int64_t axis_sequence; /* the sequence of the axis */
+    int64_t number, width;
+    int64_t query, key;     /* indices of the rows of position 0 */
+    int64_t keys;           /* number of keys */
+    struct score_mask mask; /* of the item */
 };
 
 template <typename T>
-static __device__ struct sequence sequence_of(const struct attention<T> *a, int64_t item, int64_t number, int64_t width)
+static __device__ struct sequence sequence_of(const struct attention<T> *a, int64_t axis_sequence, int64_t number,
+                                              int64_t width)
 {
     struct sequence s;
-    s.item = item;
+    s.axis_sequence = axis_sequence;
     s.number = number;
     s.width = width;
-    s.query = a->query_starts[item] + number;
-    s.key = a->key_starts[item] + number;
-    s.keys = (a->key_starts[item + 1] - a->key_starts[item]) / width;
-    s.mask = a->masks ? a->masks[item] : score_mask();
+    s.query = a->query_starts[axis_sequence] + number;
+    s.key = a->key_starts[axis_sequence] + number;
+    s.keys = (a->key_starts[axis_sequence + 1] - a->key_starts[axis_sequence]) / width;
+    s.mask = a->masks ? a->masks[axis_sequence] : score_mask();
     return s;
 }
 

@@ -4,7 +4,7 @@
 
 /* ---- Along the sequence ---- Row j of y is made of rows [j * stride, (j + 1) * stride) of x: windows do not overlap.
  * A window becomes a row (columns, stride), in the order that the product with W needs. Only windows that begin within
- * an item are gathered. The other rows of y are equal to the bias. */
+ * a sequence are gathered. The other rows of y are equal to the bias. */
 
 #ifndef WINDOW_ROWS
 #define WINDOW_ROWS 16384 /* rows of x whose windows are in scratch at a time */
@@ -17,11 +17,11 @@ template <typename T> struct convolution {
     const int64_t *starts, *to; /* by sequence: the first row of x, and the first row of y */
     int64_t n_sequences, columns, d, stride, k;
     bool shared; /* true if all groups share one W. Otherwise each group has its own */
-    T *y;        /* (items * k, columns) */
+    T *y;        /* (sequences * k, columns) */
 };
 
-/* The windows of all items share one numbering, which is computed from the first rows of the items. A sequence of n
- * rows has at least n / stride numbers, rounded up. Some numbers have no window. */
+/* The windows of all sequences share one numbering, which is computed from the first rows of the sequences. A sequence
+ * of n rows has at least n / stride numbers, rounded up. Some numbers have no window. */
 template <typename T> static __device__ int64_t first_window(const struct convolution<T> *c, int64_t sequence)
 {
     return c->starts[sequence] / c->stride + sequence;

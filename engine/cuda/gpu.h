@@ -53,18 +53,18 @@ static __device__ __forceinline__ float warp_maximum(float x)
     return x;
 }
 
-/* The item b that contains the row: starts[b] <= row < starts[b + 1]. */
-static __device__ __forceinline__ int64_t item_of(const int64_t *starts, int64_t n_items, int64_t row)
+/* The sequence s that contains the row: starts[s] <= row < starts[s + 1]. */
+static __device__ __forceinline__ int64_t sequence_of(const int64_t *starts, int64_t n_sequences, int64_t row)
 {
-    int64_t item = 0, behind = n_items;
-    while (behind - item > 1) {
-        int64_t middle = (item + behind) / 2;
+    int64_t sequence = 0, behind = n_sequences;
+    while (behind - sequence > 1) {
+        int64_t middle = (sequence + behind) / 2;
         if (starts[middle] <= row)
-            item = middle;
+            sequence = middle;
         else
             behind = middle;
     }
-    return item;
+    return sequence;
 }
 
 #endif

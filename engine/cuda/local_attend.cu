@@ -24,15 +24,15 @@ template <typename T> struct local_attention {
 };
 
 /* The keys of the windows that a row reads: rows [first, behind). The windows have `slots` positions, of which some may
- * be outside the item. */
+ * be outside the sequence. */
 struct neighbours {
     int64_t first, behind, slots;
 };
 
 template <typename T>
-static __device__ struct neighbours neighbours_of(const struct local_attention<T> *a, int64_t item, int64_t row)
+static __device__ struct neighbours neighbours_of(const struct local_attention<T> *a, int64_t sequence, int64_t row)
 {
-    int64_t start = a->starts[item], end = a->starts[item + 1], around = a->causal ? 2 : 3;
+    int64_t start = a->starts[sequence], end = a->starts[sequence + 1], around = a->causal ? 2 : 3;
     int64_t first = start + ((row - start) / a->window - 1) * a->window, behind = first + around * a->window;
     struct neighbours n = {first > start ? first : start, behind < end ? behind : end, around * a->window};
     return n;
@@ -43,8 +43,8 @@ template <typename T> static __device__ bool is_seen(const struct local_attentio
     return (!a->causal || key <= row) && (!a->mask || a->mask[key]);
 }
 
-/* The result of a row that reads no key: the mean of all values of its windows, where values outside the item count as
- * -1. The library behaves like this, because it sets the scores of hidden keys to one number. */
+/* The result of a row that reads no key: the mean of all values of its windows, where values outside the sequence count
+ * as -1. The library behaves like this, because it sets the scores of hidden keys to one number. */
 template <typename T>
 static __device__ float mean_value(const struct local_attention<T> *a, const struct neighbours *n, const T *values)
 {
@@ -70,15 +70,15 @@ template <typename T, int N> static __device__ float product_of(const T *query, 
 
 /* Grid: x is a group of WARPS rows, y is the head, z selects features. */
 template <typename T, int N>
-static __global__ void local_attend(struct local_attention<T> a, int64_t rows, int64_t n_items)
+static __global__ void local_attend(struct local_attention<T> a, int64_t rows, int64_t n_sequences)
 {
     int64_t row = warp_of_grid(), head = blockIdx.y, feature = (int64_t)blockIdx.z * VALUES + warp_thread();
-    if (row >= rows || row >= a.starts[n_items])
+    if (row >= rows || row >= a.starts[n_sequences])
         return;
-    int64_t item = item_of(a.starts, n_items, row);
-    if (state_of(a.states, item))
+    int64_t sequence = sequence_of(a.starts, n_sequences, row);
+    if (state_of(a.states, sequence))
         return;
-    struct neighbours n = neighbours_of(&a, item, row);
+    struct neighbours n = neighbours_of(&a, sequence, row);
     const T *query = a.queries + row * a.query_columns + (a.first_head + head) * a.d;
     const T *keys = a.keys + (a.first_head + head) * a.d, *values = a.values + (a.first_head + head) * a.d;
     T *out = a.out + (row * a.heads + head) * a.d;
@@ -123,18 +123,18 @@ template <typename T> struct part_row {
 };
 
 template <typename T>
-static __device__ struct part_row<T> part_row_of(const struct local_attention<T> *a, int64_t item, int64_t row,
+static __device__ struct part_row<T> part_row_of(const struct local_attention<T> *a, int64_t sequence, int64_t row,
                                                  int64_t head) {
     part_row<T> p = {};
-    int64_t start = a->starts[item], column = start * a->key_columns + (a->first_head + head) * a->d;
-    p.earlier = a->states.items[item].earlier;
+    int64_t start = a->starts[sequence], column = start * a->key_columns + (a->first_head + head) * a->d;
+    p.earlier = a->states.items[sequence].earlier;
     p.position = p.earlier + row - start;
     p.first = (p.position / a->window - 1) * a->window;
     p.first = p.first > 0 ? p.first : 0;
     p.place = p.position % (2 * a->window);
     p.keys = a->keys + column;
     p.values = a->values + column;
-    p.kept_keys = state_of(a->states, item) + head * 4 * a->window * a->d;
+    p.kept_keys = state_of(a->states, sequence) + head * 4 * a->window * a->d;
     p.kept_values = p.kept_keys + 2 * a->window * a->d;
     return p;
 }
@@ -234,18 +234,19 @@ static __device__ float join_warps(const struct part_memory *shared, int feature
     return value / sum;
 }
 
-/* Grid: x is a row, y is the head, z selects features. If an item has only one row, this kernel also writes the row to
- * the slot, because no other row of the batch reads its place there. */
-template <typename T, int N> static __global__ void attend_part(struct local_attention<T> a, int64_t n_items)
+/* Grid: x is a row, y is the head, z selects features. If a sequence has only one row in the batch, this kernel also
+ * writes the row to the slot, because no other row of the batch reads its place there. */
+template <typename T, int N> static __global__ void attend_part(struct local_attention<T> a, int64_t n_sequences)
 {
     struct part_memory *shared = (struct part_memory *)dynamic_shared_memory;
     int64_t row = blockIdx.x, head = blockIdx.y, first = (int64_t)blockIdx.z * VALUES;
-    if (row >= a.starts[n_items])
+    if (row >= a.starts[n_sequences])
         return;
-    int64_t item = item_of(a.starts, n_items, row), warp = threadIdx.x / WARP, feature = first + threadIdx.x;
-    if (!state_of(a.states, item))
+    int64_t sequence = sequence_of(a.starts, n_sequences, row), warp = threadIdx.x / WARP,
+            feature = first + threadIdx.x;
+    if (!state_of(a.states, sequence))
         return;
-    struct part_row<T> p = part_row_of(&a, item, row, head);
+    struct part_row<T> p = part_row_of(&a, sequence, row, head);
     const T *query = a.queries + row * a.query_columns + (a.first_head + head) * a.d;
     struct warp_result result = {-INFINITY, 0, {0}};
     read_keys<T, N>(&a, &p, query, first + warp_thread(), &result);
@@ -259,7 +260,7 @@ template <typename T, int N> static __global__ void attend_part(struct local_att
     if (threadIdx.x >= VALUES || feature >= a.d)
         return;
     a.out[(row * a.heads + head) * a.d + feature] = of_float<T>(join_warps(shared, (int)threadIdx.x));
-    if (a.starts[item + 1] - a.starts[item] > 1)
+    if (a.starts[sequence + 1] - a.starts[sequence] > 1)
         return;
     p.kept_keys[p.place * a.d + feature] = to_float(p.keys[feature]);
     p.kept_values[p.place * a.d + feature] = to_float(p.values[feature]);
@@ -267,16 +268,16 @@ template <typename T, int N> static __global__ void attend_part(struct local_att
 
 /* Keeps the last two windows of sequences that have several rows in the batch. A warp keeps a row. Grid: y is the head.
  */
-template <typename T> static __global__ void keep_rows(struct local_attention<T> a, int64_t rows, int64_t n_items)
+template <typename T> static __global__ void keep_rows(struct local_attention<T> a, int64_t rows, int64_t n_sequences)
 {
     int64_t row = warp_of_grid(), head = blockIdx.y;
-    if (row >= rows || row >= a.starts[n_items])
+    if (row >= rows || row >= a.starts[n_sequences])
         return;
-    int64_t item = item_of(a.starts, n_items, row), count = a.starts[item + 1] - a.starts[item];
-    if (!state_of(a.states, item) || count == 1 || a.starts[item + 1] - row > 2 * a.window)
+    int64_t sequence = sequence_of(a.starts, n_sequences, row), count = a.starts[sequence + 1] - a.starts[sequence];
+    if (!state_of(a.states, sequence) || count == 1 || a.starts[sequence + 1] - row > 2 * a.window)
         return;
-    struct part_row<T> p = part_row_of(&a, item, row, head);
-    int64_t own = (row - a.starts[item]) * a.key_columns;
+    struct part_row<T> p = part_row_of(&a, sequence, row, head);
+    int64_t own = (row - a.starts[sequence]) * a.key_columns;
     for (int64_t i = warp_thread(); i < a.d; i += WARP) {
         p.kept_keys[p.place * a.d + i] = to_float(p.keys[own + i]);
         p.kept_values[p.place * a.d + i] = to_float(p.values[own + i]);
@@ -284,12 +285,12 @@ template <typename T> static __global__ void keep_rows(struct local_attention<T>
 }
 
 template <typename T, int N>
-static void attend_parts(struct cuda_run *run, const struct local_attention<T> &a, int64_t rows, int64_t n_items)
+static void attend_parts(struct cuda_run *run, const struct local_attention<T> &a, int64_t rows, int64_t n_sequences)
 {
     launch_shared(run, attend_part<T, N>, rows, dim3((unsigned)a.heads, (unsigned)parts_of(a.d, VALUES)),
-                  PART_WARPS * WARP, sizeof(struct part_memory), a, n_items);
+                  PART_WARPS * WARP, sizeof(struct part_memory), a, n_sequences);
     if (computes_parts(run))
-        launch(run, keep_rows<T>, parts_of(rows, WARPS), dim3((unsigned)a.heads), WARPS * WARP, a, rows, n_items);
+        launch(run, keep_rows<T>, parts_of(rows, WARPS), dim3((unsigned)a.heads), WARPS * WARP, a, rows, n_sequences);
 }
 
 template <typename T> void cuda_local_attend(struct cuda_run *run, const struct plan_step *step)

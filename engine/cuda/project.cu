@@ -1,8 +1,8 @@
-/* y (k, columns) = Eᵀ x + e for all items of the batch at once, where E (n, k) is as long as the item. There are two
- * methods (product_method.h). Sequences with all n rows may be products of cuBLASLt. The kernels compute all other
- * sequences. A block multiplies one part of the rows of a sequence. This file has the kernels without tensor cores, for
- * float elements. project_split.cu has those on tensor cores for floats, and project_tensor.cu those for elements of 16
- * bits. finish_projection then adds up the parts. */
+/* y (k, columns) = Eᵀ x + e for all sequences of the batch at once. E (n, k) has a row for each position, and only its
+ * first rows are used. There are two methods (product_method.h). Sequences with all n rows may be products of cuBLASLt.
+ * The kernels compute all other sequences. A block multiplies one part of the rows of a sequence. This file has the
+ * kernels without tensor cores, for float elements. project_split.cu has those on tensor cores for floats, and
+ * project_tensor.cu those for elements of 16 bits. finish_projection then adds up the parts. */
 #include "engine/cuda/product_method.h"
 #include "engine/cuda/products.h"
 #include "engine/cuda/project.h"
@@ -11,10 +11,10 @@
 #define TILE 64  /* rows and columns of y in a block */
 #define DEPTH 16 /* rows of x and E that are in shared memory at a time */
 #define EACH 4   /* rows and columns of the tile that a thread computes */
-/* The number of rows of x in a part. It is so small that one item with thousands of rows keeps a large device busy.
+/* The number of rows of x in a part. It is so small that one sequence with thousands of rows keeps a large device busy.
  * With elements of 16 bits it is twice as large, because tensor cores sum up rows faster than parts can be written. If
  * y is small, it is a quarter, because otherwise there would be few blocks. The number depends on nothing else. So the
- * sums of an item are added in the same order in every batch. */
+ * sums of a sequence are added in the same order in every batch. */
 #ifndef PART_ROWS
 #define PART_ROWS 512
 #endif
@@ -223,12 +223,12 @@ template <typename T> static void finish(struct cuda_run *run, const struct proj
 /* ---- Whole sequences, by products of cuBLASLt ----
  *
  * A product computes y (k, columns) = Eᵀ (k, n) x (n, columns) of many neighbouring sequences: E is shared, x and y are
- * a fixed distance apart. Only sequences of n rows are computed so, even if all items of a batch have another common
- * length. So the length of an item decides, and not the batch, in which order its sums are added.
+ * a fixed distance apart. Only sequences of n rows are computed so, even if all sequences of a batch have another
+ * common length. So the length of a sequence decides, and not the batch, in which order its sums are added.
  *
  * E and F of the same x are two launches, because their results are two values of the plan. The oldest cuBLASLt that
  * the engine supports has no grouped products of several sizes. cublasGemmGroupedBatchedEx takes the sizes from the
- * host, so graphs could not replay it for items of other lengths. */
+ * host, so graphs could not replay it for sequences of other lengths. */
 
 /* What a projection repeats: products with these distances between their matrices, in elements. */
 struct repetition {

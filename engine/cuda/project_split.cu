@@ -1,5 +1,5 @@
 /* Projections along the sequence on tensor cores, for floats (split.h). The product is E (k, positions) times x
- * (positions, columns). A block multiplies one part of an item's rows. */
+ * (positions, columns). A block multiplies one part of a sequence's rows. */
 #include "engine/cuda/projection.h"
 #include "engine/cuda/split_tile.h"
 

@@ -251,7 +251,7 @@ template <typename T> void cuda_gate(struct cuda_run *run, const struct plan_ste
 /* The neighbours of a row of x are the rows before and after it in memory. y may have fewer rows than x.
  *
  * If the sequence comes in several batches, its slot keeps a segment of the last row, which moves to the next row. The
- * warp of the item's first row in y reads the kept segment, and then writes the new one. No other row reads it. */
+ * warp of the sequence's first row in y reads the kept segment, and then writes the new one. No other row reads it. */
 template <typename T, int N>
 static __global__ void shift_tokens(int64_t rows, int64_t columns, const T *x, struct places from, struct places to,
                                     struct shifts shifts, struct states states, T *y)
@@ -259,12 +259,12 @@ static __global__ void shift_tokens(int64_t rows, int64_t columns, const T *x, s
     int64_t row = warp_of_grid();
     if (row >= rows || !is_there(to, row))
         return;
-    int64_t item = sequence_of(to, row);
-    int64_t position = position_of(to, row), length = from.lengths[item];
-    float *state = row == to.starts[item] ? state_of(states, item) : NULL;
-    bool reads_state = state && position == 0 && states.items[item].earlier > 0;
-    const T *last = x + (from.starts[item + 1] - 1) * columns;
-    x += row_at(from, item, position) * columns;
+    int64_t sequence = sequence_of(to, row);
+    int64_t position = position_of(to, row), length = from.lengths[sequence];
+    float *state = row == to.starts[sequence] ? state_of(states, sequence) : NULL;
+    bool reads_state = state && position == 0 && states.items[sequence].earlier > 0;
+    const T *last = x + (from.starts[sequence + 1] - 1) * columns;
+    x += row_at(from, sequence, position) * columns;
     for (int64_t c = warp_thread() * N; c < columns; c += WARP * N) {
         int64_t shift = shift_of(shifts, columns, c);
         bool inside = position - shift >= 0 && position - shift < length;
@@ -324,8 +324,8 @@ static __global__ void cut_padding(int64_t rows, int64_t columns, const T *x, st
     int64_t row = warp_of_grid();
     if (row >= rows || !is_there(to, row))
         return;
-    int64_t item = sequence_of(to, row);
-    x += (from.starts[item] + row - to.starts[item]) * columns;
+    int64_t sequence = sequence_of(to, row);
+    x += (from.starts[sequence] + row - to.starts[sequence]) * columns;
     for (int64_t c = warp_thread() * N; c < columns; c += WARP * N)
         copy<N>(y + row * columns + c, x + c);
 }
@@ -393,11 +393,11 @@ static __global__ void pad_rows(int64_t rows, int64_t columns, const T *x, struc
     int64_t row = warp_of_grid();
     if (row >= rows || !is_there(to, row))
         return;
-    int64_t item = sequence_of(to, row), position = row - to.starts[item];
-    bool own = position < from.starts[item + 1] - from.starts[item];
+    int64_t sequence = sequence_of(to, row), position = row - to.starts[sequence];
+    bool own = position < from.starts[sequence + 1] - from.starts[sequence];
     for (int64_t c = warp_thread(); c < columns; c += WARP)
         y[row * columns + c] =
-            own && x ? x[(from.starts[item] + position) * columns + c] : element_like(y, own ? 1 : fill);
+            own && x ? x[(from.starts[sequence] + position) * columns + c] : element_like(y, own ? 1 : fill);
 }
 
 template <typename T> static void pad_rows_of(struct cuda_run *run, const struct plan_step *step)
@@ -423,10 +423,10 @@ static __global__ void append_rows(int64_t rows, int64_t columns, const T *x, co
     int64_t row = warp_of_grid();
     if (row >= rows || !is_there(places, row))
         return;
-    int64_t item = sequence_of(places, row), position = row - places.starts[item];
-    int64_t own = upper[item + 1] - upper[item];
+    int64_t sequence = sequence_of(places, row), position = row - places.starts[sequence];
+    int64_t own = upper[sequence + 1] - upper[sequence];
     const T *from =
-        position < own ? x + (upper[item] + position) * columns : z + (lower[item] + position - own) * columns;
+        position < own ? x + (upper[sequence] + position) * columns : z + (lower[sequence] + position - own) * columns;
     for (int64_t c = warp_thread() * N; c < columns; c += WARP * N)
         copy<N>(y + row * columns + c, from + c);
 }
@@ -448,8 +448,8 @@ static __global__ void gather_rows(int64_t rows, int64_t columns, const T *x, st
     int64_t row = warp_of_grid();
     if (row >= rows || !is_there(to, row))
         return;
-    int64_t item = sequence_of(to, row);
-    x += row_at(from, item, position_of(to, row)) * columns;
+    int64_t sequence = sequence_of(to, row);
+    x += row_at(from, sequence, position_of(to, row)) * columns;
     for (int64_t c = warp_thread() * N; c < columns; c += WARP * N)
         copy<N>(y + row * columns + c, x + c);
 }

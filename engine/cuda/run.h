@@ -66,7 +66,7 @@ static __device__ __forceinline__ bool is_there(struct places places, int64_t ro
 
 static __device__ __forceinline__ int64_t sequence_of(struct places places, int64_t row)
 {
-    return item_of(places.starts, places.n_sequences, row);
+    return sequence_of(places.starts, places.n_sequences, row);
 }
 
 /* The row's position among the rows that its sequence has in this batch. */
@@ -104,11 +104,12 @@ struct states {
     int64_t stride;                  /* floats from one slot to the next */
 };
 
-/* The memory for the item's sequence. NULL if the item is a whole sequence. */
-static __device__ __forceinline__ float *state_of(struct states states, int64_t item)
+/* The memory for the sequence. NULL if the item is a whole sequence. In a plan with slots each item is one sequence, so
+ * `sequence` is also the number of the item. */
+static __device__ __forceinline__ float *state_of(struct states states, int64_t sequence)
 {
-    bool kept = states.items && states.items[item].slot > 0;
-    return kept ? states.first + (states.items[item].slot - 1) * states.stride : NULL;
+    bool kept = states.items && states.items[sequence].slot > 0;
+    return kept ? states.first + (states.items[sequence].slot - 1) * states.stride : NULL;
 }
 
 struct cuda_run;

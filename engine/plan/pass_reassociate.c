@@ -94,7 +94,7 @@ static bool next_chain(const struct plan *plan, int from, const struct projected
 
 /* Bounds of the rows of a sequence on the axis. If padding or the model fixes the number of rows, both bounds are this
  * number. Otherwise they are 1 and INT64_MAX. */
-static struct plan_selection rows_of_items(const struct plan *plan, int axis)
+static struct plan_selection rows_of_sequences(const struct plan *plan, int axis)
 {
     int64_t exactly = plan_same_rows(plan, axis);
     return exactly ? (struct plan_selection){axis, exactly, exactly} : (struct plan_selection){axis, 1, INT64_MAX};
@@ -260,7 +260,7 @@ static void consider(struct plan_builder *builder, struct chain chain)
     if (next_chain(plan, 0, &rewrite.source, &earlier) && earlier.project < chain.project)
         return; /* an earlier chain with this source was left unchanged, so the source was considered before */
     struct plan_decision decision = count_flops(plan, chain, &rewrite.source);
-    struct plan_selection rows = rows_of_items(plan, plan->values[rewrite.source.x].axis);
+    struct plan_selection rows = rows_of_sequences(plan, plan->values[rewrite.source.x].axis);
     if (plan->axes[rows.axis].kind != AXIS_INPUT && rows.least == rows.most)
         fix_rows(&decision, rows.least);
     rewrite.x = rewrite.source.x;
