@@ -167,7 +167,7 @@ static int pad(struct plan_builder *builder, int value, struct plan_padding padd
         return PLAN_NONE;
     int axis = plan_value_at(builder, value)->axis;
     if (builder->scope.leaf) {
-        int64_t rows = plan_fixed_rows(builder, axis);
+        int64_t rows = plan_constant_rows(builder->plan, axis);
         return rows && plan_padded_rows(padding, rows) == rows ? value : plan_pad_rows(builder, value, padding);
     }
     builder->plan->axes[axis].padded = padding;

@@ -245,18 +245,27 @@ bool plan_size_at(const struct plan *plan, int size, int64_t side, int64_t *valu
     return plan_size_value(plan, size, &lengths_of_rows, &side, value);
 }
 
+/* Sets *rows to the number of rows of every sequence on the axis. Returns false if it depends on the item. */
+static bool find_constant_rows(const struct plan *plan, int axis, int64_t *rows)
+{
+    const struct plan_axis *of = &plan->axes[axis];
+    if (of->kind == AXIS_SIZED)
+        return plan_size_is_constant(plan, of->sized.rows, rows);
+    if (of->kind == AXIS_FIXED)
+        *rows = of->rows_per_item;
+    if (of->kind != AXIS_PADDED)
+        return of->kind == AXIS_FIXED;
+    *rows = 0;
+    if (of->extended.by.rows == 0 && !find_constant_rows(plan, of->extended.of, rows))
+        return false;
+    *rows = plan_padded_rows(of->extended.by, *rows);
+    return true;
+}
+
 int64_t plan_constant_rows(const struct plan *plan, int axis)
 {
-    const struct plan_axis *rows = &plan->axes[axis];
-    int64_t each;
-    if (rows->kind == AXIS_FIXED)
-        return rows->rows_per_item;
-    if (rows->kind == AXIS_SIZED && plan_size_is_constant(plan, rows->sized.rows, &each))
-        return each;
-    if (rows->kind != AXIS_PADDED)
-        return 0;
-    int64_t own = plan_constant_rows(plan, rows->extended.of);
-    return rows->extended.by.rows ? rows->extended.by.rows : plan_padded_rows(rows->extended.by, own);
+    int64_t rows;
+    return find_constant_rows(plan, axis, &rows) ? rows : 0;
 }
 
 int64_t plan_same_rows(const struct plan *plan, int axis)
@@ -269,36 +278,21 @@ int64_t plan_same_rows(const struct plan *plan, int axis)
     return rows->padded.rows ? rows->padded.rows : exact ? input->max_length : 0;
 }
 
-/* Sets the number of sequences of an item on the axis. Returns false if it depends on the item. */
-static bool constant_sequences(const struct plan *plan, int axis, int64_t *sequences)
+/* Sets *sequences to the number of sequences of every item on the axis. Returns false if it depends on the item. */
+static bool find_constant_sequences(const struct plan *plan, int axis, int64_t *sequences)
 {
     const struct plan_axis *of = &plan->axes[axis];
     *sequences = 1;
+    if (of->kind == AXIS_PADDED)
+        return find_constant_sequences(plan, of->extended.of, sequences);
     return of->kind != AXIS_SIZED || plan_size_is_constant(plan, of->sized.sequences, sequences);
-}
-
-/* Like plan_rows_are_constant, for an AXIS_PADDED. */
-static bool padded_rows_are_constant(const struct plan *plan, const struct plan_axis *padded, int64_t *rows)
-{
-    int64_t own = 1, sequences;
-    if (!constant_sequences(plan, padded->extended.of, &sequences) || sequences < 1)
-        return false;
-    if (padded->extended.by.rows == 0 && !plan_rows_are_constant(plan, padded->extended.of, &own))
-        return false;
-    return !__builtin_mul_overflow(plan_padded_rows(padded->extended.by, own / sequences), sequences, rows);
 }
 
 bool plan_rows_are_constant(const struct plan *plan, int axis, int64_t *rows)
 {
-    const struct plan_axis *of = &plan->axes[axis];
     int64_t each, sequences;
-    if (of->kind == AXIS_PADDED)
-        return padded_rows_are_constant(plan, of, rows);
-    if (of->kind == AXIS_FIXED)
-        *rows = of->rows_per_item;
-    return of->kind == AXIS_FIXED || (of->kind == AXIS_SIZED && plan_size_is_constant(plan, of->sized.rows, &each) &&
-                                      plan_size_is_constant(plan, of->sized.sequences, &sequences) &&
-                                      !__builtin_mul_overflow(each, sequences, rows));
+    return find_constant_rows(plan, axis, &each) && find_constant_sequences(plan, axis, &sequences) &&
+           !__builtin_mul_overflow(each, sequences, rows);
 }
 
 int64_t plan_least_rows(const struct plan *plan, int axis)
@@ -308,9 +302,10 @@ int64_t plan_least_rows(const struct plan *plan, int axis)
     if (of->kind == AXIS_FIXED)
         return of->rows_per_item;
     if (of->kind == AXIS_PADDED)
-        return plan_padded_rows(of->extended.by, constant_sequences(plan, of->extended.of, &sequences) && sequences == 1
-                                                     ? plan_least_rows(plan, of->extended.of)
-                                                     : 1);
+        return plan_padded_rows(of->extended.by,
+                                find_constant_sequences(plan, of->extended.of, &sequences) && sequences == 1
+                                    ? plan_least_rows(plan, of->extended.of)
+                                    : 1);
     if (of->kind != AXIS_SIZED)
         return 0;
     plan_size_bounds(plan, of->sized.rows, &rows, &most);

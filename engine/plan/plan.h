@@ -639,13 +639,16 @@ int64_t plan_side(const struct plan *plan, int64_t rows);
  * false in the same cases as plan_size_value. */
 bool plan_size_at(const struct plan *plan, int size, int64_t side, int64_t *value);
 
-/* The number of rows of every sequence on the axis. 0 if it depends on the item. */
+/* The number of rows of every sequence on the axis. 0 if it depends on the item. The rows of an input count as
+ * depending on the item. */
 int64_t plan_constant_rows(const struct plan *plan, int axis);
 
-/* Likewise, for axes of inputs, too: padding or the model may fix the length of an input. */
+/* Like plan_constant_rows, but also counts inputs: for the axis of an input whose number of rows is fixed by padding or
+ * by the model, returns this number. */
 int64_t plan_same_rows(const struct plan *plan, int axis);
 
-/* Whether all items have the same number of rows on the axis. If so, sets *rows to this number. */
+/* Like plan_constant_rows, but for the rows of an item, summed over its sequences. Sets *rows to this number. Returns
+ * false if it depends on the item. */
 bool plan_rows_are_constant(const struct plan *plan, int axis, int64_t *rows);
 
 /* The index of an attention's softmax in model_info.outputs. */

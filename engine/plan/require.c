@@ -57,15 +57,6 @@ static int size_of_rows(struct plan_builder *builder, int axis)
     return plan_size_multiply(builder, plan_size_divide(builder, more, multiple), multiple);
 }
 
-int64_t plan_fixed_rows(struct plan_builder *builder, int axis)
-{
-    int64_t rows;
-    enum plan_axis_kind kind = builder->plan->axes[axis].kind;
-    int size =
-        kind == AXIS_FIXED || kind == AXIS_SIZED || kind == AXIS_PADDED ? size_of_rows(builder, axis) : PLAN_NONE;
-    return size != PLAN_NONE && plan_size_is_constant(builder->plan, size, &rows) ? rows : 0;
-}
-
 /* Whether the limits of the input are also those of the axis. For an image they are not, because its length is its
  * height. */
 static bool is_sequence(const struct plan *plan, const struct plan_axis *axis)

@@ -28,9 +28,6 @@ const char *plan_full_name(const struct plan_builder *builder, const char *name,
 
 /* ---- require.c ---- */
 
-/* The number of rows that every sequence of every item has on the axis. 0 if it differs. */
-int64_t plan_fixed_rows(struct plan_builder *builder, int axis);
-
 /* Limits the number of rows of each sequence on the axis. The caller leaves limit.size unset. If the axis is that of an
  * input, the limits of the input become narrower. Otherwise the limit is added to the plan. */
 void plan_limit_rows(struct plan_builder *builder, int axis, struct plan_size_limit limit);
