@@ -406,7 +406,7 @@ template <typename T> static void keep_context(struct cuda_run *run, const struc
 {
     int64_t k = plan_constant_rows(run->plan, run->plan->values[step->keys].axis), offset = 0;
     const int reads[] = {step->keys, step->values};
-    if (!computes_steps(run) && !computes_parts(run))
+    if (!computes_single_rows(run) && !computes_several_rows(run))
         return;
     for (int value : reads) {
         int64_t columns = columns_of(run, value);

@@ -38,7 +38,7 @@ static bool wants_attention(const struct plan *plan, const struct batch *batch)
 /* Whether the step computes only some sequences by cuBLASLt. Their places are known to the host alone. */
 static bool divides_sequences(const struct cuda_run *run, const struct cuda_lane *lane, int step)
 {
-    return lane->shape.whole[step] == SELECTED_SOME && run->launches[step].method == PRODUCT_BY_LIBRARY;
+    return lane->shape.full[step] == SELECTED_SOME && run->launches[step].method == PRODUCT_BY_LIBRARY;
 }
 
 /* Whether all launches depend only on the shape of the batch. */
@@ -48,8 +48,8 @@ static bool is_repeatable(const struct cuda_run *run, const struct cuda_lane *la
     if (!lane->results.fit || wants_attention(plan, run->batch))
         return false;
     for (int i = 0; i < plan->n_steps; i++)
-        if (cuda_operation_of(run->dtype, plan->steps[i].operation)->by_item || shape_splits(plan, &lane->shape, i) ||
-            divides_sequences(run, lane, i))
+        if (cuda_operation_of(run->dtype, plan->steps[i].operation)->by_item ||
+            shape_launches_apart(plan, &lane->shape, i) || divides_sequences(run, lane, i))
             return false;
     return true;
 }

@@ -93,7 +93,7 @@ template <typename T> void cuda_linear(struct cuda_run *run, const struct plan_s
     int number = (int)(step - run->plan->steps);
     if (run->shape->selected[number] == SELECTED_NONE)
         return;
-    if (!shape_splits(run->plan, run->shape, number)) {
+    if (!shape_launches_apart(run->plan, run->shape, number)) {
         linear_part<T>(run, step, 0, rows_of(run, step->x));
         return;
     }

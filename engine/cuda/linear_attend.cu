@@ -381,10 +381,10 @@ static void attend_sequences(struct cuda_run *run, const struct plan_step *step,
     int64_t sequences = a.n_items * a.fold;
     unsigned heads = (unsigned)a.heads, column_tiles = (unsigned)parts_of(a.e, TILE);
     if (step->linear_attend.causal) {
-        if (computes_wholes(run))
+        if (computes_whole_sequences(run))
             launch_shared(run, walk_sequence<T>, a.n_sequences * a.heads, dim3(column_tiles), THREADS, walk_bytes(&a),
                           a);
-        if (computes_parts(run))
+        if (computes_several_rows(run))
             linear_attend_parts(run, &a);
         return;
     }
@@ -408,7 +408,7 @@ template <typename T> void cuda_linear_attend(struct cuda_run *run, const struct
         a.n_sequences = least(at_once, sequences - a.first_sequence);
         attend_sequences(run, step, a);
     }
-    if (step->linear_attend.causal && computes_steps(run))
+    if (step->linear_attend.causal && computes_single_rows(run))
         linear_attend_steps(run, &a);
 }
 

@@ -289,7 +289,7 @@ static void attend_parts(struct cuda_run *run, const struct local_attention<T> &
 {
     launch_shared(run, attend_part<T, N>, rows, dim3((unsigned)a.heads, (unsigned)parts_of(a.d, VALUES)),
                   PART_WARPS * WARP, sizeof(struct part_memory), a, n_sequences);
-    if (computes_parts(run))
+    if (computes_several_rows(run))
         launch(run, keep_rows<T>, parts_of(rows, WARPS), dim3((unsigned)a.heads), WARPS * WARP, a, rows, n_sequences);
 }
 
@@ -312,11 +312,11 @@ template <typename T> void cuda_local_attend(struct cuda_run *run, const struct 
     a.states = states_of(run);
     a.out = elements_of<T>(run, step->y);
     with_pack<T>(a.d | a.key_columns | a.query_columns, [&](auto n) {
-        if (computes_wholes(run))
+        if (computes_whole_sequences(run))
             launch(run, local_attend<T, n.value>, parts_of(rows, WARPS),
                    dim3((unsigned)a.heads, (unsigned)parts_of(a.d, VALUES)), WARPS * WARP, a, rows,
                    sequences_of(run, step->x));
-        if (computes_steps(run) || computes_parts(run))
+        if (computes_single_rows(run) || computes_several_rows(run))
             attend_parts<T, n.value>(run, a, rows, sequences_of(run, step->x));
     });
 }

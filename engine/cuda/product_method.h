@@ -3,7 +3,7 @@
  * batch.
  *
  *     step                                  PRODUCT_BY_LIBRARY                    PRODUCT_BY_KERNEL
- *     projection of whole sequences         one launch with a product for each    project, project_tensor
+ *     projection of full sequences          one launch with a product for each    project, project_tensor
  *                                           sequence (project.cu)
  *     product with bias and GELU in bf16    cuBLASLt computes all of it           a kernel computes bias and GELU after
  *                                                                                 the product */

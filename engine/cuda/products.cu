@@ -393,21 +393,21 @@ static void choose_for(struct cuda_run *run)
     }
 }
 
-/* Runs the projections that tell whole sequences apart (shape_whole_rows), for shapes with whole sequences. If
+/* Runs the projections that may multiply full sequences (shape_full_rows), for shapes with full sequences. If
  * `largest` is set, only for the largest shape, for which the method is chosen. Otherwise for all shapes. */
-static void choose_for_whole(struct cuda_run *run, struct batch_shape *shape, bool largest)
+static void choose_for_full(struct cuda_run *run, struct batch_shape *shape, bool largest)
 {
     const struct plan *plan = run->plan;
     for (int i = 0; i < plan->n_steps; i += run->launches[i].steps) {
         int64_t known = 0;
         run->step = &plan->steps[i];
-        if (shape_whole_rows(plan, run->step) == 0)
+        if (shape_full_rows(plan, run->step) == 0)
             continue;
-        for (int64_t count = shape_most_whole(plan, i); count > 0 && goes_on(run); count = largest ? 0 : count - 1) {
-            shape_of_whole(plan, i, count, shape);
-            if (shape_whole_count(plan, shape, i) != known)
+        for (int64_t count = shape_most_full(plan, i); count > 0 && goes_on(run); count = largest ? 0 : count - 1) {
+            shape_of_full(plan, i, count, shape);
+            if (shape_full_count(plan, shape, i) != known)
                 cuda_operation_of(run->dtype, run->step->operation)->run(run, run->step);
-            known = shape_whole_count(plan, shape, i);
+            known = shape_full_count(plan, shape, i);
         }
     }
 }
@@ -429,7 +429,7 @@ int cuda_products_warm(struct cuda_run run, struct error *error)
         return -1;
     run.shape = &shape;
     run.choosing = true;
-    choose_for_whole(&run, &shape, true);
+    choose_for_full(&run, &shape, true);
     /* For each, the largest number of rows is tried. */
     for (int64_t items = plan->max_items; items > 1; items = count_below(items)) {
         shape_of_size(plan, plan->max_rows, items, &shape);
@@ -440,7 +440,7 @@ int cuda_products_warm(struct cuda_run run, struct error *error)
         shape.n_wanted = rows;
         choose_for(&run);
     }
-    choose_for_whole(&run, &shape, false);
+    choose_for_full(&run, &shape, false);
     shape_free(&shape);
     return run.status == cudaSuccess ? 0 : cuda_fail(error, "the CUDA device failed at products", run.status);
 }

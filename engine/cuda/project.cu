@@ -220,7 +220,7 @@ template <typename T> static void finish(struct cuda_run *run, const struct proj
                *p);
 }
 
-/* ---- Whole sequences, by products of cuBLASLt ----
+/* ---- Full sequences (shape_full_rows), by products of cuBLASLt ----
  *
  * A product computes y (k, columns) = Eᵀ (k, n) x (n, columns) of many neighbouring sequences: E is shared, x and y are
  * a fixed distance apart. Only sequences of n rows are computed so, even if all sequences of a batch have another
@@ -290,10 +290,10 @@ static struct cuda_product product_of(const struct projection<T> *p, int64_t n, 
     return product;
 }
 
-/* Launches the products of neighbouring whole sequences. Returns the same as multiply_repeated. */
+/* Launches the products of neighbouring full sequences. Returns the same as multiply_repeated. */
 template <typename T>
-static bool multiply_whole(struct cuda_run *run, const struct projection<T> *p, int64_t n, int64_t sequence,
-                           int64_t row, int64_t count)
+static bool multiply_full(struct cuda_run *run, const struct projection<T> *p, int64_t n, int64_t sequence, int64_t row,
+                          int64_t count)
 {
     struct projection<T> ascending = *p; /* E and F in the order of their addresses, so that distances are positive */
     if (p->count > 1 && p->second.weight < p->own.weight) {
@@ -317,7 +317,7 @@ static int64_t power_below(int64_t count)
     return power;
 }
 
-/* Each run of neighbouring whole sequences, as products of 1, 2, 4, 8 … sequences, for which cuda_products_warm has
+/* Each run of neighbouring full sequences, as products of 1, 2, 4, 8 … sequences, for which cuda_products_warm has
  * chosen algorithms. */
 template <typename T>
 static void multiply_some(struct cuda_run *run, const struct plan_step *step, const struct projection<T> *p, int64_t n)
@@ -332,13 +332,13 @@ static void multiply_some(struct cuda_run *run, const struct plan_step *step, co
             count++;
         for (int64_t done = 0, launched; done < count; done += launched) {
             launched = power_below(count - done);
-            multiply_whole(run, p, n, sequence + done, starts[sequence + done], launched);
+            multiply_full(run, p, n, sequence + done, starts[sequence + done], launched);
         }
     }
 }
 
-/* Tables of `count` whole sequences, for timing the kernel without a batch. */
-static __global__ void lay_out_whole(int64_t count, int64_t n, int64_t k, int64_t *starts, int64_t *to)
+/* Tables of `count` full sequences, for timing the kernel without a batch. */
+static __global__ void lay_out_full(int64_t count, int64_t n, int64_t k, int64_t *starts, int64_t *to)
 {
     for (int64_t i = threadIdx.x; i <= count; i += blockDim.x) {
         starts[i] = i * n;
@@ -352,7 +352,7 @@ static void lay_out_now(struct cuda_run *run, int64_t count, int64_t n, int64_t 
     struct cuda_run now = *run;
     now.choosing = false;
     pthread_mutex_lock(run->submitting);
-    launch(&now, lay_out_whole, 1, 1, WARP, count, n, k, tables, tables + count + 1);
+    launch(&now, lay_out_full, 1, 1, WARP, count, n, k, tables, tables + count + 1);
     pthread_mutex_unlock(run->submitting);
     note(run, now.status);
 }
@@ -361,13 +361,13 @@ static void lay_out_now(struct cuda_run *run, int64_t count, int64_t n, int64_t 
 template <typename T>
 static void choose_projection(struct cuda_run *run, const struct plan_step *step, struct projection<T> p, int64_t n)
 {
-    int64_t count = shape_whole_count(run->plan, run->shape, (int)(step - run->plan->steps)), *tables;
+    int64_t count = shape_full_count(run->plan, run->shape, (int)(step - run->plan->steps)), *tables;
     struct error error;
     if (run->split) /* cuBLASLt is less exact on tensor cores, and slower without them */
         run->launches[step - run->plan->steps].method = PRODUCT_BY_KERNEL;
     if (product_method_of(run) == PRODUCT_BY_KERNEL)
         return;
-    bool possible = multiply_whole(run, &p, n, 0, 0, count);
+    bool possible = multiply_full(run, &p, n, 0, 0, count);
     if (product_method_of(run) != PRODUCT_UNDECIDED)
         return;
     if (cuda_take_memory((void **)&tables, (size_t)(2 * (count + 1)) * sizeof *tables, "tables", &error) != 0)
@@ -378,7 +378,7 @@ static void choose_projection(struct cuda_run *run, const struct plan_step *step
     lay_out_now(run, count, n, p.k, tables);
     product_method_choose(run, possible, [&](struct cuda_run *now, enum product_method method) {
         if (method == PRODUCT_BY_LIBRARY)
-            multiply_whole(now, &p, n, 0, 0, count);
+            multiply_full(now, &p, n, 0, 0, count);
         else
             project_by_kernel(now, step, &p);
         finish(now, &p, method == PRODUCT_BY_KERNEL && n > p.part_rows);
@@ -389,7 +389,7 @@ static void choose_projection(struct cuda_run *run, const struct plan_step *step
 template <typename T> void cuda_project_sequence(struct cuda_run *run, const struct plan_step *step)
 {
     int number = (int)(step - run->plan->steps);
-    int64_t n = shape_whole_rows(run->plan, step);
+    int64_t n = shape_full_rows(run->plan, step);
     if (run->shape->selected[number] == SELECTED_NONE)
         return;
     struct projection<T> p = projection_of<T>(run, step);
@@ -397,15 +397,15 @@ template <typename T> void cuda_project_sequence(struct cuda_run *run, const str
         choose_projection(run, step, p, n);
         return;
     }
-    enum selected whole = product_method_of(run) == PRODUCT_BY_LIBRARY ? run->shape->whole[number] : SELECTED_NONE;
-    p.multiplied = whole == SELECTED_NONE ? 0 : n;
-    if (whole == SELECTED_ALL)
-        multiply_whole(run, &p, n, 0, 0, shape_whole_count(run->plan, run->shape, number));
-    if (whole == SELECTED_SOME)
+    enum selected full = product_method_of(run) == PRODUCT_BY_LIBRARY ? run->shape->full[number] : SELECTED_NONE;
+    p.multiplied = full == SELECTED_NONE ? 0 : n;
+    if (full == SELECTED_ALL)
+        multiply_full(run, &p, n, 0, 0, shape_full_count(run->plan, run->shape, number));
+    if (full == SELECTED_SOME)
         multiply_some(run, step, &p, n);
-    if (whole != SELECTED_ALL)
+    if (full != SELECTED_ALL)
         project_by_kernel(run, step, &p);
-    finish(run, &p, whole != SELECTED_ALL && rows_of(run, step->x) > p.part_rows);
+    finish(run, &p, full != SELECTED_ALL && rows_of(run, step->x) > p.part_rows);
 }
 
 /* ---- OP_PROJECT_CALL: an item is w sequences, and y is (w, d, k) ---- */

@@ -281,22 +281,21 @@ static inline struct states states_of(const struct cuda_run *run)
     return states;
 }
 
-/* What items the current step must compute. computes_wholes: some item is a whole sequence. computes_steps: some item
- * is one row of a sequence with a slot. computes_parts: some item is several such rows. For a step that keeps nothing
- * in slots, all items count as whole. */
-static inline bool computes_wholes(const struct cuda_run *run)
+/* What items the current step must compute: whole sequences, items with one row of a sequence with a slot, and items
+ * with several such rows. For a step that keeps nothing in slots, all items count as whole sequences. */
+static inline bool computes_whole_sequences(const struct cuda_run *run)
 {
-    return !has_states(run) || run->shape->wholes;
+    return !has_states(run) || run->shape->whole_sequences;
 }
 
-static inline bool computes_steps(const struct cuda_run *run)
+static inline bool computes_single_rows(const struct cuda_run *run)
 {
-    return has_states(run) && run->shape->steps;
+    return has_states(run) && run->shape->single_rows;
 }
 
-static inline bool computes_parts(const struct cuda_run *run)
+static inline bool computes_several_rows(const struct cuda_run *run)
 {
-    return has_states(run) && run->shape->parts;
+    return has_states(run) && run->shape->several_rows;
 }
 
 /* The number of sequences in an item with LAYOUT_CALL. 1 for other layouts. */

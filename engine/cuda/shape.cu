@@ -9,8 +9,8 @@
 #ifndef SPOILED_ROWS
 #define SPOILED_ROWS 4096 /* computing this many rows takes about as long as launching several products */
 #endif
-#ifndef WHOLE_ROWS
-#define WHOLE_ROWS 2048 /* likewise. With fewer rows, launches without a graph would take longer than the kernels */
+#ifndef FULL_ROWS
+#define FULL_ROWS 2048 /* likewise. With fewer rows, launches without a graph would take longer than the kernels */
 #endif
 #define FINE_FROM 1024 /* in rows. Below it there are four sizes between two powers of two, and above it eight */
 
@@ -18,9 +18,9 @@ int shape_open(const struct plan *plan, struct batch_shape *shape, struct error 
 {
     shape->rows = (int64_t *)calloc((size_t)plan->n_axes + 1, sizeof *shape->rows);
     shape->selected = (enum selected *)calloc((size_t)plan->n_steps + 1, sizeof *shape->selected);
-    shape->whole = (enum selected *)calloc((size_t)plan->n_steps + 1, sizeof *shape->whole);
+    shape->full = (enum selected *)calloc((size_t)plan->n_steps + 1, sizeof *shape->full);
     shape->sequences = (int64_t *)calloc((size_t)plan->n_axes + 1, sizeof *shape->sequences);
-    if (shape->rows && shape->selected && shape->whole && shape->sequences)
+    if (shape->rows && shape->selected && shape->full && shape->sequences)
         return 0;
     shape_free(shape);
     return error_set(error, "out of memory while preparing a model");
@@ -30,10 +30,10 @@ void shape_free(struct batch_shape *shape)
 {
     free(shape->rows);
     free(shape->selected);
-    free(shape->whole);
+    free(shape->full);
     free(shape->sequences);
     shape->rows = shape->sequences = NULL;
-    shape->selected = shape->whole = NULL;
+    shape->selected = shape->full = NULL;
 }
 
 /* The arena has no room for more than `most` rows. */
@@ -82,34 +82,34 @@ static enum selected count_selected(const struct batch *batch, const struct plan
     return count == 0 ? SELECTED_NONE : count == all ? SELECTED_ALL : SELECTED_SOME;
 }
 
-int64_t shape_whole_rows(const struct plan *plan, const struct plan_step *step)
+int64_t shape_full_rows(const struct plan *plan, const struct plan_step *step)
 {
     if (step->operation != OP_PROJECT_SEQUENCE)
         return 0;
     const struct plan_weight *e = &plan->weights[step->weight];
     int axis = plan->values[step->x].axis;
     int64_t rows = step->project_sequence.transposed ? e->columns : e->rows / step->project_sequence.groups;
-    if (plan->axes[axis].shared || (rows < WHOLE_ROWS && plan_same_rows(plan, axis) != rows))
+    if (plan->axes[axis].shared || (rows < FULL_ROWS && plan_same_rows(plan, axis) != rows))
         return 0;
     return rows <= plan_most_rows(plan, axis, plan->max_items) ? rows : 0;
 }
 
-int64_t shape_whole_count(const struct plan *plan, const struct batch_shape *shape, int step)
+int64_t shape_full_count(const struct plan *plan, const struct batch_shape *shape, int step)
 {
     int axis = plan->values[plan->steps[step].x].axis;
-    return least(shape->rows[axis] / shape_whole_rows(plan, &plan->steps[step]), shape->sequences[axis]);
+    return least(shape->rows[axis] / shape_full_rows(plan, &plan->steps[step]), shape->sequences[axis]);
 }
 
-int64_t shape_most_whole(const struct plan *plan, int step)
+int64_t shape_most_full(const struct plan *plan, int step)
 {
     int axis = plan->values[plan->steps[step].x].axis;
-    return least(plan_most_rows(plan, axis, plan->max_items) / shape_whole_rows(plan, &plan->steps[step]),
+    return least(plan_most_rows(plan, axis, plan->max_items) / shape_full_rows(plan, &plan->steps[step]),
                  plan_most_sequences(plan, axis, plan->max_items));
 }
 
-static enum selected count_whole(const struct plan *plan, const struct batch *batch, const struct plan_step *step)
+static enum selected count_full(const struct plan *plan, const struct batch *batch, const struct plan_step *step)
 {
-    int64_t rows = shape_whole_rows(plan, step), count = 0;
+    int64_t rows = shape_full_rows(plan, step), count = 0;
     if (rows == 0) /* perhaps a step without x */
         return SELECTED_NONE;
     const struct layout *layout = &batch->layouts[plan->values[step->x].axis];
@@ -151,13 +151,13 @@ static void find_wants(const struct plan *plan, const struct batch *batch, struc
 /* Kernels on states of sequences tell these kinds of items apart. */
 static void find_kinds(const struct plan *plan, const struct batch *batch, struct batch_shape *shape)
 {
-    shape->wholes = plan->n_slots == 0;
-    shape->steps = shape->parts = false;
+    shape->whole_sequences = plan->n_slots == 0;
+    shape->single_rows = shape->several_rows = false;
     for (int64_t b = 0; plan->n_slots > 0 && b < batch->n_items; b++) {
         bool one_row = padder_length(plan, &batch->items[b], plan->axes[plan->resumed_axis].input) == 1;
-        shape->wholes |= batch->items[b].slot == 0;
-        shape->steps |= batch->items[b].slot > 0 && one_row;
-        shape->parts |= batch->items[b].slot > 0 && !one_row;
+        shape->whole_sequences |= batch->items[b].slot == 0;
+        shape->single_rows |= batch->items[b].slot > 0 && one_row;
+        shape->several_rows |= batch->items[b].slot > 0 && !one_row;
     }
 }
 
@@ -179,7 +179,7 @@ void shape_of_batch(const struct plan *plan, const struct batch *batch, struct b
     }
     for (int i = 0; i < plan->n_steps; i++) {
         shape->selected[i] = count_selected(batch, &plan->steps[i]);
-        shape->whole[i] = count_whole(plan, batch, &plan->steps[i]);
+        shape->full[i] = count_full(plan, batch, &plan->steps[i]);
     }
 }
 
@@ -189,8 +189,8 @@ void shape_of_size(const struct plan *plan, int64_t rows, int64_t n_items, struc
     shape->n_wanted = plan->max_rows;
     shape->top_k = plan->output_columns;
     shape->hidden = shape->pooled = shape->output = shape->softmax = shape->targets = true;
-    shape->wholes = true;
-    shape->steps = shape->parts = plan->n_slots > 0;
+    shape->whole_sequences = true;
+    shape->single_rows = shape->several_rows = plan->n_slots > 0;
     shape->tensors = UINT64_MAX;
     for (int i = 0; i < plan->n_axes; i++) {
         const struct plan_axis *axis = &plan->axes[i];
@@ -202,15 +202,15 @@ void shape_of_size(const struct plan *plan, int64_t rows, int64_t n_items, struc
     }
     for (int i = 0; i < plan->n_steps; i++) {
         shape->selected[i] = SELECTED_ALL;
-        shape->whole[i] = SELECTED_NONE;
+        shape->full[i] = SELECTED_NONE;
     }
 }
 
-void shape_of_whole(const struct plan *plan, int step, int64_t count, struct batch_shape *shape)
+void shape_of_full(const struct plan *plan, int step, int64_t count, struct batch_shape *shape)
 {
-    int64_t rows = shape_whole_rows(plan, &plan->steps[step]);
+    int64_t rows = shape_full_rows(plan, &plan->steps[step]);
     shape_of_size(plan, count * rows, round_count(count, plan->max_items), shape);
-    shape->whole[step] = SELECTED_ALL;
+    shape->full[step] = SELECTED_ALL;
 }
 
 void shape_of_largest(const struct plan *plan, struct batch_shape *shape)
@@ -222,25 +222,26 @@ bool shape_equals(const struct plan *plan, const struct batch_shape *a, const st
 {
     return a->n_items == b->n_items && a->n_wanted == b->n_wanted && a->top_k == b->top_k && a->hidden == b->hidden &&
            a->pooled == b->pooled && a->output == b->output && a->softmax == b->softmax && a->targets == b->targets &&
-           a->tensors == b->tensors && a->wholes == b->wholes && a->steps == b->steps && a->parts == b->parts &&
+           a->tensors == b->tensors && a->whole_sequences == b->whole_sequences && a->single_rows == b->single_rows &&
+           a->several_rows == b->several_rows &&
            memcmp(a->rows, b->rows, (size_t)plan->n_axes * sizeof *a->rows) == 0 &&
            memcmp(a->sequences, b->sequences, (size_t)plan->n_axes * sizeof *a->sequences) == 0 &&
            memcmp(a->selected, b->selected, (size_t)plan->n_steps * sizeof *a->selected) == 0 &&
-           memcmp(a->whole, b->whole, (size_t)plan->n_steps * sizeof *a->whole) == 0;
+           memcmp(a->full, b->full, (size_t)plan->n_steps * sizeof *a->full) == 0;
 }
 
 uint64_t shape_hash(const struct plan *plan, const struct batch_shape *shape)
 {
-    const int64_t own[] = {shape->n_items, shape->n_wanted, shape->top_k,   shape->hidden,
-                           shape->pooled,  shape->output,   shape->softmax, shape->targets,
-                           shape->wholes,  shape->steps,    shape->parts,   (int64_t)shape->tensors};
+    const int64_t own[] = {shape->n_items,         shape->n_wanted,    shape->top_k,        shape->hidden,
+                           shape->pooled,          shape->output,      shape->softmax,      shape->targets,
+                           shape->whole_sequences, shape->single_rows, shape->several_rows, (int64_t)shape->tensors};
     uint64_t hash = 14695981039346656037u; /* FNV-1a, of words */
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         hash = (hash ^ (uint64_t)own[i]) * 1099511628211u;
     for (int i = 0; i < plan->n_axes; i++)
         hash = ((hash ^ (uint64_t)shape->rows[i]) * 1099511628211u ^ (uint64_t)shape->sequences[i]) * 1099511628211u;
     for (int i = 0; i < plan->n_steps; i++)
-        hash = ((hash ^ (uint64_t)shape->selected[i]) * 1099511628211u ^ (uint64_t)shape->whole[i]) * 1099511628211u;
+        hash = ((hash ^ (uint64_t)shape->selected[i]) * 1099511628211u ^ (uint64_t)shape->full[i]) * 1099511628211u;
     return hash ^ hash >> 32;
 }
 
@@ -248,15 +249,15 @@ void shape_copy(const struct plan *plan, struct batch_shape *to, const struct ba
 {
     int64_t *rows = to->rows, *sequences = to->sequences;
     memcpy(sequences, from->sequences, (size_t)plan->n_axes * sizeof *sequences);
-    enum selected *selected = to->selected, *whole = to->whole;
+    enum selected *selected = to->selected, *full = to->full;
     memcpy(rows, from->rows, (size_t)plan->n_axes * sizeof *rows);
     memcpy(selected, from->selected, (size_t)plan->n_steps * sizeof *selected);
-    memcpy(whole, from->whole, (size_t)plan->n_steps * sizeof *whole);
+    memcpy(full, from->full, (size_t)plan->n_steps * sizeof *full);
     *to = *from;
     to->rows = rows;
     to->sequences = sequences;
     to->selected = selected;
-    to->whole = whole;
+    to->full = full;
 }
 
 int64_t shape_blocks(const struct batch_shape *shape, int axis)
@@ -264,7 +265,7 @@ int64_t shape_blocks(const struct batch_shape *shape, int axis)
     return shape->rows[axis] / PADDER_BLOCK_ROWS + shape->sequences[axis];
 }
 
-bool shape_splits(const struct plan *plan, const struct batch_shape *shape, int step)
+bool shape_launches_apart(const struct plan *plan, const struct batch_shape *shape, int step)
 {
     return plan->steps[step].operation == OP_LINEAR && shape->selected[step] == SELECTED_SOME &&
            shape->rows[plan->values[plan->steps[step].x].axis] > SPOILED_ROWS;

@@ -21,14 +21,15 @@ enum selected { SELECTED_NONE, SELECTED_SOME, SELECTED_ALL };
 struct batch_shape {
     int64_t n_items, n_wanted; /* numbers of items and of requested rows, both rounded up */
     int64_t top_k;             /* the largest top_k of an item, rounded up. 0 if no item requests top_k */
-    bool wholes, steps, parts; /* some item is a whole sequence, one row of a sequence, several rows of a sequence */
-    bool hidden, pooled;       /* some item requests this result */
+    /* Some item is a whole sequence, one row of a sequence with a slot, or several such rows. */
+    bool whole_sequences, single_rows, several_rows;
+    bool hidden, pooled;           /* some item requests this result */
     bool output, softmax, targets; /* some item requests this result for its rows of the output */
     uint64_t tensors;              /* bits of the module's outputs that some item requests. Use shape_wants_tensor */
     int64_t *rows;                 /* by axis: number of rows, rounded up */
     int64_t *sequences;            /* by axis: number of sequences, rounded up */
     enum selected *selected;       /* by step */
-    enum selected *whole;          /* by step: which sequences are whole (shape_whole_rows) and selected */
+    enum selected *full;           /* by step: which sequences are full (shape_full_rows) and selected */
 };
 
 /* After success the caller must call shape_free. */
@@ -46,19 +47,22 @@ bool shape_equals(const struct plan *plan, const struct batch_shape *a, const st
 uint64_t shape_hash(const struct plan *plan, const struct batch_shape *shape);
 void shape_copy(const struct plan *plan, struct batch_shape *to, const struct batch_shape *from);
 
-/* For an OP_PROJECT_SEQUENCE that tells whole sequences apart. Returns the number of rows of a whole sequence, for
- * which E has as many rows. A product of cuBLASLt may compute whole sequences (project.cu). Returns 0 for all other
- * steps. If some sequences of a batch are whole, no graph replays the batch. So steps whose E has few rows tell whole
- * sequences apart only if all sequences are whole in every batch. */
-int64_t shape_whole_rows(const struct plan *plan, const struct plan_step *step);
+/* A sequence is full if it has as many rows as the E of an OP_PROJECT_SEQUENCE. A product of cuBLASLt may compute full
+ * sequences (project.cu). shape_full_rows returns the number of rows of a full sequence, or 0 if the step never does
+ * this.
+ *
+ * If only some sequences of a batch are full, no graph replays the batch. With an E of less than FULL_ROWS rows, this
+ * would cost more time than the product saves. Then the step does it only if every sequence of every batch is full. */
+int64_t shape_full_rows(const struct plan *plan, const struct plan_step *step);
 
-/* For such a step, if all sequences of the batch are whole: their number, rounded up. x and y have room for them. */
-int64_t shape_whole_count(const struct plan *plan, const struct batch_shape *shape, int step);
+/* The number of full sequences of a step with shape_full_rows, rounded up, if all sequences of the batch are full. x
+ * and y have room for them. */
+int64_t shape_full_count(const struct plan *plan, const struct batch_shape *shape, int step);
 
-/* For such a step: the largest number of whole sequences in a batch, and the shape of a batch of `count` of them. In
- * this shape no other step has whole sequences. */
-int64_t shape_most_whole(const struct plan *plan, int step);
-void shape_of_whole(const struct plan *plan, int step, int64_t count, struct batch_shape *shape);
+/* shape_most_full returns the largest number of full sequences of such a step in a batch. shape_of_full sets `shape` to
+ * that of a batch of `count` full sequences. In this shape no other step has full sequences. */
+int64_t shape_most_full(const struct plan *plan, int step);
+void shape_of_full(const struct plan *plan, int step, int64_t count, struct batch_shape *shape);
 
 /* The number of row blocks (struct row_block in padder.h) for which the axis has room on the device. It is the largest
  * number in any batch of the shape. */
@@ -72,7 +76,7 @@ int64_t shape_rows_below(int64_t rows);
 /* For an OP_LINEAR that computes only some of the sequences. Returns whether to launch each group of neighbouring
  * selected sequences separately, instead of computing all rows. Computing up to SPOILED_ROWS rows in vain takes less
  * time than several launches, so the batch must have more rows. */
-bool shape_splits(const struct plan *plan, const struct batch_shape *shape, int step);
+bool shape_launches_apart(const struct plan *plan, const struct batch_shape *shape, int step);
 
 /* Whether some item requests the module's output. All outputs from number 63 on share one bit. */
 static inline bool shape_wants_tensor(const struct batch_shape *shape, int output)

@@ -6,6 +6,7 @@
 #define CONTEXTS_BYTES 4096   /* linear_attend.cu */
 #define FEED_FORWARD_ROWS 48  /* feed_forward.cu */
 #define FEW_SUMS 400          /* project.cu */
+#define FULL_ROWS 40          /* shape.cu */
 #define GRAPHS 4              /* graphs.h */
 #define IMAGE_ROWS 32         /* convolve.cu */
 #define MOST_REPETITIONS 2    /* fastest.cu */
@@ -19,7 +20,6 @@
 #define STAGED 400            /* weights.cu */
 #define TOP_K_WARPS 2         /* top_k.cu. Each thread is a fiber */
 #define WINDOW_ROWS 64        /* convolve.cu */
-#define WHOLE_ROWS 40         /* shape.cu */
 #define WORKSPACE_BYTES 65536 /* products.cu */
 
 #endif
