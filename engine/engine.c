@@ -425,7 +425,7 @@ static int check_attention_mask(const struct model *model, const struct engine_i
     const struct model_input *input = &model->inputs[index];
     long long columns = input->columns ? input->columns : padder_length(model->plan, item, input->columns_like);
     long long width = padder_width(model->plan, item, input->like);
-    long long length = padder_length(model->plan, item, input->like) / width, masks = input->n_masks * width;
+    long long length = padder_length(model->plan, item, input->like) / width, masks = input->masks_per_sequence * width;
     long long found_masks = item->inputs[index].n_masks, found_length = item->inputs[index].length;
     long long found_columns = item->inputs[index].columns;
     if (item->inputs[index].floats && !input->takes_floats)

@@ -128,7 +128,7 @@ static void build_attention(struct plan_builder *builder, const char *name, cons
                                     .kind = INPUT_ATTENTION_MASK,
                                     .columns = k,
                                     .takes_floats = true,
-                                    .n_masks = heads,
+                                    .masks_per_sequence = heads,
                                     .refused = attention_mask_refused(&arguments)};
     int mask = plan_input_beside(builder, attn_mask, query);
     int e = plan_matrix(builder, k, n, "e_proj_weight"), f = e;

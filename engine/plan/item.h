@@ -14,8 +14,8 @@ enum input_kind {
     /* A mask for the scores of an attention. A row is uint8_t[columns], where 0 means false, or float[columns], which
        is added to the scores. Floats are allowed if model_input.takes_floats is true, and are marked by
        engine_input.floats. There is one row for each row of the input `like`. If takes_one_row is true, one row may
-       serve all of them. An item has one such mask for all its sequences, or n_masks masks for each of them, one after
-       another. */
+       serve all of them. An item has one such mask for all its sequences, or masks_per_sequence masks for each of them,
+       one after another. */
     INPUT_ATTENTION_MASK,
     INPUT_IGNORED, /* a parameter of the class that neither class nor engine reads. Any type and shape. If the item
                       contains it, data is not NULL */
@@ -42,8 +42,9 @@ struct model_input {
     int columns_like;   /* index of an input. Used if an INPUT_ATTENTION_MASK has `columns` 0 */
     bool takes_floats;  /* INPUT_ATTENTION_MASK */
     bool takes_one_row; /* INPUT_ATTENTION_MASK: one row may serve all positions */
-    int64_t n_masks; /* INPUT_ATTENTION_MASK: how many masks each of the `width` sequences of an item has. 0 if an item
-                        has one mask for all of them */
+    /* INPUT_ATTENTION_MASK: how many masks each of the `width` sequences of an item has. 0 if an item has one mask for
+     * all of them. */
+    int64_t masks_per_sequence;
     const char *refused; /* the reason why the class fails if an item contains this input. NULL if it does not fail */
     int64_t vocabulary;  /* INPUT_IDS: number of valid ids */
     int like;            /* index of the input whose number of rows this input must have. -1 if there is none */
@@ -80,7 +81,7 @@ struct engine_item {
                             the image */
         int64_t columns; /* INPUT_ATTENTION_MASK: columns of `data` */
         /* INPUT_ATTENTION_MASK: the number of masks in `data` (n_masks, length, columns). It is width *
-         * model_input.n_masks. 0 if `data` is one mask (length, columns) for all heads and sequences. */
+         * model_input.masks_per_sequence. 0 if `data` is one mask (length, columns) for all heads and sequences. */
         int64_t n_masks;
         int64_t sizes[ENGINE_MAX_RANK]; /* LAYOUT_TENSOR: the item's shape */
         bool floats;                    /* INPUT_ATTENTION_MASK: true if `data` is float, false if uint8_t */

@@ -87,7 +87,7 @@ static void place_rows(const struct v2_tensor *tensor, const struct model_input 
 static struct v2_shape attention_mask_shape(const struct model_input *input, int rank)
 {
     int64_t columns = input->columns > 0 ? input->columns : -1;
-    if (input->n_masks > 0 && rank != 3)
+    if (input->masks_per_sequence > 0 && rank != 3)
         return (struct v2_shape){2, {-1, columns}};
     return (struct v2_shape){3, {-1, -1, columns}};
 }
@@ -99,7 +99,7 @@ static void place_attention_mask(const struct v2_tensor *tensor, const struct mo
     item->inputs[index].data = values;
     item->inputs[index].length = shape->sizes[shape->rank - 2];
     item->inputs[index].columns = shape->sizes[shape->rank - 1];
-    item->inputs[index].n_masks = input->n_masks > 0 && shape->rank == 3 ? shape->sizes[0] : 0;
+    item->inputs[index].n_masks = input->masks_per_sequence > 0 && shape->rank == 3 ? shape->sizes[0] : 0;
     item->inputs[index].floats = strcmp(tensor->datatype, "BOOL") != 0;
 }
 

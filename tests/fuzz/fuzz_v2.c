@@ -45,7 +45,7 @@ static void open_models(void)
           .layout = LAYOUT_CALL,
           .columns = 3,
           .takes_floats = true,
-          .n_masks = 2,
+          .masks_per_sequence = 2,
           .max_length = LONGEST,
           .optional = true},
          {.name = "ignored", .kind = INPUT_IGNORED, .max_length = LONGEST, .optional = true}},

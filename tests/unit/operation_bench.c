@@ -184,7 +184,7 @@ static void random_attention_mask(const struct plan *plan, struct engine_item *i
     int64_t columns = input->columns ? input->columns : padder_length(plan, item, input->columns_like);
     if (input->takes_one_row && random_next() % 2)
         length = 1;
-    int64_t masks = input->n_masks && random_next() % 2 ? input->n_masks * width : 0;
+    int64_t masks = input->masks_per_sequence && random_next() % 2 ? input->masks_per_sequence * width : 0;
     int64_t elements = (masks ? masks : 1) * length * columns;
     bool floats = input->takes_floats && random_next() % 2;
     float *added = calloc((size_t)elements, sizeof *added);

@@ -162,7 +162,7 @@ static void check_call(int64_t heads, int64_t dim_head, int64_t k, bool with_tai
     plan_call_layout(builder, x);
     plan_call_layout(builder, context);
     struct model_input mask = {
-        .name = "mask", .kind = INPUT_ATTENTION_MASK, .columns = k, .takes_floats = true, .n_masks = heads};
+        .name = "mask", .kind = INPUT_ATTENTION_MASK, .columns = k, .takes_floats = true, .masks_per_sequence = heads};
     struct plan_attention attention = {.heads = heads,
                                        .kv_heads = heads,
                                        .scale = 0.05f,
