@@ -207,7 +207,6 @@ static void fill_info(struct model *model, const struct model_config *config, in
     struct model_info *info = &model->info;
     for (int i = 0; i < plan->n_inputs; i++) {
         model->inputs[i] = plan->inputs[i].input;
-        model->inputs[i].fallback = plan->inputs[i].fallback;
         tensors_limit_length(plan, &model->inputs[i], i);
     }
     info->parameters = parameters;
@@ -511,7 +510,7 @@ static int refuse_long(const struct model *model, const struct engine_item *item
                        struct error *error)
 {
     const struct model_input *input = &model->inputs[index];
-    int fallback = item->inputs[index].data ? PLAN_NONE : model->plan->inputs[index].fallback;
+    int fallback = item->inputs[index].data ? PLAN_NONE : input->fallback;
     return error_set(error, "input \"%s\"%s%s%s has %lld rows; %s takes at most %lld%s", input->name,
                      fallback < 0 ? "" : ", for which \"", fallback < 0 ? "" : model->inputs[fallback].name,
                      fallback < 0 ? "" : "\" stands,", length, input->own_limit ? "the model" : "this server",

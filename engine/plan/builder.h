@@ -133,10 +133,10 @@ int plan_input_pixels(struct plan_builder *builder, const char *name, int64_t ch
 int plan_input_mask(struct plan_builder *builder, const char *name, int like);
 int plan_input_rows_like(struct plan_builder *builder, const char *name, int64_t columns, int like, int fallback);
 /* Declares an optional input without a value, because operations read it from each item in place. Its kind is
- * INPUT_ATTENTION_MASK or INPUT_IGNORED. The caller sets the members of `mask` that this kind uses. The input has as
+ * INPUT_ATTENTION_MASK or INPUT_IGNORED. The caller sets the members of `input` that this kind uses. The input has as
  * many rows as another input, whose value is `like`. Returns the index of the new input. In a scope the function
  * returns PLAN_NONE, and fails if the leaf binds a value to an INPUT_ATTENTION_MASK. */
-int plan_input_beside(struct plan_builder *builder, struct model_input mask, int like);
+int plan_input_beside(struct plan_builder *builder, struct model_input input, int like);
 /* A tensor of any shape (LAYOUT_TENSOR): `sizes` are the indices of `rank` sizes, without the batch. `kind` is
  * INPUT_IDS, INPUT_ROWS or INPUT_MASK. A row of the value consists of `columns` innermost elements of the tensor.
  * `columns` is 1 for ids and masks. The axis of the value is plan_sized_axis(elements / columns, 1). */

@@ -35,7 +35,7 @@ static int place_input(struct plan_builder *builder, struct plan_input input, in
 }
 
 /* `like` is a value with the same rows. PLAN_NONE if the input has its own number of rows. */
-static int new_input(struct plan_builder *builder, struct plan_input input, int like)
+static int new_input(struct plan_builder *builder, struct model_input input, int like)
 {
     if (builder->failed)
         return PLAN_NONE;
@@ -44,10 +44,10 @@ static int new_input(struct plan_builder *builder, struct plan_input input, int 
     struct plan *plan = builder->plan;
     int axis = like == PLAN_NONE ? plan_ragged_axis(builder, plan->n_inputs) : plan_value_at(builder, like)->axis;
     if (like != PLAN_NONE) {
-        input.input.like = plan->axes[axis].input;
-        input.input.layout = plan->inputs[input.input.like].input.layout;
+        input.like = plan->axes[axis].input;
+        input.layout = plan->inputs[input.like].input.layout;
     }
-    return place_input(builder, input, axis);
+    return place_input(builder, (struct plan_input){.input = input}, axis);
 }
 
 int plan_input_ids(struct plan_builder *builder, const char *name, int64_t vocabulary, int64_t max_length, int fallback)
@@ -58,8 +58,9 @@ int plan_input_ids(struct plan_builder *builder, const char *name, int64_t vocab
                                 .vocabulary = vocabulary,
                                 .like = PLAN_NONE,
                                 .max_length = max_length,
-                                .optional = fallback != PLAN_NONE};
-    return new_input(builder, (struct plan_input){.input = input, .fallback = fallback}, PLAN_NONE);
+                                .optional = fallback != PLAN_NONE,
+                                .fallback = fallback};
+    return new_input(builder, input, PLAN_NONE);
 }
 
 int plan_input_rows(struct plan_builder *builder, const char *name, int64_t columns, int64_t max_length, int fallback)
@@ -69,15 +70,20 @@ int plan_input_rows(struct plan_builder *builder, const char *name, int64_t colu
                                 .columns = columns,
                                 .like = PLAN_NONE,
                                 .max_length = max_length,
-                                .optional = fallback != PLAN_NONE};
-    return new_input(builder, (struct plan_input){.input = input, .fallback = fallback}, PLAN_NONE);
+                                .optional = fallback != PLAN_NONE,
+                                .fallback = fallback};
+    return new_input(builder, input, PLAN_NONE);
 }
 
 int plan_input_image(struct plan_builder *builder, const char *name, int64_t channels)
 {
-    struct model_input input = {
-        .name = name, .kind = INPUT_ROWS, .layout = LAYOUT_IMAGE, .columns = channels, .like = PLAN_NONE};
-    return new_input(builder, (struct plan_input){.input = input, .fallback = PLAN_NONE}, PLAN_NONE);
+    struct model_input input = {.name = name,
+                                .kind = INPUT_ROWS,
+                                .layout = LAYOUT_IMAGE,
+                                .columns = channels,
+                                .like = PLAN_NONE,
+                                .fallback = PLAN_NONE};
+    return new_input(builder, input, PLAN_NONE);
 }
 
 int plan_input_pixels(struct plan_builder *builder, const char *name, int64_t channels, const char *refused)
@@ -88,34 +94,41 @@ int plan_input_pixels(struct plan_builder *builder, const char *name, int64_t ch
                                 .columns = channels,
                                 .like = PLAN_NONE,
                                 .refused = refused,
-                                .optional = true};
-    return new_input(builder, (struct plan_input){.input = input, .fallback = PLAN_NONE}, PLAN_NONE);
+                                .optional = true,
+                                .fallback = PLAN_NONE};
+    return new_input(builder, input, PLAN_NONE);
 }
 
 int plan_input_mask(struct plan_builder *builder, const char *name, int like)
 {
-    struct model_input input = {.name = name, .kind = INPUT_MASK, .columns = 1, .like = PLAN_NONE, .optional = true};
-    return new_input(builder, (struct plan_input){.input = input, .fallback = PLAN_NONE}, like);
+    struct model_input input = {
+        .name = name, .kind = INPUT_MASK, .columns = 1, .like = PLAN_NONE, .optional = true, .fallback = PLAN_NONE};
+    return new_input(builder, input, like);
 }
 
 int plan_input_rows_like(struct plan_builder *builder, const char *name, int64_t columns, int like, int fallback)
 {
-    struct model_input input = {
-        .name = name, .kind = INPUT_ROWS, .columns = columns, .like = PLAN_NONE, .optional = fallback != PLAN_NONE};
-    return new_input(builder, (struct plan_input){.input = input, .fallback = fallback}, like);
+    struct model_input input = {.name = name,
+                                .kind = INPUT_ROWS,
+                                .columns = columns,
+                                .like = PLAN_NONE,
+                                .optional = fallback != PLAN_NONE,
+                                .fallback = fallback};
+    return new_input(builder, input, like);
 }
 
-int plan_input_beside(struct plan_builder *builder, struct model_input mask, int like)
+int plan_input_beside(struct plan_builder *builder, struct model_input input, int like)
 {
     if (builder->failed)
         return PLAN_NONE;
     if (builder->scope.leaf)
-        return plan_unbound_input(builder, &mask);
+        return plan_unbound_input(builder, &input);
     struct plan *plan = builder->plan;
-    mask.like = plan->axes[plan_value_at(builder, like)->axis].input;
-    mask.layout = plan->inputs[mask.like].input.layout;
-    mask.optional = true;
-    return add_input(builder, (struct plan_input){.input = mask, .value = PLAN_NONE, .fallback = PLAN_NONE});
+    input.like = plan->axes[plan_value_at(builder, like)->axis].input;
+    input.layout = plan->inputs[input.like].input.layout;
+    input.optional = true;
+    input.fallback = PLAN_NONE;
+    return add_input(builder, (struct plan_input){.input = input, .value = PLAN_NONE});
 }
 
 int plan_input_tensor(struct plan_builder *builder, const char *name, enum input_kind kind, int64_t vocabulary,
@@ -127,8 +140,8 @@ int plan_input_tensor(struct plan_builder *builder, const char *name, enum input
                                          .columns = columns,
                                          .vocabulary = vocabulary,
                                          .like = PLAN_NONE,
-                                         .rank = rank},
-                               .fallback = PLAN_NONE};
+                                         .rank = rank,
+                                         .fallback = PLAN_NONE}};
     assert(kind == INPUT_IDS || kind == INPUT_ROWS || kind == INPUT_MASK);
     assert(kind == INPUT_ROWS || columns == 1);
     if (rank > ENGINE_MAX_RANK)

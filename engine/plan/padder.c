@@ -63,8 +63,8 @@ void padder_free(const struct plan *plan, struct batch *batch)
 /* The input whose rows are used for this input. It is the input itself if the item contains it. */
 static int source_input(const struct plan *plan, const struct engine_item *item, int index)
 {
-    while (!item->inputs[index].data && plan->inputs[index].fallback != PLAN_NONE)
-        index = plan->inputs[index].fallback;
+    while (!item->inputs[index].data && plan->inputs[index].input.fallback != PLAN_NONE)
+        index = plan->inputs[index].input.fallback;
     return index;
 }
 

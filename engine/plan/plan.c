@@ -357,5 +357,5 @@ int64_t plan_most_sequence_rows(const struct plan *plan, int value)
 bool plan_may_lack(const struct plan *plan, int input)
 {
     const struct plan_input *of = &plan->inputs[input];
-    return of->input.optional && of->fallback == PLAN_NONE && of->input.like == PLAN_NONE;
+    return of->input.optional && of->input.fallback == PLAN_NONE && of->input.like == PLAN_NONE;
 }

@@ -498,9 +498,8 @@ struct plan_input {
     char *name; /* input.name points to it */
     struct model_input input;
     int sizes[ENGINE_MAX_RANK]; /* LAYOUT_TENSOR: input.rank sizes */
-    int value;    /* the value with the rows of all items of the batch. PLAN_NONE if operations read each item's data in
-                     place */
-    int fallback; /* the input whose rows are read if an item lacks this input. PLAN_NONE if no input replaces it */
+    int value; /* the value with the rows of all items of the batch. PLAN_NONE if operations read each item's data in
+                  place */
 };
 
 struct plan {

@@ -148,15 +148,14 @@ static int pad_like(struct plan_builder *builder, const struct model_input *inpu
                                      : plan_pad_rows(builder, value, axis->extended.by);
 }
 
-int plan_bound_input(struct plan_builder *builder, const struct plan_input *plan_input, int like)
+int plan_bound_input(struct plan_builder *builder, const struct model_input *input, int like)
 {
-    const struct model_input *input = &plan_input->input;
     struct plan_scope *scope = &builder->scope;
     int index = scope->n_inputs, value = take_binding(builder, input->name);
     if (value != PLAN_NONE && input->refused)
         return plan_fail(builder, "input \"%s\" is bound: %s", input->name, input->refused);
-    if (value == PLAN_NONE && plan_input->fallback != PLAN_NONE)
-        value = scope->values[index] = scope->values[plan_input->fallback];
+    if (value == PLAN_NONE && input->fallback != PLAN_NONE)
+        value = scope->values[index] = scope->values[input->fallback];
     if (value == PLAN_NONE && !input->optional)
         return plan_fail(builder, "no value is bound to input \"%s\"", input->name);
     if (value != PLAN_NONE) {

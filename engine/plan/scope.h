@@ -9,7 +9,7 @@
 /* Returns the value that the leaf binds to the input. If the leaf binds none, returns the value of the fallback. The
  * input must have the same rows as the value `like`. If `like` is padded, the result gets the same padding. Returns
  * PLAN_NONE if the input is absent. */
-int plan_bound_input(struct plan_builder *builder, const struct plan_input *input, int like);
+int plan_bound_input(struct plan_builder *builder, const struct model_input *input, int like);
 
 /* Declares an optional input that cannot be bound to a value. Returns PLAN_NONE. */
 int plan_unbound_input(struct plan_builder *builder, const struct model_input *input);

@@ -48,11 +48,11 @@ static int add_input(struct plan_builder *builder, const struct plan_input *inpu
     if (of->kind == INPUT_MASK)
         return plan_input_mask(builder, of->name, values[of->like]);
     if (of->like >= 0)
-        return plan_input_rows_like(builder, of->name, of->columns, values[of->like], input->fallback);
+        return plan_input_rows_like(builder, of->name, of->columns, values[of->like], of->fallback);
     if (of->kind == INPUT_IDS)
-        value = plan_input_ids(builder, of->name, 0, 0, input->fallback);
+        value = plan_input_ids(builder, of->name, 0, 0, of->fallback);
     else
-        value = plan_input_rows(builder, of->name, of->columns, 0, input->fallback);
+        value = plan_input_rows(builder, of->name, of->columns, 0, of->fallback);
     if (of->layout == LAYOUT_CALL)
         plan_call_layout(builder, value);
     return value;
