@@ -136,15 +136,15 @@ static void fix_rows(struct plan_decision *decision, int64_t rows)
 
 struct rewrite {
     struct projected_source source;
-    /* `early` selects the sequences that are projected before the linear step. `late` selects the other sequences. */
-    struct plan_selection early, late;
+    /* The sequences that are projected before the linear step, and those that are projected after it. */
+    struct plan_selection projected_first, multiplied_first;
     bool both;     /* a batch may contain sequences of both kinds */
     int x;         /* x of the source, masked if the chain has a mask */
     int projected; /* Eᵀx, with its extra columns */
 };
 
 /* Masks x once for all chains of the source, as soon as x and the mask are computed. */
-static void mask_early(struct plan_builder *builder, struct chain *chain, struct rewrite *rewrite)
+static void mask_source(struct plan_builder *builder, struct chain *chain, struct rewrite *rewrite)
 {
     const struct plan *plan = builder->plan;
     struct plan_step mask = plan->steps[chain->mask];
@@ -163,27 +163,27 @@ static void mask_early(struct plan_builder *builder, struct chain *chain, struct
  * directly before the chain's projection. The search goes back over projections and linear steps, and ends at any other
  * step. So Eᵀx for a later layer is not computed long before this layer reads it, and needs memory only for a short
  * time. */
-static int early_place(const struct plan *plan, const struct chain *chain, const struct rewrite *rewrite)
+static int place_of_projection(const struct plan *plan, const struct chain *chain, const struct rewrite *rewrite)
 {
     for (int i = chain->project - 1; i >= 0; i--) {
         const struct plan_step *other = &plan->steps[i];
         if (other->operation != OP_PROJECT_SEQUENCE && other->operation != OP_LINEAR)
             break;
         if (other->operation == OP_PROJECT_SEQUENCE && other->x == rewrite->x &&
-            other->only.axis == rewrite->early.axis && other->only.least == rewrite->early.least &&
-            other->only.most == rewrite->early.most)
+            other->only.axis == rewrite->projected_first.axis && other->only.least == rewrite->projected_first.least &&
+            other->only.most == rewrite->projected_first.most)
             return i + 1;
     }
     return chain->project;
 }
 
 /* Inserts the step Eᵀx, with an extra column for each bias. */
-static void project_early(struct plan_builder *builder, struct chain *chain, struct rewrite *rewrite)
+static void project_source(struct plan_builder *builder, struct chain *chain, struct rewrite *rewrite)
 {
     if (builder->failed)
         return;
     struct plan_step project = builder->plan->steps[chain->project];
-    project.only = rewrite->early;
+    project.only = rewrite->projected_first;
     project.project_sequence.sums_column = rewrite->source.has_bias;
     project.project_sequence.bias_column = project.bias != PLAN_NONE;
     project.x = rewrite->x;
@@ -191,7 +191,7 @@ static void project_early(struct plan_builder *builder, struct chain *chain, str
         plan_new_value(builder, plan_value_at(builder, project.y)->axis,
                        plan_value_at(builder, rewrite->x)->columns + project.project_sequence.sums_column +
                            project.project_sequence.bias_column);
-    int place = early_place(builder->plan, chain, rewrite);
+    int place = place_of_projection(builder->plan, chain, rewrite);
     plan_insert_step(builder, place, project);
     if (chain->linear >= place)
         chain->linear++;
@@ -202,7 +202,7 @@ static void project_early(struct plan_builder *builder, struct chain *chain, str
 
 /* Inserts the step (Eᵀx) Wᵀ. It writes the same y as the chain's projection. The new step must precede the projection,
  * because a linear step may overwrite the rows of other sequences. A projection does not overwrite them. */
-static void apply_late(struct plan_builder *builder, struct chain *chain, const struct rewrite *rewrite)
+static void multiply_projected(struct plan_builder *builder, struct chain *chain, const struct rewrite *rewrite)
 {
     if (builder->failed)
         return;
@@ -215,7 +215,7 @@ static void apply_late(struct plan_builder *builder, struct chain *chain, const 
     if (count > 0)
         linear.weight = plan_widen(builder, linear.weight, columns, count);
     linear.bias = PLAN_NONE;
-    linear.only = rewrite->early;
+    linear.only = rewrite->projected_first;
     linear.x = rewrite->projected;
     linear.y = builder->plan->steps[chain->project].y;
     plan_insert_step(builder, chain->project, linear);
@@ -229,7 +229,7 @@ static void keep_for_others(struct plan *plan, struct chain chain, const struct 
     struct plan_step *linear = &plan->steps[chain.linear], *project = &plan->steps[chain.project];
     linear->x = rewrite->x;
     project->x = linear->y;
-    linear->only = project->only = rewrite->late;
+    linear->only = project->only = rewrite->multiplied_first;
     if (!rewrite->both)
         plan_remove_step(plan, chain.project);
     if (chain.mask != PLAN_NONE)
@@ -241,10 +241,10 @@ static void keep_for_others(struct plan *plan, struct chain chain, const struct 
 static void rewrite_chains(struct plan_builder *builder, struct chain chain, struct rewrite *rewrite)
 {
     if (chain.mask != PLAN_NONE)
-        mask_early(builder, &chain, rewrite);
-    project_early(builder, &chain, rewrite);
+        mask_source(builder, &chain, rewrite);
+    project_source(builder, &chain, rewrite);
     do {
-        apply_late(builder, &chain, rewrite);
+        multiply_projected(builder, &chain, rewrite);
         if (!builder->failed)
             keep_for_others(builder->plan, chain, rewrite);
         /* The search starts at step 0, because removing steps moves later chains to lower indices, perhaps before the
@@ -271,10 +271,10 @@ static void consider(struct plan_builder *builder, struct chain chain)
                 plan->weights[plan->steps[chain.linear].weight].name);
     if (decision.least_rows == INT64_MAX)
         return;
-    rewrite.early = rewrite.late = (struct plan_selection){.axis = PLAN_NONE};
+    rewrite.projected_first = rewrite.multiplied_first = (struct plan_selection){.axis = PLAN_NONE};
     if (rewrite.both) {
-        rewrite.early = (struct plan_selection){rows.axis, decision.least_rows, INT64_MAX};
-        rewrite.late = (struct plan_selection){rows.axis, 0, decision.least_rows - 1};
+        rewrite.projected_first = (struct plan_selection){rows.axis, decision.least_rows, INT64_MAX};
+        rewrite.multiplied_first = (struct plan_selection){rows.axis, 0, decision.least_rows - 1};
     }
     rewrite_chains(builder, chain, &rewrite);
 }
