@@ -24,14 +24,14 @@ static bool equals(const struct plan_axis *a, const struct plan_axis *b)
     case AXIS_FIXED:
         return a->rows_per_item == b->rows_per_item;
     case AXIS_INPUT:
-        return a->padded.rows == b->padded.rows && a->padded.multiple == b->padded.multiple;
+        return a->input_padding.rows == b->input_padding.rows && a->input_padding.multiple == b->input_padding.multiple;
     case AXIS_PROJECTED:
         return a->projected.k == b->projected.k && a->projected.n == b->projected.n;
     case AXIS_WINDOW:
         return memcmp(&a->window, &b->window, sizeof a->window) == 0;
     case AXIS_PADDED:
-        return a->extended.of == b->extended.of && a->extended.by.rows == b->extended.by.rows &&
-               a->extended.by.multiple == b->extended.by.multiple;
+        return a->padded.of == b->padded.of && a->padded.by.rows == b->padded.by.rows &&
+               a->padded.by.multiple == b->padded.by.multiple;
     case AXIS_JOINED:
         return a->joined.first == b->joined.first && a->joined.second == b->joined.second;
     case AXIS_SIZED:
@@ -53,12 +53,12 @@ static int find_or_append(struct plan_builder *builder, struct plan_axis axis)
 
 int plan_ragged_axis(struct plan_builder *builder, int input)
 {
-    return append(builder, (struct plan_axis){.kind = AXIS_INPUT, .input = input, .padded = {0, 0}});
+    return append(builder, (struct plan_axis){.kind = AXIS_INPUT, .input = input, .input_padding = {0, 0}});
 }
 
 int plan_unpadded_axis(struct plan_builder *builder, int input)
 {
-    return find_or_append(builder, (struct plan_axis){.kind = AXIS_INPUT, .input = input, .padded = {0, 0}});
+    return find_or_append(builder, (struct plan_axis){.kind = AXIS_INPUT, .input = input, .input_padding = {0, 0}});
 }
 
 int plan_fixed_axis(struct plan_builder *builder, int64_t rows_per_item)
@@ -80,7 +80,7 @@ int plan_window_axis(struct plan_builder *builder, int input, const struct plan_
 int plan_padded_axis(struct plan_builder *builder, int of, struct plan_padding by)
 {
     int input = builder->plan->axes[of].input;
-    return find_or_append(builder, (struct plan_axis){.kind = AXIS_PADDED, .input = input, .extended = {of, by}});
+    return find_or_append(builder, (struct plan_axis){.kind = AXIS_PADDED, .input = input, .padded = {of, by}});
 }
 
 int plan_joined_axis(struct plan_builder *builder, int first, int second)

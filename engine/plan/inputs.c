@@ -183,7 +183,7 @@ static int pad(struct plan_builder *builder, int value, struct plan_padding padd
         int64_t rows = plan_constant_rows(builder->plan, axis);
         return rows && plan_padded_rows(padding, rows) == rows ? value : plan_pad_rows(builder, value, padding);
     }
-    builder->plan->axes[axis].padded = padding;
+    builder->plan->axes[axis].input_padding = padding;
     return value;
 }
 

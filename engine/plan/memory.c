@@ -111,11 +111,11 @@ static int largest_unplaced(const struct plan *plan, const bool *placed)
 static void limit_lengths(struct plan *plan)
 {
     for (int i = 0; i < plan->n_axes; i++)
-        if (plan->axes[i].kind == AXIS_INPUT && plan->axes[i].padded.multiple > plan->max_rows)
-            plan->max_rows = plan->axes[i].padded.multiple;
+        if (plan->axes[i].kind == AXIS_INPUT && plan->axes[i].input_padding.multiple > plan->max_rows)
+            plan->max_rows = plan->axes[i].input_padding.multiple;
     for (int i = 0; i < plan->n_inputs; i++) {
         int value = plan->inputs[i].value;
-        int64_t multiple = value == PLAN_NONE ? 0 : plan->axes[plan->values[value].axis].padded.multiple;
+        int64_t multiple = value == PLAN_NONE ? 0 : plan->axes[plan->values[value].axis].input_padding.multiple;
         if (plan->inputs[i].input.max_length == 0)
             plan->inputs[i].input.max_length = plan->max_rows - (multiple ? plan->max_rows % multiple : 0);
     }
@@ -126,7 +126,7 @@ static void make_room_for_padding(struct plan *plan)
 {
     for (int i = 0; i < plan->n_axes; i++) {
         int64_t rows =
-            plan->axes[i].kind == AXIS_PADDED ? plan_padded_rows(plan->axes[i].extended.by, plan->max_rows) : 0;
+            plan->axes[i].kind == AXIS_PADDED ? plan_padded_rows(plan->axes[i].padded.by, plan->max_rows) : 0;
         if (rows > plan->max_rows)
             plan->max_rows = rows;
     }

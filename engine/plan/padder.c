@@ -133,7 +133,7 @@ static struct plan_given give_item(const struct plan *plan, const struct plan_ax
     struct plan_given given = {.rows = padder_length(plan, item, axis->input)};
     bool part = item->slot > 0; /* the item is a part of a sequence, and padding would come between the parts */
     if (axis->kind == AXIS_INPUT && !(part && plan->axes[plan->resumed_axis].input == axis->input))
-        given.rows = plan_padded_rows(axis->padded, given.rows);
+        given.rows = plan_padded_rows(axis->input_padding, given.rows);
     else if (axis->kind != AXIS_INPUT)
         given.image = padder_image(plan, item, axis->input);
     return given;
@@ -191,7 +191,7 @@ int64_t padder_own_rows(const struct plan *plan, const struct engine_item *item,
 {
     const struct plan_axis *rows = &plan->axes[axis];
     if (rows->kind == AXIS_PADDED)
-        return padder_own_rows(plan, item, rows->extended.of);
+        return padder_own_rows(plan, item, rows->padded.of);
     if (rows->kind == AXIS_WANTED)
         return padder_own_rows(plan, item, rows->wanted.of);
     return rows->kind == AXIS_INPUT ? padder_length(plan, item, rows->input) : padder_axis_rows(plan, item, axis);
@@ -362,7 +362,7 @@ void padder_gather_item(const struct plan *plan, const struct batch *batch, int 
     const struct plan_axis *axis = &plan->axes[value->axis];
     const struct engine_item *item = &batch->items[i];
     const void *data = padder_data(plan, item, index);
-    bool beyond = axis->kind == AXIS_INPUT && axis->padded.multiple == 0;
+    bool beyond = axis->kind == AXIS_INPUT && axis->input_padding.multiple == 0;
     size_t row_bytes = (size_t)value->columns * 4; /* int32_t or float */
     char *out = (char *)rows + (size_t)layout->item_starts[i] * row_bytes;
     int64_t length = padder_length(plan, item, index), all = layout->item_starts[i + 1] - layout->item_starts[i];

@@ -67,7 +67,7 @@ int plan_sequences(const struct plan *plan, int axis)
     const struct plan_axis *of = &plan->axes[axis];
     int64_t count;
     if (of->kind == AXIS_PADDED)
-        return plan_sequences(plan, of->extended.of);
+        return plan_sequences(plan, of->padded.of);
     bool one = of->kind != AXIS_SIZED || (plan_size_is_constant(plan, of->sized.sequences, &count) && count == 1);
     return one ? PLAN_NONE : of->sized.sequences;
 }
@@ -85,12 +85,12 @@ int64_t plan_axis_sequences(const struct plan *plan, int axis, const struct plan
 static int64_t rows_with_padding(const struct plan *plan, int axis, const struct plan_lengths *lengths,
                                  const void *context)
 {
-    const struct plan_axis *padded = &plan->axes[axis];
+    const struct plan_axis *of = &plan->axes[axis];
     int64_t sequences = plan_axis_sequences(plan, axis, lengths, context), product;
-    int64_t rows = plan_axis_rows(plan, padded->extended.of, lengths, context);
+    int64_t rows = plan_axis_rows(plan, of->padded.of, lengths, context);
     if (sequences == 0 || rows < 0)
         return -1;
-    rows = plan_padded_rows(padded->extended.by, rows / sequences);
+    rows = plan_padded_rows(of->padded.by, rows / sequences);
     return __builtin_mul_overflow(rows, sequences, &product) ? -1 : product;
 }
 
@@ -256,9 +256,9 @@ static bool find_constant_rows(const struct plan *plan, int axis, int64_t *rows)
     if (of->kind != AXIS_PADDED)
         return of->kind == AXIS_FIXED;
     *rows = 0;
-    if (of->extended.by.rows == 0 && !find_constant_rows(plan, of->extended.of, rows))
+    if (of->padded.by.rows == 0 && !find_constant_rows(plan, of->padded.of, rows))
         return false;
-    *rows = plan_padded_rows(of->extended.by, *rows);
+    *rows = plan_padded_rows(of->padded.by, *rows);
     return true;
 }
 
@@ -275,7 +275,7 @@ int64_t plan_same_rows(const struct plan *plan, int axis)
         return plan_constant_rows(plan, axis);
     const struct model_input *input = &plan->inputs[rows->input].input;
     bool exact = input->own_limit && input->min_length == input->max_length;
-    return rows->padded.rows ? rows->padded.rows : exact ? input->max_length : 0;
+    return rows->input_padding.rows ? rows->input_padding.rows : exact ? input->max_length : 0;
 }
 
 /* Sets *sequences to the number of sequences of every item on the axis. Returns false if it depends on the item. */
@@ -284,7 +284,7 @@ static bool find_constant_sequences(const struct plan *plan, int axis, int64_t *
     const struct plan_axis *of = &plan->axes[axis];
     *sequences = 1;
     if (of->kind == AXIS_PADDED)
-        return find_constant_sequences(plan, of->extended.of, sequences);
+        return find_constant_sequences(plan, of->padded.of, sequences);
     return of->kind != AXIS_SIZED || plan_size_is_constant(plan, of->sized.sequences, sequences);
 }
 
@@ -302,9 +302,9 @@ int64_t plan_least_rows(const struct plan *plan, int axis)
     if (of->kind == AXIS_FIXED)
         return of->rows_per_item;
     if (of->kind == AXIS_PADDED)
-        return plan_padded_rows(of->extended.by,
-                                find_constant_sequences(plan, of->extended.of, &sequences) && sequences == 1
-                                    ? plan_least_rows(plan, of->extended.of)
+        return plan_padded_rows(of->padded.by,
+                                find_constant_sequences(plan, of->padded.of, &sequences) && sequences == 1
+                                    ? plan_least_rows(plan, of->padded.of)
                                     : 1);
     if (of->kind != AXIS_SIZED)
         return 0;
@@ -336,7 +336,7 @@ int64_t plan_most_sequences(const struct plan *plan, int axis, int64_t n_items)
     if (plan_sequences(plan, axis) == PLAN_NONE)
         return n_items;
     while (plan->axes[axis].kind == AXIS_PADDED)
-        axis = plan->axes[axis].extended.of;
+        axis = plan->axes[axis].padded.of;
     plan_size_bounds(plan, plan->axes[axis].sized.rows, &least, &most);
     return least > 1 ? rows / least : rows;
 }

@@ -204,11 +204,11 @@ struct plan_axis {
     bool shared; /* items with the same source may share these rows (shared_rows.h). plan_finish sets it */
     union {      /* by kind */
         int64_t rows_per_item;
-        struct plan_padding padded; /* AXIS_INPUT */
+        struct plan_padding input_padding; /* AXIS_INPUT */
         struct {
             int of; /* an axis */
             struct plan_padding by;
-        } extended; /* AXIS_PADDED */
+        } padded; /* AXIS_PADDED */
         struct {
             int64_t k, n;
         } projected;

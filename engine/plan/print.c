@@ -196,7 +196,7 @@ void print_image_convolution(const struct plan *plan, const struct plan_step *st
 
 void print_padding(const struct plan *plan, const struct plan_step *step, FILE *out)
 {
-    struct plan_padding by = plan->axes[plan->values[step->y].axis].extended.by;
+    struct plan_padding by = plan->axes[plan->values[step->y].axis].padded.by;
     fprintf(out, by.rows ? " to %" PRId64 " rows" : " to a multiple of %" PRId64 " rows",
             by.rows ? by.rows : by.multiple);
     if (step->pad_rows.ones)

@@ -41,19 +41,19 @@ static int size_of_rows(struct plan_builder *builder, int axis)
     const struct plan_axis rows = builder->plan->axes[axis];
     if (rows.kind == AXIS_FIXED)
         return plan_size_constant(builder, rows.rows_per_item);
-    if (rows.kind == AXIS_INPUT && rows.padded.rows == 0 && rows.padded.multiple == 0)
+    if (rows.kind == AXIS_INPUT && rows.input_padding.rows == 0 && rows.input_padding.multiple == 0)
         return plan_size_free(builder, rows.input, 0, 1, INT32_MAX);
     if (rows.kind == AXIS_SIZED)
         return rows.sized.rows;
     if (rows.kind != AXIS_PADDED)
         return PLAN_NONE;
-    if (rows.extended.by.rows)
-        return plan_size_constant(builder, rows.extended.by.rows);
-    int own = size_of_rows(builder, rows.extended.of);
+    if (rows.padded.by.rows)
+        return plan_size_constant(builder, rows.padded.by.rows);
+    int own = size_of_rows(builder, rows.padded.of);
     if (own == PLAN_NONE)
         return PLAN_NONE;
-    int multiple = plan_size_constant(builder, rows.extended.by.multiple);
-    int more = plan_size_add(builder, own, plan_size_constant(builder, rows.extended.by.multiple - 1));
+    int multiple = plan_size_constant(builder, rows.padded.by.multiple);
+    int more = plan_size_add(builder, own, plan_size_constant(builder, rows.padded.by.multiple - 1));
     return plan_size_multiply(builder, plan_size_divide(builder, more, multiple), multiple);
 }
 
@@ -62,8 +62,8 @@ static int size_of_rows(struct plan_builder *builder, int axis)
 static bool is_sequence(const struct plan *plan, const struct plan_axis *axis)
 {
     enum input_layout layout = axis->kind == AXIS_INPUT ? plan->inputs[axis->input].input.layout : LAYOUT_TENSOR;
-    return axis->kind == AXIS_INPUT && axis->padded.rows == 0 && axis->padded.multiple == 0 && layout != LAYOUT_IMAGE &&
-           layout != LAYOUT_TENSOR;
+    return axis->kind == AXIS_INPUT && axis->input_padding.rows == 0 && axis->input_padding.multiple == 0 &&
+           layout != LAYOUT_IMAGE && layout != LAYOUT_TENSOR;
 }
 
 void plan_limit_rows(struct plan_builder *builder, int axis, struct plan_size_limit limit)

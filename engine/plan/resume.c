@@ -68,7 +68,7 @@ void plan_resume(struct plan *plan, int64_t n_slots)
         if (floats > 0)
             plan->state_floats += (floats + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
-    bool padded = plan->resumed_axis != PLAN_NONE && plan->axes[plan->resumed_axis].padded.rows != 0;
+    bool padded = plan->resumed_axis != PLAN_NONE && plan->axes[plan->resumed_axis].input_padding.rows != 0;
     plan->resumes = plan->resumed_axis != PLAN_NONE && !padded && plan->unresumed == PLAN_NONE;
     plan->causal |= plan->resumes;
     plan->n_slots = plan->resumes ? n_slots : 0;

@@ -139,13 +139,13 @@ static int pad_like(struct plan_builder *builder, const struct model_input *inpu
     if (builder->failed || like == PLAN_NONE)
         return value;
     const struct plan_axis *axis = &builder->plan->axes[plan_value_at(builder, like)->axis];
-    int own = axis->kind == AXIS_PADDED ? axis->extended.of : plan_value_at(builder, like)->axis;
+    int own = axis->kind == AXIS_PADDED ? axis->padded.of : plan_value_at(builder, like)->axis;
     if (value != PLAN_NONE && plan_value_at(builder, value)->axis != own)
         return plan_fail(builder, "input \"%s\": its rows are not those of the input that it goes with", input->name);
     if (axis->kind != AXIS_PADDED)
         return value;
     return input->kind == INPUT_MASK ? plan_pad_mask(builder, value, like)
-                                     : plan_pad_rows(builder, value, axis->extended.by);
+                                     : plan_pad_rows(builder, value, axis->padded.by);
 }
 
 int plan_bound_input(struct plan_builder *builder, const struct model_input *input, int like)
@@ -189,7 +189,7 @@ void plan_bound_multiple(struct plan_builder *builder, int value, int64_t multip
     int axis = plan_value_at(builder, value)->axis;
     const struct plan_axis *rows = &builder->plan->axes[axis];
     struct plan_size_limit limit = {.least = 1, .most = INT64_MAX, .multiple = multiple};
-    if (rows->kind == AXIS_PADDED && rows->extended.by.multiple && rows->extended.by.multiple % multiple == 0)
+    if (rows->kind == AXIS_PADDED && rows->padded.by.multiple && rows->padded.by.multiple % multiple == 0)
         return;
     snprintf(limit.what, sizeof limit.what, "the length of the sequence of \"%s\", with its padding,",
              builder->scope.leaf->path);

@@ -5,7 +5,7 @@ static int source_of(const struct plan *plan, int axis)
 {
     const struct plan_axis *rows = &plan->axes[axis];
     if (rows->kind == AXIS_PADDED)
-        return source_of(plan, rows->extended.of);
+        return source_of(plan, rows->padded.of);
     return rows->kind == AXIS_INPUT ? rows->input : PLAN_NONE;
 }
 

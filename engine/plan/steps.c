@@ -462,10 +462,11 @@ int plan_cut_padding(struct plan_builder *builder, int x)
     if (builder->failed || x == PLAN_NONE)
         return PLAN_NONE;
     struct plan_axis axis = builder->plan->axes[plan_value_at(builder, x)->axis];
-    bool padded = axis.kind == AXIS_PADDED || (axis.kind == AXIS_INPUT && (axis.padded.rows || axis.padded.multiple));
+    bool padded = axis.kind == AXIS_PADDED ||
+                  (axis.kind == AXIS_INPUT && (axis.input_padding.rows || axis.input_padding.multiple));
     if (!padded)
         return x;
-    int own = axis.kind == AXIS_PADDED ? axis.extended.of : plan_unpadded_axis(builder, axis.input);
+    int own = axis.kind == AXIS_PADDED ? axis.padded.of : plan_unpadded_axis(builder, axis.input);
     return new_rows(builder, plan_step_of(OP_CUT_PADDING, x), own);
 }
 
@@ -494,7 +495,7 @@ int plan_pad_mask(struct plan_builder *builder, int mask, int padded)
     const struct plan *plan = builder->plan;
     int axis = plan_value_at(builder, padded)->axis;
     assert(plan->axes[axis].kind == AXIS_PADDED);
-    bool fills_ones = plan->axes[axis].extended.by.multiple == 0;
+    bool fills_ones = plan->axes[axis].padded.by.multiple == 0;
     if (mask == PLAN_NONE && fills_ones)
         return PLAN_NONE;
     struct plan_step step = plan_step_of(OP_PAD_ROWS, mask);

@@ -205,7 +205,7 @@ static int pad_rows(struct maker *maker, int x)
 static bool is_padded(const struct maker *maker, int x)
 {
     const struct plan_axis *axis = &maker->builder->plan->axes[plan_value_at(maker->builder, x)->axis];
-    return axis->padded.rows != 0 || axis->padded.multiple != 0;
+    return axis->input_padding.rows != 0 || axis->input_padding.multiple != 0;
 }
 
 static const struct plan_source none = {PLAN_NONE, PLAN_NONE, 0};
