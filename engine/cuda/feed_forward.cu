@@ -1,6 +1,6 @@
+#include "engine/cuda/activate.h"
 #include "engine/cuda/feed_forward.h"
 #include "engine/cuda/linear.h"
-#include "engine/cuda/rows.h"
 
 #ifndef FEED_FORWARD_ROWS
 /* Rows whose hidden part is in scratch at a time. With elements of 16 bits, twice as many. */

@@ -1,6 +1,6 @@
+#include "engine/cuda/activate.h"
 #include "engine/cuda/linear.h"
 #include "engine/cuda/product_method.h"
-#include "engine/cuda/rows.h"
 
 /* Applies bias, activation and residual after a product, in place. cuBLASLt cannot do so, because it would add the
  * residual before the activation. */

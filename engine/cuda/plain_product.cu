@@ -1,5 +1,5 @@
+#include "engine/cuda/activate.h"
 #include "engine/cuda/plain_product.h"
-#include "engine/cuda/rows.h"
 
 /* Rows and columns of `out` for each block, and depth at a time. A thread computes one element of `out`. */
 #define TILE 16

@@ -1,5 +1,6 @@
 /* Operations on rows. A warp computes a row. Each of its threads processes N columns at a time, which is a pack
  * (element.h) or 1. */
+#include "engine/cuda/activate.h"
 #include "engine/cuda/norm.h"
 #include "engine/cuda/rows.h"
 
