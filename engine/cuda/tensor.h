@@ -1,6 +1,18 @@
 /* tensor: one function for each instruction of tensor cores, and for copies into shared memory. All threads of a warp
- * must call a function together, except for the copies. A fragment is the part of a matrix that one thread holds.
- * tests/cuda/shim/tensor_model.h describes the elements of each fragment. It has the same functions for the CPU. */
+ * must call a function together, except for the copies.
+ *
+ * A fragment is the part of a matrix that one thread holds. The places of its elements are those of the PTX ISA,
+ * "Matrix fragments for mma.m16n8k16" and "ldmatrix". With g = warp_thread() / 4 and t = warp_thread() % 4:
+ *
+ *     A (16, 16) of 16 bits: a[0] = (g, 2t), a[1] = (g + 8, 2t), a[2] = (g, 2t + 8), a[3] = (g + 8, 2t + 8), each with
+ *                            the next column in its upper half
+ *     B (16, 8) of 16 bits:  b[0] = (2t, g), b[1] = (2t + 8, g), each with the next row in its upper half
+ *     D (16, 8):             d[0] = (g, 2t), d[1] = (g, 2t + 1), d[2] = (g + 8, 2t), d[3] = (g + 8, 2t + 1)
+ *     A (16, 8) of TF32:     a[0] = (g, t), a[1] = (g + 8, t), a[2] = (g, t + 4), a[3] = (g + 8, t + 4)
+ *     B (8, 8) of TF32:      b[0] = (t, g), b[1] = (t + 4, g)
+ *
+ * The functions consist of instructions that only nvcc knows. The shim (tests/cuda/shim) therefore brings the same
+ * functions for the CPU, in a header beside its cuda_runtime.h. */
 #ifndef ENGINE_CUDA_TENSOR_H
 #define ENGINE_CUDA_TENSOR_H
 
@@ -109,7 +121,7 @@ static __device__ __forceinline__ float power_of_two(float x)
 }
 
 #else
-#include <tensor_model.h>
+#include <tensor_model.h> /* of the shim */
 #endif
 
 /* Unused elements after each row in shared memory. They put the rows of a fragment into different memory banks. */

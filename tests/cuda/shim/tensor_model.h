@@ -1,13 +1,5 @@
-/* tensor_model: the instructions of engine/cuda/tensor.h, computed by the last lane of a warp that arrives. The places
- * of elements in fragments are those of the PTX ISA, "Matrix fragments for mma.m16n8k16" and "ldmatrix". With g = lane
- * / 4 and t = lane % 4:
- *
- *     A (16, 16) of 16 bits: a[0] = (g, 2t), a[1] = (g + 8, 2t), a[2] = (g, 2t + 8), a[3] = (g + 8, 2t + 8), each with
- *                            the next column in its upper half
- *     B (16, 8) of 16 bits:  b[0] = (2t, g), b[1] = (2t + 8, g), each with the next row in its upper half
- *     D (16, 8):             d[0] = (g, 2t), d[1] = (g, 2t + 1), d[2] = (g + 8, 2t), d[3] = (g + 8, 2t + 1)
- *     A (16, 8) of TF32:     a[0] = (g, t), a[1] = (g + 8, t), a[2] = (g, t + 4), a[3] = (g + 8, t + 4)
- *     B (8, 8) of TF32:      b[0] = (t, g), b[1] = (t + 4, g)
+/* tensor_model: the functions of engine/cuda/tensor.h for the CPU. The last lane of a warp that arrives computes an
+ * instruction for all lanes. tensor.h has the table of the elements in fragments.
  *
  * Each lane itself reads and writes shared memory, so that the thread sanitizer sees the accesses as the lane's. */
 #ifndef TESTS_CUDA_SHIM_TENSOR_MODEL_H
