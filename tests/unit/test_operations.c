@@ -14,7 +14,8 @@
 #include <cmocka.h>
 
 #ifndef KERNELS
-#define KERNELS SET_AUTO /* test_operations_avx2.c and _baseline.c include this file, and define another value */
+/* test_operations_avx2.c and test_operations_baseline.c include this file, and define another value. */
+#define KERNELS SET_AUTO
 #endif
 
 #ifndef PRODUCTS
