@@ -115,8 +115,8 @@ static void attend_block(const struct cpu_run *run, const struct plan_step *step
             .out = elements_of(run, step->y, row * out_columns + head * e),
             .out_stride = out_columns,
             .out_element = run->elements[step->y],
-            .weights = softmax_rows > 0 ? softmax + (head * n + position) * (k + zero_keys) : NULL,
-            .weights_rows = softmax_rows,
+            .softmax = softmax_rows > 0 ? softmax + (head * n + position) * (k + zero_keys) : NULL,
+            .softmax_rows = softmax_rows,
             .scratch = packed->scratch,
         });
     }
@@ -259,8 +259,8 @@ static void attend_sequence(const struct cpu_run *run, const struct plan_step *s
             .zero_keys = zero_keys,
             .out = item_floats(run, step->y, b) + first * stride + column,
             .out_stride = stride,
-            .weights = mean ? softmax : NULL,
-            .weights_rows = rows,
+            .softmax = mean ? softmax : NULL,
+            .softmax_rows = rows,
             .scratch = packed + vector_packed_keys(k, d, d),
         });
         if (mean)

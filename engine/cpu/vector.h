@@ -56,8 +56,8 @@ struct vector_attend {
     void *out;              /* (rows, dim_value) */
     int64_t out_stride;
     enum element out_element;
-    float *weights;       /* (weights_rows, k + zero_keys): receives the softmax. NULL if it is not needed */
-    int64_t weights_rows; /* number of rows whose softmax is written. Further rows are padding */
+    float *softmax;       /* (softmax_rows, k + zero_keys): receives the softmax. NULL if it is not needed */
+    int64_t softmax_rows; /* number of rows whose softmax is written. Further rows are padding */
     float *scratch;       /* (vector_attend_scratch()) */
 };
 

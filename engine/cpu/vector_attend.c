@@ -86,19 +86,19 @@ static void add_mask(const struct vector_attend *attend, int64_t row, int64_t ke
         scores[j] = attend->scale * scores[j] + ((mask->bytes[first + j] != 0) == mask->byte ? mask->score : 0);
 }
 
-/* Multiplies by `factor` the sums of row r that were computed with its old maximum: sum, output and written weights. */
+/* Multiplies by `factor` the sums of row r that were computed with its old maximum: sum, output and softmax. */
 static void scale_down(struct group *g, int64_t r, int64_t keys_before, float factor)
 {
     const struct vector_attend *attend = g->attend;
-    float *out = g->out + r * g->dim_room, *weights = attend->weights;
+    float *out = g->out + r * g->dim_room, *softmax = attend->softmax;
     g->sums[r] *= factor;
     for (int64_t i = 0; i < g->dim_room; i++)
         out[i] *= factor;
-    if (!weights || g->first + r >= attend->weights_rows)
+    if (!softmax || g->first + r >= attend->softmax_rows)
         return;
-    weights += (g->first + r) * (attend->k + attend->zero_keys);
+    softmax += (g->first + r) * (attend->k + attend->zero_keys);
     for (int64_t j = 0; j < keys_before; j++)
-        weights[j] *= factor;
+        softmax[j] *= factor;
 }
 
 /* The factor for scores in weigh. With a mask it is 1, because add_mask has already scaled them. */
@@ -170,20 +170,20 @@ static void weigh(struct group *g, int64_t r, int64_t key, int64_t count)
     float *scores = g->scores + r * TILE_KEYS, scale = scale_of(attend);
     float maximum = g->maxima[r] == -INFINITY ? 0 : g->maxima[r];
     vector sums = g->sums[r];
-    float *weights = attend->weights && row < attend->weights_rows
-                         ? attend->weights + row * (attend->k + attend->zero_keys) + key
+    float *softmax = attend->softmax && row < attend->softmax_rows
+                         ? attend->softmax + row * (attend->k + attend->zero_keys) + key
                          : NULL;
     for (int64_t j = 0; j < room; j += WIDTH) {
         vector e = weight_of((load(scores + j) - maximum) * scale);
         store_words(scores + j / WORD_ELEMENTS, e);
-        if (weights)
-            store_part(weights + j, e, least(WIDTH, count - j));
+        if (softmax)
+            store_part(softmax + j, e, least(WIDTH, count - j));
         sums += e;
     }
     g->sums[r] = sums;
 }
 
-/* Writes the row's output, and its weights, divided by the sum. If a row reads no key, its output is NaN, and so is its
+/* Writes the row's output, and its softmax, divided by the sum. If a row reads no key, its output is NaN, and so is its
  * softmax. */
 static void finish_row(const struct group *g, int64_t r)
 {
@@ -196,13 +196,13 @@ static void finish_row(const struct group *g, int64_t r)
     for (int64_t i = 0; i < attend->dim_value; i += WIDTH)
         store_elements(attend->out_element, element_room(attend->out_element, out, i), load(from + i) * inverse,
                        least(WIDTH, attend->dim_value - i));
-    if (!attend->weights || row >= attend->weights_rows)
+    if (!attend->softmax || row >= attend->softmax_rows)
         return;
-    float *weights = attend->weights + row * (attend->k + attend->zero_keys);
+    float *softmax = attend->softmax + row * (attend->k + attend->zero_keys);
     for (int64_t j = 0; j < attend->k; j++)
-        weights[j] = j < g->seen ? weights[j] * inverse : 0;
+        softmax[j] = j < g->seen ? softmax[j] * inverse : 0;
     for (int64_t j = 0; j < attend->zero_keys; j++)
-        weights[attend->k + j] = zeros > 0 ? zero[0] * inverse : 0;
+        softmax[attend->k + j] = zeros > 0 ? zero[0] * inverse : 0;
 }
 
 static void attend_group(struct group *g)

@@ -667,8 +667,8 @@ static void check_attention(const struct vector_functions *vector, enum element 
                                    .out = out,
                                    .out_stride = DIM,
                                    .out_element = element,
-                                   .weights = weights,
-                                   .weights_rows = ROWS - 1,
+                                   .softmax = weights,
+                                   .softmax_rows = ROWS - 1,
                                    .scratch = scratch};
     if (variant == 3)
         attend.mask = (struct vector_mask){.floats = mask, .stride = K};
@@ -679,7 +679,7 @@ static void check_attention(const struct vector_functions *vector, enum element 
         attend_exactly(&attend, &head, r, exact, exact_weights);
         for (int d = 0; d < DIM; d++)
             worst = worse(worst, fabs(element_at(element, out, r * DIM + d) - exact[d]));
-        for (int64_t j = 0; r < attend.weights_rows && j < K + attend.zero_keys; j++)
+        for (int64_t j = 0; r < attend.softmax_rows && j < K + attend.zero_keys; j++)
             worst_weight =
                 worse(worst_weight, fabs((double)weights[r * (K + attend.zero_keys) + j] - exact_weights[j]));
     }
