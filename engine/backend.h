@@ -30,9 +30,9 @@ struct backend_functions {
     bool (*has_operation)(enum operation operation);
 
     /* Makes the weights resident and reserves the arena. After success the caller must call unprepare. The plan must
-     * outlive the model. Only one thread at a time may call prepare or unprepare for a device. Other models may run
-     * there meanwhile. If `shared`, other devices use the same plan, so prepare must not change it. Otherwise the
-     * backend may take over the plan's weights, or free them after copying them. Then they are lost even if prepare
+     * outlive the model. Only one thread at a time may call prepare or unprepare for a device. Meanwhile other models
+     * may run on this device. If `shared`, other devices use the same plan, so prepare must not change it. Otherwise
+     * the backend may take over the plan's weights, or free them after copying them. Then they are lost even if prepare
      * fails. Even after success, backend_cpu may write a warning into `error`, as in open. */
     int (*prepare)(struct backend *backend, struct plan *plan, bool shared, struct backend_model **model,
                    struct error *error);

@@ -17,7 +17,7 @@ int tensors_check_item(const struct plan *plan, const struct engine_item *item, 
 int tensors_check_limits(const struct plan *plan, const struct engine_item *item, struct error *error);
 
 /* Sets min_length, max_length and own_limit of an input with LAYOUT_TENSOR. They are the limits of dimension 0, as far
- * as they follow from this dimension only. Leaves other inputs as they are. */
+ * as they do not depend on other dimensions. Leaves other inputs as they are. */
 void tensors_limit_length(const struct plan *plan, struct model_input *input, int index);
 
 /* Writes the shape of one of plan->outputs for the item. Returns the rank. */

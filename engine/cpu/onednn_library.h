@@ -1,6 +1,7 @@
-/* onednn_library: the part of oneDNN's C interface that products_onednn.c uses. The version is that of the installed
- * headers, 2 or 3. The functions are looked up by name when the daemon starts, so the binary runs without the library.
- * If there are no headers, or headers of another version, ONEDNN_LIBRARY is not defined. */
+/* onednn_library: the part of oneDNN's C interface that products_onednn.c uses. The version of oneDNN is that of the
+ * headers with which the daemon was built, 2 or 3. The functions are looked up by name when the daemon starts, so the
+ * binary runs without the library. If there are no headers, or headers of another version, ONEDNN_LIBRARY is not
+ * defined. */
 #ifndef ENGINE_CPU_ONEDNN_LIBRARY_H
 #define ENGINE_CPU_ONEDNN_LIBRARY_H
 

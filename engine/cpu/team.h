@@ -1,4 +1,4 @@
-/* team: OpenMP keeps a team of threads for each thread that enters a parallel region. If libgomp cannot start a thread,
+/* team: OpenMP keeps a team of threads for each thread that enters parallel regions. If libgomp cannot start a thread,
  * it ends the process. So team_start first starts as many threads itself, and reports a failure as an error. */
 #ifndef ENGINE_CPU_TEAM_H
 #define ENGINE_CPU_TEAM_H

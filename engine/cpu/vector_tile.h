@@ -20,12 +20,13 @@
 
 #define PANEL (TILE_VECTORS * WIDTH)
 
+/* n floats, rounded up to whole vectors. */
 INLINE int64_t whole_vectors(int64_t n)
 {
     return (n + WIDTH - 1) / WIDTH * WIDTH;
 }
 
-/* c (rows, wide vectors) = a (rows, depth) b (depth, wide vectors), or += if `add`. a and b consist of words, c of
+/* c (rows, `wide` vectors) = a (rows, depth) b (depth, `wide` vectors), or += if `add`. a and b consist of words, c of
  * floats. */
 INLINE void multiply_tile(const float *a, int64_t a_stride, int64_t depth, const float *b, float *c, int64_t c_stride,
                           bool add, int rows, int wide)

@@ -20,7 +20,7 @@ INLINE int64_t words_of(int64_t elements)
     return (elements + WORD_ELEMENTS - 1) / WORD_ELEMENTS;
 }
 
-/* A pointer to element i of the row, for reading, and one for writing. */
+/* Pointers to element i of the row. The first function is for reading, the second for writing. */
 INLINE const void *elements_at(enum element element, const void *row, int64_t i)
 {
     return (const char *)row + i * element_bytes(element);

@@ -1,5 +1,5 @@
-/* attend: softmax attention over keys and values. OP_ATTEND is for sequences. OP_ATTEND_CALL is for calls, which are
- * items of several sequences (plan.h). */
+/* attend: softmax attention over keys and values. OP_ATTEND reads the sequences of an axis. OP_ATTEND_CALL reads calls,
+ * which are items of several sequences (plan.h). */
 #ifndef ENGINE_CUDA_ATTEND_H
 #define ENGINE_CUDA_ATTEND_H
 

@@ -1,4 +1,4 @@
-/* convolve: convolutions along the sequence and of images. */
+/* convolve: convolutions along the sequence, and convolutions of images. */
 #ifndef ENGINE_CUDA_CONVOLVE_H
 #define ENGINE_CUDA_CONVOLVE_H
 

@@ -5,7 +5,7 @@
 #include "engine/cuda/products.h"
 
 /* out (rows, columns) = activation(x (rows, depth) Wᵀ + bias) + residual (rows, columns). W (columns, depth) and bias
- * (columns) are weights of the plan. */
+ * (columns) are weights of the plan. Rows of x are x_stride elements apart. */
 template <typename T> struct linear {
     int64_t rows;
     const T *x;

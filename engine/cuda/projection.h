@@ -70,6 +70,7 @@ static __device__ struct sequence_part part_of(const struct projection<T> *p, in
     return part;
 }
 
+/* The part with this number, counted over all sequences. */
 template <typename T> static __device__ struct sequence_part find_part(const struct projection<T> *p, int64_t index)
 {
     int64_t sequence = 0, behind = p->n_sequences;
@@ -123,6 +124,7 @@ static __device__ __forceinline__ int64_t take_tile(struct projection<T> *p, int
     return (number - tiles) * tall;
 }
 
+/* An upper bound of the numbers of parts, for sequences with `rows` rows together. */
 static inline int64_t parts_at_most(int64_t rows, int64_t n_sequences, int64_t part_rows)
 {
     return rows / part_rows + n_sequences;

@@ -146,8 +146,9 @@ struct cuda_run {
     float *slots;                    /* (plan->n_slots, plan->state_floats). NULL if the plan has no slots */
     const int64_t *sizes;            /* (items, sizes of the plan), like batch->sizes, but on the device */
     const struct wanted_row *wanted; /* all requested rows of the batch, on the device */
-    const struct score_mask *const *masks; /* by input, then by item. The outer array is in host memory */
-    float *scratch;                        /* scratch of the current step. Use scratch_of */
+    /* By input: a table by item, on the device. The outer array is in host memory. */
+    const struct score_mask *const *masks;
+    float *scratch; /* scratch of the current step. Use scratch_of */
     int64_t scratch_floats;
     const struct upload *upload;
     struct results *results;      /* the results of the operations OP_GIVE_… */
@@ -226,7 +227,7 @@ static inline const int64_t *starts_of(struct cuda_run *run, int value)
     return run->batch->layouts[run->plan->values[value].axis].item_starts;
 }
 
-/* The number of rows to compute: that of the batch, rounded up to its shape. The results of added rows are not
+/* The number of rows to compute: the rows of the batch, rounded up to its shape. The results of added rows are not
  * read. */
 static inline int64_t rows_of(const struct cuda_run *run, int value)
 {

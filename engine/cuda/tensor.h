@@ -127,7 +127,9 @@ static __device__ __forceinline__ float power_of_two(float x)
 /* Unused elements after each row in shared memory. They put the rows of a fragment into different memory banks. */
 #define PAD 8
 
-/* Copies `count` rows of WIDE elements to shared memory. x is (there, columns). The remaining elements become 0. */
+/* Copies `count` rows of WIDE elements to shared memory. x has `there` rows of `columns` elements. Further rows and
+ * columns become zeros. If `packed`, the rows of x begin and end at multiples of 16 bytes, and the copies only start
+ * here. `thread` is the number of the calling thread among `threads` threads. */
 template <typename T, int WIDE>
 static __device__ void copy_rows(T (*to)[WIDE + PAD], const T *x, int64_t stride, int64_t there, int64_t columns,
                                  bool packed, int count, int thread, int threads)

@@ -42,7 +42,7 @@ struct plan_leaf {
 /* The leaf that is being built. */
 struct plan_scope {
     const struct plan_leaf *leaf;         /* NULL if no scope is open */
-    enum padding around;                  /* builder->padding outside of the scope */
+    enum padding outer_padding;           /* builder->padding outside of the scope */
     bool taken[ENGINE_MAX_INPUTS];        /* by index in leaf->inputs: whether the class has declared the input */
     const char *names[ENGINE_MAX_INPUTS]; /* the inputs of the class, in the order of their declaration */
     int values[ENGINE_MAX_INPUTS];        /* the values of these inputs. PLAN_NONE for an absent input */
@@ -91,9 +91,9 @@ int plan_check(struct plan_builder *builder, struct plan **plan);
 
 /* Records a failure that the family itself found. Always returns PLAN_NONE. */
 int plan_fail(struct plan_builder *builder, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Records that the file lacks a tensor. `shape` is the expected shape as text. If the name of an unused tensor ends
- * with the missing name, the message mentions the unused tensor. torch's DataParallel causes such names by its prefix
- * "module.". */
+/* Records that the file lacks a tensor. `shape` is the expected shape, as a text for the message. If the name of an
+ * unused tensor ends with the missing name, the message mentions the unused tensor. torch's DataParallel causes such
+ * names by its prefix "module.". */
 int plan_fail_missing(struct plan_builder *builder, const char *name, const char *shape);
 
 /* Finds a tensor of the file by the name that the class gives it. The file may have a wrapper's prefix before all
@@ -137,7 +137,7 @@ int plan_input_rows_like(struct plan_builder *builder, const char *name, int64_t
  * many rows as another input, whose value is `like`. Returns the index of the new input. In a scope the function
  * returns PLAN_NONE, and fails if the leaf binds a value to an INPUT_ATTENTION_MASK. */
 int plan_input_beside(struct plan_builder *builder, struct model_input input, int like);
-/* A tensor of any shape (LAYOUT_TENSOR): `sizes` are the indices of `rank` sizes, without the batch. `kind` is
+/* Declares a tensor of any shape (LAYOUT_TENSOR): `sizes` are the indices of `rank` sizes, without the batch. `kind` is
  * INPUT_IDS, INPUT_ROWS or INPUT_MASK. A row of the value consists of `columns` innermost elements of the tensor.
  * `columns` is 1 for ids and masks. The axis of the value is plan_sized_axis(elements / columns, 1). */
 int plan_input_tensor(struct plan_builder *builder, const char *name, enum input_kind kind, int64_t vocabulary,
@@ -169,7 +169,8 @@ int plan_vector(struct plan_builder *builder, int64_t columns, const char *forma
     __attribute__((format(printf, 3, 4)));
 int plan_matrix(struct plan_builder *builder, int64_t rows, int64_t columns, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* A tensor of any shape, given as `rank` sizes. The last size becomes the columns of the weight (rows, columns). */
+/* Reads a tensor of any shape, given as `rank` sizes. The last size becomes the columns of the weight (rows, columns).
+ */
 int plan_tensor(struct plan_builder *builder, int rank, const int64_t *shape, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -278,8 +279,8 @@ int plan_convolve_sequence(struct plan_builder *builder, int x, int weight, int 
                            int64_t length);
 
 /* Projects each sequence of a call from n to k positions. weight is E (k, n), and bias is (1, k). If there is a `tail`
- * (1, d), calls are n - 1 positions long, and the tail is appended to each sequence as the last position. `tail` is
- * PLAN_NONE if there is none. */
+ * (1, d), each sequence of the call has n - 1 positions, and the tail is appended as the last one. `tail` is PLAN_NONE
+ * if there is none. */
 int plan_project_call(struct plan_builder *builder, int x, int weight, int bias, int tail);
 
 struct plan_attention {

@@ -12,7 +12,7 @@ void plan_open_scope(struct plan_builder *builder, const struct plan_leaf *leaf)
 {
     assert(!builder->scope.leaf && leaf->n_inputs <= ENGINE_MAX_INPUTS);
     builder->scope = (struct plan_scope){
-        .leaf = leaf, .around = builder->padding, .height = PLAN_NONE, .width = PLAN_NONE, .output = PLAN_NONE};
+        .leaf = leaf, .outer_padding = builder->padding, .height = PLAN_NONE, .width = PLAN_NONE, .output = PLAN_NONE};
     if (strlen(leaf->path) > MOST_PATH_BYTES)
         plan_fail(builder, "the path is longer than %d bytes", MOST_PATH_BYTES);
     for (int i = 0; i < leaf->n_inputs; i++) {
@@ -41,7 +41,7 @@ int plan_close_scope(struct plan_builder *builder)
         refuse_surplus_inputs(builder);
     int output = builder->failed ? PLAN_NONE : builder->scope.output;
     assert(builder->failed || output != PLAN_NONE);
-    builder->padding = builder->scope.around;
+    builder->padding = builder->scope.outer_padding;
     builder->scope = (struct plan_scope){.leaf = NULL};
     return output;
 }
