@@ -44,7 +44,7 @@ const char *foreign_format(const void *bytes)
     return index < N_FORMATS ? formats[index].for_safetensors : NULL;
 }
 
-const char *foreign_to_torch(const void *bytes)
+const char *foreign_not_torch(const void *bytes)
 {
     size_t index = find(bytes);
     return index < N_FORMATS ? formats[index].for_torch : "no zip archive, as torch.save writes one; " SAVE_TORCH;

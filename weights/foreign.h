@@ -11,6 +11,6 @@ const char *foreign_format(const void *bytes);
 
 /* For a file that should be an archive of torch.save. Returns NULL if the bytes begin a zip archive. Otherwise returns
  * the format and how to convert it. If the format is not known here, the text says that the file is no zip archive. */
-const char *foreign_to_torch(const void *bytes);
+const char *foreign_not_torch(const void *bytes);
 
 #endif

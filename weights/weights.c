@@ -115,7 +115,7 @@ static int open_archive(struct shard *shard, struct error *error)
         return error_set(error, "has %zu bytes, expected a file of torch.save", shard->size);
     if (zip_source_read(&source, 0, start, sizeof start, error) != 0)
         return -1;
-    const char *format = foreign_to_torch(start);
+    const char *format = foreign_not_torch(start);
     return format ? error_set(error, "is %s", format) : torch_archive_open(&source, &shard->archive, error);
 }
 
