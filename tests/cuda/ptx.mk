@@ -18,15 +18,16 @@ EMULATED     := $(patsubst %,$(BUILD)/tests/cuda/%@ptx,$(PTX_CUDA) $(PTX_KERNELS
 # These run in `make test-all`. test_cases_bf16 took 8 seconds of processor time.
 EMULATED_SHORT := $(patsubst %,$(BUILD)/tests/cuda/test_%@ptx,cases_cuda cases_bf16 cases_f16 cases_tf32 tensor fusion top_k)
 
-# Only PTX, uncompressed, because the runtime looks for it in the object files.
-for_emulator  = $(COMPILER) -std=c++20 -O3 -gencode arch=compute_90,code=compute_90 -no-compress -I. -Itests/cuda/shim/cublas \
+# Only PTX, uncompressed, because the runtime looks for it in the object files. -O3 concerns only
+# the host's code, and does not change the PTX. So the engine has no -O3.
+for_emulator  = $(COMPILER) -std=c++20 -gencode arch=compute_90,code=compute_90 -no-compress -I. -Itests/cuda/shim/cublas \
                 -Xcompiler -fPIC,-fvisibility=hidden,-Werror=switch
 emulated      = $(say) $(for_emulator) -MD -MP
 
 $(PTX_OF): $(PTX)/engine/%.o: engine/cuda/%.cu tests/cuda/shim/small_limits.h $(PTX)/flags
 	$(emulated) -include tests/cuda/shim/small_limits.h -c -o $@ $<
 $(PTX_SHIM): $(PTX)/shim/%.o: tests/cuda/shim/%.cpp $(PTX)/flags
-	$(emulated) -c -o $@ $<
+	$(emulated) -O3 -c -o $@ $<
 $(PTX)/registration.o: tests/cuda/ptx/registration.cpp $(PTX)/flags
 	$(emulated) -c -o $@ $<
 $(PTX)/libengine_cuda.so: $(PTX_OF) $(PTX_RUNTIME)
