@@ -29,9 +29,8 @@
 /* Threads of a thread block. */
 template <int TALL> constexpr int threads = PADDER_BLOCK_ROWS / (16 * TALL) * WARP;
 
-/* Thread blocks that a multiprocessor runs at a time, as far as registers suffice. A thread has up to 212 registers
- * with WIDE 32, 255 with WIDE 64, 210 with WIDE 96, and 238 with WIDE 128. A multiprocessor has 65536 registers.
- * docs/cuda.md lists the shared memory. */
+/* Thread blocks that a multiprocessor runs at a time, as far as registers suffice. docs/cuda.md lists the registers and
+ * the shared memory. A multiprocessor has 65536 registers. */
 template <int WIDE> constexpr int resident_blocks = WIDE <= 64 ? 2 : 1;
 
 /* The order of units: for each row block of the table, all heads that share keys and values. */

@@ -8,9 +8,8 @@
 #define STAGES 4
 #define WARPS 8 /* 2 along k, 4 along the columns */
 
-/* Blocks at a time on a multiprocessor, as far as registers suffice. Threads have 128 registers with large tiles, and
- * 80 with small ones. A block needs 70 KB of shared memory with large tiles, and 74 KB with small ones. Compute
- * capability 8.0 has room for two blocks of either kind, 9.0 and 10.0 for three. */
+/* Blocks at a time on a multiprocessor, as far as registers suffice. So threads have at most 128 registers with large
+ * tiles, and 80 with small ones. docs/cuda.md lists the shared memory. */
 template <int TALL> constexpr int resident_blocks = TALL < 128 ? 3 : 2;
 
 /* Rows of x in a stage. Small tiles have more rows. They are multiplied so fast that warps would otherwise mostly wait
