@@ -203,18 +203,22 @@ test-cuda: ## [by hand, last 2026-11-22] compiles the CUDA engine with nvcc as i
 	@BUILD=$(BUILD) tests/run.sh tests/check/cuda.sh
 
 PREDICT   := $(BUILD)/predict/tests
-COUNTED   := $(foreach name,attend_split attend_tensor project_split project_tensor split_product,\
-             $(foreach capability,80 90,$(BUILD)/predict/sass/$(name)_$(capability).cubin))
-predict: $(COUNTED) ## [by hand, last 2026-11-23] counts launches and instructions anew, and writes the predicted times of docs/cuda.md (nvcc; NVDISASM=PATH; PREDICT_PYTHON=PATH of a python with PyTorch)
+CAPABLE   := 80 90 100 120
+COUNTED    = $(foreach capability,$(CAPABLE),$(patsubst engine/cuda/%.cu,$(BUILD)/predict/sass/%_$(capability).cubin,\
+             $(shell grep -l __global__ $(KERNELS))))
+predict: ## [by hand, last 2026-11-26] counts launches, instructions and registers anew, and writes the predicted times and the registers of docs/cuda.md (nvcc; NVDISASM=PATH; PREDICT_PYTHON=PATH of a python with PyTorch)
+	@$(MAKE) --no-print-directory $(COUNTED)
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/predict SHIM_LIMITS= $(PREDICT)/cuda/libengine_cuda.so $(PREDICT)/cuda/libcuda.so.1 $(PREDICT)/bench/worker
 	@cp $(PREDICT)/bench/worker $(PREDICT)/cuda/worker
 	@BUILD=$(abspath $(BUILD)) python3 tests/gpu/predict.py --recount --table
 
+# What nvcc says of registers is in a text beside each cubin. No kernel needs cuBLAS, so the shim's header will do.
 define cubin
 $(BUILD)/predict/sass/%_$(1).cubin: engine/cuda/%.cu $(wildcard engine/*.h engine/plan/*.h engine/cuda/*.h config/*.h)
-	$$(say) $$(COMPILER) -std=c++20 -O3 -arch=sm_$(1) -cubin -I. -o $$@ $$<
+	$$(say) { $$(COMPILER) --version && $$(COMPILER) -std=c++20 -O3 -arch=sm_$(1) -cubin -Xptxas -v -I. \
+	    -Xcompiler -idirafter,tests/cuda/shim/cublas -o $$@ $$<; } >$$@.txt 2>&1 || { cat $$@.txt; exit 1; }
 endef
-$(foreach capability,80 90,$(eval $(call cubin,$(capability))))
+$(foreach capability,$(CAPABLE),$(eval $(call cubin,$(capability))))
 
 test-ptx: ## [by hand, last 2026-11-23] compiles the CUDA engine with nvcc, runs its tests and models in an emulator of PTX, also with the file of `make cuda`, and plants faults
 	@docker/packages.sh build test

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Predicts the times of goals.py's models on A100, H100 and H200, and those of PyTorch. Nothing here was measured.
 
-    predict.py             prints the predicted times, and the goals that they meet
+    predict.py             prints what predict_page.py says of the times, and of the goals that they meet
     predict.py --kernels   prints the time of each kernel, too
-    predict.py --table     writes the tables into docs/cuda.md
-    predict.py --recount   counts anew, and writes counts.json: what the engine launches, instructions, what PyTorch launches
+    predict.py --table     writes this into docs/cuda.md, and what registers.py says
+    predict.py --recount   counts anew, and writes counts.json: what the engine launches, instructions, what PyTorch
+                           launches. And registers.json: the registers of all kernels
 
 A prediction has two halves. The first is counted, and is in counts.json:
   - the engine's launches, and the shapes of its products. The CUDA shim runs the engine and notes each launch. For some
@@ -22,11 +23,10 @@ import sys
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 COUNTS = FOLDER / "counts.json"
-PAGE = FOLDER.parent.parent / "docs" / "cuda.md"
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "bench")]
 
-import goals
+import page
 from goals import BATCHES, MODELS
 
 SIZES = dict(num_tokens=256, dim=512, seq_len=4096, depth=12, heads=8, k=256)
@@ -298,105 +298,39 @@ def predict(counts, chip_name, model, batch):
     return found
 
 
-def ms(seconds):
-    return f"{1e3 * seconds:.2f}"
-
-
 CASES = [(chip, model, batch) for chip in CHIPS for model in MODELS for batch in BATCHES]
 
 
-def markdown(head, rows):
-    first, *others = [f"| {' | '.join(map(str, row))} |\n" for row in [head, *rows]]
-    return first + "|" + "---|" * len(head) + "\n" + "".join(others)
-
-
-def table(cases, dtype, head, columns):
-    """A table of docs/cuda.md. `columns` gives the values of the columns behind the engine's times."""
-    rows = [(*case, *map(ms, (found[dtype], *(found[f"{dtype} {way}"] for way in WAYS))), *columns(found))
-            for case, found in cases.items()]
-    return markdown(["chip", "model", "batch", f"{dtype}, ms", "cuBLASLt, ms", "own kernels, ms", *head], rows)
-
-
-def bf16_table(cases):
-    head = ["part of the rate", *(f"{title}, ms" for title in PEERS.values()), "fastest of these : ours"]
-    return table(cases, "bf16", head, lambda found: (f"{found['part']:.2f}", *map(ms, found["peers"]),
-                                                     f"{min(found['peers']) / found['bf16']:.2f}"))
-
-
-def f32_table(cases):
-    return table(cases, "f32", ["eager, ms", "eager : ours"],
-                 lambda found: (ms(found["eager f32"]), f"{found['eager f32'] / found['f32']:.2f}"))
-
-
-def slowest_own(kernels):
-    """The engine's own kernel that takes longest, and its share of the time."""
-    own = {name: seconds for name, seconds in kernels.items() if name.split("<")[0] in WORK}
-    name = max(own, key=own.get)
-    return f"`{name.split('<')[0]}` takes {own[name] / sum(kernels.values()):.0%} of the time"
-
-
-def verdict(counts, found, wanted, dtype, gelu_apart=False):
-    """`found` is {(chip, model, batch): number}."""
-    missed = {key: number for key, number in found.items() if number < wanted}
-    chip, model, batch = min(found, key=found.get)
-    kernels = engine_s(CHIPS[chip], counts, model, dtype, batch, gelu_apart=gelu_apart)[1]
-    where = "everywhere" if len(missed) == len(found) else ", ".join(" ".join(map(str, key)) for key in missed)
-    said = f"missed ({where})" if missed else "met"
-    return f"{min(found.values()):.2f} to {max(found.values()):.2f}: {said}. " \
-        f"The least is {chip} {model} batch {batch}, where {slowest_own(kernels)}"
-
-
-def goals_table(counts, cases):
-    """What of goals.py's goals the predictions meet."""
-    floats = {key: found["eager f32"] / found["f32"] for key, found in cases.items()}
-    rows = []
-    for gelu_apart in (False, True):
-        dtype = "bf16, GELU by the own kernel" if gelu_apart else "bf16"
-        longer = {key: found["apart"] / found["bf16"] if gelu_apart else 1 for key, found in cases.items()}
-        fastest = {key: min(found["peers"]) / found["bf16"] / longer[key] for key, found in cases.items()}
-        parts = {key: found["part"] / longer[key] for key, found in cases.items() if key[2] == 32}
-        rows += [(f"{dtype}: the time of the fastest PyTorch is at least {goals.FASTEST:g} times ours",
-                  verdict(counts, fastest, goals.FASTEST, "bf16", gelu_apart)),
-                 (f"{dtype}, batch 32: part of the rate of large products is at least {goals.PART:g}",
-                  verdict(counts, parts, goals.PART, "bf16", gelu_apart))]
-    rows.append((f"f32: the time of eager PyTorch is at least {goals.FLOATS:g} times ours",
-                 verdict(counts, floats, goals.FLOATS, "f32")))
-    return markdown(["goal, on each chip", "predicted"], rows)
-
-
-def written(counts):
-    cases = {case: predict(counts, *case) for case in CASES}
-    return "\n".join((bf16_table(cases), f32_table(cases), goals_table(counts, cases)))
-
-
-BEGIN, END = "<!-- written by tests/gpu/predict.py --table -->\n", "<!-- end of the tables -->\n"
-
-
-def page_with(text, tables):
-    before, rest = text.split(BEGIN)
-    return before + BEGIN + "\n" + tables + "\n" + END + rest.split(END)[1]
+def counted_for():
+    """What counts.json depends on, beside sources."""
+    return [SIZES, BATCHES, list(MODELS),
+            [[chip[key] for key in ("sass", "processors", "shared_kib")] for chip in CHIPS.values()]]
 
 
 def print_kernels(counts):
     for chip, model, batch in CASES:
         for dtype in ("bf16", "f32"):
             total, times = engine_s(CHIPS[chip], counts, model, dtype, batch)
-            print(f"{chip} {model} {dtype} batch {batch}: {ms(total)} ms")
+            print(f"{chip} {model} {dtype} batch {batch}: {1e3 * total:.2f} ms")
             for name, seconds in sorted(times.items(), key=lambda item: -item[1])[:8]:
-                print(f"    {ms(seconds):>9} ms {seconds / total:5.0%}  {name}")
+                print(f"    {1e3 * seconds:9.2f} ms {seconds / total:5.0%}  {name}")
 
 
 def main():
+    import predict_page  # they use this file, too
+    import registers
     if "--recount" in sys.argv:
         import predict_counts
-        COUNTS.write_text(predict_counts.text())
+        texts = predict_counts.registers_text(), predict_counts.text()
+        registers.COUNTS.write_text(texts[0])
+        COUNTS.write_text(texts[1])
     counts = json.loads(COUNTS.read_text())
     if "--table" in sys.argv:
-        PAGE.write_text(page_with(PAGE.read_text(), written(counts)))
+        page.write(predict_page.written(counts) | registers.written())
     elif "--kernels" in sys.argv:
         print_kernels(counts)
     else:
-        print(written(counts), end="")
+        print(*predict_page.written(counts).values(), sep="\n", end="")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
-"""What predict.py counts: the engine's launches, instructions of its largest kernels, and PyTorch's launches.
+"""What predict.py counts: the engine's launches, instructions of its largest kernels, and PyTorch's launches. And what
+registers.py tells of: the registers of all kernels.
 
-`make predict` builds what it needs: the engine on the shim, and cubins of the largest kernels. It also needs nvdisasm
+`make predict` builds what it needs: the engine on the shim, and cubins of all kernels. It also needs nvdisasm
 (NVDISASM=PATH; PyPI's nvidia-cuda-nvdisasm has it), and a python with PyTorch (PREDICT_PYTHON=PATH, else this one)."""
 import collections
 import difflib
-import hashlib
 import json
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
@@ -16,25 +15,17 @@ import tempfile
 
 import predict
 import sass
+import sources
 from predict import BATCHES, MODELS, SIZES
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 ROOT = FOLDER.parent.parent
 BUILD = pathlib.Path(os.environ.get("BUILD", ROOT / "build"))
 SHARED = {"one_kv_head": True, "share_kv": True}
-# engine/cuda/NAME.cu and NAME.h: the kernels whose instructions are counted, and what they include. COUNTED in
-# tests/tests.mk has the first list, too.
-SOURCES = ("attend_split", "attend_tensor", "project_split", "project_tensor", "split_product")
-HEADERS = ("attention", "element", "projection", "split", "split_tile", "tensor")
-
-
-def sources():
-    """Changes with the code of the kernels whose instructions are counted, but not with comments and blanks."""
-    digest = hashlib.sha256()
-    for name in [f"{source}.cu" for source in SOURCES] + [f"{header}.h" for header in HEADERS]:
-        text = re.sub(r"/\*.*?\*/", "", (ROOT / "engine/cuda" / name).read_text(), flags=re.DOTALL)
-        digest.update("".join(text.split()).encode())
-    return digest.hexdigest()
+CUBINS = BUILD / "predict/sass"  # by make: NAME_CAPABILITY.cubin, and .cubin.txt, what nvcc said
+CAPABILITIES = ("80", "90", "100", "120")
+# engine/cuda/NAME.cu: the kernels whose instructions are counted.
+COUNTED = ("attend_split", "attend_tensor", "project_split", "project_tensor", "split_product")
 
 
 # ---- The engine's launches
@@ -171,24 +162,29 @@ def tensor_counts(found):
 
 
 def split_counts(found, name):
-    """Of a kernel that splits floats. `tile`: one pass of its outer loop, with all passes of the loop within, which
-    multiplies 8 elements of depth. `rest`: the way around the outer loop."""
+    """Of a kernel that splits floats. `inner`: one pass of its inner loop, which multiplies 8 elements of depth. `tile`:
+    one pass of the outer loop, with all passes of the inner one. `rest`: the way around the outer loop."""
     loops = [loop for loop in found["loops"] if loop.get("HMMA")]
     inner = max((loop for loop in loops if loop["innermost"]), key=lambda loop: loop["HMMA"])
     outer = max((loop for loop in loops if not loop["innermost"]), key=lambda loop: (loop["HMMA"], -loop["all"]))
     passes = (predict.template_numbers(name)[0] if name.startswith("attend") else predict.split_depth(name)) // 8
-    return {"tile": minus(only(outer), 1 - passes, only(inner)), "rest": minus(only(found["whole"]), 1, only(outer))}
+    return {"inner": only(inner), "tile": minus(only(outer), 1 - passes, only(inner)),
+            "rest": minus(only(found["whole"]), 1, only(outer))}
 
 
-def sass_counts(wanted):
+def disassemble(source, capability):
     nvdisasm = os.environ.get("NVDISASM") or shutil.which("nvdisasm")
     if not nvdisasm:
         raise SystemExit("nvdisasm is missing: NVDISASM=PATH names it; PyPI's package nvidia-cuda-nvdisasm has it")
+    return sass.disassemble(nvdisasm, CUBINS / f"{source}_{capability}.cubin")
+
+
+def sass_counts(wanted):
     found = {}
     for capability in ("80", "90"):
         kernels = {}
-        for source in SOURCES:
-            kernels |= sass.disassemble(nvdisasm, BUILD / f"predict/sass/{source}_{capability}.cubin")
+        for source in COUNTED:
+            kernels |= disassemble(source, capability)
         missing = wanted - kernels.keys()
         if missing:
             raise SystemExit(f"no code of {', '.join(sorted(missing))} in the cubins for {capability}")
@@ -197,6 +193,42 @@ def sass_counts(wanted):
             counts = sass.kernel_counts(kernels[name])
             found[capability][name] = tensor_counts(counts) if "tensor" in name else split_counts(counts, name)
     return found
+
+
+# ---- Registers
+
+def main_loop(lines):
+    """[all instructions, those that access the stack] of a pass of the loop with the most products. Loops within it count
+    once. Of loops with as many products, the shortest counts."""
+    loops = sass.kernel_counts(lines)["loops"]
+    product = "HMMA" if any(loop.get("HMMA") for loop in loops) else "float"
+    loop = min(loops, key=lambda loop: (-loop.get(product, 0), loop["all"]))
+    return [loop["all"], loop.get("LDL", 0) + loop.get("STL", 0)]
+
+
+def register_counts():
+    """(versions of nvcc, {kernel: {capability: [registers, bytes spilled, *main_loop]}}). The loop is only that of kernels
+    that spill."""
+    versions, found = set(), {}
+    for capability in CAPABILITIES:
+        for source in sorted(path.stem for path in (ROOT / "engine/cuda").glob("*.cu") if "__global__" in path.read_text()):
+            version, kernels = sass.resources((CUBINS / f"{source}_{capability}.cubin.txt").read_text())
+            versions.add(version)
+            spilling = any(spilled for _, spilled in kernels.values())
+            codes = disassemble(source, capability) if spilling else {}
+            for name, (registers, spilled) in kernels.items():
+                if capability in found.setdefault(name, {}):
+                    raise SystemExit(f"two kernels are called {name}")
+                found[name][capability] = [registers, spilled, *(main_loop(codes[name]) if spilled else [])]
+    if len(versions) != 1:
+        raise SystemExit(f"{CUBINS} is of several versions of nvcc: {', '.join(sorted(versions))}; remove this folder")
+    return *versions, found
+
+
+def registers_text():
+    version, found = register_counts()
+    lines = ",\n".join(f'  {json.dumps(name)}: {json.dumps(counts)}' for name, counts in sorted(found.items()))
+    return f'{{\n "sources": "{sources.digest()}",\n "nvcc": "{version}",\n "kernels": {{\n{lines}\n }}\n}}\n'
 
 
 # ---- PyTorch
@@ -220,4 +252,4 @@ def text():
     found = {"engine": engine, "sass": sass_counts(wanted), "peers": peer_counts()}
     lines = [f' "{part}": {{\n' + ",\n".join(f'  "{key}": {json.dumps(value)}' for key, value in counts.items()) + "\n }"
              for part, counts in found.items()]
-    return f'{{\n "sources": "{sources()}",\n' + ",\n".join(lines) + "\n}\n"
+    return f'{{\n "sources": "{sources.digest()}",\n' + ",\n".join(lines) + "\n}\n"

@@ -33,6 +33,20 @@ def disassemble(nvdisasm, cubin):
     return dict(zip(map(plain_name, names.splitlines()), found.values()))
 
 
+def resources(text):
+    """(version of nvcc, {plain name of a kernel: (registers of a thread, bytes that it spills)}), from what `nvcc
+    --version` and ptxas with -v print. A function that is not inlined has a stack of its own, which nobody adds up."""
+    kernels = re.findall(
+        r"Compiling entry function '(.*?)' for.*?(\d+) bytes spill stores.*?Used (\d+) registers", text,
+        re.DOTALL)
+    if text.count("Function properties for") != len(kernels):
+        raise SystemExit("nvcc compiled a function that is not inlined")
+    names = subprocess.run(["c++filt"], input="\n".join(kernel[0] for kernel in kernels), capture_output=True, text=True,
+                           check=True).stdout.splitlines()
+    return re.search(r"release .*", text)[0], {plain_name(name): (int(registers), int(spilled))
+                                               for name, (_, spilled, registers) in zip(names, kernels)}
+
+
 def plain_name(name):
     """As the trace of the shim has it: without parameters, and with the types' own names."""
     return re.sub(r"\(.*", "", name.removeprefix("void ")).replace("(int)", "").replace("(bool)1", "true") \

@@ -1,17 +1,25 @@
 #!/usr/bin/env python3
-"""The arithmetic of predict.py against values computed by hand, and docs/cuda.md against what it prints, in TAP."""
+"""The arithmetic of predict.py and registers.py against values computed by hand, and docs/cuda.md against what they
+print, in TAP."""
 import json
 import math
 import pathlib
+import shutil
+import subprocess
 import sys
+import tempfile
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER))
 sys.dont_write_bytecode = True
 
+import page
 import predict
 import predict_counts
+import predict_page
+import registers
 import sass
+import sources
 
 CHIP = dict(sass="80", processors=4, clock=1e9, memory=1e10, cache=5e10, cached=1000, peak=8.192e12, large=1.0, mma=1.0,
             lanes=64, shared_kib=163)
@@ -184,28 +192,150 @@ def counts_all_products():
     return good
 
 
+NVCC = """Cuda compilation tools, release 13.0, V13.0.88
+ptxas info    : Compiling entry function '_Z5firstILi64EEvPf' for 'sm_80'
+ptxas info    : Function properties for _Z5firstILi64EEvPf
+    72 bytes stack frame, 68 bytes spill stores, 84 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers, 72 bytes cumulative stack size, 512 bytes cmem[0]
+ptxas info    : Compiling entry function '_Z6secondPf' for 'sm_80'
+ptxas info    : Function properties for _Z6secondPf
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 8 registers, used 0 barriers, 512 bytes cmem[0]
+"""
+
+
+def reads_registers():
+    """A function with a stack of its own is none of the kernels, so what it spills would be overlooked."""
+    try:
+        sass.resources(NVCC + "ptxas info    : Function properties for _Z5third\n    0 bytes stack frame\n")
+        return False
+    except SystemExit:
+        return sass.resources(NVCC) == ("release 13.0, V13.0.88", {"first<64>": (255, 68), "second": (8, 0)})
+
+
+def counts_accesses_of_the_stack():
+    """The loop with the product has 5 instructions, of which two are made to access the stack. The other loop is longer."""
+    code = [line.replace("LDSM.16.M88.4 R4, [R8]", "LDL R4, [R1]").replace("@!PT LDS RZ, [RZ]", "STL [R1], R4") for line in CODE]
+    other = [".L_x_9:", *["        /*0000*/                   MOV R0, R1 ;"] * 9,
+             "        /*0000*/               @P1 BRA `(.L_x_9) ;"]
+    return predict_counts.main_loop(other + code) == [5, 2]
+
+
+def divides_multiprocessors():
+    """100 registers: a warp takes 3328, the next multiple of 256 after 3200, and 4 of them 13312. 65536 are 4.9 times as
+    many. Of 100 KiB, 30 and one each leave room for 3 blocks."""
+    return (registers.blocks_of(100, 128, 10, (99, 100)), registers.blocks_of(100, 128, 30, (99, 100)),
+            registers.blocks_of(255, 256, 10, (99, 100))) == (4, 3, 1)
+
+
+def knows_the_shared_memory():
+    """As the engine launched kernels on the shim: attention with 64 features, and projections with both tiles."""
+    counts, seen = json.loads(predict.COUNTS.read_text())["engine"], set()
+    chips = {"108": registers.CHIPS["8.0"], "132": registers.CHIPS["9.0, 10.0"]}
+    for key, steps in counts.items():
+        for launch in (launch for step in steps for launch in step.get("kernel", [step])):
+            family, chip = launch.get("name", "").split("<")[0], chips[key.split()[3]]
+            if family == "attend_tensor":
+                found = registers.attend_kib(predict.template_numbers(launch["name"])[0], chip)
+            elif family == "project_tensor":
+                found = registers.project_kib(predict.template_numbers(launch["name"])[0], "true" in launch["name"])
+            else:
+                continue
+            seen.add((launch["name"], chip[0], launch["shared"], found * 1024))
+    return len(seen) == 6 and all(near(launched, computed) for *_, launched, computed in seen)
+
+
+def counts_of(**kernels):
+    return {"nvcc": "release 1.2", "kernels": {name: {"80": one, "90": other} for name, (one, other) in kernels.items()}}
+
+
+def lists_all_that_spill():
+    found = registers.spills(counts_of(one=([255, 68, 200, 8], [250, 0]), two=([8, 0], [9, 0]), three=([9, 0], [9, 4, 10, 1])))
+    none = registers.spills(counts_of(two=([8, 0], [9, 0])))
+    return "Of the 3 kernels, 2 spill" in found and "| `one` | 68 (8 of 200) | – |" in found and "`two`" not in found and \
+        "| `three` | – | 4 (1 of 10) |" in found and "10.0 %, in `three` for 9.0" in " ".join(found.split()) and \
+        "None of the 1 kernels spills" in none
+
+
+def copied(folder):
+    """The files of the digest, below another folder."""
+    for path in sources.files():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(sources.ROOT / path, folder / path)
+    return folder
+
+
+def with_comment(path, text):
+    """Comments, docstrings and blanks."""
+    if path.suffix == ".py":
+        return f'"""Another text."""\n\n# a comment\n{text}  # another comment\n\n'
+    indented = text.replace("\n    ", "\n\t")
+    return f"/* int x = 1; */\n{indented}  \n// int y = 2;\n"
+
+
+def digest_is_of_code():
+    """It stays with other comments and blanks, and changes with a line of code in any file, in a name and in a text."""
+    before = sources.digest()
+    with tempfile.TemporaryDirectory() as name:
+        folder = copied(pathlib.Path(name))
+        good = sources.digest(folder) == before
+        texts = {path: (folder / path).read_text() for path in sources.files(folder)}
+        for path, text in texts.items():
+            (folder / path).write_text(with_comment(path, text))
+        good = sources.digest(folder) == before and good
+        overlooked = []
+        for path, text in texts.items():
+            (folder / path).write_text(text + "\nint_x = 1\n")
+            overlooked += [path] if sources.digest(folder) == before else []
+            (folder / path).write_text(text)
+    for one, other in (("int a = 1;", "int b = 1;"), ('f("a b");', 'f("a  b");'), ('f("/* a */");', 'f("/* b */");')):
+        good = sources.code_of(one, False) != sources.code_of(other, False) and good
+    return good and not overlooked and len(texts) > 100 or print("# overlooked:", *overlooked)
+
+
+def digest_has_all_that_is_included():
+    """All of engine/ but the backend of the CPU, and what the compilers read of the repository, as they say themselves."""
+    if not shutil.which("g++"):
+        return "g++ is not installed"
+    every = {path.relative_to(sources.ROOT) for path in (sources.ROOT / "engine").rglob("*.*")
+             if path.suffix in (".c", ".cu", ".h") and path.parent.name != "cpu"}
+    read = set()
+    for command, suffix in ((["g++", "-std=c++20", "-x", "c++", "-Itests/cuda/shim", "-Itests/cuda/shim/cublas"], ".cu"),
+                            (["gcc", "-std=gnu11"], ".c")):
+        paths = [path for path in every if path.suffix == suffix]
+        said = subprocess.run([*command, "-I.", "-MM", *paths], cwd=sources.ROOT, check=True, capture_output=True, text=True)
+        read |= {pathlib.Path(word) for word in said.stdout.split() if word != "\\" and not word.endswith(":")}
+    missing = (read | every) - set(sources.files())
+    return read > every - {path for path in every if path.suffix == ".h"} and not missing or \
+        print("# not in the digest:", *sorted(missing))
+
+
 def page_is_current():
-    """The page has the tables that predict.py prints."""
-    page = predict.PAGE.read_text()
-    return page == predict.page_with(page, predict.written(json.loads(predict.COUNTS.read_text()))) or \
-        print("# tests/gpu/predict.py --table writes it")
+    """The page has the tables and sentences that predict.py and registers.py print."""
+    text = page.PATH.read_text()
+    wanted = predict_page.written(json.loads(predict.COUNTS.read_text())) | registers.written()
+    return text == page.filled(text, wanted) or print("# tests/gpu/predict.py --table writes it")
 
 
-OLDER = "The kernels have changed since their instructions were counted."
+OLDER = "The engine has changed since it was counted."
 
 
-def page_says_which_kernels_were_counted():
-    """The counts are of the kernels as they are, or the page says that they are older: either, and not both."""
-    older = json.loads(predict.COUNTS.read_text())["sources"] != predict_counts.sources()
-    page = " ".join(predict.PAGE.read_text().split())
-    return older == (OLDER in page) or print(f"# counts of other kernels: {older}; the page says it: {not older}")
+def page_says_what_was_counted():
+    """Counts and registers are of the engine as it is, or the page says that they are older: either, and not both."""
+    now, text = sources.digest(), " ".join(page.PATH.read_text().split())
+    older = [path.name for path in (predict.COUNTS, registers.COUNTS) if json.loads(path.read_text())["sources"] != now]
+    return bool(older) == (OLDER in text) or print(
+        f"# run make predict: {' and '.join(older)} are of another engine. Else docs/cuda.md has to say: {OLDER}" if older
+        else f"# docs/cuda.md says what is not so: {OLDER}")
 
 
 def main():
     failed = 0
     tests = [divides_blocks, moves_bytes, times_products, times_kernels, counts_tensor_products,
              counts_split_products, adds_up_a_run, finds_choices, holds_eager_to_its_host, counts_the_cheap_way,
-             counts_shared_memory, counts_all_products, page_is_current, page_says_which_kernels_were_counted]
+             counts_shared_memory, counts_all_products, reads_registers, counts_accesses_of_the_stack,
+             divides_multiprocessors, knows_the_shared_memory, lists_all_that_spill, digest_is_of_code,
+             digest_has_all_that_is_included, page_is_current, page_says_what_was_counted]
     print(f"1..{len(tests)}")
     for number, test in enumerate(tests, 1):
         good = test()

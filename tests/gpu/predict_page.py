@@ -1,0 +1,184 @@
+"""What docs/cuda.md says of predicted times: tables, and the sentences with figures of predict.py."""
+import goals
+import page
+import predict
+from predict import CASES, CHIPS, PEERS, SIZES, WAYS
+
+
+def ms(seconds):
+    return f"{1e3 * seconds:.2f}"
+
+
+def times(cases, dtype, head, columns):
+    """A table. `columns` gives the values of the columns behind the engine's times."""
+    rows = [(*case, *map(ms, (found[dtype], *(found[f"{dtype} {way}"] for way in WAYS))), *columns(found))
+            for case, found in cases.items()]
+    return page.table(["chip", "model", "batch", f"{dtype}, ms", "cuBLASLt, ms", "own kernels, ms", *head], rows)
+
+
+def bf16_table(cases):
+    head = ["part of the rate", *(f"{title}, ms" for title in PEERS.values()), "fastest of these : ours"]
+    return times(cases, "bf16", head, lambda found: (f"{found['part']:.2f}", *map(ms, found["peers"]),
+                                                     f"{min(found['peers']) / found['bf16']:.2f}"))
+
+
+def f32_table(cases):
+    return times(cases, "f32", ["eager, ms", "eager : ours"],
+                 lambda found: (ms(found["eager f32"]), f"{found['eager f32'] / found['f32']:.2f}"))
+
+
+def slowest_own(kernels):
+    """The engine's own kernel that takes longest, and its share of the time."""
+    own = {name: seconds for name, seconds in kernels.items() if name.split("<")[0] in predict.WORK}
+    name = max(own, key=own.get)
+    return f"`{name.split('<')[0]}` takes {own[name] / sum(kernels.values()):.0%} of the time"
+
+
+def verdict(counts, found, wanted, dtype, gelu_apart=False):
+    """`found` is {(chip, model, batch): number}."""
+    missed = {key: number for key, number in found.items() if number < wanted}
+    chip, model, batch = min(found, key=found.get)
+    kernels = predict.engine_s(CHIPS[chip], counts, model, dtype, batch, gelu_apart=gelu_apart)[1]
+    where = "everywhere" if len(missed) == len(found) else ", ".join(" ".join(map(str, key)) for key in missed)
+    said = f"missed ({where})" if missed else "met"
+    return f"{min(found.values()):.2f} to {max(found.values()):.2f}: {said}. " \
+        f"The least is {chip} {model} batch {batch}, where {slowest_own(kernels)}"
+
+
+def goals_table(counts, cases):
+    """What of goals.py's goals the predictions meet."""
+    floats = {key: found["eager f32"] / found["f32"] for key, found in cases.items()}
+    rows = []
+    for gelu_apart in (False, True):
+        dtype = "bf16, GELU by the own kernel" if gelu_apart else "bf16"
+        longer = {key: found["apart"] / found["bf16"] if gelu_apart else 1 for key, found in cases.items()}
+        fastest = {key: min(found["peers"]) / found["bf16"] / longer[key] for key, found in cases.items()}
+        parts = {key: found["part"] / longer[key] for key, found in cases.items() if key[2] == 32}
+        rows += [(f"{dtype}: the time of the fastest PyTorch is at least {goals.FASTEST:g} times ours",
+                  verdict(counts, fastest, goals.FASTEST, "bf16", gelu_apart)),
+                 (f"{dtype}, batch 32: part of the rate of large products is at least {goals.PART:g}",
+                  verdict(counts, parts, goals.PART, "bf16", gelu_apart))]
+    rows.append((f"f32: the time of eager PyTorch is at least {goals.FLOATS:g} times ours",
+                 verdict(counts, floats, goals.FLOATS, "f32")))
+    return page.table(["goal, on each chip", "predicted"], rows)
+
+
+# ---- Sentences
+
+def listed(names):
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def percent(share):
+    return f"{100 * share:.0f} %"
+
+
+def of_chips(values):
+    """"86 % on A100, and 80 % on H100 and H200", of {chip: "86 %"}"""
+    chips = {}
+    for chip, value in values.items():
+        chips.setdefault(value, []).append(chip)
+    return ", and ".join(f"{value} on {listed(names)}" for value, names in chips.items())
+
+
+def between(numbers, form):
+    low, high = (form(number) for number in (min(numbers), max(numbers)))
+    return low if low == high else f"{low.removesuffix(' %')} to {high}"
+
+
+def f32_text(counts, cases):
+    inner = counts["sass"]["90"]["multiply_split<128, true>"]["inner"]
+    faster = {chip: between([found["f32 library"] / found["f32"] for key, found in cases.items() if key[0] == chip],
+                            "{:.1f}".format) + " times as fast" for chip in CHIPS}
+    return page.paragraph(f"""
+        In the compiled inner loop for compute capability 9.0, there are {inner["all"] - inner["HMMA"]} other instructions
+        for {inner["HMMA"]} of tensor cores. By [the predictions](#predicted-times), this kernel makes whole models faster
+        than cuBLASLt in float32 does. They run {of_chips(faster)}.""")
+
+
+def assumptions_text():
+    def shares(key):
+        return of_chips({name: percent(chip[key]) for name, chip in CHIPS.items()})
+    return page.items([
+        f"""In large bf16 products, cuBLAS reaches this share of the peak rate: {shares("large")}. Others measured such
+        shares. Products of little depth reach less. In large float32 products, cuBLAS reaches
+        {percent(predict.FLOAT_SHARE)}.""",
+        "Bias and GELU at the end of a product of cuBLASLt cost nothing.",
+        f"""The engine's own kernels use {percent(predict.BUSY)} of their slowest unit. Their instruction for tensor cores
+        reaches this share of the peak: {shares("mma")}. We did not check the lower figure in its source, the paper named
+        [above](#f32-on-tensor-cores).""",
+        f"Kernels reach {percent(predict.MEMORY_SHARE)} of the peak rate of memory.",
+        f"""Each launch costs {predict.LAUNCH_S * 1e6:.0f} µs more, and PyTorch without `torch.compile` takes
+        {predict.EAGER_S * 1e6:.0f} µs on the host for each operation.""",
+        "`torch.compile` joins all operations between two products into one launch. This favours PyTorch.",
+        """The counts of instructions in projections include branches that are not always taken. This makes the predicted
+        engine slower."""])
+
+
+def models_text():
+    return page.paragraph(f"""
+        The model *shared* has one head of keys and values, and *full* has {SIZES["heads"]}. Both have {SIZES["depth"]}
+        layers of {SIZES["dim"]} features, {SIZES["seq_len"]} rows and k {SIZES["k"]}. *Part of the rate* compares the
+        engine with the rate that cuBLAS reaches in large products on this chip. *SDPA* is PyTorch's
+        `scaled_dot_product_attention`. The columns *cuBLASLt* and *own kernels* give the time if all competing steps use
+        the one or the other. The last table compares the predictions with the goals of speed in `tests/gpu/goals.py`.""")
+
+
+def competing(counts, dtype):
+    """(steps in which cuBLASLt is predicted to be faster, all steps for which it competes), of all runs."""
+    won = everything = 0
+    for name, model, batch in CASES:
+        chip, element = CHIPS[name], 2 if dtype == "bf16" else 4
+        for step in counts["engine"][f"{model} {dtype} {batch} {chip['processors']}"]:
+            if "library" in step:
+                library, kernel = (sum(predict.launch_s(chip, counts, launch, batch, element) + predict.LAUNCH_S
+                                       for launch in step[way]) for way in WAYS)
+                won += step["times"] * (library <= kernel)
+                everything += step["times"]
+    return won, everything
+
+
+def met_text(cases):
+    parts = [found["part"] for key, found in cases.items() if key[2] == 32]
+    met = [min(min(found["peers"]) / found["bf16"] for found in cases.values()) >= goals.FASTEST,
+           min(parts) >= goals.PART,
+           min(found["eager f32"] / found["f32"] for found in cases.values()) >= goals.FLOATS]
+    margin = min(parts) / goals.PART - 1
+    text = f"""If GELU costs nothing at the end of a product, the predictions meet
+        {"all" if all(met) else sum(met)} of the {len(met)} goals. The least part of the rate is {percent(abs(margin))}
+        {"below" if margin < 0 else "above"} the goal of {percent(goals.PART)}."""
+    if abs(margin) < 0.15:
+        text += f""" A prediction may be wrong by far more than that. So a measurement on a GPU may
+            {"meet" if margin < 0 else "miss"} this goal."""
+    return page.paragraph(text)
+
+
+def gelu_text(cases):
+    longer = [found["apart"] / found["bf16"] - 1 for found in cases.values()]
+    least, (chip, model, batch) = min((min(found["peers"]) / found["apart"], key) for key, found in cases.items())
+    missed = {key[0]: None for key, found in cases.items()
+              if key[2] == 32 and found["part"] * found["bf16"] / found["apart"] < goals.PART}
+    return page.paragraph(f"""
+        On some chips, cuBLASLt's GELU may be slow. There the engine uses its own kernel for bias and GELU. The table above
+        also compares the goals with this case. Then times in bf16 are {between(longer, percent)} longer. The fastest
+        PyTorch then takes {least:.2f} times our time on {chip}, with the model *{model}* at batch {batch}. In all other
+        cases it takes longer. The goal of {percent(goals.PART)} is
+        {f"missed on {listed(list(missed))}" if missed else "met"}. PyTorch computes GELU in a kernel of its own in both
+        cases.""")
+
+
+def goals_text(counts, cases):
+    (half, halves), (single, singles) = (competing(counts, dtype) for dtype in ("bf16", "f32"))
+    return "\n".join((met_text(cases), page.paragraph(f"""
+        In all runs of these tables together, cuBLASLt and kernels of the engine compete in {halves} steps in bf16, and in
+        {singles} in f32. cuBLASLt is predicted to be faster in {half} of these steps in bf16, and in {single} in f32."""),
+                      gelu_text(cases)))
+
+
+def written(counts):
+    """The blocks of the page."""
+    cases = {case: predict.predict(counts, *case) for case in CASES}
+    return {"f32": f32_text(counts, cases), "assumptions": assumptions_text(), "models": models_text(),
+            "times": "\n".join((bf16_table(cases), f32_table(cases), goals_table(counts, cases))),
+            "goals": goals_text(counts, cases)}

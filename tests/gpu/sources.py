@@ -1,0 +1,76 @@
+"""A digest of all files that may change what predict.py counts. It does not change with comments and white space.
+
+Beside the files, it has the sizes of the models and of the chips that predict.py counts for. How config/ and weights/
+read the files of a model is not in it."""
+import functools
+import hashlib
+import io
+import json
+import pathlib
+import re
+import tokenize
+
+import predict
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+ROOT = FOLDER.parent.parent
+# What the counted engine is made of, and what counts. Headers follow from #include.
+PATTERNS = ("engine/*.c", "engine/plan/**/*.c", "engine/families/**/*.c", "engine/cuda/**/*.cu", "tests/cuda/shim/**/*.cpp",
+            "tests/bench/worker.c", "tests/gpu/predict_counts.py", "tests/gpu/predict_peers.py", "tests/gpu/sass.py")
+INCLUDED = (".", "tests/cuda/shim", "tests/cuda/shim/cublas")
+TOKEN = re.compile(r'/\*.*?\*/|//[^\n]*|("(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|\w+|[^\s\w])', re.DOTALL)
+
+
+@functools.cache
+def included(text):
+    return re.findall(r'^\s*#\s*include\s+["<]([^">]+)[">]', text, re.MULTILINE)
+
+
+def headers_of(root, path):
+    """Files of the repository that the file includes."""
+    for name in included((root / path).read_text()):
+        for folder in (*INCLUDED, path.parent):
+            found = pathlib.Path(folder, name)
+            if (root / found).is_file():
+                yield found
+                break
+
+
+def files(root=ROOT):
+    """Paths below `root`, sorted."""
+    todo = [path.relative_to(root) for pattern in PATTERNS for path in root.glob(pattern)]
+    found = set(todo)
+    while todo:
+        path = todo.pop()
+        if path.suffix != ".py":
+            new = set(headers_of(root, path)) - found
+            found |= new
+            todo += new
+    return sorted(found)
+
+
+def code_of_python(text):
+    """Tokens without comments and docstrings."""
+    begins = {tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+    names = {tokenize.NEWLINE: "\n", tokenize.INDENT: "\t"}
+    before, code = tokenize.NEWLINE, []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type in (tokenize.NL, tokenize.COMMENT):
+            continue
+        alone = token.type in (tokenize.STRING, tokenize.NEWLINE) and before in begins  # a docstring and its end
+        if not alone:
+            code.append(names.get(token.type, token.string))
+            before = token.type
+    return code
+
+
+@functools.cache
+def code_of(text, is_python):
+    return "\0".join(code_of_python(text) if is_python else filter(None, TOKEN.findall(text)))
+
+
+def digest(root=ROOT):
+    found = hashlib.sha256(json.dumps(predict.counted_for()).encode())
+    for path in files(root):
+        found.update(f"{path}\0{code_of((root / path).read_text(), path.suffix == '.py')}\0".encode())
+    return found.hexdigest()
