@@ -23,8 +23,8 @@ void run_body(const std::string &body, const shape &shape = {}, const std::strin
     launch_text(kernel_of(body, before), shape);
 }
 
-/* "shfl.sync": the clamp is 0 for up, and 31 for the others. (32 - width) << 8 divides the warp into segments of
- * `width` lanes. */
+/* "shfl.sync": the clamp is 0 for up, and 31 for the others. (32 - W) << 8 divides the warp into segments of W
+ * lanes. */
 void shuffles(void **)
 {
     run_body(std::string("shfl.sync.bfly.b32 %r0, %thread, 5, 31, -1;") + STORE);

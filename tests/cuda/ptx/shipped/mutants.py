@@ -87,7 +87,7 @@ def in_host(name, caller):
             if at + 5 + struct.unpack("<i", match[1])[0] != target:
                 continue
             if re.search(caller, known[bisect.bisect(known, (at, "~")) - 1][1]):
-                engine[at:at + 5] = b"\x31\xc0\x90\x90\x90"  # xor eax, eax; nop
+                engine[at:at + 5] = b"\x31\xc0\x90\x90\x90"  # "xor eax, eax" and two "nop"
                 planted += 1
         return bytes(engine), planted
 
