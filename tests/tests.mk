@@ -226,7 +226,7 @@ test-ptx: ## [by hand, last 2026-11-23] compiles the CUDA engine with nvcc, runs
 	+$(call build-in,programs-shipped)
 	@rm -f $(BUILD)/log/*.entries
 	@BUILD=$(BUILD) tests/run.sh $(call long-first,$(EMULATED) $(SHIPPED_TESTS))
-	@BUILD=$(BUILD) tests/run.sh tests/cuda/ptx/test_entries.sh tests/cuda/ptx/mutants.py tests/cuda/ptx/shipped/mutants.py
+	@BUILD=$(BUILD) tests/run.sh tests/cuda/ptx/test_entries.sh tests/cuda/ptx/mutants.py tests/cuda/ptx/shipped/file_mutants.py
 
 test-image: ## [CI] builds docker/Dockerfile and runs its image (root)
 	@docker/packages.sh image

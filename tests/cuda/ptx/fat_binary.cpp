@@ -1,5 +1,5 @@
-/* Reads fat binaries. Compressed PTX is a zstd frame (the default of CUDA 13), or an LZ4 block (before CUDA 13, and
- * nvcc --compress-mode=speed). */
+/* Reads fat binaries. Compressed PTX is a zstd frame, which is the default of nvcc 13.0, or an LZ4 block, which nvcc
+ * writes with --compress-mode=speed. */
 #include "tests/cuda/ptx/fat_binary.h"
 
 #include <algorithm>
