@@ -78,8 +78,8 @@ TEXTS = {
     "little_memory": (
         "Memory runs out: the address space of the running daemon has 0 to 16 MiB of room, and requests of up to 16 MiB arrive",
         "{rounds} times {each} requests",
-        "Answers with another status than 200, or than 422 for too many or too long inputs. Answers by status: {statuses}. "
-        "With memory again, all answers were as before"),
+        "Some answers, with a status other than 200 and 422. The status 422 is right for too many or too long inputs. Answers "
+        "by status: {statuses}. With memory again, all answers were as before"),
     "no_threads": (
         "Threads run out: the running daemon may not create a thread",
         "{rounds} times two requests, a reload, an unload and a load. {starts} starts with 2 to {most} threads allowed",
@@ -117,12 +117,12 @@ TEXTS = {
         "without. These are calls of the daemon, libmicrohttpd, "
         "jansson, zlib and the C library",
         "{failures} failures in {kinds} kinds of requests. One kind sends two requests. Answers by status: {statuses}",
-        "Answers with 429, 500 or 503, and closed connections. Every other answer was right. After each failure, the next client was "
-        "answered. No memory was lost. Calls of GnuTLS are left out: it ends the process if GMP, its library for large "
-        "integers, gets no memory"),
+        "Answers with a status other than 200 and 404, and closed connections. One kind of request is answered with 404. "
+        "Every other answer was right. After each failure, the next client was answered. No memory was lost. Calls of GnuTLS "
+        "are left out: GnuTLS ends the process if GMP, its library for large integers, gets no memory"),
     "failing_allocations_reloaded": (
-        "Every n-th allocation fails, for each n, while a running daemon reloads settings, keys, a certificate and a model. These "
-        "are the same calls",
+        "Every n-th allocation fails, for each n, while a running daemon reloads settings, keys, a certificate and a model. The "
+        "failing calls are those of the row above",
         "{failures} failures. After {refused} of them, a part of the reload kept its old state",
         "Nothing. Each part was the old one or the new one, and the daemon answered. The next reload succeeded. No memory was "
         "lost. If memory for oneDNN's copy of the weights was missing, OpenBLAS computed instead of oneDNN"),
