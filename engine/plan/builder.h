@@ -272,15 +272,15 @@ struct plan_projection {
 };
 int plan_project_sequence(struct plan_builder *builder, int x, struct plan_projection projection);
 
-/* nn.Conv1d(d, d, stride, stride) along the sequence, for each group of columns. weight is (d, d * stride) and bias (1,
- * d). All groups share one weight and bias, or each group has its own. Then the weights are stacked by rows, and so are
- * the biases. `length` is the length of the sequence. */
+/* nn.Conv1d(d, d, stride, stride) along the sequence, for each group of d columns. weight is (d, d * stride) and bias
+ * (1, d). All groups share one weight and bias, or each group has its own. Then the weights are stacked by rows, and so
+ * are the biases. `length` is the length of the sequence. */
 int plan_convolve_sequence(struct plan_builder *builder, int x, int weight, int bias, int64_t groups, int64_t stride,
                            int64_t length);
 
-/* Projects each sequence of a call from n to k positions. weight is E (k, n), and bias is (1, k). If there is a `tail`
- * (1, d), each sequence of the call has n - 1 positions, and the tail is appended as the last one. `tail` is PLAN_NONE
- * if there is none. */
+/* Projects each sequence of a call from n to k positions. weight is E (k, n), and bias is (1, k). A `tail` (1, columns
+ * of x) is one more position. With a tail, each sequence of the call has n - 1 positions, and the tail is the
+ * last of the n positions that E reads. `tail` is PLAN_NONE if there is none. */
 int plan_project_call(struct plan_builder *builder, int x, int weight, int bias, int tail);
 
 struct plan_attention {

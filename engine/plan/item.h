@@ -95,8 +95,8 @@ struct engine_item {
     int64_t first; /* with a slot: number of rows of the sequence that earlier batches have computed. 0 begins a new
                       sequence */
     /* Used if `first` > 0. An item with all inputs of the sequence. Its rows begin with the rows of the earlier
-     * batches. If the device with the states of the sequence fails, these rows are computed again. NULL if they cannot
-     * be computed again. Then the batch fails. */
+     * batches. If the device of the lane does not have the states of the sequence, these rows are computed again. NULL
+     * if they cannot be computed again. Then a batch fails if its device lacks the states. */
     const struct engine_item *earlier;
 
     float *hidden; /* (length, hidden_columns). For a module (model_hidden_rows, hidden_columns) */

@@ -1,7 +1,7 @@
 /* padder: computes which rows of each axis of the plan belong to which item of a batch. The rows of the items follow
- * one another. The padding of a model is a key of its config.json. With "slice" and "masked" no rows are added. With
- * "zero" the padder adds rows after the item's own rows, up to `rows` of the padding (struct plan_padding). With
- * "autopad" the padder adds rows up to the next multiple of `multiple`. */
+ * one another. The padding of a model is a key of its config.json. With "slice", "masked" and "exact" no rows are
+ * added. With "zero" the padder adds rows after the item's own rows, up to `rows` of the padding (struct plan_padding).
+ * With "autopad" the padder adds rows up to the next multiple of `multiple`. */
 #ifndef ENGINE_PLAN_PADDER_H
 #define ENGINE_PLAN_PADDER_H
 

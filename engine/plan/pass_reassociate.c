@@ -7,6 +7,9 @@
  *     K = Eᵀ(x Wᵀ + 1 bᵀ) + e 1ᵀ = (Eᵀx | Eᵀ1 | e) (W | b | 1)ᵀ        biases become extra columns of both factors
  *     Eᵀ M (x Wᵀ) = Eᵀ((M x) Wᵀ)                                      a mask M of rows can mask x instead
  *
+ * Here 1 is a vector of ones, b is the bias of the linear step, and e is the bias of the projection. A bar separates
+ * the columns of a matrix.
+ *
  * If keys and values project the same x by the same E, they share Eᵀx. Otherwise there are two weights, E and F. Then
  * the step for Fᵀx directly follows the step for Eᵀx. A backend may fuse these two projections, because they read the
  * same x. With a mask, they read two different values, and a backend cannot fuse them. The reason is that this pass
