@@ -59,7 +59,8 @@ static bool read_arguments(struct plan_builder *builder, const char *name, const
     return !builder->failed;
 }
 
-/* The projection uses the first rows of E, as OP_PROJECT_SEQUENCE does by itself. */
+/* For a sequence of n rows, the library cuts E to its first n rows. This needs no step, because OP_PROJECT_SEQUENCE
+ * reads only these rows. */
 static int project(struct plan_builder *builder, int x, int weight)
 {
     return plan_project_sequence(builder, x,
