@@ -84,7 +84,7 @@ static int64_t rows_at_once(const struct cpu_run *run, const struct plan_step *s
 static void attend_block(const struct cpu_run *run, const struct plan_step *step, const struct row_block *block,
                          int64_t head, struct packed_head *packed)
 {
-    /* Items with several sequences have neither masks nor a requested softmax. */
+    /* On an AXIS_SIZED, an item may have several sequences. Then the step has neither masks nor a requested softmax. */
     const struct engine_item *item = step->attend.index == PLAN_NONE ? NULL : &run->batch->items[block->sequence];
     int64_t owner = padder_owner(layout_of(run, step->keys), block->sequence);
     const int64_t *keys = layout_of(run, step->keys)->starts + owner;
@@ -126,7 +126,8 @@ static void attend_block(const struct cpu_run *run, const struct plan_step *step
  * can reuse packed keys. */
 static const struct row_block *block_of_task(const struct layout *layout, int64_t heads, int64_t task, int64_t *head)
 {
-    /* A block of the same sequence, not always the task's own. */
+    /* The tasks of a sequence are consecutive, so block task / heads is in the task's sequence. It need not be the
+     * task's own block. */
     const struct row_block *block = &layout->blocks[task / heads];
     int64_t start = layout->starts[block->sequence], rows = layout->starts[block->sequence + 1] - start;
     int64_t before = (block->first - start) / PADDER_BLOCK_ROWS; /* earlier blocks of the sequence */

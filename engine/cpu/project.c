@@ -280,7 +280,7 @@ int64_t cpu_project_sequence_shared_scratch(const struct cpu_run *run, const str
 /* ---- OP_PROJECT_CALL: an item is w sequences ---- */
 
 /* Row p * w + s of x is position p of sequence s. So x can be read as (n, w * d). Each column of this matrix yields one
- * row of k results, and y is (w * d, k). */
+ * row of k results, and these rows are stored as (w, d, k). Later steps read the same memory as y (k * w, d). */
 
 /* Computes columns [column, column + TILE_COLUMNS) of the item's w * d columns. A tile may contain columns of several
  * sequences. */

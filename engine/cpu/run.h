@@ -154,8 +154,8 @@ static inline int64_t whole_position_of(const struct cpu_run *run, const struct 
 
 /* ---- Threads ---- */
 
-/* The number of threads for a number of tasks. It is always one or all, because libgomp recreates threads whenever the
- * number changes. */
+/* The number of threads for a number of tasks. It is always one or all. A region with one thread leaves libgomp's other
+ * threads as they are. Between two larger numbers, libgomp would end threads or create new ones. */
 static inline int threads_for(const struct cpu_run *run, int64_t tasks)
 {
     return tasks > 1 ? run->threads : 1;

@@ -207,7 +207,7 @@ INLINE vector exp_of(vector x)
 
 extern const struct vector_functions VARIANT(vector);
 
-/* Functions of the table that are defined in vector_combine.c, vector_attend.c and vector_product.c. */
+/* Functions of the table, defined in vector_combine.c, vector_attend.c, vector_columns.c and vector_product.c. */
 void VARIANT(vector_combine)(int64_t n, enum plan_function function, const float *x, const float *z, float *y);
 void VARIANT(vector_select)(int64_t n, const float *condition, const float *x, const float *z, float *y);
 void VARIANT(vector_pack_keys)(const struct vector_keys *keys, float *packed);
