@@ -4,14 +4,15 @@
  *     2. mask_scores:    scale, mask, and minus infinity for keys that a row does not read
  *     3. weigh:          scores become exp(score - maximum). For a new maximum, sum and output so far are scaled down
  *     4. add_values:     out += weights values
- * After the last tile, end_rows divides by the sums. All numbers are floats, except for the weights, which are rounded
- * to 16 bits. Features are padded with zeros to WIDE.
+ * After the last tile, end_rows divides by the sums. Queries, keys, values and results have 16 bits. Scores, maxima,
+ * sums and `out` are floats. Step 4 rounds the weights to 16 bits. Features are padded with zeros to WIDE.
  *
- * A unit of work is one head and one block of rows. The warps of a thread block divide these rows. The shared memory of
- * a multiprocessor may have room for keys and values of a head in each of its thread blocks. They then stay there for
- * all units that read them. The thread block computes these units one after another. Otherwise shared memory has room
- * for two tiles, and one of them is copied while the other is read. Both ways add in the same order, so results do not
- * depend on the device's shared memory.
+ * A unit of work is one head and one block of rows. The warps of a thread block divide these rows. A thread block
+ * computes one or several units, one after another. Each thread block has a part of a multiprocessor's shared memory.
+ * If the plan fixes the number of keys, this part may have room for all keys and values of a head. These then stay in
+ * shared memory for all units of the block that read them. Otherwise shared memory has room for two tiles, and one of
+ * them is copied while the other is read. Both ways add in the same order, so results do not depend on the device's
+ * shared memory.
  *
  * Fragments (tensor.h) of scores or results have 16 rows and 8 columns. Let g = warp_thread() / 4 and t = warp_thread()
  * % 4. Then this thread has x[0], x[1] = (g, 2t), (g, 2t + 1) and x[2], x[3] = (g + 8, 2t), (g + 8, 2t + 1). */

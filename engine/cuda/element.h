@@ -48,8 +48,8 @@ template <> __device__ __forceinline__ f16 of_float<f16>(float x)
 /* A pack is 16 bytes of elements, which are 4 or 8 elements. */
 template <typename T> constexpr int PACK = 16 / (int)sizeof(T);
 
-/* Instantiates an operation for each type of elements. Use it once for each operation. Otherwise the plugin does not
- * load, because symbols are undefined. */
+/* Instantiates an operation for each type of elements. Use it once for each operation. Otherwise symbols are
+ * undefined, and the shared object of the CUDA engine does not load. */
 #define FOR_ELEMENTS(operation)                                                          \
     template void operation<float>(struct cuda_run * run, const struct plan_step *step); \
     template void operation<bf16>(struct cuda_run * run, const struct plan_step *step);  \

@@ -33,7 +33,9 @@ template <typename T> struct linear_attention {
     const int64_t *query_starts, *key_starts; /* by item */
     int64_t n_items;
     int64_t key_columns, value_columns, heads, first_head, d, e, fold, bucket;
-    int64_t first_sequence, n_sequences; /* the sequences whose contexts are in scratch */
+    /* The sequences of this launch. Their contexts are in `contexts`, or in shared memory if they are causal and d <=
+     * SHARED_FEATURES. */
+    int64_t first_sequence, n_sequences;
     /* If not causal: rows of a part. The last part of a sequence may have fewer. */
     int64_t part_rows;
     /* Floats of the context of one block. See struct walk. */
@@ -272,11 +274,11 @@ template <typename T> static inline size_t walk_bytes(const struct linear_attent
     return sizeof(struct walk) + (a->d > SHARED_FEATURES ? 0 : (size_t)a->walk_floats * sizeof(float));
 }
 
-/* Causal attention of sequences with several rows in this batch, and a slot: the sequences whose contexts are in
- * a->contexts. */
+/* Causal attention of the sequences first_sequence to first_sequence + n_sequences - 1. Leaves out sequences of items
+ * that have no slot, or have only one row in this batch. */
 template <typename T> void linear_attend_parts(struct cuda_run *run, const struct linear_attention<T> *a);
 
-/* Causal attention of all sequences with one row in this batch, and a slot. */
+/* Causal attention of all items that have a slot, and one row in this batch. */
 template <typename T> void linear_attend_steps(struct cuda_run *run, const struct linear_attention<T> *a);
 
 #endif

@@ -85,8 +85,8 @@ template <typename T> static __device__ struct sequence_part find_part(const str
 }
 
 /* The index in `parts` of the first part of a sequence with several parts. Such a sequence has n > part_rows rows, and
- * at most 2 n / part_rows parts. There is room for two parts in each part_rows rows, so the parts of two sequences do
- * not overlap. */
+ * at most 2 n / part_rows parts. `parts` has room for two parts for each part_rows rows of x. So the parts of two
+ * sequences do not overlap. */
 template <typename T>
 static __device__ __forceinline__ int64_t first_place(const struct projection<T> *p, int64_t sequence)
 {

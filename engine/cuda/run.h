@@ -282,8 +282,9 @@ static inline struct states states_of(const struct cuda_run *run)
     return states;
 }
 
-/* What items the current step must compute: whole sequences, items with one row of a sequence with a slot, and items
- * with several such rows. For a step that keeps nothing in slots, all items count as whole sequences. */
+/* The next three functions tell which kinds of items the current step must compute. The kinds are whole sequences,
+ * items with a slot and one row, and items with a slot and several rows. For a step that keeps nothing in slots, all
+ * items count as whole sequences. */
 static inline bool computes_whole_sequences(const struct cuda_run *run)
 {
     return !has_states(run) || run->shape->whole_sequences;

@@ -21,7 +21,8 @@ enum selected { SELECTED_NONE, SELECTED_SOME, SELECTED_ALL };
 struct batch_shape {
     int64_t n_items, n_wanted; /* numbers of items and of requested rows, both rounded up */
     int64_t top_k;             /* the largest top_k of an item, rounded up. 0 if no item requests top_k */
-    /* Some item is a whole sequence, one row of a sequence with a slot, or several such rows. */
+    /* One flag for each of these: some item is a whole sequence. Some item with a slot has one row. Some item with a
+     * slot has several rows. */
     bool whole_sequences, single_rows, several_rows;
     bool hidden, pooled;           /* some item requests this result */
     bool output, softmax, targets; /* some item requests this result for its rows of the output */
@@ -48,11 +49,12 @@ uint64_t shape_hash(const struct plan *plan, const struct batch_shape *shape);
 void shape_copy(const struct plan *plan, struct batch_shape *to, const struct batch_shape *from);
 
 /* A sequence is full if it has as many rows as the E of an OP_PROJECT_SEQUENCE. A product of cuBLASLt may compute full
- * sequences (project.cu). shape_full_rows returns the number of rows of a full sequence, or 0 if the step never does
- * this.
+ * sequences (project.cu). shape_full_rows returns the number of rows of a full sequence. It returns 0 if cuBLASLt never
+ * computes sequences of this step.
  *
- * If only some sequences of a batch are full, no graph replays the batch. With an E of less than FULL_ROWS rows, this
- * would cost more time than the product saves. Then the step does it only if every sequence of every batch is full. */
+ * If only some sequences of a batch are full, no graph replays the batch. If E has less than FULL_ROWS rows,
+ * running without a graph costs more time than the product saves. Then cuBLASLt computes sequences of the step only if
+ * every sequence of every batch is full. */
 int64_t shape_full_rows(const struct plan *plan, const struct plan_step *step);
 
 /* The number of full sequences of a step with shape_full_rows, rounded up, if all sequences of the batch are full. x
