@@ -1,8 +1,8 @@
 /* batch: the batch of a lane. The lane's thread repeats these steps:
  *   1. batch_form chooses a kind of work (lane_time.h), and a model with waiting jobs of this kind. It moves items from
  *      the model's queue into the lane's batch.
- *   2. batch_drop_ended removes jobs from the batch: those whose client is gone, and those that another thread has
- *      ended since step 1, because they expired or failed.
+ *   2. batch_drop_ended removes jobs from the batch: those whose client is gone, and those that expired or failed
+ *      since step 1. Another thread has set the status of such a job.
  *   3. batch_run runs the batch, checks the results and ends the jobs that are complete.
  *
  * Turns: a lane may serve several models. After a batch of model i, it first searches the queue of model i + 1. Each

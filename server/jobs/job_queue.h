@@ -30,8 +30,8 @@ void job_queue_add(struct job_queue *queue, struct job *job);
 /* Moves the next n_items items of the job from waiting to running. `tokens` is the sum of their tokens. */
 void job_queue_start(struct job_queue *queue, struct job *job, int64_t n_items, int64_t tokens);
 
-/* Moves the job behind the last job of its queue that has fewer waiting tokens than it. Does nothing if there is no
- * such job behind it, or if the job has no waiting items. */
+/* Moves the job behind the last smaller job of its queue. A job is smaller if it has fewer waiting tokens, or equally
+ * many and is older. Does nothing if no smaller job is behind the job, or if the job has no waiting items. */
 void job_queue_let_pass(struct job_queue *queue, struct job *job);
 
 /* Takes the job out of the queue, to add it to another queue. Its items still count as waiting. */

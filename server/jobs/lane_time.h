@@ -1,9 +1,9 @@
 /* lane_time: divides the time of a lane between generation and all other work, while jobs of both kinds wait. This is
  * weighted fair queueing (Demers, Keshav and Shenker 1989) with two queues. Each kind pays for the time that it uses.
  * The price is this time divided by the kind's fraction of the lane (lane_time_fraction). The kind that has paid less
- * leads the next batch. Its items are added first, as many as fit. Then items of the other kind ride along. Their cost,
- * divided by the fraction of their kind, is at most the cost of the leader's items, divided by the fraction of the
- * leader. So steps of generation and other items run together, and no kind gets ahead in a batch that it does not lead.
+ * leads the next batch. Its items are added first, as many as fit. Then items of the other kind ride along. The
+ * estimated price of these items is at most that of the leader's items. So steps of generation and other items run
+ * together, and no kind gets ahead in a batch that it does not lead.
  *
  * A kind cannot save time for later. If none of its jobs waits, the amount by which the other kind has paid more is set
  * to 0. So a kind that was idle cannot claim the lane for a long time afterwards. A kind that used the whole lane by
@@ -16,8 +16,8 @@
 #include <stdbool.h>
 
 struct lane_time {
-    double ahead; /* how much more generation has paid than the other kind, in nanoseconds divided by the fraction.
-                     0 at first */
+    double ahead; /* what generation has paid, minus what the other kind has paid. A kind pays its time in nanoseconds,
+                     divided by its fraction. 0 at first */
 };
 
 /* The fraction of the time that a kind gets. `percent` is the percentage of generation, from 1 to 99. */

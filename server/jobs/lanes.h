@@ -12,9 +12,8 @@
 
 #include "server/jobs/batcher_state.h"
 
-/* Takes a snapshot of the states of all devices. Forming a batch and waking lanes use the same snapshot. A lane that
- * leaves a job in a queue wakes another lane that can run the job. Both decisions use the same snapshot, so no job is
- * left without a lane. */
+/* Takes a snapshot of the states of all devices. A lane that leaves a job in a queue wakes another lane that can run
+ * the job. Forming the batch and this wake-up read the same snapshot, so no job is left without a lane. */
 void lanes_look_at_devices(struct batcher *batcher);
 
 /* The number of the lane among the lanes of the model. -1 if the lane does not serve the model. */
