@@ -42,8 +42,9 @@ void connections_rest(struct connections *connections, int fd);
  * possibly slow, because it is sending a body or receiving an answer. NULL removes the share. */
 void connections_holds(struct connections *connections, int fd, struct share *share);
 
-/* Shuts down connections with a share until `bytes` of the budget are free, largest shares first. Returns false if all
- * of them together hold less than `bytes`. Then nothing is shut down. */
+/* Shuts down connections of slow clients until their shares have freed `bytes` of the budget, largest shares first. A
+ * client is slow if it holds its share for longer than SLOW_BYTES_PER_S allows for the size of the share. If all slow
+ * clients together hold less than `bytes`, returns false and shuts nothing down. */
 bool connections_make_room(struct connections *connections, struct budget *budget, int64_t bytes);
 
 /* Call it before the descriptor is closed. If bytes are unread, a copy of the descriptor lingers (linger.h). */

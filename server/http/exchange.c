@@ -169,16 +169,17 @@ static enum client_state job_client_state(const struct exchange *exchange)
  * them. A client that closes only its sending half does so right after its request. A client that leaves does so after
  * it has waited. */
 
-/* For a request with one job. The client waits if it had closed its half together with the request, or if less than
- * HALF_CLOSE_NS have passed. When it closed its half is not known. */
+/* For a request with one job. The client counts as waiting if its half was already closed when the body was complete.
+ * Otherwise the time of closing is unknown, and the client counts as waiting until HALF_CLOSE_NS after the body. */
 static bool one_job_wanted(const struct exchange *exchange, int64_t waited_ns)
 {
     return exchange->half_closed || waited_ns < HALF_CLOSE_NS;
 }
 
-/* For a request that may have several jobs, whose work ends at once if the client is gone. The client must be found
- * half closed within HALF_CLOSE_SOON_NS. Then it waits at most HALF_CLOSE_NS, unless its stream has begun. A client
- * that has left resets the connection when text of the stream is sent to it. */
+/* For a request that may have several jobs, whose work ends at once if the client is gone. The client counts as waiting
+ * only if its half was closed when the body was complete, or if a call finds it closed within HALF_CLOSE_SOON_NS. The
+ * client then counts as waiting until HALF_CLOSE_NS after the body, or longer once its stream has begun. A client that
+ * has left resets the connection when text of the stream is sent to it. */
 static bool several_jobs_wanted(struct exchange *exchange, int64_t waited_ns)
 {
     if (waited_ns < HALF_CLOSE_SOON_NS)

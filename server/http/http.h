@@ -13,7 +13,7 @@
 struct http;
 
 /* Listens on the hosts and the port of the settings. If the port is 0, chooses a free one. Connections wait until
- * http_ready: an inherited socket may have some, and none of them may be refused. */
+ * http_ready. Clients may have connected to an inherited socket already, and the daemon must not refuse them. */
 int http_open(const struct service_options *options, struct http **http, struct error *error);
 
 #define HTTP_ADDRESS_BYTES 320

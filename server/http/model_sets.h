@@ -1,6 +1,6 @@
 /* model_sets: the models that requests use. A set is a list of loaded models, which never changes. When a model is
- * loaded or unloaded, a new set becomes the current one. Each request holds the set that was current when it began. So
- * its model stays loaded until its answer is ready.
+ * loaded or unloaded, a new set becomes the current one. Each request holds the set that was current when its body was
+ * complete (request_begin). So its model stays loaded until its answer is ready.
  *
  * Threads: any thread may call the functions. The lock is held for a few instructions only. */
 #ifndef SERVER_HTTP_MODEL_SETS_H

@@ -93,9 +93,10 @@ int request_charge(struct request *request, int64_t bytes);
 /* request_charge, then request_memory. On failure sets request->failure and returns NULL. */
 void *request_take(struct request *request, int64_t count, size_t size);
 
-/* Parses `length` bytes of text with json_body_parse. First takes the memory of the JSON values from the budget. This
- * memory may be at most 5 times --payload-limit, but at least 64 MiB are always allowed. Returns a new reference, which
- * the caller must drop before request_read_done. On failure sets request->failure and returns NULL. */
+/* Parses `length` bytes of text with json_body_parse. First takes the memory of the JSON values from the budget. The
+ * limit on this memory is 5 times --payload-limit, or 64 MiB if this is more. The limit is never above what the budget
+ * allows for one request. Returns a new reference, which the caller must drop before request_read_done. On failure sets
+ * request->failure and returns NULL. */
 json_t *request_json(struct request *request, const char *text, size_t length);
 
 /* Like request_json, but with json_body_parse_list, for a list in the body. */

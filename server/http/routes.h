@@ -15,7 +15,7 @@ enum outcome {
 /* What the body of a request may be. */
 enum route_accepts {
     ACCEPTS_NONE,
-    ACCEPTS_JSON,    /* a Content-Type, if given, must be JSON */
+    ACCEPTS_JSON,    /* a Content-Type, if given, must be JSON or that of a form, which curl -d sends */
     ACCEPTS_PICTURE, /* JSON, or the file of a JPEG or PNG picture */
     ACCEPTS_BINARY,  /* JSON, binary data, or JSON followed by binary data, but no picture. Any Content-Type. The body
                         may be compressed. If the client requests it, the answer of a job is compressed, too */

@@ -26,8 +26,8 @@ void stream_close(struct stream *stream); /* NULL is harmless */
 enum { STREAM_GONE = -1, STREAM_NO_MEMORY = -2 };
 
 /* Appends text. Sets *asleep to whether the caller must wake the sender. Returns 0, or a reason why the text will not
- * be sent. STREAM_GONE: the connection is closed, or the client reads too slowly. STREAM_NO_MEMORY: memory is lacking,
- * and another text may be appended. */
+ * be sent. STREAM_GONE: the connection is closed, the client reads too slowly, or the budget has no room.
+ * STREAM_NO_MEMORY: the system has no memory, and another text may be appended. */
 int stream_append(struct stream *stream, const char *text, size_t length, bool *asleep);
 
 /* Ends the writer's side. If `broken`, the rest of the text is not sent, and the connection is closed. Returns true if
