@@ -1,7 +1,7 @@
 /* budget: a limit on the memory of all requests together. Any thread may call the functions.
  *
- * A share counts the bytes that one request has taken from the budget. A thread that aborts a request may end its share
- * at once, although the memory is freed a moment later. Ending a share twice is harmless. */
+ * A share counts the bytes that one request has taken from the budget. A thread that aborts a request may end the
+ * request's share at once, although the request's memory is freed a moment later. Ending a share twice is harmless. */
 #ifndef SERVER_BUDGET_H
 #define SERVER_BUDGET_H
 

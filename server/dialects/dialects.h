@@ -4,8 +4,9 @@
 
 #include "server/http/routes.h"
 
-/* The list ends with NULL. A path is served by the first dialect that has a prefix with which the path begins. The
- * native dialect matches every path, so it comes last. */
+/* The list ends with NULL. The first route that matches serves a path, whatever dialect the route is in. If no route
+ * matches, the first dialect with a prefix of the path writes the error. The native dialect comes last, and writes the
+ * errors of all other paths. */
 extern const struct dialect *const all_dialects[];
 
 #endif

@@ -167,8 +167,9 @@ void native_defaults(const struct request *request, struct native_inputs *inputs
 #define NATIVE_MOST_OPTIONS 24
 int native_options(struct request *request, const json_t *json, const struct option *table, size_t count, void *out);
 
-/* Makes the job's items from `inputs` or `embeddings`, or from the file that the body is, and from `given`. The route
- * must then say which results it wants. Here and below, a failing function sets request->failure and returns -1. */
+/* Makes the job's items. Their first input comes from `inputs` or `embeddings`, or from the body if the body is the
+ * file of a picture. Their other inputs come from `given`. The route must then say which results it wants. Here and
+ * below, a failing function sets request->failure and returns -1. */
 int native_items(struct request *request, struct native_inputs *inputs);
 
 /* Finds out whether the vectors of the answer are written as base64. */
@@ -193,8 +194,8 @@ int native_check_count(struct request *request, int64_t count);
 /* Counts the elements of the list under a key of the body. The body need not be valid JSON. */
 struct numbers_counts native_count(const struct request *request, const char *key);
 
-/* Fails if a list has more elements than a list for jansson may have. The message calls the list `name`. The limit is
- * the largest of these numbers:
+/* Fails if a list is too long to be parsed by jansson, which makes an object of each element. The message calls the
+ * list `name`. The limit is the largest of these numbers:
  * - NATIVE_MOST_TOKENS
  * - the most inputs of a request
  * - the longest input and the widest row of any model */

@@ -34,8 +34,9 @@ struct text_inputs {
 const struct text_codec *text_inputs_codec(const struct request *request);
 
 /* Sets the prompt of `options`. `name` is the key prompt_name of the request, and `input_type` the key of this name.
- * Both may be NULL. `name` wins if both are given. `input_type` is the name of a prompt, or a word for queries or
- * documents. If the model has no such prompt, the key input_type counts as ignored. Without any name, the prompt is the
+ * Both may be NULL. `name` wins if both are given. `input_type` is the name of a prompt. If the model has no prompt of
+ * this name, "query" and "search_query" stand for each other, and so do "document", "search_document" and "passage". If
+ * the model has no such prompt either, the key input_type counts as ignored. Without any name, the prompt is the
  * model's default prompt. Here and below, a failing function sets request->failure and returns -1. */
 int text_inputs_prompt(struct request *request, const char *name, const char *input_type,
                        struct text_inputs_options *options);

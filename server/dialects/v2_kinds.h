@@ -19,8 +19,8 @@ struct v2_tensor {
 
 #define V2_MOST_DATATYPES 4 /* of an input */
 
-/* The name of a datatype that the input accepts. Metadata contains the one with index 0. NULL if the input accepts no
- * more than `index` datatypes. */
+/* The name of the datatype with this index, from 0, among the datatypes that the input accepts. Metadata contains the
+ * first one. NULL if the index is too large. */
 const char *v2_input_datatype(const struct model_input *input, int index);
 
 /* The shape that the input accepts. Some inputs accept several ranks, so the shape depends on the rank of the tensor.

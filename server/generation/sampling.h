@@ -26,7 +26,8 @@ struct sampling_options {
     double temperature;  /* > 0. Logits are divided by it */
     int64_t top_k;       /* a filter that keeps the tokens with the top_k largest logits. 0 keeps all */
     double filter_thres; /* a filter that keeps the tokens with the int((1 - filter_thres) * vocabulary) largest logits,
-                            at least 1. The library calls it top_k. A negative number keeps all */
+                            at least 1. The library calls this filter top_k, but it is not the member top_k above. A
+                            negative number keeps all */
     double top_p; /* a filter that keeps the likeliest tokens, as few as are needed until the sum of their probabilities
                      reaches top_p. 1 keeps all */
     bool top_p_library; /* true: top_p means the library's threshold `thres`. The filter keeps the likeliest tokens, as
