@@ -73,8 +73,8 @@ void barrier(int line);
 uint64_t shuffle(unsigned mask, uint64_t value, unsigned source, int line);
 bool any(unsigned mask, bool predicate, int line);
 
-/* Waits until all 32 lanes of the warp call it, from the same line. Then one calls `work` with the `of_lane` of each.
- * It does not order accesses to memory. */
+/* Waits until all 32 lanes of the warp call it, from the same line. The last lane that comes then calls `work` with
+ * the values `of_lane` of all lanes. The function does not order accesses to memory. */
 void warp(void (*work)(void *const *of_lanes), void *of_lane, int line);
 void warp_barrier(int line);
 

@@ -4,7 +4,8 @@
  *     1. Operands lose their lower 13 bits.
  *     2. The largest exponent of d and of the four products is determined. The exponent of a product is the sum of its
  *        operands' exponents, so its significand may be up to 4. The exponent of 0 is -126.
- *     3. All five significands are cut off 24 bits after the point of the largest exponent, and added exactly.
+ *     3. All five significands are shifted to the largest exponent, cut off after 24 bits of fraction, and added
+ *        exactly.
  *     4. The sum is rounded towards zero to a float. */
 #ifndef TESTS_CUDA_SHIM_TF32_MODEL_H
 #define TESTS_CUDA_SHIM_TF32_MODEL_H
@@ -29,7 +30,8 @@ typedef float tf32_floats __attribute__((vector_size(TF32_COLUMNS * sizeof(float
 struct tf32_row {
     tf32_floats of;
     tf32_integers exponents;
-    tf32_integers others; /* not 0 for elements other than 0 whose exponent is outside of -50 to 50 */
+    tf32_integers others; /* -1 for each element that tf32_add cannot compute: it is not 0, and its exponent is below
+                             -50 or above 50. 0 for other elements */
 };
 
 static TF32_INLINE void tf32_read(const void *bits_of_row, struct tf32_row *row)

@@ -43,8 +43,8 @@
 #define MOST_THREADS 1024
 #define STACK_BYTES (128 << 10)
 #define COPIES 256 /* pending copies to shared memory of a thread */
-/* Objects of the thread sanitizer for the barriers of a block or warp. An object is used again after BARRIERS barriers.
- * A single object would order too much. */
+/* Objects of the thread sanitizer for the barriers of a block or warp, which are used in turn. With a single object, a
+ * thread may leave a barrier when others have reached the next barrier. It would then count as ordered after them. */
 #define BARRIERS 64
 #define LANES 32
 /* The thread sanitizer distinguishes the threads of about one block in APART, besides the first and last block. */
@@ -96,8 +96,8 @@ stack main_stack;
 unsigned count, alive, at_barrier, at_warp[MOST_THREADS / LANES], barriers;
 fiber *ready[MOST_THREADS]; /* a ring */
 unsigned first_ready, n_ready;
-/* True if a block has reached a barrier since shared memory was last filled. Without a barrier, shared memory has no
- * use. */
+/* True if a block has reached a barrier since shared memory was last filled. Without a barrier, warps cannot exchange
+ * values through shared memory. So a block without barriers need not be followed by a new fill. */
 bool shared_is_used = true;
 const std::function<void()> *body;
 uint64_t random_state;
@@ -344,7 +344,8 @@ void run_block(unsigned place)
         fibers[i].seen = {{i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y}, i};
         fibers[i].n_copies = fibers[i].groups = 0;
         fibers[i].begun = false;
-        /* Not when the fiber begins: to the sanitizer, what its creator did until then would come before it. */
+        /* The sanitizer's data are created here, not when the fiber begins. Otherwise the sanitizer would order
+         * everything that the creator did until then before the fiber. */
         TSAN(fibers[i].own.tsan = fibers[i].own.tsan ? fibers[i].own.tsan : __tsan_create_fiber(0));
         make_ready(&fibers[i]);
     }
