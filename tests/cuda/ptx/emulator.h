@@ -6,14 +6,15 @@
  * names the kernel, the instruction with its line in the PTX, the block and the thread:
  *     - an access outside of device memory, shared memory, local memory or the parameters
  *     - an access whose address is not a multiple of its width
- *     - an instruction of a whole warp that some lanes do not reach (mma, ldmatrix), or lanes that its mask does not
- *       name (shfl.sync, vote.sync, bar.warp.sync)
+ *     - an instruction of a whole warp (mma, ldmatrix) that some lanes do not reach
+ *     - an instruction with a mask of lanes (shfl.sync, vote.sync, bar.warp.sync) that a lane executes although the
+ *       mask does not name it, or that a lane in the mask does not reach
  *     - a barrier that some threads of the block do not reach
  *     - a thread that ends before its asynchronous copies have arrived
  *     - two warps that access the same bytes of shared memory without a barrier between them, one of them writing.
  * Data that a kernel reads before they are written have all bits set, which is a NaN in each format. This holds for
  * registers, and for shared and local memory. It also holds for the destination of an asynchronous copy until the
- * thread waits for the copy, and for integers divided by 0.
+ * thread waits for the copy. The results of an integer division by 0 have all bits set, too.
  *
  * Threads may use a module at the same time, except for parse. Their launches run one after another. Threads of a
  * kernel that have ended do not count at a barrier. All functions end the process when a caller breaks a rule. */
@@ -59,8 +60,9 @@ struct grid {
     unsigned blocks[3], threads[3]; /* x, y, z */
     size_t dynamic_shared_bytes;
     unsigned seed; /* the order of the warps of a block, and of blocks. 0: in turn. Odd: random. A warp may then give
-                      way at each barrier, exchange, and access to memory that other warps can see. Other even numbers:
-                      the last warp that can go on runs as far as it can */
+                      way after each instruction whose effect other warps can see (may_pause in machine.h). Examples
+                      are barriers, shuffles, votes and accesses to shared memory. Other even numbers: the last warp
+                      that can go on runs as far as it can */
 };
 
 /* Says whether a kernel may access these bytes of the host's memory: they are in one allocation of device memory. */

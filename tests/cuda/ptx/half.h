@@ -36,7 +36,7 @@ template <bool to_zero> static inline f16 to_f16(float x)
         return {0x7fff};
     if (size >= 0x47800000u) /* 2^16 */
         return {(uint16_t)(sign | (to_zero && size < 0x7f800000u ? 0x7bff : 0x7c00))};
-    if (size < 0x33000000u) /* at most half of the least subnormal, or exactly that */
+    if (size < 0x33000000u) /* less than half of the least subnormal */
         return {(uint16_t)sign};
     uint32_t exponent = size >> 23, fraction = (size & 0x7fffff) | 0x800000;
     uint32_t drop = exponent < 113 ? 126 - exponent : 13; /* bits that do not fit */

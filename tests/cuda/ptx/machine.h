@@ -53,7 +53,8 @@ struct instruction {
                                           way */
     mutable range last;                /* where the last access was found to be allowed */
     mutable uint64_t last_launch = 0;  /* the launch that `last` belongs to */
-    handler after = nullptr;           /* of cvt: what runs once a wide register is narrowed */
+    handler after = nullptr;           /* of a cvt with a register wider than its source: the conversion. `run` calls it
+                                          after it has copied the lower half of the register */
     const statement *source = nullptr; /* for messages */
 };
 

@@ -150,7 +150,7 @@ void run_warp(warp &warp)
     instructions += executed;
 }
 
-/* All warps that have not ended wait at a barrier. It must be the same. */
+/* Lets all warps go on that have not ended. They wait at a barrier. It is a fault if they wait at different ones. */
 void release(block &block)
 {
     const warp *some = nullptr;
@@ -216,7 +216,8 @@ void check_grid(const kernel &kernel, const grid &grid)
 
 std::vector<char> copy_parameters(const kernel &kernel, void *const *arguments)
 {
-    std::vector<char> parameters(kernel.parameter_bytes + 16); /* never empty, for addresses */
+    /* 16 bytes more than needed, so that the vector has an address even without parameters. */
+    std::vector<char> parameters(kernel.parameter_bytes + 16);
     for (size_t i = 0; i < kernel.source.parameters.size(); i++)
         memcpy(parameters.data() + kernel.parameter_offsets[i], arguments[i], kernel.source.parameters[i].bytes);
     return parameters;
@@ -284,7 +285,9 @@ void run(const kernel *kernel, const grid &grid, void *const *arguments, memory_
     }
     begin_launch(block);
     for (uint64_t place : order_of(launch)) {
-        if (global.epoch > LAST_EPOCH / 2) { /* barriers of one block are far fewer than the other half */
+        /* A block passes far fewer than LAST_EPOCH / 2 barriers. So the epoch does not exceed LAST_EPOCH before the
+         * next block. */
+        if (global.epoch > LAST_EPOCH / 2) {
             memset(global.records.first, 0, global.records.bytes);
             global.epoch = 0;
         }
