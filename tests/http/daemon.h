@@ -71,8 +71,8 @@ void daemon_stop(struct daemon *daemon);      /* daemon_terminate and daemon_joi
  * (tests/run.sh). */
 const char *daemon_sanitizer(void);
 
-/* True if the daemon computes slowly, because it has a sanitizer or runs on the CUDA shim. Programs may then send fewer
- * requests that execute the same lines. */
+/* True if the daemon computes slowly, because it has a sanitizer or runs on the CUDA shim. Programs may then leave out
+ * requests that run the same code of the daemon as other requests. */
 bool daemon_is_slow(void);
 
 /* ---- Requests through libcurl ---- */

@@ -27,8 +27,8 @@ void generation_daemon_stop(struct daemon *daemon, char *folder); /* also remove
 char *generation_body(const char *model, const json_t *prompt, const char *parameters);
 
 /* What linear-attention-transformer generates: a list of {"model", "prompt", "ids"}. The caller drops the reference.
- * There are 200 ids. If the daemon is slow, the sequences end soon after the longest input of the model. From there on,
- * each new token computes all rows of the input again, in the same way. */
+ * There are 200 ids of each run. If the daemon is slow, the ids end 16 tokens after the length of the model's longest
+ * input. Beyond this length, each new token computes all rows again, so a few tokens test the same code as many. */
 json_t *generation_greedy_runs(void);
 
 #endif

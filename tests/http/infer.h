@@ -43,8 +43,9 @@ struct infer_answer {
 
 struct infer_answer infer_send(const struct daemon *daemon, const char *model, const struct infer_body *body);
 
-/* infer_send in two steps. Any thread may call infer_call. Only the test's thread may call infer_read. `curl` is an
- * easy handle that keeps its connection. NULL stands for a new handle. The answer then belongs to infer_read. */
+/* infer_send in two steps. Any thread may call infer_call. Only the test's thread may call infer_read, which
+ * takes over the answer of infer_call. `curl` is an easy handle that keeps its connection. NULL stands for a new
+ * handle. */
 struct answer infer_call(const struct daemon *daemon, const char *model, const struct infer_body *body, void *curl);
 struct infer_answer infer_read(struct answer answer);
 size_t infer_count(const struct infer_answer *answer); /* number of outputs */

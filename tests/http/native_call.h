@@ -43,7 +43,7 @@ static inline void native_add(const char *name, const struct model_info *info, s
                                                  .bos_token = -1};
 }
 
-/* The model that was added last takes the bytes of texts. */
+/* Lets the model that was added last accept texts, with one id for each byte. */
 static inline void native_add_bytes(void)
 {
     struct error error;
@@ -51,7 +51,7 @@ static inline void native_add_bytes(void)
         abort();
 }
 
-/* The model that was added last has a tokenizer.json. */
+/* Gives the model that was added last the tokenizer of a file, such as tokenizer.json. */
 static inline void native_add_tokenizer(const char *path)
 {
     struct error error;

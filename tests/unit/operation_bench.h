@@ -50,9 +50,9 @@ void bench_compute(struct bench *bench, const struct engine_item *items, int64_t
 
 void bench_end(struct bench *bench);
 
-/* Returns a use of the operation that this process has not compared with the reference: "runs", "reads bf16 in" or
- * "writes bf16 in". The last two are only returned if the operation's row in the CPU's table allows bf16. Returns NULL
- * if all uses were compared. */
+/* Returns a use of the operation that this process has not compared with the reference. The use is a part of a message,
+ * and stands before the words "the operation": "runs", "reads bf16 in" or "writes bf16 in". The last two are only
+ * returned if the operation's row in the CPU's table allows bf16. Returns NULL if all uses were compared. */
 const char *bench_untried(enum operation operation);
 
 /* Whether the backend of bench_options has a kernel for the operation. */
