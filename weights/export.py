@@ -67,8 +67,8 @@ ATTENTION = "linformer_pytorch.MHAttention"
 KUIXU = "linear_multihead_attention.LinearMultiheadAttention"
 KERAS = "linformer.attention.LinearMultiHeadAttention"
 
-# The first padding is the default. linformer_settings adds "slice" before them. With decoder_mode, they are "exact" and
-# "zero".
+# The first padding of a class is its default. With the argument linformer_settings, "slice" comes before the paddings
+# of this list. With the argument decoder_mode, the paddings are "exact" and "zero", and "exact" is the default.
 PADDINGS = {
     "linformer.LinformerLM": ["slice", "exact"],
     "linformer.Linformer": ["slice", "exact"],
@@ -638,8 +638,8 @@ def image_faults(a):
     around = [size - 1 if a["padding"] == "same" else 0 for size in kernel]
     if "padding" in lists:
         around = [2 * zeros for zeros in (lists["padding"] * 2)[:2]]
-    # For each direction, the number of pixels that the first convolutions make of n pixels. It has the sizes n of which
-    # the last convolution makes at least one pixel.
+    # For direction d, made[d] maps n pixels to the number of pixels that the first convolutions make of them. Its keys
+    # are the n of which the last convolution makes at least one pixel.
     made = [{n: (n + more - size) // step + 1 for n in range(max(1, size - more), MOST_PIXELS + 1)}
             for size, more, step in zip(kernel, around, stride)]
     yield (not any(height * made[1].get(width, 0) == n * width for n, height in made[0].items()

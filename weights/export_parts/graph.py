@@ -398,8 +398,8 @@ class Graph:
         self.references[node] = to
 
     def check_features(self, value, path):
-        """A class has weights for a fixed number of features. These are the channels of an image, or otherwise the last
-        dimension."""
+        """Raises NotFree if an input of a class has a free number of features. The class has weights for a fixed
+        number. Features are the channels of an image, or otherwise the last dimension."""
         features = value.shape[1 if value.ndim == 4 else -1]
         if value.is_floating_point() and value.ndim > 2 and is_free(features):
             raise NotFree(features.node.expr.free_symbols, f"the features of {path} are {features}")

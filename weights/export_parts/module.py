@@ -116,7 +116,7 @@ def check_labels(labels, graph):
 
 
 def check_causal(causal, module, example):
-    """In a causal module, earlier rows of the output do not change with the last id."""
+    """Refuses `causal` if earlier rows of the module's output change with the last id."""
     if not isinstance(causal, bool):
         refuse(f"causal: expected true or false, found {causal!r:.80}")
     name = next(iter(example))

@@ -122,15 +122,15 @@ class Search:
     # ---- Sizes that must be equal, though the trace does not know
 
     def tie(self, graph):
-        """Finds sizes of different inputs that are equal in the example, and without whose equality the module fails.
-        Ties them."""
+        """Ties two sizes of different inputs that are equal in the example, if the module fails when they differ.
+        Returns places that make run() trace the graph again, or an empty set if no sizes were tied."""
         sizes = [(name, places) for name, places in graph.sizes.places.items() if name != "batch"]
         for i, (_, places) in enumerate(sizes):
             for _, others in sizes[:i]:
                 alike = self.length(places) == self.length(others) and places[0][0] != others[0][0]
                 if alike and not self.runs_apart(places):
                     self.ties.update({place: others[0] for place in places})
-                    return {("", 0)}  # no size becomes fixed, but the names change
+                    return {("", 0)}  # no input has this place: run() makes the graph again, and fixes no size
         return set()
 
     def length(self, places):
@@ -200,8 +200,8 @@ class Search:
         return least, most
 
     def probes(self, name, length, guard):
-        """Longer and longer lengths. If the trace has a limit, this is only the limit. Otherwise they are MOST_PROBED
-        times the example's length, the number of rows of each table of positions, and one more row."""
+        """Longer and longer lengths to try. If the trace has a limit, the limit is the only one. Otherwise they are
+        MOST_PROBED times the example's length, the number of rows of each table of positions, and one more row."""
         if guard is not None:
             return [guard] if guard > length else []
         rows = {self.file[node[key][1:]].shape[node.get("dim", 0)] for node in self.config["nodes"]
@@ -291,8 +291,9 @@ class Search:
 
 
 def pinned_symbols(program, hints):
-    """Sizes in an equation that the trace assumed, and that does not hold for all of their values. For example, an
-    image must have as many patches as there are positions. `hints`: the sizes in the example."""
+    """Sizes that must be fixed. The trace assumed an equation of them, and the equation does not hold for all values of
+    these sizes. For example, an image must have as many patches as there are positions. `hints`: the sizes in the
+    example."""
     sizes = [size for node in program.graph.nodes if isinstance(node.meta.get("val"), torch.Tensor)
              for size in node.meta["val"].shape if isinstance(size, torch.SymInt)]
     pinned, env = set(), sizes[0].node.shape_env if sizes else None
