@@ -22,7 +22,7 @@ LIBRARY = os.path.abspath(os.path.join(os.environ.get("BUILD", "build"), "tests"
 # allocation. So GnuTLS then ends the process.
 LIBRARIES = "libc.so libmicrohttpd.so libjansson.so libz.so "
 MOST = 100000  # more allocations than any operation has
-CHOSEN = 40  # number of failing allocations of an operation, in the short form and in the first of two calls
+CHOSEN = 40  # about how many allocations of an operation fail with `some` (each_allocation)
 LOOKS = 100  # how often the number of memory blocks is read
 
 
@@ -94,8 +94,8 @@ def each_allocation(row, allocations, operation, recover, some):
 
 
 def without_loss(row, allocations, daemon, run):
-    """Calls run(some) twice. Returns how many allocations have failed, and how many blocks of memory the second call
-    did not free."""
+    """Calls run(some) twice. In the long form, the second call lets all allocations fail, one after another. Returns
+    how many allocations have failed, and how many blocks of memory the second call did not free."""
     def left():
         """The smallest number of blocks of several readings. A connection that is being closed still has some
         blocks."""

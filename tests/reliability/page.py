@@ -3,7 +3,8 @@
 are in this file.
 
     page.py         writes the table from results.json. A run does this itself, so this is only needed if a text changed
-    page.py check   fails if the page has another table, or if the rows of results.json are not the rows of a run
+    page.py check   fails if the table of the page is not that of results.json. Also fails if results.json or this file
+                    has a row that reliability.py lacks, or if this file lacks a row of reliability.py
 
 RESULTS and PAGE name other files."""
 
