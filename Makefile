@@ -6,7 +6,8 @@
 CFLAGS    ?= $(if $(filter address thread,$(SANITIZE)),-O1 -g1,-O2 -g)
 PREFIX    ?= /usr/local
 
-# make's own defaults are "cc" and one job at a time. A -j on the command line overrides this one.
+# make's own defaults are "cc" and one job at a time. This file sets gcc and -j. A -j on the command line overrides the
+# -j of this file.
 ifeq ($(origin CC),default)
 CC        := gcc
 endif
@@ -106,7 +107,7 @@ format: ## [by hand, last 2026-11-22] formats the sources with clang-format
 clean: ## [by hand, last 2026-11-22] removes everything built
 	rm -rf $(BUILD)
 
-help: ## shows this. [CI]: .ci/run runs it, or its tests; else when it was last run
+help: ## lists the targets. [CI]: .ci/run runs the target, or its tests. Other targets have the date of their last run
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(filter %akefile %.mk,$(MAKEFILE_LIST))
 
 FORCE:

@@ -38,7 +38,7 @@ $(FAKES):    $(BUILD)/tests/fake_engine.o $(BUILD)/tests/unit.a $(filter-out %/e
 $(SHIMMED):  | $(SHIM)
 $(BUILD)/tests/cuda/test_faults_served: $(BUILD)/tests/http.a
 $(BUILD)/tests/http/test_generations $(BUILD)/tests/http/test_generate_inputs: $(BUILD)/tests/unit.a
-# private: their prerequisites, such as the daemon, do not get these libraries.
+# `private` keeps these libraries from the prerequisites of the programs, such as the daemon.
 $(HTTP) $(BUILD)/tests/cuda/test_faults_served: private LDLIBS += -lcurl
 $(SHIMMED) $(BUILD)/tests/bench/worker: private LDLIBS += $(BESIDE)
 $(ALLOCS): private LDLIBS += $(patsubst %,-Wl$(comma)--wrap=%,$(WRAPPED))
@@ -118,13 +118,13 @@ LONG      := tests/image/% tests/cluster/% tests/reliability/% tests/gpu/% tests
 LONG      += $(LONG:%=%@asan) $(LONG:%=%@tsan)
 long-first = $(filter $(LONG),$(1)) $(filter-out $(LONG),$(1))
 
-test: ## [CI] installs what tests need, builds, and runs what a change needs to be trusted
+test: ## [CI] installs what tests need, builds, and runs the tests that each change must pass
 	@docker/packages.sh build test
 	+$(call build-in,programs)
 	+$(call build-in,programs-trusted SANITIZE=address BUILD=$(BUILD)/asan)
 	@BUILD=$(BUILD) tests/run.sh $(filter-out $(LATE),$(CHECKS)) $(call long-first,$(call in,asan,$(TRUSTED)) $(PLAIN)) $(SCRIPTS)
 
-test-all: test ## [CI] that, then all programs with the sanitizers: every test that needs no network
+test-all: test ## [CI] runs `make test`, then programs with the sanitizers, and all other tests that need no network
 	@$(MAKE) --no-print-directory test-rest
 test-rest: build-checked build-concurrent build-ptx
 	@BUILD=$(BUILD) FAULTS=8 tests/run.sh $(call long-first,$(REST))
@@ -141,7 +141,7 @@ build-ptx:
 # check/style.sh.
 QUICK_FILES := $(filter %.sh,$(T:%=tests/%))
 QUICK      := $(foreach t,$(filter-out %.sh,$(T)),$(BUILD)/tests/$(dir $(t))$(if $(filter replay_% test_%,$(notdir $(t))),,test_)$(notdir $(t)))
-quick: $(if $(T),$(foreach program,$(QUICK),$(firstword $(subst @, ,$(program)))) $(if $(findstring @cuda,$(T)),$(SHIM)) $(if $(findstring @ptx,$(T)),programs-ptx) $(if $(findstring @shipped,$(T)),programs-shipped),programs) ## [CI] builds and runs T="unit/test_weights …", of these TEST='name*'; without T the plain programs of make test
+quick: $(if $(T),$(foreach program,$(QUICK),$(firstword $(subst @, ,$(program)))) $(if $(findstring @cuda,$(T)),$(SHIM)) $(if $(findstring @ptx,$(T)),programs-ptx) $(if $(findstring @shipped,$(T)),programs-shipped),programs) ## [CI] builds and runs the programs T="unit/test_weights …". TEST='name*' selects their tests. Without T, runs the programs of `make test` that have no sanitizer
 	+$(if $(findstring @asan,$(T)),$(call build-in,all SANITIZE=address BUILD=$(BUILD)/asan))
 	+$(if $(findstring @tsan,$(T)),$(call build-in,all SANITIZE=thread BUILD=$(BUILD)/tsan))
 	@BUILD=$(BUILD) TEST_FILTER='$(TEST)' tests/run.sh $(if $(T),$(QUICK) $(QUICK_FILES),$(PLAIN))
@@ -220,7 +220,7 @@ $(BUILD)/predict/sass/%_$(1).cubin: engine/cuda/%.cu $(wildcard engine/*.h engin
 endef
 $(foreach capability,$(CAPABLE),$(eval $(call cubin,$(capability))))
 
-test-ptx: ## [by hand, last 2026-11-23] compiles the CUDA engine with nvcc, runs its tests and models in an emulator of PTX, also with the file of `make cuda`, and plants faults
+test-ptx: ## [by hand, last 2026-11-23] compiles the CUDA engine with nvcc, and runs its tests and models in an emulator of PTX. Also tests the shared object of `make cuda`, and checks that planted faults are found
 	@docker/packages.sh build test
 	+$(call build-in,programs-ptx)
 	+$(call build-in,programs-shipped)
@@ -269,7 +269,7 @@ capacity: ## [by hand, last 2026-11-23] predicts the daemon's latency by a simul
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) python3 tests/bench/capacity.py $(ARGS)
 
-bench-million: ## [by hand, last 2026-11-22] sends a sequence of a million rows; fails when time or memory a token grows with the length (3 GB)
+bench-million: ## [by hand, last 2026-11-22] sends a sequence of a million rows. Fails if its tokens take much longer than those of short sequences, or if the memory is not that of --explain (3 GB)
 	@docker/packages.sh build test
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/bench/long_model
 	@BUILD=$(BUILD) tests/bench/million.sh
