@@ -10,7 +10,7 @@
 #   @shipped       the engine is that of `make cuda`. Its calls of the runtime are redirected (tests/cuda/ptx/shipped)
 #   @asan, @tsan   the daemon has this sanitizer, and the program itself has none
 #
-# JOBS: number of programs at a time. The default is the number of processors plus 1, because some tests wait.
+# JOBS: number of programs at a time. The default is twice the number of processors, because some tests wait.
 # TEST_TIMEOUT: seconds after which a program counts as hanging. No test depends on it.
 set -euo pipefail
 logs=${LOGS:-${BUILD:-build}/log}
@@ -108,7 +108,7 @@ export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 # Otherwise each daemon sleeps for a second at its end, although its threads have ended.
 export TSAN_OPTIONS=${TSAN_OPTIONS:-atexit_sleep_ms=0}
 
-printf '%s\0' "$@" | xargs -0 -r -n 1 -P "${JOBS:-$(($(nproc) + 1))}" "$0" --one || true
+printf '%s\0' "$@" | xargs -0 -r -n 1 -P "${JOBS:-$((2 * $(nproc)))}" "$0" --one || true
 
 passed=0 failed=0 skipped=0
 for program in "$@"; do

@@ -96,7 +96,7 @@ CONCURRENT := $(filter-out $(REPEATED) $(SAME_LINES),$(SHIMMED) $(KERNEL_TESTS))
 DAEMONS   := $(filter-out $(REPEATED),$(HTTP))
 unserved   = $(filter-out %@cuda,$(1))
 
-REST      := $(wildcard tests/image/test_*.sh tests/deploy/test_*.sh tests/cluster/test_*.sh \
+REST      := $(wildcard tests/deploy/test_*.sh tests/cluster/test_*.sh \
              tests/reliability/test_*.sh) $(filter $(LATE),$(EVERY) $(CHECKS)) \
              $(filter-out $(call in,asan,$(TRUSTED)),$(call in,asan,$(CHECKED))) $(call in,tsan,$(CONCURRENT)) \
              $(DAEMONS:%=%@asan) $(DAEMONS:%=%@tsan) $(EMULATOR_TESTS) $(EMULATED_SHORT) $(SHIPPED_SHORT) \
@@ -111,7 +111,7 @@ programs-fuzz: $(call programs,$(FUZZERS))
 build-in   = $(MAKE) --no-print-directory $(1) WERROR=-Werror
 
 # Long programs come first, so that all cores end together.
-LONG      := tests/image/% tests/cluster/% tests/reliability/% tests/gpu/% tests/cuda/ptx/mutants.py \
+LONG      := tests/cluster/% tests/reliability/% tests/gpu/% tests/cuda/ptx/mutants.py \
              $(addprefix %/test_,operations_cuda operations_bf16 operations_tf32 operations_f16 operations_plain long \
                                  embed@cuda generate@cuda execution states passes_cuda faults_products cases_cuda parts_cuda \
                                  generations prompt_logprobs text_codec tokenizers drain signals faults_engine tracing)
