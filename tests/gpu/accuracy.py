@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""How well the model in tests/models/bytes fills in masked bytes on the CUDA engine: a line for each dtype.
+"""Measures how well the model in tests/models/bytes fills in masked bytes on the CUDA engine. Prints a line for each
+dtype.
 
     accuracy.py CORPUS [--folder FOLDER] [--sample N]
 
-CORPUS is what weights/builtin/corpus.py writes, of which heldout.bin and heldout.npy are read. Needs numpy and PyTorch.
-FOLDER (build/gpu) is what tests/gpu/check.sh leaves: the daemon, and beside it the engine, with DRY=1 the shim's, which
-needs seconds for a window."""
+CORPUS is a folder that weights/builtin/corpus.py wrote. The script reads heldout.bin and heldout.npy there. It needs
+numpy and PyTorch.
+
+FOLDER contains the daemon and the CUDA engine, as tests/gpu/check.sh leaves them. The default is build/gpu. After a run
+with DRY=1, the engine there runs on the shim. It needs seconds for each window of 256 bytes."""
 import argparse
 import os
 import pathlib
@@ -20,14 +23,15 @@ EVALUATE, MODEL = ROOT / "weights" / "builtin" / "evaluate.py", ROOT / "tests" /
 
 
 def ran_on_device(url):
-    """The CPU computes what a device fails at, which would be another dtype's accuracy."""
+    """Whether no batch ran on the CPU. The CPU takes over when the device fails. It computes in float32, so its
+    accuracy would not be that of the dtype."""
     with urllib.request.urlopen(url + "/metrics") as answer:
         return b"\nlinformerd_standby_batches_total 0\n" in answer.read()
 
 
 def evaluate(folder, dtype, corpus, sample):
-    """What evaluate.py says of a daemon that computes in this dtype."""
-    path = ":".join(filter(None, [str(folder), os.environ.get("LD_LIBRARY_PATH")]))  # a driver may be found only there
+    """Starts a daemon that computes in this dtype. Returns the output of evaluate.py for its answers."""
+    path = ":".join(filter(None, [str(folder), os.environ.get("LD_LIBRARY_PATH")]))  # may lead to the driver
     environment = os.environ | {"LD_LIBRARY_PATH": path, "SHIM_SEED": "0"}
     daemon = subprocess.Popen([folder / "linformerd", "--device", "cuda", "--dtype", dtype, "--port", "0",
                                "--request-timeout-ms", "0", "--model", MODEL], stderr=subprocess.PIPE, text=True, env=environment)
@@ -48,9 +52,10 @@ def evaluate(folder, dtype, corpus, sample):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("corpus")
-    parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("build/gpu"))
-    parser.add_argument("--sample", type=int, default=32, help="windows of 256 bytes (%(default)s)")
+    parser.add_argument("corpus", help="folder that weights/builtin/corpus.py wrote")
+    parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("build/gpu"),
+                        help="folder of the daemon and the engine (%(default)s)")
+    parser.add_argument("--sample", type=int, default=32, help="number of windows of 256 bytes (%(default)s)")
     options = parser.parse_args()
     for dtype in DTYPES:
         print(dtype, evaluate(options.folder.resolve(), dtype, options.corpus, options.sample), flush=True)

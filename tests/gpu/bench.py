@@ -1,21 +1,31 @@
 #!/usr/bin/env python3
-"""The CUDA engine beside PyTorch on the same GPU, in one run: same weights, same ids, from the host's memory to the mean
-of the last hidden states in the host's memory.
+"""Measures the CUDA engine and PyTorch in one run on the same GPU, with the same weights and ids. A time begins with
+the ids in the host's memory. It ends when the means of the last hidden states are in the host's memory.
 
-    bench.py [OPTIONS] [PART…]         parts: rates short mixed compare table3; all of them without a word
+    bench.py [OPTIONS] [PART…]
 
-rates    what the chip does in products of large matrices, by element type; what the others are held against
-short    batch 1, n 128: against the sum of the kernels' own times, which ncu measures
-mixed    lengths 16 to 4096, packed, against sequences of the full length
-compare  linformer.LinformerLM, dim 512, seq_len 4096, depth 12, heads 8, k 256: milliseconds, tokens/s, ratios to PyTorch
-         (eager; torch.compile with mode max-autotune, of attention as the library has it and, which is the strongest, of
-         scaled_dot_product_attention), and which part of the chip's own rate of products the plan's products are done at
-table3   linformer against standard attention, as Table 3 of Wang et al. 2020, arXiv 2006.04768: against the engine's own
-         full_attention, and PyTorch's flash attention
+Without PART, bench.py measures all parts:
 
-Writes bench.json (all that was measured; goals.py reads it) and bench.md (tables) into the folder of --log after each
-figure, so what a time limit leaves is whole. Exits with 1 when the engine failed or an output was not the reference's;
-else 4 when a goal was not met; else 3 when something wanted was not measured: for lack of time, PyTorch or ncu."""
+    rates    TFLOP/s of products of large matrices, for each dtype. Other parts compare with these rates
+    short    one sequence of 128 ids: the time of a run, and the sum of the times of its kernels by ncu
+    mixed    tokens/s of sequences of 16 to 4096 ids in one batch, compared with sequences of the full length
+    compare  milliseconds, tokens/s and ratios to PyTorch's times, at several batch sizes. Also the share of the rate in
+             `rates` that the plan's products reach. The model is linformer.LinformerLM with dim 512, seq_len 4096,
+             depth 12, heads 8 and k 256
+    table3   the rows of Table 3 of Wang et al. 2020, arXiv 2006.04768: the Linformer compared with standard attention.
+             The engine (full_attention) and PyTorch (flash attention) compute standard attention
+
+The part `compare` runs PyTorch eagerly and through torch.compile with mode max-autotune. It compiles two models. One
+has attention as in the library. The other one has scaled_dot_product_attention, and should be the fastest PyTorch.
+
+bench.py writes two files into the folder of --log: bench.json has all results, which goals.py reads, and bench.md has
+tables. It writes both files again after each figure. So both are complete if a time limit ends the program. The exit
+status is the first in this list that applies:
+
+    1   the engine failed, or an output differs from the reference
+    4   a goal was missed, and the run was not dry
+    3   something was not measured, because time, PyTorch or ncu was missing
+    0   otherwise"""
 import argparse
 import datetime
 import json
@@ -41,15 +51,15 @@ SHARED = {"one_kv_head": True, "share_kv": True}
 
 
 class Bench:
-    """What was asked for, and what was found so far."""
+    """The options of a run, its state, and its results so far."""
 
     def __init__(self, options):
         self.options, self.began = options, time.monotonic()
         self.sizes = DRY if options.dry else CHIP
         self.batches = options.batches or self.sizes["batches"]
-        self.device = "cpu" if options.dry else "cuda"  # of PyTorch; the engine's is always cuda
+        self.device = "cpu" if options.dry else "cuda"  # PyTorch's device. The engine always uses cuda
         self.compile_s = 0 if options.dry else measure.COMPILE_S
-        self.failures, self.not_measured = [], []  # lines of text
+        self.failures, self.not_measured = [], []  # lists of sentences
         self.results = {"began": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC",
                         "commit": report.commit(), "dry": options.dry, "versions": [], "measured": [],
                         "failures": self.failures, "not_measured": self.not_measured}
@@ -62,13 +72,14 @@ class Bench:
         return self.options.seconds - (time.monotonic() - self.began)
 
     def check_time(self, wanted, takes_s=0):
-        """`wanted` names what is not measured when no time is left."""
+        """Raises OutOfTime if at most takes_s seconds are left. Also notes then that `wanted` was not measured."""
         if self.left_s() <= takes_s:
             self.not_measured.append(f"{wanted}: no time was left")
             raise OutOfTime
 
     def in_time(self, measure_one, *arguments):
-        """Goes on when time was short for this one: the next says so, too, or takes less."""
+        """Calls measure_one(self, *arguments). Returns normally if the time ran out, because a later measurement may
+        need less time."""
         try:
             measure_one(self, *arguments)
         except OutOfTime:
@@ -79,7 +90,7 @@ class Bench:
         self.write()
 
     def write(self):
-        """A file is the old one or the new one whenever this is killed."""
+        """Writes bench.json and bench.md. If the program is killed meanwhile, each file is the old or the new one."""
         text = {"json": json.dumps(self.results, indent=1) + "\n",
                 "md": tables.markdown(self.results, self.sizes, self.options.command)}
         for suffix in text:
@@ -88,7 +99,8 @@ class Bench:
             path.with_suffix(".new").replace(path)
 
     def stop(self, *_):
-        """At a signal, which is the end of time. Workers end with their parent."""
+        """Handles the signal that a time limit sends. Writes the files and ends the program. Workers end with their
+        parent."""
         self.not_measured.append("what follows was not measured: stopped by a signal")
         self.write()
         os._exit(self.status())
@@ -108,7 +120,7 @@ class Bench:
         return folder
 
     def language_model(self, name):
-        """Made once."""
+        """The folder of the model with this name. The first call writes the model."""
         if (self.work / name).exists():
             return self.work / name
         sizes = self.sizes
@@ -135,7 +147,8 @@ class Bench:
                     {"TORCHINDUCTOR_CACHE_DIR": str(self.work / "inductor"), "PYTHONDONTWRITEBYTECODE": "1"})
 
     def note(self, what, name, why):
-        """That a peer cannot is no failure of ours."""
+        """Notes why a worker did not answer. If the worker is the engine, this is a failure. If it is a peer, its
+        figures count as not measured."""
         (self.failures if name.startswith(OURS) else self.not_measured).append(f"{what}: {name}: {why}")
 
     def ready(self, group, what):
@@ -148,7 +161,7 @@ class Bench:
                 self.results["versions"].append(version)
 
     def ask(self, group, name, line, what):
-        """The answer; None, which is noted, when there is none."""
+        """Sends the command to a worker. Returns the answer. If the worker fails, notes the reason and returns None."""
         try:
             return group.running[name].ask(line)
         except workers.WorkerFailed as failure:
@@ -160,6 +173,7 @@ class Bench:
 
 
 def words(known):
+    """A function for argparse. It splits a list at commas, and refuses words that are not in `known`."""
     def read(text):
         chosen = text.split(",")
         unknown = [word for word in chosen if word not in known]
@@ -170,7 +184,7 @@ def words(known):
 
 
 def command_line(arguments):
-    """What was asked for, without the folders of this machine."""
+    """The command line for bench.md, without --programs and --log. They name folders of this machine."""
     folders = {place for place, word in enumerate(arguments) if word in ("--programs", "--log")}
     return " ".join(["bench.py", *(word for place, word in enumerate(arguments)
                                    if place not in folders and place - 1 not in folders)])
@@ -179,15 +193,20 @@ def command_line(arguments):
 def read_options():
     kinds = list(dict.fromkeys(kind for kinds in PEERS.values() for kind in kinds))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dry", action="store_true", help="tiny sizes, PyTorch on the CPU, for the shim's engine")
-    parser.add_argument("--programs", type=pathlib.Path, default=pathlib.Path("build/gpu"), help="where worker is")
-    parser.add_argument("--log", type=pathlib.Path, default=pathlib.Path("build/log/gpu"))
-    parser.add_argument("--seconds", type=float, default=420, help="after which nothing new begins (%(default)s)")
-    parser.add_argument("--models", type=words(MODELS), default=list(MODELS), help="shared,full")
-    parser.add_argument("--batches", type=lambda text: [int(word) for word in text.split(",")], help="1,8,32")
-    parser.add_argument("--dtypes", type=words(DTYPES), default=list(DTYPES), help=",".join(DTYPES))
-    parser.add_argument("--peers", type=words(kinds), default=kinds, help=",".join(kinds))
-    parser.add_argument("parts", nargs="*", metavar="PART")
+    parser.add_argument("--dry", action="store_true",
+                        help="dry run: tiny sizes, the engine on the shim, PyTorch on the CPU")
+    parser.add_argument("--programs", type=pathlib.Path, default=pathlib.Path("build/gpu"),
+                        help="folder of the program worker (%(default)s)")
+    parser.add_argument("--log", type=pathlib.Path, default=pathlib.Path("build/log/gpu"),
+                        help="folder for bench.json, bench.md and logs (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=420,
+                        help="after this time, no measurement begins (%(default)s)")
+    parser.add_argument("--models", type=words(MODELS), default=list(MODELS), help="some of shared,full")
+    parser.add_argument("--batches", type=lambda text: [int(word) for word in text.split(",")],
+                        help="sizes of batches (1,8,32)")
+    parser.add_argument("--dtypes", type=words(DTYPES), default=list(DTYPES), help="some of " + ",".join(DTYPES))
+    parser.add_argument("--peers", type=words(kinds), default=kinds, help="some of " + ",".join(kinds))
+    parser.add_argument("parts", nargs="*", metavar="PART", help="a part to measure")
     options = parser.parse_args()
     unknown = [part for part in options.parts if part not in PARTS]
     if unknown:
@@ -206,7 +225,7 @@ def measure_part(bench, part):
         pass
     except ImportError as error:
         bench.not_measured.append(f"{part}: {error}")
-    except Exception as error:  # the other parts are worth having all the same
+    except Exception as error:  # the other parts are measured nevertheless
         bench.failures.append(f"{part}: {type(error).__name__}: {error}")
     bench.write()
 

@@ -1,20 +1,22 @@
-"""The kernels of one run and their own times, as ncu measures them in a worker that runs the same a few times."""
+"""The number of kernels of a run, and the sum of their times. ncu measures them in a worker that repeats one batch a
+few times."""
 import csv
 import os
 import re
 import statistics
 import subprocess
 
-RUNS = 5  # after the one that prepares
-SAME = 4  # of the last runs at least: the first ones are not a graph's yet
+RUNS = 5  # after the first run, which prepares the batch
+SAME = 4  # least number of equal runs at the end. The first runs do not use a CUDA graph yet
 
 
 class NotMeasurable(Exception):
-    """ncu may not count here; which says nothing of the engine."""
+    """This machine does not let ncu measure. The engine has not failed."""
 
 
 def kernel_times(text):
-    """(name, microseconds) of each kernel, in order, from what ncu prints with --csv and --print-units base."""
+    """[(name, microseconds)] of the kernels, in order. `text` is the output of ncu with --csv and --print-units
+    base."""
     if '"ID"' not in text:
         return []
     rows = csv.DictReader(text[text.index('"ID"'):].splitlines())
@@ -23,7 +25,7 @@ def kernel_times(text):
 
 
 def repetitions(names, period):
-    """How often the last `period` names are there at the end, one time behind the other."""
+    """How many times the last `period` names are repeated at the end of the list, without gaps."""
     length = period
     while length < len(names) and names[-1 - length] == names[-1 - length + period]:
         length += 1
@@ -31,8 +33,9 @@ def repetitions(names, period):
 
 
 def period_of(names):
-    """How many kernels a run has. The runs are alike, so names repeat at the end; a run's own layers repeat as well, so
-    it is the longest period of those that are there SAME times: two runs together are not."""
+    """The number of kernels of a run. Equal runs repeat the names at the end of the list. The layers within a run
+    repeat names, too. So the longest period that occurs SAME times is the run. Two runs together do not occur SAME
+    times."""
     longest = next((period for period in range(len(names) // SAME, 0, -1) if repetitions(names, period) >= SAME), None)
     if longest is None:
         raise RuntimeError(f"the last {SAME} runs are not alike in the {len(names)} kernels that ncu saw")
@@ -40,7 +43,7 @@ def period_of(names):
 
 
 def one_run(kernels):
-    """(how many, microseconds of all together) of one run: the median of the last ones."""
+    """(number of kernels of a run, sum of their microseconds). The sum is the median of the last SAME runs."""
     period = period_of([name for name, _ in kernels])
     times = [us for _, us in kernels]
     sums = [sum(times[len(times) - (i + 1) * period:len(times) - i * period]) for i in range(SAME)]
@@ -48,10 +51,10 @@ def one_run(kernels):
 
 
 def profile(ncu, command, line, path, environment, timeout):
-    """Of a worker that prepares what `line` says, and runs it. `path` is where ncu may write."""
+    """one_run() of a worker that prepares the batch of `line` and runs it. ncu writes its output to `path`."""
     arguments = [ncu, "--clock-control", "none", "--cache-control", "none", "--print-units", "base", "--csv",
                  "--metrics", "gpu__time_duration.sum", "--log-file", path, *command]
-    path.unlink(missing_ok=True)  # what an earlier one wrote is no answer
+    path.unlink(missing_ok=True)  # so that the output of an earlier ncu is not read
     process = subprocess.run(arguments, input=line + "\n" + "run 0\n" * RUNS, capture_output=True, text=True,
                              timeout=timeout, env=os.environ | environment)
     said = "\n".join([path.read_text() if path.exists() else "", process.stdout, process.stderr])

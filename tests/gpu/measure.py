@@ -1,4 +1,4 @@
-"""What bench.py measures, part by part. Each figure is in bench.json as soon as it is there."""
+"""The parts that bench.py measures. Each figure is written to bench.json as soon as it is measured."""
 import math
 import random
 import re
@@ -14,10 +14,10 @@ from workers import median_ms
 
 DTYPES = ("f32", "tf32", "bf16", "f16")
 PEERS = {"f32": ["eager"], "tf32": ["eager"], "bf16": ["eager", *COMPILED], "f16": ["eager"]}
-MOST_ERROR = {"f32": 1e-4, "tf32": 1e-2, "bf16": 5e-2, "f16": 1e-2}  # more is another computation
-PRODUCTS = {"linear", "feed_forward", "project_sequence", "attend"}  # the plan's operations that are products
-UNTUNED = {"LINFORMERD_CUDA_TUNING_MS": "0"}  # cuBLASLt's first algorithms: the same ones in every process
-COMPILE_S = 60  # what torch.compile takes at least, as long as nothing else is known
+MOST_ERROR = {"f32": 1e-4, "tf32": 1e-2, "bf16": 5e-2, "f16": 1e-2}  # largest relative L2 error of an output
+PRODUCTS = {"linear", "feed_forward", "project_sequence", "attend"}  # operations that consist of matrix products
+UNTUNED = {"LINFORMERD_CUDA_TUNING_MS": "0"}  # every process uses the same algorithms, the first ones of cuBLASLt
+COMPILE_S = 60  # seconds that must be left for torch.compile, until a compilation was measured
 
 
 class OutOfTime(Exception):
@@ -25,10 +25,12 @@ class OutOfTime(Exception):
 
 
 def pooled(path, lengths):
+    """The command for a worker to prepare sequences of these lengths, with the ids in `path`."""
     return f"pooled {path} {' '.join(map(str, lengths))}"
 
 
 def prepare(bench, group, names, line, what):
+    """Sends the command to the named workers. Returns the names of the workers that did not fail."""
     return [name for name in names if bench.ask(group, name, line, what) is not None]
 
 
@@ -50,13 +52,14 @@ def measure_rates(bench):
 # ---- compare
 
 def product_flops(text):
-    """Of the plan's steps that are products, one sequence."""
+    """The FLOPs of the plan's products, for one sequence. `text` is the output of --explain."""
     steps = re.findall(r"^ *\d+ (\S+) +(\d+) ", text, re.MULTILINE)
     return sum(int(flops) for operation, flops in steps if operation in PRODUCTS)
 
 
 def add_flops(bench, group, model):
-    """As one of ours explains its plan; they all have the same."""
+    """Adds the FLOPs of the model's plan to the results. A worker of the engine explains the plan. All these workers
+    have the same plan."""
     name = next((name for name in group.running if name.startswith(OURS)), None)
     path, length = bench.work / "explained", bench.sizes["seq_len"]
     if name and bench.ask(group, name, f"explain {length} {path}", "FLOPs") is not None:
@@ -64,7 +67,8 @@ def add_flops(bench, group, model):
 
 
 def error_of(bench, group, name, what):
-    """From what PyTorch has in f32; NaN, and a failure noted, where it is too large."""
+    """The relative L2 difference of a worker's output from that of PyTorch in f32. If it is too large, notes a failure
+    and returns NaN."""
     path, reference = bench.work / "output.raw", "eager f32"
     if bench.ask(group, name, f"save {path}", what) is None:
         return math.nan
@@ -76,7 +80,8 @@ def error_of(bench, group, name, what):
 
 
 def take_turns(bench, group, names, what, **found):
-    """Measures those whose output is that of PyTorch in f32."""
+    """Measures the named workers in turns, and adds their times and errors to the results. Leaves out workers whose
+    output differs from that of PyTorch in f32 by more than MOST_ERROR."""
     errors = {name: error_of(bench, group, name, what) for name in names}
     good = [name for name in names if errors[name] == errors[name]]
     if not good:
@@ -92,7 +97,8 @@ def is_compiled(name):
 
 
 def compile_peer(bench, group, name, line, what):
-    """False: it could not, or there is no time. Each compiles alone, since it measures candidates."""
+    """Lets a peer compile. Returns False if it fails. Raises OutOfTime if the time may not suffice. Peers compile one
+    after another, because a compilation measures candidates on the device."""
     bench.check_time(f"{what}, {name}", bench.compile_s)
     began = time.monotonic()
     done = bench.ask(group, name, line, what) is not None
@@ -119,7 +125,8 @@ def compare_batch(bench, group, model, batch, with_compiled):
 
 
 def start_compared(bench, group, folder, what):
-    """Ours one after the other: each times its products while it loads, which others on the device would disturb."""
+    """Starts the engine in each dtype, then the peers. The workers of the engine start one after another. Each of them
+    measures its products while it loads, and another worker on the device would disturb this."""
     length, most = bench.sizes["seq_len"], max(bench.batches)
     for dtype in bench.options.dtypes:
         bench.start_ours(group, folder, dtype, most * length, most)
@@ -129,12 +136,13 @@ def start_compared(bench, group, folder, what):
             if kind in bench.options.peers:
                 bench.start_peer(group, kind, folder, dtype)
     if "eager f32" not in group.running:
-        bench.start_peer(group, "eager", folder, "f32")  # the reference
+        bench.start_peer(group, "eager", folder, "f32")  # the reference for errors
     bench.ready(group, what)
 
 
 def compare_model(bench, model):
-    """What starts at once comes first, then what compiles for minutes: when time ends, much is there."""
+    """Measures first without the compiled peers, then with them. They compile for minutes, and the time may end
+    meanwhile."""
     with workers.Workers() as group:
         start_compared(bench, group, bench.language_model(model), f"compare {model}")
         add_flops(bench, group, model)
@@ -154,7 +162,8 @@ def measure_compare(bench):
 # ---- short
 
 def kernels_of(bench, what, command, line):
-    """(how many, microseconds of all); Nones where they cannot be measured, which is noted."""
+    """(number of kernels of a run, sum of their microseconds). If they cannot be measured, notes the reason and returns
+    (None, None)."""
     if not bench.options.ncu:
         bench.not_measured.append(f"{what}: the kernels' own times: there is no ncu")
         return None, None
@@ -192,7 +201,8 @@ def measure_short(bench):
 # ---- mixed
 
 def mixed_lengths(sizes, total, seed=2006):
-    """Log-uniform, as many as fit; the last one is cut."""
+    """Random lengths with the sum `total`. They are log-uniform from sizes["shortest"] to sizes["seq_len"]. The last
+    length is cut."""
     generator, lengths = random.Random(seed), []
     while sum(lengths) < total:
         length = round(math.exp(generator.uniform(math.log(sizes["shortest"]), math.log(sizes["seq_len"]))))
@@ -201,7 +211,8 @@ def mixed_lengths(sizes, total, seed=2006):
 
 
 def median_run(bench, group, name, line, what):
-    """Milliseconds of a run of what `line` prepares; None for what failed, which is noted."""
+    """The median time of a run of the batch of `line`, in milliseconds. If the worker fails, notes the reason and
+    returns None."""
     if bench.ask(group, name, line, what) is None:
         return None
     answer = bench.ask(group, name, f"run {bench.sizes['slice_s']}", what)
@@ -235,7 +246,8 @@ def measure_mixed(bench):
 # ---- table3
 
 def time_one(bench, what, folder, kind, prepared, tokens, items, then=None):
-    """(milliseconds of one worker in bf16, its answer to `then`); None for what failed, which is noted."""
+    """Starts one worker in bf16. Returns (milliseconds of a run, the worker's answer to the command `then`). A
+    part that failed is None, and the failure is noted. Without `then`, the answer is None."""
     bench.check_time(what)
     name = f"{kind} bf16"
     with workers.Workers() as group:
@@ -249,7 +261,8 @@ def time_one(bench, what, folder, kind, prepared, tokens, items, then=None):
 
 
 def standard_attention(bench, n, folder, prepared, tokens):
-    """Ours and PyTorch's, which must agree."""
+    """Measures standard attention in the engine and in PyTorch. Notes a failure if their outputs differ by more than
+    MOST_ERROR."""
     what, output = f"table3 n {n}, standard", bench.work / "output.raw"
     ours, _ = time_one(bench, what, folder, OURS, prepared, tokens, tokens // n, f"save {output}")
     bench.add("table3", n=n, k=None, worker=OURS, ms=ours)

@@ -1,4 +1,5 @@
-"""Texts that programs write into docs/cuda.md, between markers that name them. The rest is written by hand."""
+"""Writes texts of programs into docs/cuda.md. Each text is a block between two markers, and the first one names the
+block. The rest of the page is written by hand."""
 import pathlib
 import re
 import textwrap
@@ -8,23 +9,27 @@ MARKED = re.compile(r"(<!-- written by make predict: (\w+) -->\n).*?(<!-- end of
 
 
 def table(head, rows):
+    """A table in Markdown. `head` has the titles of the columns, and `rows` is a list of rows of cells."""
     first, *others = [f"| {' | '.join(map(str, row))} |\n" for row in [head, *rows]]
     return first + "|" + "---|" * len(head) + "\n" + "".join(others)
 
 
 def paragraph(text, first="", other=""):
-    """Lines of at most 120 columns. A number and its percent sign stay together."""
+    """Breaks `text` into lines of at most 120 columns. The first line begins with `first`, each later one with `other`.
+    Between a number and its percent sign, there is no break."""
     text = re.sub(r"(\d) %", "\\1\0%", " ".join(text.split()))
     return textwrap.fill(text, 120, initial_indent=first, subsequent_indent=other, break_long_words=False,
                          break_on_hyphens=False).replace("\0", " ") + "\n"
 
 
 def items(texts):
+    """A list in Markdown, with one item for each text."""
     return "".join(paragraph(text, "- ", "  ") for text in texts)
 
 
 def filled(text, blocks):
-    """`blocks` is {name: text}. Each must be in the page once, and the page has no other blocks."""
+    """The page `text` with new contents of its blocks. `blocks` is {name: content}. The page must have each of these
+    blocks once, and no others."""
     names = [found[1] for found in MARKED.findall(text)]
     if sorted(names) != sorted(blocks):
         raise SystemExit(f"{PATH} has the blocks {', '.join(names)}; expected {', '.join(blocks)}")

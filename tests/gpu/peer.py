@@ -1,21 +1,32 @@
 #!/usr/bin/env python3
-"""PyTorch as a worker beside tests/bench/worker: it loads one model of plain.py, then does what its standard input says.
+"""Runs a model of plain.py in PyTorch, on commands from standard input. tests/bench/worker does the same with the
+engine.
 
     peer.py KIND FOLDER DTYPE DEVICE
 
-KIND is eager, compile (torch.compile, mode "max-autotune", static shapes), fused (eager) or fused-compile (attention
-through scaled_dot_product_attention). DTYPE is f32 (TF32 off), tf32, bf16 or f16: of weights and activations. A run
-takes ids from the host's memory and ends when the mean of each sequence's last hidden state is there again, as
-worker's does.
+KIND is one of these:
 
-Commands, a line each, and answers:
-    pooled FILE LENGTH…   ids, int32, from FILE, sequences of these lengths, which must be alike; prepares and runs once
+    eager           without torch.compile, attention as in the library
+    compile         torch.compile with mode "max-autotune" and static shapes, attention as in the library
+    fused           without torch.compile, attention by scaled_dot_product_attention
+    fused-compile   torch.compile as above, attention by scaled_dot_product_attention
+
+DTYPE is the number format of weights and activations: f32, tf32, bf16 or f16. With f32, TF32 is off. FOLDER has the
+model, and DEVICE is cuda or cpu.
+
+A run copies the ids from the host's memory. It ends when the means of the last hidden states are in the host's memory.
+tests/bench/worker measures the same.
+
+Each command is a line. The text after the arrow is the answer:
+
+    pooled FILE LENGTH…   prepares sequences of these lengths, which must be equal. FILE has the ids as int32. Runs once
                           -> ready
-    run SECONDS           runs for so long, at least once -> ms T1 T2 …
+    run SECONDS           runs for this time, at least once -> ms T1 T2 …
     save FILE             writes the last output as raw f32 -> saved
-    compare FILE          -> l2 E, the relative L2 distance of FILE's numbers from the last output
-    rate SIZE             the rate of products of (SIZE, SIZE) matrices of random numbers -> tflops R
-Whatever fails is answered with "failed MESSAGE". What libraries print goes to standard error."""
+    compare FILE          compares the floats in FILE with the last output -> l2 E, the relative L2 error
+    rate SIZE             measures products of random matrices of the shape (SIZE, SIZE) -> tflops R
+
+The answer to a command that fails is "failed MESSAGE". Output of libraries goes to standard error."""
 import os
 import pathlib
 import statistics
@@ -59,7 +70,7 @@ class Peer:
         if self.compiled:
             torch._dynamo.reset()
             self.forward = torch.compile(self.pooled, dynamic=False, mode="max-autotune")
-            for _ in range(3):  # compiles, and records its CUDA graph
+            for _ in range(3):  # compiles, and records the CUDA graph
                 self.run()
 
     def run(self):
@@ -67,7 +78,8 @@ class Peer:
             self.output = self.forward(self.ids.to(self.device, non_blocking=True)).cpu()
 
     def rate(self, size):
-        """TFLOP/s, the median of some rounds: of as many products that the clock of the host does not matter."""
+        """TFLOP/s of products of (size, size) matrices, the median of RATE_ROUNDS rounds. A round has several products,
+        so that the clock of the host hardly matters."""
         a, b = (torch.randn(size, size, device=self.device).to(self.type) for _ in range(2))
         rates = []
         for turn in range(RATE_ROUNDS + 1):
@@ -81,11 +93,13 @@ class Peer:
 
 
 def relative_l2(found, expected):
+    """The L2 norm of the difference, divided by the L2 norm of `expected`."""
     found, expected = found.ravel().astype(np.float64), expected.ravel().astype(np.float64)
     return np.linalg.norm(found - expected) / np.linalg.norm(expected)
 
 
 def obey(peer, command, arguments):
+    """Executes a command, and returns the answer."""
     if command == "pooled":
         lengths = [int(word) for word in arguments[1:]]
         if len(set(lengths)) != 1:

@@ -1,11 +1,12 @@
-"""The models that the benchmarks run, as plain PyTorch modules whose state_dict has the libraries' names.
+"""The models of the benchmarks, as plain PyTorch modules. The tensors in their state_dict have the libraries' names.
 
-They are written from the papers' equations, so that a machine without the libraries has something to compare with;
-test_plain.py holds them against the libraries' outputs in tests/reference. What they leave out the models that are
-measured do not use: masks, reversible layers, decoders, other ways of sharing E and F.
+They are written from the papers' equations, so that the benchmarks need no library. test_plain.py compares them with
+the libraries' outputs in tests/reference. They lack what the measured models do not use: masks, reversible layers,
+decoders, and other ways of sharing E and F.
 
-hidden(ids or rows) is what the class's own output layer reads. `fused` attends through PyTorch's
-scaled_dot_product_attention, else attention is written out, as the libraries have it."""
+The argument of hidden() is ids (batch, n) or rows (batch, n, features). hidden() returns the last hidden state, with
+the shape (batch, n, features). The output layer of the class reads this matrix. If `fused`, attention is PyTorch's
+scaled_dot_product_attention. Otherwise attention is written out, as in the libraries."""
 import json
 import math
 
@@ -15,7 +16,8 @@ from torch.nn import functional
 
 
 def attend(queries, keys, values, fused):
-    """(batch, heads, n, d) over (batch, heads, k, d)."""
+    """Attention of queries (batch, heads, n, d) over keys and values (batch, heads, k, d). The result has the
+    shape of the queries."""
     if fused:
         return functional.scaled_dot_product_attention(queries, keys, values)
     scores = queries @ keys.transpose(-1, -2) / math.sqrt(queries.shape[-1])
@@ -23,14 +25,17 @@ def attend(queries, keys, values, fused):
 
 
 def split_heads(x, heads):
+    """(batch, n, heads * d) as (batch, heads, n, d)."""
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 def join_heads(x):
+    """(batch, heads, n, d) as (batch, n, heads * d)."""
     return x.transpose(1, 2).flatten(-2)
 
 
-# ---- linformer: pre-norm; E and F are parameters (seq_len, k), cut to n rows; Wang et al. 2020, equation 7
+# ---- linformer: norms come before attention and feed-forward (pre-norm). E and F are parameters (seq_len, k), cut to n
+# rows. Source: Wang et al. 2020, equation 7
 
 class SelfAttention(nn.Module):
     def __init__(self, dim, seq_len, k=256, heads=8, dim_head=None, one_kv_head=False, share_kv=False, fused=False):
@@ -115,10 +120,11 @@ class LinformerLM(nn.Module):
         return self.to_logits(self.hidden(ids))
 
 
-# ---- linformer_pytorch: post-norm; E is a Linear over the sequence with a bias, one for all layers, K and V; or none
+# ---- linformer_pytorch: norms come after attention and feed-forward (post-norm). One Linear with a bias projects keys
+# and values of all layers along the sequence. With full attention, nothing is projected
 
 class SharedProjection(nn.Module):
-    """Only for its name in the state_dict: heads.0.E."""
+    """The projection E. This class exists only so that E has the name heads.0.E in the state_dict."""
 
     def __init__(self, input_size, dim_k):
         super().__init__()
@@ -136,7 +142,8 @@ class HeadsAttention(nn.Module):
         self.nhead, self.full, self.fused, self.joined = nhead, full, fused, None
 
     def join(self):
-        """One product for all heads, as a user who measures would write it."""
+        """Joins the weights of all heads. So there is one product for the queries, one for the keys and one for the
+        values. A user who measures speed would write the module like this."""
         self.joined = [torch.cat([linear.weight for linear in getattr(self, name)]).detach()
                        for name in ("to_q", "to_k", "to_v")]
 
@@ -215,19 +222,21 @@ CLASSES = {"linformer.Linformer": Linformer, "linformer.LinformerLM": LinformerL
 
 
 def join(model):
-    """What is computed from the weights once, when they are there and have their type and place."""
+    """Joins the weights of heads in the whole model (HeadsAttention.join). The caller first loads the weights, and
+    moves them to their dtype and device."""
     for module in model.modules():
         if isinstance(module, HeadsAttention):
             module.join()
 
 
-# ---- safetensors: the length of a JSON header in eight bytes, the header, the tensors' bytes
+# ---- safetensors. A file has the length of a JSON header in eight bytes, the header, and the bytes of the tensors
 
 TYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
          "I32": torch.int32, "U8": torch.uint8, "BOOL": torch.bool}
 
 
 def read_tensors(path, device="cpu"):
+    """{name: tensor} of a safetensors file."""
     data = bytearray(path.read_bytes())
     start = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:start])
@@ -241,14 +250,14 @@ def read_tensors(path, device="cpu"):
 
 
 def write_tensors(tensors, path, metadata):
-    """All of them in float32."""
+    """Writes a safetensors file. All tensors must be float32. `metadata` is {name: text}."""
     header, at = {"__metadata__": metadata}, 0
     for name, tensor in tensors.items():
         end = at + 4 * tensor.numel()
         header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [at, end]}
         at = end
     text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)  # so that tensors are aligned
+    text += b" " * (-len(text) % 8)  # aligns the tensors
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for tensor in tensors.values():
@@ -256,6 +265,7 @@ def write_tensors(tensors, path, metadata):
 
 
 def load(folder, fused=False, device="cpu", dtype=torch.float32):
+    """The model in a folder with config.json and model.safetensors, in eval mode."""
     config = json.loads((folder / "config.json").read_text())
     with torch.device("meta"):
         model = CLASSES[config["architecture"]](fused=fused, **config["kwargs"])
@@ -266,7 +276,8 @@ def load(folder, fused=False, device="cpu", dtype=torch.float32):
 
 
 def shared_names(architecture, kwargs):
-    """Names under which linformer_pytorch holds its one E again, each with the name that is stored."""
+    """linformer_pytorch has only one E, but with many names in its state_dict. Maps each further name to the name under
+    which E is stored."""
     if not architecture.startswith("linformer_pytorch."):
         return {}
     prefix = "linformer.seq." if architecture.endswith("LM") else "seq."
@@ -276,7 +287,7 @@ def shared_names(architecture, kwargs):
 
 
 def write(architecture, kwargs, folder, seed):
-    """A model folder with random weights of the size that the libraries give theirs."""
+    """Writes a model folder with random weights. They are about as large as in a new model of the library."""
     generator = torch.Generator().manual_seed(seed)
     with torch.device("meta"):
         state = CLASSES[architecture](**kwargs).state_dict()

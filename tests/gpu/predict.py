@@ -1,21 +1,24 @@
 #!/usr/bin/env python3
-"""Predicts the times of goals.py's models on A100, H100 and H200, and those of PyTorch. Nothing here was measured.
+"""Predicts the times of the engine and of PyTorch on A100, H100 and H200, for the models of goals.py. Nothing here was
+measured.
 
-    predict.py             prints what predict_page.py says of the times, and of the goals that they meet
-    predict.py --kernels   prints the time of each kernel, too
-    predict.py --table     writes this into docs/cuda.md, and what registers.py says
-    predict.py --recount   counts anew, and writes counts.json: what the engine launches, instructions, what PyTorch
-                           launches. And registers.json: the registers of all kernels
+    predict.py             prints the texts of predict_page.py for docs/cuda.md
+    predict.py --kernels   prints the time of the slowest kernels in each run
+    predict.py --table     writes the texts of predict_page.py and registers.py into docs/cuda.md
+    predict.py --recount   counts again, and writes counts.json and registers.json, the registers of all kernels
 
-A prediction has two halves. The first is counted, and is in counts.json:
-  - the engine's launches, and the shapes of its products. The CUDA shim runs the engine and notes each launch. For some
-    steps cuBLASLt and a kernel of the engine compete. Both ways are counted, and the faster predicted one is used, as
-    the engine's tuning would do;
-  - the instructions of its largest kernels, in the SASS that nvcc makes for 8.0 and 9.0 (sass.py);
-  - PyTorch's launches and the bytes that they move, from a trace of the same models (predict_peers.py).
-The second half is a model of a chip, with the assumptions below. A kernel takes as long as the unit that it needs
-longest: instructions issued, tensor cores, arithmetic of floats or integers, exponentials, shared memory, the L2 cache,
-or memory. All constants are stated here."""
+A prediction consists of counts and of a model of the chip. counts.json contains the counts:
+
+- The engine's launches, and the shapes of its products. The CUDA shim runs the engine and notes each launch. In some
+  steps, cuBLASLt and a kernel of the engine compete. Both ways are counted, and the one with the shorter predicted time
+  is used. The engine's tuning would choose in the same way.
+- The instructions of the engine's largest kernels, in the SASS that nvcc makes for compute capability 8.0 and 9.0
+  (sass.py).
+- PyTorch's launches and the bytes that they move, from a trace of the same models (predict_peers.py).
+
+The model of a chip has the assumptions below. A kernel uses several units, and takes as long as the slowest of them.
+The units are instruction issue, tensor cores, arithmetic of floats, arithmetic of integers, exponentials, shared
+memory, the L2 cache and memory. This file contains all constants."""
 import json
 import math
 import pathlib
@@ -31,12 +34,19 @@ from goals import BATCHES, MODELS
 
 SIZES = dict(num_tokens=256, dim=512, seq_len=4096, depth=12, heads=8, k=256)
 
-# Multiprocessors, bytes a second of memory, and peak rates of products: NVIDIA's data sheets (SXM, without sparsity).
-# clock: sustained under load, below the boost clock of 1.83 GHz of H100 and H200. large: the share of the peak that
-# cuBLAS reaches in large bf16 products, as others measured (S. Bekman, Machine Learning Engineering, "maximum
-# achievable matmul FLOPS"; H200 is taken as H100). mma: the share of the peak that the instruction mma.sync reaches
-# (W. Luo and others 2024, arXiv 2402.13499, for Hopper; the figure was not checked there). lanes: of float32 in a
-# multiprocessor. cache: bytes a second of the L2 cache.
+# The constants of each chip:
+# - sass: the compute capability of the code that runs.
+# - processors, memory, peak: multiprocessors, bytes a second of memory, and FLOP/s of bf16 products. They are from
+#   NVIDIA's data sheets, for SXM and without sparsity.
+# - clock: cycles a second under load. The boost clock of H100 and H200 is higher, 1.83 GHz.
+# - cache: bytes a second of the L2 cache.
+# - cached: fewer bytes than this are assumed to stay in the L2 cache.
+# - large: the share of the peak that cuBLAS reaches in large bf16 products. The source is S. Bekman, Machine Learning
+#   Engineering, "maximum achievable matmul FLOPS". For H200, the share of H100 is assumed.
+# - mma: the share of the peak that the instruction mma.sync reaches. The source for Hopper is W. Luo and others 2024,
+#   arXiv 2402.13499. The figure was not checked there.
+# - lanes: float32 operations that a multiprocessor begins in a cycle.
+# - shared_kib: the most KiB of shared memory of a block.
 CHIPS = {
     "A100": dict(sass="80", processors=108, clock=1.41e9, memory=2.04e12, cache=4.5e12, cached=20e6, peak=312e12,
                  large=0.86, mma=1.0, lanes=64, shared_kib=163),
@@ -45,34 +55,38 @@ CHIPS = {
     "H200": dict(sass="90", processors=132, clock=1.70e9, memory=4.80e12, cache=5.5e12, cached=25e6, peak=989e12,
                  large=0.80, mma=0.63, lanes=128, shared_kib=227)}
 
-LAUNCH_S = 3e-6         # of a launch in a graph, until it runs at full speed, and after it does
-EAGER_S = 5e-6          # that PyTorch's host takes for an operation: fewer cannot be launched
-BUSY = 0.75             # share of its slowest unit that a kernel of the engine uses
-MEMORY_SHARE = 0.90     # of the memory's peak rate that a kernel reaches
-FLOAT_SHARE = 0.85      # of the peak of float32 that cuBLAS reaches in large products
-PIPELINE_DEPTH = 128    # depth of a product that its beginning and end are worth
-ATTENTION_SHARE = 0.45  # of the peak, of PyTorch's flash attention with 256 keys and heads of 64 features
-# Rows and columns of the tiles among which cuBLAS chooses, and the share of the rate of large products.
+LAUNCH_S = 3e-6         # seconds that a launch in a CUDA graph adds. Its beginning and end do not fill the device
+EAGER_S = 5e-6          # seconds that eager PyTorch takes on the host for each operation
+BUSY = 0.75             # share of the rate of its slowest unit that a kernel of the engine reaches
+MEMORY_SHARE = 0.90     # share of the memory's peak rate that a kernel reaches
+FLOAT_SHARE = 0.85      # share of the float32 peak that cuBLAS reaches in large products
+PIPELINE_DEPTH = 128    # beginning and end of a product take as long as this much depth
+ATTENTION_SHARE = 0.45  # share of the peak that PyTorch's flash attention reaches, with 256 keys and 64 features a head
+# The tiles among which cuBLAS chooses: rows, columns, and the share of the rate of large products that they reach.
 TILES = ((128, 256, 1.0), (128, 128, 0.9), (64, 128, 0.75), (64, 64, 0.5))
-SPLITS = (1, 2, 4, 8)   # of the depth of a product
+SPLITS = (1, 2, 4, 8)   # numbers of parts into which cuBLAS may divide the depth of a product
 
 
 def per_lane(chip, cycles):
+    """Seconds of a number of cycles."""
     return cycles / chip["clock"]
 
 
 def memory_s(chip, moved):
-    """Little that was just written is still in the L2 cache."""
+    """Seconds to move `moved` bytes. Fewer than chip["cached"] bytes are read from the L2 cache, because they were just
+    written. More bytes come from memory."""
     return moved / (chip["cache"] if moved < chip["cached"] else chip["memory"] * MEMORY_SHARE)
 
 
 def waste(blocks, processors):
-    """How much longer blocks take than if they could be divided evenly."""
+    """The time of the blocks, divided by the time that they would take if the multiprocessors could share them
+    evenly."""
     return math.ceil(blocks / processors) * processors / blocks
 
 
 def product_s(chip, shape, element, extra_bytes=0):
-    """Of cuBLAS: `shape` is (batch, rows, columns, depth). The best tile counts."""
+    """Seconds of a product of cuBLAS, with the fastest of TILES and SPLITS. `shape` is (batch, rows, columns, depth).
+    `element` is the number of bytes of an element. `extra_bytes` are moved, too."""
     batch, rows, columns, depth = shape
     rate = chip["peak"] * chip["large"] if element == 2 else \
         2 * chip["lanes"] * chip["processors"] * chip["clock"] * FLOAT_SHARE
@@ -90,10 +104,15 @@ def product_s(chip, shape, element, extra_bytes=0):
 # ---- Kernels of the engine
 
 def kernel_s(chip, blocks, work, moved):
-    """`work` counts the warps' instructions of all blocks. A multiprocessor has four schedulers. A cycle of one is an
-    instruction; 512 FLOP of bf16 on tensor cores of an A100 (m16n8k16 is 4096, and m16n8k8 in TF32 takes as long); 4
-    exponentials of 32; 16 operations on integers; a quarter of the multiprocessor's 128 bytes of shared memory. Copies
-    of 16 bytes a thread (LDGSTS) come from the L2 cache."""
+    """Seconds of a kernel of the engine with `blocks` blocks. The kernel moves `moved` bytes of memory. `work` counts
+    the instructions of all warps in all blocks. LDGSTS copies 16 bytes for each thread from the L2 cache. A
+    multiprocessor has four schedulers. In one cycle, each unit of a scheduler does this:
+    - issue: one instruction.
+    - tensor cores: 512 FLOP of bf16 on an A100. The instruction m16n8k16 has 4096 FLOP. In TF32, m16n8k8 takes as long.
+    - exponentials: 4 of the 32 lanes of a warp.
+    - floats: a quarter of chip["lanes"] operations.
+    - integers: operations of 16 lanes.
+    - shared memory: a quarter of the 128 bytes that a multiprocessor accesses in a cycle."""
     flops_a_cycle = chip["peak"] * chip["mma"] / chip["processors"] / chip["clock"] / 4
     cycles = max(work["all"], work.get("HMMA", 0) * 4096 / flops_a_cycle, work.get("MUFU", 0) * 8,
                  work.get("float", 0) * 128 / chip["lanes"], work.get("integer", 0) * 2, work.get("shared", 0) * 4)
@@ -102,7 +121,8 @@ def kernel_s(chip, blocks, work, moved):
 
 
 def add(*parts):
-    """The sum of (times, counts)."""
+    """{opcode: number}, the sum of times * counts over all `parts`. Each part is (times, counts), and counts is
+    {opcode: number}."""
     total = {}
     for times, counts in parts:
         for code, number in counts.items():
@@ -111,8 +131,10 @@ def add(*parts):
 
 
 def attend_tensor_work(counts, launch, batch):
-    """Each warp of a block computes its rows of each unit: four tiles of 64 keys. It copies its queries, 16 bytes a
-    thread at a time, and its part of the tiles: once for the units of an item, if they stay in shared memory."""
+    """(blocks with work, instructions of all warps, bytes moved) of attend_tensor.cu. A unit is 128 rows of a head. For
+    each unit, each warp computes its rows with all tiles of 64 keys, and copies its queries. If all tiles stay in
+    shared memory, a block copies them once. Otherwise it copies them for each unit. An instruction copies 16 bytes for
+    each thread."""
     keys, heads, width = SIZES["k"], SIZES["heads"], SIZES["dim"] // SIZES["heads"]
     warps, units = launch["threads"] // 32, batch * SIZES["seq_len"] // 128 * heads
     tiles = keys // 64
@@ -127,17 +149,20 @@ def attend_tensor_work(counts, launch, batch):
 
 
 def part_rows(launch, batch):
-    """Of a block of a projection along the sequence. The grid has a block more for each item, which has no rows."""
+    """The rows of a part in a projection along the sequence. The grid has one more part for each item (parts_at_most in
+    projection.h). These additional parts have no rows."""
     return batch * SIZES["seq_len"] // (launch["grid"][0] - batch)
 
 
 def template_numbers(name):
-    """64 and 128 of project_tensor<__nv_bfloat16, 64, 128, false>"""
+    """The integers among the template arguments in a kernel's name. For project_tensor<__nv_bfloat16, 64, 128, false>,
+    they are [64, 128]."""
     return [int(word) for word in name.split("<")[1].rstrip(">").split(", ") if word.isdigit()]
 
 
 def project_tensor_work(counts, launch, batch):
-    """A block multiplies the rows of a part, `depth` at a time."""
+    """(blocks with work, instructions of all warps, bytes moved) of project_tensor.cu. A block multiplies the rows of a
+    part, `depth` rows at a time."""
     tall, wide = template_numbers(launch["name"])
     depth, warps = (64 if tall < 128 else 32), launch["threads"] // 32
     x, y, z = launch["grid"]
@@ -152,17 +177,20 @@ def project_tensor_work(counts, launch, batch):
 
 
 def split_work(counts, launch, blocks, tiles):
-    """Of a kernel that splits floats: `tiles` is the number of passes through its outer loop."""
+    """The instructions of all warps in a kernel that splits floats (split.h). `tiles` is the number of passes of its
+    outer loop."""
     warps = launch["threads"] // 32
     return add((blocks * warps * tiles, counts["tile"]), (blocks * warps, counts["rest"]))
 
 
 def split_depth(name):
-    """By split_tile.h."""
+    """The elements of a line in a stage. The constant split_depth in split_tile.h has the same value."""
     return 32 if template_numbers(name)[0] < 128 else 16
 
 
 def multiply_split_work(counts, launch, _):
+    """(blocks, instructions of all warps, bytes moved) of a product of floats. A block computes a tile of the
+    result."""
     columns, rows, depth = launch["shape"]
     blocks = launch["grid"][0]
     work = split_work(counts, launch, blocks, math.ceil(depth / split_depth(launch["name"])))
@@ -170,7 +198,8 @@ def multiply_split_work(counts, launch, _):
 
 
 def multiply_part_work(counts, launch, batch):
-    """A block multiplies the rows of a part."""
+    """(blocks with work, instructions of all warps, bytes moved) of a projection of floats. A block multiplies the rows
+    of a part."""
     lines, (x, y, z) = template_numbers(launch["name"])[0], launch["grid"]
     parts = x - batch
     blocks, columns = parts * y * z, z * lines
@@ -179,26 +208,27 @@ def multiply_part_work(counts, launch, batch):
 
 
 def attend_part_work(counts, launch, batch):
-    """A block has 128 rows of a head. It reads 32 keys at a time."""
+    """(blocks with work, instructions of all warps, bytes moved) of attention of floats. A block computes 128 rows of a
+    head. It reads 32 keys at a time."""
     blocks = batch * SIZES["seq_len"] // 128 * SIZES["heads"]
     work = split_work(counts, launch, blocks, SIZES["k"] // 32)
     return blocks, work, 2 * batch * SIZES["seq_len"] * SIZES["dim"] * 4
 
 
 def moved_by(name, launch, batch, element):
-    """Bytes of a kernel that only moves data. Blocks of 8 warps handle a row each."""
+    """The bytes of a kernel that does hardly more than move data. A block has 8 warps, and each warp handles a row."""
     rows, dim = launch["grid"][0] * 8, SIZES["dim"]
     if name.startswith(("layer_norm", "copy_rows", "gather_rows", "add_norm")):
         return 2 * rows * dim * element
     if name.startswith(("embed", "place_input")):
         return rows * dim * element if name[0] == "e" else batch * SIZES["seq_len"] * 12
-    if name.startswith(("finish_linear", "finish_product")):  # of the hidden part of the feed-forward step
+    if name.startswith(("finish_linear", "finish_product")):  # a hidden row has 4 * dim elements
         return 2 * rows * 4 * dim * element
     if name.startswith("pool"):
         return batch * SIZES["seq_len"] * dim * element
     if name.startswith("finish_projection"):
-        columns = launch["threads"] if launch["threads"] < 256 else dim  # blocks have at most 256 threads
-        few = SIZES["k"] * columns <= 256 * 64                           # FEW_SUMS of project.cu: shorter parts
+        columns = launch["threads"] if launch["threads"] < 256 else dim  # a block has at most 256 threads
+        few = SIZES["k"] * columns <= 256 * 64                           # FEW_SUMS in project.cu makes parts shorter
         parts = SIZES["seq_len"] // ((1024 if element == 2 else 512) // (4 if few else 1))
         return launch["grid"][0] * launch["grid"][1] * columns * (4 * parts + element)
     raise SystemExit(f"{name}: predict.py does not know how many bytes it moves")
@@ -209,7 +239,7 @@ WORK = {"attend_tensor": attend_tensor_work, "project_tensor": project_tensor_wo
 
 
 def launch_s(chip, counts, launch, batch, element):
-    """Of one launch of the engine, without the launch itself."""
+    """Seconds of the kernel or product of one launch of the engine, without LAUNCH_S."""
     if launch["kind"] == "product":
         rows, columns, depth, *products = launch["shape"]
         return product_s(chip, (*(products or [1]), rows, columns, depth), element,
@@ -224,11 +254,13 @@ def name_of(launch):
     return launch["name"] if launch["kind"] == "kernel" else "product " + " x ".join(map(str, launch["shape"]))
 
 
-WAYS = ("library", "kernel")  # cuBLASLt computes a step, or as much of it as it can; kernels of the engine compute it
+# The two ways to compute a step. Either cuBLASLt computes as much of the step as it can, or the engine's kernels do.
+WAYS = ("library", "kernel")
 
 
 def ways_of(step, ways, gelu_apart):
-    """The launches of each way that the engine may choose."""
+    """The launches of each way that the engine may choose for a step, as a list of lists. `ways` limits the choice.
+    With `gelu_apart`, GELU must be in a kernel of the engine."""
     if "library" not in step:
         return [[step]]
     if gelu_apart and any(name_of(launch).startswith("finish_product") for launch in step["kernel"]):
@@ -237,7 +269,7 @@ def ways_of(step, ways, gelu_apart):
 
 
 def engine_s(chip, counts, model, dtype, batch, ways=WAYS, gelu_apart=False):
-    """(seconds, {kernel: seconds}) of one run. Where the two ways compete, the faster one of `ways` counts. With
+    """(seconds of a run, {kernel: seconds}). If a step has two ways, the faster one of `ways` counts. With
     `gelu_apart`, cuBLASLt does not compute GELU."""
     times, element = {}, 2 if dtype == "bf16" else 4
     for step in counts["engine"][f"{model} {dtype} {batch} {chip['processors']}"]:
@@ -254,7 +286,8 @@ PEERS = {"eager": "eager", "compile": "torch.compile", "fused-compile": "torch.c
 
 
 def peer_s(chip, counts, model, dtype, batch, peer):
-    """The counts are those of a batch of 1: weights count as often as activations, which hardly matters."""
+    """Seconds of a run of a peer. The bytes in counts.json are those of one sequence in bf16. They are multiplied by
+    the batch. So weights are counted for each sequence, which hardly matters."""
     element, seconds, launches = 2 if dtype == "bf16" else 4, 0, 0
     for kind, shape, moved, times in counts["peers"][f"{model} {peer}"]:
         moved = moved * batch * element // 2
@@ -271,10 +304,11 @@ def peer_s(chip, counts, model, dtype, batch, peer):
     return max(seconds, launches * EAGER_S) if peer == "eager" else seconds
 
 
-# ---- What goals.py asks for
+# ---- The figures that goals.py compares
 
 def flops_of(counts, model, batch):
-    """Of the engine's plan: products, projections as cuBLASLt computes them, and attention."""
+    """The FLOPs of the engine's plan for a batch: products, projections along the sequence as cuBLASLt computes them,
+    and attention."""
     total = 0
     for step in counts["engine"][f"{model} bf16 {batch} 132"]:
         for launch in step.get("library", [step]):
@@ -286,6 +320,9 @@ def flops_of(counts, model, batch):
 
 
 def predict(counts, chip_name, model, batch):
+    """{name: number} for one case. Most numbers are seconds of a run. `apart` is the time in bf16 with gelu_apart.
+    `peers` is a list of the times of PEERS in bf16. `part` is the share of the rate of large products that the engine
+    reaches."""
     chip, found = CHIPS[chip_name], {}
     for dtype in ("bf16", "f32"):
         found[dtype] = engine_s(chip, counts, model, dtype, batch)[0]
@@ -302,7 +339,7 @@ CASES = [(chip, model, batch) for chip in CHIPS for model in MODELS for batch in
 
 
 def counted_for():
-    """What counts.json depends on, beside sources."""
+    """The values that counts.json depends on, besides the sources."""
     return [SIZES, BATCHES, list(MODELS),
             [[chip[key] for key in ("sass", "processors", "shared_kib")] for chip in CHIPS.values()]]
 
@@ -317,7 +354,7 @@ def print_kernels(counts):
 
 
 def main():
-    import predict_page  # they use this file, too
+    import predict_page  # these modules import this file
     import registers
     if "--recount" in sys.argv:
         import predict_counts

@@ -1,8 +1,9 @@
-"""What predict.py counts: the engine's launches, instructions of its largest kernels, and PyTorch's launches. And what
-registers.py tells of: the registers of all kernels.
+"""Counts the engine's launches, the instructions of its largest kernels, and PyTorch's launches. predict.py uses these
+counts. Also reads the registers of all kernels for registers.py.
 
-`make predict` builds what it needs: the engine on the shim, and cubins of all kernels. It also needs nvdisasm
-(NVDISASM=PATH; PyPI's nvidia-cuda-nvdisasm has it), and a python with PyTorch (PREDICT_PYTHON=PATH, else this one)."""
+`make predict` builds the engine on the shim, and cubins of all kernels. The module also needs nvdisasm, which is in
+PyPI's package nvidia-cuda-nvdisasm. NVDISASM=PATH names it. PREDICT_PYTHON=PATH names a python with PyTorch. The
+default is the python that runs this module."""
 import collections
 import difflib
 import json
@@ -22,7 +23,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 ROOT = FOLDER.parent.parent
 BUILD = pathlib.Path(os.environ.get("BUILD", ROOT / "build"))
 SHARED = {"one_kv_head": True, "share_kv": True}
-CUBINS = BUILD / "predict/sass"  # by make: NAME_CAPABILITY.cubin, and .cubin.txt, what nvcc said
+CUBINS = BUILD / "predict/sass"  # make writes NAME_CAPABILITY.cubin, and the output of nvcc in .cubin.txt
 CAPABILITIES = ("80", "90", "100", "120")
 # engine/cuda/NAME.cu: the kernels whose instructions are counted.
 COUNTED = ("attend_split", "attend_tensor", "project_split", "project_tensor", "split_product")
@@ -31,7 +32,7 @@ COUNTED = ("attend_split", "attend_tensor", "project_split", "project_tensor", "
 # ---- The engine's launches
 
 def tensors(model):
-    """(name, shape) of linformer.LinformerLM's weights."""
+    """Yields (name, shape) for each weight of linformer.LinformerLM."""
     dim, n, k = SIZES["dim"], SIZES["seq_len"], SIZES["k"]
     kv = dim // SIZES["heads"] if model == "shared" else dim
     yield from (("token_emb.weight", [SIZES["num_tokens"], dim]), ("pos_emb.weight", [n, dim]))
@@ -50,7 +51,8 @@ def tensors(model):
 
 
 def write_model(model, folder):
-    """All weights are 0, and take no room on the disk: nothing is computed."""
+    """Writes a model whose weights are all 0, and take no room on the disk. With SHIM_TRACE nothing is computed, so the
+    values do not matter."""
     header, at = {}, 0
     for name, shape in tensors(model):
         end = at + 4 * shape[0] * (shape[1] if len(shape) > 1 else 1)
@@ -67,7 +69,7 @@ def write_model(model, folder):
 
 
 def launch_of(line):
-    """A line of the trace (tests/cuda/shim/kernels.h)."""
+    """A launch as a dict, from a line of the shim's trace (tests/cuda/shim/kernels.h)."""
     kind, *fields = line.split("\t")
     if kind == "product":
         return {"kind": kind, "shape": [int(word) for word in fields[0].split()], "added": int(fields[4])}
@@ -75,13 +77,14 @@ def launch_of(line):
             "threads": int(fields[2]), "shared": int(fields[3])}
 
 
-# The shim's times of kernels, and of GELU at the end of a product, that let the engine choose the way.
+# Times of the engine's kernels, and of GELU at the end of a product, that the shim reports. With them, the engine's
+# tuning chooses cuBLASLt ("library") or the engine's kernels ("kernel").
 TIMES = {"library": {"SHIM_KERNEL_MS": "1000", "SHIM_GELU_MS": "0"},
          "kernel": {"SHIM_KERNEL_MS": "0.01", "SHIM_GELU_MS": "10"}}
 
 
 def answer(worker, command, folder):
-    """Gives the command to the worker, and checks that it worked."""
+    """Sends the command to the worker, and waits for its answer. Ends the program if the command failed."""
     worker.stdin.write(command)
     worker.stdin.flush()
     said = worker.stdout.readline()
@@ -90,7 +93,7 @@ def answer(worker, command, folder):
 
 
 def traces(folder, dtype, chip, way):
-    """By batch: the lines of one run."""
+    """{batch: lines of the trace of one run}."""
     path = folder.parent / "trace"
     path.write_text("")
     environment = {"SHIM_TRACE": str(path), "SHIM_PROCESSORS": str(chip["processors"]), "SHIM_MEMORY": str(1 << 40),
@@ -101,27 +104,28 @@ def traces(folder, dtype, chip, way):
                           text=True) as worker:
         answer(worker, "", folder)
         for batch in BATCHES:
-            before = path.stat().st_size  # the launches while the model is loaded, and those of the other batches
+            before = path.stat().st_size  # bytes of the trace so far, of the loading and of earlier batches
             answer(worker, f"pooled - {' '.join([str(rows)] * batch)}\n", folder)
             found[batch] = path.read_text()[before:].splitlines()
     return found
 
 
 def choices(library, kernel):
-    """The launches of two traces of one run, in order. Where the traces differ, a step has both ways: {"library":
-    [launches], "kernel": [launches]}."""
+    """Yields the launches that two traces of the same run have in common, in order. Where the traces differ, yields a
+    step with both ways: {"library": [launches], "kernel": [launches]}."""
     for same, a, b, c, d in difflib.SequenceMatcher(None, library, kernel, autojunk=False).get_opcodes():
         ways = [launch_of(line) for line in library[a:b]], [launch_of(line) for line in kernel[c:d]]
         if same == "equal":
             yield from ways[0]
         elif all(launch.get("name", "").startswith("multiply_split<") for launch in ways[1]):
-            for product, split in zip(*ways, strict=True):  # the grid of a split product does not tell its shape
+            for product, split in zip(*ways, strict=True):  # the grid does not contain the shape of a product
                 yield {"library": [product], "kernel": [split | {"shape": product["shape"], "added": product["added"]}]}
         else:
             yield {"library": ways[0], "kernel": ways[1]}
 
 
 def engine_counts(work):
+    """The launches of all runs of the engine, for counts.json. Equal launches are one entry, with their number."""
     found = {}
     for model in MODELS:
         write_model(model, work / model)
@@ -138,19 +142,25 @@ def engine_counts(work):
 # ---- Instructions
 
 def only(counts):
+    """The counts that predict.py uses."""
     codes = ("all", "HMMA", "float", "integer", "MUFU", "shared", "LDGSTS")
     return {code: counts[code] for code in codes if counts.get(code)}
 
 
 def minus(counts, times, other):
+    """counts - times * other, but at least 0, for each opcode."""
     return {code: max(number - times * other.get(code, 0), 0) for code, number in counts.items()}
 
 
 def tensor_counts(found):
-    """`hot`: one pass of the loop with the products, without copies. `copy`: 16 bytes for each thread of a warp. `rest`:
-    the way around the loop and the copies. Where nvcc unrolls a loop of copies, `hot` has all branches for the copies
-    that are left, so it is too high. In projections it has 7.6 (8.0) and 9.3 (9.0) instructions for a product, where an
-    emulator of PTX executed 6.3. So projections are predicted too slow."""
+    """Divides the counts of a kernel into three parts, {part: counts}:
+    - `hot`: one pass of the loop with the products, without copies.
+    - `copy`: the copy of 16 bytes for each thread of a warp.
+    - `rest`: the instructions before and after the loop.
+
+    If nvcc unrolls a loop of copies, `hot` also has the branches for the remaining copies. So `hot` is too high, and
+    projections are predicted too slow. In projections, `hot` has 7.6 instructions for each product on 8.0, and 9.3 on
+    9.0. An emulator of PTX executed 6.3."""
     copies = [loop for loop in found["loops"] if loop["innermost"] and loop.get("LDGSTS") and not loop.get("HMMA")]
     most = max(loop.get("HMMA", 0) for loop in found["loops"])
     whole = min((loop for loop in found["loops"] if loop.get("HMMA", 0) == most), key=lambda loop: loop["all"])
@@ -162,8 +172,10 @@ def tensor_counts(found):
 
 
 def split_counts(found, name):
-    """Of a kernel that splits floats. `inner`: one pass of its inner loop, which multiplies 8 elements of depth. `tile`:
-    one pass of the outer loop, with all passes of the inner one. `rest`: the way around the outer loop."""
+    """Divides the counts of a kernel that splits floats into three parts, {part: counts}:
+    - `inner`: one pass of the inner loop, which multiplies 8 elements of depth.
+    - `tile`: one pass of the outer loop, with all passes of the inner loop.
+    - `rest`: the instructions before and after the outer loop."""
     loops = [loop for loop in found["loops"] if loop.get("HMMA")]
     inner = max((loop for loop in loops if loop["innermost"]), key=lambda loop: loop["HMMA"])
     outer = max((loop for loop in loops if not loop["innermost"]), key=lambda loop: (loop["HMMA"], -loop["all"]))
@@ -173,6 +185,7 @@ def split_counts(found, name):
 
 
 def disassemble(source, capability):
+    """{kernel: lines of code} of engine/cuda/SOURCE.cu, for a compute capability."""
     nvdisasm = os.environ.get("NVDISASM") or shutil.which("nvdisasm")
     if not nvdisasm:
         raise SystemExit("nvdisasm is missing: NVDISASM=PATH names it; PyPI's package nvidia-cuda-nvdisasm has it")
@@ -180,6 +193,7 @@ def disassemble(source, capability):
 
 
 def sass_counts(wanted):
+    """{capability: {kernel: {part: counts}}} of the wanted kernels, for counts.json."""
     found = {}
     for capability in ("80", "90"):
         kernels = {}
@@ -198,8 +212,8 @@ def sass_counts(wanted):
 # ---- Registers
 
 def main_loop(lines):
-    """[all instructions, those that access the stack] of a pass of the loop with the most products. Loops within it count
-    once. Of loops with as many products, the shortest counts."""
+    """[number of instructions, number of those that access the stack] in one pass of the loop with the most products.
+    If several loops have as many products, the shortest one counts. Loops within the loop count once."""
     loops = sass.kernel_counts(lines)["loops"]
     product = "HMMA" if any(loop.get("HMMA") for loop in loops) else "float"
     loop = min(loops, key=lambda loop: (-loop.get(product, 0), loop["all"]))
@@ -207,8 +221,8 @@ def main_loop(lines):
 
 
 def register_counts():
-    """(versions of nvcc, {kernel: {capability: [registers, bytes spilled, *main_loop]}}). The loop is only that of kernels
-    that spill."""
+    """(version of nvcc, {kernel: {capability: [registers of a thread, bytes spilled, *main_loop]}}). Only kernels that
+    spill have the counts of main_loop()."""
     versions, found = set(), {}
     for capability in CAPABILITIES:
         for source in sorted(path.stem for path in (ROOT / "engine/cuda").glob("*.cu") if "__global__" in path.read_text()):
@@ -226,6 +240,7 @@ def register_counts():
 
 
 def registers_text():
+    """The content of registers.json."""
     version, found = register_counts()
     lines = ",\n".join(f'  {json.dumps(name)}: {json.dumps(counts)}' for name, counts in sorted(found.items()))
     return f'{{\n "sources": "{sources.digest()}",\n "nvcc": "{version}",\n "kernels": {{\n{lines}\n }}\n}}\n'
@@ -234,7 +249,7 @@ def registers_text():
 # ---- PyTorch
 
 def peer_counts():
-    """By a python that has PyTorch."""
+    """The counts of predict_peers.py, for counts.json. PREDICT_PYTHON computes them, because it has PyTorch."""
     code = ("import json, sys, torch; sys.path.insert(0, sys.argv[1]); import predict_peers as p; "
             "print(json.dumps(p.counts(json.loads(sys.argv[2]), 1, torch.bfloat16, *json.loads(sys.argv[3]))))")
     ways = {"eager": (False, False), "compile": (True, False), "fused-compile": (True, True)}
@@ -245,6 +260,7 @@ def peer_counts():
 
 
 def text():
+    """The content of counts.json."""
     with tempfile.TemporaryDirectory() as folder:
         engine = engine_counts(pathlib.Path(folder))
     launches = [launch for steps in engine.values() for step in steps for launch in step.get("kernel", [step])]

@@ -1,4 +1,4 @@
-"""What docs/cuda.md says of predicted times: tables, and the sentences with figures of predict.py."""
+"""The tables and sentences in docs/cuda.md with figures of predict.py."""
 import goals
 import page
 import predict
@@ -10,7 +10,8 @@ def ms(seconds):
 
 
 def times(cases, dtype, head, columns):
-    """A table. `columns` gives the values of the columns behind the engine's times."""
+    """A table with a row for each case, in Markdown. `head` has the titles of the columns after the engine's times.
+    `columns` is a function from the prediction of a case to the cells of these columns."""
     rows = [(*case, *map(ms, (found[dtype], *(found[f"{dtype} {way}"] for way in WAYS))), *columns(found))
             for case, found in cases.items()]
     return page.table(["chip", "model", "batch", f"{dtype}, ms", "cuBLASLt, ms", "own kernels, ms", *head], rows)
@@ -28,14 +29,15 @@ def f32_table(cases):
 
 
 def slowest_own(kernels):
-    """The engine's own kernel that takes longest, and its share of the time."""
+    """A clause that names the slowest of the engine's own kernels, and its share of the time. `kernels` is
+    {kernel: seconds}."""
     own = {name: seconds for name, seconds in kernels.items() if name.split("<")[0] in predict.WORK}
     name = max(own, key=own.get)
     return f"`{name.split('<')[0]}` takes {own[name] / sum(kernels.values()):.0%} of the time"
 
 
 def verdict(counts, found, wanted, dtype, gelu_apart=False):
-    """`found` is {(chip, model, batch): number}."""
+    """A sentence on whether each number is at least `wanted`. `found` is {(chip, model, batch): number}."""
     missed = {key: number for key, number in found.items() if number < wanted}
     chip, model, batch = min(found, key=found.get)
     kernels = predict.engine_s(CHIPS[chip], counts, model, dtype, batch, gelu_apart=gelu_apart)[1]
@@ -46,7 +48,7 @@ def verdict(counts, found, wanted, dtype, gelu_apart=False):
 
 
 def goals_table(counts, cases):
-    """What of goals.py's goals the predictions meet."""
+    """A table of the goals in goals.py, and whether the predictions meet them."""
     floats = {key: found["eager f32"] / found["f32"] for key, found in cases.items()}
     rows = []
     for gelu_apart in (False, True):
@@ -75,7 +77,8 @@ def percent(share):
 
 
 def of_chips(values):
-    """"86 % on A100, and 80 % on H100 and H200", of {chip: "86 %"}"""
+    """A list of values with their chips, such as "86 % on A100, and 80 % on H100 and H200". `values` is
+    {chip: "86 %"}."""
     chips = {}
     for chip, value in values.items():
         chips.setdefault(value, []).append(chip)
@@ -83,6 +86,7 @@ def of_chips(values):
 
 
 def between(numbers, form):
+    """The smallest and the largest number, such as "11 to 24 %". `form` converts a number to text."""
     low, high = (form(number) for number in (min(numbers), max(numbers)))
     return low if low == high else f"{low.removesuffix(' %')} to {high}"
 
@@ -126,7 +130,7 @@ def models_text():
 
 
 def competing(counts, dtype):
-    """(steps in which cuBLASLt is predicted to be faster, all steps for which it competes), of all runs."""
+    """(number of steps in which cuBLASLt is predicted to be faster, number of steps with two ways), in all runs."""
     won = everything = 0
     for name, model, batch in CASES:
         chip, element = CHIPS[name], 2 if dtype == "bf16" else 4
@@ -177,7 +181,7 @@ def goals_text(counts, cases):
 
 
 def written(counts):
-    """The blocks of the page."""
+    """The blocks of docs/cuda.md, as {name: text}. `counts` is the content of counts.json."""
     cases = {case: predict.predict(counts, *case) for case in CASES}
     return {"f32": f32_text(counts, cases), "assumptions": assumptions_text(), "models": models_text(),
             "times": "\n".join((bf16_table(cases), f32_table(cases), goals_table(counts, cases))),

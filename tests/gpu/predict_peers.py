@@ -1,10 +1,10 @@
-"""What PyTorch must launch, multiply and move for a forward pass of the models of goals.py. Nothing is computed: the
-models are traced on the device "meta", whose tensors have shapes only.
+"""Counts PyTorch's launches, FLOPs and moved bytes in a forward pass of the models of goals.py. Nothing is computed.
+The models are traced on the device "meta", whose tensors have only shapes.
 
-Eager launches each ATen operation that is no view. It reads its inputs and writes its outputs. torch.compile fuses. The
-rule here is generous to it: operations between two products, which need one another, are one launch. Such a launch
-reads what comes from elsewhere and writes what is read elsewhere. Products, and attention by
-scaled_dot_product_attention, stay launches of their own."""
+Eager PyTorch launches each ATen operation that is no view. A launch reads the inputs and writes the outputs.
+torch.compile joins operations. This module assumes that all connected operations between two products are one launch.
+This favours torch.compile. Such a launch reads what other launches wrote, and writes what other launches read. Each
+product is a launch, and each attention by scaled_dot_product_attention is one."""
 import collections
 
 import torch
@@ -17,10 +17,12 @@ ATTENTION = "_scaled_dot_product_flash_attention"
 
 
 def flash(queries, keys, values):
+    """Replaces scaled_dot_product_attention, so that the graph has one node for each attention."""
     return torch.ops.aten._scaled_dot_product_flash_attention(queries, keys, values)[0]
 
 
 def graph_of(kwargs, batch, dtype, fused):
+    """The traced graph of torch.fx, from the ids to the means of the last hidden states."""
     with torch.device("meta"):
         model = plain.LinformerLM(fused=fused, **kwargs).to(dtype).eval()
         ids = torch.empty(batch, kwargs["seq_len"], dtype=torch.int64)
@@ -34,12 +36,13 @@ def graph_of(kwargs, batch, dtype, fused):
 
 
 def values_of(node):
+    """The tensors that a node computes, without data."""
     value = node.meta.get("val", node.meta.get("tensor_meta"))
     return [v for v in (value if isinstance(value, (tuple, list)) else [value]) if hasattr(v, "shape")]
 
 
 def bytes_of(node):
-    """Of the first output: the others are statistics."""
+    """The bytes of a node's first output. Other outputs are statistics of norms and attention."""
     value = values_of(node)[0]
     return value.shape.numel() * value.dtype.itemsize
 
@@ -49,19 +52,20 @@ def name_of(node):
 
 
 def is_free(node):
-    """A view, an output that is one of several, or nothing that runs."""
+    """Whether a node launches nothing. It is a view, one of several outputs, or no operation."""
     return node.op != "call_function" or name_of(node) in ("expand", "getitem", "detach", "slice", "alias") or \
         "getitem" in str(node.target) or node.target.is_view
 
 
 def source(node):
-    """The node that computes what a view shows."""
+    """The node whose output a view shows. If the node is no view, the node itself."""
     while node.op == "call_function" and is_free(node):
         node = node.args[0]
     return node
 
 
 def flops_of(node):
+    """The FLOPs of an attention or a product."""
     shapes = [tuple(values_of(n)[0].shape) for n in node.all_input_nodes]
     if name_of(node) == ATTENTION:
         (b, h, n, d), (_, _, k, _) = shapes[:2]
@@ -71,20 +75,21 @@ def flops_of(node):
 
 
 def product_of(node):
-    """[batch, rows, columns, depth]"""
+    """The shape of a product: [batch, rows, columns, depth]."""
     a = tuple(values_of(node.all_input_nodes[-2])[0].shape)
     out = tuple(values_of(node)[0].shape)
     return [out[0] if len(out) == 3 else 1, out[-2], out[-1], a[-1]]
 
 
 def launch(nodes, inside):
-    """What the nodes read from elsewhere, and write for others: bytes."""
+    """The bytes that `nodes` read from nodes outside of the set `inside`, and write for such nodes."""
     reads = {source(n) for node in nodes for n in node.all_input_nodes} - inside
     writes = {node for node in nodes if any(user not in inside for user in users_of(node))}
     return sum(map(bytes_of, reads)) + sum(map(bytes_of, writes))
 
 
 def users_of(node):
+    """The nodes that read a node's output, also through views."""
     found = set()
     for user in node.users:
         found |= users_of(user) if is_free(user) and user.op == "call_function" else {user}
@@ -92,11 +97,12 @@ def users_of(node):
 
 
 def extern(node):
+    """Whether a node is a product or an attention. torch.compile does not join such nodes."""
     return name_of(node) in PRODUCTS or name_of(node) == ATTENTION
 
 
 def levels_of(nodes):
-    """By node: how many products lie before it, one after another."""
+    """{node: level}. The level is the largest number of products and attentions on a path to the node."""
     levels = {}
     for node in nodes:
         levels[node] = max((levels.get(source(n), 0) + (source(n) in levels and extern(source(n)))
@@ -105,7 +111,7 @@ def levels_of(nodes):
 
 
 def groups_of(nodes):
-    """Nodes of a level that need one another."""
+    """The sets of connected nodes with the same level, without products and attentions."""
     levels, group = levels_of(nodes), {}
     for node in nodes:
         if extern(node):
@@ -120,7 +126,9 @@ def groups_of(nodes):
 
 
 def counts(kwargs, batch, dtype, compiled, fused):
-    """[[kind, shape of a product or FLOP, bytes, times]]"""
+    """The launches as [[kind, size, moved bytes, number]]. Equal launches are one entry. The kind is "product",
+    "attention" or "other". The size of a product is its shape [batch, rows, columns, depth]. The size of an attention
+    is its number of FLOPs, and other launches have 0."""
     nodes = [node for node in graph_of(kwargs, batch, dtype, fused).nodes if not is_free(node)]
     found = collections.Counter()
     for node in nodes:

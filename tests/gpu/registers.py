@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What docs/cuda.md says of registers and shared memory. `make predict` writes registers.json and the page.
+"""The tables of registers and shared memory in docs/cuda.md. `make predict` writes registers.json and the page.
 
     registers.py    prints the tables
 
-registers.json has what ptxas prints of each kernel, for each compute capability: the registers of a thread, and the
-bytes that spill. For a kernel that spills it also has two counts for one pass of the main loop: all instructions, and
-those that access the stack."""
+registers.json contains two numbers that ptxas prints for each kernel and compute capability: the registers of a thread,
+and the bytes that spill. For a kernel that spills, registers.json has two more numbers: all instructions of one pass of
+the main loop, and those that access the stack."""
 import json
 import math
 import pathlib
@@ -17,14 +17,15 @@ import page
 
 COUNTS = pathlib.Path(__file__).resolve().parent / "registers.json"
 KEYS = 256
-# Of NVIDIA's table of compute capabilities: KiB of shared memory of a block and of a multiprocessor, and the code that
-# runs. Each block takes one KiB more.
+# KiB of shared memory of a block and of a multiprocessor, and the code that runs. They are from NVIDIA's table of
+# compute capabilities. Each block takes one KiB more than it asks for.
 CHIPS = {"8.6, 8.9, 12.0": (99, 100, ("80", "120")), "8.0": (163, 164, ("80",)), "9.0, 10.0": (227, 228, ("90", "100"))}
-REGISTERS = 65536  # of a multiprocessor. A warp gets a multiple of 256
+REGISTERS = 65536  # registers of a multiprocessor. A warp gets a multiple of 256
 
 
 def attend_kib(width, chip):
-    """By attend_tensor.cu: places for two tiles of 64 keys, or for all tiles and one more, if there is room."""
+    """KiB of shared memory of a block in attend_tensor.cu, for heads of `width` features. If there is room, it has
+    places for all tiles of 64 keys, and one more. Otherwise it has two places."""
     block, processor, _ = chip
     tile = 2 * 64 * (width + 8) * 2 / 1024
     places = KEYS // 64 + 1
@@ -32,7 +33,8 @@ def attend_kib(width, chip):
 
 
 def project_kib(lines, turned):
-    """By project_tensor.cu: four stages of E and x."""
+    """KiB of shared memory of a block in project_tensor.cu: four stages of E and x. If `turned`, E is
+    (k, positions)."""
     depth = 64 if lines < 128 else 32
     return 4 * 2 * ((lines * (depth + 8) if turned else depth * (lines + 8)) + depth * (lines + 8)) / 1024
 
@@ -46,25 +48,27 @@ def projection(lines):
     return f"project_tensor<TYPE, {lines}, {lines}, ", 256, lambda _: [project_kib(lines, turned) for turned in (False, True)]
 
 
-# (what, (beginning of the kernel's name, threads of a block, KiB of shared memory on a chip))
+# (title, (beginning of the kernel's name, threads of a block, function from a chip to a list of KiB of shared memory))
 ROWS = (("attention, heads of up to 32 features", attention(32)), ("up to 64 features", attention(64)),
         ("up to 96 features", attention(96)), ("up to 128 features", attention(128)),
         ("projection, large tiles", projection(128)), ("projection, small tiles", projection(64)))
 
 
 def most_registers(kernels, name, capabilities):
-    """Of a kernel in bf16 and f16."""
+    """The most registers of a thread, in all kernels in bf16 and f16 whose names begin with `name`."""
     return max(counts[capability][0] for kernel, counts in kernels.items() for capability in capabilities
                if kernel.startswith(tuple(name.replace("TYPE", word) for word in ("__nv_bfloat16", "__half"))))
 
 
 def blocks_of(registers, threads, kib, chip):
-    """How many a multiprocessor runs at a time."""
+    """The number of blocks that a multiprocessor runs at a time. `registers` are those of a thread, and `kib` is the
+    shared memory of a block."""
     warp = math.ceil(registers * 32 / 256) * 256
     return min(REGISTERS // (warp * threads // 32), int(chip[1] // (kib + 1)))
 
 
 def room_cell(kernels, kernel, chip):
+    """A cell of the table: KiB of shared memory of a block, and the blocks of a multiprocessor."""
     name, threads, kib_of = kernel
     kib, registers = kib_of(chip), most_registers(kernels, name, chip[2])
     blocks = blocks_of(registers, threads, max(kib), chip)
@@ -73,6 +77,7 @@ def room_cell(kernels, kernel, chip):
 
 
 def rooms(counts):
+    """The table of shared memory."""
     kernels = counts["kernels"]
     capabilities = list(next(iter(kernels.values())))
     rows = [(what, most_registers(kernels, kernel[0], capabilities),
@@ -81,14 +86,17 @@ def rooms(counts):
 
 
 def dotted(capability):
+    """The capability with a dot, such as "8.0" for "80"."""
     return f"{capability[:-1]}.{capability[-1]}"
 
 
 def spill_cell(registers, spilled, *loop):
+    """A cell of the table of spills. The arguments are the numbers in registers.json."""
     return f"{spilled} ({loop[1]} of {loop[0]})" if spilled else "–"
 
 
 def spills(counts):
+    """The paragraphs and the table about spills."""
     spilling = {name: found for name, found in counts["kernels"].items() if any(kernel[1] for kernel in found.values())}
     capabilities = list(next(iter(counts["kernels"].values())))
     text = f"""Of the {len(counts["kernels"])} kernels, {len(spilling)} spill for at least one compute capability. The table
@@ -106,7 +114,7 @@ def spills(counts):
 
 
 def written():
-    """The blocks of the page."""
+    """The blocks of docs/cuda.md, as {name: text}."""
     counts = json.loads(COUNTS.read_text())
     return {"rooms": rooms(counts), "spills": spills(counts)}
 

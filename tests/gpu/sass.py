@@ -1,13 +1,14 @@
-"""Counts instructions in SASS, the machine code of a kernel, as nvdisasm prints it. Nothing is executed.
+"""Counts instructions in SASS, the machine code of a kernel, in the output of nvdisasm. Nothing is executed.
 
-A loop is counted as its cheapest path among those with the most work. Work is what the kernel is for: products on tensor
-cores, and copies. So paths that a plan does not take, such as those for masks, do not count. Loops
-within a loop are counted once; predict.py multiplies each with its number of iterations.
+A loop has several paths. The path with the most work counts. Work is products on tensor cores, loads of their matrices,
+copies, and writes of results. Of paths with the same work, the shortest one counts. So the paths for masks, for
+example, do not count. A loop within a loop counts once, and predict.py multiplies it with its number of iterations.
 
-Beside opcodes, three groups of instructions are counted, because each has a unit of its own:
-  - "float": arithmetic of float32
-  - "integer": arithmetic and logic of 32 bits, comparisons and selections
-  - "shared": accesses of a warp to 128 bytes of shared memory. An instruction may make several of them"""
+Besides opcodes, three groups of instructions are counted. Each group has its own unit of the multiprocessor:
+
+- "float": arithmetic of float32.
+- "integer": arithmetic and logic of 32 bits, comparisons and selections.
+- "shared": accesses of a warp to 128 bytes of shared memory. An instruction may make several of them."""
 import collections
 import re
 import subprocess
@@ -20,7 +21,7 @@ LEAVES = ("EXIT", "RET", "BRX", "KILL")
 
 
 def disassemble(nvdisasm, cubin):
-    """{plain name of a kernel: lines of its code}"""
+    """{plain name of a kernel: lines of its code}, from a cubin."""
     text = subprocess.run([nvdisasm, "-c", cubin], capture_output=True, text=True, check=True).stdout
     found, lines = {}, None
     for line in text.splitlines():
@@ -34,8 +35,9 @@ def disassemble(nvdisasm, cubin):
 
 
 def resources(text):
-    """(version of nvcc, {plain name of a kernel: (registers of a thread, bytes that it spills)}), from what `nvcc
-    --version` and ptxas with -v print. A function that is not inlined has a stack of its own, which nobody adds up."""
+    """(version of nvcc, {plain name of a kernel: (registers of a thread, bytes that it spills)}). `text` is the output
+    of `nvcc --version` and of ptxas with -v. Ends the program if a function is not inlined, because the spills of such
+    a function would be overlooked."""
     kernels = re.findall(
         r"Compiling entry function '(.*?)' for.*?(\d+) bytes spill stores.*?Used (\d+) registers", text,
         re.DOTALL)
@@ -48,18 +50,20 @@ def resources(text):
 
 
 def plain_name(name):
-    """As the trace of the shim has it: without parameters, and with the types' own names."""
+    """A kernel's name as in the shim's trace: without parameters, and without casts of template arguments."""
     return re.sub(r"\(.*", "", name.removeprefix("void ")).replace("(int)", "").replace("(bool)1", "true") \
         .replace("(bool)0", "false")
 
 
 class Block:
+    """A basic block: its labels, its opcodes, the label of a jump at its end, and whether the next block may follow."""
+
     def __init__(self):
         self.labels, self.codes, self.goes, self.falls = [], [], None, True
 
 
 def blocks_of(lines):
-    """Basic blocks: [(opcodes, indices of the blocks that may follow)]"""
+    """The basic blocks of a kernel, as [(opcodes, indices of the blocks that may follow)]."""
     blocks = [Block()]
     for line in lines:
         label = re.match(r"(\.L_x_\d+):", line)
@@ -71,10 +75,10 @@ def blocks_of(lines):
         if not code:
             continue
         predicate, opcode, rest = code.groups()
-        blocks[-1].codes.append("NOP" if (predicate or "").strip() == "@!PT" else opcode)  # nvcc pads copies with LDS
+        blocks[-1].codes.append("NOP" if (predicate or "").strip() == "@!PT" else opcode)  # @!PT LDS follows copies
         base = opcode.split(".")[0]
         target = re.search(r"`\((\.L_x_\d+)\)", rest)
-        if base in ("BRA", "CALL") and target:  # such a call does not return: it is a jump
+        if base in ("BRA", "CALL") and target:  # such a call does not return, so it is a jump
             blocks[-1].goes = target[1]
             blocks[-1].falls = bool(predicate) or bool(re.match(r"\s*(\.\w+\s+)?!?U?P\d", rest.strip()))
             blocks.append(Block())
@@ -88,7 +92,8 @@ def blocks_of(lines):
 
 
 def dominators(blocks):
-    """By block, as bits: the blocks that every way from the first one passes. 0 of what is never reached."""
+    """Two lists with an entry for each block. The first one has, as bits, the blocks that every path from the first
+    block to this block passes. A block that no path reaches has all bits. The second list has the preceding blocks."""
     before = [[] for _ in blocks]
     for i, (_, following) in enumerate(blocks):
         for j in following:
@@ -108,7 +113,7 @@ def dominators(blocks):
 
 
 def loops_of(blocks):
-    """{header: blocks of the loop}, of loops with one entry."""
+    """{header: blocks of the loop}. Only loops with a single entry, the header, are found."""
     dominated, before = dominators(blocks)
     loops = {}
     for i, (_, following) in enumerate(blocks):
@@ -125,9 +130,9 @@ def loops_of(blocks):
 
 
 def shared_accesses(code):
-    """How often the instruction accesses 128 bytes of shared memory for a warp, without conflicts of banks."""
+    """How many times an instruction of a warp accesses 128 bytes of shared memory, if there are no bank conflicts."""
     base, *rest = code.split(".")
-    if base == "LDSM":  # one, two or four matrices of 128 bytes: LDSM.16.M88, LDSM.16.MT88.4
+    if base == "LDSM":  # 1, 2 or 4 matrices of 128 bytes, as in LDSM.16.M88 or LDSM.16.MT88.4
         return int(rest[-1]) if rest[-1].isdigit() else 1
     if base in ("LDS", "STS", "LDGSTS"):
         return 4 if "128" in rest else 2 if "64" in rest else 1
@@ -135,6 +140,7 @@ def shared_accesses(code):
 
 
 def count(codes):
+    """{opcode or group: number}. "all" is the number of instructions."""
     counts = collections.Counter(code.split(".")[0] for code in codes)
     counts["float"] = sum(counts[code] for code in FLOAT)
     counts["integer"] = sum(counts[code] for code in INTEGER)
@@ -144,8 +150,9 @@ def count(codes):
 
 
 def path(blocks, header, body, ends_anywhere=False):
-    """Counts of the cheapest path with the most work from the header through the body, back to the header or out of the
-    body, or with `ends_anywhere` to the end of the work. It passes no block twice."""
+    """The counts of one path, which begins at the header and passes no block twice. The path ends where it would return
+    to the header or leave the body. With `ends_anywhere`, it may end at any block. Among these paths, the one with the
+    most work is chosen. Of paths with the same work, it is the one with the fewest instructions."""
     order, seen = [], set()
 
     def visit(at):
@@ -183,8 +190,8 @@ def path(blocks, header, body, ends_anywhere=False):
 
 
 def kernel_counts(lines):
-    """Counts of a kernel: `whole`, a way from its beginning to its end with each loop once; `loops`, each with the number
-    of loops around it, in the order of the code."""
+    """The counts of a kernel. `whole` has the counts of a path from the first block, with each loop once. `loops` has
+    the counts of each loop, in the order of the code. A loop's `depth` is the number of loops around it."""
     blocks = blocks_of(lines)
     loops = loops_of(blocks)
     found = []

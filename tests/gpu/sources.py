@@ -1,7 +1,8 @@
-"""A digest of all files that may change what predict.py counts. It does not change with comments and white space.
+"""Computes a digest of all files that may change the counts in counts.json. Changes of comments, docstrings and white
+space do not change the digest.
 
-Beside the files, it has the sizes of the models and of the chips that predict.py counts for. How config/ and weights/
-read the files of a model is not in it."""
+The digest also depends on the sizes of models and chips in predict.py. It does not depend on config/ and weights/,
+which read the files of a model."""
 import functools
 import hashlib
 import io
@@ -14,7 +15,7 @@ import predict
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 ROOT = FOLDER.parent.parent
-# What the counted engine is made of, and what counts. Headers follow from #include.
+# The sources of the counted engine, and of the programs that count. Headers are found by #include.
 PATTERNS = ("engine/*.c", "engine/plan/**/*.c", "engine/families/**/*.c", "engine/cuda/**/*.cu", "tests/cuda/shim/**/*.cpp",
             "tests/bench/worker.c", "tests/gpu/predict_counts.py", "tests/gpu/predict_peers.py", "tests/gpu/sass.py")
 INCLUDED = (".", "tests/cuda/shim", "tests/cuda/shim/cublas")
@@ -23,11 +24,12 @@ TOKEN = re.compile(r'/\*.*?\*/|//[^\n]*|("(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])
 
 @functools.cache
 def included(text):
+    """The names in the #include lines of a text."""
     return re.findall(r'^\s*#\s*include\s+["<]([^">]+)[">]', text, re.MULTILINE)
 
 
 def headers_of(root, path):
-    """Files of the repository that the file includes."""
+    """Yields the files of the repository that a file includes."""
     for name in included((root / path).read_text()):
         for folder in (*INCLUDED, path.parent):
             found = pathlib.Path(folder, name)
@@ -37,7 +39,7 @@ def headers_of(root, path):
 
 
 def files(root=ROOT):
-    """Paths below `root`, sorted."""
+    """All files of the digest, as sorted paths relative to `root`."""
     todo = [path.relative_to(root) for pattern in PATTERNS for path in root.glob(pattern)]
     found = set(todo)
     while todo:
@@ -50,7 +52,7 @@ def files(root=ROOT):
 
 
 def code_of_python(text):
-    """Tokens without comments and docstrings."""
+    """The tokens of a Python file, without comments and docstrings."""
     begins = {tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
     names = {tokenize.NEWLINE: "\n", tokenize.INDENT: "\t"}
     before, code = tokenize.NEWLINE, []
@@ -66,10 +68,12 @@ def code_of_python(text):
 
 @functools.cache
 def code_of(text, is_python):
+    """The text of a source file, without comments and white space."""
     return "\0".join(code_of_python(text) if is_python else filter(None, TOKEN.findall(text)))
 
 
 def digest(root=ROOT):
+    """The SHA-256 of the sources and sizes, as hexadecimal digits."""
     found = hashlib.sha256(json.dumps(predict.counted_for()).encode())
     for path in files(root):
         found.update(f"{path}\0{code_of((root / path).read_text(), path.suffix == '.py')}\0".encode())

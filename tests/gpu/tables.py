@@ -1,4 +1,4 @@
-"""bench.md: what bench.py measured, as tables."""
+"""Converts the results of bench.py to the tables of bench.md."""
 import statistics
 
 import goals
@@ -22,7 +22,8 @@ def compare_row(results, sizes, row, worker):
 
 
 def compare_table(results, sizes):
-    """What compiles was measured later than the others, in turns with ours: times ours are those of the same turns."""
+    """Compiled peers were measured later than the others, in turns with the engine. The column "times ours" divides by
+    the engine's time in the same turns."""
     rows = []
     for row in sorted(find(results, "compare"), key=lambda row: (list(MODELS).index(row["model"]), row["batch"])):
         rows += [compare_row(results, sizes, row, worker) for worker in row["times"]
@@ -51,10 +52,13 @@ def mixed_table(results, sizes):
 
 
 def saved(standard, ms):
+    """The speedup `standard / ms` as text. A dash if one of them was not measured."""
     return f"{standard / ms:.1f}" if standard and ms else "–"
 
 
 def table3_cell(found, n, k, paper):
+    """The speedup over the engine's full attention, the speedup over PyTorch's flash attention, and the paper's
+    figure."""
     ms = found.get((n, k, OURS))
     return f"{saved(found.get((n, None, OURS)), ms)} / {saved(found.get((n, None, 'fused')), ms)} / {paper}"
 
@@ -95,6 +99,7 @@ def heading(results, command):
 
 
 def markdown(results, sizes, command):
+    """The content of bench.md."""
     shown = sizes | {"table": ", ".join(f"{key} {value}" for key, value in sizes["table"].items())}
     text = [heading(results, command)]
     text += [f"{title.format(**shown)}\n\n{table(results, sizes)}" for part, (title, table) in SECTIONS.items()

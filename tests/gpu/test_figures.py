@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What becomes of figures, without a device and without PyTorch, in TAP: kernels of one run, goals, exit statuses."""
+"""Tests how bench.py and goals.py evaluate figures: kernels of one run, goals, exit statuses and tables. Needs no
+device and no PyTorch. Prints TAP."""
 import argparse
 import json
 import pathlib
@@ -33,13 +34,15 @@ RUN = ["embed", *["norm", "product", "attend", "product"] * 12, "pool"]
 
 
 def finds_the_period():
-    """However many runs are graphs, what came before them, with a run's layers last, and when a run is one kernel."""
+    """The period is found for any number of equal runs, and after any other kernels. It is also found if a run ends
+    with its layers, and if a run is a single kernel."""
     cases = [(["load"] * 7 + RUN * 6, len(RUN)), (["x", *RUN[:9], "y"] + RUN * 4, len(RUN)), (RUN * 7, len(RUN)),
              (RUN[:-1] * 6, len(RUN) - 1), (["a", "b"] * 6, 2), (["a"] * 6, 1)]
     return [kernels.period_of(names) for names, _ in cases] == [period for _, period in cases]
 
 
 def finds_no_period():
+    """period_of() raises RuntimeError if the list does not end with SAME equal runs."""
     for names in (list("abcdefgh"), RUN * 3, RUN * 4 + ["tail"], []):
         try:
             kernels.period_of(names)
@@ -50,12 +53,13 @@ def finds_no_period():
 
 
 def adds_up_one_run():
-    """The median of the last runs, of which one was slow; the first does not count."""
+    """one_run() returns the median of the last runs. One of these runs is slow. The first run does not count."""
     first, usual, slow = ([("a", a), ("b", b)] for a, b in ((100.0, 100.0), (1.0, 2.0), (9.0, 9.0)))
     return kernels.one_run(first + usual * 2 + slow + usual * 2) == (2, 3.0)
 
 
 def ncu_that_says(folder, text, status):
+    """The path of a program that prints `text` and exits with `status`, in place of ncu."""
     path = folder / "ncu"
     path.write_text(f"#!/bin/sh\necho '{text}'\nexit {status}\n")
     path.chmod(0o755)
@@ -63,7 +67,7 @@ def ncu_that_says(folder, text, status):
 
 
 def tells_what_ncu_cannot(folder):
-    """That it may not count is another answer than that a worker failed."""
+    """If ncu is not allowed to measure, profile() raises NotMeasurable. If the worker fails, it raises RuntimeError."""
     found = []
     for text, status in (("ERR_NVGPUCTRPERM", 1), ("==ERROR== A driver resource was unavailable.", 9),
                          ("failed no model", 0), ("anything", 3),
@@ -76,7 +80,7 @@ def tells_what_ncu_cannot(folder):
 
 
 def all_measured(ours=1.0):
-    """Results that just meet each goal where ours takes a millisecond."""
+    """Results in which the engine takes `ours` milliseconds. With one millisecond, each goal is just met."""
     rows = [{"part": "rates", "dtype": "bf16", "tflops": 1.0}]
     for model in MODELS:
         rows.append({"part": "flops", "model": model, "flops": 0.58e9 / 32})
@@ -101,13 +105,15 @@ def verdicts(results):
 
 
 def judges_goals():
-    """Met, none measured, and every one missed by an engine that takes a tenth longer."""
+    """All goals are met, or none is measured. An engine that takes a tenth longer misses all goals but the last one,
+    which counts figures."""
     missed = verdicts(all_measured(1.1))
     return set(verdicts(all_measured())) == {"met"} and set(verdicts({"measured": []})) == {"not measured"} \
         and missed[-1] == "met" and set(missed[:-1]) == {"NOT MET"}
 
 
 def takes_the_strongest_peer():
+    """fastest() uses the fastest peer. Without a time of fused-compile, it returns NaN."""
     results = all_measured()
     for row in results["measured"]:
         if row.get("compiled"):
@@ -120,6 +126,7 @@ def takes_the_strongest_peer():
 
 
 def run_goals(folder, *results):
+    """Runs goals.py on a file for each of the results. Returns (exit status, verdicts)."""
     paths = []
     for number, result in enumerate(results):
         paths.append(folder / f"{number}.json")
@@ -129,7 +136,8 @@ def run_goals(folder, *results):
 
 
 def exits_by_goals(folder):
-    """0 also where nothing was measured; a dry run meets and misses none; files add up."""
+    """goals.py exits with 0 if nothing was measured. A dry run neither meets nor misses a goal. Figures of several
+    files are joined."""
     good, slow = all_measured(), all_measured(1.1)
     parts = [good | {"measured": [row for row in good["measured"] if (row["part"] == "mixed") == mixed]}
              for mixed in (True, False)]
@@ -143,7 +151,8 @@ def options(folder, dry=False, seconds=100):
 
 
 def statuses(folder):
-    """What bench.py exits with: failures before goals before what was not measured."""
+    """The exit status of bench.py. Failures come before missed goals, and missed goals before missing measurements. A
+    dry run misses no goal."""
     found = []
     for measured, failures, missing in (([], [], []), ([], [], ["x"]), (all_measured(1.1)["measured"], [], ["x"]),
                                         (all_measured(1.1)["measured"], ["x"], ["x"])):
@@ -158,6 +167,7 @@ def statuses(folder):
 
 
 def says_what_found_no_time(folder):
+    """Without time, each measurement is noted as not measured."""
     one = bench.Bench(options(folder, seconds=0))
     for part in ("rates", "short", "mixed"):
         one.options.models, one.options.dtypes = list(MODELS), ["bf16"]
@@ -166,7 +176,7 @@ def says_what_found_no_time(folder):
 
 
 def keeps_what_there_was(folder):
-    """Ended by a signal, bench.json has the figures and says so."""
+    """After a signal, bench.json has the figures so far, and mentions the signal."""
     program = f"""
 import argparse, pathlib, signal, sys
 sys.path.insert(0, {str(FOLDER)!r})
@@ -187,7 +197,8 @@ signal.pause()
 
 
 def writes_tables():
-    """Every part has one, with the paper's figures, goals and what was not measured."""
+    """bench.md has tables with the measured figures, the paper's figures and the goals. It also lists what was not
+    measured."""
     results = all_measured() | {"not_measured": ["no ncu"]}
     for row in results["measured"]:
         if row["part"] == "compare":

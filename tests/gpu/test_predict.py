@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The arithmetic of predict.py and registers.py against values computed by hand, and docs/cuda.md against what they
-print, in TAP."""
+"""Compares the arithmetic of predict.py and registers.py with values computed by hand, and docs/cuda.md with their
+output. Prints TAP."""
 import json
 import math
 import pathlib
@@ -30,26 +30,34 @@ def near(found, expected):
 
 
 def divides_blocks():
-    """5 blocks on 4 processors take 2 turns instead of 1.25; 8 take 2."""
+    """5 blocks on 4 multiprocessors take 2 turns instead of 1.25. 8 blocks take 2 turns, without waste. A single block
+    takes one turn instead of a quarter."""
     return near(predict.waste(5, 4), 1.6) and near(predict.waste(8, 4), 1.0) and near(predict.waste(1, 4), 4.0)
 
 
 def moves_bytes():
-    """500 bytes from the cache at 50 GB/s; 9000 bytes from memory at 90 % of 10 GB/s."""
+    """500 bytes come from the cache, at 50 GB/s. 9000 bytes come from memory, at 90 % of 10 GB/s."""
     return near(predict.memory_s(CHIP, 500), 1e-8) and near(predict.memory_s(CHIP, 9000), 1e-6)
 
 
 def times_products():
-    """512 x 256 x 1024 in four tiles (128, 256), one for each processor: 2 * 4 * 128 * 256 * (1024 + 128) FLOP at 8.192
-    TFLOP/s. 128 x 128 x 128 has few tiles: it moves 98304 bytes in 10.9 us, and is bound by that."""
+    """A product of 512 rows, 256 columns and depth 1024 has four tiles (128, 256), one for each multiprocessor. They
+    take as long as 2 * 4 * 128 * 256 * (1024 + 128) FLOP at 8.192 TFLOP/s. A product of 128 rows, 128 columns and depth
+    128 moves 98304 bytes in 10.9 us. This takes longer than its arithmetic."""
     return near(predict.product_s(CHIP | {"memory": 1e15}, (1, 512, 256, 1024), 2), 2 * 4 * 32768 * 1152 / 8.192e12) and \
         near(predict.product_s(CHIP, (1, 128, 128, 128), 2), 3 * 128 * 128 * 2 / 9e9)
 
 
 def times_kernels():
-    """3000 instructions on 16 schedulers: at 75 % of a cycle each. A product of a warp takes 8 cycles of tensor cores: 4096
-    FLOP at 8.192e12 / 4 / 1e9 / 4 = 512 a cycle. An exponential takes 8. An operation on floats takes 2, with 64 lanes,
-    and so does one on integers. 128 bytes of shared memory take 4. Copies of 512 bytes come from the cache, at 50 GB/s."""
+    """There are 3000 instructions on 16 schedulers, which issue in 75 % of their cycles. Other units of a scheduler
+    take this many cycles for an instruction of a warp:
+    - 8 for a product on tensor cores: 4096 FLOP at 8.192e12 / 4 / 1e9 / 4 = 512 FLOP a cycle.
+    - 8 for an exponential.
+    - 2 for an operation on floats, with 64 lanes in a multiprocessor.
+    - 2 for an operation on integers.
+    - 4 for 128 bytes of shared memory.
+
+    Copies of 512 bytes come from the L2 cache, at 50 GB/s."""
     def seconds(**counts):
         return predict.kernel_s(CHIP, 4, {"all": 3000} | counts, 0)
     issue = seconds()
@@ -60,8 +68,9 @@ def times_kernels():
 
 
 def counts_tensor_products():
-    """Attention at batch 1: two products of 4096 * 256 * 512, 4096 FLOP an instruction. Two projections: the same.
-    With one head of keys and values, parts have 256 rows: 16 of them, and 4096 * 256 * 64 in all."""
+    """Attention at batch 1 has two products of 4096 * 256 * 512 multiplications. An instruction has 4096 FLOP. The two
+    projections have as many multiplications. With one head of keys and values, a projection has 16 parts of 256 rows,
+    and 4096 * 256 * 64 multiplications. In f32, finish_projection then adds 32 parts."""
     attend = predict.attend_tensor_work({"hot": {"all": 680, "HMMA": 128}, "copy": {"all": 40, "LDGSTS": 1},
                                          "rest": {"all": 700}}, {"threads": 128, "grid": [33, 8, 1], "shared": 92160}, 1)
     project, shared = (predict.project_tensor_work(
@@ -70,7 +79,7 @@ def counts_tensor_products():
         for grid in ([5, 8, 8], [17, 4, 1]))
     finish = predict.moved_by("finish_projection<float>", {"grid": [256, 1, 1], "threads": 64}, 1, 4)
     flops = 2 * 2 * 4096 * 256 * 512
-    copies = 256 * 2 * 8 * 33 * 8 + 256 * 128 * 8  # blocks fetch keys and values once; 256 units have 128 rows of queries
+    copies = 256 * 2 * 8 * 33 * 8 + 256 * 128 * 8  # keys and values for each block, queries for 256 units
     return near(attend[1]["HMMA"] * 4096, flops) and near(project[1]["HMMA"] * 4096, flops) and \
         near(attend[1]["LDGSTS"] * 32, copies) and near(project[0], 4 * 8 * 8) and \
         near(shared[1]["HMMA"] * 4096, 2 * 4096 * 256 * 64) and near(shared[0], 16 * 4) and \
@@ -78,9 +87,11 @@ def counts_tensor_products():
 
 
 def counts_split_products():
-    """Each product of floats is three on tensor cores, of 2048 FLOP an instruction. Tiles of 128 lines have a depth of 16:
-    a warp has 64 by 32 elements, which are 4 by 4 fragments, so 2 * 3 * 16 instructions. With 64 lines the depth is 32,
-    and fragments are 2 by 2. Attention: 32 rows and 32 keys of 64 features, twice, are 2 * 3 * 64 instructions."""
+    """Each product of floats is three products on tensor cores. An instruction has 2048 FLOP, 8 elements of depth. In
+    one pass of the outer loop, a warp has this many instructions:
+    - 2 * 3 * 16 with tiles of 128 lines. The depth is 16, and the warp has 4 by 4 fragments, 64 by 32 elements.
+    - 4 * 3 * 4 with tiles of 64 lines. The depth is 32, and the warp has 2 by 2 fragments.
+    - 2 * 3 * 64 in attention. The warp has 32 rows, 32 keys and 64 features, and computes two products."""
     def flops(work, name, tile, **launch):
         counts = {"tile": {"all": 1, "HMMA": tile}, "rest": {"all": 1}}
         return work(counts, {"name": name, "threads": 256, "added": 0} | launch, 1)[1]["HMMA"] * 2048 / 3
@@ -94,13 +105,15 @@ def counts_split_products():
 
 
 def adds_up_a_run():
-    """Two launches that move 9000 bytes a row of 1000 blocks of 8, and 3 us each. Of a step with two ways, the faster."""
+    """Two launches work on 8000 rows of 512 elements of 2 bytes. Each launch reads and writes the rows at 9 GB/s, and
+    takes 3 us more. If a step has two ways, the faster one counts. With gelu_apart, the way of the engine's kernel
+    counts, even if it is slower. This way also has finish_product, with rows of 2048 elements."""
     launch = {"kind": "kernel", "name": "layer_norm<__nv_bfloat16, 8>", "grid": [1000, 1, 1]}
     step = {"times": 2, "library": [launch, launch], "kernel": [launch]}
     found = [predict.engine_s(CHIP, {"engine": {"full bf16 1 4": [step]}}, "full", "bf16", 1, *ways)[0]
              for step, *ways in ((launch | {"times": 2},), (step,), (step, ["library"]), (step, ["kernel"]))]
     usual = 2 * (2 * 8000 * 512 * 2 / 9e9 + 3e-6)
-    finish = launch | {"name": "finish_product<__nv_bfloat16, 8>"}  # rows of 2048
+    finish = launch | {"name": "finish_product<__nv_bfloat16, 8>"}  # has rows of 2048 elements
     gelu = {"engine": {"full bf16 1 4": [{"times": 1, "library": [launch], "kernel": [launch, finish]}]}}
     apart = predict.engine_s(CHIP, gelu, "full", "bf16", 1, gelu_apart=True)[0]
     return all(near(*pair) for pair in zip(found, (usual, usual, 2 * usual, usual))) and \
@@ -112,7 +125,8 @@ NORM, LONG, SPLIT = "kernel\tlayer_norm<float, 4>\t512 1 1\t256\t0", "product\t{
 
 
 def finds_choices():
-    """Products of the engine's own kernel get the shape from those of cuBLASLt. Other launches differ in number, too."""
+    """A product of the engine's own kernel gets its shape from the product of cuBLASLt at the same place. In other
+    steps, the two ways may have different numbers of launches."""
     library = [NORM, LONG.format("512 4096 512"), LONG.format("64 4096 512"), NORM]
     kernel = [NORM, SPLIT.format(128), SPLIT.format(64), NORM]
     projected = [NORM, "kernel\tproject_tensor<__nv_bfloat16, 128, 128, false>\t40 4 4\t256\t69632", NORM]
@@ -129,7 +143,8 @@ def finds_choices():
 
 
 def holds_eager_to_its_host():
-    """100 operations of which each takes 3 us on the device take 5 us on the host."""
+    """Each of 100 operations takes 3 us on the device. For eager PyTorch, each takes 5 us on the host, so the host
+    limits the run. torch.compile has no such limit."""
     counts = {"peers": {"full eager": [["other", 0, 500, 100]], "full compile": [["other", 0, 500, 100]]}}
     return near(predict.peer_s(CHIP, counts, "full", "bf16", 1, "eager"), 5e-4) and \
         near(predict.peer_s(CHIP, counts, "full", "bf16", 1, "compile"), 100 * (1e-8 + 3e-6))
@@ -152,8 +167,8 @@ CODE = """
 
 
 def counts_the_cheap_way():
-    """The loop without the two multiplications: LDSM, BRA, LDS, HMMA, BRA. Before it one instruction, behind it STG and
-    EXIT. The LDS is never executed."""
+    """The loop counts without its two multiplications: LDSM, BRA, LDS, HMMA and BRA. The LDS is never executed, so it
+    is no access of shared memory. The kernel also has an instruction before the loop, and STG and EXIT after it."""
     found = sass.kernel_counts(CODE)
     loop = found["loops"][0]
     return len(found["loops"]) == 1 and (loop["all"], loop["HMMA"], loop["LDSM"], loop["innermost"]) == (5, 1, 1, True) \
@@ -161,7 +176,8 @@ def counts_the_cheap_way():
 
 
 def counts_shared_memory():
-    """Each instruction by the bytes that it reads or writes for a thread, or by its matrices."""
+    """The accesses of an instruction depend on the bytes that it moves for each thread, or on its number of
+    matrices."""
     codes = ("LDSM.16.M88.4", "LDSM.16.MT88.2", "LDSM.16.M88", "LDS", "LDS.U.64", "STS.128", "LDGSTS.E.BYPASS.LTC128B.128",
              "LDG.E.128")
     return [sass.count([code])["shared"] for code in codes] == [4, 2, 1, 1, 2, 4, 4, 0] and \
@@ -169,14 +185,16 @@ def counts_shared_memory():
 
 
 def own_flops(counts, launch, batch):
-    """Of a kernel on tensor cores: an instruction is 4096 FLOP, or a third of 2048 where floats are split."""
+    """The FLOPs of a kernel on tensor cores. An instruction has 4096 FLOP. If floats are split, it has 2048 FLOP, and
+    three instructions are needed for one product."""
     family, name = launch["name"].split("<")[0], launch["name"]
     return predict.WORK[family](counts["sass"]["90"][name], launch, batch)[1]["HMMA"] * \
         (4096 if family.endswith("tensor") else 2048 / 3)
 
 
 def counts_all_products():
-    """In counts.json, each kernel multiplies as much as the product of cuBLASLt that it replaces, or as the model wants."""
+    """Checks the FLOPs of the kernels in counts.json. A kernel has as many FLOPs as the product of cuBLASLt that it
+    replaces. An attention or a projection of floats has as many as the sizes of the model require."""
     counts, sizes, good = json.loads(predict.COUNTS.read_text()), predict.SIZES, True
     for key, steps in counts["engine"].items():
         model, _, batch, _ = key.split()
@@ -205,7 +223,8 @@ ptxas info    : Used 8 registers, used 0 barriers, 512 bytes cmem[0]
 
 
 def reads_registers():
-    """A function with a stack of its own is none of the kernels, so what it spills would be overlooked."""
+    """resources() reads registers and spills of kernels. It ends the program if a function is not inlined. The spills
+    of such a function would be overlooked."""
     try:
         sass.resources(NVCC + "ptxas info    : Function properties for _Z5third\n    0 bytes stack frame\n")
         return False
@@ -214,7 +233,8 @@ def reads_registers():
 
 
 def counts_accesses_of_the_stack():
-    """The loop with the product has 5 instructions, of which two are made to access the stack. The other loop is longer."""
+    """The loop with the product has 5 instructions. The test changes two of them, so that they access the stack. The
+    other loop has more instructions, but no product."""
     code = [line.replace("LDSM.16.M88.4 R4, [R8]", "LDL R4, [R1]").replace("@!PT LDS RZ, [RZ]", "STL [R1], R4") for line in CODE]
     other = [".L_x_9:", *["        /*0000*/                   MOV R0, R1 ;"] * 9,
              "        /*0000*/               @P1 BRA `(.L_x_9) ;"]
@@ -222,14 +242,16 @@ def counts_accesses_of_the_stack():
 
 
 def divides_multiprocessors():
-    """100 registers: a warp takes 3328, the next multiple of 256 after 3200, and 4 of them 13312. 65536 are 4.9 times as
-    many. Of 100 KiB, 30 and one each leave room for 3 blocks."""
+    """With 100 registers a thread, a warp takes 3328 registers, the next multiple of 256 after 3200. A block of 4 warps
+    takes 13312. A multiprocessor has 65536, which suffice for 4 blocks. Its 100 KiB suffice for 3 blocks of 30 + 1
+    KiB."""
     return (registers.blocks_of(100, 128, 10, (99, 100)), registers.blocks_of(100, 128, 30, (99, 100)),
             registers.blocks_of(255, 256, 10, (99, 100))) == (4, 3, 1)
 
 
 def knows_the_shared_memory():
-    """As the engine launched kernels on the shim: attention with 64 features, and projections with both tiles."""
+    """registers.py computes the same shared memory as the engine requested on the shim. The kernels are attention with
+    64 features, and projections with both sizes of tiles."""
     counts, seen = json.loads(predict.COUNTS.read_text())["engine"], set()
     chips = {"108": registers.CHIPS["8.0"], "132": registers.CHIPS["9.0, 10.0"]}
     for key, steps in counts.items():
@@ -250,6 +272,7 @@ def counts_of(**kernels):
 
 
 def lists_all_that_spill():
+    """The table lists the kernels that spill for at least one compute capability, and no others."""
     found = registers.spills(counts_of(one=([255, 68, 200, 8], [250, 0]), two=([8, 0], [9, 0]), three=([9, 0], [9, 4, 10, 1])))
     none = registers.spills(counts_of(two=([8, 0], [9, 0])))
     return "Of the 3 kernels, 2 spill" in found and "| `one` | 68 (8 of 200) | – |" in found and "`two`" not in found and \
@@ -258,7 +281,7 @@ def lists_all_that_spill():
 
 
 def copied(folder):
-    """The files of the digest, below another folder."""
+    """Copies the files of the digest into another folder. Returns the folder."""
     for path in sources.files():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(sources.ROOT / path, folder / path)
@@ -266,7 +289,7 @@ def copied(folder):
 
 
 def with_comment(path, text):
-    """Comments, docstrings and blanks."""
+    """Changes only comments, docstrings and white space of a source file. Returns the changed text."""
     if path.suffix == ".py":
         return f'"""Another text."""\n\n# a comment\n{text}  # another comment\n\n'
     indented = text.replace("\n    ", "\n\t")
@@ -274,7 +297,8 @@ def with_comment(path, text):
 
 
 def digest_is_of_code():
-    """It stays with other comments and blanks, and changes with a line of code in any file, in a name and in a text."""
+    """Other comments and white space do not change the digest. A new line of code in any file changes it. So does
+    another name, and another string."""
     before = sources.digest()
     with tempfile.TemporaryDirectory() as name:
         folder = copied(pathlib.Path(name))
@@ -294,7 +318,8 @@ def digest_is_of_code():
 
 
 def digest_has_all_that_is_included():
-    """All of engine/ but the backend of the CPU, and what the compilers read of the repository, as they say themselves."""
+    """The digest has all files of engine/, except for the backend of the CPU. It also has all files of the repository
+    that the compilers read, according to g++ -MM and gcc -MM."""
     if not shutil.which("g++"):
         return "g++ is not installed"
     every = {path.relative_to(sources.ROOT) for path in (sources.ROOT / "engine").rglob("*.*")
@@ -311,7 +336,7 @@ def digest_has_all_that_is_included():
 
 
 def page_is_current():
-    """The page has the tables and sentences that predict.py and registers.py print."""
+    """docs/cuda.md has the tables and sentences that predict.py and registers.py print."""
     text = page.PATH.read_text()
     wanted = predict_page.written(json.loads(predict.COUNTS.read_text())) | registers.written()
     return text == page.filled(text, wanted) or print("# tests/gpu/predict.py --table writes it")
@@ -321,7 +346,8 @@ OLDER = "The engine has changed since it was counted."
 
 
 def page_says_what_was_counted():
-    """Counts and registers are of the engine as it is, or the page says that they are older: either, and not both."""
+    """docs/cuda.md has the sentence OLDER if and only if the engine has changed since counts.json or registers.json was
+    written."""
     now, text = sources.digest(), " ".join(page.PATH.read_text().split())
     older = [path.name for path in (predict.COUNTS, registers.COUNTS) if json.loads(path.read_text())["sources"] != now]
     return bool(older) == (OLDER in text) or print(
