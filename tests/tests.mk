@@ -122,7 +122,7 @@ test: ## [CI] installs what tests need, builds, and runs the tests that each cha
 	@docker/packages.sh build test
 	+$(call build-in,programs)
 	+$(call build-in,programs-trusted SANITIZE=address BUILD=$(BUILD)/asan)
-	@BUILD=$(BUILD) tests/run.sh $(filter-out $(LATE),$(CHECKS)) $(call long-first,$(call in,asan,$(TRUSTED)) $(PLAIN)) $(SCRIPTS)
+	@BUILD=$(BUILD) tests/run.sh $(filter-out $(LATE),$(CHECKS)) $(call long-first,$(call in,asan,$(TRUSTED)) $(PLAIN) $(SCRIPTS))
 
 test-all: test ## [CI] runs `make test`, then programs with the sanitizers, and all other tests that need no network
 	@$(MAKE) --no-print-directory test-rest
