@@ -176,11 +176,11 @@ event_reload() { # both models are loaded again, while the old versions answer
     used "$1"
 }
 
-# In the first of several rounds, the daemon stands still for longer than the proxy waits. Its requests go elsewhere. In
-# the other rounds, the daemon answers them late.
+# In the first round, the daemon stands still for longer than the proxy waits. Its requests go elsewhere. In the other
+# rounds, the daemon answers them late.
 event_stop() {
     kill -STOP "${pid[$1]}"
-    sleep $(($2 == 1 && rounds > 1 ? timeout_s + 2 : 3))
+    sleep $(($2 == 1 ? timeout_s + 2 : 3))
     more 50
     kill -CONT "${pid[$1]}"
     used "$1"
@@ -188,7 +188,7 @@ event_stop() {
 
 # run PROXY: tests all events under load.
 run() {
-    local round event status=0
+    local round event events=0 status=0
     run_proxy "$1" "${timeout_s}s" 1h
     rm -f "$work/progress"
     "$build/tests/cluster/load" "http://127.0.0.1:${port[0]}" "http://127.0.0.1:$public" "$work/progress" "$seed" \
@@ -198,7 +198,7 @@ run() {
     more 100
     for ((round = 1; round <= rounds; round++)); do
         for event in kill drain restart reload stop; do
-            "event_$event" $((round % 3 + 1)) "$round"
+            "event_$event" $((events++ % 3 + 1)) "$round" # each event of a round hits another daemon
             echo "# $1: round $round: $event: $(answers) answers so far"
         done
     done
@@ -257,7 +257,7 @@ generate_all() {
     [ "$begun" = ${#paths[@]} ] && [ "$(grep -cx "$4" "$work/statuses")" = ${#paths[@]} ]
 }
 
-generation_routes=(/ /generate /generate_stream /v1/completions /openai/v1/completions
+generation_routes=(/ /invocations /generate /generate_stream /v1/completions /openai/v1/completions
     /openai/deployments/builtin-writer/completions)
 
 mkdir -p "$work/models"
