@@ -155,7 +155,7 @@ cudaError_t shim::launch(const cudaLaunchConfig_t &configuration, const void *ke
     guard lock(mutex);
     if (cudaError_t error = fault(call::launch))
         return fail(error);
-    const grid grid = {configuration.gridDim, configuration.blockDim, configuration.dynamicSmemBytes};
+    const grid grid = {configuration.gridDim, configuration.blockDim, configuration.dynamicSmemBytes, kernel};
     size_t threads = (size_t)grid.threads.x * grid.threads.y * grid.threads.z;
     if (threads == 0 || threads > MOST_THREADS || grid.threads.z > 64 || threads % 32 != 0 || grid.blocks.x == 0 ||
         grid.blocks.x > 0x7fffffff || grid.blocks.y == 0 || grid.blocks.y > 65535 || grid.blocks.z == 0 ||

@@ -14,6 +14,7 @@ namespace shim
 struct grid {
     dim3 blocks, threads;
     size_t shared_bytes;
+    const void *kernel;
 };
 
 /* Checks the launch of a kernel, and queues it. `run` runs all threads. */

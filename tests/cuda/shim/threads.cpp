@@ -10,6 +10,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <sys/mman.h>
 #include <vector>
@@ -47,8 +48,9 @@
  * thread may leave a barrier when others have reached the next barrier. It would then count as ordered after them. */
 #define BARRIERS 64
 #define LANES 32
-/* The thread sanitizer distinguishes the threads of about one block in APART, besides the first and last block. */
+/* The thread sanitizer distinguishes the threads of some blocks: see is_apart(). */
 #define APART 8
+#define OFTEN 24
 
 uint3 blockIdx;
 dim3 blockDim;
@@ -324,12 +326,20 @@ UNCHECKED __attribute__((optimize("no-tree-loop-distribute-patterns"))) void for
 
 #ifdef SHIM_TSAN
 /* The thread sanitizer records which threads have waited for each other. The time for this grows with the square of the
- * number of threads. So threads are distinguished in the first and last block of a grid, and in some random blocks. */
-bool is_apart(unsigned place, size_t blocks)
+ * number of threads. So threads are distinguished in some blocks only. Until a kernel was launched OFTEN times, these
+ * are the first and last block of a grid. About one of APART other blocks is chosen at random. */
+bool is_apart(unsigned launches, unsigned place, size_t blocks)
 {
     static uint64_t state;
     state = state * 6364136223846793005u + 1442695040888963407u;
-    return place == 0 || place + 1 == blocks || (state >> 33) % APART == 0;
+    return (launches < OFTEN && (place == 0 || place + 1 == blocks)) || (state >> 33) % APART == 0;
+}
+
+/* Returns the number of earlier launches of the kernel. */
+unsigned count_launches(const void *kernel)
+{
+    static std::map<const void *, unsigned> launches;
+    return launches[kernel]++;
 }
 #endif
 
@@ -501,8 +511,9 @@ void run_grid(const grid &grid, const std::function<void()> &kernel)
     dynamic_bytes = grid.shared_bytes;
     if (posix_memalign((void **)&dynamic_memory, 128, dynamic_bytes ? dynamic_bytes : 1) != 0)
         die("no memory for a block's shared memory");
+    TSAN(unsigned launches = count_launches(grid.kernel));
     for (unsigned place : order) {
-        TSAN(apart = is_apart(place, order.size()));
+        TSAN(apart = is_apart(launches, place, order.size()));
         run_block(place);
     }
     free(dynamic_memory);
