@@ -274,9 +274,9 @@ bench-million: ## [by hand, last 2026-11-22] sends a sequence of a million rows.
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/bench/long_model
 	@BUILD=$(BUILD) tests/bench/million.sh
 
-# On a device: the same programs with the real engine instead of the shim. An archive brings them to a machine that
-# could not build them, and tests/gpu/check.sh runs them there.
-ON_DEVICE := $(filter-out %/test_fusion $(BUILD)/tests/cuda/test_faults_%,$(SHIMMED)) \
+# On a device: the same programs with the real engine instead of the shim, except for those that need the shim. An
+# archive brings them to a machine that could not build them, and tests/gpu/check.sh runs them there.
+ON_DEVICE := $(filter-out %/test_fusion %/test_chips $(BUILD)/tests/cuda/test_faults_%,$(SHIMMED)) \
              $(BUILD)/tests/http/test_reference $(BUILD)/tests/bench/worker $(BUILD)/linformerd
 OF_SHIM   := $(wordlist 1,2,$(SHIM)) $(DEVICE_TESTS)
 programs-gpu: $(BUILD)/gpu.tar.gz ## [CI] makes build/gpu.tar.gz, what tests/gpu/check.sh needs on a machine with a GPU
