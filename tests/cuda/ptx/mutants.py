@@ -207,7 +207,7 @@ def run(folder, fault):
                               check=False)
         status, said = done.returncode, (done.stdout + done.stderr).decode(errors="replace")
     except subprocess.TimeoutExpired:
-        status, said = 0, "ended"
+        status, said = None, "ended"  # neither a pass nor a failure
     complaints = [line for line in said.splitlines() if re.search("PTX|rror|NaN|fail", line)]
     return status, (complaints or [""])[-1].strip(), set(entries.read_text().split())
 
@@ -250,7 +250,8 @@ class Bench:
             return False, f"the emulator cannot read the kernel with the fault: {said}"
         if fault.survives:
             return status == 0, f"cannot be noticed: {fault.survives}"
-        return status != 0, said if status != 0 else "nothing noticed it in time"
+        noticed = status not in (0, None)
+        return noticed, said if noticed else "nothing noticed it in time"
 
 
 def choose(bench, count, seed):
