@@ -311,8 +311,8 @@ const struct setting settings_table[] = {
      .maximum = 3600000,
      .unit = "milliseconds",
      .help = "Longest time that the daemon measures the algorithms of cuBLASLt when it loads a model "
-             "onto a CUDA device. 0: the daemon measures nothing and uses the first choice of "
-             "cuBLASLt, which is the same at each start."},
+             "onto a CUDA device. 0: the daemon measures nothing and uses the first candidate, "
+             "which is the same at each start."},
     {.group = "Batches and queues",
      .flag = "max-batch-tokens",
      .kind = SETTING_INTEGER,

@@ -21,7 +21,7 @@ template <int WIDE> struct split_keys {
     float keys[TILE][WIDE + ROW_PAD], values[TILE][WIDE + ROW_PAD];
 };
 
-/* A block's shared memory: 35, 68 or 99 KiB for a WIDE of 32, 64 or 128. */
+/* A block's shared memory: 36, 68 or 99 KiB for a WIDE of 32, 64 or 128. */
 template <int WIDE, int TALL> struct split_shared {
     float queries[block_rows<TALL>][WIDE + ROW_PAD];
     struct split_keys<WIDE> tiles[2];

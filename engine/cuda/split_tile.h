@@ -17,7 +17,7 @@
  * of 64 lines. */
 template <int LINES> constexpr int split_depth = LINES < 128 ? 32 : 16;
 
-/* Blocks at a time on a multiprocessor. A thread with large tiles needs about 200 registers. */
+/* Blocks at a time on a multiprocessor. A thread with large tiles needs 210 to 250 registers. */
 template <int LINES> constexpr int split_resident = LINES < 128 ? 2 : 1;
 
 /* Whether `large` tiles of 128 lines take less time than `small` tiles of 64 lines for the same work. A large tile has

@@ -1,7 +1,7 @@
 #!/bin/bash
 # cuda.sh: nvcc compiles the CUDA engine, whose library has one public symbol, and two tests with their own kernels. The
 # oldest supported toolkit, CUDA 12.4, compiles them, too. It is in the folder CUDA_OLDEST, to which `make test-cuda`
-# downloads it. The first toolkit compiles for the newest capability that it knows, the oldest for 8.0. Each takes a
+# downloads it. The first toolkit compiles for the newest capability that it knows, the oldest for 8.0 and 9.0. Each takes a
 # minute of processor time. If a toolkit is missing, its check is skipped, and the output names it.
 set -euo pipefail
 build=${BUILD:-build} failed=0
@@ -50,5 +50,5 @@ check_toolkit 1 nvcc "$build/check_cuda" "${newest##* }"
 
 missing=
 [ -x "$oldest/bin/nvcc" ] || missing="CUDA 12.4 is not in $oldest: 'make test-cuda' fetches it"
-check_toolkit 4 "CUDA 12.4" "$build/check_cuda_oldest" 80 NVCC="$oldest/bin/nvcc" CUBLAS="$oldest"
+check_toolkit 4 "CUDA 12.4" "$build/check_cuda_oldest" "80 90" NVCC="$oldest/bin/nvcc" CUBLAS="$oldest"
 exit $failed
