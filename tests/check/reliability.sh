@@ -30,7 +30,7 @@ finds_an_unknown_row() {
 }
 
 echo "1..3"
-is "the table was written by make reliability" check "$page"
+is "the table follows from results.json" check "$page"
 is "a table that was edited by hand is found" finds_another_figure
 is "a row that no run has is found" finds_an_unknown_row
 exit $failed

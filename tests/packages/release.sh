@@ -3,7 +3,7 @@
 # (Ubuntu 24.04). Needs root, network, and the wheel of `make wheel`. For each release:
 #   1. `make deb` builds the packages there, and lintian finds no error and no warning
 #   2. on another bare system, apt installs the package, and the daemon serves. The manual page, the completion and the
-#      user exist. After a purge, none of them exists
+#      user exist. After a purge, the page and the completion do not exist. The user stays
 #   3. on this system, pip installs the wheel into an empty environment, and the daemon serves
 # Not covered: systemd, which needs a machine that boots. KEEP=1 leaves the root file systems.
 set -euo pipefail
