@@ -329,6 +329,7 @@ def predict(counts, chip_name, model, batch):
         for way in WAYS:
             found[f"{dtype} {way}"] = engine_s(chip, counts, model, dtype, batch, [way])[0]
         found[f"eager {dtype}"] = peer_s(chip, counts, model, dtype, batch, "eager")
+    found["compile f32"] = peer_s(chip, counts, model, "f32", batch, "compile")
     found["apart"] = engine_s(chip, counts, model, "bf16", batch, gelu_apart=True)[0]
     found["peers"] = [peer_s(chip, counts, model, "bf16", batch, peer) for peer in PEERS]
     found["part"] = flops_of(counts, model, batch) / found["bf16"] / chip["peak"] / chip["large"]

@@ -24,8 +24,10 @@ def bf16_table(cases):
 
 
 def f32_table(cases):
-    return times(cases, "f32", ["eager, ms", "eager : ours"],
-                 lambda found: (ms(found["eager f32"]), f"{found['eager f32'] / found['f32']:.2f}"))
+    head = ["eager, ms", "torch.compile, ms", "eager : ours", "torch.compile : ours"]
+    return times(cases, "f32", head, lambda found: (
+        *(ms(found[f"{peer} f32"]) for peer in ("eager", "compile")),
+        *(f"{found[f'{peer} f32'] / found['f32']:.2f}" for peer in ("eager", "compile"))))
 
 
 def slowest_own(kernels):
@@ -67,6 +69,8 @@ def goals_table(counts, cases):
 
 # ---- Sentences
 
+FLOAT_PEAK = {"A100": 19.5e12, "H100": 67e12, "H200": 67e12}  # of float32, by NVIDIA's data sheets (SXM)
+
 def listed(names):
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
@@ -106,8 +110,10 @@ def assumptions_text():
         return of_chips({name: percent(chip[key]) for name, chip in CHIPS.items()})
     return page.items([
         f"""In large bf16 products, cuBLAS reaches this share of the peak rate: {shares("large")}. Published
-        measurements, which predict.py names, gave such shares. Products of little depth reach less. In large float32 products, cuBLAS reaches
-        {percent(predict.FLOAT_SHARE)}.""",
+        measurements, which predict.py names, gave such shares. Products of little depth reach less.""",
+        f"""In large float32 products, cuBLAS reaches {percent(predict.FLOAT_SHARE)} of the peak at the clock that the
+        chip sustains. These are {of_chips({name: f"{float_rate(chip) / 1e12:.0f} TFLOPS" for name, chip in CHIPS.items()})}.
+        The data sheets give the peak at a higher clock.""",
         "Bias and GELU at the end of a product of cuBLASLt cost nothing.",
         f"""The engine's own kernels use {percent(predict.BUSY)} of their slowest unit. Their instruction for tensor cores
         reaches this share of the peak: {shares("mma")}. We did not check the lower figure in its source, the paper named
@@ -143,6 +149,30 @@ def competing(counts, dtype):
     return won, everything
 
 
+def float_rate(chip):
+    """The rate of cuBLAS in large float32 products, in operations a second."""
+    return 2 * chip["lanes"] * chip["processors"] * chip["clock"] * predict.FLOAT_SHARE
+
+
+def least_of_floats(counts, case):
+    """Time of eager PyTorch : ours in f32, if cuBLAS reaches its share of the data sheet's peak in float32."""
+    share = predict.FLOAT_SHARE
+    try:
+        predict.FLOAT_SHARE = share * share * FLOAT_PEAK[case[0]] / float_rate(CHIPS[case[0]])
+        found = predict.predict(counts, *case)
+    finally:
+        predict.FLOAT_SHARE = share
+    return found["eager f32"] / found["f32"]
+
+
+def floats_text(counts):
+    ratio, (chip, model, batch) = min((least_of_floats(counts, case), case) for case in CASES)
+    return page.paragraph(f"""
+        In f32, the prediction depends on the rate of cuBLAS. If cuBLAS reached {percent(predict.FLOAT_SHARE)} of the peak in
+        the data sheets, the smallest ratio would be {ratio:.2f}, of {chip}, {model}, batch {batch}. The goal is
+        {goals.FLOATS:g}.""")
+
+
 def met_text(cases):
     parts = [found["part"] for key, found in cases.items() if key[2] == 32]
     met = [min(min(found["peers"]) / found["bf16"] for found in cases.values()) >= goals.FASTEST,
@@ -174,7 +204,7 @@ def gelu_text(cases):
 
 def goals_text(counts, cases):
     (half, halves), (single, singles) = (competing(counts, dtype) for dtype in ("bf16", "f32"))
-    return "\n".join((met_text(cases), page.paragraph(f"""
+    return "\n".join((met_text(cases), floats_text(counts), page.paragraph(f"""
         In all runs of these tables together, cuBLASLt and kernels of the engine compete in {halves} steps in bf16, and in
         {singles} in f32. cuBLASLt is predicted to be faster in {half} of these steps in bf16, and in {single} in f32."""),
                       gelu_text(cases)))
