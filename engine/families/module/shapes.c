@@ -217,7 +217,10 @@ static int bound(struct node *node, const char *name, int size, int fallback)
         at = plan_size_add(builder, asked, size);
     if (module_failed(module))
         return fallback;
-    plan_size_bounds(builder->plan, plan_size_subtract(builder, size, at), &least, &most);
+    int rest = plan_size_subtract(builder, size, at);
+    if (module_failed(module)) /* the size may have too many terms */
+        return fallback;
+    plan_size_bounds(builder->plan, rest, &least, &most);
     bool fixed =
         plan_size_is_constant(builder->plan, asked, &value) && plan_size_is_constant(builder->plan, size, &all);
     if (fixed && least < 0)
