@@ -256,7 +256,9 @@ static int64_t metric(const struct daemon *daemon, const char *name)
     return value;
 }
 
-/* The collector holds the first batch without an answer. 2048 of the other spans fit into the buffer. */
+/* The collector holds the first batch, of 1 to 512 spans, without an answer. 2048 of the other spans fit into the
+ * buffer. A span ends after its answer is sent. So the first read of the metrics can come before the last span, and has
+ * a span itself. */
 static void a_slow_collector_holds_up_no_request(void **state)
 {
     (void)state;
@@ -271,8 +273,12 @@ static void a_slow_collector_holds_up_no_request(void **state)
         answer_free(&answer);
     }
     curl_easy_cleanup(curl);
-    int64_t dropped = metric(daemon, "linformerd_spans_dropped_total");
-    assert_in_range(dropped, REQUESTS - MOST_WAITING, REQUESTS - 2048);
+    int64_t dropped = 0, reads = 0;
+    while (dropped < REQUESTS - MOST_WAITING) {
+        dropped = metric(daemon, "linformerd_spans_dropped_total");
+        reads++;
+    }
+    assert_in_range(dropped, REQUESTS - MOST_WAITING, REQUESTS - 2048 - 1 + reads - 1);
     assert_int_equal(metric(daemon, "linformerd_spans_sent_total"), 0);
     collector_release(collector);
     json_t *spans = collector_spans(collector, (size_t)(REQUESTS - dropped));
