@@ -1,5 +1,6 @@
 #include "engine/cuda/fusion.h"
 #include "engine/cuda/lane.h"
+#include "engine/cuda/project.h"
 
 int lane_open(const struct plan *plan, struct cuda_lane *lane, struct error *error)
 {
@@ -35,12 +36,6 @@ static bool wants_attention(const struct plan *plan, const struct batch *batch)
     return false;
 }
 
-/* Whether the step computes only some sequences by cuBLASLt. Their places are known to the host alone. */
-static bool divides_sequences(const struct cuda_run *run, const struct cuda_lane *lane, int step)
-{
-    return lane->shape.full[step] == SELECTED_SOME && run->launches[step].method == PRODUCT_BY_LIBRARY;
-}
-
 /* Whether all launches depend only on the shape of the batch. */
 static bool is_repeatable(const struct cuda_run *run, const struct cuda_lane *lane)
 {
@@ -49,7 +44,7 @@ static bool is_repeatable(const struct cuda_run *run, const struct cuda_lane *la
         return false;
     for (int i = 0; i < plan->n_steps; i++)
         if (cuda_operation_of(run->dtype, plan->steps[i].operation)->by_item ||
-            shape_launches_apart(plan, &lane->shape, i) || divides_sequences(run, lane, i))
+            shape_launches_apart(plan, &lane->shape, i) || cuda_projects_by_length(run, &plan->steps[i]))
             return false;
     return true;
 }
@@ -135,7 +130,7 @@ int lane_run(struct cuda_lane *lane, struct backend *backend, struct cuda_run ru
     if (run.status != cudaSuccess)
         return cuda_fail(error, "the CUDA device failed", run.status);
     if (run.product_failed)
-        return error_set(error, "cuBLASLt failed");
+        return error_set(error, "cuBLAS failed");
     if (run.step)
         error_set(error, "operation %s: %s", operation_name(run.step->operation), run.refusal);
     else

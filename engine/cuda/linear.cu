@@ -32,9 +32,12 @@ static void choose_gelu(struct cuda_run *run, struct cuda_product product)
     apart.finish_apart = true;
     cuda_products_multiply(run, &product);
     cuda_products_multiply(run, &apart);
-    product_method_choose(run, cuda_products_has(run, &product), [&](struct cuda_run *now, enum product_method method) {
-        cuda_products_multiply(now, method == PRODUCT_BY_KERNEL ? &apart : &product);
-    });
+    bool possible = cuda_products_has(run, &product);
+    product_method_choose(run, &cuda_launch::method, possible, PRODUCT_BY_LIBRARY,
+                          [&](struct cuda_run *now, enum product_method method) {
+                              cuda_products_multiply(now, method == PRODUCT_BY_KERNEL ? &apart : &product);
+                              return true;
+                          });
 }
 
 /* cuBLASLt's GELU is the tanh approximation, with an error of up to 4.7e-4. Only the rounding error of bfloat16 is

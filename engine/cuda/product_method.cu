@@ -22,30 +22,32 @@ static bool same_sizes(const struct cuda_run *run, int a, int b)
                                                    s->project_sequence.transposed == t->project_sequence.transposed);
 }
 
-static enum product_method known_method(const struct cuda_run *run, int step)
+static enum product_method known_method(const struct cuda_run *run, chosen_method chosen, int step)
 {
     for (int i = 0; i < step; i++)
-        if (run->launches[i].method != PRODUCT_UNDECIDED && same_sizes(run, i, step))
-            return run->launches[i].method;
+        if (run->launches[i].*chosen != PRODUCT_UNDECIDED && same_sizes(run, i, step))
+            return run->launches[i].*chosen;
     return PRODUCT_UNDECIDED;
 }
 
-void product_method_choose(struct cuda_run *run, bool possible, const launch_method &launch)
+void product_method_choose(struct cuda_run *run, chosen_method chosen, bool possible, enum product_method usual,
+                           const launch_method &launch)
 {
-    const enum product_method methods[] = {PRODUCT_BY_LIBRARY, PRODUCT_BY_KERNEL};
+    const enum product_method other = usual == PRODUCT_BY_LIBRARY ? PRODUCT_BY_KERNEL : PRODUCT_BY_LIBRARY;
+    const enum product_method methods[] = {usual, other};
     int step = (int)(run->step - run->plan->steps);
-    enum product_method *method = &run->launches[step].method;
+    enum product_method *method = &(run->launches[step].*chosen);
     if (*method != PRODUCT_UNDECIDED || !goes_on(run))
         return;
-    *method = possible ? known_method(run, step) : PRODUCT_BY_KERNEL;
+    *method = possible ? known_method(run, chosen, step) : PRODUCT_BY_KERNEL;
     if (*method != PRODUCT_UNDECIDED)
         return;
     int fastest = fastest_find(run, cuda_products_stopwatch(run->products), 2, [&](int number) {
         struct cuda_run now = *run;
         now.choosing = false;
-        launch(&now, methods[number]);
+        bool supported = launch(&now, methods[number]);
         note(run, now.status);
-        return goes_on(&now);
+        return supported && goes_on(&now);
     });
     *method = methods[fastest < 0 ? 0 : fastest];
 }

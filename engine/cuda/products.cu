@@ -5,12 +5,13 @@
  *
  * If products of floats run on tensor cores (split.h), the kernel of split_product.h is an algorithm, too, and the
  * first of all. */
+#include "engine/cuda/cublas_library.h"
 #include "engine/cuda/fastest.h"
+#include "engine/cuda/grouped_product.h"
 #include "engine/cuda/plain_product.h"
 #include "engine/cuda/products.h"
 #include "engine/cuda/split_product.h"
 
-#include <cublasLt.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,6 +51,7 @@ struct cuda_products {
     struct remembered remembered[SETS][WAYS]; /* the hash of a shape determines its set */
     unsigned replaced;
     struct stopwatch stopwatch;
+    struct cuda_grouped *grouped;
 };
 
 int cuda_products_open(struct cuda_products **products, struct error *error)
@@ -60,6 +62,11 @@ int cuda_products_open(struct cuda_products **products, struct error *error)
     if (cublasLtCreate(&opened->handle) != CUBLAS_STATUS_SUCCESS) {
         free(opened);
         return error_set(error, "cuBLASLt does not start on this device");
+    }
+    opened->grouped = cuda_grouped_open();
+    if (!opened->grouped) {
+        cuda_products_close(opened);
+        return error_set(error, "out of memory while opening the CUDA engine");
     }
     if (stopwatch_open(&opened->stopwatch, error) != 0) {
         cuda_products_close(opened);
@@ -79,6 +86,7 @@ void cuda_products_close(struct cuda_products *products)
 {
     cudaFree(products->workspace);
     stopwatch_free(&products->stopwatch);
+    cuda_grouped_close(products->grouped);
     cublasLtDestroy(products->handle);
     free(products);
 }
@@ -86,6 +94,11 @@ void cuda_products_close(struct cuda_products *products)
 struct stopwatch *cuda_products_stopwatch(struct cuda_products *products)
 {
     return &products->stopwatch;
+}
+
+struct cuda_grouped *cuda_products_grouped(struct cuda_products *products)
+{
+    return products->grouped;
 }
 
 /* The largest power of two, at most 256, that divides the addresses. They are `bytes` bytes apart. */
@@ -117,11 +130,6 @@ static void repeat(cublasLtMatrixLayoutOpaque_t *layout, int64_t count, int64_t 
     cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &distance, sizeof distance);
 }
 
-static cudaDataType_t type_of(enum dtype dtype)
-{
-    return dtype == DTYPE_BF16 ? CUDA_R_16BF : dtype == DTYPE_F16 ? CUDA_R_16F : CUDA_R_32F;
-}
-
 static cublasLtEpilogue_t epilogue_of(const struct cuda_product *p, enum cublas_extent extent)
 {
     if (extent != LT_WHOLE)
@@ -133,12 +141,11 @@ static cublasLtEpilogue_t epilogue_of(const struct cuda_product *p, enum cublas_
 
 static void describe(const struct cuda_product *p, enum dtype dtype, enum cublas_extent extent, struct description *d)
 {
-    cudaDataType_t type = type_of(dtype);
+    cudaDataType_t type = cublas_type_of(dtype);
     cublasLtEpilogue_t epilogue = epilogue_of(p, extent);
     cublasOperation_t first = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasLtMatmulDescInit(&d->how, dtype == DTYPE_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
-                           CUDA_R_32F);
+    cublasLtMatmulDescInit(&d->how, cublas_compute_of(dtype), CUDA_R_32F);
     cublasLtMatmulDescSetAttribute(&d->how, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first);
     cublasLtMatmulDescSetAttribute(&d->how, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second);
     cublasLtMatmulDescSetAttribute(&d->how, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
@@ -157,7 +164,7 @@ static void describe(const struct cuda_product *p, enum dtype dtype, enum cublas
 static struct algorithm_shape shape_of(const struct cuda_product *p, enum dtype dtype)
 {
     struct algorithm_shape shape;
-    int64_t bytes = type_of(dtype) == CUDA_R_32F ? 4 : 2;
+    int64_t bytes = cublas_type_of(dtype) == CUDA_R_32F ? 4 : 2;
     memset(&shape, 0, sizeof shape); /* because the struct is compared and hashed as bytes */
     shape.rows = p->rows;
     shape.columns = p->columns;
@@ -234,14 +241,6 @@ static cublasStatus_t multiply(struct cuda_run *run, const struct cuda_product *
     return cublasLtMatmul(run->products->handle, &d->how, &one, product->b, &d->first, product->a, &d->second,
                           &c_factor, product->add ? product->add : product->out, &d->out, product->out, &d->out,
                           algorithm, run->products->workspace, WORKSPACE_BYTES, run->stream);
-}
-
-/* Whether the status means that cuBLASLt does not support this algorithm for the shape. Any other status is a failure
- * of the device or of cuBLASLt. */
-static bool is_refusal(cublasStatus_t status)
-{
-    return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
-           status == CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
 /* ---- Choosing ---- */
@@ -359,12 +358,12 @@ void cuda_products_multiply(struct cuda_run *run, const struct cuda_product *pro
         choose(run, product, &shape, first_extent(product), place);
     if (is_of(place, &shape))
         status = launch_as(run, product, place);
-    while (is_refusal(status) && !run->capturing) {
+    while (cublas_refuses(status) && !run->capturing) {
         choose(run, product, &shape, extent_after(place->extent, product), place);
         status = launch_as(run, product, place);
     }
-    if (is_refusal(status)) /* during capturing there may be no remembered algorithm, and none may be chosen. The next
-                               launch chooses one */
+    if (cublas_refuses(status)) /* during capturing there may be no remembered algorithm, and none may be chosen. The
+                               next launch chooses one */
         run->refusal = "a product of matrices cannot be captured";
     else if (status != CUBLAS_STATUS_SUCCESS)
         run->product_failed = true;

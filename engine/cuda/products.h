@@ -6,6 +6,7 @@
 #include "engine/cuda/product.h"
 #include "engine/cuda/run.h"
 
+struct cuda_grouped;
 struct cuda_products;
 struct stopwatch;
 
@@ -23,6 +24,9 @@ bool cuda_products_has(struct cuda_run *run, const struct cuda_product *product)
 
 /* For timing launches on the device (fastest.h). */
 struct stopwatch *cuda_products_stopwatch(struct cuda_products *products);
+
+/* For products of several depths in one launch (grouped_product.h). */
+struct cuda_grouped *cuda_products_grouped(struct cuda_products *products);
 
 /* Chooses algorithms for the plan's products with weights in advance, for the shapes of batches that will occur
  * (shape.h). So no batch has to wait for the choice. Algorithms are timed on the run's stream, for at most

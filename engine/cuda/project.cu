@@ -1,8 +1,9 @@
 /* y (k, columns) = Eᵀ x + e for all sequences of the batch at once. E (n, k) has a row for each position, and only its
  * first rows are used. There are two methods (product_method.h). Sequences with all n rows may be products of cuBLASLt.
- * The kernels compute all other sequences. A block multiplies one part of the rows of a sequence. This file has the
- * kernels without tensor cores, for float elements. project_split.cu has those on tensor cores for floats, and
- * project_tensor.cu those for elements of 16 bits. finish_projection then adds up the parts. */
+ * In large batches, sequences of several lengths may be grouped products of cuBLAS (project_grouped.cu). The kernels
+ * compute all other sequences. A block multiplies one part of the rows of a sequence. This file has the kernels without
+ * tensor cores, for float elements. project_split.cu has those on tensor cores for floats, and project_tensor.cu those
+ * for elements of 16 bits. finish_projection then adds up the parts. */
 #include "engine/cuda/product_method.h"
 #include "engine/cuda/products.h"
 #include "engine/cuda/project.h"
@@ -88,7 +89,7 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) project(
 template <typename T> static __global__ void finish_projection(struct projection<T> p)
 {
     int64_t j = blockIdx.x % p.k, sequence = blockIdx.x / p.k;
-    bool multiplied = p.multiplied > 0 && p.starts[sequence + 1] - p.starts[sequence] == p.multiplied;
+    bool multiplied = is_multiplied(&p, p.starts[sequence + 1] - p.starts[sequence]);
     p.multiplied = 0; /* so that part_of finds all sequences */
     struct sequence_part part = part_of(&p, sequence, 0);
     if (part.count == 0)
@@ -133,7 +134,11 @@ template <typename T> static int64_t places_for(const struct plan *plan, const s
 
 template <typename T> int64_t cuda_project_sequence_scratch(const struct plan *plan, const struct plan_step *step)
 {
-    return (cuda_projects_pair(plan, step) ? 2 : 1) * places_for<T>(plan, step);
+    int64_t count = cuda_projects_pair(plan, step) ? 2 : 1, parts = count * places_for<T>(plan, step);
+    if (!shape_could_group(plan, step))
+        return parts;
+    int64_t sequences = plan_most_sequences(plan, plan->values[step->x].axis, plan->max_items);
+    return most(parts, grouped_projection_scratch(sequences, step->project_sequence.groups, count));
 }
 
 /* Checking the shapes of the weights suffices: they determine k, and the columns of x determine those of y. */
@@ -220,170 +225,132 @@ template <typename T> static void finish(struct cuda_run *run, const struct proj
                *p);
 }
 
-/* ---- Full sequences (shape_full_rows), by products of cuBLASLt ----
- *
- * A product computes y (k, columns) = Eᵀ (k, n) x (n, columns) of many neighbouring sequences: E is shared, x and y are
- * a fixed distance apart. Only sequences of n rows are computed so, even if all sequences of a batch have another
- * common length. So the length of a sequence decides, and not the batch, in which order its sums are added.
- *
- * E and F of the same x are two launches, because their results are two values of the plan. The oldest cuBLASLt that
- * the engine supports has no grouped products of several sizes. cublasGemmGroupedBatchedEx takes the sizes from the
- * host, so graphs could not replay it for sequences of other lengths. */
+/* ---- Choosing a method ---- */
 
-/* What a projection repeats: products with these distances between their matrices, in elements. */
-struct repetition {
-    int64_t count, e, x, y;
+/* Sequences for timing the methods without a batch. Each is `shorter` rows shorter than the one before it, and the
+ * first has n rows. If `shorter` is 0, all are full. */
+struct example {
+    int64_t count, n, shorter;
 };
 
-/* The products of the repetitions. The longest one is in one launch. While algorithms are chosen, the function returns
- * whether cuBLASLt has one for each launch. */
-template <typename T>
-static bool multiply_repeated(struct cuda_run *run, struct cuda_product product, const struct repetition repeated[3])
+/* The first row of a sequence of the example. */
+static __host__ __device__ int64_t example_start(struct example example, int64_t sequence)
 {
-    int most = 0;
-    for (int i = 1; i < 3; i++)
-        if (repeated[i].count > repeated[most].count && repeated[i].e >= 0 && repeated[i].y >= 0)
-            most = i;
-    const struct repetition *launched = &repeated[most], *outer = &repeated[(most + 1) % 3],
-                            *inner = &repeated[(most + 2) % 3];
-    const T *e = (const T *)product.a, *x = (const T *)product.b;
-    T *y = (T *)product.out;
-    bool possible = true;
-    product.count = launched->count;
-    if (launched->count > 1) {
-        product.a_distance = launched->e;
-        product.b_distance = launched->x;
-        product.out_distance = launched->y;
-    }
-    for (int64_t i = 0; i < outer->count; i++)
-        for (int64_t j = 0; j < inner->count; j++) {
-            product.a = e + i * outer->e + j * inner->e;
-            product.b = x + i * outer->x + j * inner->x;
-            product.out = y + i * outer->y + j * inner->y;
-            cuda_products_multiply(run, &product);
-            possible = possible && (!run->choosing || cuda_products_has(run, &product));
-        }
-    return possible;
+    return sequence * example.n - sequence * (sequence - 1) / 2 * example.shorter;
 }
 
-/* Elements from `a` to `b`, which may lie in different allocations. */
-template <typename T> static int64_t distance(const T *a, const T *b)
+/* The tables of the example on the device: (count + 1) first rows of x, and as many of y. */
+static __global__ void lay_out_example(struct example example, int64_t k, int64_t *tables)
 {
-    return ((int64_t)(uintptr_t)b - (int64_t)(uintptr_t)a) / (int64_t)sizeof(T);
-}
-
-/* One product for each group and projection, for `count` sequences of n rows. x of the first begins at `row`. */
-template <typename T>
-static struct cuda_product product_of(const struct projection<T> *p, int64_t n, int64_t sequence, int64_t row)
-{
-    struct cuda_product product = {};
-    product.rows = p->k;
-    product.columns = p->group_columns;
-    product.depth = n;
-    product.a = p->own.weight;
-    product.transpose_a = p->along == 1;
-    product.a_stride = p->along == 1 ? p->across : p->along;
-    product.b = p->x + row * p->columns;
-    product.b_stride = p->columns;
-    product.out = p->own.y + sequence * p->k * p->y_columns;
-    product.out_stride = p->y_columns;
-    return product;
-}
-
-/* Launches the products of neighbouring full sequences. Returns the same as multiply_repeated. */
-template <typename T>
-static bool multiply_full(struct cuda_run *run, const struct projection<T> *p, int64_t n, int64_t sequence, int64_t row,
-                          int64_t count)
-{
-    struct projection<T> ascending = *p; /* E and F in the order of their addresses, so that distances are positive */
-    if (p->count > 1 && p->second.weight < p->own.weight) {
-        ascending.own = p->second;
-        ascending.second = p->own;
-    }
-    const struct repetition repeated[3] = {
-        {count, 0, n * p->columns, p->k * p->y_columns},
-        {p->columns / p->group_columns, p->of_group, p->group_columns, p->group_columns},
-        {p->count, p->count > 1 ? distance(ascending.own.weight, ascending.second.weight) : 0, 0,
-         p->count > 1 ? distance(ascending.own.y, ascending.second.y) : 0},
-    };
-    return multiply_repeated<T>(run, product_of(&ascending, n, sequence, row), repeated);
-}
-
-static int64_t power_below(int64_t count)
-{
-    int64_t power = 1;
-    while (power <= count / 2)
-        power *= 2;
-    return power;
-}
-
-/* Each run of neighbouring full sequences, as products of 1, 2, 4, 8 … sequences, for which cuda_products_warm has
- * chosen algorithms. */
-template <typename T>
-static void multiply_some(struct cuda_run *run, const struct plan_step *step, const struct projection<T> *p, int64_t n)
-{
-    const struct layout *layout = &run->batch->layouts[run->plan->values[step->x].axis];
-    const int64_t *starts = layout->starts;
-    starts_of(run, step->x); /* fails if the batch could be replayed by a graph */
-    for (int64_t sequence = 0, count; sequence < layout->n_sequences; sequence += count + (count == 0)) {
-        for (count = 0; sequence + count < layout->n_sequences &&
-                        starts[sequence + count + 1] - starts[sequence + count] == n &&
-                        shape_selects(run->batch, step, sequence + count);)
-            count++;
-        for (int64_t done = 0, launched; done < count; done += launched) {
-            launched = power_below(count - done);
-            multiply_full(run, p, n, sequence + done, starts[sequence + done], launched);
-        }
+    for (int64_t i = threadIdx.x; i <= example.count; i += blockDim.x) {
+        tables[i] = example_start(example, i);
+        tables[example.count + 1 + i] = i * k;
     }
 }
 
-/* Tables of `count` full sequences, for timing the kernel without a batch. */
-static __global__ void lay_out_full(int64_t count, int64_t n, int64_t k, int64_t *starts, int64_t *to)
-{
-    for (int64_t i = threadIdx.x; i <= count; i += blockDim.x) {
-        starts[i] = i * n;
-        to[i] = i * k;
-    }
-}
-
-/* Fills the tables, although algorithms are being chosen. */
-static void lay_out_now(struct cuda_run *run, int64_t count, int64_t n, int64_t k, int64_t *tables)
+/* Fills the tables, although algorithms are being chosen, and sets the members of p that describe sequences. */
+template <typename T>
+static void lay_out_now(struct cuda_run *run, struct example example, int64_t *tables, struct projection<T> *p)
 {
     struct cuda_run now = *run;
     now.choosing = false;
+    p->starts = tables;
+    p->to = tables + example.count + 1;
+    p->n_sequences = example.count;
     pthread_mutex_lock(run->submitting);
-    launch(&now, lay_out_full, 1, 1, WARP, count, n, k, tables, tables + count + 1);
+    launch(&now, lay_out_example, 1, 1, WARP, example, p->k, tables);
     pthread_mutex_unlock(run->submitting);
     note(run, now.status);
 }
 
-/* Chooses algorithms for the products of the shape, and the method if it is PRODUCT_UNDECIDED. */
+template <typename T>
+static void choose_for_full_sequences(struct cuda_run *run, const struct plan_step *step, struct projection<T> p,
+                                      struct example example, bool possible, int64_t *tables)
+{
+    lay_out_now(run, example, tables, &p);
+    product_method_choose(run, &cuda_launch::method, possible, PRODUCT_BY_LIBRARY,
+                          [&](struct cuda_run *now, enum product_method method) {
+                              p.multiplied = method == PRODUCT_BY_LIBRARY ? example.n : 0;
+                              if (method == PRODUCT_BY_LIBRARY)
+                                  multiply_full(now, &p, example.n, 0, 0, example.count);
+                              else
+                                  project_by_kernel(now, step, &p);
+                              finish(now, &p, method == PRODUCT_BY_KERNEL && example.n > p.part_rows);
+                              return true;
+                          });
+}
+
+/* The kernel is the usual method, because a graph can replay it. */
+template <typename T>
+static void choose_by_length(struct cuda_run *run, const struct plan_step *step, struct projection<T> p,
+                             struct example example, int64_t *tables)
+{
+    int64_t *starts = (int64_t *)calloc((size_t)example.count + 1, sizeof *starts);
+    bool possible = starts && example.count > 1 && shape_could_group(run->plan, step) &&
+                    grouped_projection_possible(run, &p, example.n);
+    for (int64_t i = 0; starts && i <= example.count; i++)
+        starts[i] = example_start(example, i);
+    lay_out_now(run, example, tables, &p);
+    product_method_choose(run, &cuda_launch::method_by_length, possible, PRODUCT_BY_KERNEL,
+                          [&](struct cuda_run *now, enum product_method method) {
+                              bool grouped = method == PRODUCT_BY_LIBRARY;
+                              p.multiplied = grouped ? EVERY_LENGTH : 0;
+                              bool supported = !grouped || project_by_groups(now, &p, starts, example.count);
+                              if (!grouped)
+                                  project_by_kernel(now, step, &p);
+                              finish(now, &p, !grouped && example.n > p.part_rows);
+                              return supported;
+                          });
+    free(starts);
+}
+
+/* Chooses algorithms for the products of the shape, and methods that are PRODUCT_UNDECIDED. */
 template <typename T>
 static void choose_projection(struct cuda_run *run, const struct plan_step *step, struct projection<T> p, int64_t n)
 {
-    int64_t count = shape_full_count(run->plan, run->shape, (int)(step - run->plan->steps)), *tables;
+    struct cuda_launch *launch = &run->launches[step - run->plan->steps];
+    struct example full = {shape_full_count(run->plan, run->shape, (int)(step - run->plan->steps)), n, 0};
     struct error error;
-    if (run->split) /* cuBLASLt is less exact on tensor cores, and slower without them */
-        run->launches[step - run->plan->steps].method = PRODUCT_BY_KERNEL;
-    if (product_method_of(run) == PRODUCT_BY_KERNEL)
+    int64_t *tables;
+    if (run->split) /* cuBLAS is less exact on tensor cores, and slower without them */
+        launch->method = launch->method_by_length = PRODUCT_BY_KERNEL;
+    bool possible = launch->method != PRODUCT_BY_KERNEL && multiply_full(run, &p, n, 0, 0, full.count);
+    if (launch->method != PRODUCT_UNDECIDED && launch->method_by_length != PRODUCT_UNDECIDED)
         return;
-    bool possible = multiply_full(run, &p, n, 0, 0, count);
-    if (product_method_of(run) != PRODUCT_UNDECIDED)
-        return;
-    if (cuda_take_memory((void **)&tables, (size_t)(2 * (count + 1)) * sizeof *tables, "tables", &error) != 0)
-        return; /* the method stays PRODUCT_UNDECIDED. Then the kernel computes the step */
-    p.starts = tables;
-    p.to = tables + count + 1;
-    p.n_sequences = count;
-    lay_out_now(run, count, n, p.k, tables);
-    product_method_choose(run, possible, [&](struct cuda_run *now, enum product_method method) {
-        if (method == PRODUCT_BY_LIBRARY)
-            multiply_full(now, &p, n, 0, 0, count);
-        else
-            project_by_kernel(now, step, &p);
-        finish(now, &p, method == PRODUCT_BY_KERNEL && n > p.part_rows);
-    });
+    if (cuda_take_memory((void **)&tables, (size_t)(2 * (full.count + 1)) * sizeof *tables, "tables", &error) != 0)
+        return; /* the methods stay PRODUCT_UNDECIDED. Then the kernel computes the step */
+    choose_for_full_sequences(run, step, p, full, possible, tables);
+    choose_by_length(run, step, p, (struct example){full.count, n, n / (2 * full.count)}, tables);
     cudaFree(tables);
+}
+
+/* ---- Running ---- */
+
+/* Whether grouped products compute the step in this batch. */
+static bool is_grouped(const struct cuda_run *run, const struct plan_step *step)
+{
+    const struct cuda_launch *launch = &run->launches[step - run->plan->steps];
+    return launch->method_by_length == PRODUCT_BY_LIBRARY && shape_groups(run->plan, run->batch, step);
+}
+
+bool cuda_projects_by_length(const struct cuda_run *run, const struct plan_step *step)
+{
+    int number = (int)(step - run->plan->steps);
+    bool divided = run->shape->full[number] == SELECTED_SOME && run->launches[number].method == PRODUCT_BY_LIBRARY;
+    return divided || is_grouped(run, step);
+}
+
+/* Computes the sequences by grouped products. Returns false if cuBLAS does not support them. */
+template <typename T>
+static bool multiply_lengths(struct cuda_run *run, const struct plan_step *step, struct projection<T> *p)
+{
+    const struct layout *layout = &run->batch->layouts[run->plan->values[step->x].axis];
+    starts_of(run, step->x); /* fails if the batch could be replayed by a graph */
+    if (!project_by_groups(run, p, layout->starts, layout->n_sequences))
+        return false;
+    p->multiplied = EVERY_LENGTH;
+    finish(run, p, false);
+    return true;
 }
 
 template <typename T> void cuda_project_sequence(struct cuda_run *run, const struct plan_step *step)
@@ -397,6 +364,8 @@ template <typename T> void cuda_project_sequence(struct cuda_run *run, const str
         choose_projection(run, step, p, n);
         return;
     }
+    if (is_grouped(run, step) && multiply_lengths(run, step, &p))
+        return;
     enum selected full = product_method_of(run) == PRODUCT_BY_LIBRARY ? run->shape->full[number] : SELECTED_NONE;
     p.multiplied = full == SELECTED_NONE ? 0 : n;
     if (full == SELECTED_ALL)

@@ -14,4 +14,8 @@ template <typename T> void cuda_project_call(struct cuda_run *run, const struct 
  * weights and y. */
 bool cuda_projects_pair(const struct plan *plan, const struct plan_step *step);
 
+/* Whether the launch of the step reads the lengths of the batch's sequences on the host. Then no graph can replay the
+ * batch. */
+bool cuda_projects_by_length(const struct cuda_run *run, const struct plan_step *step);
+
 #endif

@@ -1,5 +1,5 @@
-/* projection: the parameters of a projection along the sequence, with pointers to device memory. project.cu,
- * project_tensor.cu and project_split.cu share it.
+/* projection: the parameters of a projection along the sequence, with pointers to device memory, and functions of the
+ * files project_….cu that compute it.
  *
  * A block computes a tile of y from one part of a sequence's rows. A second kernel adds up the parts in a fixed order,
  * so y has the same bits in every run. One launch may compute two projections of the same x. Then each projection has
@@ -7,6 +7,7 @@
 #ifndef ENGINE_CUDA_PROJECTION_H
 #define ENGINE_CUDA_PROJECTION_H
 
+#include "engine/cuda/product.h"
 #include "engine/cuda/run.h"
 
 /* The members that differ between two projections in one launch. */
@@ -29,17 +30,26 @@ template <typename T> struct projection {
     int64_t across, along, of_group; /* E[p, j] of a group is weight[group * of_group + p * across + j * along] */
     int64_t columns, group_columns, y_columns, k;
     bool sums_column, bias_column;
-    bool adds_bias;     /* there is a bias, and it is added to the columns */
-    int64_t part_rows;  /* rows of x in a part. The last part of a sequence may have fewer */
-    int64_t multiplied; /* cuBLASLt computes the sequences with this number of rows. 0 if it computes none */
+    bool adds_bias;    /* there is a bias, and it is added to the columns */
+    int64_t part_rows; /* rows of x in a part. The last part of a sequence may have fewer */
+    /* cuBLAS computes the sequences with this number of rows. 0 if it computes none, EVERY_LENGTH if it computes all */
+    int64_t multiplied;
 };
+
+#define EVERY_LENGTH INT64_MAX
+
+/* Whether cuBLAS computes a sequence with this number of rows. */
+template <typename T> static __device__ __forceinline__ bool is_multiplied(const struct projection<T> *p, int64_t rows)
+{
+    return p->multiplied == EVERY_LENGTH || (p->multiplied > 0 && p->multiplied == rows);
+}
 
 /* A part of a sequence's rows. The parts of all sequences share one numbering. first_part computes the number of a
  * sequence's first part from the sequence's first row. Some numbers belong to no part. */
 struct sequence_part {
     int64_t sequence, number; /* `number` counts the parts of the sequence from 0 */
     int64_t first, rows;      /* index of the first row of x, and number of rows */
-    /* Number of parts of the sequence. 0 if no part has this number, if the sequence is not selected, or if cuBLASLt
+    /* Number of parts of the sequence. 0 if no part has this number, if the sequence is not selected, or if cuBLAS
      * computes it. */
     int64_t count;
 };
@@ -59,8 +69,8 @@ static __device__ struct sequence_part part_of(const struct projection<T> *p, in
     part.rows = end - part.first < p->part_rows ? end - part.first : p->part_rows;
     part.count = part.count < 1 ? 1 : part.count; /* a sequence without rows has one part, whose sum is 0 */
     /* Nothing is to be done for a sequence that only rounds the batch up to its shape (shape.h), nor for one that
-     * cuBLASLt computes. */
-    if (p->to[sequence + 1] == p->to[sequence] || (p->multiplied > 0 && end - begin == p->multiplied))
+     * cuBLAS computes. */
+    if (p->to[sequence + 1] == p->to[sequence] || is_multiplied(p, end - begin))
         part.count = 0;
     if (p->selecting) {
         int64_t rows = p->selecting[sequence + 1] - p->selecting[sequence];
@@ -137,5 +147,47 @@ void project_on_tensor_cores(struct cuda_run *run, const struct plan_step *step,
 
 /* The same for floats (split.h). */
 void project_split(struct cuda_run *run, const struct plan_step *step, const struct projection<float> *projection);
+
+/* The product y = Eᵀ x of one group of columns, without its depth and matrices. */
+template <typename T> static inline struct cuda_product sizes_of_product(const struct projection<T> *p)
+{
+    struct cuda_product product = {};
+    product.rows = p->k;
+    product.columns = p->group_columns;
+    product.transpose_a = p->along == 1;
+    product.a_stride = p->along == 1 ? p->across : p->along;
+    product.b_stride = p->columns;
+    product.out_stride = p->y_columns;
+    return product;
+}
+
+/* Projections of full sequences, of n rows, by products of cuBLASLt (project_full.cu). Biases and further columns are
+ * missing from y afterwards.
+ *
+ * multiply_full launches the products of `count` neighbouring sequences. x of the first begins at `row`. While
+ * algorithms are chosen, it returns whether cuBLASLt has one for each launch. multiply_some computes all full sequences
+ * of the batch that are selected. Each run of neighbouring sequences is launched as products of 1, 2, 4, 8 … sequences,
+ * for which cuda_products_warm has chosen algorithms. */
+template <typename T>
+bool multiply_full(struct cuda_run *run, const struct projection<T> *projection, int64_t n, int64_t sequence,
+                   int64_t row, int64_t count);
+template <typename T>
+void multiply_some(struct cuda_run *run, const struct plan_step *step, const struct projection<T> *projection,
+                   int64_t n);
+
+/* Projections by grouped products of cuBLAS. The next three functions are in project_grouped.cu.
+ *
+ * Floats of scratch for `sequences` sequences, each with `count` projections of `groups` groups. */
+int64_t grouped_projection_scratch(int64_t sequences, int64_t groups, int64_t count);
+
+/* While algorithms are chosen: whether cuBLAS can compute the projections, of sequences with at most n rows. */
+template <typename T>
+bool grouped_projection_possible(struct cuda_run *run, const struct projection<T> *projection, int64_t n);
+
+/* Computes all sequences, without biases and further columns. Each must have at least one row. `starts` has their first
+ * rows, like projection->starts, but in host memory. Returns false if cuBLAS does not support the products. */
+template <typename T>
+bool project_by_groups(struct cuda_run *run, const struct projection<T> *projection, const int64_t *starts,
+                       int64_t n_sequences);
 
 #endif

@@ -123,6 +123,8 @@ struct cuda_launch {
     int steps;                  /* number of steps in the launch, beginning with this step */
     bool keeps;                 /* the launch also stores the last step's input, because other steps read it */
     enum product_method method; /* chosen once, while the model is loaded. Then it stays the same for all batches */
+    /* Likewise, for a projection of sequences of several lengths. The library is cuBLAS with grouped products. */
+    enum product_method method_by_length;
 };
 
 struct cuda_run {
@@ -160,7 +162,7 @@ struct cuda_run {
     pthread_mutex_t *submitting; /* the device's mutex. The caller holds it, except while algorithms are chosen. Then
                                     functions lock it themselves */
     cudaError_t status;          /* the first failure. After a failure nothing is launched */
-    bool product_failed;         /* cuBLASLt failed. Perhaps the device failed, too */
+    bool product_failed;         /* cuBLAS failed. Perhaps the device failed, too */
     const char *refusal;         /* the reason why the device, which works, cannot run this batch. NULL if it can */
 };
 

@@ -12,6 +12,9 @@
 #ifndef FULL_ROWS
 #define FULL_ROWS 2048 /* likewise. With fewer rows, launches without a graph would take longer than the kernels */
 #endif
+#ifndef GROUPED_ROWS
+#define GROUPED_ROWS 16384 /* the fewest rows of a batch with grouped products, likewise. An estimate: not measured */
+#endif
 #define FINE_FROM 1024 /* in rows. Below it there are four sizes between two powers of two, and above it eight */
 
 int shape_open(const struct plan *plan, struct batch_shape *shape, struct error *error)
@@ -117,6 +120,28 @@ static enum selected count_full(const struct plan *plan, const struct batch *bat
         count +=
             layout->starts[sequence + 1] - layout->starts[sequence] == rows && shape_selects(batch, step, sequence);
     return count == 0 ? SELECTED_NONE : count == layout->n_sequences ? SELECTED_ALL : SELECTED_SOME;
+}
+
+bool shape_could_group(const struct plan *plan, const struct plan_step *step)
+{
+    int64_t full = shape_full_rows(plan, step);
+    if (full == 0 || step->only.axis != PLAN_NONE)
+        return false;
+    int axis = plan->values[step->x].axis;
+    return plan_same_rows(plan, axis) != full && plan_most_rows(plan, axis, plan->max_items) >= GROUPED_ROWS;
+}
+
+bool shape_groups(const struct plan *plan, const struct batch *batch, const struct plan_step *step)
+{
+    int64_t full = shape_full_rows(plan, step), others = 0;
+    const struct layout *layout = &batch->layouts[plan->values[step->x].axis];
+    for (int64_t sequence = 0; sequence < layout->n_sequences; sequence++) {
+        int64_t rows = layout->starts[sequence + 1] - layout->starts[sequence];
+        if (rows == 0)
+            return false;
+        others += rows != full;
+    }
+    return shape_could_group(plan, step) && others > 0 && layout->starts[layout->n_sequences] >= GROUPED_ROWS;
 }
 
 static void find_tensors(const struct plan *plan, const struct engine_item *item, struct batch_shape *shape)

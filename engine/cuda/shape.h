@@ -49,13 +49,20 @@ uint64_t shape_hash(const struct plan *plan, const struct batch_shape *shape);
 void shape_copy(const struct plan *plan, struct batch_shape *to, const struct batch_shape *from);
 
 /* A sequence is full if it has as many rows as the E of an OP_PROJECT_SEQUENCE. A product of cuBLASLt may compute full
- * sequences (project.cu). shape_full_rows returns the number of rows of a full sequence. It returns 0 if cuBLASLt never
- * computes sequences of this step.
+ * sequences (project_full.cu). shape_full_rows returns the number of rows of a full sequence. It returns 0 if cuBLASLt
+ * never computes sequences of this step.
  *
  * If only some sequences of a batch are full, no graph replays the batch. If E has less than FULL_ROWS rows,
  * running without a graph costs more time than the product saves. Then cuBLASLt computes sequences of the step only if
  * every sequence of every batch is full. */
 int64_t shape_full_rows(const struct plan *plan, const struct plan_step *step);
+
+/* Grouped products of cuBLAS may compute a step with shape_full_rows (project_grouped.cu). shape_could_group tells
+ * whether some batch suits them, and shape_groups whether this batch does. Its sequences have several lengths, and none
+ * is empty. No graph replays such a batch. So it must have so many rows that the products save more time than the
+ * launches cost. */
+bool shape_could_group(const struct plan *plan, const struct plan_step *step);
+bool shape_groups(const struct plan *plan, const struct batch *batch, const struct plan_step *step);
 
 /* The number of full sequences of a step with shape_full_rows, rounded up, if all sequences of the batch are full. x
  * and y have room for them. */

@@ -12,8 +12,8 @@ PTX_CUDA     := $(foreach dtype,cuda bf16 f16 tf32,test_operations_$(dtype) test
                 test_faults_products
 PTX_KERNELS  := test_tensor test_split # these have their own kernels
 PTX_HTTP     := $(BUILD)/tests/http/test_generate $(BUILD)/tests/http/test_reference
-PTX_LINKED   := $(addprefix $(PTX)/,$(PTX_CUDA) linformerd libcuda.so.1)
-PTX_BUILT    := $(PTX)/libengine_cuda.so $(PTX_KERNELS:%=$(PTX)/%) $(PTX_LINKED) $(PTX_HTTP)
+PTX_LINKED   := $(addprefix $(PTX)/,$(PTX_CUDA) linformerd libcuda.so.1 libcublas.so.13)
+PTX_BUILT    := $(PTX)/libengine_cuda.so $(PTX)/libcublas.so.12 $(PTX_KERNELS:%=$(PTX)/%) $(PTX_LINKED) $(PTX_HTTP)
 EMULATED     := $(patsubst %,$(BUILD)/tests/cuda/%@ptx,$(PTX_CUDA) $(PTX_KERNELS)) $(PTX_HTTP:%=%@ptx)
 # These run in `make test-all`. test_cases_bf16 took 8 seconds of processor time.
 EMULATED_SHORT := $(patsubst %,$(BUILD)/tests/cuda/test_%@ptx,cases_cuda cases_bf16 cases_f16 cases_tf32 tensor fusion top_k)
@@ -31,7 +31,9 @@ $(PTX_SHIM): $(PTX)/shim/%.o: tests/cuda/shim/%.cpp $(PTX)/flags
 $(PTX)/registration.o: tests/cuda/ptx/registration.cpp $(PTX)/flags
 	$(emulated) -c -o $@ $<
 $(PTX)/libengine_cuda.so: $(PTX_OF) $(PTX_RUNTIME)
-	$(say) $(CXX) -shared -pthread -o $@ $^ $(EMULATOR_LIBS)
+	$(say) $(CXX) -shared -pthread -o $@ $^ $(EMULATOR_LIBS) $(BESIDE)
+$(PTX)/libcublas.so.12: $(PTX)/libcublas.so.13 # the name with an nvcc of CUDA 12
+	$(say) ln -f $< $@
 $(PTX_KERNELS:%=$(PTX)/%.o): $(PTX)/%.o: tests/cuda/%.cu $(PTX)/flags
 	$(emulated) -c -o $@ $<
 $(PTX_KERNELS:%=$(PTX)/%): %: %.o $(PTX_RUNTIME) $(BUILD)/tests/filter.o
@@ -68,11 +70,12 @@ programs-ptx:
 	@mkdir -p $(PTX)
 	@if NVCC='$(NVCC)' engine/cuda/toolkit.sh check-compiler >$(PTX)/missing; \
 	    then $(MAKE) --no-print-directory $(PTX_BUILT); fi
-# The same for the programs NAME@shipped. The engine names the version of cuBLASLt that it loads.
+# The same for the programs NAME@shipped. The engine names the version of cuBLASLt that it loads. cuBLAS has the same.
 programs-shipped:
 	@mkdir -p $(SHIPPED)
 	@if [ "$$(uname -m)" != x86_64 ]; then echo "calls are redirected on x86-64 alone" >$(SHIPPED)/missing; \
 	elif NVCC='$(NVCC)' CUBLAS='$(CUBLAS)' engine/cuda/toolkit.sh check >$(SHIPPED)/missing; then \
 	    $(MAKE) --no-print-directory $(SHIPPED_ENGINE) $(SHIPPED_BUILT) && \
 	    ln -f $(SHIPPED_ENGINE) $(SHIPPED)/libengine_cuda.so && \
-	    ln -sf libcublasLt.so $(SHIPPED)/$$(readelf -d $(SHIPPED_ENGINE) | grep -o 'libcublasLt\.so[.0-9]*'); fi
+	    name=$$(readelf -d $(SHIPPED_ENGINE) | grep -o 'libcublasLt\.so[.0-9]*') && \
+	    ln -sf libcublasLt.so $(SHIPPED)/$$name && ln -sf libcublasLt.so $(SHIPPED)/libcublas.$${name#*.}; fi

@@ -1,6 +1,7 @@
 # The CUDA engine for the processor. g++ compiles the same kernels with the headers of tests/cuda/shim. The library is
 # in the folder of the test programs.
-SHIM       := $(BUILD)/tests/cuda/libengine_cuda.so $(BUILD)/tests/cuda/libcuda.so.1 $(BUILD)/tests/cuda/linformerd
+SHIM       := $(BUILD)/tests/cuda/libengine_cuda.so $(BUILD)/tests/cuda/libcuda.so.1 $(BUILD)/tests/cuda/libcublas.so.13 \
+              $(BUILD)/tests/cuda/linformerd
 # Small limits of the engine, so that tests reach them. If SHIM_LIMITS is empty, the limits are those of the real
 # engine. tests/gpu/predict.py needs this.
 SHIM_LIMITS ?= -include tests/cuda/shim/small_limits.h
@@ -29,7 +30,9 @@ $(SHIM_OWN): $(BUILD)/%.o: %.cpp $(BUILD)/flags
 $(SHIM_OF): $(BUILD)/tests/cuda/shim/engine/%.o: engine/cuda/%.cu tests/cuda/shim/small_limits.h $(BUILD)/flags
 	$(say) $(CXX) $(SHIM_FLAGS) $(SHIM_LIMITS) $(KERNEL_SANITIZER) -x c++ -c -o $@ $<
 $(BUILD)/tests/cuda/libengine_cuda.so: $(SHIM_OF) $(SHIM_OWN)
-	$(say) $(CXX) $(SANITIZER) -shared -o $@ $^
+	$(say) $(CXX) $(SANITIZER) -shared -o $@ $^ $(BESIDE)
+$(BUILD)/tests/cuda/libcublas.so.13: $(BUILD)/tests/cuda/libengine_cuda.so # has the engine's folder, so the shim's functions are found in it
+	$(say) $(CC) $(SANITIZER) -shared -o $@ -x c /dev/null -Wl,--no-as-needed -L$(@D) -l:libengine_cuda.so $(BESIDE)
 $(BUILD)/tests/cuda/libcuda.so.1: $(BUILD)/flags # replaces the driver's library, which the engine looks for
 	$(say) $(CC) $(SANITIZER) -shared -Wl,-soname,libcuda.so.1 -o $@ -x c /dev/null
 $(BUILD)/tests/cuda/linformerd: $(BUILD)/server/main.o $(ARCHIVES) # the daemon, in the same folder

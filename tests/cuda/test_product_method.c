@@ -1,7 +1,7 @@
-/* Steps for which cuBLASLt and a kernel of the engine compete (engine/cuda/product_method.h): projections of whole
- * sequences, and GELU after a product. The shim's artificial times decide which one is faster. In both cases, results
- * agree with f32 on the CPU, and an item has the same bits alone and in a batch. The shim's counters tell which one
- * ran. */
+/* Steps for which cuBLAS and a kernel of the engine compete (engine/cuda/product_method.h): projections of whole
+ * sequences, projections of sequences of several lengths, and GELU after a product. The shim's artificial times decide
+ * which one is faster. In all cases, results agree with f32 on the CPU. Without grouped products, an item has the same
+ * bits alone and in a batch. The shim's counters tell which one ran. */
 #include "engine/backend.h"
 #include "engine/plan/builder.h"
 #include "tests/cuda/alone.h"
@@ -21,14 +21,16 @@
 
 #include <cmocka.h>
 
+enum { GROUPED_ROWS = 150 }; /* of the shim's small limits: batches with fewer rows have no grouped products */
 enum { WHOLE = 48, MOST_ITEMS = 6, ROWS = MOST_ITEMS * WHOLE, REPEATS = 3, MOST_COLUMNS = 140 };
 
 /* Batches with larger results may run without a graph, because RESULTS_BYTES is small in the shim. */
 #define MOST_RESULT_BYTES 10000
 
-/* Times in the shim, in milliseconds. The fastest algorithm of cuBLASLt takes 1 ms. */
-#define SLOW_KERNELS "1000"
-#define FAST_KERNELS "0.45"
+/* Times of the projection kernels in the shim, in milliseconds. The fastest algorithm of cuBLASLt, and a call with
+ * grouped products, take 1 ms. Other kernels take no time. */
+#define SLOW_KERNELS "project=1000"
+#define FAST_KERNELS "project=0.45"
 
 static const struct {
     enum dtype dtype;
@@ -61,14 +63,17 @@ static const struct sizes sizes[] = {
     {5, 24, 8, .transposed = true, .two = true, .bias = true},
     {16, 32, 1, .two = true, .padded = true},
     {3, 8, 1, .two = true}, /* a graph replays its batches */
+    {8, 64, 2, .two = true, .bias = true},
 };
 
 static const struct items equal = {5, {WHOLE, WHOLE, WHOLE, WHOLE, WHOLE}},
-                          mixed = {6, {WHOLE, 5, WHOLE, WHOLE, WHOLE, 30}}, shorter = {3, {20, WHOLE - 1, 20}};
+                          mixed = {6, {WHOLE, 5, WHOLE, WHOLE, WHOLE, 30}}, shorter = {3, {20, WHOLE - 1, 20}},
+                          ragged = {6, {WHOLE - 1, 5, 46, 46, 1, 40}};
 
 /* Numbers of launches of batches, in the shim. */
 struct counted {
     uint64_t several;   /* calls with several products */
+    uint64_t grouped;   /* calls with products of several sizes */
     uint64_t projected; /* launches of the engine's own projection kernel */
     uint64_t graphs;
     uint64_t gelus, finished; /* products with GELU, and kernels that compute GELU after a product */
@@ -78,6 +83,7 @@ static struct counted counts_now(void)
 {
     return (struct counted){
         .several = count(SEVERAL_PRODUCTS),
+        .grouped = count(GROUPED_PRODUCTS),
         .projected = launches_of("project<") + launches_of("project_tensor<"),
         .graphs = count(GRAPH_LAUNCHES),
         .gelus = count(GELU_PRODUCTS),
@@ -88,8 +94,9 @@ static struct counted counts_now(void)
 static struct counted counts_since(struct counted before)
 {
     struct counted now = counts_now();
-    return (struct counted){now.several - before.several, now.projected - before.projected, now.graphs - before.graphs,
-                            now.gelus - before.gelus, now.finished - before.finished};
+    return (struct counted){now.several - before.several,     now.grouped - before.grouped,
+                            now.projected - before.projected, now.graphs - before.graphs,
+                            now.gelus - before.gelus,         now.finished - before.finished};
 }
 
 typedef int build_model(struct plan_builder *builder, const void *how);
@@ -147,13 +154,13 @@ static void end(struct prepared *prepared)
     prepared->functions->close(prepared->backend);
 }
 
-/* Runs items `first` to `first + count - 1` of `items`. x and `hidden` have the rows of all items. */
-static void run(struct prepared *prepared, const struct items *items, int first, int count, int64_t columns,
-                int64_t y_columns, float *x, float *hidden)
+/* Runs items `first` to `first + count - 1` of `items`. x and `hidden` have the rows of all items. Returns the result
+ * of the backend. */
+static int run_result(struct prepared *prepared, const struct items *items, int first, int count, int64_t columns,
+                      int64_t y_columns, float *x, float *hidden, struct error *error)
 {
     struct engine_item batched[MOST_ITEMS];
     struct batch batch;
-    struct error error;
     memset(batched, 0, sizeof batched);
     for (int i = 0; i < first + count; i++) {
         if (i >= first) {
@@ -164,11 +171,20 @@ static void run(struct prepared *prepared, const struct items *items, int first,
         x += items->lengths[i] * columns;
         hidden += items->lengths[i] * y_columns;
     }
-    assert_int_equal(padder_open(prepared->plan, &batch, &error), 0);
+    assert_int_equal(padder_open(prepared->plan, &batch, error), 0);
     padder_lay_out(prepared->plan, &batch, batched, count);
-    if (prepared->functions->run(prepared->model, 0, &batch, &error) != 0)
-        fail_msg("%s", error.message);
+    int result = prepared->functions->run(prepared->model, 0, &batch, error);
     padder_free(prepared->plan, &batch);
+    return result;
+}
+
+/* The same for a batch that must not fail. */
+static void run(struct prepared *prepared, const struct items *items, int first, int count, int64_t columns,
+                int64_t y_columns, float *x, float *hidden)
+{
+    struct error error;
+    if (run_result(prepared, items, first, count, columns, y_columns, x, hidden, &error) != 0)
+        fail_msg("%s", error.message);
 }
 
 static int64_t rows_of(const struct items *items)
@@ -201,23 +217,40 @@ static void compare(double bound, int64_t n, const float *found, const float *ex
 
 /* ---- Projections ---- */
 
-/* Expects that either cuBLASLt or the engine's kernel computed the batches. */
-static void check_projected(const struct sizes *s, const struct items *items, bool library, struct counted counted)
+/* Who computes projections in a batch. */
+enum computed_by { BY_KERNEL, BY_LIBRARY, BY_GROUPS };
+
+/* Whether grouped products may compute the batch. They want matrices whose rows begin at multiples of 16 bytes. */
+static bool can_group(const struct sizes *s, int dtype, const struct items *items)
+{
+    int64_t bytes = dtypes[dtype].dtype == DTYPE_BF16 || dtypes[dtype].dtype == DTYPE_F16 ? 2 : 4;
+    int64_t strides = s->columns | s->columns / s->groups | (s->transposed ? WHOLE : s->k);
+    bool several_lengths = !s->padded && items != &equal;
+    return several_lengths && rows_of(items) >= GROUPED_ROWS && strides * bytes % 16 == 0;
+}
+
+/* Expects that the engine's kernel, cuBLASLt or grouped products computed the batches. */
+static void check_projected(const struct sizes *s, int dtype, const struct items *items, enum computed_by by,
+                            struct counted counted)
 {
     bool whole = s->padded || items == &equal, some = whole || items == &mixed;
+    bool grouped = by == BY_GROUPS && can_group(s, dtype, items), library = by != BY_KERNEL && some && !grouped;
     if (on_device())
         return;
-    assert_int_equal(counted.projected > 0, !library || !whole);
-    assert_int_equal(counted.several > 0, library && some);
+    assert_int_equal(counted.grouped > 0, grouped);
+    assert_int_equal(counted.projected > 0, !grouped && !(library && whole));
+    assert_int_equal(counted.several > 0, library);
     if (rows_of(items) * s->columns * (int64_t)sizeof(float) < MOST_RESULT_BYTES)
-        assert_int_equal(counted.graphs > 0, !library || whole || !some);
+        assert_int_equal(counted.graphs > 0, !grouped && (!library || whole));
 }
 
 /* Runs a batch several times, so that a graph runs the last times. Then runs each item alone. */
 static void check_items(struct prepared *cuda, struct prepared *cpu, int dtype, const struct sizes *s,
-                        const struct items *items, bool library)
+                        const struct items *items, enum computed_by by)
 {
     int64_t n = rows_of(items) * s->columns, at = 0;
+    bool grouped = by == BY_GROUPS && can_group(s, dtype, items);
+    double tolerance = grouped ? dtypes[dtype].bound : alone_tolerance(dtypes[dtype].dtype);
     float *x = calloc((size_t)(4 * n), sizeof *x), *expected = x + n, *found = expected + n, *alone = found + n;
     for (int64_t i = 0; i < n; i++)
         x[i] = random_float() * 2;
@@ -228,11 +261,11 @@ static void check_items(struct prepared *cuda, struct prepared *cpu, int dtype, 
         run(cuda, items, 0, items->count, s->columns, s->columns, x, found);
         compare(dtypes[dtype].bound, n, found, expected);
     }
-    check_projected(s, items, library, counts_since(before));
+    check_projected(s, dtype, items, by, counts_since(before));
     for (int i = 0; i < items->count; i++) {
         run(cuda, items, i, 1, s->columns, s->columns, x, alone);
         double distance = distance_of(items->lengths[i] * s->columns, alone + at, found + at);
-        if (!(distance <= alone_tolerance(dtypes[dtype].dtype)))
+        if (!(distance <= tolerance))
             fail_msg("item %d alone differs from it in the batch by %g", i, distance);
         at += items->lengths[i] * s->columns;
     }
@@ -240,13 +273,13 @@ static void check_items(struct prepared *cuda, struct prepared *cpu, int dtype, 
 }
 
 static void check_method(const struct backend_functions *functions, int dtype, const struct sizes *s,
-                         struct weights *weights, int64_t tuning_ms, bool library)
+                         struct weights *weights, int64_t tuning_ms, enum computed_by by)
 {
-    static const struct items *const batches[] = {&equal, &mixed, &shorter};
+    static const struct items *const batches[] = {&equal, &mixed, &shorter, &ragged};
     struct prepared cuda = prepare(functions, dtypes[dtype].dtype, tuning_ms, build_projection, s, weights);
     struct prepared cpu = prepare(&backend_cpu, DTYPE_F32, 0, build_projection, s, weights);
     for (size_t i = 0; i < sizeof batches / sizeof *batches; i++)
-        check_items(&cuda, &cpu, dtype, s, batches[i], library);
+        check_items(&cuda, &cpu, dtype, s, batches[i], by);
     end(&cpu);
     end(&cuda);
 }
@@ -278,11 +311,11 @@ static void test_projection(void **state)
     for (int dtype = 0; dtype < N_DTYPES; dtype++) {
         print_message("%s\n", dtype_name(dtypes[dtype].dtype));
         setenv("SHIM_KERNEL_MS", SLOW_KERNELS, 1);
-        check_method(functions, dtype, s, weights, 1000000000, true);
+        check_method(functions, dtype, s, weights, 1000000000, BY_GROUPS);
         setenv("SHIM_KERNEL_MS", FAST_KERNELS, 1);
         if (!on_device())
-            check_method(functions, dtype, s, weights, 1000000000, false);
-        check_method(functions, dtype, s, weights, 0, true); /* without measurements */
+            check_method(functions, dtype, s, weights, 1000000000, BY_KERNEL);
+        check_method(functions, dtype, s, weights, 0, BY_LIBRARY); /* without measurements */
     }
     unsetenv("SHIM_KERNEL_MS");
     weights_close(weights);
@@ -299,12 +332,12 @@ static void test_refused_projection(void **state)
     struct weights *weights = weights_of(s, &file);
     for (int dtype = 0; dtype < N_DTYPES; dtype++) {
         faults_set("algorithm 1 0 801\n");
-        check_method(functions, dtype, s, weights, 0, false);
+        check_method(functions, dtype, s, weights, 0, BY_KERNEL);
         faults_set("");
         struct prepared cuda = prepare(functions, dtypes[dtype].dtype, 0, build_projection, s, weights);
         struct prepared cpu = prepare(&backend_cpu, DTYPE_F32, 0, build_projection, s, weights);
         faults_set("product 1 0 801\nalgorithm 1 0 801\n");
-        check_items(&cuda, &cpu, dtype, s, &shorter, true);
+        check_items(&cuda, &cpu, dtype, s, &shorter, BY_LIBRARY);
         int64_t n = rows_of(&equal) * s->columns;
         float *x = calloc((size_t)(3 * n), sizeof *x), *expected = x + n, *found = expected + n;
         for (int64_t i = 0; i < n; i++)
@@ -319,6 +352,49 @@ static void test_refused_projection(void **state)
         end(&cpu);
         end(&cuda);
     }
+    weights_close(weights);
+    free(file);
+}
+
+/* cuBLAS has no grouped products when the model is loaded, refuses them in a batch, or fails. */
+static void test_refused_groups(void **state)
+{
+    (void)state;
+    const struct sizes *s = &sizes[0];
+    const struct backend_functions *functions = load_cuda();
+    void *file;
+    struct weights *weights = weights_of(s, &file);
+    setenv("SHIM_KERNEL_MS", SLOW_KERNELS, 1);
+    for (int dtype = 0; dtype < N_DTYPES; dtype++) {
+        faults_set("grouped 1 0 801\n");
+        check_method(functions, dtype, s, weights, 1000000000, BY_LIBRARY);
+        faults_set("");
+        struct prepared cuda = prepare(functions, dtypes[dtype].dtype, 1000000000, build_projection, s, weights);
+        struct prepared cpu = prepare(&backend_cpu, DTYPE_F32, 0, build_projection, s, weights);
+        check_items(&cuda, &cpu, dtype, s, &mixed, BY_GROUPS);
+        int64_t n = rows_of(&mixed) * s->columns;
+        struct error error;
+        float *x = calloc((size_t)(3 * n), sizeof *x), *expected = x + n, *found = expected + n;
+        for (int64_t i = 0; i < n; i++)
+            x[i] = random_float() * 2;
+        run(&cpu, &mixed, 0, mixed.count, s->columns, s->columns, x, expected);
+        faults_set("grouped 1 0 801\n");
+        struct counted before = counts_now();
+        run(&cuda, &mixed, 0, mixed.count, s->columns, s->columns, x, found);
+        compare(dtypes[dtype].bound, n, found, expected);
+        struct counted counted = counts_since(before);
+        assert_true(counted.grouped == 0 && counted.projected > 0 && counted.several > 0);
+        faults_set("grouped 1 0 700\n");
+        assert_int_equal(run_result(&cuda, &mixed, 0, mixed.count, s->columns, s->columns, x, found, &error), -1);
+        assert_string_equal(error.message, "cuBLAS failed");
+        faults_set("");
+        run(&cuda, &mixed, 0, mixed.count, s->columns, s->columns, x, found);
+        compare(dtypes[dtype].bound, n, found, expected);
+        free(x);
+        end(&cpu);
+        end(&cuda);
+    }
+    unsetenv("SHIM_KERNEL_MS");
     weights_close(weights);
     free(file);
 }
@@ -453,7 +529,7 @@ static int run_methods(void)
 {
     static const struct gelu gelus[] = {{64, .bias = true}, {50, .bias = true}, {64, .bias = false}};
     enum { N_SIZES = sizeof sizes / sizeof *sizes, N_GELUS = sizeof gelus / sizeof *gelus };
-    struct CMUnitTest tests[N_SIZES + N_GELUS + 2];
+    struct CMUnitTest tests[N_SIZES + N_GELUS + 3];
     static char names[N_SIZES + N_GELUS][64];
     for (int i = 0; i < N_SIZES; i++) {
         snprintf(names[i], sizeof names[i], "k %d columns %d groups %d%s", (int)sizes[i].k, (int)sizes[i].columns,
@@ -467,9 +543,10 @@ static int run_methods(void)
             (struct CMUnitTest){names[N_SIZES + i], test_gelu, NULL, NULL, (void *)(uintptr_t)&gelus[i]};
     }
     tests[N_SIZES + N_GELUS] = (struct CMUnitTest){"refused projections", test_refused_projection, NULL, NULL, NULL};
-    tests[N_SIZES + N_GELUS + 1] = (struct CMUnitTest){"the trace", test_trace, NULL, NULL, NULL};
-    /* The last two need the shim. */
-    return _cmocka_run_group_tests("product methods", tests, N_SIZES + N_GELUS + (on_device() ? 0 : 2), NULL, NULL);
+    tests[N_SIZES + N_GELUS + 1] = (struct CMUnitTest){"refused groups", test_refused_groups, NULL, NULL, NULL};
+    tests[N_SIZES + N_GELUS + 2] = (struct CMUnitTest){"the trace", test_trace, NULL, NULL, NULL};
+    /* The last three need the shim. */
+    return _cmocka_run_group_tests("product methods", tests, N_SIZES + N_GELUS + (on_device() ? 0 : 3), NULL, NULL);
 }
 
 int main(void)

@@ -11,6 +11,7 @@ enum counter {
     HEURISTICS,
     SLOW_PRODUCTS,
     SEVERAL_PRODUCTS, /* calls of cublasLtMatmul with several products */
+    GROUPED_PRODUCTS, /* calls of cublasGemmGroupedBatchedEx */
     GELU_PRODUCTS,    /* calls of cublasLtMatmul with GELU */
     MEASUREMENTS,
     WAITS,      /* waits for events and streams, without queries */

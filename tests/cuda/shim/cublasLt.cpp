@@ -1,18 +1,12 @@
-/* Products as in cuBLASLt (column by column), computed in plain loops. */
+/* cuBLASLt: it offers several algorithms with artificial times. */
 #include "faults.h"
 #include "kernels.h"
+#include "product.h"
 #include "streams.h"
 
-#include <cublasLt.h>
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <string>
-#include <vector>
 
 static uint64_t multiplied; /* number of products since cublasLtCreate */
 
@@ -113,11 +107,6 @@ static bool is_supported(const cublasLtMatmulDescOpaque_t &how, const cublasLtMa
            (d.type == a.type || d.type == CUDA_R_32F);
 }
 
-static cublasStatus_t status_of(cudaError_t error)
-{
-    return error == cudaErrorNotSupported ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_EXECUTION_FAILED;
-}
-
 /* Time of each algorithm, in milliseconds. 0: the algorithm fails when it runs. Negative: cuBLASLt reports that it does
  * not support the algorithm. All other algorithms give the same result. They overwrite a part of the workspace, and
  * rely on the requested alignment. */
@@ -160,10 +149,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     shim::count(HEURISTICS);
     *found = 0;
     if (cudaError_t error = shim::fault(shim::call::algorithm))
-        return status_of(error);
+        return shim::status_of(error);
     if (how->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
         if (cudaError_t error = shim::fault(shim::call::epilogue))
-            return status_of(error);
+            return shim::status_of(error);
     if (!is_supported(*how, *a, *b, *c, *d))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     *found = std::min(wanted, algorithms);
@@ -177,190 +166,17 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static size_t bytes_of_element(cudaDataType_t type)
-{
-    return type == CUDA_R_32F ? 4 : 2;
-}
-
-/* The bytes of one matrix. */
-static size_t bytes_of(const cublasLtMatrixLayoutOpaque_t &layout)
-{
-    return ((layout.columns - 1) * (size_t)layout.stride + layout.rows) * bytes_of_element(layout.type);
-}
-
-/* Columns may be shorter than their stride. Several matrices follow each other, or lie side by side within the stride.
- * A matrix that is only read may be common to all products. */
-static bool is_laid_out(const cublasLtMatrixLayoutOpaque_t &layout, bool written)
-{
-    uint64_t distance = (uint64_t)layout.distance, stride = (uint64_t)layout.stride,
-             others = (uint64_t)layout.count - 1;
-    if (layout.stride < 1 || layout.rows > stride || layout.distance < 0)
-        return false;
-    if (layout.count == 1 || !written)
-        return true;
-    return distance >= (layout.columns - 1) * stride + layout.rows ||
-           (distance >= layout.rows && others * distance + layout.rows <= stride);
-}
-
-static float element(const void *data, cudaDataType_t type, uint64_t index)
-{
-    if (type == CUDA_R_16BF)
-        return __bfloat162float(((const __nv_bfloat16 *)data)[index]);
-    if (type == CUDA_R_16F)
-        return __half2float(((const __half *)data)[index]);
-    return ((const float *)data)[index];
-}
-
-static void set_element(void *data, cudaDataType_t type, uint64_t index, float value)
-{
-    if (type == CUDA_R_16BF)
-        ((__nv_bfloat16 *)data)[index] = __float2bfloat16_rn(value);
-    else if (type == CUDA_R_16F)
-        ((__half *)data)[index] = __float2half_rn(value);
-    else
-        ((float *)data)[index] = value;
-}
-
-/* Tensor cores take a float as tf32, and may treat its low 13 bits in any way. If they cut the bits off, the error is
- * up to twice as large as with rounding to nearest, and always goes towards zero. This function assumes this worst
- * case. */
-static float to_tf32(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    bits &= ~0x1fffu;
-    if (std::isfinite(x))
-        memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-/* The matrix or its transpose as floats, row by row. */
-static std::vector<float> floats_of(const void *data, const cublasLtMatrixLayoutOpaque_t &layout,
-                                    cublasOperation_t transpose, bool tf32)
-{
-    std::vector<float> floats(layout.rows * layout.columns);
-    for (uint64_t column = 0; column < layout.columns; column++)
-        for (uint64_t row = 0; row < layout.rows; row++) {
-            float value = element(data, layout.type, column * (uint64_t)layout.stride + row);
-            uint64_t place = transpose == CUBLAS_OP_N ? row * layout.columns + column : column * layout.rows + row;
-            floats[place] = tf32 ? to_tf32(value) : value;
-        }
-    return floats;
-}
-
-/* cuBLASLt's GELU: the tanh approximation. */
-static float epilogue_of(cublasLtEpilogue_t epilogue, float x)
-{
-    if (epilogue & CUBLASLT_EPILOGUE_GELU)
-        return 0.5f * x * (1 + std::tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
-    return x;
-}
-
-/* A queued product. It copies the descriptions of the caller, who may free them before the product runs. */
-struct product {
-    cublasLtMatmulDescOpaque_t how;
-    cublasLtMatrixLayoutOpaque_t al, bl, cl, dl;
-    const void *a, *b, *c;
-    void *d;
-    float factor, c_factor;
-
-    bool fits() const
-    {
-        uint64_t depth = how.transpose_a == CUBLAS_OP_N ? al.columns : al.rows;
-        return (how.transpose_a == CUBLAS_OP_N ? al.rows : al.columns) == dl.rows &&
-               (how.transpose_b == CUBLAS_OP_N ? bl.columns : bl.rows) == dl.columns &&
-               (how.transpose_b == CUBLAS_OP_N ? bl.rows : bl.columns) == depth && cl.rows == dl.rows &&
-               cl.columns == dl.columns;
-    }
-
-    bool is_laid_out() const
-    {
-        return ::is_laid_out(al, false) && ::is_laid_out(bl, false) && ::is_laid_out(cl, true) &&
-               ::is_laid_out(dl, true);
-    }
-
-    /* Whether the matrices of each product have the alignment that was requested for the algorithm. */
-    bool is_aligned(const uint32_t alignment[4]) const
-    {
-        const void *pointers[] = {a, b, c, d};
-        const cublasLtMatrixLayoutOpaque_t *layouts[] = {&al, &bl, &cl, &dl};
-        bool aligned = true;
-        for (int i = 0; i < 4; i++)
-            for (int32_t number = 0; number < dl.count; number++)
-                aligned = aligned && (uintptr_t)of_product(pointers[i], *layouts[i], number) % alignment[i] == 0;
-        return aligned;
-    }
-
-    static const void *of_product(const void *first, const cublasLtMatrixLayoutOpaque_t &layout, int32_t number)
-    {
-        return (const char *)first + number * layout.distance * (int64_t)bytes_of_element(layout.type);
-    }
-
-    /* Whether all matrices are on the device. The matrices of two products may be in different allocations. */
-    bool is_on_device() const
-    {
-        const void *pointers[] = {a, b, c, d};
-        const cublasLtMatrixLayoutOpaque_t *layouts[] = {&al, &bl, &cl, &dl};
-        bool there = !(how.epilogue & CUBLASLT_EPILOGUE_BIAS) ||
-                     shim::is_device_memory(how.bias, dl.rows * bytes_of_element(dl.type));
-        for (int i = 0; i < 4; i++)
-            for (int32_t number = 0; number < dl.count; number++)
-                there = there &&
-                        shim::is_device_memory(of_product(pointers[i], *layouts[i], number), bytes_of(*layouts[i]));
-        return there;
-    }
-
-    void trace() const
-    {
-        uint64_t depth = how.transpose_a == CUBLAS_OP_N ? al.columns : al.rows;
-        std::string products = dl.count > 1 ? " " + std::to_string(dl.count) : "";
-        shim::trace("product\t%lu %lu %lu%s\t%zu\t%zu\t%d\t%d\n", dl.rows, dl.columns, depth, products.c_str(),
-                    bytes_of_element(al.type), bytes_of_element(dl.type), (int)how.epilogue, c_factor != 0);
-    }
-
-    void run() const
-    {
-        for (int32_t number = 0; number < dl.count; number++) {
-            product one = *this;
-            one.a = of_product(a, al, number);
-            one.b = of_product(b, bl, number);
-            one.c = of_product(c, cl, number);
-            one.d = (void *)of_product(d, dl, number);
-            one.run_one();
-        }
-    }
-
-    void run_one() const
-    {
-        bool tf32 = how.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-        uint64_t depth = how.transpose_a == CUBLAS_OP_N ? al.columns : al.rows;
-        std::vector<float> left = floats_of(a, al, how.transpose_a, tf32);
-        std::vector<float> right = floats_of(b, bl, how.transpose_b == CUBLAS_OP_N ? CUBLAS_OP_T : CUBLAS_OP_N, tf32);
-        for (uint64_t j = 0; j < dl.columns; j++)
-            for (uint64_t i = 0; i < dl.rows; i++) {
-                double sum = 0;
-                for (uint64_t l = 0; l < depth; l++)
-                    sum += (double)left[i * depth + l] * (double)right[j * depth + l];
-                float value = factor * (float)sum;
-                if (c_factor != 0)
-                    value += c_factor * element(c, cl.type, j * (uint64_t)cl.stride + i);
-                if (how.epilogue & CUBLASLT_EPILOGUE_BIAS)
-                    value += element(how.bias, dl.type, i);
-                set_element(d, dl.type, j * (uint64_t)dl.stride + i, epilogue_of(how.epilogue, value));
-            }
-    }
-};
-
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description, const void *alpha, const void *a,
                               cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout,
                               const void *beta, const void *c, cublasLtMatrixLayout_t c_layout, void *d,
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algorithm, void *workspace,
                               size_t workspace_bytes, cudaStream_t stream)
 {
-    const product product = {*description,          *a_layout,           *b_layout, *c_layout, *d_layout, a, b, c, d,
-                             *(const float *)alpha, *(const float *)beta};
+    const shim::product product = {
+        *description,          *a_layout,           *b_layout, *c_layout, *d_layout, a, b, c, d,
+        *(const float *)alpha, *(const float *)beta};
     if (cudaError_t error = shim::fault(shim::call::product))
-        return status_of(error);
+        return shim::status_of(error);
     const size_t spoiled = algorithm->workspace_bytes;
     if (!product.is_aligned(algorithm->alignment))
         shim::die("a matrix is less aligned than the algorithm was asked for");

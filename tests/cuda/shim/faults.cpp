@@ -27,7 +27,7 @@ static const std::map<std::string, shim::call> calls = {
     {"malloc", shim::call::malloc},           {"host", shim::call::host},       {"copy", shim::call::copy},
     {"launch", shim::call::launch},           {"product", shim::call::product}, {"algorithm", shim::call::algorithm},
     {"synchronize", shim::call::synchronize}, {"open", shim::call::open},       {"epilogue", shim::call::epilogue},
-    {"choose", shim::call::choose},           {"kernel", shim::call::kernel},
+    {"choose", shim::call::choose},           {"kernel", shim::call::kernel},   {"grouped", shim::call::grouped},
 };
 
 static void read_rules(const char *path)

@@ -17,6 +17,7 @@
  *     product        products of cuBLASLt
  *     algorithm      cuBLASLt's search for an algorithm
  *     epilogue       the same for a product with an epilogue. CODE 801 means that the epilogue is not supported
+ *     grouped        grouped products of cuBLAS. CODE 801 means that cuBLAS does not support them
  *     synchronize    waiting for a stream, an event or the device
  *     open           creating a stream
  *     kernel         cudaFuncGetAttributes
@@ -30,7 +31,7 @@
 
 namespace shim
 {
-enum class call { malloc, host, copy, launch, product, algorithm, epilogue, synchronize, open, kernel, choose, free };
+enum class call { malloc, host, copy, launch, product, algorithm, epilogue, grouped, synchronize, open, kernel, choose, free };
 
 /* Returns the error with which this call on the current device must fail, or cudaSuccess. */
 cudaError_t fault(call kind);

@@ -65,6 +65,18 @@ extern "C" __attribute__((visibility("default"))) uint64_t shim_launches_of(cons
     return count;
 }
 
+float shim::milliseconds_of_kernel(const void *kernel)
+{
+    const char *given = getenv("SHIM_KERNEL_MS"), *sign = given ? strchr(given, '=') : NULL;
+    if (!given)
+        return 4;
+    if (!sign)
+        return strtof(given, NULL);
+    std::lock_guard<std::mutex> lock(mutex);
+    bool named = name_of(kernel).compare(0, (size_t)(sign - given), given, (size_t)(sign - given)) == 0;
+    return named ? strtof(sign + 1, NULL) : 0;
+}
+
 bool shim::is_traced()
 {
     return getenv("SHIM_TRACE") != NULL;

@@ -142,13 +142,6 @@ unsigned shim::seed_of_order()
     return given ? (unsigned)strtoul(given, nullptr, 10) : 0;
 }
 
-/* SHIM_KERNEL_MS is the time of each kernel. The default is longer than most products of cuBLASLt take. */
-static float kernel_milliseconds()
-{
-    const char *given = getenv("SHIM_KERNEL_MS");
-    return given ? strtof(given, nullptr) : 4;
-}
-
 cudaError_t shim::launch(const cudaLaunchConfig_t &configuration, const void *kernel,
                          std::function<void(const grid &)> run)
 {
@@ -172,7 +165,7 @@ cudaError_t shim::launch(const cudaLaunchConfig_t &configuration, const void *ke
             trace_launch(kernel, grid);
         else
             run(grid);
-        pass(kernel_milliseconds());
+        pass(milliseconds_of_kernel(kernel));
     });
 }
 

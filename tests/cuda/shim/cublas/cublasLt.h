@@ -1,4 +1,4 @@
-/* shim: the part of cuBLASLt that engine/cuda uses (see cuda_runtime.h). It has a separate folder, so that it can be
+/* shim: the part of cuBLASLt and cuBLAS that engine/cuda uses (see cuda_runtime.h). It has a separate folder, so that it can be
  * combined with NVIDIA's cuda_runtime.h. Names, values and sizes are those of NVIDIA's header, because an engine that
  * was compiled with NVIDIA's header calls these functions, too (tests/cuda/ptx). */
 #ifndef TESTS_CUDA_SHIM_CUBLASLT_H
@@ -42,6 +42,7 @@ enum cublasLtMatmulPreferenceAttributes_t {
 };
 
 typedef struct shim_cublas *cublasLtHandle_t;
+typedef struct cublasContext *cublasHandle_t;
 
 struct cublasLtMatmulDescOpaque_t {
     cublasComputeType_t compute;
@@ -109,6 +110,18 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cublasLtMatrixLayout_t c_layout, void *d, cublasLtMatrixLayout_t d_layout,
                               const cublasLtMatmulAlgo_t *algorithm, void *workspace, size_t workspace_bytes,
                               cudaStream_t stream);
+
+/* Of cuBLAS. The engine looks these functions up by name (engine/cuda/cublas_library.h). */
+cublasStatus_t cublasCreate_v2(cublasHandle_t *handle);
+cublasStatus_t cublasDestroy_v2(cublasHandle_t handle);
+cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream);
+cublasStatus_t cublasGemmGroupedBatchedEx(cublasHandle_t handle, const cublasOperation_t transpose_a[],
+                                          const cublasOperation_t transpose_b[], const int m[], const int n[],
+                                          const int k[], const void *alpha, const void *const a[],
+                                          cudaDataType_t a_type, const int lda[], const void *const b[],
+                                          cudaDataType_t b_type, const int ldb[], const void *beta, void *const c[],
+                                          cudaDataType_t c_type, const int ldc[], int groups, const int group_size[],
+                                          cublasComputeType_t compute);
 }
 #pragma GCC visibility pop
 

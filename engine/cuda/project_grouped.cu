@@ -1,0 +1,63 @@
+/* Projections of sequences of several lengths, as one launch of cuBLAS (grouped_product.h). The products of a sequence
+ * are a group: one for each group of columns, of the first projection and then of the second. */
+#include "engine/cuda/grouped_product.h"
+#include "engine/cuda/projection.h"
+
+#define MATRICES 3 /* of a product: E, x and y */
+
+template <typename T> static int products_of(const struct projection<T> *p)
+{
+    return (int)(p->columns / p->group_columns) * p->count;
+}
+
+/* Writes the addresses of each product's matrices. The grid's x is the sequence. */
+template <typename T>
+static __global__ void address_matrices(struct projection<T> p, const void **e, const void **x, void **y)
+{
+    int groups = (int)(p.columns / p.group_columns), products = groups * p.count;
+    int64_t sequence = blockIdx.x;
+    for (int i = (int)threadIdx.x; i < products; i += (int)blockDim.x) {
+        int64_t group = i % groups, product = sequence * products + i;
+        const struct projected<T> *own = i < groups ? &p.own : &p.second;
+        e[product] = own->weight + group * p.of_group;
+        x[product] = p.x + p.starts[sequence] * p.columns + group * p.group_columns;
+        y[product] = own->y + sequence * p.k * p.y_columns + group * p.group_columns;
+    }
+}
+
+int64_t grouped_projection_scratch(int64_t sequences, int64_t groups, int64_t count)
+{
+    return MATRICES * sequences * groups * count * (int64_t)(sizeof(void *) / sizeof(float));
+}
+
+template <typename T> bool grouped_projection_possible(struct cuda_run *run, const struct projection<T> *p, int64_t n)
+{
+    struct cuda_product common = sizes_of_product(p);
+    bool packed = (p->group_columns | p->of_group) % PACK<T> == 0;
+    return packed && cuda_grouped_possible(run, &common, n);
+}
+
+template <typename T>
+bool project_by_groups(struct cuda_run *run, const struct projection<T> *p, const int64_t *starts, int64_t n_sequences)
+{
+    int products = products_of(p);
+    void **matrices = (void **)scratch_of(run);
+    struct grouped_product product = {};
+    product.common = sizes_of_product(p);
+    product.n_groups = (int)n_sequences;
+    product.starts = starts;
+    product.group_size = products;
+    product.a = (const void **)matrices;
+    product.b = product.a + n_sequences * products;
+    product.out = matrices + 2 * n_sequences * products;
+    launch(run, address_matrices<T>, n_sequences, 1, threads_for_columns(products), *p, product.a, product.b,
+           product.out);
+    return cuda_grouped_multiply(run, &product);
+}
+
+#define FOR_GROUPED(T)                                                                                      \
+    template bool grouped_projection_possible<T>(struct cuda_run *, const struct projection<T> *, int64_t); \
+    template bool project_by_groups<T>(struct cuda_run *, const struct projection<T> *, const int64_t *, int64_t);
+FOR_GROUPED(float)
+FOR_GROUPED(bf16)
+FOR_GROUPED(f16)
