@@ -8,7 +8,7 @@ CORPUS is a folder that weights/builtin/corpus.py wrote. The script reads heldou
 numpy and PyTorch.
 
 FOLDER contains the daemon and the CUDA engine, as tests/gpu/check.sh leaves them. The default is build/gpu. After a run
-with DRY=1, the engine there runs on the shim. It needs seconds for each window of 256 bytes."""
+with DRY=1, the engine there runs on the shim. Such an engine needs seconds for each window of 256 bytes."""
 import argparse
 import os
 import pathlib
@@ -31,7 +31,7 @@ def ran_on_device(url):
 
 def evaluate(folder, dtype, corpus, sample):
     """Starts a daemon that computes in this dtype. Returns the output of evaluate.py for its answers."""
-    path = ":".join(filter(None, [str(folder), os.environ.get("LD_LIBRARY_PATH")]))  # may lead to the driver
+    path = ":".join(filter(None, [str(folder), os.environ.get("LD_LIBRARY_PATH")]))  # may name the driver's folder
     environment = os.environ | {"LD_LIBRARY_PATH": path, "SHIM_SEED": "0"}
     daemon = subprocess.Popen([folder / "linformerd", "--device", "cuda", "--dtype", dtype, "--port", "0",
                                "--request-timeout-ms", "0", "--model", MODEL], stderr=subprocess.PIPE, text=True, env=environment)

@@ -101,7 +101,7 @@ class Bench:
     def stop(self, *_):
         """Handles the signal that a time limit sends. Writes the files and ends the program. Workers end with their
         parent."""
-        self.not_measured.append("what follows was not measured: stopped by a signal")
+        self.not_measured.append("the remaining measurements: a signal stopped bench.py")
         self.write()
         os._exit(self.status())
 
@@ -178,7 +178,7 @@ def words(known):
         chosen = text.split(",")
         unknown = [word for word in chosen if word not in known]
         if unknown:
-            raise argparse.ArgumentTypeError(f"no {', '.join(unknown)}; there are {', '.join(known)}")
+            raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}. Expected some of {', '.join(known)}")
         return chosen
     return read
 
@@ -210,7 +210,7 @@ def read_options():
     options = parser.parse_args()
     unknown = [part for part in options.parts if part not in PARTS]
     if unknown:
-        parser.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+        parser.error(f"unknown part: {', '.join(unknown)}. Expected some of {', '.join(PARTS)}")
     options.log, options.programs = options.log.resolve(), options.programs.resolve()
     found = sorted(pathlib.Path("/opt/nvidia/nsight-compute").glob("*/ncu"))
     options.ncu = shutil.which("ncu") or (str(found[-1]) if found else None)

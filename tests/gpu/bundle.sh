@@ -1,10 +1,10 @@
 #!/bin/bash
 # bundle.sh ARCHIVE OF_SHIM… -- PROGRAM…: writes an archive with all that the tests need on a machine with a GPU:
 #   gpu/          the programs, and the libraries that they load
-#   gpu/shim/     OF_SHIM, for a dry run: the shim's engine and driver, and the tests with their own kernels
-#   gpu/include/  a header for these tests, which are compiled again for a device
+#   gpu/shim/     the files OF_SHIM, for a dry run: the shim's engine and driver, and the tests with their own kernels
+#   gpu/include/  cmocka.h, with which the tests with their own kernels are compiled again for a device
 # glibc and libstdc++ are not in the archive. Programs that were linked with an older glibc run with a newer one. The
-# engine is compiled on the machine with the GPU, and needs the libstdc++ of its compiler.
+# engine is compiled on the machine with the GPU, and needs the libstdc++ of the compiler there.
 set -euo pipefail
 archive=$1
 shift

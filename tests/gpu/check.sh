@@ -1,25 +1,28 @@
 #!/bin/bash
-# check.sh [check] [bench] [ARGUMENT OF bench.py…]: tests and measures the CUDA engine on a device. Without a word, it does both.
+# check.sh [check] [bench] [ARGUMENT OF bench.py…]: tests (check) and measures (bench) the CUDA engine on a device.
+# Without these two words, the script does both.
 #
-# For a machine with an NVIDIA GPU, its driver, gcc and the CUDA toolkit (12.4 or later) with cuBLAS. No network, no make,
-# none of the libraries of the project: programs and libraries are in build/gpu.tar.gz. `make programs-gpu` makes this archive
-# on any machine with Debian's packages. If this machine has them, the script makes it. The engine is compiled here.
+# The machine needs an NVIDIA GPU, its driver, gcc, and the CUDA toolkit (12.4 or later) with cuBLAS. It needs no
+# network, no make, and none of the libraries that the project depends on. The archive build/gpu.tar.gz contains the
+# compiled programs and these libraries. `make programs-gpu` makes the archive on any machine with Debian's packages. If
+# this machine has the packages, the script makes the archive itself. The script always compiles the engine.
 #   check  tests of operations, passes and reference cases on the device in every dtype, the reference cases through the
 #          daemon, the accuracy of tests/models/bytes, then compute-sanitizer
 #   bench  bench.py, beside the PyTorch of this machine's python3
-# It writes one table, with a row for each program and each goal of speed. The last line lists failures, missed goals, the
-# number of goals that were not measured, and programs for which the time was too short. The exit status is 0 if something
-# ran, nothing failed and no goal was missed. Logs, the table and the files of bench.py are in build/log/gpu. If $OUT is
-# set, they are copied there after each row, so that a killed script leaves its results. It has never run on a GPU.
+# The script writes one table, with a row for each program and each goal of speed. The last line gives the numbers of
+# failures, of missed goals, of goals that were not measured, and of programs that were not run. The exit status is 0 if
+# something ran, nothing failed and no goal was missed. Logs, the table and the files of bench.py are in build/log/gpu.
+# If $OUT is set, they are copied there after each row, so that a killed script leaves its results. The script has never
+# run on a GPU.
 #
-# CUBLAS=FOLDER     above include/cublasLt.h, where that is neither the toolkit's nor of a Python package
+# CUBLAS=FOLDER     the folder with include/cublasLt.h. Needed if neither the toolkit nor a Python package has it
 # CORPUS=FOLDER     the output of weights/builtin/corpus.py. Without it, the accuracy of tests/models/bytes is not
 #                   measured
-# SECONDS_IN_ALL=N  from start to end, with the build (540). The tests get 2/5, the sanitizers 1/5, and the benchmarks
-#                   the rest. Without benchmarks, the tests get 3/5, and the sanitizers the rest
-# DRY=1             a dry run without a device: with the shim's engine, test_tensor and test_split in place of what nvcc
-#                   compiles, and without nvidia-smi and compute-sanitizer, so that the script and all it starts run
-#                   once before they matter
+# SECONDS_IN_ALL=N  seconds for the whole run, including the build. The default is 540. The tests get 2/5 of them, the
+#                   sanitizers 1/5, and the benchmarks the rest. Without benchmarks, the tests get 3/5, and the
+#                   sanitizers the rest
+# DRY=1             a dry run without a device, which tests the script itself. nvcc compiles nothing. The engine,
+#                   test_tensor and test_split are those of the shim. nvidia-smi and compute-sanitizer do not run
 set -euo pipefail
 SECONDS=0 # the shell counts the seconds from here
 cd "$(dirname "$0")/../.."
@@ -99,14 +102,14 @@ unpack_programs() {
         run_for "$(left)" "$log/make.log" make --no-print-directory programs-gpu BUILD="$build" ||
             { tail -n 40 "$log/make.log" && die "the programs do not compile"; }
     elif [ ! -e "$build/gpu.tar.gz" ]; then
-        die "neither what the tests are built with nor $build/gpu.tar.gz, which 'make programs-gpu' makes elsewhere"
+        die "$build/gpu.tar.gz is missing, and packages to build it. 'make programs-gpu' builds it on another machine"
     fi
     rm -rf "$programs"
     tar -C "$build" -xzf "$build/gpu.tar.gz"
 }
 
-# The programs also look for libraries in their own folder, and so does cuBLASLt for NVRTC. A toolkit may have both lib
-# and lib64.
+# The programs and cuBLASLt look for libraries in the folder of the programs, too. cuBLASLt loads NVRTC. A toolkit may
+# have both lib and lib64.
 compile_engine() {
     local cublas library
     cublas=$(engine/cuda/toolkit.sh cublas)
@@ -131,9 +134,9 @@ worst_in() {
         awk '$4 > most + 0 { most = $4 } END { if (most) print ", worst error " most }'
 }
 
-# no_verdict LOG STATUS SECONDS COMMAND: prints why a stopped command has no result, or nothing if it has one. A
-# sanitizer makes a program tens of times slower. So it is no failure if the time limit stopped the program, or if the
-# program began late.
+# no_verdict LOG STATUS SECONDS COMMAND: prints why a stopped command has no result, or nothing if it has one. If the
+# time limit stopped a program, this is no failure in two cases. A sanitizer made the program tens of times slower, or
+# the program began so late that it got less than the usual time.
 no_verdict() {
     if [ "$4" = compute-sanitizer ] && grep -qi 'device not supported' "$1"; then # in some virtual machines
         echo "compute-sanitizer does not support this device here"
@@ -144,7 +147,7 @@ no_verdict() {
     fi
 }
 
-# row NAME COMMAND…: runs a command, and adds its result to the table. On a device, a skipped test counts as a failure.
+# row NAME COMMAND…: runs a command, and adds its result to the table. A skipped test counts as a failure.
 row() {
     local name=$1 file=$log/$1.log status=0 seconds from=$SECONDS why
     shift
@@ -181,8 +184,8 @@ judge() {
 
 # ---- Tests ----
 
-# All tests of tests/cuda, so every dtype that has a program there. The test of tensor cores comes first. If their
-# inputs or results are laid out differently than assumed, all other tests are wrong, too.
+# Runs all programs of tests/cuda that do not need the shim, so every dtype that has a program there. The test of tensor
+# cores comes first. If their inputs or results are laid out differently than assumed, all other tests are wrong, too.
 run_tests() {
     local program name
     if wants bench; then deadline=$((limit * 2 / 5)); else deadline=$((limit * 3 / 5)); fi
@@ -256,9 +259,9 @@ run_sanitizers() {
 }
 
 # cuBLASLt's kernels are not part of this project, and take long under a sanitizer. So they are excluded. Each pattern
-# of names is a separate option. The manual contradicts itself about several patterns in one option: one suffices, or
-# all must match. Some calls return errors as answers, such as an event that is not ready, or an algorithm that is not
-# supported. So returned errors are not reported.
+# of names is a separate option, because the manual contradicts itself about several patterns in one option. By one
+# passage, a name must match one of them, and by another passage all of them. Some calls return errors as answers, such
+# as an event that is not ready, or an algorithm that is not supported. So returned errors are not reported.
 sanitize() {
     local options=() name
     for name in cublas cutlass gemm gemv nvjet splitK; do options+=(--kernel-name-exclude "kns=$name"); done

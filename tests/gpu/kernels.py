@@ -33,9 +33,9 @@ def repetitions(names, period):
 
 
 def period_of(names):
-    """The number of kernels of a run. Equal runs repeat the names at the end of the list. The layers within a run
-    repeat names, too. So the longest period that occurs SAME times is the run. Two runs together do not occur SAME
-    times."""
+    """The number of kernels of a run. Equal runs repeat the names at the end of the list, and so do the layers within a
+    run. So the run is the longest period that occurs SAME times. A period of two runs is longer, but the list has too
+    few runs for SAME such periods."""
     longest = next((period for period in range(len(names) // SAME, 0, -1) if repetitions(names, period) >= SAME), None)
     if longest is None:
         raise RuntimeError(f"the last {SAME} runs are not alike in the {len(names)} kernels that ncu saw")
@@ -60,7 +60,7 @@ def profile(ncu, command, line, path, environment, timeout):
     said = "\n".join([path.read_text() if path.exists() else "", process.stdout, process.stderr])
     failed = re.search("^failed |The application returned an error", said, re.MULTILINE)
     if not failed and re.search("==ERROR==|ERR_NVGPUCTRPERM|LibraryNotLoaded|not supported on", said):
-        raise NotMeasurable(f"ncu cannot count here: {said[-300:]}")
+        raise NotMeasurable(f"ncu cannot measure here: {said[-300:]}")
     if failed or process.returncode != 0:
         raise RuntimeError(f"ncu: status {process.returncode}: {said[-300:]}")
     return one_run(kernel_times(said))

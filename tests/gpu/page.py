@@ -1,4 +1,4 @@
-"""Writes texts of programs into docs/cuda.md. Each text is a block between two markers, and the first one names the
+"""Writes generated texts into docs/cuda.md. Each text is a block between two markers, and the first marker names the
 block. The rest of the page is written by hand."""
 import pathlib
 import re

@@ -79,7 +79,7 @@ class Peer:
 
     def rate(self, size):
         """TFLOP/s of products of (size, size) matrices, the median of RATE_ROUNDS rounds. A round has several products,
-        so that the clock of the host hardly matters."""
+        so that the time of a single launch hardly matters."""
         a, b = (torch.randn(size, size, device=self.device).to(self.type) for _ in range(2))
         rates = []
         for turn in range(RATE_ROUNDS + 1):

@@ -276,8 +276,8 @@ def load(folder, fused=False, device="cpu", dtype=torch.float32):
 
 
 def shared_names(architecture, kwargs):
-    """linformer_pytorch has only one E, but with many names in its state_dict. Maps each further name to the name under
-    which E is stored."""
+    """Maps each name of a repeated tensor to the name under which the tensor is stored. With layerwise sharing,
+    linformer_pytorch has one E for keys and values of all heads and layers, but many names for it in the state_dict."""
     if not architecture.startswith("linformer_pytorch."):
         return {}
     prefix = "linformer.seq." if architecture.endswith("LM") else "seq."

@@ -55,12 +55,13 @@ CHIPS = {
     "H200": dict(sass="90", processors=132, clock=1.70e9, memory=4.80e12, cache=5.5e12, cached=25e6, peak=989e12,
                  large=0.80, mma=0.63, lanes=128, shared_kib=227)}
 
-LAUNCH_S = 3e-6         # seconds that a launch in a CUDA graph adds. Its beginning and end do not fill the device
+# Seconds that each launch in a CUDA graph adds, because its beginning and end do not fill the device.
+LAUNCH_S = 3e-6
 EAGER_S = 5e-6          # seconds that eager PyTorch takes on the host for each operation
 BUSY = 0.75             # share of the rate of its slowest unit that a kernel of the engine reaches
 MEMORY_SHARE = 0.90     # share of the memory's peak rate that a kernel reaches
 FLOAT_SHARE = 0.85      # share of the float32 peak that cuBLAS reaches in large products
-PIPELINE_DEPTH = 128    # beginning and end of a product take as long as this much depth
+PIPELINE_DEPTH = 128    # beginning and end of a product take as long as this many further elements of depth
 ATTENTION_SHARE = 0.45  # share of the peak that PyTorch's flash attention reaches, with 256 keys and 64 features a head
 # The tiles among which cuBLAS chooses: rows, columns, and the share of the rate of large products that they reach.
 TILES = ((128, 256, 1.0), (128, 128, 0.9), (64, 128, 0.75), (64, 64, 0.5))

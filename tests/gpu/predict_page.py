@@ -100,9 +100,9 @@ def f32_text(counts, cases):
     faster = {chip: between([found["f32 library"] / found["f32"] for key, found in cases.items() if key[0] == chip],
                             "{:.1f}".format) + " times as fast" for chip in CHIPS}
     return page.paragraph(f"""
-        In the compiled inner loop for compute capability 9.0, there are {inner["all"] - inner["HMMA"]} other instructions
-        for {inner["HMMA"]} of tensor cores. By [the predictions](#predicted-times), this kernel makes whole models faster
-        than cuBLASLt in float32 does. They run {of_chips(faster)}.""")
+        The compiled inner loop for compute capability 9.0 has {inner["HMMA"]} instructions for tensor cores, and
+        {inner["all"] - inner["HMMA"]} others. By [the predictions](#predicted-times), whole models with this kernel are
+        faster than with cuBLASLt in float32: {of_chips(faster)}.""")
 
 
 def assumptions_text():
@@ -115,12 +115,12 @@ def assumptions_text():
         chip sustains. These are {of_chips({name: f"{float_rate(chip) / 1e12:.0f} TFLOPS" for name, chip in CHIPS.items()})}.
         The data sheets give the peak at a higher clock.""",
         "Bias and GELU at the end of a product of cuBLASLt cost nothing.",
-        f"""The engine's own kernels use {percent(predict.BUSY)} of their slowest unit. Their instruction for tensor cores
-        reaches this share of the peak: {shares("mma")}. We did not check the lower figure in its source, the paper named
-        [above](#f32-on-tensor-cores).""",
+        f"""The engine's own kernels reach {percent(predict.BUSY)} of the rate of their slowest unit. Their instruction for
+        tensor cores reaches this share of the peak: {shares("mma")}. We did not check the lower figure in its source, the
+        paper named [above](#f32-on-tensor-cores).""",
         f"Kernels reach {percent(predict.MEMORY_SHARE)} of the peak rate of memory.",
-        f"""Each launch costs {predict.LAUNCH_S * 1e6:.0f} µs more, and PyTorch without `torch.compile` takes
-        {predict.EAGER_S * 1e6:.0f} µs on the host for each operation.""",
+        f"""Each launch takes {predict.LAUNCH_S * 1e6:.0f} µs besides the time of its kernel. PyTorch without
+        `torch.compile` takes {predict.EAGER_S * 1e6:.0f} µs on the host for each operation.""",
         "`torch.compile` joins all operations between two products into one launch. This favours PyTorch.",
         """The counts of instructions in projections include branches that are not always taken. This makes the predicted
         engine slower."""])
@@ -131,8 +131,9 @@ def models_text():
         The model *shared* has one head of keys and values, and *full* has {SIZES["heads"]}. Both have {SIZES["depth"]}
         layers of {SIZES["dim"]} features, {SIZES["seq_len"]} rows and k {SIZES["k"]}. *Part of the rate* compares the
         engine with the rate that cuBLAS reaches in large products on this chip. *SDPA* is PyTorch's
-        `scaled_dot_product_attention`. The columns *cuBLASLt* and *own kernels* give the time if all competing steps use
-        the one or the other. The last table compares the predictions with the goals of speed in `tests/gpu/goals.py`.""")
+        `scaled_dot_product_attention`. The column *cuBLASLt* gives the time if cuBLASLt computes all competing steps.
+        The column *own kernels* gives the time if the engine's own kernels compute them. The last table compares the
+        predictions with the goals of speed in `tests/gpu/goals.py`.""")
 
 
 def competing(counts, dtype):
@@ -155,7 +156,8 @@ def float_rate(chip):
 
 
 def least_of_floats(counts, case):
-    """Time of eager PyTorch : ours in f32, if cuBLAS reaches its share of the data sheet's peak in float32."""
+    """The time of eager PyTorch in f32, divided by the engine's. Here, cuBLAS is assumed to reach FLOAT_SHARE of the
+    data sheet's float32 peak."""
     share = predict.FLOAT_SHARE
     try:
         predict.FLOAT_SHARE = share * share * FLOAT_PEAK[case[0]] / float_rate(CHIPS[case[0]])
@@ -198,8 +200,8 @@ def gelu_text(cases):
         rows *GELU by the own kernel* of the last table assume this. The times in bf16 are then {between(longer, percent)}
         longer than in the first table. The engine is then {least:.2f} times as fast as the fastest PyTorch on {chip}, with
         the model *{model}* at batch {batch}. In all other cases the ratio is larger. The goal of {percent(goals.PART)} is
-        {f"missed on {listed(list(missed))}" if missed else "met"}. In both cases, PyTorch computes GELU in a kernel of its
-        own.""")
+        {f"missed on {listed(list(missed))}" if missed else "met"}. In all predictions, PyTorch computes GELU apart from the
+        product, in another kernel.""")
 
 
 def goals_text(counts, cases):

@@ -1,10 +1,10 @@
 """Counts PyTorch's launches, FLOPs and moved bytes in a forward pass of the models of goals.py. Nothing is computed.
 The models are traced on the device "meta", whose tensors have only shapes.
 
-Eager PyTorch launches each ATen operation that is no view. A launch reads the inputs and writes the outputs.
-torch.compile joins operations. This module assumes that all connected operations between two products are one launch.
-This favours torch.compile. Such a launch reads what other launches wrote, and writes what other launches read. Each
-product is a launch, and each attention by scaled_dot_product_attention is one."""
+Eager PyTorch launches one kernel for each ATen operation that is no view. A launch reads the inputs and writes the
+outputs. torch.compile joins operations. This module assumes that all connected operations between two products are one
+launch. This favours torch.compile. Such a launch reads what other launches wrote, and writes what other launches read.
+Each product is a launch, and each attention by scaled_dot_product_attention is one."""
 import collections
 
 import torch
@@ -82,7 +82,8 @@ def product_of(node):
 
 
 def launch(nodes, inside):
-    """The bytes that `nodes` read from nodes outside of the set `inside`, and write for such nodes."""
+    """The bytes that the launch of `nodes` moves. It reads outputs of nodes outside of the set `inside`, and writes
+    outputs that such nodes read."""
     reads = {source(n) for node in nodes for n in node.all_input_nodes} - inside
     writes = {node for node in nodes if any(user not in inside for user in users_of(node))}
     return sum(map(bytes_of, reads)) + sum(map(bytes_of, writes))

@@ -24,8 +24,8 @@ REGISTERS = 65536  # registers of a multiprocessor. A warp gets a multiple of 25
 
 
 def attend_kib(width, chip):
-    """KiB of shared memory of a block in attend_tensor.cu, for heads of `width` features. If there is room, it has
-    places for all tiles of 64 keys, and one more. Otherwise it has two places."""
+    """KiB of shared memory of a block in attend_tensor.cu, for heads of `width` features. If there is room, the block
+    has a place for each tile of 64 keys, and one place for queries and results. Otherwise it has two places."""
     block, processor, _ = chip
     tile = 2 * 64 * (width + 8) * 2 / 1024
     places = KEYS // 64 + 1
@@ -100,8 +100,9 @@ def spills(counts):
     spilling = {name: found for name, found in counts["kernels"].items() if any(kernel[1] for kernel in found.values())}
     capabilities = list(next(iter(counts["kernels"].values())))
     text = f"""Of the {len(counts["kernels"])} kernels, {len(spilling)} spill for at least one compute capability. The table
-        gives the bytes of each thread. In brackets are the instructions that access them in one pass of the main loop, of
-        all its instructions. Loops within the main loop count once. The compiler was nvcc, {counts["nvcc"]}."""
+        gives the spilled bytes of each thread. In brackets are two numbers for one pass of the main loop: the instructions
+        that access these bytes, and all instructions. Loops within the main loop count once. The compiler was nvcc,
+        {counts["nvcc"]}."""
     if not spilling:
         return page.paragraph(f"None of the {len(counts['kernels'])} kernels spills. The compiler was nvcc, {counts['nvcc']}.")
     share, name, capability = max((found[capability][3] / found[capability][2], name, capability)

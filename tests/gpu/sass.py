@@ -2,7 +2,8 @@
 
 A loop has several paths. The path with the most work counts. Work is products on tensor cores, loads of their matrices,
 copies, and writes of results. Of paths with the same work, the shortest one counts. So the paths for masks, for
-example, do not count. A loop within a loop counts once, and predict.py multiplies it with its number of iterations.
+example, do not count. A loop within a loop counts once. Where such loops matter, predict_counts.py multiplies their
+counts by the number of passes.
 
 Besides opcodes, three groups of instructions are counted. Each group has its own unit of the multiprocessor:
 
@@ -75,7 +76,8 @@ def blocks_of(lines):
         if not code:
             continue
         predicate, opcode, rest = code.groups()
-        blocks[-1].codes.append("NOP" if (predicate or "").strip() == "@!PT" else opcode)  # @!PT LDS follows copies
+        # nvcc puts the instruction @!PT LDS, which never executes, after copies.
+        blocks[-1].codes.append("NOP" if (predicate or "").strip() == "@!PT" else opcode)
         base = opcode.split(".")[0]
         target = re.search(r"`\((\.L_x_\d+)\)", rest)
         if base in ("BRA", "CALL") and target:  # such a call does not return, so it is a jump
@@ -92,8 +94,9 @@ def blocks_of(lines):
 
 
 def dominators(blocks):
-    """Two lists with an entry for each block. The first one has, as bits, the blocks that every path from the first
-    block to this block passes. A block that no path reaches has all bits. The second list has the preceding blocks."""
+    """Two lists with an entry for each block. An entry of the first list has a bit for each block that every path from
+    the first block to this block passes. If no path reaches the block, all bits are set. An entry of the second list
+    has the preceding blocks."""
     before = [[] for _ in blocks]
     for i, (_, following) in enumerate(blocks):
         for j in following:

@@ -1,8 +1,8 @@
 """Computes a digest of all files that may change the counts in counts.json. Changes of comments, docstrings and white
 space do not change the digest.
 
-The digest also depends on the sizes of models and chips in predict.py. It does not depend on config/ and weights/,
-which read the files of a model."""
+The digest also depends on the sizes of models and chips in predict.py. Of config/ and weights/, which read the files of
+a model, it depends only on headers that the engine includes."""
 import functools
 import hashlib
 import io

@@ -20,7 +20,7 @@ goal_rows() {
     python3 tests/gpu/goals.py --tabs "${results[@]}" 2>/dev/null || true
 }
 
-# verdict GOAL_ROWS: the last line.
+# verdict GOAL_ROWS: prints the last line of the table.
 verdict() {
     local said="nothing failed" missed unknown
     missed=$(grep -c 'NOT MET$' <<<"$1" || true)

@@ -22,8 +22,8 @@ def compare_row(results, sizes, row, worker):
 
 
 def compare_table(results, sizes):
-    """Compiled peers were measured later than the others, in turns with the engine. The column "times ours" divides by
-    the engine's time in the same turns."""
+    """Compiled peers were measured later than the others, in turns with the engine. The column "times ours" divides a
+    peer's time by the engine's time in the same turns."""
     rows = []
     for row in sorted(find(results, "compare"), key=lambda row: (list(MODELS).index(row["model"]), row["batch"])):
         rows += [compare_row(results, sizes, row, worker) for worker in row["times"]
@@ -82,13 +82,14 @@ def goals_table(results):
 
 SECTIONS = {
     "rates": ("Products of large matrices on this device, by PyTorch:", rates_table),
-    "compare": ("Ids on the host to mean last hidden states on the host:", compare_table),
-    "short": ("Batch 1, n {short}, and the kernels' own times as ncu measures them; cuBLASLt's first algorithms in "
-              "both (LINFORMERD_CUDA_TUNING_MS=0):", short_table),
-    "mixed": ("bf16, lengths {shortest} to {seq_len} (log-uniform), packed:", mixed_table),
-    "table3": ("Time saved by Linformer, bf16, {table_tokens} tokens a batch, {table}, E shared layerwise: against our "
-               "own full attention / PyTorch's flash attention / the paper's figure (arXiv 2006.04768, Table 3, on a "
-               "V100):", table3_table)}
+    "compare": ("Times from the ids in the host's memory to the mean last hidden states in the host's memory:",
+                compare_table),
+    "short": ("One sequence of {short} ids: the time of a run, and the sum of the times of its kernels by ncu. Both use "
+              "cuBLASLt's first algorithms (LINFORMERD_CUDA_TUNING_MS=0):", short_table),
+    "mixed": ("Sequences of {shortest} to {seq_len} ids (log-uniform) in one batch, in bf16:", mixed_table),
+    "table3": ("Speedups of the Linformer in bf16, with {table_tokens} tokens a batch, {table}, and E shared layerwise. "
+               "Each cell has three speedups: over the engine's full attention, over PyTorch's flash attention, and the "
+               "paper's figure (arXiv 2006.04768, Table 3, on a V100):", table3_table)}
 
 
 def heading(results, command):

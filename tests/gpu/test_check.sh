@@ -1,6 +1,7 @@
 #!/bin/bash
-# test_check.sh: tests the output and the files of check.sh on an imitated machine. Its device, nvcc, make and programs
-# are scripts. Also tests what happens to the figures (test_figures.py). Does not test a device.
+# test_check.sh: tests the output and the files of check.sh on an imitated machine. Its nvidia-smi, nvcc, python3,
+# compute-sanitizer and test programs are scripts. Also runs test_figures.py and test_predict.py. Does not test a
+# device.
 set -uo pipefail # a command that fails is a result, not an error
 work=$(mktemp -d)
 built=${BUILD:-build}
@@ -39,14 +40,14 @@ put() {
 
 # ---- The archive ----
 
-# Prints libraries that ldd finds outside the archive, except those of glibc and of gcc's run-time.
+# Prints libraries that ldd finds outside of the archive, except those of glibc and gcc.
 from_elsewhere() {
     ldd "$@" | awk -v folder="$(realpath "$work/real")/" '/not found/ || ($2 == "=>" && index($3, folder) != 1) { print $1, $3 }' |
         grep -vE '^(ld-linux.*|lib(c|m|dl|pthread|rt|resolv|stdc\+\+|gcc_s)\.so\.[0-9]+) '
 }
 
-# One rule of tests.mk links all programs of cuda/, so one program stands for all. Each contains the weights of the
-# built-in models, 10 MB whose compression takes half a second.
+# One rule of tests.mk links all programs of cuda/, so the archive contains only one of them here. Each program contains
+# the weights of the built-in models. These have 10 MB, and their compression takes half a second.
 archive_suffices() {
     local real=$work/real/gpu
     tests/gpu/bundle.sh "$work/real.tar.gz" "$built"/tests/cuda/{libengine_cuda.so,libcuda.so.1,test_tensor,test_split} \
@@ -61,7 +62,7 @@ archive_suffices() {
 if [ -e "$built/tests/bench/worker" ] && [ -e "$built/tests/cuda/test_tensor" ] &&
     [ -e "$built/tests/cuda/test_split" ]; then
     archive_suffices >"$work/said" 2>&1
-    result "programs of the archive run with the libraries that come along" $?
+    result "programs run with the libraries of the archive" $?
     rm -rf "$work"/real*
 else
     number=1
@@ -94,8 +95,8 @@ tests/gpu/bench.py*) exec "\$WORK/bench" "\$@" ;;
 *) exec "$(command -v python3)" "\$@" ;;
 esac
 X
-# Accepts the options of each tool that the manual lists. Several names in one option are an error (sanitize in
-# check.sh).
+# Accepts the options that the manual lists for each tool. Several names in one option are an error, for the reason
+# given at sanitize() in check.sh.
 put "$work/bin/compute-sanitizer" <<'X'
 while [ "${1#--}" != "$1" ]; do
     case "$tool,$1 $2" in
@@ -146,13 +147,13 @@ cp "$work/passes" "$work/last_program"
 LD_LIBRARY_PATH=/driver check check
 has '^last +1 passed, 0 failed, worst error 1.5e-07 +- +ok' && has '^split +1 passed' && has '^errors: bf16 +1 +1.5e-07' && has 'Made Up' &&
     [[ "$(last_line)" = "nothing failed, 21 goals not measured, 1 not run" ]] && [ $status = 0 ]
-result "where all passes nothing failed, and goals are not measured" $?
+result "if all programs pass, nothing failed, and the goals are not measured" $?
 has '^operations_bf16-racecheck +1 passed, 0 failed, .*, RACECHECK SUMMARY: 0 hazards .*ok' &&
     has '^cases_bf16-memcheck .*, ERROR SUMMARY: 0 errors .*ok' && [ "$(wc -l <"$work/sanitized")" = 7 ] &&
     [ "$(grep 'order 0' "$work/sanitized" | sort -u | wc -l)" = 7 ]
-result "each tool of compute-sanitizer has its rows" $?
+result "each run of compute-sanitizer has a row" $?
 [ "$(cat "$work/path")" = "$work/build/gpu:/driver" ]
-result "what finds the driver stays in LD_LIBRARY_PATH" $?
+result "LD_LIBRARY_PATH keeps the folder of the driver" $?
 cmp -s "$work/out/table.txt" "$work/build/log/gpu/table.txt" && tar -tzf "$work/out/logs.tar.gz" | grep last.log >"$work/said"
 result "the table and logs are in OUT" $?
 
@@ -160,30 +161,30 @@ make -n -B -s cuda BUILD="$work/made" NVCC=nvcc CUDA_ARCHS=90 CUBLAS="$CUBLAS" 2
     sed -n '/ -c -o /s/ -MD.*//p' | sort -u >"$work/flags_made"
 sed -n '/ -c -odir /s/ -c -odir.*//p' "$work/nvcc" | sort -u | sed 's/^/nvcc /' >"$work/flags_here"
 cmp "$work/flags_made" "$work/flags_here" >"$work/said" 2>&1 && [ -s "$work/flags_here" ]
-result "compile.sh has the Makefile's flags" $?
+result "compile.sh calls nvcc with the Makefile's flags" $?
 : >"$work/nvcc"
 check check
 ! grep -v '^--version$' "$work/nvcc" >"$work/said" && [ $status = 0 ]
-result "what was compiled from the same sources is taken again" $?
+result "nothing is compiled again if the sources are the same" $?
 
 echo 12.3 >"$work/release"
 check check
 grep -q "nvcc is of CUDA 12.3; expected 12.4 or later" "$work/said" && [ $status = 1 ]
-result "a toolkit that is too old is told as such" $?
+result "a toolkit that is too old is refused with its version" $?
 echo 12.4 >"$work/release"
 CUBLAS=$work check check
 grep -q "include/cublasLt.h is not in $work; CUBLAS=FOLDER names" "$work/said" && [ $status = 1 ]
-result "where cublasLt.h is missing CUBLAS is named" $?
+result "if cublasLt.h is missing, the message names CUBLAS" $?
 
 put "$work/last_program" <<<'echo "ok 1 - a"; echo "not ok 2 - b"; exit 1'
 check check
 has '^last +1 passed, 1 failed.*FAILED, exit status 1' && [[ "$(last_line)" = "1 FAILED, "* ]] && [ $status = 1 ]
-result "a test that fails is in the table and the status" $?
+result "a failed test is in the table, and changes the exit status" $?
 
 put "$work/last_program" <<<'echo 1..2; echo "ok 1 - a"'
 check check
 has '^last +1 passed, 0 failed.*FAILED, exit status 0' && [[ "$(last_line)" = "1 FAILED, "* ]] && [ $status = 1 ]
-result "nor is a program good that runs only part of its tests" $?
+result "a program that runs only some of its tests has failed" $?
 
 cp "$work/passes" "$work/last_program"
 cat >"$work/sanitizer" <<'X'
@@ -194,7 +195,7 @@ check check
 has '^operations_bf16-racecheck .*RACECHECK SUMMARY: 1 hazard .*FAILED, exit status 99' &&
     has '^split-racecheck .*FAILED, exit status 99' &&
     has '^operations_bf16-synccheck .*not run: compute-sanitizer does not support' && [[ "$(last_line)" = "2 FAILED, "* ]]
-result "what a sanitizer finds is a failure, that it cannot look is none" $?
+result "a finding of a sanitizer is a failure, and an unsupported device is not" $?
 
 # A program that reports its start, and then never ends.
 mkfifo "$work/began"
@@ -212,11 +213,11 @@ for signal in KILL TERM; do
     wait $hanging 2>/dev/null || true
     has '^cases_bf16 .* ok' && [[ "$(last_line)" = "NOT FINISHED: nothing failed, "* ]] &&
         tar -tzf "$work/out/logs.tar.gz" | grep cases_bf16.log >"$work/said"
-    result "at SIG$signal what there was is in OUT" $?
+    result "after SIG$signal, OUT has the results until then" $?
     hanging=$(cat "$work/program")
     if [ $signal = TERM ]; then
         ! kill -0 "$hanging" 2>/dev/null
-        result "and the program has ended" $?
+        result "after SIGTERM, the running program has ended" $?
     fi
     kill "$hanging" 2>/dev/null
     hanging=''
@@ -235,11 +236,11 @@ print(json.dumps(test_figures.all_measured($ms)))" >"$work/bench.json"
     if [ $ms = 1.0 ]; then
         has 'batch 8: eager f32 to ours +1.75 +>= 1.7 +met' &&
             [[ "$(last_line)" = "nothing failed, 1 not run" ]] && [ $status = 0 ]
-        result "goals that are met are rows of the table" $?
+        result "the table has a row for each goal that is met" $?
     else
         has 'mixed to full length +0.782 +>= 0.85 +NOT MET' &&
             [[ "$(last_line)" = "20 goals NOT MET, 1 not run" ]] && [ $status = 1 ]
-        result "goals that are missed are in the last line and the status" $?
+        result "missed goals are in the last line, and change the exit status" $?
     fi
 done
 exit $failed

@@ -58,7 +58,7 @@ def main():
         print(f"{'ok' if good else 'not ok'} {number} - {case}{', fused' if fused else ''}")
         print(f"# {len(found)} calls, relative L2 error {max(found, default=float('nan')):.2g}")
     good = written_is_read()
-    print(f"{'ok' if good else 'not ok'} {2 * len(CASES) + 1} - what is written is read")
+    print(f"{'ok' if good else 'not ok'} {2 * len(CASES) + 1} - a written model has the same tensors after reading")
     return failed > 0 or not good
 
 

@@ -339,7 +339,7 @@ def page_is_current():
     """docs/cuda.md has the tables and sentences that predict.py and registers.py print."""
     text = page.PATH.read_text()
     wanted = predict_page.written(json.loads(predict.COUNTS.read_text())) | registers.written()
-    return text == page.filled(text, wanted) or print("# tests/gpu/predict.py --table writes it")
+    return text == page.filled(text, wanted) or print("# docs/cuda.md is out of date. Run tests/gpu/predict.py --table")
 
 
 OLDER = "The engine has changed since it was counted."
@@ -351,8 +351,8 @@ def page_says_what_was_counted():
     now, text = sources.digest(), " ".join(page.PATH.read_text().split())
     older = [path.name for path in (predict.COUNTS, registers.COUNTS) if json.loads(path.read_text())["sources"] != now]
     return bool(older) == (OLDER in text) or print(
-        f"# run make predict: {' and '.join(older)} are of another engine. Else docs/cuda.md has to say: {OLDER}" if older
-        else f"# docs/cuda.md says what is not so: {OLDER}")
+        f"# {' and '.join(older)}: counted from other sources. Run make predict, or write into docs/cuda.md: {OLDER}" if older
+        else f"# the counts are of these sources, but docs/cuda.md says: {OLDER}")
 
 
 def main():

@@ -1,8 +1,8 @@
 #!/bin/bash
-# toolkit_oldest.sh FOLDER: puts the oldest CUDA toolkit that compiles the engine into FOLDER. This is 12.4 of Debian
-# 13's non-free. Nothing is installed. FOLDER gets bin/nvcc and the programs that nvcc starts, headers, and the
-# libraries that the engine is linked with. The script uses apt-get as any user, downloads 1.2 GB, and keeps 0.6 GB. The
-# host compiler is this machine's gcc, which must be version 13 or older.
+# toolkit_oldest.sh FOLDER: puts the oldest CUDA toolkit that compiles the engine into FOLDER. This is version 12.4,
+# from the section non-free of Debian 13. Nothing is installed. FOLDER gets bin/nvcc and the programs that nvcc starts,
+# headers, and the libraries that the engine is linked with. The script uses apt-get without root's rights, downloads
+# 1.2 GB, and keeps 0.6 GB. nvcc calls this machine's gcc, which must be version 13 or older.
 set -euo pipefail
 folder=$1
 [ ! -x "$folder/bin/nvcc" ] || exit 0
