@@ -1,5 +1,5 @@
-/* counts: reads the shim's counters. On a device there are no counters, and all counts are 0. If a shim lacks its
- * counter, the test fails. Otherwise its checks of counts would always pass. */
+/* counts: reads the shim's counters. On a device there are no counters, and all counts are 0. If the shim lacks a
+ * counter, the test fails. With a count of 0 instead, its checks might pass for the wrong reason. */
 #ifndef TESTS_CUDA_COUNTS_H
 #define TESTS_CUDA_COUNTS_H
 
@@ -30,7 +30,7 @@ static inline void *shim_function(const char *name)
         fail_msg("%s", dlerror());
     void *function = dlsym(plugin, name);
     if (!function)
-        fail_msg("the engine beside this program counts nothing, and no device is here");
+        fail_msg("libengine_cuda.so beside this program has no counters, and there is no device");
     return function;
 }
 

@@ -18,8 +18,9 @@ EMULATED     := $(patsubst %,$(BUILD)/tests/cuda/%@ptx,$(PTX_CUDA) $(PTX_KERNELS
 # These run in `make test-all`. test_cases_bf16 took 8 seconds of processor time.
 EMULATED_SHORT := $(patsubst %,$(BUILD)/tests/cuda/test_%@ptx,cases_cuda cases_bf16 cases_f16 cases_tf32 tensor fusion top_k)
 
-# Only PTX, uncompressed, because the runtime looks for it in the object files. -O3 concerns only
-# the host's code, and does not change the PTX. So the engine has no -O3.
+# The object files contain only PTX, because the emulator needs no machine code. The PTX is not compressed, so that
+# mutants.py and test_entries.sh can read it. -O3 concerns only the host's code, and does not change the PTX. So the
+# engine is compiled without -O3.
 for_emulator  = $(COMPILER) -std=c++20 -gencode arch=compute_90,code=compute_90 -no-compress -I. -Itests/cuda/shim/cublas \
                 -Xcompiler -fPIC,-fvisibility=hidden,-Werror=switch
 emulated      = $(say) $(for_emulator) -MD -MP

@@ -20,8 +20,8 @@ else ifeq ($(SANITIZE),address)
 KERNEL_SANITIZER := $(SANITIZER) -fsanitize-sections=shared_memory
 KERNEL_SANITIZER += --param asan-use-after-return=0 # each fiber would map a stack for it
 OWN_SANITIZER    := $(KERNEL_SANITIZER)
-# What these checks find in kernels, the address sanitizer finds as a wrong address, or the emulator of PTX as a wrong alignment.
-# With them, gcc takes half as long again.
+# The address sanitizer finds a wrong address without these checks, and the emulator of PTX a wrong alignment. With
+# these checks, gcc took 130 seconds of processor time for the engine, and takes 75 without.
 KERNEL_SANITIZER += -fno-sanitize=null,alignment,object-size,pointer-overflow,vptr
 endif
 

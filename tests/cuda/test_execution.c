@@ -1,5 +1,5 @@
 /* How batches run on the CUDA backend:
- * - Batches of one class replay a graph, in any order of batches. The number of graphs is limited.
+ * - Batches of one batch shape replay a graph, in any order of batches. The number of graphs is limited.
  * - Without graphs, the results are the same.
  * - Two lanes run at the same time.
  * - Algorithms of products are chosen and timed before the first batch.
@@ -155,8 +155,8 @@ static void make_item(struct engine_item *item, struct sample *sample, int64_t l
         want_rows(item, sample, length);
 }
 
-/* Every second batch always has a graph, and a separate class. Its results fit into the memory for results. It has so
- * few rows that none are computed separately. */
+/* Every second batch always has a graph, and a batch shape of its own. Its results fit into the memory for results. It
+ * has so few rows that none are computed separately. */
 static void make_batch(const struct loaded *loaded, int index, struct batch_of_samples *batch)
 {
     int64_t room = index % 2 ? random_size(ITEMS, MOST_TOKENS) : 8 * (index + 2);
@@ -245,7 +245,7 @@ static void test_without_graphs(void **state)
     assert_int_equal(count(GRAPH_LAUNCHES), launched);
 }
 
-/* From the second run on, a class needs only one launch. */
+/* From the second run of a batch shape on, a batch needs only one launch. */
 static void test_replay(void **state)
 {
     (void)state;
@@ -494,8 +494,8 @@ static void test_batches_while_products_are_timed(void **state)
     close_model(&loaded);
 }
 
-/* There are more classes than graphs, and batches of several classes alternate. First each class runs twice, then a
- * random one. */
+/* There are more batch shapes than graphs, and batches of several shapes alternate. Each shape runs twice, and then a
+ * random shape runs. */
 static void test_any_order(void **state)
 {
     (void)state;
@@ -503,7 +503,7 @@ static void test_any_order(void **state)
     uint64_t most = 0, before = count(GRAPH_LAUNCHES);
     open_model(&loaded);
     for (int i = 0; i < BATCHES * TURNS; i++) {
-        int64_t often = random_size(0, random_size(0, BATCHES - 1)); /* some classes run more often than others */
+        int64_t often = random_size(0, random_size(0, BATCHES - 1)); /* some shapes run more often than others */
         struct batch_of_samples *batch = &batches[i < 2 * BATCHES ? i / 2 : often];
         run(&loaded, 0, batch);
         compare(batch);
@@ -520,7 +520,7 @@ static void test_any_order(void **state)
     assert_int_equal(count(INSTANTIATED), count(DESTROYED));
 }
 
-/* If only one graph can be instantiated, the batches of the other classes are launched without graphs. */
+/* If only one graph can be instantiated, the batches of the other shapes are launched without graphs. */
 static void test_few_graphs(void **state)
 {
     (void)state;

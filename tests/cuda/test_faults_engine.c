@@ -284,8 +284,8 @@ static void expect_one_fault(const char *rules)
     unload(&loaded);
 }
 
-/* The second batch of a class is captured as a graph before it is launched. A failing capture does not count as a fault
- * of the device. So some rules let two calls fail. */
+/* The second batch of a batch shape is captured as a graph before it is launched. A failing capture does not count as a
+ * fault of the device. So some rules let two calls fail. */
 static void fault_of_any_call(void **state)
 {
     (void)state;
@@ -411,8 +411,8 @@ static void product_that_is_refused(void **state)
     }
 }
 
-/* If a device fails while cuBLASLt refuses a product, or because of an earlier launch, this is a fault, not a
- * refusal. */
+/* The device fails at the moment when cuBLASLt refuses a product. The failure must count as a fault of the device, not
+ * as a refusal. In the second case, an earlier launch has made the device fail. */
 static void fault_that_looks_like_a_refusal(void **state)
 {
     (void)state;
@@ -502,7 +502,7 @@ static void device_that_stays_away(void **state)
         int64_t batches = engine_counts(loaded.engine).standby_batches;
         expect_result(loaded.model, 0);
         assert_int_equal(engine_counts(loaded.engine).standby_batches, batches);
-        assert_int_equal(atomic_load(&lasting), 1); /* only the event of the first device lasts, and is reported once */
+        assert_int_equal(atomic_load(&lasting), 1); /* five attempts failed, which is reported once */
         unload(&loaded);
     }
 }

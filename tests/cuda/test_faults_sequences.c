@@ -139,7 +139,8 @@ static void test_failing_device(void **state)
     unload(&loaded);
 }
 
-/* Without the earlier rows, such a batch fails. Afterwards, the slot can begin another sequence. */
+/* If an item does not give the earlier rows, and their states are lost, its batch fails. Afterwards, the slot can begin
+ * another sequence. */
 static void test_lost_sequence(void **state)
 {
     struct error error;

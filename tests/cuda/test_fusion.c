@@ -54,8 +54,8 @@ static void pairs_are_one_launch(void **state)
         }
 }
 
-/* Four plans whose steps are not fused. Another step also reads the embedded rows. The norm has groups. The norm does
- * not read the result of the step before. The shift writes over the input of the norm. */
+/* Four plans whose steps are not fused, for these reasons: another step also reads the embedded rows. The norm has
+ * groups. The norm does not read the result of the step before it. The shift writes over the input of the norm. */
 static void others_are_not(void **state)
 {
     (void)state;
@@ -110,8 +110,8 @@ static int64_t launches_of_projections(struct projected e, struct projected f, i
 }
 
 /* Eᵀx and Fᵀx are one launch if only their weights differ. They are two launches if they select items by different
- * lengths, even if all items are computed. k by columns is more than FEW_SUMS. So no sum is divided into parts, and no
- * launch adds parts. */
+ * lengths, even if all items are computed. k times columns is more than FEW_SUMS. So no sum is divided into parts, and
+ * no launch adds parts. */
 static void projections_are_one_launch(void **state)
 {
     (void)state;

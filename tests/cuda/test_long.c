@@ -156,7 +156,8 @@ static void compare_alone(const struct backend_functions *cuda, enum dtype dtype
             difference += pow((double)alone[j] - (double)together[j], 2);
             norm += pow((double)together[j], 2);
         }
-        print_message("%s: alone %.2g from it in the batch\n", dtype_name(dtype), sqrt(difference / norm));
+        print_message("%s: alone and in the batch, results differ by %.2g\n", dtype_name(dtype),
+                      sqrt(difference / norm));
         assert_true(sqrt(difference / norm) <= alone_tolerance(dtype));
         x += lengths[i] * s->d;
         together += lengths[i] * s->d;

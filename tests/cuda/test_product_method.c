@@ -244,7 +244,7 @@ static void check_projected(const struct sizes *s, int dtype, const struct items
         assert_int_equal(counted.graphs > 0, !grouped && (!library || whole));
 }
 
-/* Runs a batch several times, so that a graph runs the last times. Then runs each item alone. */
+/* Runs a batch several times, so that the last runs replay a graph. Then runs each item alone. */
 static void check_items(struct prepared *cuda, struct prepared *cpu, int dtype, const struct sizes *s,
                         const struct items *items, enum computed_by by)
 {
@@ -266,7 +266,7 @@ static void check_items(struct prepared *cuda, struct prepared *cpu, int dtype, 
         run(cuda, items, i, 1, s->columns, s->columns, x, alone);
         double distance = distance_of(items->lengths[i] * s->columns, alone + at, found + at);
         if (!(distance <= tolerance))
-            fail_msg("item %d alone differs from it in the batch by %g", i, distance);
+            fail_msg("item %d: results alone and in the batch differ by %g", i, distance);
         at += items->lengths[i] * s->columns;
     }
     free(x);

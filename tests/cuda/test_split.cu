@@ -32,7 +32,7 @@ static void to_host(floats *x, float *memory)
 
 /* ---- Products ---- */
 
-/* A (rows, depth), B (depth, columns). Both are stored line by line for any order in which a kernel reads. */
+/* A (rows, depth), B (depth, columns). Each is stored in the layout that the tested kernel reads. */
 struct product {
     int64_t rows, columns, depth;
     floats a, b;

@@ -306,7 +306,7 @@ static void test_sizes(void **state)
 /* ---- Steps ---- */
 
 /* From the third batch of single rows on, a batch is one launch of a graph. Batches of three and four sequences have
- * the same class, so they share the graph. */
+ * the same batch shape, so they share the graph. */
 static void test_steps_replay_a_graph(void **state)
 {
     (void)state;

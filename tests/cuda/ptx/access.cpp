@@ -15,7 +15,7 @@ std::string said(const char *what, uint64_t address, uint64_t bytes)
     return text;
 }
 
-/* The most bytes, of `least` or more, for which test(bytes) holds. It holds for `least`. */
+/* The largest number of bytes for which `test` is true. It is true for `least` bytes. */
 template <typename T> uint64_t most_bytes(uint64_t least, T test)
 {
     uint64_t good = least, step = least;
@@ -29,7 +29,7 @@ template <typename T> uint64_t most_bytes(uint64_t least, T test)
     return good;
 }
 
-/* The allocation around an access. False: it is not in one. */
+/* Finds the allocation that contains an access. Returns false if there is none. */
 bool find_range(launch &launch, uint64_t address, uint64_t bytes, range *found)
 {
     auto contains = [&](const range &range) { return address >= range.begin && address + bytes <= range.end; };
@@ -63,7 +63,7 @@ void check_all_global(warp &warp, const instruction &i, const uint64_t (&address
             check_global(warp, i, lane, addresses[lane], bytes);
 }
 
-/* A generic address of shared or local memory is the host's. */
+/* Generic addresses, also those of shared and local memory, are addresses of the host. */
 void check_generic(warp &warp, const instruction &i, uint64_t (&addresses)[LANES], unsigned bytes, access access)
 {
     const block &block = *warp.block;

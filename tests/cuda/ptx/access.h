@@ -12,7 +12,8 @@ enum access { READS, WRITES, ADDS_UP /* an atomic operation */ };
  * them out. */
 void find_addresses(warp &warp, const reference &reference, uint64_t (&addresses)[LANES]);
 
-/* Checks that the active lanes may access `bytes` bytes, a power of 2, there. Turns the addresses into the host's. */
+/* Checks that each active lane may access `bytes` bytes, a power of 2, at its address. Turns the addresses into the
+ * host's. */
 void check_access(warp &warp, const instruction &i, uint64_t (&addresses)[LANES], unsigned bytes, access access);
 
 /* Checks the bounds of accesses to state space .shared, and notes them for races. Turns the addresses into the host's.

@@ -11,7 +11,7 @@ namespace
 enum relation { EQUAL, NOT_EQUAL, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL };
 enum combination { ALONE, WITH_AND, WITH_OR, WITH_XOR };
 
-/* Ordered comparisons of floats are false if an operand is a NaN, also NOT_EQUAL. */
+/* Ordered comparisons of floats, including NOT_EQUAL, are false if an operand is a NaN. */
 template <relation how, typename T> bool holds(T a, T b)
 {
     switch (how) {

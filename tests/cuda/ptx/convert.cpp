@@ -1,5 +1,6 @@
-/* Conversions. PTX ISA, "Data Movement and Conversion Instructions: cvt". Integers are cut off, floats are rounded as
- * the instruction says. A float beyond the integers becomes the nearest one of them, and a NaN 0. */
+/* Conversions. PTX ISA, "Data Movement and Conversion Instructions: cvt". Integers lose their upper bits. Floats are
+ * rounded as the instruction says. A float outside of the range of an integer type becomes the nearest integer of this
+ * range. A NaN becomes 0. */
 #include "tests/cuda/ptx/half.h"
 
 #include <cfloat>
@@ -29,7 +30,7 @@ template <rounding way, typename F> F round_whole(F x)
 {
     switch (way) {
     case NEAREST:
-        return std::rint(x); /* of two the even one: the processor's usual mode */
+        return std::rint(x); /* ties to even, the processor's default mode */
     case TO_ZERO:
         return std::trunc(x);
     case DOWN:
@@ -44,7 +45,7 @@ template <bool ftz, typename F> F flush(F x)
     return ftz && std::fabs(x) < FLT_MIN ? std::copysign((F)0, x) : x;
 }
 
-/* The limits are powers of two, so floats have them exactly. */
+/* The limits `first` and `behind` are 0 or powers of two, so they are exact as floats. */
 template <typename D, typename F, rounding way, bool ftz> D to_integer(F x)
 {
     constexpr F behind = (F)((unsigned __int128)std::numeric_limits<D>::max() + 1);
@@ -69,7 +70,8 @@ template <bool ftz> float saturate(float x)
     return x > 0 ? (x < 1 ? x : 1.0f) : 0.0f;
 }
 
-/* An integer that a float cannot hold is rounded. Compared as wide integers, where both are exact. */
+/* Rounds an integer that a float cannot represent. The comparison uses wide integers, in which both numbers are
+ * exact. */
 template <typename S, rounding way> float to_nearby(S x)
 {
     float nearest = (float)x;

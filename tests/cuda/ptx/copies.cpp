@@ -1,5 +1,5 @@
-/* Asynchronous copies to shared memory. PTX ISA, "cp.async". A copy's destination has all bits set until its thread
- * waits for it, and only then the source is read. */
+/* Asynchronous copies to shared memory. PTX ISA, "cp.async". Until the thread waits for a copy, all bits of the
+ * destination are set. The source is read only when the thread waits. */
 #include "tests/cuda/ptx/access.h"
 #include "tests/cuda/ptx/decode.h"
 

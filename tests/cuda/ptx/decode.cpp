@@ -8,7 +8,7 @@ namespace ptx
 {
 namespace
 {
-constexpr uint32_t LINE = 64; /* registers begin at cache lines, predicates excepted */
+constexpr uint32_t LINE = 64; /* bytes of a cache line. All registers except predicates begin at one */
 
 uint32_t bytes_of(char storage)
 {
@@ -33,7 +33,8 @@ size_t rounded_up(size_t x, size_t to)
     return (x + to - 1) / to * to;
 }
 
-/* Special registers of 32 bits. Those of a warp's position are filled in when a block begins. */
+/* Special registers of 32 bits. The block's position (%ctaid) is filled in when a block begins, all others when a
+ * launch begins. */
 bool is_special(const std::string &name)
 {
     static const char *const known[] = {"%tid.x",       "%tid.y",           "%tid.z",
@@ -220,7 +221,7 @@ void narrow(warp &warp, const instruction &i)
     i.after(warp, i);
 }
 
-/* cvt may have a register with more bits than its source's type. The upper ones are ignored. */
+/* The source register of cvt may have more bits than the source type. The upper bits are ignored. */
 bool decode_narrowed(decoder &d, const form &form, const statement &s, instruction &i)
 {
     if (s.opcode.substr(0, 4) != "cvt." || s.operands.size() != 2 || form.operands[1] != 'w' ||
@@ -234,7 +235,7 @@ bool decode_narrowed(decoder &d, const form &form, const statement &s, instructi
     return true;
 }
 
-/* An instruction that is a function of one lane. */
+/* Decodes an instruction whose result in a lane depends only on this lane. */
 bool decode_form(decoder &d, const statement &s, instruction &i)
 {
     static const form_table forms = all_forms();

@@ -16,7 +16,7 @@ struct decoder {
     std::map<std::pair<uint64_t, char>, uint32_t> constants;
     std::map<std::string, uint64_t> names; /* addresses of variables and parameters */
     std::map<std::string, space> spaces;   /* the same variables' state spaces */
-    uint32_t sink = 0;                     /* what is written to `_` is not read */
+    uint32_t sink = 0;                     /* the place of the operand `_`. No instruction reads it */
 
     [[noreturn]] void refuse(const std::string &why) const;
     /* Ends the process if the statement has fewer operands than `least`, or more than `most`. */

@@ -31,7 +31,7 @@ struct module; /* the text of one .ptx file */
 struct kernel; /* one entry of a module, which owns it */
 
 /* Reads a module. The text is copied. `bytes` does not count a final 0, which may be missing. A module is never freed,
- * like what a program registers with the CUDA runtime. */
+ * because the modules that a program registers with the CUDA runtime stay, too. */
 module *parse(const char *text, size_t bytes);
 
 /* The mangled names of all kernels, in the order of the text. */
@@ -59,20 +59,22 @@ void *variable(module *module, const char *name, size_t *bytes);
 struct grid {
     unsigned blocks[3], threads[3]; /* x, y, z */
     size_t dynamic_shared_bytes;
-    unsigned seed; /* the order of the warps of a block, and of blocks. 0: in turn. Odd: random. A warp may then give
-                      way after each instruction whose effect other warps can see (may_pause in machine.h). Examples
-                      are barriers, shuffles, votes and accesses to shared memory. Other even numbers: the last warp
-                      that can go on runs as far as it can */
+    /* The order of the warps of a block, and of the blocks:
+     * - 0: in turn.
+     * - Odd: random. Another warp may run after each instruction whose effect other warps can see (may_pause in
+     *   machine.h). Examples are barriers, shuffles, votes and accesses to shared memory.
+     * - Other even numbers: the last warp that can continue runs as far as it can. */
+    unsigned seed;
 };
 
 /* Says whether a kernel may access these bytes of the host's memory: they are in one allocation of device memory. */
 using memory_test = bool (*)(const void *address, size_t bytes);
 
-/* Runs all blocks of the grid, one after the other. arguments[i] points to parameter i. Nothing is allocated or freed
- * on the device meanwhile, so the answers of is_device_memory are asked once and remembered until the launch ends. */
+/* Runs all blocks of the grid, one after the other. arguments[i] points to parameter i. No device memory is allocated
+ * or freed during the launch. So `run` remembers the answers of is_device_memory until the launch ends. */
 void run(const kernel *kernel, const grid &grid, void *const *arguments, memory_test is_device_memory);
 
-/* Thread-instructions that all launches executed so far. */
+/* The number of instructions that all threads of all launches have executed so far. */
 unsigned long long executed();
 } // namespace ptx
 

@@ -11,8 +11,8 @@ namespace
 {
 enum shuffle_mode { SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_BUTTERFLY, SHUFFLE_INDEX };
 
-/* Operands: result, predicate, value, distance or lane, clamp and segments, mask of lanes. The value of a lane that
- * does not take part is not defined: all bits set. */
+/* Operands: result, predicate, value, distance or lane, clamp and segments, mask of lanes. A lane that does not take
+ * part has no defined value. Here its value has all bits set. */
 template <shuffle_mode mode> void shuffle(warp &warp, const instruction &i)
 {
     if (!meet_masked(warp, i, 5))

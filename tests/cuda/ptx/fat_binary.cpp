@@ -13,7 +13,7 @@ namespace ptx
 {
 namespace
 {
-/* A header, then sections with a header each. */
+/* The header of a fat binary. Sections follow, and each has a header of its own. */
 struct fat_header {
     uint32_t magic;
     uint16_t version, header_bytes;
@@ -44,7 +44,7 @@ constexpr uint64_t MOST_TEXT_BYTES = (uint64_t)1 << 30;
     abort();
 }
 
-/* The rest of a length whose first four bits are `length`. */
+/* The whole length whose first four bits are `length`. If they are 15, reads the bytes to add. */
 size_t lz4_length(size_t length, const uint8_t *&from, const uint8_t *end)
 {
     if (length < 15)
@@ -57,7 +57,8 @@ size_t lz4_length(size_t length, const uint8_t *&from, const uint8_t *end)
     return length;
 }
 
-/* Sequences of literals and of a match, which repeats earlier bytes of the text. The last sequence has no match. */
+/* An LZ4 block consists of sequences. A sequence has literals, and then a match, which repeats earlier bytes of the
+ * text. The last sequence has no match. */
 std::string read_lz4(const uint8_t *from, size_t bytes, size_t text_bytes)
 {
     const uint8_t *end = from + bytes;
@@ -90,7 +91,7 @@ std::string read_zstd(const uint8_t *from, size_t bytes, size_t text_bytes)
 {
     std::string text(text_bytes, '\0');
     if (ZSTD_decompress(text.data(), text_bytes, from, bytes) != text_bytes)
-        die("its zstd frame does not have the text");
+        die("its zstd frame does not decompress to the expected length");
     return text;
 }
 
@@ -117,7 +118,7 @@ std::string newest_ptx(const void *fat_binary)
 {
     const fat_header *header = (const fat_header *)fat_binary;
     if (header->magic != FAT_MAGIC)
-        die("its magic number is another one");
+        die("its magic number is wrong");
     const fat_section *newest = nullptr;
     const char *at = (const char *)fat_binary + header->header_bytes, *end = at + header->bytes;
     while (at < end) {

@@ -1,6 +1,6 @@
-/* Floating point. PTX ISA, "Floating-Point Instructions". A NaN that an operation on .f32 gives has the bits
- * 0x7fffffff. Approximations (.approx) give the exact result, rounded: their largest errors are what the manual allows,
- * and no test may rely on their bits. */
+/* Floating point. PTX ISA, "Floating-Point Instructions". If an operation on .f32 gives a NaN, the NaN has the bits
+ * 0x7fffffff. For approximations (.approx), the manual states only the largest error. The emulator rounds the exact
+ * result instead. A GPU may give other bits, so no test may rely on these bits. */
 #include "tests/cuda/ptx/lanes.h"
 
 #include <cfloat>
@@ -26,7 +26,7 @@ template <bool ftz> float flush(float x)
     return ftz && std::fabs(x) < FLT_MIN ? std::copysign(0.0f, x) : x;
 }
 
-/* .sat: 0 to 1. A NaN becomes 0. */
+/* With .sat, the result is limited to 0 to 1. A NaN becomes 0. */
 template <bool sat> float saturate(float x)
 {
     if (!sat)
@@ -214,7 +214,7 @@ template <test kind> bool is(float a)
     }
 }
 
-/* Doubles occur in the reduction of angles alone. */
+/* The kernels use doubles only to reduce the angles of sines and cosines. */
 double add_doubles(double a, double b)
 {
     return a + b;
@@ -240,8 +240,8 @@ double multiply_add_doubles(double a, double b, double c)
     return std::fma(a, b, c);
 }
 
-/* Arithmetic exists in four roundings, of which the nearest is written as .rn or not at all. Each exists with .ftz.
- * Sums and products also exist with .sat. */
+/* Arithmetic instructions have four roundings. Without a suffix, the rounding is .rn, to the nearest. All exist with
+ * .ftz. Sums and products also exist with .sat. */
 #define ADD_ROUNDING(function, name, way, suffix)                                      \
     add_form<function<way, false, false>>(table, std::string(name) + suffix + ".f32"); \
     add_form<function<way, true, false>>(table, std::string(name) + suffix + ".ftz.f32")

@@ -20,7 +20,7 @@ static inline float to_float(f16 x)
     return std::bit_cast<float>(bits | sign);
 }
 
-/* Rounds to the nearest element, of two the even one, or toward 0. NaNs become 0x7fff. */
+/* Rounds to the nearest element, with ties to even, or towards 0. NaNs become 0x7fff. */
 template <bool to_zero> static inline bf16 to_bf16(float x)
 {
     uint32_t bits = std::bit_cast<uint32_t>(x);

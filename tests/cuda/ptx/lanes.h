@@ -117,8 +117,8 @@ static inline void run_lanes(warp &warp, const instruction &i, std::index_sequen
     loop(source<S>(warp, i, n + 1)...);
 }
 
-/* The handler of a function, and the storage of its operands, the destination first: 'p' for a predicate, 'w' for a
- * word of 32 bits, 'l' for a long one of 64. */
+/* The handler of a function, and the storage of its operands, the destination first. 'p' is a predicate, 'w' a word of
+ * 32 bits, and 'l' a long word of 64 bits. */
 template <auto function, typename = decltype(function)> struct each_lane;
 
 template <auto function, typename D, typename... S> struct each_lane<function, D (*)(S...)> {

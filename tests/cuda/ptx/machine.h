@@ -16,7 +16,7 @@ namespace ptx
 constexpr unsigned LANES = 32;
 constexpr uint32_t ALL_LANES = ~0u;
 constexpr unsigned MOST_OPERANDS = 16;
-constexpr uint64_t SHARED_BEGIN = 1024; /* first address in state space .shared: a chip keeps 1 KiB for itself, too */
+constexpr uint64_t SHARED_BEGIN = 1024; /* first address in state space .shared. A GPU reserves the 1 KiB below it */
 
 struct warp;
 struct instruction;
@@ -74,14 +74,14 @@ struct kernel {
     bool decoded = false;
     struct body body;
     std::vector<instruction> code; /* the last one ends the thread */
-    std::vector<char> file;        /* the registers as they are before a block begins, special ones excepted */
+    std::vector<char> file;        /* the registers before a block begins, except the special registers */
     std::vector<special> specials;
-    size_t register_bytes = 0; /* of the file: registers that instructions write. Constants follow */
+    size_t register_bytes = 0; /* bytes of `file` with the registers that instructions write. Constants follow */
     size_t local_bytes = 0;    /* of a thread */
 };
 
 struct variable_of_module {
-    std::vector<char> memory; /* longer than needed: `first` is aligned */
+    std::vector<char> memory; /* longer than the variable, so that `first` can be aligned */
     char *first;
     size_t bytes;
 };

@@ -17,7 +17,7 @@ template <typename T, typename W> void load(warp &warp, const instruction &i)
     uint64_t addresses[LANES];
     find_addresses(warp, i.address, addresses);
     check_access(warp, i, addresses, (unsigned)sizeof(T) * i.parts, READS);
-    /* A register of a vector may be the address's base, so all is read first. */
+    /* A destination may also be the register with the address. So all elements are read before one is written. */
     W values[4][LANES];
     for (unsigned part = 0; part < i.parts; part++)
         for (unsigned lane = 0; lane < LANES; lane++)
@@ -77,7 +77,7 @@ const transfer *find_transfer(const std::string &type)
     }
 }
 
-/* Words of loads and stores that change no result: order and caches. */
+/* Whether a modifier of loads and stores has no effect here. It concerns only the memory order or the caches. */
 bool is_idle(const std::string &word)
 {
     static const char *const idle[] = {"weak",
@@ -289,7 +289,7 @@ void do_nothing(warp &, const instruction &)
 {
 }
 
-/* ---- Generic addresses. Those of shared and local memory are the host's */
+/* ---- Generic addresses, which are addresses of the host, also those of shared and local memory */
 template <bool to_generic> void move_shared(warp &warp, const instruction &i)
 {
     uint64_t apart = (uint64_t)warp.block->shared - SHARED_BEGIN, results[LANES];

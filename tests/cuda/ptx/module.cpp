@@ -36,7 +36,7 @@ std::unique_ptr<kernel> make_kernel(module *module, const entry &entry)
 
 module *parse(const char *text, size_t bytes)
 {
-    static auto *all = new std::vector<module *>; /* so that a tool that looks for lost memory finds them */
+    static auto *all = new std::vector<module *>; /* so that leak checkers find a pointer to each module */
     module *made = new module;
     all->push_back(made);
     if (bytes > 0 && text[bytes - 1] == 0)
@@ -47,7 +47,7 @@ module *parse(const char *text, size_t bytes)
             made->variables.emplace(variable.name, make_variable(variable));
     for (const entry &entry : made->source.entries)
         made->kernels.push_back(make_kernel(made, entry));
-    made->source.entries.clear(); /* each kernel has its own */
+    made->source.entries.clear(); /* each kernel has a copy of its entry */
     return made;
 }
 

@@ -2,8 +2,8 @@
 """mutants.py [--list] [--random N] [--seed N] [WORD...]: plants faults in the PTX of the CUDA engine, one at a time.
 
 Each fault must make a test program fail. The program also runs without the fault, and must pass. A fault is an edit of
-the text of kernels in a copy of libengine_cuda.so. This file contains the PTX as plain text, and an edit keeps the
-length of the file.
+the text of kernels in a copy of libengine_cuda.so. The library contains the PTX as plain text, and an edit keeps the
+length of the library.
 
 First come the faults in the list FAULTS. With WORD..., only those whose descriptions contain all words are tried. Then
 come --random N faults (default 0). A random fault may have no effect, or lead to an endless loop. So a program that
@@ -190,7 +190,7 @@ def plant(text, fault):
             place = re.compile(pattern).match(planted, place.start(), end)
             planted = edit_at(planted, place, end, replacement)
     if planted == text:
-        raise Unfit("no such place")
+        raise Unfit("the kernel has no such place for the edit")
     return planted
 
 
@@ -227,7 +227,7 @@ class Bench:
         (self.folder / ENGINE).write_bytes(text.encode("latin-1"))
 
     def kernels_of(self, fault):
-        """The kernels that run without a fault. The program must pass."""
+        """The kernels that the program runs without a fault. Raises Unfit if the program fails."""
         key = fault.program, fault.tests
         if key not in self.sound:
             self.put(self.text)
@@ -241,7 +241,7 @@ class Bench:
         """Whether the program failed, or passed if the fault survives. Also returns a description."""
         try:
             if not any(re.search(fault.kernel, name) for name in self.kernels_of(fault)):
-                return False, "no such kernel runs"
+                return False, "the program runs no kernel that the pattern names"
             self.put(plant(self.text, fault))
         except Unfit as reason:
             return False, str(reason)
@@ -251,7 +251,7 @@ class Bench:
         if fault.survives:
             return status == 0, f"cannot be noticed: {fault.survives}"
         noticed = status not in (0, None)
-        return noticed, said if noticed else "nothing noticed it in time"
+        return noticed, said if noticed else "the program did not fail in time"
 
 
 def choose(bench, count, seed):

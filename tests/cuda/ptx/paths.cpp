@@ -28,7 +28,7 @@ bool meet_masked(warp &warp, const instruction &i, unsigned operand)
             fault(warp, i, lane, "a lane is not among those that it names to meet");
     }
     if (mask & warp.ended)
-        fault(warp, i, first_lane(warp.active), "it names lanes of the warp that have ended");
+        fault(warp, i, first_lane(warp.active), "the instruction names lanes of the warp that have ended");
     return meet(warp, mask);
 }
 
@@ -99,7 +99,7 @@ void branch(warp &warp, const instruction &i)
     warp.now.lanes &= ~warp.active;
 }
 
-/* Lanes that wait may have waited for those that end. */
+/* Other lanes may have waited for the lanes that end here. So they check again whether they must wait. */
 void end(warp &warp, const instruction &i)
 {
     for (const pending_copy &copy : warp.copies)
@@ -115,7 +115,7 @@ void end(warp &warp, const instruction &i)
 
 void trap(warp &warp, const instruction &i)
 {
-    fault(warp, i, first_lane(warp.active), "the kernel gives up");
+    fault(warp, i, first_lane(warp.active), "the kernel gives up: it executed trap");
 }
 } // namespace
 

@@ -1,7 +1,7 @@
-/* Races in shared memory. For each two bytes a record says which warp wrote them last, and which read them, with the
- * number of barriers that the program had seen by then. An access is a race if another warp's access to the same bytes
- * has the same number, and one of the two writes. Atomic operations are no races among themselves. Single bytes are not
- * recorded: their neighbours may belong to other warps. */
+/* Races in shared memory. There is a record for each pair of bytes. It says which warp wrote the bytes last, and which
+ * warp read them, with the number of barriers that the program had seen by then. An access is a race if another warp's
+ * access to the same bytes has the same number, and one of the two writes. Atomic operations are no races among
+ * themselves. Single bytes are not recorded: their neighbours may belong to other warps. */
 #include "tests/cuda/ptx/access.h"
 
 namespace ptx

@@ -28,17 +28,18 @@ struct fat_wrapper {
 
 struct binary {
     const char *data;
-    ptx::module *module; /* once a kernel of it was asked for */
+    ptx::module *module; /* NULL until one of its kernels is needed */
 };
 
 struct function {
     binary *from;
     std::string entry;
-    const ptx::kernel *kernel = nullptr; /* once it was asked for */
+    const ptx::kernel *kernel = nullptr; /* NULL until the kernel is needed */
     bool ran = false;
 };
 
-/* By the address of the host function. Object files register before the variables of this file are initialised. */
+/* The kernels by the address of their host function. The map is a local variable, because object files register kernels
+ * before the variables of this file are initialised. */
 static std::map<const void *, function> &functions()
 {
     static std::map<const void *, function> all;
@@ -72,7 +73,7 @@ static function &function_of(const void *stub)
     }
     function.kernel = ptx::find(from->module, function.entry.c_str());
     if (!function.kernel)
-        die_of("the module has no such entry", function.entry.c_str());
+        die_of("the PTX has no kernel of this name", function.entry.c_str());
     return function;
 }
 
@@ -107,7 +108,7 @@ static void run_launch(function &function, const shim::grid &grid, const std::ve
     ptx::run(function.kernel, emulated, arguments.data(), shim::is_device_memory);
 }
 
-/* The arguments have the values that they have now. */
+/* Copies the values of the arguments, because the launch may run after the caller has changed them. */
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *configuration, const void *stub, void **arguments)
 {
     function &function = function_of(stub);
@@ -127,7 +128,7 @@ void **__cudaRegisterFatBinary(void *wrapper)
 {
     const fat_wrapper *given = (const fat_wrapper *)wrapper;
     if (given->magic != WRAPPER_MAGIC)
-        die_of("the magic number of its wrapper is another one", "fat binary");
+        die_of("the magic number of its wrapper is wrong", "fat binary");
     return (void **)new binary{given->data, nullptr};
 }
 

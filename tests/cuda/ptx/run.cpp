@@ -12,7 +12,7 @@ namespace ptx
 {
 namespace
 {
-unsigned long long instructions; /* of threads, that ran so far */
+unsigned long long instructions; /* number of instructions that all threads have executed so far */
 
 /* Memory that lasts from one launch to the next. Its first byte is aligned to 4096. */
 struct memory {
@@ -35,7 +35,7 @@ struct memory {
     }
 };
 
-constexpr uint32_t LAST_EPOCH = (1u << 26) - 1; /* records have 26 bits for it */
+constexpr uint32_t LAST_EPOCH = (1u << 26) - 1; /* a record stores the epoch in 26 bits */
 
 struct state {
     std::mutex one_at_a_time;
@@ -104,7 +104,7 @@ void begin_block(block &block, unsigned threads)
     }
 }
 
-/* What is the same in all blocks: constants, and most special registers. */
+/* Fills in the registers that are the same in all blocks: constants, and most special registers. */
 void begin_launch(block &block)
 {
     const kernel &kernel = *block.launch->kernel;
@@ -150,7 +150,8 @@ void run_warp(warp &warp)
     instructions += executed;
 }
 
-/* Lets all warps go on that have not ended. They wait at a barrier. It is a fault if they wait at different ones. */
+/* All warps that have not ended wait at a barrier, and may continue now. If they wait at different barriers, this is a
+ * fault. */
 void release(block &block)
 {
     const warp *some = nullptr;
@@ -167,7 +168,7 @@ void release(block &block)
     block.epoch = ++global.epoch;
 }
 
-/* The warp that runs next. NULL: none can. */
+/* The warp that runs next, or NULL if none can run. */
 warp *next_warp(block &block, size_t *turn)
 {
     unsigned seed = block.launch->grid->seed, running = 0;

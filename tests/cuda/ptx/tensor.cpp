@@ -72,7 +72,7 @@ template <typename T> void multiply_halves(warp &warp, const instruction &i)
     finish_product<16>(warp, i, a, b);
 }
 
-/* An infinity stays one. A NaN whose upper bits are those of an infinity stays a NaN. */
+/* An infinity stays an infinity. A NaN stays a NaN, even if its upper bits are those of an infinity. */
 float as_tf32(uint32_t bits)
 {
     float x = std::bit_cast<float>(bits);
@@ -97,8 +97,8 @@ void multiply_tf32(warp &warp, const instruction &i)
     finish_product<8>(warp, i, a, b);
 }
 
-/* The addresses of the rows of i.parts matrices: lane l has row l % 8 of matrix l / 8. Lanes beyond get some address.
- */
+/* The addresses of the rows of i.parts matrices: lane l has row l % 8 of matrix l / 8. Lanes after the last row get the
+ * address of another lane. */
 bool find_rows(warp &warp, const instruction &i, const uint16_t *(&rows)[LANES], access access)
 {
     uint64_t addresses[LANES];

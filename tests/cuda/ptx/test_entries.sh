@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_entries.sh: every kernel of the CUDA engine ran in the programs NAME@ptx, which tests/run.sh ran before. The list
-# of all kernels is that of the PTX in the engine. Kernels that never ran are printed.
+# test_entries.sh: checks that every kernel of the CUDA engine ran in the programs NAME@ptx. tests/run.sh runs these
+# programs first. The PTX in the engine gives the list of all kernels. The script prints the kernels that never ran.
 set -euo pipefail
 build=${BUILD:-build} beside=${BUILD:-build}/tests/cuda/ptx
 logs=${LOGS:-$build/log}

@@ -1,5 +1,5 @@
-/* Instructions of one lane. The expected results are written down from the manual's definitions (PTX ISA), or are IEEE
- * 754's. Each runs in a whole warp, and in one with a single lane. */
+/* Instructions whose result in a lane depends only on this lane. The expected results follow from the definitions in
+ * the manual (PTX ISA), or from IEEE 754. Each instruction runs in a whole warp, and in a warp with a single lane. */
 #include "tests/cuda/ptx/launching.h"
 
 #include <bit>

@@ -1,6 +1,6 @@
 /* Fat binaries, which nvcc of CUDA 13.0 made of `extern "C" __global__ void empty() {}` with the options -fatbin,
- * -gencode for compute_120 and then compute_80, and --compress-mode. The expected text is that of the mode none.
- * Damaged ones must end the process with a message. */
+ * -gencode for compute_120 and then compute_80, and --compress-mode. The expected text is that of the mode none. A
+ * damaged fat binary must end the process with a message. */
 #include "tests/cuda/ptx/fat_binary.h"
 
 #include <csetjmp>
@@ -20,7 +20,7 @@ extern "C" {
 }
 
 #define FIRST_SECTION 16
-#define SECTION_BYTES (80 + 96) /* with its data */
+#define SECTION_BYTES (80 + 96) /* a section's header and data */
 #define DATA (FIRST_SECTION + 80)
 
 namespace
@@ -77,12 +77,12 @@ void takes_the_newest(void **)
         swapped.insert(swapped.end(), bytes.begin() + FIRST_SECTION + SECTION_BYTES, bytes.end());
         swapped.insert(swapped.end(), bytes.begin() + FIRST_SECTION, bytes.begin() + FIRST_SECTION + SECTION_BYTES);
         assert_string_equal(ptx::newest_ptx(swapped.data()).c_str(), text);
-        swapped[FIRST_SECTION + SECTION_BYTES] = 2; /* its kind */
+        swapped[FIRST_SECTION + SECTION_BYTES] = 2; /* the kind of the section */
         assert_non_null(strstr(ptx::newest_ptx(swapped.data()).c_str(), "sm_80"));
     }
 }
 
-/* Whether reading ends the process with SIGABRT. Otherwise the text must not be longer. */
+/* Returns whether reading ends the process with SIGABRT. If it does not, the text must not be longer than `text`. */
 bool is_refused(const std::vector<uint8_t> &bytes)
 {
     int status;
@@ -120,11 +120,12 @@ void refuses_damage(void **)
         std::vector<uint8_t> bytes = bytes_of(fault.mode);
         bytes[fault.at] = fault.value;
         if (!is_refused(bytes))
-            fail_msg("byte %zu may be %u", fault.at, fault.value);
+            fail_msg("byte %zu is %u, and is not refused", fault.at, fault.value);
     }
 }
 
-/* Each byte of the compressed text in turn has other bits. The address sanitizer sees what is read beyond. */
+/* Inverts the bits of each byte of the compressed text, one byte at a time. The address sanitizer reports reads beyond
+ * the end. */
 void stays_within(void **)
 {
     for (const char *mode : {balance, speed})

@@ -1,6 +1,6 @@
-/* Kernels with a fault each, which the emulator must report. Each runs in a process of its own, which must end with
- * SIGABRT and say what is wrong, in which kernel, line, block and thread. The same kernels without the fault must end
- * well. */
+/* Kernels with one fault each, which the emulator must report. Each kernel runs in a separate process. This process
+ * must end with SIGABRT. Its message must name the fault, the kernel, the line, the block and the thread. The same
+ * kernels without the fault must succeed. */
 #include "tests/cuda/ptx/launching.h"
 
 #include <csignal>

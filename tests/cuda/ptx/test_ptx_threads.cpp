@@ -111,7 +111,7 @@ void atomic_operations(void **)
     assert_int_equal(device_words[2], 77);
     assert_true(device_words[3] < 64);
     assert_int_equal(device_words[4], (4 + 128) % 5);                   /* counts 0 … 4 */
-    assert_int_equal(device_words[5], std::bit_cast<uint32_t>(128.0f)); /* 5 is a subnormal number, and lost */
+    assert_int_equal(device_words[5], std::bit_cast<uint32_t>(128.0f)); /* 5 is subnormal, and counts as 0 */
 }
 
 void spaces(void **)

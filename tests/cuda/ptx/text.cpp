@@ -113,7 +113,8 @@ struct cursor {
             refuse("expected a name");
         return text->substr(from, at - from);
     }
-    /* The text up to an end that is outside of comments, brackets and braces. The end is not taken. */
+    /* The text up to the first character of `ends` outside of comments, brackets and braces. Stops before this
+     * character. */
     std::string until(const char *ends)
     {
         std::string found;

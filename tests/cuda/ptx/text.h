@@ -50,7 +50,7 @@ struct body {
     std::vector<declared> variables;              /* .shared and .local */
 };
 
-/* An entry, not yet read any further than its parameters. */
+/* An entry. Its parameters have been read, but not its body. */
 struct entry {
     std::string name;
     std::vector<declared> parameters;
@@ -67,7 +67,7 @@ struct file {
 file read_file(const std::string &text);
 body read_body(const entry &entry);
 
-/* The width of a type such as "f32" in bits. 1: pred. 0: no such type. */
+/* The width of a type such as "f32" in bits. It is 1 for pred, and 0 if there is no such type. */
 unsigned type_bits(const std::string &type);
 
 /* The words of an opcode between its dots. */

@@ -121,7 +121,8 @@ static inline int atomicAdd(int *address, int value)
     return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
-/* Each call advances the clock. So a loop that waits for a time ends, although other threads do not run meanwhile. */
+/* Each call advances the clock. So a loop that waits until the clock has advanced ends, although no other thread runs
+ * meanwhile. */
 long long clock64();
 
 static inline uint32_t __float_as_uint(float value)

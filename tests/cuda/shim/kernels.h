@@ -3,13 +3,13 @@
  * SHIM_TRACE names a file. If it is set, kernels and products are not computed, so that models of any size run in
  * seconds. All results are undefined. The file gets a line for each kernel and product, in the order of their runs:
  *
- *     kernel  NAME  BLOCKS X Y Z  THREADS  SHARED BYTES        of a launch. The fields are separated by tabs
+ *     kernel  NAME  BLOCKS X Y Z  THREADS  SHARED BYTES
  *     product  ROWS COLUMNS DEPTH [PRODUCTS]  BYTES OF AN ELEMENT  BYTES OF A RESULT  EPILOGUE  ADDED
- *     grouped  ROWS COLUMNS DEPTHS PRODUCTS  BYTES OF AN ELEMENT      of a call of cublasGemmGroupedBatchedEx
+ *     grouped  ROWS COLUMNS DEPTHS PRODUCTS  BYTES OF AN ELEMENT
  *
- * Rows and columns of a product are those of cuBLASLt, which works column by column. ADDED is 1 if a matrix C is added
- * to the product. PRODUCTS is the number of products of one call, if there are several. DEPTHS is the sum of the depths
- * of grouped products. */
+ * Tabs separate the fields. Numbers within a field are separated by blanks. Rows and columns of a product are those of
+ * cuBLASLt, which works column by column. ADDED is 1 if a matrix C is added to the product. PRODUCTS is the number of
+ * products of one call, if there are several. DEPTHS is the sum of the depths of grouped products. */
 #ifndef TESTS_CUDA_SHIM_KERNELS_H
 #define TESTS_CUDA_SHIM_KERNELS_H
 

@@ -44,11 +44,12 @@
 #define MOST_THREADS 1024
 #define STACK_BYTES (128 << 10)
 #define COPIES 256 /* pending copies to shared memory of a thread */
-/* Objects of the thread sanitizer for the barriers of a block or warp, which are used in turn. With a single object, a
- * thread may leave a barrier when others have reached the next barrier. It would then count as ordered after them. */
+/* The barriers of a block or warp use this many objects of the thread sanitizer in turn. With a single object, a thread
+ * may leave a barrier when others have already reached the next one. The sanitizer would then order the thread after
+ * these others. */
 #define BARRIERS 64
 #define LANES 32
-/* The thread sanitizer distinguishes the threads of some blocks: see is_apart(). */
+/* is_apart() chooses the blocks whose threads the thread sanitizer distinguishes. */
 #define APART 8
 #define OFTEN 24
 
@@ -99,7 +100,7 @@ unsigned count, alive, at_barrier, at_warp[MOST_THREADS / LANES], barriers;
 fiber *ready[MOST_THREADS]; /* a ring */
 unsigned first_ready, n_ready;
 /* True if a block has reached a barrier since shared memory was last filled. Without a barrier, warps cannot exchange
- * values through shared memory. So a block without barriers need not be followed by a new fill. */
+ * values through shared memory. So shared memory need not be filled again after a block without barriers. */
 bool shared_is_used = true;
 const std::function<void()> *body;
 uint64_t random_state;
@@ -354,8 +355,8 @@ void run_block(unsigned place)
         fibers[i].seen = {{i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y}, i};
         fibers[i].n_copies = fibers[i].groups = 0;
         fibers[i].begun = false;
-        /* The sanitizer's data are created here, not when the fiber begins. Otherwise the sanitizer would order
-         * everything that the creator did until then before the fiber. */
+        /* The sanitizer's data are created here, not when the fiber begins. Otherwise the sanitizer would assume that
+         * all that the creator did until then happened before the fiber. */
         TSAN(fibers[i].own.tsan = fibers[i].own.tsan ? fibers[i].own.tsan : __tsan_create_fiber(0));
         make_ready(&fibers[i]);
     }

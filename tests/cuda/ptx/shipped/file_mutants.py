@@ -77,7 +77,8 @@ def functions(file):
 
 
 def in_host(name, caller):
-    """Calls of the function `name` return 0 at once, where the caller's mangled name matches."""
+    """A fault in host code. Calls of the function `name` return 0 at once, if the mangled name of the caller
+    matches."""
 
     def damage(engine):
         engine, planted = bytearray(engine), 0

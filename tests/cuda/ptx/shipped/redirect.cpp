@@ -3,8 +3,8 @@
  * NVIDIA's runtime is linked into build/libengine_cuda.so, and its functions are not public. This library takes the
  * place of libcublasLt.so, so the dynamic linker initialises it after it has mapped the engine, and before it
  * initialises the engine. At this moment this file writes a jump over the entry of each function of the runtime. The
- * jump leads to the function of the same name in this library. If there is none, the process ends with its name.
- * Both libraries' tables of symbols have the addresses. Nothing else of the engine is changed. */
+ * jump leads to the function of the same name in this library. If there is none, the process ends, and the message has
+ * the function's name. Both libraries' tables of symbols have the addresses. Nothing else of the engine is changed. */
 #include "tests/cuda/shim/runtime.h"
 #include "tests/cuda/shim/symbols.h"
 
