@@ -10,8 +10,8 @@
 #define SAVE_TORCH "save the state_dict with safetensors.torch.save_file, or the model with weights/export.py"
 #define SAVE_AGAIN "load it in Python and save it again: torch.save(torch.load(PATH), \"model.pt\")"
 
-/* Formats, with a sentence for each of both functions. A pickle begins with the byte 0x80 and the version of its
- * protocol. A TAR file, as torch.save wrote before PyTorch 0.4, has no fixed start. */
+/* The formats, each with the answers of foreign_format and foreign_not_torch. A pickle begins with the byte 0x80 and
+ * the version of its protocol. A TAR file, as torch.save wrote before PyTorch 0.4, has no fixed start. */
 static const struct {
     const char *start; /* NUL-terminated. No start listed here contains a 0 byte */
     const char *for_safetensors, *for_torch;

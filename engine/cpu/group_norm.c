@@ -1,11 +1,11 @@
-/* A task is some columns of one sequence, in whole groups. It reads its rows three times: for the mean, for the
+/* A task normalises some columns of one sequence, in whole groups. It reads its rows three times: for the mean, for the
  * variance and for the result. */
 #include "engine/cpu/group_norm.h"
 
 #include <math.h>
 #include <string.h>
 
-#define TASK_COLUMNS 64 /* least columns of a task, if there are so many */
+#define TASK_COLUMNS 64 /* least columns of a task, unless the value has fewer */
 
 struct group_norm_step {
     const struct cpu_run *run;
@@ -81,5 +81,5 @@ void cpu_group_norm(const struct cpu_run *run, const struct plan_step *step)
 
 int64_t cpu_group_norm_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
-    return 4 * columns_of(run, step->x); /* a double counts as two */
+    return 4 * columns_of(run, step->x); /* in floats. A double takes the place of two */
 }

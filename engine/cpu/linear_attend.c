@@ -170,7 +170,7 @@ static void sum_all_keys(const struct head_sequence *s)
             s->seen.context[i * s->e + e] /= s->seen.sums[i];
 }
 
-/* Every query reads the context of all keys. The first part of a sequence has brought the keys. */
+/* Every query reads the context of all keys. All keys come with the first part of a sequence. */
 static void attend_all(const struct head_sequence *s)
 {
     if (s->earlier_rows == 0)

@@ -22,7 +22,7 @@ int64_t cuda_give_image_scratch(const struct plan *plan, const struct plan_step 
     return plan->max_rows * plan->values[step->x].columns;
 }
 
-/* In the results, an image has the place of as many requested rows. */
+/* In the memory for results, an image takes the place of requested rows, one for each pixel. */
 template <typename T> void cuda_give_image(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t columns = columns_of(run, step->x), given = 0;
@@ -75,7 +75,7 @@ static void leave_rows(struct cuda_run *run, const struct plan_step *step, int64
     });
 }
 
-/* Copies the rows of an item to the item, through the memory of the results. */
+/* Copies rows [first, first + rows) of x to `to`, a part at a time, because the memory for results is too small. */
 template <typename T>
 static void give_rows(struct cuda_run *run, const struct plan_step *step, int64_t first, int64_t rows, float *to)
 {

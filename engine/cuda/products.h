@@ -30,9 +30,10 @@ struct cuda_grouped *cuda_products_grouped(struct cuda_products *products);
 
 /* Chooses algorithms for the plan's products with weights in advance, for the shapes of batches that will occur
  * (shape.h). So no batch has to wait for the choice. Algorithms are timed on the run's stream, for at most
- * run.tuning_milliseconds, beginning with the largest products. When the time is over, cuBLASLt's own choice is used.
- * For all other products, an algorithm is chosen when a batch needs it. Batches of other models may run meanwhile.
- * Returns -1 if the device failed. */
+ * run.tuning_milliseconds, beginning with the largest products. When the time is over, the first candidate is used: the
+ * engine's own kernel if it can compute the product, otherwise cuBLASLt's own choice. For all other products, an
+ * algorithm is chosen when a batch needs it. Batches of other models may run meanwhile. Returns -1 if the device
+ * failed. */
 int cuda_products_warm(struct cuda_run run, struct error *error);
 
 #endif

@@ -1,6 +1,6 @@
 #include "engine/plan/shared_rows.h"
 
-/* The input whose rows an axis has. PLAN_NONE for other kinds of axes. */
+/* The source of an axis: the input that gives the number of its rows. PLAN_NONE if there is none. */
 static int source_of(const struct plan *plan, int axis)
 {
     const struct plan_axis *rows = &plan->axes[axis];
@@ -9,7 +9,7 @@ static int source_of(const struct plan *plan, int axis)
     return rows->kind == AXIS_INPUT ? rows->input : PLAN_NONE;
 }
 
-/* Whether a step may read a value with rows of another source. */
+/* Whether the source of this operand may differ from the source of the step's result, as for keys and values. */
 static bool reads_elsewhere(const struct plan_step *step, int value)
 {
     if (step->operation != OP_ATTEND && step->operation != OP_LINEAR_ATTEND)
@@ -24,11 +24,11 @@ static unsigned bit_of(const struct plan *plan, int value)
     return source == PLAN_NONE ? 0 : 1u << source;
 }
 
-/* The sources of the operands of a step whose rows must stay the item's own. Bit i stands for input i. */
+/* The inputs whose rows items cannot share because of this step. Bit i stands for input i. */
 static unsigned forbidden_by(const struct plan *plan, const struct plan_step *step)
 {
     const int values[] = {step->x, step->z, step->keys, step->values};
-    /* The row of a value is found by the row of its key. */
+    /* A kernel finds the row of a value by the row of its key. So both must have the same source. */
     if (step->keys != PLAN_NONE && bit_of(plan, step->keys) != bit_of(plan, step->values))
         return bit_of(plan, step->keys) | bit_of(plan, step->values) | bit_of(plan, step->x);
     int own = step->y == PLAN_NONE ? PLAN_NONE : source_of(plan, plan->values[step->y].axis);
@@ -48,7 +48,7 @@ static unsigned forbidden_by(const struct plan *plan, const struct plan_step *st
     return forbidden;
 }
 
-/* The input with the rows of the output. */
+/* The source of the output's axis. */
 static int source_of_output(const struct plan *plan)
 {
     const struct plan_axis *hidden = &plan->axes[plan->hidden_axis];

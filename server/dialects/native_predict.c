@@ -98,9 +98,9 @@ static int read_top_k(struct request *request, const struct predict_body *body, 
     return 0;
 }
 
-/* Whether the answer has one list for each input. It has if there are several inputs, or if the input is a batch of
- * one. `[["a text"]]` and `[[1, 2]]` are batches of one. `["a text"]` is a single input, as in
- * text-embeddings-inference. */
+/* Whether the answer has one list for each input. This is so in three cases: there are several inputs, the input is a
+ * batch of one, or the body has `parameters` and the model takes no pictures. `[["a text"]]` and `[[1, 2]]` are
+ * batches of one. `["a text"]` is a single input, as in text-embeddings-inference. */
 static bool is_nested(const struct request *request, const struct predict_body *body)
 {
     bool one_text = request->job.n_items == 1 && json_is_string(json_array_get(body->inputs.inputs, 0));

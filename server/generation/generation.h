@@ -20,8 +20,8 @@
  * earlier rows may change when the sequence grows. Then a block is one row. Its job has all rows up to this one, as if
  * the prompt's tokens were generated.
  *
- * Threads: only one thread at a time may use a request. During a batch, the threads of the engine read
- * logits. Several of them may do this at once, each for another sequence, or for another row of a prompt. */
+ * Threads: only one thread at a time may use a request. There is one exception. During a batch, several threads of the
+ * engine may read logits at once, each for another sequence, or for another row of a prompt. */
 #ifndef SERVER_GENERATION_H
 #define SERVER_GENERATION_H
 
@@ -104,8 +104,8 @@ struct generation {
 int generation_check_count(struct request *request, int64_t n_sequences);
 
 /* Allocates `n_sequences` sequences in the request's memory. n_prompt[i] is the number of ids of prompt i. The caller
- * has set the members of `generation` that are declared above `sequences`. On failure, this function, the one before
- * and the next one set request->failure and return -1. */
+ * has set the members of `generation` that are declared above `sequences`. On failure, generation_check_count,
+ * generation_open and generation_start set request->failure and return -1. */
 int generation_open(struct request *request, struct generation *generation, const int64_t *n_prompt,
                     int64_t n_sequences);
 

@@ -1,4 +1,4 @@
-/* tracer: sends spans of requests to OpenTelemetry's collector. A thread of its own sends them in batches. No caller
+/* tracer: sends spans of requests to OpenTelemetry's collector. The tracer's thread sends them in batches. No caller
  * waits for the collector. Finished spans wait in a queue of a fixed size. Spans that find no room are dropped and
  * counted.
  *

@@ -32,13 +32,13 @@ import evaluate as ev
 import model as builtin
 
 LEARNT, RANDOM = 512, 384
-RANDOM_SHARE = 0.5          # part of the scalar product of two texts. The LEARNT columns have the part 1
+RANDOM_SHARE = 0.5          # factor of the RANDOM columns in a scalar product of texts. That of the LEARNT columns is 1
 SHORTEST, LONGEST = 16, 160 # tokens of a crop
 CROPS = 1024                # documents of a batch
 GROUPS = 8                  # packages of a batch
 DOCUMENT_CAP = 20_000       # tokens of a document, at most, that count for its share of the crops
 PACKAGE_CAP = 2_000_000     # tokens of a package, at most, that count for its share of the crops
-OWN_SHARE = 0.5             # part of a token's own random vector. Its trigrams have the part 1
+OWN_SHARE = 0.5             # factor of a token's own random vector. That of the vectors of its trigrams is 1
 GAIN = 0.1                  # initial gain of the layer norm that makes the LEARNT columns
 FEW_DOCUMENTS = 300         # a token that is in so many documents moves half as far in a step as a frequent token
 WARM_UP_STEPS = 20

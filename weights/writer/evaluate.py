@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the bits a byte of a model, and of compressors, on text that the model was not trained on.
+"""Prints how many bits a model and compressors need for a byte of text that the model was not trained on.
 
     python3 evaluate.py --model . --corpus corpus
     python3 evaluate.py --compressors --corpus corpus
@@ -12,8 +12,8 @@ A compressor's figure is the size of the compressed text, in bits, divided by th
 compressed one by one, as the model sees them, and all together. "After the training text" is the size of the compressed
 training text with all documents behind it, minus the size of the compressed training text.
 
-There are two texts. `foreign` has packages of which the model was trained on nothing. `heldout` has other documents of
-the packages of the training text.
+There are two texts. `foreign` has the documents of packages that the training text leaves out. `heldout` has other
+documents of the packages in the training text.
 """
 import argparse
 import json
@@ -58,8 +58,8 @@ def load(folder):
 
 
 def windows(ids, length):
-    """Pairs of a window, and its first token that counts. Each token but the first token of the document counts in one
-    window."""
+    """Pairs of a window, and the index of its first token that counts. Each token of the document except the first one
+    counts in one window."""
     counted, context = 1, length // 4
     while counted < len(ids):
         start = 0 if counted == 1 else counted - context
