@@ -4,7 +4,7 @@
     goals.py [--tabs] [BENCH_JSON…]
 
 Prints a line for each goal. The line has the name, the found and the wanted number, and a verdict: "met", "NOT MET" or
-"not measured". With --tabs, tabs separate these fields.
+"not measured". In a name, "a to b" means a divided by b. With --tabs, tabs separate these fields.
 
 bench.py may measure its parts in several commands, so there may be several files. If several files contain the same
 figure, the last one counts. Figures of a dry run are not used, because no device computed them. The exit status is 1 if
@@ -101,11 +101,11 @@ def goals(results):
             yield where + "eager f32 to ours", against(results, model, batch, "f32", "eager"), ">=", FLOATS
         yield f"{title}, batch 32: part of the chip's bf16 rate", part_of_rate(results, model, 32, "bf16"), ">=", PART
         for dtype in ("bf16", "f32"):
-            yield f"{title}, batch 1, n 128, {dtype}: time to kernels' own", \
+            yield f"{title}, batch 1, n 128, {dtype}: run to its kernels", \
                 to_kernels(results, model, dtype), "<=", 2.0
         yield f"{title}: tokens/s mixed to full length", mixed_to_full(results, model), ">=", 0.85
     cells = table3_cells(results)
-    yield "figures beside the paper's Table 3", float(cells) if cells else math.nan, ">=", \
+    yield "measured figures of the paper's Table 3", float(cells) if cells else math.nan, ">=", \
         float(sum(map(len, PAPER.values())))
 
 
