@@ -208,7 +208,8 @@ COUNTED    = $(foreach capability,$(CAPABLE),$(patsubst engine/cuda/%.cu,$(BUILD
              $(shell grep -l __global__ $(KERNELS))))
 predict: ## [by hand, last 2026-11-26] counts launches, instructions and registers anew, and writes the predicted times and the registers of docs/cuda.md (nvcc; NVDISASM=PATH; PREDICT_PYTHON=PATH of a python with PyTorch)
 	@$(MAKE) --no-print-directory $(COUNTED)
-	@$(MAKE) --no-print-directory BUILD=$(BUILD)/predict SHIM_LIMITS= $(PREDICT)/cuda/libengine_cuda.so $(PREDICT)/cuda/libcuda.so.1 $(PREDICT)/bench/worker
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/predict SHIM_LIMITS= $(PREDICT)/cuda/libengine_cuda.so $(PREDICT)/cuda/libcuda.so.1 \
+	    $(PREDICT)/cuda/libcublas.so.13 $(PREDICT)/bench/worker
 	@cp $(PREDICT)/bench/worker $(PREDICT)/cuda/worker
 	@BUILD=$(abspath $(BUILD)) python3 tests/gpu/predict.py --recount --table
 

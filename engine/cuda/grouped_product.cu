@@ -54,7 +54,7 @@ bool cuda_grouped_possible(struct cuda_run *run, const struct cuda_product *p, i
     return started;
 }
 
-#define ARRAYS 11 /* that cuBLAS reads, with 4 bytes for each group */
+#define ARRAYS 10 /* that cuBLAS reads, with 4 bytes for each group */
 
 /* Takes the next of the arrays, and fills it with the value. */
 template <typename Value> static Value *repeat(void **room, int count, Value value)
@@ -79,15 +79,12 @@ bool cuda_grouped_multiply(struct cuda_run *run, const struct grouped_product *p
         free(arrays);
         return false;
     }
-    int *depths = repeat(&room, count, 0);
-    for (int i = 0; i < count; i++)
-        depths[i] = (int)(product->starts[i + 1] - product->starts[i]);
     cublasStatus_t status = grouped->library.set_stream(grouped->handle, run->stream);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = grouped->library.multiply_grouped(
             grouped->handle, repeat(&room, count, p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N),
             repeat(&room, count, p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N), repeat(&room, count, (int)p->columns),
-            repeat(&room, count, (int)p->rows), depths, repeat(&room, count, 1.0f), product->b, type,
+            repeat(&room, count, (int)p->rows), product->depths, repeat(&room, count, 1.0f), product->b, type,
             repeat(&room, count, (int)p->b_stride), product->a, type, repeat(&room, count, (int)p->a_stride),
             repeat(&room, count, 0.0f), product->out, type, repeat(&room, count, (int)p->out_stride), count,
             repeat(&room, count, product->group_size), cublas_compute_of(run->dtype));

@@ -17,8 +17,8 @@ void cuda_grouped_close(struct cuda_grouped *grouped);
 struct grouped_product {
     struct cuda_product common;
     int n_groups;
-    const int64_t *starts; /* on the host: the products of group g have depth starts[g + 1] - starts[g], above 0 */
-    int group_size;        /* number of products in each group */
+    const int *depths; /* on the host, by group. Above 0 */
+    int group_size;    /* number of products in each group */
     /* On the device, by product, group after group. Each matrix begins at a multiple of 16 bytes. */
     const void **a, **b;
     void **out;

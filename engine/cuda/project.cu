@@ -234,7 +234,7 @@ struct example {
 };
 
 /* The first row of a sequence of the example. */
-static __host__ __device__ int64_t example_start(struct example example, int64_t sequence)
+static __device__ int64_t example_start(struct example example, int64_t sequence)
 {
     return sequence * example.n - sequence * (sequence - 1) / 2 * example.shorter;
 }
@@ -285,23 +285,24 @@ template <typename T>
 static void choose_by_length(struct cuda_run *run, const struct plan_step *step, struct projection<T> p,
                              struct example example, int64_t *tables)
 {
-    int64_t *starts = (int64_t *)calloc((size_t)example.count + 1, sizeof *starts);
-    bool possible = starts && example.count > 1 && shape_could_group(run->plan, step) &&
+    int *depths = (int *)calloc((size_t)example.count, sizeof *depths);
+    bool possible = depths && example.count > 1 && shape_could_group(run->plan, step) &&
                     grouped_projection_possible(run, &p, example.n);
-    for (int64_t i = 0; starts && i <= example.count; i++)
-        starts[i] = example_start(example, i);
+    for (int64_t i = 0; depths && i < example.count; i++)
+        depths[i] = (int)(example.n - i * example.shorter);
     lay_out_now(run, example, tables, &p);
     product_method_choose(run, &cuda_launch::method_by_length, possible, PRODUCT_BY_KERNEL,
                           [&](struct cuda_run *now, enum product_method method) {
                               bool grouped = method == PRODUCT_BY_LIBRARY;
                               p.multiplied = grouped ? EVERY_LENGTH : 0;
-                              bool supported = !grouped || project_by_groups(now, &p, starts, example.count);
+                              bool supported =
+                                  !grouped || project_by_groups(now, &p, depths, (int)example.count, example.count);
                               if (!grouped)
                                   project_by_kernel(now, step, &p);
                               finish(now, &p, !grouped && example.n > p.part_rows);
                               return supported;
                           });
-    free(starts);
+    free(depths);
 }
 
 /* Chooses algorithms for the products of the shape, and methods that are PRODUCT_UNDECIDED. */
@@ -340,13 +341,19 @@ bool cuda_projects_by_length(const struct cuda_run *run, const struct plan_step 
     return divided || is_grouped(run, step);
 }
 
-/* Computes the sequences by grouped products. Returns false if cuBLAS does not support them. */
+/* Computes the sequences by grouped products. Returns false if cuBLAS does not support them, or memory is lacking. */
 template <typename T>
 static bool multiply_lengths(struct cuda_run *run, const struct plan_step *step, struct projection<T> *p)
 {
     const struct layout *layout = &run->batch->layouts[run->plan->values[step->x].axis];
+    int *depths = (int *)calloc((size_t)layout->n_sequences, sizeof *depths), selected = 0;
     starts_of(run, step->x); /* fails if the batch could be replayed by a graph */
-    if (!project_by_groups(run, p, layout->starts, layout->n_sequences))
+    for (int64_t i = 0; depths && i < layout->n_sequences; i++)
+        if (shape_selects(run->batch, step, i))
+            depths[selected++] = (int)(layout->starts[i + 1] - layout->starts[i]);
+    bool done = depths && project_by_groups(run, p, depths, selected, layout->n_sequences);
+    free(depths);
+    if (!done)
         return false;
     p->multiplied = EVERY_LENGTH;
     finish(run, p, false);

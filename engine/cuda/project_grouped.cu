@@ -10,14 +10,19 @@ template <typename T> static int products_of(const struct projection<T> *p)
     return (int)(p->columns / p->group_columns) * p->count;
 }
 
-/* Writes the addresses of each product's matrices. The grid's x is the sequence. */
+/* Writes the addresses of each product's matrices. The grid's x is the sequence. The products of selected sequences
+ * follow each other. */
 template <typename T>
 static __global__ void address_matrices(struct projection<T> p, const void **e, const void **x, void **y)
 {
     int groups = (int)(p.columns / p.group_columns), products = groups * p.count;
-    int64_t sequence = blockIdx.x;
+    int64_t sequence = blockIdx.x, earlier = 0; /* selected sequences before it */
+    if (!is_selected(&p, sequence))
+        return;
+    for (int64_t i = 0; i < sequence; i++)
+        earlier += is_selected(&p, i);
     for (int i = (int)threadIdx.x; i < products; i += (int)blockDim.x) {
-        int64_t group = i % groups, product = sequence * products + i;
+        int64_t group = i % groups, product = earlier * products + i;
         const struct projected<T> *own = i < groups ? &p.own : &p.second;
         e[product] = own->weight + group * p.of_group;
         x[product] = p.x + p.starts[sequence] * p.columns + group * p.group_columns;
@@ -38,18 +43,19 @@ template <typename T> bool grouped_projection_possible(struct cuda_run *run, con
 }
 
 template <typename T>
-bool project_by_groups(struct cuda_run *run, const struct projection<T> *p, const int64_t *starts, int64_t n_sequences)
+bool project_by_groups(struct cuda_run *run, const struct projection<T> *p, const int *depths, int n_groups,
+                       int64_t n_sequences)
 {
     int products = products_of(p);
     void **matrices = (void **)scratch_of(run);
     struct grouped_product product = {};
     product.common = sizes_of_product(p);
-    product.n_groups = (int)n_sequences;
-    product.starts = starts;
+    product.n_groups = n_groups;
+    product.depths = depths;
     product.group_size = products;
     product.a = (const void **)matrices;
-    product.b = product.a + n_sequences * products;
-    product.out = matrices + 2 * n_sequences * products;
+    product.b = product.a + n_groups * products;
+    product.out = matrices + 2 * n_groups * products;
     launch(run, address_matrices<T>, n_sequences, 1, threads_for_columns(products), *p, product.a, product.b,
            product.out);
     return cuda_grouped_multiply(run, &product);
@@ -57,7 +63,7 @@ bool project_by_groups(struct cuda_run *run, const struct projection<T> *p, cons
 
 #define FOR_GROUPED(T)                                                                                      \
     template bool grouped_projection_possible<T>(struct cuda_run *, const struct projection<T> *, int64_t); \
-    template bool project_by_groups<T>(struct cuda_run *, const struct projection<T> *, const int64_t *, int64_t);
+    template bool project_by_groups<T>(struct cuda_run *, const struct projection<T> *, const int *, int, int64_t);
 FOR_GROUPED(float)
 FOR_GROUPED(bf16)
 FOR_GROUPED(f16)

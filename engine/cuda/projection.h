@@ -60,6 +60,16 @@ static __device__ __forceinline__ int64_t first_part(const struct projection<T> 
     return p->starts[sequence] / p->part_rows + sequence;
 }
 
+/* Whether the step computes the sequence. */
+template <typename T>
+static __device__ __forceinline__ bool is_selected(const struct projection<T> *p, int64_t sequence)
+{
+    if (!p->selecting)
+        return true;
+    int64_t rows = p->selecting[sequence + 1] - p->selecting[sequence];
+    return p->least <= rows && rows <= p->most;
+}
+
 template <typename T>
 static __device__ struct sequence_part part_of(const struct projection<T> *p, int64_t sequence, int64_t number)
 {
@@ -72,11 +82,7 @@ static __device__ struct sequence_part part_of(const struct projection<T> *p, in
      * cuBLAS computes. */
     if (p->to[sequence + 1] == p->to[sequence] || is_multiplied(p, end - begin))
         part.count = 0;
-    if (p->selecting) {
-        int64_t rows = p->selecting[sequence + 1] - p->selecting[sequence];
-        part.count = p->least <= rows && rows <= p->most ? part.count : 0;
-    }
-    part.count = number < part.count ? part.count : 0;
+    part.count = number < part.count && is_selected(p, sequence) ? part.count : 0;
     return part;
 }
 
@@ -184,10 +190,11 @@ int64_t grouped_projection_scratch(int64_t sequences, int64_t groups, int64_t co
 template <typename T>
 bool grouped_projection_possible(struct cuda_run *run, const struct projection<T> *projection, int64_t n);
 
-/* Computes all sequences, without biases and further columns. Each must have at least one row. `starts` has their first
- * rows, like projection->starts, but in host memory. Returns false if cuBLAS does not support the products. */
+/* Computes the selected sequences of n_sequences, without biases and further columns. `depths` has the number of rows
+ * of each selected sequence, above 0, in host memory. There are n_groups of them. Returns false if cuBLAS does not
+ * support the products. */
 template <typename T>
-bool project_by_groups(struct cuda_run *run, const struct projection<T> *projection, const int64_t *starts,
+bool project_by_groups(struct cuda_run *run, const struct projection<T> *projection, const int *depths, int n_groups,
                        int64_t n_sequences);
 
 #endif

@@ -125,7 +125,7 @@ static enum selected count_full(const struct plan *plan, const struct batch *bat
 bool shape_could_group(const struct plan *plan, const struct plan_step *step)
 {
     int64_t full = shape_full_rows(plan, step);
-    if (full == 0 || step->only.axis != PLAN_NONE)
+    if (full == 0)
         return false;
     int axis = plan->values[step->x].axis;
     return plan_same_rows(plan, axis) != full && plan_most_rows(plan, axis, plan->max_items) >= GROUPED_ROWS;
@@ -133,15 +133,18 @@ bool shape_could_group(const struct plan *plan, const struct plan_step *step)
 
 bool shape_groups(const struct plan *plan, const struct batch *batch, const struct plan_step *step)
 {
-    int64_t full = shape_full_rows(plan, step), others = 0;
+    int64_t full = shape_full_rows(plan, step), others = 0, together = 0;
     const struct layout *layout = &batch->layouts[plan->values[step->x].axis];
     for (int64_t sequence = 0; sequence < layout->n_sequences; sequence++) {
         int64_t rows = layout->starts[sequence + 1] - layout->starts[sequence];
+        if (!shape_selects(batch, step, sequence))
+            continue;
         if (rows == 0)
             return false;
         others += rows != full;
+        together += rows;
     }
-    return shape_could_group(plan, step) && others > 0 && layout->starts[layout->n_sequences] >= GROUPED_ROWS;
+    return shape_could_group(plan, step) && others > 0 && together >= GROUPED_ROWS;
 }
 
 static void find_tensors(const struct plan *plan, const struct engine_item *item, struct batch_shape *shape)

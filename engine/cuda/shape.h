@@ -58,9 +58,9 @@ void shape_copy(const struct plan *plan, struct batch_shape *to, const struct ba
 int64_t shape_full_rows(const struct plan *plan, const struct plan_step *step);
 
 /* Grouped products of cuBLAS may compute a step with shape_full_rows (project_grouped.cu). shape_could_group tells
- * whether some batch suits them, and shape_groups whether this batch does. Its sequences have several lengths, and none
- * is empty. No graph replays such a batch. So it must have so many rows that the products save more time than the
- * launches cost. */
+ * whether some batch suits them, and shape_groups whether this batch does. The sequences
+ * that the step computes have several lengths, and none is empty. No graph replays such a batch. So they must have so
+ * many rows that the products save more time than the launches cost. */
 bool shape_could_group(const struct plan *plan, const struct plan_step *step);
 bool shape_groups(const struct plan *plan, const struct batch *batch, const struct plan_step *step);
 

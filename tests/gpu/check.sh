@@ -108,15 +108,15 @@ unpack_programs() {
     tar -C "$build" -xzf "$build/gpu.tar.gz"
 }
 
-# The programs and cuBLASLt look for libraries in the folder of the programs, too. cuBLASLt loads NVRTC. A toolkit may
-# have both lib and lib64.
+# The programs and cuBLASLt look for libraries in the folder of the programs, too. cuBLASLt loads NVRTC, and the engine
+# loads cuBLAS. A toolkit may have both lib and lib64.
 compile_engine() {
     local cublas library
     cublas=$(engine/cuda/toolkit.sh cublas)
     say "nvcc for compute capability $capability"
     run_for "$(left)" "$log/nvcc.log" tests/gpu/compile.sh "$programs" "$capability" "$cublas" ||
         { tail -n 40 "$log/nvcc.log" && die "the engine or a test does not compile"; }
-    for library in "$(dirname "$(engine/cuda/toolkit.sh library)")"/lib{cublasLt,nvrtc}*.so.*; do
+    for library in "$(dirname "$(engine/cuda/toolkit.sh library)")"/lib{cublas,nvrtc}*.so.*; do
         [ ! -e "$library" ] || ln -s "$library" "$programs/"
     done
 }

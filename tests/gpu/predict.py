@@ -23,6 +23,7 @@ import json
 import math
 import pathlib
 import sys
+import typing
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 COUNTS = FOLDER / "counts.json"
@@ -33,6 +34,20 @@ import page
 from goals import BATCHES, MODELS
 
 SIZES = dict(num_tokens=256, dim=512, seq_len=4096, depth=12, heads=8, k=256)
+
+
+class Batch(typing.NamedTuple):
+    items: int
+    rows: int  # of all items together
+
+
+def whole(items):
+    """A batch of items with all SIZES["seq_len"] rows."""
+    return Batch(items, items * SIZES["seq_len"])
+
+
+# A batch whose items have several lengths. The longest one has SIZES["seq_len"] rows, and each next one 64 rows less.
+LENGTHS = [SIZES["seq_len"] - 64 * i for i in range(32)]
 
 # The constants of each chip:
 # - sass: the compute capability of the code that runs.
@@ -102,6 +117,19 @@ def product_s(chip, shape, element, extra_bytes=0):
     return max(seconds, memory_s(chip, moved))
 
 
+def grouped_s(chip, shape, element):
+    """Seconds of a call of cublasGemmGroupedBatchedEx, with the fastest of TILES. `shape` is (rows, columns, sum of the
+    depths, number of products). `element` is the number of bytes of an element."""
+    rows, columns, depths, products = shape
+    rate, seconds = chip["peak"] * chip["large"], math.inf
+    for tall, wide, share in TILES:
+        tiles = min(math.ceil(rows / tall) * math.ceil(columns / wide), math.ceil(rows / wide) * math.ceil(columns / tall))
+        flops = 2 * tiles * tall * wide * (depths + products * PIPELINE_DEPTH)
+        seconds = min(seconds, flops * waste(tiles * products, chip["processors"]) / rate / share)
+    moved = (rows + columns) * depths * element + rows * columns * products * element
+    return max(seconds, memory_s(chip, moved))
+
+
 # ---- Kernels of the engine
 
 def kernel_s(chip, blocks, work, moved):
@@ -137,7 +165,7 @@ def attend_tensor_work(counts, launch, batch):
     shared memory, a block copies them once. Otherwise it copies them for each unit. An instruction copies 16 bytes for
     each thread."""
     keys, heads, width = SIZES["k"], SIZES["heads"], SIZES["dim"] // SIZES["heads"]
-    warps, units = launch["threads"] // 32, batch * SIZES["seq_len"] // 128 * heads
+    warps, units = launch["threads"] // 32, batch.rows // 128 * heads
     tiles = keys // 64
     stay = launch["shared"] > 2 * 2 * 64 * (width + 8) * 2
     blocks = launch["grid"][0] * launch["grid"][1]
@@ -145,14 +173,14 @@ def attend_tensor_work(counts, launch, batch):
     queries = units * 128 * width // 8 // 32
     work = add((units * warps * tiles, counts["hot"]), (units * warps, counts["rest"]),
                (fetches + queries, counts["copy"]))
-    moved = 2 * batch * SIZES["seq_len"] * SIZES["dim"] * 2
+    moved = 2 * batch.rows * SIZES["dim"] * 2
     return min(blocks, units), work, moved
 
 
 def part_rows(launch, batch):
     """The rows of a part in a projection along the sequence. The grid has one more part for each item (parts_at_most in
     projection.h). These additional parts have no rows."""
-    return batch * SIZES["seq_len"] // (launch["grid"][0] - batch)
+    return batch.rows // (launch["grid"][0] - batch.items)
 
 
 def template_numbers(name):
@@ -167,13 +195,13 @@ def project_tensor_work(counts, launch, batch):
     tall, wide = template_numbers(launch["name"])
     depth, warps = (64 if tall < 128 else 32), launch["threads"] // 32
     x, y, z = launch["grid"]
-    parts = x - batch
+    parts = x - batch.items
     blocks = parts * y * z
     steps = blocks * part_rows(launch, batch) // depth
     copies = steps * depth * (tall + wide) // 8 // 32
     work = add((steps * warps, counts["hot"]), (blocks * warps, counts["rest"]), (copies, counts["copy"]))
     columns = z * wide
-    moved = batch * SIZES["seq_len"] * columns * 2 + parts * y * tall * columns * 4
+    moved = batch.rows * columns * 2 + parts * y * tall * columns * 4
     return blocks, work, moved
 
 
@@ -202,18 +230,18 @@ def multiply_part_work(counts, launch, batch):
     """(blocks with work, instructions of all warps, bytes moved) of a projection of floats. A block multiplies the rows
     of a part."""
     lines, (x, y, z) = template_numbers(launch["name"])[0], launch["grid"]
-    parts = x - batch
+    parts = x - batch.items
     blocks, columns = parts * y * z, z * lines
     work = split_work(counts, launch, blocks, math.ceil(part_rows(launch, batch) / split_depth(launch["name"])))
-    return blocks, work, batch * SIZES["seq_len"] * columns * 4 + parts * y * lines * columns * 4
+    return blocks, work, batch.rows * columns * 4 + parts * y * lines * columns * 4
 
 
 def attend_part_work(counts, launch, batch):
     """(blocks with work, instructions of all warps, bytes moved) of attention of floats. A block computes 128 rows of a
     head. It reads 32 keys at a time."""
-    blocks = batch * SIZES["seq_len"] // 128 * SIZES["heads"]
+    blocks = batch.rows // 128 * SIZES["heads"]
     work = split_work(counts, launch, blocks, SIZES["k"] // 32)
-    return blocks, work, 2 * batch * SIZES["seq_len"] * SIZES["dim"] * 4
+    return blocks, work, 2 * batch.rows * SIZES["dim"] * 4
 
 
 def moved_by(name, launch, batch, element):
@@ -222,16 +250,18 @@ def moved_by(name, launch, batch, element):
     if name.startswith(("layer_norm", "copy_rows", "gather_rows", "add_norm")):
         return 2 * rows * dim * element
     if name.startswith(("embed", "place_input")):
-        return rows * dim * element if name[0] == "e" else batch * SIZES["seq_len"] * 12
+        return rows * dim * element if name[0] == "e" else batch.rows * 12
     if name.startswith(("finish_linear", "finish_product")):  # a hidden row has 4 * dim elements
         return 2 * rows * 4 * dim * element
     if name.startswith("pool"):
-        return batch * SIZES["seq_len"] * dim * element
+        return batch.rows * dim * element
     if name.startswith("finish_projection"):
         columns = launch["threads"] if launch["threads"] < 256 else dim  # a block has at most 256 threads
         few = SIZES["k"] * columns <= 256 * 64                           # FEW_SUMS in project.cu makes parts shorter
         parts = SIZES["seq_len"] // ((1024 if element == 2 else 512) // (4 if few else 1))
         return launch["grid"][0] * launch["grid"][1] * columns * (4 * parts + element)
+    if name.startswith("address_matrices"):  # a thread writes the addresses of three matrices
+        return launch["grid"][0] * launch["threads"] * 3 * 8
     raise SystemExit(f"{name}: predict.py does not know how many bytes it moves")
 
 
@@ -245,6 +275,8 @@ def launch_s(chip, counts, launch, batch, element):
         rows, columns, depth, *products = launch["shape"]
         return product_s(chip, (*(products or [1]), rows, columns, depth), element,
                          launch["added"] * rows * columns * element)
+    if launch["kind"] == "grouped":
+        return grouped_s(chip, launch["shape"], element)
     family = launch["name"].split("<")[0]
     if family not in WORK:
         return memory_s(chip, moved_by(launch["name"], launch, batch, element))
@@ -252,7 +284,8 @@ def launch_s(chip, counts, launch, batch, element):
 
 
 def name_of(launch):
-    return launch["name"] if launch["kind"] == "kernel" else "product " + " x ".join(map(str, launch["shape"]))
+    return launch["name"] if launch["kind"] == "kernel" else \
+        f"{launch['kind']} " + " x ".join(map(str, launch["shape"]))
 
 
 # The two ways to compute a step. Either cuBLASLt computes as much of the step as it can, or the engine's kernels do.
@@ -269,16 +302,34 @@ def ways_of(step, ways, gelu_apart):
     return [step[way] for way in ways]
 
 
-def engine_s(chip, counts, model, dtype, batch, ways=WAYS, gelu_apart=False):
-    """(seconds of a run, {kernel: seconds}). If a step has two ways, the faster one of `ways` counts. With
-    `gelu_apart`, cuBLASLt does not compute GELU."""
-    times, element = {}, 2 if dtype == "bf16" else 4
-    for step in counts["engine"][f"{model} {dtype} {batch} {chip['processors']}"]:
+def run_s(chip, counts, steps, batch, element, ways_of_step):
+    """(seconds of a run, {kernel: seconds}). ways_of_step(step) returns the launches of each possible way of a step. The
+    fastest one counts."""
+    times = {}
+    for step in steps:
         timed = [[(name_of(launch), launch_s(chip, counts, launch, batch, element) + LAUNCH_S) for launch in launches]
-                 for launches in ways_of(step, ways, gelu_apart)]
+                 for launches in ways_of_step(step)]
         for name, seconds in min(timed, key=lambda way: sum(seconds for _, seconds in way)):
             times[name] = times.get(name, 0) + step["times"] * seconds
     return sum(times.values()), times
+
+
+def engine_s(chip, counts, model, dtype, batch, ways=WAYS, gelu_apart=False):
+    """(seconds of a run, {kernel: seconds}). If a step has two ways, the faster one of `ways` counts. With
+    `gelu_apart`, cuBLASLt does not compute GELU."""
+    steps = counts["engine"][f"{model} {dtype} {batch} {chip['processors']}"]
+    return run_s(chip, counts, steps, whole(batch), 2 if dtype == "bf16" else 4,
+                 lambda step: ways_of(step, ways, gelu_apart))
+
+
+def lengths_s(chip, counts, model, way):
+    """Seconds of a run in bf16 of a batch with items of the lengths LENGTHS. With the way "library", grouped products
+    compute all projections. With "kernel", the engine's own kernel does."""
+    def ways(step):
+        grouped = any(launch["kind"] == "grouped" for launch in step.get("library", []))
+        return ways_of(step, [way] if grouped else WAYS, False)
+    return run_s(chip, counts, counts["lengths"][f"{model} {chip['processors']}"], Batch(len(LENGTHS), sum(LENGTHS)), 2,
+                 ways)[0]
 
 
 # ---- PyTorch
@@ -342,7 +393,7 @@ CASES = [(chip, model, batch) for chip in CHIPS for model in MODELS for batch in
 
 def counted_for():
     """The values that counts.json depends on, besides the sources."""
-    return [SIZES, BATCHES, list(MODELS),
+    return [SIZES, BATCHES, list(MODELS), LENGTHS,
             [[chip[key] for key in ("sass", "processors", "shared_kib")] for chip in CHIPS.values()]]
 
 

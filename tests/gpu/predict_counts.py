@@ -73,6 +73,8 @@ def launch_of(line):
     kind, *fields = line.split("\t")
     if kind == "product":
         return {"kind": kind, "shape": [int(word) for word in fields[0].split()], "added": int(fields[4])}
+    if kind == "grouped":
+        return {"kind": kind, "shape": [int(word) for word in fields[0].split()]}
     return {"kind": kind, "name": fields[0], "grid": [int(word) for word in fields[1].split()],
             "threads": int(fields[2]), "shared": int(fields[3])}
 
@@ -92,21 +94,21 @@ def answer(worker, command, folder):
         raise SystemExit(f"the worker with {folder}: {said or 'it ended'}")
 
 
-def traces(folder, dtype, chip, way):
-    """{batch: lines of the trace of one run}."""
+def traces(folder, dtype, chip, way, batches):
+    """The lines of the trace of each batch, as a list of lists. A batch is the list of its items' lengths."""
     path = folder.parent / "trace"
     path.write_text("")
     environment = {"SHIM_TRACE": str(path), "SHIM_PROCESSORS": str(chip["processors"]), "SHIM_MEMORY": str(1 << 40),
                    "SHIM_SHARED_KIB": str(chip["shared_kib"]), "LINFORMERD_CUDA_TUNING_MS": "60000", **TIMES[way]}
-    rows, most, found = SIZES["seq_len"], max(BATCHES), {}
+    rows, most, found = SIZES["seq_len"], max(map(len, batches)), []
     command = [BUILD / "predict/tests/cuda/worker", folder, dtype, str(most * rows), str(most), "1", "cuda"]
     with subprocess.Popen(command, env=os.environ | environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           text=True) as worker:
         answer(worker, "", folder)
-        for batch in BATCHES:
+        for lengths in batches:
             before = path.stat().st_size  # bytes of the trace so far, of the loading and of earlier batches
-            answer(worker, f"pooled - {' '.join([str(rows)] * batch)}\n", folder)
-            found[batch] = path.read_text()[before:].splitlines()
+            answer(worker, f"pooled - {' '.join(map(str, lengths))}\n", folder)
+            found.append(path.read_text()[before:].splitlines())
     return found
 
 
@@ -124,19 +126,28 @@ def choices(library, kernel):
             yield {"library": ways[0], "kernel": ways[1]}
 
 
+def counted(library, kernel):
+    """The launches of a run, from its traces in both ways. Equal launches are one entry, with their number."""
+    steps = collections.Counter(map(json.dumps, choices(library, kernel)))
+    return [{"times": times} | json.loads(step) for step, times in steps.items()]
+
+
 def engine_counts(work):
-    """The launches of all runs of the engine, for counts.json. Equal launches are one entry, with their number."""
-    found = {}
+    """The launches of all runs of the engine, for counts.json: those of whole items, and those of LENGTHS."""
+    whole, lengths = {}, {}
     for model in MODELS:
         write_model(model, work / model)
         for chip in (predict.CHIPS["A100"], predict.CHIPS["H100"]):
             for dtype in ("bf16", "f32"):
-                library, kernel = (traces(work / model, dtype, chip, way) for way in predict.WAYS)
-                for batch in BATCHES:
-                    steps = collections.Counter(map(json.dumps, choices(library[batch], kernel[batch])))
-                    found[f"{model} {dtype} {batch} {chip['processors']}"] = \
-                        [{"times": times} | json.loads(step) for step, times in steps.items()]
-    return found
+                batches = [[SIZES["seq_len"]] * batch for batch in BATCHES]
+                if dtype == "bf16":  # in f32, the engine's own kernel computes all projections
+                    batches.append(predict.LENGTHS)
+                library, kernel = (traces(work / model, dtype, chip, way, batches) for way in predict.WAYS)
+                found = list(map(counted, library, kernel))
+                whole |= {f"{model} {dtype} {batch} {chip['processors']}": steps for batch, steps in zip(BATCHES, found)}
+                if dtype == "bf16":
+                    lengths[f"{model} {chip['processors']}"] = found[-1]
+    return whole, lengths
 
 
 # ---- Instructions
@@ -262,10 +273,10 @@ def peer_counts():
 def text():
     """The content of counts.json."""
     with tempfile.TemporaryDirectory() as folder:
-        engine = engine_counts(pathlib.Path(folder))
-    launches = [launch for steps in engine.values() for step in steps for launch in step.get("kernel", [step])]
+        engine, lengths = engine_counts(pathlib.Path(folder))
+    launches = [launch for steps in (*engine.values(), *lengths.values()) for step in steps for launch in step.get("kernel", [step])]
     wanted = {launch["name"] for launch in launches if launch.get("name", "").split("<")[0] in predict.WORK}
-    found = {"engine": engine, "sass": sass_counts(wanted), "peers": peer_counts()}
+    found = {"engine": engine, "lengths": lengths, "sass": sass_counts(wanted), "peers": peer_counts()}
     lines = [f' "{part}": {{\n' + ",\n".join(f'  "{key}": {json.dumps(value)}' for key, value in counts.items()) + "\n }"
              for part, counts in found.items()]
     return f'{{\n "sources": "{sources.digest()}",\n' + ",\n".join(lines) + "\n}\n"

@@ -49,6 +49,15 @@ def verdict(counts, found, wanted, dtype, gelu_apart=False):
         f"The smallest is that of {chip}, {model}, batch {batch}, where {slowest_own(kernels)}"
 
 
+def lengths_table(counts):
+    """A table of batches whose items have several lengths, for each way to compute their projections."""
+    rows = []
+    for chip, model in ((chip, model) for chip in CHIPS for model in predict.MODELS):
+        library, kernel = (predict.lengths_s(CHIPS[chip], counts, model, way) for way in WAYS)
+        rows.append((chip, model, ms(library), ms(kernel), f"{kernel / library:.2f}"))
+    return page.table(["chip", "model", "grouped products, ms", "own kernel, ms", "own kernel : grouped"], rows)
+
+
 def goals_table(counts, cases):
     """A table of the goals in goals.py, and whether the predictions meet them."""
     floats = {key: found["eager f32"] / found["f32"] for key, found in cases.items()}
@@ -143,7 +152,7 @@ def competing(counts, dtype):
         chip, element = CHIPS[name], 2 if dtype == "bf16" else 4
         for step in counts["engine"][f"{model} {dtype} {batch} {chip['processors']}"]:
             if "library" in step:
-                library, kernel = (sum(predict.launch_s(chip, counts, launch, batch, element) + predict.LAUNCH_S
+                library, kernel = (sum(predict.launch_s(chip, counts, launch, predict.whole(batch), element) + predict.LAUNCH_S
                                        for launch in step[way]) for way in WAYS)
                 won += step["times"] * (library <= kernel)
                 everything += step["times"]
@@ -212,9 +221,18 @@ def goals_text(counts, cases):
                       gelu_text(cases)))
 
 
+def lengths_text(counts):
+    lengths, rows = predict.LENGTHS, sum(predict.LENGTHS)
+    return page.paragraph(f"""
+        The table below is for a batch of {len(lengths)} items in bf16 with {len(lengths)} different lengths, from
+        {min(lengths)} to {max(lengths)} rows. Together they have {rows} rows. [Grouped products](#how-batches-run) of cuBLAS
+        or the engine's own kernel compute the projections. We assume that a grouped product is as fast as other products
+        of the same tiles.""") + "\n" + lengths_table(counts)
+
+
 def written(counts):
     """The blocks of docs/cuda.md, as {name: text}. `counts` is the content of counts.json."""
     cases = {case: predict.predict(counts, *case) for case in CASES}
     return {"f32": f32_text(counts, cases), "assumptions": assumptions_text(), "models": models_text(),
             "times": "\n".join((bf16_table(cases), f32_table(cases), goals_table(counts, cases))),
-            "goals": goals_text(counts, cases)}
+            "lengths": lengths_text(counts), "goals": goals_text(counts, cases)}

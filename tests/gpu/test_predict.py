@@ -48,6 +48,26 @@ def times_products():
         near(predict.product_s(CHIP, (1, 128, 128, 128), 2), 3 * 128 * 128 * 2 / 9e9)
 
 
+def times_grouped_products():
+    """Two products of 128 rows and 256 columns, with depths of 1000 and 24, are two tiles (128, 256) on 4
+    multiprocessors. They take as long as 2 * 128 * 256 * (1024 + 2 * 128) FLOP at half of 8.192 TFLOP/s. With little
+    memory bandwidth, they take as long as moving (128 + 256) * 1024 + 2 * 128 * 256 elements of 2 bytes."""
+    shape = 128, 256, 1024, 2
+    return near(predict.grouped_s(CHIP | {"memory": 1e15}, shape, 2), 2 * 2 * 32768 * 1280 / 8.192e12) and \
+        near(predict.grouped_s(CHIP, shape, 2), (384 * 1024 + 65536) * 2 / 9e9)
+
+
+def times_items_of_several_lengths():
+    """Grouped products or the engine's kernel compute the projections, even if the other way is faster. Of other steps
+    the faster way counts."""
+    norm = {"kind": "kernel", "name": "layer_norm<__nv_bfloat16, 8>", "grid": [1000, 1, 1]}
+    grouped = {"kind": "grouped", "shape": [128, 256, 1024, 2]}
+    steps = [{"times": 2, "library": [grouped], "kernel": [norm]}, {"times": 1, "library": [norm], "kernel": [norm, norm]}]
+    library, kernel = (predict.lengths_s(CHIP, {"lengths": {"full 4": steps}}, "full", way) for way in predict.WAYS)
+    one = 2 * 8000 * 512 * 2 / 9e9 + 3e-6
+    return near(library, 2 * (predict.grouped_s(CHIP, grouped["shape"], 2) + 3e-6) + one) and near(kernel, 3 * one)
+
+
 def times_kernels():
     """There are 3000 instructions on 16 schedulers, which issue in 75 % of their cycles. Other units of a scheduler
     take this many cycles for an instruction of a warp:
@@ -72,12 +92,13 @@ def counts_tensor_products():
     projections have as many multiplications. With one head of keys and values, a projection has 16 parts of 256 rows,
     and 4096 * 256 * 64 multiplications. In f32, finish_projection then adds 32 parts."""
     attend = predict.attend_tensor_work({"hot": {"all": 680, "HMMA": 128}, "copy": {"all": 40, "LDGSTS": 1},
-                                         "rest": {"all": 700}}, {"threads": 128, "grid": [33, 8, 1], "shared": 92160}, 1)
+                                         "rest": {"all": 700}}, {"threads": 128, "grid": [33, 8, 1], "shared": 92160},
+                                        predict.whole(1))
     project, shared = (predict.project_tensor_work(
         {"hot": {"all": 106, "HMMA": 16}, "copy": {"all": 38, "LDGSTS": 1}, "rest": {"all": 588}},
-        {"name": "project_tensor<__nv_bfloat16, 64, 64, false>", "threads": 256, "grid": grid}, 1)
+        {"name": "project_tensor<__nv_bfloat16, 64, 64, false>", "threads": 256, "grid": grid}, predict.whole(1))
         for grid in ([5, 8, 8], [17, 4, 1]))
-    finish = predict.moved_by("finish_projection<float>", {"grid": [256, 1, 1], "threads": 64}, 1, 4)
+    finish = predict.moved_by("finish_projection<float>", {"grid": [256, 1, 1], "threads": 64}, predict.whole(1), 4)
     flops = 2 * 2 * 4096 * 256 * 512
     copies = 256 * 2 * 8 * 33 * 8 + 256 * 128 * 8  # keys and values for each block, queries for 256 units
     return near(attend[1]["HMMA"] * 4096, flops) and near(project[1]["HMMA"] * 4096, flops) and \
@@ -94,7 +115,7 @@ def counts_split_products():
     - 2 * 3 * 64 in attention. The warp has 32 rows, 32 keys and 64 features, and computes two products."""
     def flops(work, name, tile, **launch):
         counts = {"tile": {"all": 1, "HMMA": tile}, "rest": {"all": 1}}
-        return work(counts, {"name": name, "threads": 256, "added": 0} | launch, 1)[1]["HMMA"] * 2048 / 3
+        return work(counts, {"name": name, "threads": 256, "added": 0} | launch, predict.whole(1))[1]["HMMA"] * 2048 / 3
     large = flops(predict.multiply_split_work, "multiply_split<128, true>", 96, grid=[128, 1, 1], shape=[512, 4096, 512])
     small = flops(predict.multiply_split_work, "multiply_split<64, true>", 48, grid=[512, 1, 1], shape=[512, 4096, 512])
     part = flops(predict.multiply_part_work, "multiply_part<128, false>", 96, grid=[9, 4, 4])
@@ -206,7 +227,7 @@ def counts_all_products():
             for launch in step.get("kernel", [step]):
                 family = launch.get("name", "").split("<")[0]
                 if family in predict.WORK:
-                    good = near(own_flops(counts, launch, int(batch)), wanted.get(family, product)) and good
+                    good = near(own_flops(counts, launch, predict.whole(int(batch))), wanted.get(family, product)) and good
     return good
 
 
@@ -357,7 +378,7 @@ def page_says_what_was_counted():
 
 def main():
     failed = 0
-    tests = [divides_blocks, moves_bytes, times_products, times_kernels, counts_tensor_products,
+    tests = [divides_blocks, moves_bytes, times_products, times_grouped_products, times_items_of_several_lengths, times_kernels, counts_tensor_products,
              counts_split_products, adds_up_a_run, finds_choices, holds_eager_to_its_host, counts_the_cheap_way,
              counts_shared_memory, counts_all_products, reads_registers, counts_accesses_of_the_stack,
              divides_multiprocessors, knows_the_shared_memory, lists_all_that_spill, digest_is_of_code,

@@ -55,7 +55,7 @@ make_devel() {
     ubuntu ,build-essential
     cp -a "$toolkit" "$work/root/usr/local/cuda"
     cp -an "$cublas"/include/cublas* "$work/root/usr/local/cuda/include/"
-    cp -an "$cublas"/lib*/libcublasLt.so.* "$work/root/usr/local/cuda/lib64/"
+    cp -an "$cublas"/lib*/libcublas{,Lt}.so.* "$work/root/usr/local/cuda/lib64/"
     import "$devel" /usr/local/cuda/bin:
 }
 
@@ -65,7 +65,7 @@ make_base() {
     mkdir -p "$package/DEBIAN" "$package/$folder" "$archive"
     printf '%s\n' "Package: libcublas-${release/./-}" "Version: $release" 'Architecture: amd64' \
         'Maintainer: nobody <nobody@localhost>' 'Description: stand-in' >"$package/DEBIAN/control"
-    cp "$cublas"/lib*/libcublasLt.so.* "$package/$folder/"
+    cp "$cublas"/lib*/libcublas{,Lt}.so.* "$package/$folder/"
     dpkg-deb -Znone -b "$package" "$archive/libcublas.deb"
     (cd "$archive" && dpkg-scanpackages . >Packages)
     echo 'deb [trusted=yes] file:/opt/archive ./' >"$work/root/etc/apt/sources.list.d/archive.list"

@@ -27,7 +27,6 @@
 
 #define __global__
 #define __device__
-#define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 /* A __shared__ variable is one object for all threads of the running block. The section of these variables is filled
