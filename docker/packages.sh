@@ -54,6 +54,7 @@ fuzz  libomp-dev                               its OpenMP
 check clang-format                             style of the C sources
 check systemd                                  checks the units of the service
 check shellcheck                               faults in shell scripts
+check clang-19|clang-16                        checks the CUDA engine, if nvcc is installed
 arm   gcc-aarch64-linux-gnu                    compiles the sources for aarch64
 arm   libc6-dev-arm64-cross                    C headers for it
 reliability python3                            faults and hostile clients
