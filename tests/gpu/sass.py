@@ -93,20 +93,30 @@ def blocks_of(lines):
             for i, block in enumerate(blocks)]
 
 
+def reached(blocks):
+    """The blocks to which a path from the first block leads."""
+    found, todo = set(), [0]
+    while todo:
+        at = todo.pop()
+        if at not in found:
+            found.add(at)
+            todo += blocks[at][1]
+    return found
+
+
 def dominators(blocks):
-    """Two lists with an entry for each block. An entry of the first list has a bit for each block that every path from
-    the first block to this block passes. If no path reaches the block, all bits are set. An entry of the second list
-    has the preceding blocks."""
-    before = [[] for _ in blocks]
-    for i, (_, following) in enumerate(blocks):
-        for j in following:
+    """Two dictionaries with an entry for each block that a path from the first block reaches. The first one has, as
+    bits, the blocks that every such path passes. The second one has the preceding blocks, without unreached ones."""
+    before = {i: [] for i in sorted(reached(blocks))}
+    for i in before:
+        for j in blocks[i][1]:
             before[j].append(i)
     every = (1 << len(blocks)) - 1
-    found, changed = [1] + [every] * (len(blocks) - 1), True
+    found, changed = {i: every if i else 1 for i in before}, True
     while changed:
         changed = False
-        for i in range(1, len(blocks)):
-            bits = every
+        for i in before:
+            bits = every if i else 1
             for j in before[i]:
                 bits &= found[j]
             bits |= 1 << i
@@ -116,12 +126,13 @@ def dominators(blocks):
 
 
 def loops_of(blocks):
-    """{header: blocks of the loop}. Only loops with a single entry, the header, are found."""
+    """{header: blocks of the loop}. Only loops with a single entry, the header, are found. Blocks that no path reaches
+    are in no loop."""
     dominated, before = dominators(blocks)
     loops = {}
-    for i, (_, following) in enumerate(blocks):
-        for header in following:
-            if dominated[i] >> header & 1 and before[i] + [i]:
+    for i in dominated:
+        for header in blocks[i][1]:
+            if dominated[i] >> header & 1:
                 body, todo = {header}, [i]
                 while todo:
                     at = todo.pop()

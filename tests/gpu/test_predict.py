@@ -4,6 +4,7 @@ output. Prints TAP."""
 import json
 import math
 import pathlib
+import random
 import shutil
 import subprocess
 import sys
@@ -196,6 +197,41 @@ def counts_the_cheap_way():
         and loop["shared"] == 4 and found["whole"]["all"] == 8 and found["whole"]["STG"] == 1
 
 
+UNREACHED = """
+        /*0090*/                   HMMA.16816.F32.BF16 R4, R4, R8, R4 ;
+        /*00a0*/                   BRA `(.L_x_2) ;
+.L_x_3:
+        /*00b0*/                   BRA `(.L_x_3) ;
+        /*00c0*/                   NOP ;
+        /*00d0*/               @P2 BRA `(.L_x_1) ;
+""".splitlines()
+
+
+def counts_only_what_runs():
+    """Blocks that no path reaches may jump to blocks of the kernel. They make no loop, and change none."""
+    return sass.kernel_counts(CODE + UNREACHED) == sass.kernel_counts(CODE) and \
+        sass.kernel_counts(["        /*0000*/                   EXIT ;"] + UNREACHED)["loops"] == []
+
+
+def finds_dominators():
+    """A block that is not the first dominates another one, if the other cannot be reached without it. Tested with
+    random blocks, some of which no path reaches."""
+    chance, good, unreached = random.Random(1), True, 0
+    for _ in range(300):
+        size = chance.randint(1, 7)
+        blocks = [([], sorted(chance.sample(range(size), chance.randint(0, min(2, size))))) for _ in range(size)]
+        all_reached = sass.reached(blocks)
+        dominated, before = sass.dominators(blocks)
+        for i in range(1, size):
+            without = [([], [j for j in following if j != i]) for _, following in blocks]
+            left = sass.reached(without)
+            good = all((dominated[j] >> i & 1) == (j not in left) for j in all_reached) and good
+        good = dominated.keys() == all_reached and good
+        good = all(before[i] == [j for j in sorted(all_reached) if i in blocks[j][1]] for i in all_reached) and good
+        unreached += size - len(all_reached)
+    return good and unreached > 100
+
+
 def counts_shared_memory():
     """The accesses of an instruction depend on the bytes that it moves for each thread, or on its number of
     matrices."""
@@ -378,9 +414,9 @@ def page_says_what_was_counted():
 
 def main():
     failed = 0
-    tests = [divides_blocks, moves_bytes, times_products, times_grouped_products, times_items_of_several_lengths, times_kernels, counts_tensor_products,
-             counts_split_products, adds_up_a_run, finds_choices, holds_eager_to_its_host, counts_the_cheap_way,
-             counts_shared_memory, counts_all_products, reads_registers, counts_accesses_of_the_stack,
+    tests = [divides_blocks, moves_bytes, times_products, times_grouped_products, times_items_of_several_lengths,
+             times_kernels, counts_tensor_products, counts_split_products, adds_up_a_run, finds_choices, holds_eager_to_its_host, counts_the_cheap_way, counts_only_what_runs,
+             finds_dominators, counts_shared_memory, counts_all_products, reads_registers, counts_accesses_of_the_stack,
              divides_multiprocessors, knows_the_shared_memory, lists_all_that_spill, digest_is_of_code,
              digest_has_all_that_is_included, page_is_current, page_says_what_was_counted]
     print(f"1..{len(tests)}")
