@@ -48,7 +48,7 @@ $(PTX)/flags: FORCE
 # engine loads a library with the shim's runtime and cuBLASLt, and with the emulator, instead of NVIDIA's cuBLASLt
 # (shipped/redirect.cpp). The programs are those that do not depend on the shim's small limits.
 SHIPPED        := $(PTX)/shipped
-SHIPPED_CUDA   := test_cases_bf16 test_cases_cuda test_chips test_fusion test_top_k
+SHIPPED_CUDA   := $(foreach dtype,cuda bf16 f16 tf32,test_cases_$(dtype)) test_chips test_fusion test_top_k
 SHIPPED_HTTP   := $(BUILD)/tests/http/test_reference
 SHIPPED_BUILT  := $(SHIPPED)/libcublasLt.so $(addprefix $(SHIPPED)/,$(SHIPPED_CUDA) linformerd libcuda.so.1) $(SHIPPED_HTTP)
 SHIPPED_TESTS  := $(patsubst %,$(BUILD)/tests/cuda/%@shipped,$(SHIPPED_CUDA)) $(SHIPPED_HTTP:%=%@shipped)
