@@ -399,6 +399,14 @@ def page_is_current():
     return text == page.filled(text, wanted) or print("# docs/cuda.md is out of date. Run tests/gpu/predict.py --table")
 
 
+def shim_page_counts_the_kernels():
+    """docs/cuda-shim.md says how many kernels nvcc compiles, and how many the engine launches: all but any_kernel."""
+    kernels = json.loads(registers.COUNTS.read_text())["kernels"]
+    text = " ".join((page.PATH.parent / "cuda-shim.md").read_text().split())
+    wanted = f"nvcc compiles {len(kernels)} kernels. The engine launches {len(kernels.keys() - {'any_kernel'})} of them"
+    return wanted in text or print(f"# docs/cuda-shim.md has to say: {wanted}")
+
+
 OLDER = "The engine has changed since it was counted."
 
 
@@ -418,7 +426,8 @@ def main():
              times_kernels, counts_tensor_products, counts_split_products, adds_up_a_run, finds_choices, holds_eager_to_its_host, counts_the_cheap_way, counts_only_what_runs,
              finds_dominators, counts_shared_memory, counts_all_products, reads_registers, counts_accesses_of_the_stack,
              divides_multiprocessors, knows_the_shared_memory, lists_all_that_spill, digest_is_of_code,
-             digest_has_all_that_is_included, page_is_current, page_says_what_was_counted]
+             digest_has_all_that_is_included, page_is_current, shim_page_counts_the_kernels,
+             page_says_what_was_counted]
     print(f"1..{len(tests)}")
     for number, test in enumerate(tests, 1):
         good = test()
