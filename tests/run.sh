@@ -7,6 +7,7 @@
 # Names of programs may have endings:
 #   @cuda          the daemon runs the CUDA engine in the shim of tests/cuda
 #   @ptx           the engine is compiled by nvcc, and an emulator executes its PTX (tests/cuda/ptx)
+#   @ptx120        the same with the engine for compute capability 12.0, or 8.0 in the case of @ptx80
 #   @shipped       the engine is that of `make cuda`. Its calls of the runtime are redirected (tests/cuda/ptx/shipped)
 #   @asan, @tsan   the daemon has this sanitizer, and the program itself has none
 #
@@ -31,13 +32,14 @@ run_one() {
         export LINFORMERD_CUDA_F32=plain # the shim's tensor cores are slow. Programs of cuda/ test them
         export SHIM_SEED=${SHIM_SEED:-1} # threads and streams run in random order
         ;;
-    *@ptx | *@shipped)
+    *@ptx | *@ptx[0-9]* | *@shipped)
         beside=$build/tests/cuda/ptx
         case $program in
         *@shipped)
             beside=$beside/shipped
             export LD_LIBRARY_PATH=$beside # has the library that the engine loads instead of cuBLASLt
             ;;
+        *@ptx[0-9]*) beside=$beside/${program##*@ptx} ;;
         esac
         program=${program%@*}
         case $program in */cuda/*) program=$beside/${program##*/} ;; esac

@@ -141,9 +141,10 @@ build-ptx:
 # check/style.sh.
 QUICK_FILES := $(filter %.sh,$(T:%=tests/%))
 QUICK      := $(foreach t,$(filter-out %.sh,$(T)),$(BUILD)/tests/$(dir $(t))$(if $(filter replay_% test_%,$(notdir $(t))),,test_)$(notdir $(t)))
-quick: $(if $(T),$(foreach program,$(QUICK),$(firstword $(subst @, ,$(program)))) $(if $(findstring @cuda,$(T)),$(SHIM)) $(if $(findstring @ptx,$(T)),programs-ptx) $(if $(findstring @shipped,$(T)),programs-shipped),programs) ## [CI] builds and runs the programs T="unit/test_weights …". TEST='name*' selects their tests. Without T, runs the programs of `make test` that have no sanitizer
+quick: $(if $(T),$(foreach program,$(QUICK),$(firstword $(subst @, ,$(program)))) $(if $(findstring @cuda,$(T)),$(SHIM)),programs) ## [CI] builds and runs the programs T="unit/test_weights …". TEST='name*' selects their tests. Without T, runs the programs of `make test` that have no sanitizer
 	+$(if $(findstring @asan,$(T)),$(call build-in,all SANITIZE=address BUILD=$(BUILD)/asan))
 	+$(if $(findstring @tsan,$(T)),$(call build-in,all SANITIZE=thread BUILD=$(BUILD)/tsan))
+	+@$(foreach ending,$(sort $(filter @ptx% @shipped,$(subst @, @,$(T)))),$(call build-in,programs-$(ending:@%=%)) &&) true
 	@BUILD=$(BUILD) TEST_FILTER='$(TEST)' tests/run.sh $(if $(T),$(QUICK) $(QUICK_FILES),$(PLAIN))
 
 check: ## [CI] checks that folders depend one way, and the style of sources, scripts and documents
@@ -221,12 +222,13 @@ $(BUILD)/predict/sass/%_$(1).cubin: engine/cuda/%.cu $(wildcard engine/*.h engin
 endef
 $(foreach capability,$(CAPABLE),$(eval $(call cubin,$(capability))))
 
-test-ptx: ## [by hand, last 2026-11-23] compiles the CUDA engine with nvcc, and runs its tests and models in an emulator of PTX. Also tests the shared object of `make cuda`, and checks that planted faults are found
+test-ptx: ## [by hand, last 2026-11-27] compiles the CUDA engine with nvcc, and runs its tests and models in an emulator of PTX, for the capabilities 9.0 and PTX_OTHERS (120; 80 100). Also tests the shared object of `make cuda`, and checks that planted faults are found
 	@docker/packages.sh build test
 	+$(call build-in,programs-ptx)
+	+@$(foreach arch,$(PTX_OTHERS),$(call build-in,programs-ptx$(arch)) &&) true
 	+$(call build-in,programs-shipped)
 	@rm -f $(BUILD)/log/*.entries
-	@BUILD=$(BUILD) tests/run.sh $(call long-first,$(EMULATED) $(SHIPPED_TESTS))
+	@BUILD=$(BUILD) tests/run.sh $(call long-first,$(EMULATED) $(EMULATED_OTHER) $(SHIPPED_TESTS))
 	@BUILD=$(BUILD) tests/run.sh tests/cuda/ptx/test_entries.sh tests/cuda/ptx/mutants.py tests/cuda/ptx/shipped/file_mutants.py
 
 test-image: ## [CI] builds docker/Dockerfile and runs its image (root)

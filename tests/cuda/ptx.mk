@@ -21,7 +21,8 @@ EMULATED_SHORT := $(patsubst %,$(BUILD)/tests/cuda/test_%@ptx,cases_cuda cases_b
 # The object files contain only PTX, because the emulator needs no machine code. The PTX is not compressed, so that
 # mutants.py and test_entries.sh can read it. -O3 concerns only the host's code, and does not change the PTX. So the
 # engine is compiled without -O3.
-for_emulator  = $(COMPILER) -std=c++20 -gencode arch=compute_90,code=compute_90 -no-compress -I. -Itests/cuda/shim/cublas \
+PTX_ARCH     := 90
+for_emulator  = $(COMPILER) -std=c++20 -gencode arch=compute_$(PTX_ARCH),code=compute_$(PTX_ARCH) -no-compress -I. -Itests/cuda/shim/cublas \
                 -Xcompiler -fPIC,-fvisibility=hidden,-Werror=switch
 emulated      = $(say) $(for_emulator) -MD -MP
 
@@ -43,6 +44,34 @@ $(PTX_LINKED): $(PTX)/%: $(BUILD)/tests/cuda/% # a hard link, because $ORIGIN is
 	$(say) ln -f $< $@
 $(PTX)/flags: FORCE
 	$(call keep,$(for_emulator))
+
+# The engine for other compute capabilities. NAME@ptx120 is the program NAME with the engine for 12.0. Its programs launch
+# each kernel that the engine launches. `make test-ptx` runs those for the capabilities in PTX_OTHERS. The PTX for 10.0 is
+# that for 12.0. The PTX for 8.0 differs from that for 9.0 only in a conversion from bf16.
+PTX_OTHERS     ?= 120
+PTX_OTHER_CUDA := $(filter test_operations_% test_cases_%,$(PTX_CUDA)) test_states test_product_method test_chips \
+                  test_faults_products
+other_object    = $(patsubst engine/cuda/%.cu,$(PTX)/$(1)/engine/%.o,$(KERNELS))
+other_linked    = $(addprefix $(PTX)/$(1)/,$(PTX_OTHER_CUDA) linformerd libcuda.so.1)
+other_tests     = $(patsubst %,$(BUILD)/tests/cuda/%@ptx$(1),$(PTX_OTHER_CUDA))
+define ptx_other
+$(PTX)/$(1)/%: private PTX_ARCH := $(1)
+$(call other_object,$(1)): $(PTX)/$(1)/engine/%.o: engine/cuda/%.cu tests/cuda/shim/small_limits.h $(PTX)/flags
+	$$(emulated) -include tests/cuda/shim/small_limits.h -c -o $$@ $$<
+$(PTX)/$(1)/libengine_cuda.so: $(call other_object,$(1)) $(PTX_RUNTIME)
+	$$(say) $(CXX) -shared -pthread -o $$@ $$^ $(EMULATOR_LIBS)
+$(call other_linked,$(1)): $(PTX)/$(1)/%: $(BUILD)/tests/cuda/%
+	$$(say) ln -f $$< $$@
+programs-ptx$(1):
+	@mkdir -p $(PTX)/$(1)
+	@export NVCC='$(NVCC)'; if ! engine/cuda/toolkit.sh check-compiler >$(PTX)/$(1)/missing; then :; \
+	elif ! engine/cuda/toolkit.sh archs | grep -qw $(1); then \
+	    echo "nvcc does not compile for compute capability $(1)" >$(PTX)/$(1)/missing; \
+	else $$(MAKE) --no-print-directory $(PTX)/$(1)/libengine_cuda.so $(call other_linked,$(1)); fi
+.PHONY: programs-ptx$(1)
+endef
+$(foreach arch,80 100 120,$(eval $(call ptx_other,$(arch))))
+EMULATED_OTHER := $(foreach arch,$(PTX_OTHERS),$(call other_tests,$(arch)))
 
 # The engine that `make cuda` builds for users, with NVIDIA's runtime in it. NAME@shipped is the program NAME with it. The
 # engine loads a library with the shim's runtime and cuBLASLt, and with the emulator, instead of NVIDIA's cuBLASLt
