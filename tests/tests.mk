@@ -199,7 +199,7 @@ test-tokenizers: ## [by hand, last 2026-11-22] compares the tokenizer with that 
 	@$(MAKE) --no-print-directory $(BUILD)/tests/tokenizers/encode
 	@BUILD=$(BUILD) tests/tokenizers/test_tokenizers.sh $(COUNT:%=--count=%) $(SEED:%=--seed=%) $(ARGS)
 
-test-cuda: ## [by hand, last 2026-11-22] compiles the CUDA engine with nvcc as it is installed, and with that of CUDA 12.4, which it fetches (1.2 GB)
+test-cuda: ## [by hand, last 2026-11-27] compiles the CUDA engine with nvcc as it is installed, and with that of CUDA 12.4, which it fetches (1.2 GB)
 	tests/gpu/toolkit_oldest.sh $(CUDA_OLDEST)
 	@BUILD=$(BUILD) tests/run.sh tests/check/cuda.sh
 
