@@ -12,8 +12,8 @@ PTX_CUDA     := $(foreach dtype,cuda bf16 f16 tf32,test_operations_$(dtype) test
                 test_faults_products
 PTX_KERNELS  := test_tensor test_split # these have their own kernels
 PTX_HTTP     := $(BUILD)/tests/http/test_generate $(BUILD)/tests/http/test_reference
-PTX_LINKED   := $(addprefix $(PTX)/,$(PTX_CUDA) linformerd libcuda.so.1 libcublas.so.13)
-PTX_BUILT    := $(PTX)/libengine_cuda.so $(PTX)/libcublas.so.12 $(PTX_KERNELS:%=$(PTX)/%) $(PTX_LINKED) $(PTX_HTTP)
+PTX_LINKED   := $(addprefix $(PTX)/,$(PTX_CUDA) linformerd libcuda.so.1 $(CUBLAS_NAMES))
+PTX_BUILT    := $(PTX)/libengine_cuda.so $(PTX_KERNELS:%=$(PTX)/%) $(PTX_LINKED) $(PTX_HTTP)
 EMULATED     := $(patsubst %,$(BUILD)/tests/cuda/%@ptx,$(PTX_CUDA) $(PTX_KERNELS)) $(PTX_HTTP:%=%@ptx)
 # These run in `make test-all`. test_cases_bf16 took 8 seconds of processor time.
 EMULATED_SHORT := $(patsubst %,$(BUILD)/tests/cuda/test_%@ptx,cases_cuda cases_bf16 cases_f16 cases_tf32 tensor fusion top_k)
@@ -34,8 +34,6 @@ $(PTX)/registration.o: tests/cuda/ptx/registration.cpp $(PTX)/flags
 	$(emulated) -c -o $@ $<
 $(PTX)/libengine_cuda.so: $(PTX_OF) $(PTX_RUNTIME)
 	$(say) $(CXX) -shared -pthread -o $@ $^ $(EMULATOR_LIBS) $(BESIDE)
-$(PTX)/libcublas.so.12: $(PTX)/libcublas.so.13 # the name with an nvcc of CUDA 12
-	$(say) ln -f $< $@
 $(PTX_KERNELS:%=$(PTX)/%.o): $(PTX)/%.o: tests/cuda/%.cu $(PTX)/flags
 	$(emulated) -c -o $@ $<
 $(PTX_KERNELS:%=$(PTX)/%): %: %.o $(PTX_RUNTIME) $(BUILD)/tests/filter.o
@@ -52,14 +50,14 @@ PTX_OTHERS     ?= 120
 PTX_OTHER_CUDA := $(filter test_operations_% test_cases_%,$(PTX_CUDA)) test_states test_product_method test_chips \
                   test_faults_products
 other_object    = $(patsubst engine/cuda/%.cu,$(PTX)/$(1)/engine/%.o,$(KERNELS))
-other_linked    = $(addprefix $(PTX)/$(1)/,$(PTX_OTHER_CUDA) linformerd libcuda.so.1)
+other_linked    = $(addprefix $(PTX)/$(1)/,$(PTX_OTHER_CUDA) linformerd libcuda.so.1 $(CUBLAS_NAMES))
 other_tests     = $(patsubst %,$(BUILD)/tests/cuda/%@ptx$(1),$(PTX_OTHER_CUDA))
 define ptx_other
 $(PTX)/$(1)/%: private PTX_ARCH := $(1)
 $(call other_object,$(1)): $(PTX)/$(1)/engine/%.o: engine/cuda/%.cu tests/cuda/shim/small_limits.h $(PTX)/flags
 	$$(emulated) -include tests/cuda/shim/small_limits.h -c -o $$@ $$<
 $(PTX)/$(1)/libengine_cuda.so: $(call other_object,$(1)) $(PTX_RUNTIME)
-	$$(say) $(CXX) -shared -pthread -o $$@ $$^ $(EMULATOR_LIBS)
+	$$(say) $(CXX) -shared -pthread -o $$@ $$^ $(EMULATOR_LIBS) $(BESIDE)
 $(call other_linked,$(1)): $(PTX)/$(1)/%: $(BUILD)/tests/cuda/%
 	$$(say) ln -f $$< $$@
 programs-ptx$(1):

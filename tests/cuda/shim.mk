@@ -1,7 +1,8 @@
 # The CUDA engine for the processor. g++ compiles the same kernels with the headers of tests/cuda/shim. The library is
 # in the folder of the test programs.
-SHIM       := $(BUILD)/tests/cuda/libengine_cuda.so $(BUILD)/tests/cuda/libcuda.so.1 $(BUILD)/tests/cuda/libcublas.so.13 \
-              $(BUILD)/tests/cuda/linformerd
+# Two libraries, for an engine that is compiled with CUDA 12 or 13. The engine loads one, and finds the shim's functions.
+CUBLAS_NAMES := libcublas.so.12 libcublas.so.13
+SHIM       := $(addprefix $(BUILD)/tests/cuda/,libengine_cuda.so libcuda.so.1 $(CUBLAS_NAMES) linformerd)
 # Small limits of the engine, so that tests reach them. If SHIM_LIMITS is empty, the limits are those of the real
 # engine. tests/gpu/predict.py needs this.
 SHIM_LIMITS ?= -include tests/cuda/shim/small_limits.h
@@ -31,7 +32,7 @@ $(SHIM_OF): $(BUILD)/tests/cuda/shim/engine/%.o: engine/cuda/%.cu tests/cuda/shi
 	$(say) $(CXX) $(SHIM_FLAGS) $(SHIM_LIMITS) $(KERNEL_SANITIZER) -x c++ -c -o $@ $<
 $(BUILD)/tests/cuda/libengine_cuda.so: $(SHIM_OF) $(SHIM_OWN)
 	$(say) $(CXX) $(SANITIZER) -shared -o $@ $^ $(BESIDE)
-$(BUILD)/tests/cuda/libcublas.so.13: $(BUILD)/tests/cuda/libengine_cuda.so # has the engine's folder, so the shim's functions are found in it
+$(CUBLAS_NAMES:%=$(BUILD)/tests/cuda/%): $(BUILD)/tests/cuda/libengine_cuda.so
 	$(say) $(CC) $(SANITIZER) -shared -o $@ -x c /dev/null -Wl,--no-as-needed -L$(@D) -l:libengine_cuda.so $(BESIDE)
 $(BUILD)/tests/cuda/libcuda.so.1: $(BUILD)/flags # replaces the driver's library, which the engine looks for
 	$(say) $(CC) $(SANITIZER) -shared -Wl,-soname,libcuda.so.1 -o $@ -x c /dev/null
