@@ -5,6 +5,7 @@
 #define TESTS_CUDA_SHIM_CUBLASLT_H
 
 #include <cuda_runtime.h>
+#include <stdint.h>
 
 enum cublasStatus_t {
     CUBLAS_STATUS_SUCCESS = 0,
