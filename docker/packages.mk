@@ -38,7 +38,7 @@ wheel: ## [CI] makes build/wheel/linformerd-*.whl: the daemon with its libraries
 	    python3 docker/wheel.py $(BUILD)/wheel/linformerd $(BUILD)/wheel
 
 # ---- Debian's packages
-deb: ## [by hand, last 2026-11-23] makes build/deb/*.deb for this machine's Debian or Ubuntu: linformerd, and linformerd-cuda where nvcc is
+deb: ## [by hand, last 2026-11-27] makes build/deb/*.deb for this machine's Debian or Ubuntu: linformerd, and linformerd-cuda where nvcc is
 	@docker/packages.sh build deb
 	@BUILD=$(BUILD) docker/deb.sh
 

@@ -2,10 +2,12 @@
 # release.sh SUITE…: tests the packages on bare systems of these releases: bookworm (Debian 12), trixie (13), noble
 # (Ubuntu 24.04). Needs root, network, and the wheel of `make wheel`. For each release:
 #   1. `make deb` builds the packages there, and lintian finds no error and no warning
-#   2. on another bare system, apt installs the package, and the daemon serves. The manual page, the completion and the
-#      user exist. After a purge, the page and the completion do not exist. The user stays
-#   3. on this system, pip installs the wheel into an empty environment, and the daemon serves
-# Not covered: systemd, which needs a machine that boots. KEEP=1 leaves the root file systems.
+#   2. on another bare system, apt installs the package, and the daemon serves. All files of the package and the user
+#      exist. After a purge, the files do not exist. The user stays
+#   3. an upgrade and a removal ask systemctl for the right things. An upgrade does not stop the socket
+#   4. on this system, pip installs the wheel into an empty environment, and the daemon serves
+# Not covered: systemd, which needs a machine that boots. A script in the place of systemctl records the calls of dpkg's
+# scripts. KEEP=1 leaves the root file systems.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$(realpath "${BUILD:-build}")
@@ -54,9 +56,17 @@ new_root() {
 
 # Functions for in_root. serve COMMAND…: starts the daemon on a free port, sends a request with bash, and ends the
 # daemon. files: prints the files with the name of the package, except files that pip, apt and the shell write for
-# themselves.
+# themselves. record_systemctl: makes dpkg's scripts believe that systemd runs and both units are enabled and active.
+# Their calls of systemctl are lines of /tmp/systemctl.
 # shellcheck disable=SC2016 # expanded within the root
 functions='
+    record_systemctl() {
+        mkdir -p /run/systemd/system /root/fake
+        printf "%s\n" "#!/bin/sh" "echo \"\$*\" >>/tmp/systemctl" "case \"\$*\" in *is-enabled*) echo enabled ;; esac" \
+            >/root/fake/systemctl
+        chmod +x /root/fake/systemctl
+        : >/tmp/systemctl
+    }
     serve() {
         "$@" --port 0 2>/tmp/log &
         until grep -q "listening on" /tmp/log; do kill -0 $! || { cat /tmp/log; exit 1; }; sleep 0.1; done
@@ -92,17 +102,32 @@ for suite in "$@"; do
         apt-get update -qq && apt-get install -y -qq /root/deb/linformerd_*.deb
         serve linformerd
         getent passwd linformerd
-        ls /usr/share/man/man8/linformerd.8.gz /usr/share/bash-completion/completions/linformerd
+        ls /usr/share/man/man8/linformerd.8.gz /usr/share/bash-completion/completions/linformerd \
+            /usr/share/zsh/vendor-completions/_linformerd /usr/lib/systemd/system/linformerd.{service,socket} \
+            /usr/lib/sysusers.d/linformerd.conf /etc/default/linformerd \
+            /usr/share/doc/linformerd/examples/linformerd.example.json
         files | grep -x /usr/bin/linformerd
+
+        record_systemctl
+        PATH=/root/fake:$PATH dpkg -i /root/deb/linformerd_*.deb
+        sed "s/^/upgrade: systemctl /" /tmp/systemctl
+        grep -x "try-restart linformerd.service" /tmp/systemctl
+        if grep -E "(stop|restart) .*linformerd.socket" /tmp/systemctl; then exit 1; fi
+        : >/tmp/systemctl
+        PATH=/root/fake:$PATH dpkg -r linformerd
+        sed "s/^/removal: systemctl /" /tmp/systemctl
+        grep -x "stop linformerd.service linformerd.socket" /tmp/systemctl
+        rm -r /root/fake /run/systemd/system
+
         apt-get purge -y -qq linformerd
         left=$(files)
         [ -z "$left" ] || { echo "left: $left"; exit 1; }'
     grep "model loaded" "$work/install.log" | grep -o 'kernels="[^"]*"'
-    echo "apt installs, serves and purges, $SECONDS s"
+    echo "apt installs, serves and purges, and an upgrade keeps the socket, $SECONDS s"
 
     logged wheel in_root "$clean" "$functions"'
         apt-get autoremove -y -qq --purge # also the libraries that came with the package
-        ! ls /usr/lib/*/libmicrohttpd.so.* /usr/lib/*/libopenblas.so.* 2>/dev/null
+        if ls /usr/lib/*/libmicrohttpd.so.* /usr/lib/*/libopenblas.so.* 2>/dev/null; then exit 1; fi
         python3 -m venv /root/venv && /root/venv/bin/pip install -q --no-index /root/deb/linformerd-*.whl
         serve /root/venv/bin/linformerd
         cd /root && venv/bin/python -c "
