@@ -70,6 +70,24 @@ static void check_says_what_is_wrong(void **state)
                 "oneDNN is used with AVX-512 kernels alone");
 }
 
+/* systemd starts the daemon again after each failure, except after this status. */
+static void a_wrong_setting_has_a_status_of_its_own(void **state)
+{
+    (void)state;
+    expect_said(run_to_end(ARGUMENTS("--max-batch-token", "8"), NULL, 2), "unknown flag");
+    expect_said(run_to_end(ARGUMENTS("--max-batch-tokens", "none"), NULL, 2), "found 'none'");
+    expect_said(run_to_end(ARGUMENTS("--config", "tests/http"), NULL, 2), "tests/http");
+    expect_said(run_to_end(ARGUMENTS("--model", "tests/http"), NULL, 1), "cannot start");
+    char line[256];
+    bool excepted = false;
+    FILE *unit = fopen("docker/systemd/linformerd.service", "r");
+    assert_non_null(unit);
+    while (fgets(line, sizeof line, unit))
+        excepted = excepted || strcmp(line, "RestartPreventExitStatus=2\n") == 0;
+    fclose(unit);
+    assert_true(excepted);
+}
+
 /* The whole standard output of the daemon. */
 static char *output_of(const char *arguments)
 {
@@ -252,6 +270,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(check_runs_a_batch_of_each_model),
         cmocka_unit_test(check_says_what_is_wrong),
+        cmocka_unit_test(a_wrong_setting_has_a_status_of_its_own),
         cmocka_unit_test(explain_alone_shows_the_built_in_model),
         cmocka_unit_test(missing_threads_are_told_before_ready),
         cmocka_unit_test(missing_threads_fail_a_check),
