@@ -156,8 +156,9 @@ const struct setting settings_table[] = {
      .expected = "visible ASCII characters without spaces",
      .secret = true,
      .help = "Requests must contain this key in the header \"Authorization: Bearer KEY\" or \"api-key: "
-             "KEY\". Health, GET / and /metrics are open without the key. Prefer the variable or the "
-             "file, because other users of the machine can read a command line."},
+             "KEY\". Without the key, the daemon serves only GET /, /health, /health/live, /health/ready, /ping, "
+             "/openapi.json, /v2/health/live, /v2/health/ready, and /metrics, which --protect-metrics closes. "
+             "Prefer the variable or the file, because other users of the machine can read a command line."},
     {.group = "Network",
      .flag = "cors-allow-origin",
      .kind = SETTING_TEXT,
@@ -184,7 +185,7 @@ const struct setting settings_table[] = {
      .fallback = "false",
      .choices = switches,
      .help = "/metrics requires an API key, too. Without --api-key and --api-key-file, the daemon then refuses "
-             "to start. Without this flag, /metrics is open to everyone."},
+             "to start. Without this flag, /metrics needs no key."},
     {.group = "Network",
      .flag = "http-threads",
      .kind = SETTING_INTEGER,
