@@ -33,23 +33,17 @@ struct signals {
     int64_t received_ns;     /* when it came */
 };
 
-static bool is_ignored(int number)
-{
-    struct sigaction action;
-    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
 static void signals_block(sigset_t *set)
 {
     sigemptyset(set);
     sigaddset(set, SIGTERM);
     sigaddset(set, SIGINT);
-    if (!is_ignored(SIGHUP)) /* nohup sets the signal to be ignored, but sigwait would still receive it */
-        sigaddset(set, SIGHUP);
+    sigaddset(set, SIGHUP);
     sigaddset(set, SIGXCPU);
     sigaddset(set, SIGUSR1);
     sigaddset(set, SIGUSR2);
     pthread_sigmask(SIG_BLOCK, set, NULL);
+    signal(SIGHUP, SIG_DFL); /* nohup sets the signal to be ignored, and sigwait need not return an ignored signal */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
 }

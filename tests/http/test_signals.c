@@ -89,17 +89,20 @@ static void the_one_that_reloads(void **state)
     daemon_join(daemon);
 }
 
-static void nohup_is_heeded(void **state)
+/* nohup starts a program with SIGHUP ignored. */
+static void one_that_was_ignored_at_the_start(void **state)
 {
     (void)state;
-    struct daemon *daemon = start(SIGHUP);
-    daemon_signal(daemon, SIGHUP);
-    daemon_signal(daemon, SIGUSR1);
-    assert_true(logs(daemon, "does nothing")); /* the daemon would have received the earlier SIGHUP before */
-    expect_service(daemon);
-    daemon_terminate(daemon);
-    assert_true(logs(daemon, "signal=Terminated")); /* so this signal began the draining */
-    daemon_join(daemon);
+    static const int numbers[] = {SIGHUP, SIGTERM};
+    static const char *const lines[] = {"reloading, because SIGHUP came", "signal=Terminated"};
+    for (size_t i = 0; i < LENGTH(numbers); i++) {
+        struct daemon *daemon = start(numbers[i]);
+        daemon_signal(daemon, numbers[i]);
+        assert_true(logs(daemon, lines[i]));
+        if (numbers[i] != SIGTERM)
+            daemon_terminate(daemon);
+        daemon_join(daemon);
+    }
 }
 
 /* The library is a pipe without a writer, so its loading never ends. */
@@ -229,7 +232,7 @@ int main(void)
         cmocka_unit_test(those_that_drain),
         cmocka_unit_test(those_that_do_nothing),
         cmocka_unit_test(the_one_that_reloads),
-        cmocka_unit_test(nohup_is_heeded),
+        cmocka_unit_test(one_that_was_ignored_at_the_start),
         cmocka_unit_test(a_start_that_hangs_in_a_library),
         cmocka_unit_test(the_end_does_not_wait_for_a_reload),
         cmocka_unit_test(few_descriptors),
