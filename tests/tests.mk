@@ -249,7 +249,7 @@ docs: ## [CI] writes the list of settings in docs/configuration.md from the sett
 	@$(MAKE) --no-print-directory $(BUILD)/tests/unit/test_pages
 	@WRITE_PAGES=1 $(BUILD)/tests/unit/test_pages
 
-reliability: ## [by hand, last 2026-11-23] repeats the measurements of docs/reliability.md in 30 minutes, and writes its tables (root for a full disk); SEED=…, ARGS="ROW…", SCALE=0.1 (writes nothing)
+reliability: ## [by hand, last 2026-11-23] repeats the measurements of docs/reliability.md in 35 minutes, and writes its tables (root for a full disk); SEED=…, ARGS="ROW…", SCALE=0.1 (writes nothing), LIMIT_S=5400 (its longest time)
 	@docker/packages.sh build test reliability deploy
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/http/test_slots_kept $(ALLOCS) $(CLUSTER) $(FAILING)
 	+$(call build-in,programs-damaged SANITIZE=address BUILD=$(BUILD)/asan)

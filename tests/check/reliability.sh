@@ -1,6 +1,6 @@
 #!/bin/bash
 # reliability.sh: the table of docs/reliability.md is the one that `make reliability` wrote, and its rows are the rows
-# of a run. The backquotes are not for the shell, and functions are called by name, so two rules of shellcheck are off.
+# of a run. All documents give the same time for a run, and a run ends when it takes too long. The backquotes are not for the shell, and functions are called by name, so two rules of shellcheck are off.
 # shellcheck disable=SC2016,SC2317
 set -euo pipefail
 page=docs/reliability.md results=tests/reliability/results.json
@@ -28,9 +28,42 @@ finds_an_unknown_row() {
     sed 's/"slow_clients"/"slow_client"/' "$results" >"$work/results.json"
     ! cmp -s "$results" "$work/results.json" && ! check "$page" "$work/results.json"
 }
+finds_a_missing_row() { # also if the page follows from the results
+    python3 - "$results" >"$work/results.json" <<'X'
+import json, sys
+with open(sys.argv[1]) as file:
+    results = json.load(file)
+del results["rows"]["slow_clients"]
+json.dump(results, sys.stdout)
+X
+    cp "$page" "$work/page.md"
+    RESULTS=$work/results.json PAGE=$work/page.md python3 tests/reliability/page.py
+    ! check "$work/page.md" "$work/results.json" >"$work/faults" && grep -q 'there is no row slow_clients' "$work/faults"
+}
+# The times of a whole run in `make help` and two documents.
+times_agree() {
+    local times
+    times=$(sed -nE 's/^reliability: .* in ([0-9]+) minutes.*/\1/p' tests/tests.mk
+        sed -nE 's/.*`make reliability` .* in ([0-9]+) minutes.*/\1/p' docs/testing.md
+        sed -nE 's/.*A whole run takes about ([0-9]+) minutes.*/\1/p' "$page")
+    echo "minutes: $times"
+    [ "$(wc -l <<<"$times")" = 3 ] && [ "$(sort -u <<<"$times" | wc -l)" = 1 ]
+}
+# The daemon is a program that never listens. Without the limit, the first row would wait for minutes.
+a_run_ends() {
+    printf '#!/bin/sh\nsleep 1000 & echo $! >>"%s"\nwait\n' "$work/processes" >"$work/daemon"
+    chmod +x "$work/daemon"
+    ! LIMIT_S=1 LINFORMERD=$work/daemon python3 tests/reliability/reliability.py slow_clients idle_connections >"$work/run" &&
+        grep -q 'the whole run took longer than 1 s' "$work/run" && grep -qx 'not ok 1 - slow_clients' "$work/run" &&
+        ! grep -q idle_connections "$work/run" || return 1
+    while kill -0 "$(cat "$work/processes")" 2>/dev/null; do sleep 0.05; done
+}
 
-echo "1..3"
+echo "1..6"
 is "the table follows from results.json" check "$page"
 is "a table that was edited by hand is found" finds_another_figure
 is "a row that no run has is found" finds_an_unknown_row
+is "a missing row is found" finds_a_missing_row
+is "make help and the documents give the same time for a run" times_agree
+is "a run that takes too long ends, with all that it started" a_run_ends
 exit $failed

@@ -40,6 +40,32 @@ def until(condition, text):
         time.sleep(0.02)
 
 
+def parents():
+    """The parent of each process of this machine."""
+    found = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", errors="replace") as file:
+                found[int(name)] = int(file.read().rpartition(")")[2].split()[1])
+        except OSError:  # the process has ended
+            pass
+    return found
+
+
+def end_descendants(number):
+    """Sends a signal to all processes that this process has started, and to those that these have started."""
+    parent, ended, more = parents(), set(), {os.getpid()}
+    while more:
+        more = {process for process, of in parent.items() if of in more}
+        ended |= more
+    for process in ended:
+        try:
+            os.kill(process, number)
+            os.kill(process, signal.SIGCONT)
+        except OSError:
+            pass
+
+
 def request(path, body=None, headers="", method=None):
     """The bytes of a request."""
     method = method or ("GET" if body is None else "POST")
@@ -187,8 +213,6 @@ class Daemon:
         address = ("--host", "unix:" + self.path) if on_socket else ("--port", "0")
 
         def prepare():
-            # Under nohup, SIGHUP would be ignored, and the daemon would not reload.
-            signal.signal(signal.SIGHUP, signal.SIG_DFL)
             for name, value in limits:
                 resource.setrlimit(name, (value, value))
             if user is not None:

@@ -4,7 +4,7 @@ are in this file.
 
     page.py         writes the table from results.json. A run does this itself, so this is only needed if a text changed
     page.py check   fails if the table of the page is not that of results.json. Also fails if results.json or this file
-                    has a row that reliability.py lacks, or if this file lacks a row of reliability.py
+                    has a row that reliability.py lacks, or if one of them lacks a row of reliability.py
 
 RESULTS and PAGE name other files."""
 
@@ -271,6 +271,8 @@ def faults(results_path, page, names):
     """The faults of the page and of the results. names: the rows of a run."""
     results = read_results(results_path)
     found = [f"{page}: there is a row {name}, and no run has such a row" for name in results["rows"] if name not in names]
+    found += [f"{results_path}: there is no row {name}. 'make reliability ARGS={name}' runs it" for name in names
+              if name not in results["rows"]]
     found += [f"page.py: there is no text for the row {name}" for name in names if name not in TEXTS]
     found += [f"page.py: there is a text for {name}, and no run has such a row" for name in TEXTS if name not in names]
     if not found and parts_of(page)[1] != table(results):

@@ -6,6 +6,8 @@ fault was tried, and what was lost.
                              do not judge times
 
     LONG=1         runs all rows, for minutes instead of seconds
+    LIMIT_S=5400   ends the whole run after this time, in seconds. The row that runs then fails, and no other row begins.
+                   The value above is the default of a long run. A short run has no limit
     SEED=N         repeats a run
     SCALE=0.1      makes a long run of a tenth of the size
     LINFORMERD     path of the daemon
@@ -14,6 +16,7 @@ fault was tried, and what was lost.
 
 import os
 import random
+import signal
 import sys
 import time
 import traceback
@@ -26,7 +29,7 @@ import page  # noqa: E402
 import programs  # noqa: E402
 import resources  # noqa: E402
 import traffic  # noqa: E402
-from daemon import Skipped  # noqa: E402
+from daemon import Skipped, end_descendants  # noqa: E402
 
 ROWS = [traffic.mixed_traffic, clients.slow_clients, clients.idle_connections, clients.vanishing_clients,
         clients.bodies_at_the_limit, clients.requests_in_one_piece, clients.smuggled_requests, resources.few_descriptors,
@@ -37,6 +40,14 @@ ROWS = [traffic.mixed_traffic, clients.slow_clients, clients.idle_connections, c
 JUDGES_TIMES = [overload.overload, overload.overload_by_time]
 # Other targets run these: `make test` and `make test-all`.
 PROGRAMS = [run for run in ROWS if run.__module__ == "programs"]
+
+
+LIMIT_S = 5400  # of a long run
+CLEANING_S = 60  # time for the end of a row, after which the whole run ends at once
+
+
+class Overdue(Exception):
+    """The whole run took too long."""
 
 
 class Row:
@@ -51,6 +62,23 @@ class Row:
         return short if self.short else max(short, int(long * self.scale))
 
 
+def give_up(*_):
+    end_descendants(signal.SIGKILL)
+    os._exit(1)
+
+
+def bound(limit_s):
+    """Raises Overdue in this thread after limit_s seconds."""
+    def end(*_):
+        signal.signal(signal.SIGALRM, give_up)
+        signal.alarm(CLEANING_S)
+        end_descendants(signal.SIGTERM)
+        raise Overdue(f"the whole run took longer than {limit_s} s")
+
+    signal.signal(signal.SIGALRM, end)
+    signal.alarm(limit_s)
+
+
 def main():
     seed = os.environ.get("SEED") or str(random.SystemRandom().randrange(1 << 32))
     row = Row(seed)
@@ -63,8 +91,12 @@ def main():
     failed = 0
     results, written = os.environ.get("RESULTS"), os.environ.get("PAGE")
     this_run = page.new_run(seed, row.scale)
+    limit_s, began = int(os.environ.get("LIMIT_S") or (0 if row.short else LIMIT_S)), time.monotonic()
+    bound(limit_s)
     for number, run in enumerate(rows, 1):
         started = time.monotonic()
+        if limit_s and started - began >= limit_s:
+            break
         try:
             figures = run(row)
             seconds = time.monotonic() - started
