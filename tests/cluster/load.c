@@ -1,6 +1,7 @@
-/* load REFERENCE URL PROGRESS SEED: sends a constant mix of requests to URL, and compares each answer with the answer
- * of a single daemon at REFERENCE. Ends at SIGTERM, and prints its counts. The exit status is 1 if an answer failed or
- * was wrong. PROGRESS is a file for the number of answers so far.
+/* load REFERENCE URL PROGRESS SEED [large]: sends a constant mix of requests to URL, and compares each answer with the
+ * answer of a single daemon at REFERENCE. Ends at SIGTERM, and prints its counts. The exit status is 1 if an answer
+ * failed or was wrong. PROGRESS is a file for the number of answers so far. "large": all bodies are larger than the
+ * buffers of the proxies.
  *
  * The client itself never sends a request again. */
 #include <curl/curl.h>
@@ -63,10 +64,10 @@ static char *random_text(uint64_t *state, size_t least, size_t most)
 
 /* Routes with work whose answers are the same each time, a route without work, and requests that the daemon refuses.
  * Some bodies are above 64 KiB, so the daemon reads them in its workers. */
-static const struct {
+static const struct kind {
     const char *path, *format;
     size_t least, most;
-} kinds[] = {
+} ordinary[] = {
     {"/embed", "{\"inputs\": \"%s\"}", 1, 400},
     {"/embed", "{\"inputs\": [\"%s\", \"second\"]}", 1, 40},
     {"/embed", "{\"truncate\": true, \"inputs\": \"%s\"}", 70000, 90000},
@@ -80,15 +81,23 @@ static const struct {
     {"/embed", "{\"inputs\": 7, \"text\": \"%s\"}", 1, 20},
     {"/nowhere", "{\"inputs\": \"%s\"}", 1, 20},
 };
-#define KINDS (sizeof kinds / sizeof *kinds)
 
-static void make_request(struct request *request, size_t kind, uint64_t *state)
+/* HAProxy and nginx have buffers of 256 KiB. */
+static const struct kind large[] = {
+    {"/embed", "{\"truncate\": true, \"inputs\": \"%s\"}", 300000, 900000},
+    {"/logits", "{\"truncate\": true, \"inputs\": \"%s\", \"positions\": \"last\", \"top_k\": 5}", 300000, 900000},
+};
+
+static const struct kind *kinds = ordinary;
+static size_t n_kinds = sizeof ordinary / sizeof *ordinary;
+
+static void make_request(struct request *request, const struct kind *kind, uint64_t *state)
 {
-    char *text = random_text(state, kinds[kind].least, kinds[kind].most);
-    size_t size = strlen(kinds[kind].format) + strlen(text) + 1;
-    request->path = kinds[kind].path;
+    char *text = random_text(state, kind->least, kind->most);
+    size_t size = strlen(kind->format) + strlen(text) + 1;
+    request->path = kind->path;
     request->body = malloc(size);
-    snprintf(request->body, size, kinds[kind].format, text);
+    snprintf(request->body, size, kind->format, text);
     free(text);
 }
 
@@ -247,7 +256,7 @@ static int prepare(const char *reference)
     int status = 0;
     for (size_t i = 0; i < REQUESTS && status == 0; i++) {
         struct answer answer;
-        make_request(&requests[i], i % KINDS, &state);
+        make_request(&requests[i], &kinds[i % n_kinds], &state);
         call(curl, reference, &requests[i], "reference", &answer);
         requests[i].status = answer.status;
         requests[i].answer = json_loadb(answer.body ? answer.body : "", answer.length, JSON_DECODE_ANY, NULL);
@@ -278,9 +287,14 @@ static void report_progress(const char *path)
 int main(int argc, char **argv)
 {
     pthread_t threads[THREADS];
-    if (argc != 5) {
-        fprintf(stderr, "usage: load REFERENCE URL PROGRESS SEED\n");
+    bool is_large = argc == 6 && strcmp(argv[5], "large") == 0;
+    if (argc != 5 && !is_large) {
+        fprintf(stderr, "usage: load REFERENCE URL PROGRESS SEED [large]\n");
         return 2;
+    }
+    if (is_large) {
+        kinds = large;
+        n_kinds = sizeof large / sizeof *large;
     }
     base = argv[2];
     seed = strtoull(argv[4], NULL, 10);

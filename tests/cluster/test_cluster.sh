@@ -1,7 +1,8 @@
 #!/bin/bash
 # test_cluster.sh: tests three daemons behind HAProxy, and then behind nginx, with the configurations of docker/. Under
 # a constant load, daemons are killed, drained, restarted, reloaded and stopped. No answer may fail or be wrong. Then
-# generations run for longer than the proxies wait for other answers. Each may be computed only once.
+# the same is tried with bodies that are larger than the buffers of the proxies. Then generations run for longer than the
+# proxies wait for other answers. Each may be computed only once.
 #   SEED=N                    seed of the requests (random)
 #   FULL=1                    each event happens twice instead of once, and nginx is tested, too
 #   PROXIES="haproxy nginx"   the proxies that are tested
@@ -186,16 +187,37 @@ event_stop() {
     used "$1"
 }
 
-# run PROXY: tests all events under load.
-run() {
-    local round event events=0 status=0
-    run_proxy "$1" "${timeout_s}s" 1h
+# Requests are under way when the daemon is killed. Each client of the load has one of them at most.
+event_cut() {
+    kill -STOP "${pid[$1]}"
+    more 100
+    event_kill "$1"
+}
+
+# begin_load [large]
+begin_load() {
     rm -f "$work/progress"
-    "$build/tests/cluster/load" "http://127.0.0.1:${port[0]}" "http://127.0.0.1:$public" "$work/progress" "$seed" \
+    "$build/tests/cluster/load" "http://127.0.0.1:${port[0]}" "http://127.0.0.1:$public" "$work/progress" "$seed" "$@" \
         >"$work/load.log" 2>&1 &
     load=$!
     processes+=("$load")
     more 100
+}
+
+# end_load [WORD]: ends the load, and shows what it said, after a word. The exit status is that of the load.
+end_load() {
+    local status=0
+    kill "$load"
+    wait "$load" || status=$?
+    sed "s/^/# ${1:+$1: }/" "$work/load.log"
+    return $status
+}
+
+# run PROXY: tests all events under load.
+run() {
+    local round event events=0 status=0
+    run_proxy "$1" "${timeout_s}s" 1h
+    begin_load
     for ((round = 1; round <= rounds; round++)); do
         for event in kill drain restart reload stop; do
             "event_$event" $((events++ % 3 + 1)) "$round" # each event of a round hits another daemon
@@ -209,14 +231,45 @@ run() {
         event_restart 1
         retries=$(sent_again)
     done
-    kill "$load"
-    wait "$load" || status=$?
-    sed 's/^/# /' "$work/load.log"
+    end_load || status=$?
     end_proxy
     [ "$status" = 0 ] || { sed 's/^/# /' "$work/proxy.log" | tail -n 20 && printf 'not ' && failed=1; }
     echo "ok $((++number)) - $1: no answer failed or was wrong${retries:+ ($retries requests were sent again)}"
     [ -z "$retries_of" ] || [ "${retries:-0}" -gt 0 ] || { printf 'not ' && failed=1; }
     [ -z "$retries_of" ] || echo "ok $((++number)) - $1 had to send requests again"
+}
+
+# ---- Large bodies
+# run_large PROXY EVENT…: sends bodies that are larger than the buffers of the proxy, while these events hit daemon 1.
+# Sets `lost` to the number of failed answers, or to nothing if an answer was wrong.
+run_large() {
+    local event
+    run_proxy "$1" "${timeout_s}s" 1h
+    begin_load large
+    for event in "${@:2}"; do "event_$event" 1 2; done
+    end_load large || true
+    end_proxy
+    lost=$(sed -nE 's/^[0-9]+ answers, ([0-9]+) failed, 0 wrong$/\1/p' "$work/load.log")
+}
+
+# lost_at_most MOST LEAST NAME: one test of `lost`.
+lost_at_most() {
+    if [ -z "$lost" ] || [ "$lost" -gt "$1" ] || [ "$lost" -lt "$2" ]; then printf 'not ' && failed=1; fi
+    echo "ok $((++number)) - $3 (${lost:-unknown} lost)"
+}
+
+# HAProxy cannot keep a body that is larger than its buffer. nginx keeps such a body in a file. The load has six clients.
+large_bodies() {
+    run_large "$1" drain reload
+    lost_at_most 0 0 "$1: no large body is lost when a daemon drains or reloads"
+    run_large "$1" cut
+    if [ "$1" = haproxy ]; then
+        lost_at_most 6 1 "$1: only large bodies that a killed daemon had are lost"
+        PROXY_BUFFER=1048576 run_large "$1" cut
+        lost_at_most 0 0 "$1: with a buffer that is large enough, none is lost"
+    else
+        lost_at_most 0 0 "$1: no large body is lost when a daemon is killed"
+    fi
 }
 
 # ---- Long generations
@@ -272,6 +325,7 @@ for proxy_name in $proxies; do
     }
     for daemon_number in 0 1 2 3; do start $daemon_number; done
     run "$proxy_name"
+    large_bodies "$proxy_name"
     generate_all "$proxy_name" 100ms 1h 200 "${generation_routes[@]}" || { printf 'not ' && failed=1; }
     echo "ok $((++number)) - $proxy_name: generations may take longer than other answers"
     generate_all "$proxy_name" 75s 100ms 504 /generate || { printf 'not ' && failed=1; }
