@@ -2,7 +2,7 @@
 """schema.py [--whole] FILE…: checks Kubernetes manifests without a cluster. "-" is standard input.
 
 Kinds of Kubernetes are compared with the models of the package python3-kubernetes: names and types of fields, required
-fields and enumerations. Kinds of KServe are compared with the tables below. --whole says that the files are applied
+fields and enumerations. Kinds of KServe and of the Prometheus Operator are compared with the tables below. --whole says that the files are applied
 together without others. Then the objects that a manifest names must be in these files. Prints each fault. The exit
 status is 1 if there is a fault.
 """
@@ -13,13 +13,15 @@ import sys
 import yaml
 from kubernetes import client
 
-# v2beta2 has the same fields as v2.
-PREFIXES = {"v1": "V1", "apps/v1": "V1", "policy/v1": "V1", "autoscaling/v2": "V2beta2"}
+# The first letters of a model's name, for each version of the API. python3-kubernetes has models of autoscaling/v2 from
+# version 23 on. Older ones have v2beta2, with the same fields.
+PREFIXES = {"v1": ["V1"], "apps/v1": ["V1"], "policy/v1": ["V1"], "autoscaling/v2": ["V2", "V2beta2"]}
 
-# The fields of KServe that this project may use. They are from servingruntime_types.go, predictor.go, podspec.go and
-# component.go in KServe's folder pkg/apis/serving. "!" marks a required field. A name that begins with V1 is a model of
+# The fields of KServe and of the Prometheus Operator that this project may use. They are from servingruntime_types.go,
+# predictor.go, podspec.go and component.go in KServe's folder pkg/apis/serving, and from podmonitor_types.go in the
+# operator's folder pkg/apis/monitoring/v1. "!" marks a required field. A name that begins with V1 is a model of
 # Kubernetes.
-KSERVE = {
+CUSTOM = {
     "serving.kserve.io/v1alpha1 ServingRuntime": {
         "apiVersion": str, "kind": str, "metadata": "V1ObjectMeta", "!spec": "ServingRuntimeSpec"},
     "ServingRuntimeSpec": {
@@ -42,6 +44,15 @@ KSERVE = {
         "!modelFormat": "ModelFormat", "runtime": str, "storageUri": str, "runtimeVersion": str,
         "protocolVersion": "Protocol", "args": list, "env": ["V1EnvVar"], "resources": "V1ResourceRequirements"},
     "ModelFormat": {"!name": str, "version": str},
+    "monitoring.coreos.com/v1 PodMonitor": {
+        "apiVersion": str, "kind": str, "metadata": "V1ObjectMeta", "!spec": "PodMonitorSpec"},
+    "PodMonitorSpec": {
+        "jobLabel": str, "podTargetLabels": list, "!podMetricsEndpoints": ["PodMetricsEndpoint"],
+        "!selector": "V1LabelSelector", "namespaceSelector": dict},
+    "PodMetricsEndpoint": {
+        "!port": str, "path": str, "scheme": "Scheme", "interval": str, "scrapeTimeout": str, "tlsConfig": dict,
+        "authorization": dict, "honorLabels": bool, "relabelings": list, "metricRelabelings": list},
+    "Scheme": ("http", "https"),
 }
 
 STARTUP_S = 300  # time that a daemon may need to load its models
@@ -81,49 +92,51 @@ def check_model(value, name, path):
 
 
 def check_type(value, kind, path):
-    """Compares a value with a type in the notation of python3-kubernetes, such as list[V1Container] or dict(str,
-    str)."""
+    """Compares a value with a type in the notation of python3-kubernetes, such as list[V1Container] or dict(str, str).
+    Newer versions write List[V1Container] and Dict[str, str]."""
     if value is None or kind in ("object", "datetime", "file"):  # an "object" is an integer or a string
         return
-    if kind.startswith("list["):
+    items = re.fullmatch(r"[Ll]ist\[(.*)\]", kind)
+    values = re.fullmatch(r"[Dd]ict[(\[]\w+, (.*)[)\]]", kind)
+    if items:
         if not isinstance(value, list):
             return fault(path, f"expected a list, found {value!r}")
         for index, inner in enumerate(value):
-            check_type(inner, kind[5:-1], f"{path}[{index}]")
-    elif kind.startswith("dict("):
+            check_type(inner, items.group(1), f"{path}[{index}]")
+    elif values:
         if not isinstance(value, dict):
             return fault(path, f"expected an object, found {value!r}")
         for key, inner in value.items():
-            check_type(inner, re.match(r"dict\(\w+, (.*)\)", kind).group(1), f"{path}.{key}")
+            check_type(inner, values.group(1), f"{path}.{key}")
     elif kind in SCALARS:
         check_scalar(value, SCALARS[kind], path)
     else:
         check_model(value, kind, path)
 
 
-def check_kserve(value, kind, path):
+def check_custom(value, kind, path):
     if isinstance(kind, list):
         if not isinstance(value, list):
             return fault(path, f"expected a list, found {value!r}")
         for index, inner in enumerate(value):
-            check_kserve(inner, kind[0], f"{path}[{index}]")
+            check_custom(inner, kind[0], f"{path}[{index}]")
     elif isinstance(kind, type):
         check_scalar(value, kind, path)
-    elif kind not in KSERVE:
+    elif kind not in CUSTOM:
         check_type(value, kind, path)
-    elif isinstance(KSERVE[kind], tuple):
-        if value not in KSERVE[kind]:
-            fault(path, f"expected one of {', '.join(KSERVE[kind])}, found {value!r}")
+    elif isinstance(CUSTOM[kind], tuple):
+        if value not in CUSTOM[kind]:
+            fault(path, f"expected one of {', '.join(CUSTOM[kind])}, found {value!r}")
     else:
-        fields = {field.lstrip("!"): inner for field, inner in KSERVE[kind].items()}
+        fields = {field.lstrip("!"): inner for field, inner in CUSTOM[kind].items()}
         if not isinstance(value, dict):
             return fault(path, f"expected {kind}, found {value!r}")
         for field, inner in value.items():
             if field in fields:
-                check_kserve(inner, fields[field], f"{path}.{field}")
+                check_custom(inner, fields[field], f"{path}.{field}")
             else:
                 fault(path, f"{kind} has no field {field!r}")
-        for field in KSERVE[kind]:
+        for field in CUSTOM[kind]:
             if field[0] == "!" and field[1:] not in value:
                 fault(path, f"{kind} lacks {field[1:]}")
 
@@ -209,6 +222,13 @@ def check_references(document, documents, path):
         check_selector(spec.get("selector"), pods, path)
     elif kind in ("Deployment", "PodDisruptionBudget"):
         check_selector(spec["selector"].get("matchLabels"), pods, path)
+    elif kind == "PodMonitor":
+        check_selector(spec["selector"].get("matchLabels"), pods, path)
+        ports = [port.get("name") for deployment in deployments.values() for container in
+                 deployment["template"]["spec"]["containers"] for port in container.get("ports", [])]
+        for endpoint in spec["podMetricsEndpoints"]:
+            if endpoint["port"] not in ports:
+                fault(path, f"port: expected one of {ports}, found {endpoint['port']!r}")
     elif kind == "HorizontalPodAutoscaler":
         target = spec["scaleTargetRef"]["name"]
         if target not in deployments or "replicas" in deployments[target]:
@@ -232,11 +252,11 @@ def main():
     for file, document in documents:
         version, kind = document.get("apiVersion", ""), document.get("kind", "")
         path = f"{file}: {kind}"
-        model = PREFIXES.get(version, "-") + kind
-        if f"{version} {kind}" in KSERVE:
-            check_kserve(document, f"{version} {kind}", path)
-        elif hasattr(client, model):
-            check_model(document, model, path)
+        models = [prefix + kind for prefix in PREFIXES.get(version, []) if hasattr(client, prefix + kind)]
+        if f"{version} {kind}" in CUSTOM:
+            check_custom(document, f"{version} {kind}", path)
+        elif models:
+            check_model(document, models[0], path)
         else:
             fault(path, f"unknown: {version} {kind}")
         if not faults:

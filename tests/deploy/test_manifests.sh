@@ -9,9 +9,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 number=0 failed=0
 
-# The package is one of the distribution, so another python3 in the PATH may not have it.
-python=/usr/bin/python3
-[ -x $python ] || python=python3
+# The package is one of the distribution, so another python3 in the PATH may not have it. MANIFESTS_PYTHON names one that
+# has another version of it.
+python=${MANIFESTS_PYTHON:-/usr/bin/python3}
+[ -x "$python" ] || python=python3
 
 # run NAME PROGRAM COMMAND…: runs a test that needs a program.
 run() {
@@ -30,7 +31,7 @@ run() {
 
 # As run, for tests that need the models of python3-kubernetes.
 run_schema() {
-    if $python -c 'import kubernetes, yaml' 2>/dev/null; then
+    if "$python" -c 'import kubernetes, yaml' 2>/dev/null; then
         run "$@"
     else
         echo "ok $((++number)) - $1 # SKIP there is no python3-kubernetes"
@@ -51,7 +52,7 @@ kustomization_is_valid() { # FOLDER KIND…: the manifests have these kinds
 schema_finds_faults() {
     local fault good=$work/good.yaml
     { cat "$kubernetes/base/deployment.yaml" && echo --- && cat "$kubernetes/kserve/serving-runtime.yaml" && echo --- &&
-        cat "$kubernetes/kserve/inference-service.yaml"; } >"$good"
+        cat "$kubernetes/kserve/inference-service.yaml" && echo --- && cat docker/observability/pod-monitor.yaml; } >"$good"
     "$python" tests/deploy/schema.py "$good" || return 1
     while read -r fault; do
         sed "$fault" "$good" >"$work/bad.yaml"
@@ -76,13 +77,16 @@ s/autoSelect: true/autoSelect: "yes"/
 s/modelFormat: {name: linformer}/format: {name: linformer}/
 s/minReplicas: 2/minReplicas: "2"/
 s/kind: InferenceService/kind: InferenceServices/
+s/podMetricsEndpoints:/podMetricsEndpoint:/
+s/interval: 15s/interval: 15/
 EOF
 }
 
-# Each fault is planted into the manifests of the autoscaling overlay, at a reference to another object.
+# Each fault is planted into the manifests of the autoscaling overlay and the PodMonitor, at a reference to another object.
 references_are_checked() {
     local fault good=$work/good.yaml
-    kubectl kustomize "$kubernetes/autoscaling" >"$good" || return 1
+    { kubectl kustomize "$kubernetes/autoscaling" && echo --- && cat docker/observability/pod-monitor.yaml; } >"$good" ||
+        return 1
     "$python" tests/deploy/schema.py --whole "$good" || return 1
     while read -r fault; do
         sed "$fault" "$good" >"$work/bad.yaml"
@@ -95,6 +99,8 @@ references_are_checked() {
 /configMapRef:/,+1s/name: linformerd/name: other/
 /scaleTargetRef:/,+3s/name: linformerd/name: other/
 /^kind: Deployment/,/^---/s/^spec:/&\n  replicas: 3/
+/^kind: PodMonitor/,$s/name: linformerd}/name: other}/
+/^kind: PodMonitor/,$s/port: http/port: metrics/
 EOF
 }
 
@@ -102,7 +108,7 @@ settings_exist() { # each LINFORMERD_ variable in docker/ is one of the settings
     local name missing=
     while read -r name; do
         grep -qF "\`$name\`" docs/configuration.md || missing+=" $name"
-    done < <(grep -rohE 'LINFORMERD_[A-Z_]+' docker/*.yaml docker/Dockerfile* docker/kubernetes docker/haproxy docker/nginx | sort -u)
+    done < <(grep -rohE 'LINFORMERD_[A-Z_]+' docker/*.yaml docker/Dockerfile* docker/kubernetes docker/haproxy docker/nginx docker/observability | sort -u)
     [ -z "$missing" ] || { echo "not in docs/configuration.md:$missing" && return 1; }
 }
 
@@ -144,16 +150,16 @@ run_kustomization() { run_with_kustomize "$1" kustomization_is_valid "${@:2}"; }
 
 # gpu.yaml is a patch, so it is not a complete manifest.
 plain_files() {
-    find "$kubernetes" -name '*.yaml' ! -name 'kustomization.yaml' ! -name prometheus-adapter.yaml ! -name gpu.yaml
+    find "$kubernetes" docker/observability/pod-monitor.yaml -name '*.yaml' ! -name 'kustomization.yaml' ! -name prometheus-adapter.yaml ! -name gpu.yaml
 }
 plain_files_are_valid() { plain_files | xargs "$python" tests/deploy/schema.py; }
 
-run_schema "each file has the form of Kubernetes or KServe" $python plain_files_are_valid
+run_schema "each file has the form of Kubernetes or KServe" "$python" plain_files_are_valid
 run_kustomization "the base" base ConfigMap Deployment PodDisruptionBudget Service
 run_kustomization "the overlay with autoscaling" autoscaling Deployment HorizontalPodAutoscaler
 run_kustomization "the overlay for GPUs" gpu ConfigMap Deployment PodDisruptionBudget Service
 run_with_kustomize "the check of references finds faults" references_are_checked
-run_schema "the check of forms finds faults" $python schema_finds_faults
+run_schema "the check of forms finds faults" "$python" schema_finds_faults
 run "the settings exist" grep settings_exist
 run "the compose files" docker-compose compose_is_valid
 run "HAProxy's configuration" haproxy haproxy_accepts

@@ -1,0 +1,114 @@
+#!/bin/bash
+# test_autoscaling.sh: the number that decides about replicas arrives. Prometheus reads a daemon with the configuration
+# for Kubernetes. The rule of prometheus-adapter must find its series and their labels, and its query must give one value
+# for each pod. The HorizontalPodAutoscaler must ask for the metric of this rule.
+# A file gives Prometheus the two pods, with the labels that Kubernetes would give. Not covered: the adapter itself.
+# shellcheck disable=SC2317 # functions are called by name
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+daemon=${LINFORMERD:-${BUILD:-build}/linformerd}
+autoscaling=docker/kubernetes/autoscaling
+python=/usr/bin/python3
+skip() {
+    echo 1..1
+    echo "ok 1 - autoscaling # SKIP there is no $1 (docker/packages.sh deploy)"
+    exit 0
+}
+for program in prometheus promtool perl "$python"; do command -v "$program" >/dev/null || skip "$program"; done
+$python -c 'import yaml' 2>/dev/null || skip python3-yaml
+work=$(mktemp -d)
+processes=()
+end() {
+    local process
+    for process in "${processes[@]}"; do kill "$process" 2>/dev/null || true; done
+    wait
+    rm -rf "$work"
+}
+trap end EXIT
+trap 'exit 1' PIPE HUP INT TERM
+number=0 failed=0
+is() { # is NAME COMMAND…: one test
+    "${@:2}" >"$work/said" 2>&1 || { sed 's/^/# /' "$work/said" && printf 'not ' && failed=1; }
+    echo "ok $((++number)) - $1"
+}
+
+# value FILE EXPRESSION: prints a part of a YAML file, which is `x` in the expression of Python.
+value() {
+    $python -c 'import sys, yaml; x = yaml.safe_load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$@"
+}
+rule=$autoscaling/prometheus-adapter.yaml
+series=$(value $rule 'x["rules"]["custom"][0]["seriesQuery"]')
+labels=$(value $rule '" ".join(sorted(x["rules"]["custom"][0]["resources"]["overrides"]))')
+name=$(value $rule 'x["rules"]["custom"][0].get("name")')
+asked=$(value $autoscaling/horizontal-pod-autoscaler.yaml 'x["spec"]["metrics"][0]["pods"]["metric"]["name"]')
+# The adapter replaces these marks. The pods are those of the HorizontalPodAutoscaler's Deployment.
+query=$(value $rule 'x["rules"]["custom"][0]["metricsQuery"]' |
+    sed "s/<<.GroupBy>>/pod/; s/<<.Series>>/$asked/; s/<<.LabelMatchers>>/namespace=\"models\",pod=~\"one|two\"/")
+
+: >"$work/log"
+"$daemon" --port 0 >"$work/log" 2>&1 &
+processes+=($!)
+until url=$(grep -om1 'http://127[^ ]*' "$work/log"); do
+    kill -0 "${processes[0]}" 2>/dev/null || { sed 's/^/# /' "$work/log" && exit 1; }
+    sleep 0.05
+done
+
+# Both pods are this daemon. The third target is another port of a pod, and the fourth is another program.
+target() {
+    printf '{"targets": ["%s"], "labels": {"__meta_kubernetes_namespace": "models", "__meta_kubernetes_pod_name": "%s",
+        "__meta_kubernetes_pod_label_app_kubernetes_io_name": "%s", "__meta_kubernetes_pod_container_port_name": "%s"}}' \
+        "${url#http://}" "$@"
+}
+echo "[$(target one linformerd http), $(target two linformerd http), $(target one linformerd other), $(target three x http)]" \
+    >"$work/targets.json"
+$python - docker/observability/prometheus-kubernetes.yaml "$work" <<'X'
+import os, sys, yaml
+with open(sys.argv[1]) as file:
+    configuration = yaml.safe_load(file)
+configuration["global"] = {"scrape_interval": "1s"}
+configuration["rule_files"] = [os.path.abspath("docker/observability/alerts.yaml")]
+job, = configuration["scrape_configs"]
+assert job.pop("kubernetes_sd_configs") == [{"role": "pod"}]
+job["file_sd_configs"] = [{"files": [sys.argv[2] + "/targets.json"]}]
+with open(sys.argv[2] + "/prometheus.yaml", "w") as file:
+    yaml.safe_dump(configuration, file)
+X
+# shellcheck disable=SC2016
+port=$(perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1")->sockport')
+prometheus --config.file="$work/prometheus.yaml" --storage.tsdb.path="$work/data" \
+    --web.listen-address="127.0.0.1:$port" >"$work/prometheus.log" 2>&1 &
+processes+=($!)
+server=http://127.0.0.1:$port
+# ask EXPRESSION: prints the samples of a query, one on each line: labels, =>, value.
+ask() { promtool query instant "$server" "$1" 2>/dev/null; }
+until ask 'min(count_over_time(up{job="linformerd"}[1m])) >= 2' | grep -q '=>'; do
+    kill -0 "${processes[1]}" 2>/dev/null || { sed 's/^/# /' "$work/prometheus.log" && exit 1; }
+    sleep 0.2
+done
+
+targets_are_the_pods() {
+    ask 'up' | sort | tee "$work/up"
+    [ "$(grep -c 'namespace="models".* => 1 ' "$work/up")" = 2 ] && [ "$(wc -l <"$work/up")" = 2 ]
+}
+series_have_the_labels() { # two models on each pod
+    local label
+    ask "$series" | tee "$work/series"
+    [ "$(wc -l <"$work/series")" = 4 ] || return 1
+    for label in $labels; do [ "$(grep -c "[{ ]$label=\"" "$work/series")" = 4 ] || return 1; done
+}
+the_query_gives_a_value_for_each_pod() {
+    ask "$query" | tee "$work/values"
+    [ "$(grep -cE '^\{pod="(one|two)"\} => [0-9]+ ' "$work/values")" = 2 ] && [ "$(wc -l <"$work/values")" = 2 ]
+}
+# Without a `name`, the adapter gives the metric the name of the series.
+the_metric_is_the_one_that_is_asked_for() {
+    echo "asked: $asked, series: $series, name: $name"
+    [ "${series%%\{*}" = "$asked" ] && [ "$name" = None ]
+}
+
+is "Prometheus reads the port http of each pod" targets_are_the_pods
+is "the adapter's rule finds series with the labels: $labels" series_have_the_labels
+is "the adapter's query gives one value for each pod" the_query_gives_a_value_for_each_pod
+is "the HorizontalPodAutoscaler asks for this metric" the_metric_is_the_one_that_is_asked_for
+echo "1..$number"
+exit $failed
