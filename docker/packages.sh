@@ -67,6 +67,7 @@ deploy docker-compose|                         checks compose files
 deploy python3-kubernetes                      models of manifests
 deploy kubernetes-client|kubectl|              builds kustomizations, from version 1.22 on
 deploy perl                                    finds a free port
+deploy openssl                                 certificates
 image podman                                   builds and runs the image
 image runc                                     runs it also where crun cannot (hybrid cgroups)
 image mmdebstrap                               makes the base image from the archive, without a registry

@@ -155,6 +155,18 @@ def check_startup(document, path):
             fault(path, f"startupProbe: expected at least {STARTUP_S} seconds, found {startup_s}")
 
 
+def check_probes(document, settings, path):
+    """The probes must use TLS if the daemon does."""
+    for container in containers_of(document):
+        names = {entry["name"] for entry in container.get("env", [])} | set(settings)
+        encrypted = "LINFORMERD_TLS_CERTIFICATE" in names or "--tls-certificate" in container.get("args", [])
+        expected = "HTTPS" if encrypted else "HTTP"
+        for name in ("startupProbe", "readinessProbe", "livenessProbe"):
+            found = container.get(name, {}).get("httpGet", {}).get("scheme", "HTTP")
+            if name in container and found != expected:
+                fault(path, f"{name}: expected the scheme {expected}, found {found}")
+
+
 def setting_ms(container, settings, name, default):
     """The value of a setting in milliseconds. A flag has priority over a variable of the container, and this variable
     over the ConfigMap."""
@@ -199,6 +211,7 @@ def check_times(document, documents, settings, path):
     kind = document["kind"]
     if kind in ("Deployment", "ServingRuntime"):
         check_startup(document, path)
+        check_probes(document, settings, path)
     if kind == "Deployment":
         check_end(document["spec"]["template"]["spec"], containers_of(document), settings, path)
     if kind == "InferenceService":

@@ -74,6 +74,8 @@ s/^        failureThreshold: 300/        failureThreshold: 30/
 s/name: http, containerPort: 8080/name: http/
 s/protocolVersions: \[v2\]/protocolVersions: [v3]/
 s/autoSelect: true/autoSelect: "yes"/
+0,/path: .health.live, /s//&scheme: HTTPS, /
+s/"--drain-delay-ms", "5000"/&, "--tls-certificate", "a", "--tls-key", "b"/
 s/modelFormat: {name: linformer}/format: {name: linformer}/
 s/minReplicas: 2/minReplicas: "2"/
 s/kind: InferenceService/kind: InferenceServices/
@@ -102,6 +104,17 @@ references_are_checked() {
 /^kind: PodMonitor/,$s/name: linformerd}/name: other}/
 /^kind: PodMonitor/,$s/port: http/port: metrics/
 EOF
+}
+
+tls_is_checked() { # without the scheme of one probe, a fault is found
+    local number
+    kubectl kustomize "$kubernetes/tls" >"$work/good.yaml" || return 1
+    [ "$(grep -c 'scheme: HTTPS' "$work/good.yaml")" = 3 ] || { echo "three probes were expected" && return 1; }
+    for number in 1 2 3; do
+        awk -v number="$number" '!/scheme: HTTPS/ || ++found != number' "$work/good.yaml" >"$work/bad.yaml"
+        ! "$python" tests/deploy/schema.py --whole "$work/bad.yaml" >"$work/faults" || return 1
+        grep -q 'Probe: expected the scheme HTTPS, found HTTP' "$work/faults" || { cat "$work/faults" && return 1; }
+    done
 }
 
 settings_exist() { # each LINFORMERD_ variable in docker/ is one of the settings
@@ -148,9 +161,10 @@ run_with_kustomize() {
 }
 run_kustomization() { run_with_kustomize "$1" kustomization_is_valid "${@:2}"; }
 
-# gpu.yaml is a patch, so it is not a complete manifest.
+# gpu.yaml and tls.yaml are patches, so they are not complete manifests.
 plain_files() {
-    find "$kubernetes" docker/observability/pod-monitor.yaml -name '*.yaml' ! -name 'kustomization.yaml' ! -name prometheus-adapter.yaml ! -name gpu.yaml
+    find "$kubernetes" docker/observability/pod-monitor.yaml -name '*.yaml' ! -name 'kustomization.yaml' ! -name prometheus-adapter.yaml \
+        ! -name gpu.yaml ! -name tls.yaml
 }
 plain_files_are_valid() { plain_files | xargs "$python" tests/deploy/schema.py; }
 
@@ -158,6 +172,8 @@ run_schema "each file has the form of Kubernetes or KServe" "$python" plain_file
 run_kustomization "the base" base ConfigMap Deployment PodDisruptionBudget Service
 run_kustomization "the overlay with autoscaling" autoscaling Deployment HorizontalPodAutoscaler
 run_kustomization "the overlay for GPUs" gpu ConfigMap Deployment PodDisruptionBudget Service
+run_kustomization "the overlay with TLS" tls ConfigMap Deployment PodDisruptionBudget Service
+run_with_kustomize "each probe of the overlay with TLS must use it" tls_is_checked
 run_with_kustomize "the check of references finds faults" references_are_checked
 run_schema "the check of forms finds faults" "$python" schema_finds_faults
 run "the settings exist" grep settings_exist
