@@ -298,6 +298,12 @@ def measure_all(seconds, cores):
     return bursts, rates, loads, foreign
 
 
+def peak_of(service, loads):
+    """The measured peak. Without loads, the predicted one."""
+    rate = OVERLOAD * service.most_rate(mean_of(DRAW, SEED))
+    return loads[0].measured.rate if loads else predict(service, schedule_of(rate, OVERLOAD_S)).rate
+
+
 def main():
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else SECONDS
     report.PATH = environment.ROOT / "docs" / "capacity.md"
@@ -313,7 +319,7 @@ def main():
     status = compare(loads, service, foreign, seconds) if seconds else 0
     if status != 2 and (seconds >= SECONDS or not seconds):
         report.write("service", heading + "\n" + service_table(service, fit_error))
-        outlooks.write(service, LIMITS, DRAW, SEED, request_bytes())
+        outlooks.write(service, LIMITS, DRAW, SEED, request_bytes(), peak_of(service, loads), JUDGED)
     sys.exit(status)
 
 

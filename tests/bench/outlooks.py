@@ -25,11 +25,14 @@ def replicas(rate, one):
     return report.integer(math.ceil(rate / one)) if one else "–"
 
 
-def replica_rows(service, limits, draw_tokens, seed):
+def replica_rows(service, limits, draw_tokens, seed, peak, checked):
+    """peak: the answers of a replica in a second under overload. checked: the part of the peak up to which a measured p99
+    is compared with the predicted one."""
     rows = []
     for target_ms in TARGETS_MS:
         one = most_rate(service, limits, draw_tokens, target_ms / 1e3, seed)
-        rows.append([target_ms, report.number(one) if one else "not reached", *(replicas(rate, one) for rate in RATES)])
+        part = [f"{one / peak:.0%}", "yes" if one <= checked * peak else "no"] if one else ["–", "–"]
+        rows.append([target_ms, report.number(one) if one else "not reached", *part, *(replicas(rate, one) for rate in RATES)])
     return rows
 
 
@@ -89,11 +92,11 @@ def large_rate_rows(service, limits, draw_tokens, seed, request_bytes):
              report.number(8e-9 * rate * NETWORK_ANSWER_BYTES))]
 
 
-def write(service, limits, draw_tokens, seed, request_bytes):
+def write(service, limits, draw_tokens, seed, request_bytes, peak, checked):
     arguments = service, limits, draw_tokens, seed
     report.write("replicas", report.table(
-        ["p99 at most, ms", "requests a second of one replica", *(f"replicas for {report.integer(rate)}/s"
-                                                                 for rate in RATES)], replica_rows(*arguments)))
+        ["p99 at most, ms", "requests a second of one replica", "part of the peak", "p99 is checked at this load",
+         *(f"replicas for {report.integer(rate)}/s" for rate in RATES)], replica_rows(*arguments, peak, checked)))
     report.write("example", example(*arguments))
     report.write("machines", report.table(
         ["machine", "requests a second of one daemon or GPU", "of all", "p50, ms", "cores busy with HTTP"],
