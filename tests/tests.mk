@@ -167,7 +167,7 @@ test-packages: ## [CI] builds the wheel, installs it, and runs it alone, beside 
 	@$(MAKE) --no-print-directory wheel
 	@BUILD=$(BUILD) tests/run.sh tests/packages/test_wheel.sh
 
-test-releases: ## [by hand, last 2026-11-23] builds, installs and removes the packages on bare systems (root; SUITE="bookworm trixie noble")
+test-releases: ## [by hand, last 2026-11-27] builds, installs and removes the packages on bare systems (root; SUITE="bookworm trixie noble")
 	@docker/packages.sh fresh
 	@$(MAKE) --no-print-directory wheel
 	@BUILD=$(BUILD) tests/packages/release.sh $(or $(SUITE),bookworm trixie noble)
@@ -249,7 +249,7 @@ docs: ## [CI] writes the list of settings in docs/configuration.md from the sett
 	@$(MAKE) --no-print-directory $(BUILD)/tests/unit/test_pages
 	@WRITE_PAGES=1 $(BUILD)/tests/unit/test_pages
 
-reliability: ## [by hand, last 2026-11-23] repeats the measurements of docs/reliability.md in 35 minutes, and writes its tables (root for a full disk); SEED=…, ARGS="ROW…", SCALE=0.1 (writes nothing), LIMIT_S=5400 (its longest time)
+reliability: ## [by hand, last 2026-11-26] repeats the measurements of docs/reliability.md in 35 minutes, and writes its tables (root for a full disk); SEED=…, ARGS="ROW…", SCALE=0.1 (writes nothing), LIMIT_S=5400 (its longest time)
 	@docker/packages.sh build test reliability deploy
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/http/test_slots_kept $(ALLOCS) $(CLUSTER) $(FAILING)
 	+$(call build-in,programs-damaged SANITIZE=address BUILD=$(BUILD)/asan)
