@@ -1,6 +1,5 @@
 #include "engine/cuda/cublas_library.h"
 #include "engine/cuda/grouped_product.h"
-#include "engine/cuda/products.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -39,9 +38,9 @@ static int64_t most_stride(const struct cuda_product *p)
     return most(most(p->a_stride, p->b_stride), p->out_stride);
 }
 
-bool cuda_grouped_possible(struct cuda_run *run, const struct cuda_product *p, int64_t most_depth)
+bool cuda_grouped_possible(struct cuda_grouped *grouped, struct cuda_run *run, const struct cuda_product *p,
+                           int64_t most_depth)
 {
-    struct cuda_grouped *grouped = cuda_products_grouped(run->products);
     int64_t bytes = run->dtype == DTYPE_BF16 || run->dtype == DTYPE_F16 ? 2 : 4;
     int64_t strides = p->a_stride | p->b_stride | p->out_stride;
     if (strides * bytes % ALIGNED_BYTES != 0 ||
@@ -68,9 +67,8 @@ template <typename Value> static Value *repeat(void **room, int count, Value val
 }
 
 /* cuBLAS expects matrices in column-major order. So it computes outᵀ = Bᵀ Aᵀ, and B comes first. */
-bool cuda_grouped_multiply(struct cuda_run *run, const struct grouped_product *product)
+bool cuda_grouped_multiply(struct cuda_grouped *grouped, struct cuda_run *run, const struct grouped_product *product)
 {
-    struct cuda_grouped *grouped = cuda_products_grouped(run->products);
     const struct cuda_product *p = &product->common;
     const cudaDataType_t type = cublas_type_of(run->dtype);
     const int count = product->n_groups;

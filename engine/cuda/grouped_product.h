@@ -26,10 +26,11 @@ struct grouped_product {
 
 /* While algorithms are chosen: whether cuBLAS has grouped products, and can compute products with the sizes of
  * `common` and depths of at most `most_depth`. Starts cuBLAS if it was not needed so far. */
-bool cuda_grouped_possible(struct cuda_run *run, const struct cuda_product *common, int64_t most_depth);
+bool cuda_grouped_possible(struct cuda_grouped *grouped, struct cuda_run *run, const struct cuda_product *common,
+                           int64_t most_depth);
 
 /* Launches the products on the run's stream. Returns false if cuBLAS does not support them. Other failures set
  * run->product_failed. */
-bool cuda_grouped_multiply(struct cuda_run *run, const struct grouped_product *product);
+bool cuda_grouped_multiply(struct cuda_grouped *grouped, struct cuda_run *run, const struct grouped_product *product);
 
 #endif

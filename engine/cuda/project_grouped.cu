@@ -1,6 +1,7 @@
 /* Projections of sequences of several lengths, as one launch of cuBLAS (grouped_product.h). The products of a sequence
  * are a group: one for each group of columns, of the first projection and then of the second. */
 #include "engine/cuda/grouped_product.h"
+#include "engine/cuda/products.h"
 #include "engine/cuda/projection.h"
 
 #define MATRICES 3 /* of a product: E, x and y */
@@ -39,7 +40,7 @@ template <typename T> bool grouped_projection_possible(struct cuda_run *run, con
 {
     struct cuda_product common = sizes_of_product(p);
     bool packed = (p->group_columns | p->of_group) % PACK<T> == 0;
-    return packed && cuda_grouped_possible(run, &common, n);
+    return packed && cuda_grouped_possible(cuda_products_grouped(run->products), run, &common, n);
 }
 
 template <typename T>
@@ -54,11 +55,11 @@ bool project_by_groups(struct cuda_run *run, const struct projection<T> *p, cons
     product.depths = depths;
     product.group_size = products;
     product.a = (const void **)matrices;
-    product.b = product.a + n_groups * products;
-    product.out = matrices + 2 * n_groups * products;
+    product.b = product.a + (int64_t)n_groups * products;
+    product.out = matrices + 2 * (int64_t)n_groups * products;
     launch(run, address_matrices<T>, n_sequences, 1, threads_for_columns(products), *p, product.a, product.b,
            product.out);
-    return cuda_grouped_multiply(run, &product);
+    return cuda_grouped_multiply(cuda_products_grouped(run->products), run, &product);
 }
 
 #define FOR_GROUPED(T)                                                                                      \

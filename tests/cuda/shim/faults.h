@@ -31,7 +31,21 @@
 
 namespace shim
 {
-enum class call { malloc, host, copy, launch, product, algorithm, epilogue, grouped, synchronize, open, kernel, choose, free };
+enum class call {
+    malloc,
+    host,
+    copy,
+    launch,
+    product,
+    algorithm,
+    epilogue,
+    grouped,
+    synchronize,
+    open,
+    kernel,
+    choose,
+    free
+};
 
 /* Returns the error with which this call on the current device must fail, or cudaSuccess. */
 cudaError_t fault(call kind);

@@ -20,8 +20,8 @@
 namespace shim
 {
 void count_launch(const void *kernel);
-/* SHIM_KERNEL_MS is the time of each kernel in milliseconds. NAME=MS is the time of kernels whose names begin with NAME,
- * and other kernels take none. The default is longer than most products of cuBLASLt take. */
+/* SHIM_KERNEL_MS is the time of each kernel in milliseconds. NAME=MS is the time of kernels whose names begin with
+ * NAME, and other kernels take none. The default is longer than most products of cuBLASLt take. */
 float milliseconds_of_kernel(const void *kernel);
 bool is_traced();
 void trace(const char *format, ...) __attribute__((format(printf, 1, 2)));

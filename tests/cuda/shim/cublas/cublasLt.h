@@ -1,6 +1,6 @@
-/* shim: the part of cuBLASLt and cuBLAS that engine/cuda uses (see cuda_runtime.h). It has a separate folder, so that it can be
- * combined with NVIDIA's cuda_runtime.h. Names, values and sizes are those of NVIDIA's header, because an engine that
- * was compiled with NVIDIA's header calls these functions, too (tests/cuda/ptx). */
+/* shim: the part of cuBLASLt and cuBLAS that engine/cuda uses (see cuda_runtime.h). It has a separate folder, so that
+ * it can be combined with NVIDIA's cuda_runtime.h. Names, values and sizes are those of NVIDIA's header, because an
+ * engine that was compiled with NVIDIA's header calls these functions, too (tests/cuda/ptx). */
 #ifndef TESTS_CUDA_SHIM_CUBLASLT_H
 #define TESTS_CUDA_SHIM_CUBLASLT_H
 
