@@ -207,7 +207,7 @@ PREDICT   := $(BUILD)/predict/tests
 CAPABLE   := 80 90 100 120
 COUNTED    = $(foreach capability,$(CAPABLE),$(patsubst engine/cuda/%.cu,$(BUILD)/predict/sass/%_$(capability).cubin,\
              $(shell grep -l __global__ $(KERNELS))))
-predict: ## [by hand, last 2026-11-26] counts launches, instructions and registers anew, and writes the predicted times and the registers of docs/cuda.md (nvcc; NVDISASM=PATH; PREDICT_PYTHON=PATH of a python with PyTorch)
+predict: ## [by hand, last 2026-11-27] counts launches, instructions and registers anew, and writes the predicted times and the registers of docs/cuda.md (nvcc; NVDISASM=PATH; PREDICT_PYTHON=PATH of a python with PyTorch)
 	@$(MAKE) --no-print-directory $(COUNTED)
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/predict SHIM_LIMITS= $(PREDICT)/cuda/libengine_cuda.so $(PREDICT)/cuda/libcuda.so.1 \
 	    $(PREDICT)/cuda/libcublas.so.13 $(PREDICT)/bench/worker
