@@ -130,6 +130,22 @@ static size_t take_header(char *bytes, size_t size, size_t count, void *context)
     return size * count;
 }
 
+struct upload {
+    const char *bytes;
+    size_t left;
+};
+
+/* libcurl cannot call this function for the same bytes again, because it gets no function for seeking. */
+static size_t give_body(char *to, size_t size, size_t count, void *context)
+{
+    struct upload *upload = context;
+    size_t length = size * count < upload->left ? size * count : upload->left;
+    memcpy(to, upload->bytes, length);
+    upload->bytes += length;
+    upload->left -= length;
+    return length;
+}
+
 /* The caller must free answer->body. */
 static void call(CURL *curl, const char *to, const struct request *request, const char *id, struct answer *answer)
 {
@@ -143,7 +159,11 @@ static void call(CURL *curl, const char *to, const struct request *request, cons
     curl_easy_setopt(curl, CURLOPT_URL, url);
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, request->body);
+    struct upload upload = {.bytes = request->body, .left = strlen(request->body)};
+    curl_easy_setopt(curl, CURLOPT_POST, 1L);
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)upload.left);
+    curl_easy_setopt(curl, CURLOPT_READFUNCTION, give_body);
+    curl_easy_setopt(curl, CURLOPT_READDATA, &upload);
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, answer->reason);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_body);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, answer);

@@ -187,11 +187,20 @@ event_stop() {
     used "$1"
 }
 
-# Requests are under way when the daemon is killed. Each client of the load has one of them at most.
+# All daemons stand still until each client of the load waits. So the daemon has requests when it is killed.
 event_cut() {
-    kill -STOP "${pid[$1]}"
+    local before=
+    kill -STOP "${pid[1]}" "${pid[2]}" "${pid[3]}"
+    until [ "$(answers)" = "$before" ]; do
+        before=$(answers)
+        sleep 1
+    done
+    kill -9 "${pid[$1]}"
+    kill -CONT "${pid[1]}" "${pid[2]}" "${pid[3]}"
+    ended "$1" 137
     more 100
-    event_kill "$1"
+    start "$1"
+    used "$1"
 }
 
 # begin_load [large]
