@@ -199,7 +199,7 @@ def disassemble(source, capability):
     """{kernel: lines of code} of engine/cuda/SOURCE.cu, for a compute capability."""
     nvdisasm = os.environ.get("NVDISASM") or shutil.which("nvdisasm")
     if not nvdisasm:
-        raise SystemExit("nvdisasm is missing: NVDISASM=PATH names it; PyPI's package nvidia-cuda-nvdisasm has it")
+        raise SystemExit("nvdisasm is missing. Set NVDISASM=PATH. PyPI's package nvidia-cuda-nvdisasm has it")
     return sass.disassemble(nvdisasm, CUBINS / f"{source}_{capability}.cubin")
 
 

@@ -66,7 +66,7 @@ def ncu_that_says(folder, text, status):
     return path
 
 
-def tells_what_ncu_cannot(folder):
+def names_what_ncu_lacks(folder):
     """If ncu is not allowed to measure, profile() raises NotMeasurable. If the worker fails, it raises RuntimeError."""
     found = []
     for text, status in (("ERR_NVGPUCTRPERM", 1), ("==ERROR== A driver resource was unavailable.", 9),
@@ -166,7 +166,7 @@ def statuses(folder):
     return [*found, one.status()] == [0, 3, 4, 1, 0]
 
 
-def says_what_found_no_time(folder):
+def lists_parts_without_time(folder):
     """Without time, each measurement is noted as not measured."""
     one = bench.Bench(options(folder, seconds=0))
     for part in ("rates", "short", "mixed"):
@@ -175,7 +175,7 @@ def says_what_found_no_time(folder):
     return len(one.not_measured) == 5 and one.status() == 3 and all("no time" in line for line in one.not_measured)
 
 
-def keeps_what_there_was(folder):
+def keeps_earlier_results(folder):
     """After a signal, bench.json has the figures so far, and mentions the signal."""
     program = f"""
 import argparse, pathlib, signal, sys
@@ -210,8 +210,8 @@ def writes_tables():
 
 def main():
     failed = 0
-    tests = [reads_ncu, finds_the_period, finds_no_period, adds_up_one_run, tells_what_ncu_cannot, judges_goals,
-             takes_the_strongest_peer, exits_by_goals, statuses, says_what_found_no_time, keeps_what_there_was,
+    tests = [reads_ncu, finds_the_period, finds_no_period, adds_up_one_run, names_what_ncu_lacks, judges_goals,
+             takes_the_strongest_peer, exits_by_goals, statuses, lists_parts_without_time, keeps_earlier_results,
              writes_tables]
     print(f"1..{len(tests)}")
     for number, test in enumerate(tests, 1):

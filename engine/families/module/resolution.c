@@ -68,7 +68,7 @@ static void build_upsample_nearest(struct node *node, int dimensions)
         else if (!by_size)
             times[i] = module_size(module, factors[i]);
         else if (!plan_size_divides(builder, sizes[i], t.dims[2 + i].size, &times[i]))
-            module_fail(module, "the size is no multiple of the one before");
+            module_fail(module, "the size must be a multiple of the size before it");
     }
     if (module_failed(module))
         return;

@@ -62,7 +62,7 @@ static function &function_of(const void *stub)
     shim::guard lock(shim::mutex);
     auto found = functions().find(stub);
     if (found == functions().end())
-        shim::die("a function that is no kernel is launched");
+        shim::die("the launched function is not a kernel");
     function &function = found->second;
     if (function.kernel)
         return function;
@@ -155,7 +155,7 @@ char __cudaInitModule(void **)
 
 static cudaError_t die_in_stub()
 {
-    shim::die("a kernel is launched, and not by cudaLaunchKernelEx");
+    shim::die("a kernel is launched without cudaLaunchKernelEx");
 }
 
 cudaError_t __cudaPopCallConfiguration(dim3 *, dim3 *, size_t *, void *)

@@ -145,7 +145,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               int wanted, cublasLtMatmulHeuristicResult_t *results, int *found)
 {
     if (shim::is_capturing())
-        shim::die("an algorithm is looked for while a graph is captured");
+        shim::die("cublasLtMatmulAlgoGetHeuristic is called while a graph is captured");
     shim::count(HEURISTICS);
     *found = 0;
     if (cudaError_t error = shim::fault(shim::call::algorithm))
@@ -179,7 +179,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
         return shim::status_of(error);
     const size_t spoiled = algorithm->workspace_bytes;
     if (!product.is_aligned(algorithm->alignment))
-        shim::die("a matrix is less aligned than the algorithm was asked for");
+        shim::die("a matrix has less alignment than the engine requested for the algorithm");
     if (!product.is_laid_out())
         shim::die("columns of a matrix, or results of several products, overlap");
     if (!product.fits())
@@ -188,7 +188,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
         return CUBLAS_STATUS_NOT_SUPPORTED;
     const float milliseconds = milliseconds_of(algorithm->number);
     if (milliseconds < 0)
-        shim::die("an algorithm that the heuristic said is none");
+        shim::die("the engine uses an algorithm that the heuristic does not support");
     if (milliseconds == 0)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (algorithm->number != fastest_algorithm())

@@ -239,7 +239,7 @@ template <typename T> void check_argument(const T &)
 template <typename T> void check_argument(T *const &pointer)
 {
     if (pointer && !is_device_memory(pointer, 1))
-        die("a kernel's argument is no device pointer");
+        die("an argument of a kernel is not a device pointer");
 }
 } // namespace shim
 

@@ -41,7 +41,7 @@ static void read_rules(const char *path)
         rest[0] = '\0';
         if (sscanf(line, "%31s %lu %lu %d %63[^\n]", kind, &rule.first, &rule.count, &code, rest) < 4 ||
             !calls.count(kind))
-            shim::die("SHIM_FAULTS: a rule that is none");
+            shim::die("SHIM_FAULTS: a line is not a rule");
         const char *device = strstr(rest, "device ");
         rule.kind = calls.at(kind);
         rule.code = (cudaError_t)code;

@@ -148,7 +148,7 @@ template <typename Condition> static void run_until(Condition is_met)
         shim::guard lock(shim::mutex);
         met = is_met();
         if (!met && !run_piece())
-            shim::die("a stream waits for what never happens");
+            shim::die("the host waits for work that no stream has");
         if (met) {
             count_wait();
             go_on();

@@ -160,7 +160,7 @@ void switch_stack(stack *from, stack *to, bool ends)
 UNCHECKED fiber *next_ready()
 {
     if (n_ready == 0)
-        die("all threads wait: a barrier or a shuffle is not reached by all that it is for");
+        die("all threads wait: some threads never reach a barrier or a shuffle that needs them");
     n_ready--;
     if (seed == 0)
         return ready[first_ready++ % MOST_THREADS];
@@ -438,7 +438,7 @@ UNCHECKED uint64_t shuffle(unsigned mask, uint64_t value, unsigned source, int l
 {
     shuffled mine = {value, 0, source};
     if (mask != 0xffffffffu || source >= LANES)
-        die("a shuffle is not among all lanes of a warp");
+        die("some lanes of a warp take no part in a shuffle");
     warp(exchange, &mine, line);
     return mine.found;
 }
@@ -455,7 +455,7 @@ static void vote(void *const *lanes)
 bool any(unsigned mask, bool predicate, int line)
 {
     if (mask != 0xffffffffu)
-        die("a vote is not among all lanes of a warp");
+        die("some lanes of a warp take no part in a vote");
     warp(vote, &predicate, line);
     return predicate;
 }
@@ -465,7 +465,7 @@ void copy_later(void *to, const void *from, bool zeros)
 {
     fiber *me = self();
     if (me->n_copies == COPIES)
-        die("a thread has more copies on their way than the shim has room for");
+        die("a thread has more unfinished copies than the shim has room for");
     copies[me->seen.number][me->n_copies++] = {to, zeros ? nullptr : from, me->groups};
 }
 
