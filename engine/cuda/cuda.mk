@@ -31,13 +31,14 @@ $(BUILD)/flags_cuda: FORCE
 	$(call keep,$(for_device))
 
 # clang as a second compiler. It checks syntax and types, of the code for the device and of that for the host, and emits
-# nothing. It wants two headers of which no kernel needs anything: one of cuRAND, and one that CUDA 13 lacks.
+# nothing. It wants two headers of which no kernel needs anything: one of cuRAND, and one that CUDA 13 lacks. If cuBLAS is
+# missing, the shim's header takes its place.
 CLANG       = $(eval CLANG := $$(call toolkit,clang))$(CLANG)
 CUDA_FOLDER = $(eval CUDA_FOLDER := $$(call toolkit,folder))$(CUDA_FOLDER)
 clang_cuda  = $(say) $(CLANG) -x cuda -std=c++20 -fsyntax-only --cuda-path=$(CUDA_FOLDER) --cuda-gpu-arch=sm_80 -nocudalib \
               -Wall -Wextra -Werror -Wno-unknown-cuda-version \
               -Wno-missing-field-initializers -I. -idirafter $(BUILD)/clang/include \
-              $(addprefix -idirafter ,$(wildcard $(CUBLAS_AT)/include))
+              $(addprefix -idirafter ,$(wildcard $(CUBLAS_AT)/include) tests/cuda/shim/cublas)
 $(BUILD)/clang/%.checked: %.cu $(wildcard engine/*.h engine/*/*.h config/*.h)
 	@mkdir -p $(dir $@) $(BUILD)/clang/include
 	@touch $(addprefix $(BUILD)/clang/include/,curand_mtgp32_kernel.h texture_fetch_functions.h)

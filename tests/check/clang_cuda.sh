@@ -1,7 +1,6 @@
 #!/bin/bash
 # clang_cuda.sh: clang compiles the CUDA engine without a warning, as nvcc does. It checks syntax and types of the code
-# for the device and of the code for the host. If clang or nvcc is missing, the check is skipped by name. Without
-# cuBLAS, the files that include its header are left out by name.
+# for the device and of the code for the host. If clang or nvcc is missing, the check is skipped by name.
 set -euo pipefail
 build=${BUILD:-build}
 
@@ -12,11 +11,6 @@ if [ -z "$clang" ]; then
     exit 0
 fi
 mapfile -t sources < <(find engine/cuda -name '*.cu' | sort)
-if [ ! -e "$(engine/cuda/toolkit.sh cublas)/include/cublasLt.h" ]; then
-    mapfile -t without < <(grep -l 'include <cublasLt.h>' "${sources[@]}")
-    echo "# left out, because cuBLAS is missing: ${without[*]}"
-    mapfile -t sources < <(grep -L 'include <cublasLt.h>' "${sources[@]}")
-fi
 targets=("${sources[@]/#/$build/clang/}")
 targets=("${targets[@]%.cu}")
 status=0

@@ -280,7 +280,7 @@ static void check_items(struct prepared *cuda, struct prepared *cpu, int dtype, 
 static void check_method(const struct backend_functions *functions, int dtype, const struct sizes *s,
                          struct weights *weights, int64_t tuning_ms, enum computed_by by)
 {
-    static const struct items *const batches[] = {&equal, &mixed, &shorter, &ragged};
+    const struct items *const batches[] = {&equal, &mixed, by == BY_GROUPS ? &ragged : &shorter};
     struct prepared cuda = prepare(functions, dtypes[dtype].dtype, tuning_ms, build_projection, s, weights);
     struct prepared cpu = prepare(&backend_cpu, DTYPE_F32, 0, build_projection, s, weights);
     for (size_t i = 0; i < sizeof batches / sizeof *batches; i++)
