@@ -158,6 +158,8 @@ static const struct refusal nodes[] = {
     {Y("softmax", "\"self\": \"x\", \"dim\": 0"), "the softmax is over the batch"},
     {Y("mean", "\"self\": \"x\", \"dim\": [0]"), "reduced to one"},
     {Y("mean", "\"self\": \"x\", \"dim\": [1, 1, 1, 1, 1, 1, 1, 1, 1]"), "a list of a few integers"},
+    {Y("mean", "\"self\": \"x\", \"dim\": [1, 2, -2]"), "has dimension 1 twice"},
+    {Y("mean", "\"self\": \"x\", \"dim\": [2, 2, 2, 2]"), "has dimension 2 twice"},
     {Y("mean", "\"self\": \"x\", \"dim\": [1], \"keepdim\": 1"), "expected true or false"},
     {Y("cumsum", "\"self\": \"x\", \"dim\": 0"), "the sum is over the batch"},
     {Y("flip", "\"self\": \"x\", \"dims\": [0]"), "has the batch"},

@@ -46,8 +46,8 @@ struct tensor tensor_reduced(struct module *module, enum plan_reduction reductio
     return y;
 }
 
-/* Reads the dimensions under "dim". If the node has no "dim", it means all dimensions but the batch, which then must
- * have one element. */
+/* Reads the dimensions under "dim", which must differ. If the node has no "dim", it means all dimensions but the batch,
+ * which then must have one element. */
 static int read_dims(struct node *node, const char *name, const struct tensor *t, int *dims)
 {
     int64_t numbers[MODULE_RANK];
@@ -58,6 +58,9 @@ static int read_dims(struct node *node, const char *name, const struct tensor *t
             return module_fail(node->module, "argument \"%s\" is %lld; the tensor has %d dimensions", name,
                                (long long)numbers[i], t->rank),
                    0;
+        for (int j = 0; j < i; j++)
+            if (dims[j] == dim)
+                return module_fail(node->module, "argument \"%s\" has dimension %lld twice", name, (long long)dim), 0;
         dims[i] = (int)dim;
     }
     for (int d = 0; d < t->rank && count == 0; d++)
