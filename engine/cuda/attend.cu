@@ -285,7 +285,7 @@ static int64_t keys_in_all(const struct plan *plan, const struct plan_step *step
     return most(plan_most_sequence_rows(plan, step->keys), step->attend.key_room);
 }
 
-/* Room for WEIGHTS_AT_ONCE rows of weights, and for as many rows of the single heads in weigh_call. */
+/* Room for WEIGHTS_AT_ONCE rows of weights. In weigh_call, also for as many rows of weights of one head. */
 int64_t cuda_attend_scratch(const struct plan *plan, const struct plan_step *step)
 {
     return 2 * WEIGHTS_AT_ONCE * keys_in_all(plan, step);

@@ -31,6 +31,7 @@ static void start(struct cuda_grouped *grouped)
     grouped->tried = true;
     if (!cublas_library_load(&grouped->library) || grouped->library.create(&grouped->handle) != CUBLAS_STATUS_SUCCESS)
         grouped->handle = NULL;
+    cudaGetLastError(); /* a device without memory for cuBLAS has not failed */
 }
 
 static int64_t most_stride(const struct cuda_product *p)
@@ -46,11 +47,9 @@ bool cuda_grouped_possible(struct cuda_grouped *grouped, struct cuda_run *run, c
     if (strides * bytes % ALIGNED_BYTES != 0 ||
         most(most(p->rows, p->columns), most(most_depth, most_stride(p))) > INT_MAX)
         return false;
-    pthread_mutex_lock(run->submitting);
-    start(grouped);
-    bool started = grouped->handle != NULL;
-    pthread_mutex_unlock(run->submitting);
-    return started;
+    if (run->tuning_milliseconds > 0)
+        start(grouped); /* without the lock, because it takes long. Batches use the handle only after the choice */
+    return grouped->handle != NULL;
 }
 
 #define ARRAYS 10 /* that cuBLAS reads, with 4 bytes for each group */
@@ -87,7 +86,7 @@ bool cuda_grouped_multiply(struct cuda_grouped *grouped, struct cuda_run *run, c
             repeat(&room, count, 0.0f), product->out, type, repeat(&room, count, (int)p->out_stride), count,
             repeat(&room, count, product->group_size), cublas_compute_of(run->dtype));
     free(arrays);
-    if (status != CUBLAS_STATUS_SUCCESS && !cublas_refuses(status))
+    if (status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_ALLOC_FAILED && !cublas_refuses(status))
         run->product_failed = true;
     return status == CUBLAS_STATUS_SUCCESS;
 }

@@ -25,12 +25,14 @@ struct grouped_product {
 };
 
 /* While algorithms are chosen: whether cuBLAS has grouped products, and can compute products with the sizes of
- * `common` and depths of at most `most_depth`. Starts cuBLAS if it was not needed so far. */
+ * `common` and depths of at most `most_depth`. If time is left for measuring (run->tuning_milliseconds), it starts
+ * cuBLAS, unless cuBLAS was started before. A started cuBLAS takes memory of the device until cuda_grouped_close. Only
+ * one thread at a time may call it for a device. */
 bool cuda_grouped_possible(struct cuda_grouped *grouped, struct cuda_run *run, const struct cuda_product *common,
                            int64_t most_depth);
 
-/* Launches the products on the run's stream. Returns false if cuBLAS does not support them. Other failures set
- * run->product_failed. */
+/* Launches the products on the run's stream. Returns false if cuBLAS does not support them, or memory is lacking. Other
+ * failures set run->product_failed. */
 bool cuda_grouped_multiply(struct cuda_grouped *grouped, struct cuda_run *run, const struct grouped_product *product);
 
 #endif

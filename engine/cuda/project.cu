@@ -124,7 +124,7 @@ template <typename T> static int64_t part_rows_of(int64_t k, int64_t columns)
     return k * columns > FEW_SUMS ? rows : rows / 4;
 }
 
-/* Floats for the parts of one projection, enough for every batch (first_place). */
+/* The number of floats for the parts of one projection. It suffices for every batch (see first_place). */
 template <typename T> static int64_t places_for(const struct plan *plan, const struct plan_step *step)
 {
     int64_t k = plan_constant_rows(plan, plan->values[step->y].axis);
@@ -294,11 +294,12 @@ static void choose_by_length(struct cuda_run *run, const struct plan_step *step,
     product_method_choose(run, &cuda_launch::method_by_length, possible, PRODUCT_BY_KERNEL,
                           [&](struct cuda_run *now, enum product_method method) {
                               bool grouped = method == PRODUCT_BY_LIBRARY;
-                              p.multiplied = grouped ? EVERY_LENGTH : 0;
+                              p.multiplied = 0;
                               bool supported =
                                   !grouped || project_by_groups(now, &p, depths, (int)example.count, example.count);
                               if (!grouped)
                                   project_by_kernel(now, step, &p);
+                              p.multiplied = grouped ? EVERY_LENGTH : 0;
                               finish(now, &p, !grouped && example.n > p.part_rows);
                               return supported;
                           });
@@ -327,43 +328,51 @@ static void choose_projection(struct cuda_run *run, const struct plan_step *step
 
 /* ---- Running ---- */
 
-/* Whether grouped products compute the step in this batch. */
+/* The number of rows of the sequences that cuBLASLt computes in this batch. 0 if it computes none. */
+static int64_t multiplied_rows(const struct cuda_run *run, const struct plan_step *step)
+{
+    int number = (int)(step - run->plan->steps);
+    bool library = run->launches[number].method == PRODUCT_BY_LIBRARY && run->shape->full[number] != SELECTED_NONE;
+    return library ? shape_full_rows(run->plan, step) : 0;
+}
+
+/* Whether grouped products compute the other sequences. */
 static bool is_grouped(const struct cuda_run *run, const struct plan_step *step)
 {
     const struct cuda_launch *launch = &run->launches[step - run->plan->steps];
-    return launch->method_by_length == PRODUCT_BY_LIBRARY && shape_groups(run->plan, run->batch, step);
+    return launch->method_by_length == PRODUCT_BY_LIBRARY &&
+           shape_groups(run->plan, run->batch, step, multiplied_rows(run, step));
 }
 
 bool cuda_projects_by_length(const struct cuda_run *run, const struct plan_step *step)
 {
-    int number = (int)(step - run->plan->steps);
-    bool divided = run->shape->full[number] == SELECTED_SOME && run->launches[number].method == PRODUCT_BY_LIBRARY;
+    bool divided = run->shape->full[step - run->plan->steps] == SELECTED_SOME && multiplied_rows(run, step) > 0;
     return divided || is_grouped(run, step);
 }
 
-/* Computes the sequences by grouped products. Returns false if cuBLAS does not support them, or memory is lacking. */
+/* Computes the sequences that cuBLASLt does not compute by grouped products. Returns false if cuBLAS cannot compute
+ * them, or memory is lacking. */
 template <typename T>
-static bool multiply_lengths(struct cuda_run *run, const struct plan_step *step, struct projection<T> *p)
+static bool multiply_lengths(struct cuda_run *run, const struct plan_step *step, const struct projection<T> *p)
 {
     const struct layout *layout = &run->batch->layouts[run->plan->values[step->x].axis];
     int *depths = (int *)calloc((size_t)layout->n_sequences, sizeof *depths), selected = 0;
     starts_of(run, step->x); /* fails if the batch could be replayed by a graph */
-    for (int64_t i = 0; depths && i < layout->n_sequences; i++)
-        if (shape_selects(run->batch, step, i))
-            depths[selected++] = (int)(layout->starts[i + 1] - layout->starts[i]);
+    for (int64_t i = 0; depths && i < layout->n_sequences; i++) {
+        int64_t rows = layout->starts[i + 1] - layout->starts[i];
+        if (shape_selects(run->batch, step, i) && rows != p->multiplied)
+            depths[selected++] = (int)rows;
+    }
     bool done = depths && project_by_groups(run, p, depths, selected, layout->n_sequences);
     free(depths);
-    if (!done)
-        return false;
-    p->multiplied = EVERY_LENGTH;
-    finish(run, p, false);
-    return true;
+    return done;
 }
 
 template <typename T> void cuda_project_sequence(struct cuda_run *run, const struct plan_step *step)
 {
     int number = (int)(step - run->plan->steps);
     int64_t n = shape_full_rows(run->plan, step);
+    enum selected full = run->shape->full[number];
     if (run->shape->selected[number] == SELECTED_NONE)
         return;
     struct projection<T> p = projection_of<T>(run, step);
@@ -371,17 +380,18 @@ template <typename T> void cuda_project_sequence(struct cuda_run *run, const str
         choose_projection(run, step, p, n);
         return;
     }
-    if (is_grouped(run, step) && multiply_lengths(run, step, &p))
-        return;
-    enum selected full = product_method_of(run) == PRODUCT_BY_LIBRARY ? run->shape->full[number] : SELECTED_NONE;
-    p.multiplied = full == SELECTED_NONE ? 0 : n;
-    if (full == SELECTED_ALL)
+    p.multiplied = multiplied_rows(run, step);
+    bool whole = p.multiplied > 0 && full == SELECTED_ALL;
+    if (whole)
         multiply_full(run, &p, n, 0, 0, shape_full_count(run->plan, run->shape, number));
-    if (full == SELECTED_SOME)
+    else if (p.multiplied > 0)
         multiply_some(run, step, &p, n);
-    if (full != SELECTED_ALL)
+    if (!whole && is_grouped(run, step) && multiply_lengths(run, step, &p))
+        p.multiplied = EVERY_LENGTH;
+    bool by_kernel = !whole && p.multiplied != EVERY_LENGTH;
+    if (by_kernel)
         project_by_kernel(run, step, &p);
-    finish(run, &p, full != SELECTED_ALL && rows_of(run, step->x) > p.part_rows);
+    finish(run, &p, by_kernel && rows_of(run, step->x) > p.part_rows);
 }
 
 /* ---- OP_PROJECT_CALL: an item is w sequences, and y is (w, d, k) ---- */

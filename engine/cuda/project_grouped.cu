@@ -11,17 +11,23 @@ template <typename T> static int products_of(const struct projection<T> *p)
     return (int)(p->columns / p->group_columns) * p->count;
 }
 
-/* Writes the addresses of each product's matrices. The grid's x is the sequence. The products of selected sequences
+/* Whether grouped products compute the sequence. */
+template <typename T> static __device__ bool is_grouped(const struct projection<T> *p, int64_t sequence)
+{
+    return is_selected(p, sequence) && !is_multiplied(p, p->starts[sequence + 1] - p->starts[sequence]);
+}
+
+/* Writes the addresses of each product's matrices. The grid's x is the sequence. The products of the computed sequences
  * follow each other. */
 template <typename T>
 static __global__ void address_matrices(struct projection<T> p, const void **e, const void **x, void **y)
 {
     int groups = (int)(p.columns / p.group_columns), products = groups * p.count;
-    int64_t sequence = blockIdx.x, earlier = 0; /* selected sequences before it */
-    if (!is_selected(&p, sequence))
+    int64_t sequence = blockIdx.x, earlier = 0; /* computed sequences before it */
+    if (!is_grouped(&p, sequence))
         return;
     for (int64_t i = 0; i < sequence; i++)
-        earlier += is_selected(&p, i);
+        earlier += is_grouped(&p, i);
     for (int i = (int)threadIdx.x; i < products; i += (int)blockDim.x) {
         int64_t group = i % groups, product = earlier * products + i;
         const struct projected<T> *own = i < groups ? &p.own : &p.second;

@@ -190,9 +190,9 @@ int64_t grouped_projection_scratch(int64_t sequences, int64_t groups, int64_t co
 template <typename T>
 bool grouped_projection_possible(struct cuda_run *run, const struct projection<T> *projection, int64_t n);
 
-/* Computes the selected sequences of n_sequences, without biases and further columns. `depths` has the number of rows
- * of each selected sequence, above 0, in host memory. There are n_groups of them. Returns false if cuBLAS does not
- * support the products. */
+/* Computes the selected sequences of n_sequences, without biases and further columns. It omits those with
+ * projection->multiplied rows. `depths` has the number of rows of each computed sequence, in host memory. There are
+ * n_groups of them. Returns false if cuBLAS does not support the products, or memory is lacking. */
 template <typename T>
 bool project_by_groups(struct cuda_run *run, const struct projection<T> *projection, const int *depths, int n_groups,
                        int64_t n_sequences);

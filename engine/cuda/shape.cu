@@ -13,7 +13,7 @@
 #define FULL_ROWS 2048 /* likewise. With fewer rows, launches without a graph would take longer than the kernels */
 #endif
 #ifndef GROUPED_ROWS
-#define GROUPED_ROWS 16384 /* the fewest rows of a batch with grouped products, likewise. An estimate: not measured */
+#define GROUPED_ROWS 8192 /* the fewest rows in grouped products, likewise. An estimate: not measured */
 #endif
 #define FINE_FROM 1024 /* in rows. Below it there are four sizes between two powers of two, and above it eight */
 
@@ -131,20 +131,22 @@ bool shape_could_group(const struct plan *plan, const struct plan_step *step)
     return plan_same_rows(plan, axis) != full && plan_most_rows(plan, axis, plan->max_items) >= GROUPED_ROWS;
 }
 
-bool shape_groups(const struct plan *plan, const struct batch *batch, const struct plan_step *step)
+bool shape_groups(const struct plan *plan, const struct batch *batch, const struct plan_step *step, int64_t multiplied)
 {
-    int64_t full = shape_full_rows(plan, step), others = 0, together = 0;
+    int64_t common = 0, together = 0;
+    bool several = false;
     const struct layout *layout = &batch->layouts[plan->values[step->x].axis];
     for (int64_t sequence = 0; sequence < layout->n_sequences; sequence++) {
         int64_t rows = layout->starts[sequence + 1] - layout->starts[sequence];
-        if (!shape_selects(batch, step, sequence))
+        if (!shape_selects(batch, step, sequence) || rows == multiplied)
             continue;
         if (rows == 0)
             return false;
-        others += rows != full;
+        several = several || (common > 0 && rows != common);
+        common = rows;
         together += rows;
     }
-    return shape_could_group(plan, step) && others > 0 && together >= GROUPED_ROWS;
+    return shape_could_group(plan, step) && several && together >= GROUPED_ROWS;
 }
 
 static void find_tensors(const struct plan *plan, const struct engine_item *item, struct batch_shape *shape)

@@ -57,12 +57,13 @@ void shape_copy(const struct plan *plan, struct batch_shape *to, const struct ba
  * every sequence of every batch is full. */
 int64_t shape_full_rows(const struct plan *plan, const struct plan_step *step);
 
-/* Grouped products of cuBLAS may compute a step with shape_full_rows (project_grouped.cu). shape_could_group tells
- * whether some batch suits them, and shape_groups whether this batch does. The sequences
- * that the step computes have several lengths, and none is empty. No graph replays such a batch. So they must have so
- * many rows that the products save more time than the launches cost. */
+/* Grouped products of cuBLAS may compute the sequences of a step with shape_full_rows that cuBLASLt does not compute
+ * (project_grouped.cu). cuBLASLt computes those with `multiplied` rows, or none if that is 0. shape_could_group tells
+ * whether some batch suits grouped products, and shape_groups whether this batch does. The remaining sequences must
+ * have several lengths, and none may be empty. No graph replays such a batch. So they must have so many rows that the
+ * products save more time than the launches cost. */
 bool shape_could_group(const struct plan *plan, const struct plan_step *step);
-bool shape_groups(const struct plan *plan, const struct batch *batch, const struct plan_step *step);
+bool shape_groups(const struct plan *plan, const struct batch *batch, const struct plan_step *step, int64_t multiplied);
 
 /* The number of full sequences of a step with shape_full_rows, rounded up, if all sequences of the batch are full. x
  * and y have room for them. */

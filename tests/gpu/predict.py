@@ -118,10 +118,11 @@ def product_s(chip, shape, element, extra_bytes=0):
 
 
 def grouped_s(chip, shape, element):
-    """Seconds of a call of cublasGemmGroupedBatchedEx, with the fastest of TILES. `shape` is (rows, columns, sum of the
+    """Seconds of a call of cublasGemmGroupedBatchedEx, with the fastest of TILES. It is assumed to use the instruction
+    mma.sync, like the engine's own kernels. `shape` is (rows, columns, sum of the
     depths, number of products). `element` is the number of bytes of an element."""
     rows, columns, depths, products = shape
-    rate, seconds = chip["peak"] * chip["large"], math.inf
+    rate, seconds = chip["peak"] * chip["large"] * chip["mma"], math.inf
     for tall, wide, share in TILES:
         tiles = min(math.ceil(rows / tall) * math.ceil(columns / wide), math.ceil(rows / wide) * math.ceil(columns / tall))
         flops = 2 * tiles * tall * wide * (depths + products * PIPELINE_DEPTH)

@@ -226,8 +226,8 @@ def lengths_text(counts):
     return page.paragraph(f"""
         The table below is for a batch of {len(lengths)} items in bf16 with {len(lengths)} different lengths, from
         {min(lengths)} to {max(lengths)} rows. Together they have {rows} rows. [Grouped products](#how-batches-run) of cuBLAS
-        or the engine's own kernel compute the projections. We assume that a grouped product is as fast as other products
-        of the same tiles.""") + "\n" + lengths_table(counts)
+        or the engine's own kernel compute the projections. We assume that grouped products use the same instruction for tensor cores as the engine's
+        own kernel, and that the host launches kernels faster than the device runs them.""") + "\n" + lengths_table(counts)
 
 
 def written(counts):

@@ -18,7 +18,7 @@ static cudaStream_t stream_of_handle; /* the shim has one handle a process. Guar
 cublasStatus_t cublasCreate_v2(cublasHandle_t *handle)
 {
     *handle = (cublasHandle_t)&stream_of_handle;
-    return CUBLAS_STATUS_SUCCESS;
+    return shim::fault(shim::call::start) ? CUBLAS_STATUS_ALLOC_FAILED : CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasDestroy_v2(cublasHandle_t)
@@ -94,7 +94,7 @@ cublasStatus_t cublasGemmGroupedBatchedEx(cublasHandle_t, const cublasOperation_
     if (shim::is_capturing())
         shim::die("grouped products are captured, although a graph cannot change their sizes");
     if (cudaError_t error = shim::fault(shim::call::grouped))
-        return shim::status_of(error);
+        return error == cudaErrorMemoryAllocation ? CUBLAS_STATUS_ALLOC_FAILED : shim::status_of(error);
     if (a_type != b_type || a_type != c_type || groups < 1)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     for (int i = 0; i < groups; i++) {

@@ -24,10 +24,19 @@ static std::map<int, cudaError_t> broken; /* by device: the sticky error that br
 static ino_t file;                        /* inode of the file with the rules, 0: none */
 
 static const std::map<std::string, shim::call> calls = {
-    {"malloc", shim::call::malloc},           {"host", shim::call::host},       {"copy", shim::call::copy},
-    {"launch", shim::call::launch},           {"product", shim::call::product}, {"algorithm", shim::call::algorithm},
-    {"synchronize", shim::call::synchronize}, {"open", shim::call::open},       {"epilogue", shim::call::epilogue},
-    {"choose", shim::call::choose},           {"kernel", shim::call::kernel},   {"grouped", shim::call::grouped},
+    {"malloc", shim::call::malloc},
+    {"host", shim::call::host},
+    {"copy", shim::call::copy},
+    {"launch", shim::call::launch},
+    {"product", shim::call::product},
+    {"algorithm", shim::call::algorithm},
+    {"synchronize", shim::call::synchronize},
+    {"open", shim::call::open},
+    {"epilogue", shim::call::epilogue},
+    {"choose", shim::call::choose},
+    {"kernel", shim::call::kernel},
+    {"grouped", shim::call::grouped},
+    {"start", shim::call::start},
 };
 
 static void read_rules(const char *path)

@@ -17,7 +17,9 @@
  *     product        products of cuBLASLt
  *     algorithm      cuBLASLt's search for an algorithm
  *     epilogue       the same for a product with an epilogue. CODE 801 means that the epilogue is not supported
- *     grouped        grouped products of cuBLAS. CODE 801 means that cuBLAS does not support them
+ *     start          cublasCreate
+ *     grouped        grouped products of cuBLAS. CODE 801 means that cuBLAS does not support them, and CODE 2 that
+ *                    memory is lacking
  *     synchronize    waiting for a stream, an event or the device
  *     open           creating a stream
  *     kernel         cudaFuncGetAttributes
@@ -39,6 +41,7 @@ enum class call {
     product,
     algorithm,
     epilogue,
+    start,
     grouped,
     synchronize,
     open,
