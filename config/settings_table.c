@@ -250,9 +250,9 @@ const struct setting settings_table[] = {
      .value_name = "DEVICE",
      .fallback = "auto",
      .expected = DEVICE_CHOICE_EXPECTED,
-     .help = "Device that computes. auto: the first CUDA device, or the CPU if there is no device. A model "
+     .help = "Device that computes. auto: the first CUDA device, or the CPU if there is no CUDA device. A model "
              "that does not fit into the device's memory runs on the CPU. cpu: only the CPU. cuda: the first"
-             " CUDA device; without a device, the start fails. cuda:0,cuda:1 or cuda:all: each model runs on"
+             " CUDA device. Without a CUDA device, the start fails. cuda:0,cuda:1 or cuda:all: each model runs on"
              " each of these devices. If a device fails, the CPU runs its batches."},
     {.group = "Computing",
      .flag = "dtype",
@@ -311,7 +311,7 @@ const struct setting settings_table[] = {
      .minimum = 0,
      .maximum = 3600000,
      .unit = "milliseconds",
-     .help = "Longest time that the daemon measures the algorithms of cuBLASLt when it loads a model "
+     .help = "Longest time that the daemon measures algorithms for matrix products when it loads a model "
              "onto a CUDA device. 0: the daemon measures nothing and uses the first candidate, "
              "which is the same at each start."},
     {.group = "Batches and queues",

@@ -35,7 +35,7 @@ void cors_headers(const struct request *request, const struct route_match *match
         return;
     }
     add(context, "Access-Control-Allow-Methods", match->allow);
-    add(context, "Access-Control-Allow-Headers", "*, Authorization"); /* "*" alone leaves out Authorization */
+    add(context, "Access-Control-Allow-Headers", "*, Authorization"); /* "*" does not include Authorization */
     add(context, "Access-Control-Max-Age", "7200");                   /* the most that Chromium accepts, in seconds */
 }
 

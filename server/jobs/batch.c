@@ -69,7 +69,7 @@ static void batch_take(struct lane *lane, struct job *job, double allowance)
     if (part.n_items == 0)
         return;
     const struct model_info *info = model_info(batch->model);
-    if (job->kind == JOB_GENERATION && info->n_slots > 0) /* without slots, no states stay */
+    if (job->kind == JOB_GENERATION && info->n_slots > 0) /* a model without slots keeps nothing between batches */
         job->home = lane_of_model(lane, batch->model) % info->n_devices;
     job_queue_start(waiting_list(lane->batcher, job), job, part.n_items, part.tokens);
     batch->parts[batch->n_parts++] = part;

@@ -75,8 +75,8 @@ static struct job *hold_slotless(struct batcher *batcher)
 }
 
 /* The lock is held, but not during the calls of `wanted`. Drops jobs that wait for slots and are no longer wanted. A
- * job may get slots and run during these calls. If it completes in this time, its lane cannot end it, and this function
- * does. */
+ * job may get slots and run during these calls. If it completes in this time, its lane does not end it. Then this
+ * function ends it. */
 static void ask_slotless(struct batcher *batcher)
 {
     struct job *held = hold_slotless(batcher);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    LONGEST_NUMBER = 64, /* most characters of a number that is read here */
+    LONGEST_NUMBER = 64, /* largest number of characters of a number that is read here */
     WHOLE_DIGITS = 18,   /* every number with this many digits fits in 64 bits */
     MARK = 3,            /* bytes of the mark "[0]" that replaces a list */
     EXPONENT_DIGITS = 2, /* most digits of an exponent. 10^WHOLE_DIGITS * 10^99 is still a finite double */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define MOST_TEXT_BYTES ((size_t)1 << 30)
-#define TEXT_OF_ID UINT32_MAX /* the text of a token is that of its id */
+#define TEXT_OF_ID UINT32_MAX /* the token has the text of its id in the vocabulary */
 #define BLOCK_BYTES 64
 
 /* The memory of a call, kept for the next one with the same encoding. */

@@ -1,5 +1,5 @@
 #!/bin/bash
-# names.sh: a name has one meaning in the whole repository. No struct tag is defined twice, and no function that other
+# names.sh: a name has one meaning in server, engine, weights and config. No struct tag is defined twice, and no function that other
 # files can call. Two structs are exceptions: engine/backend.h declares them, and each backend defines its own.
 set -euo pipefail
 opaque='backend backend_model'

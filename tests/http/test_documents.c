@@ -152,7 +152,7 @@ static void page_path(const struct route *route, char path[128])
     }
 }
 
-/* Returns 0 if the page names the route, and has a request to it. Otherwise prints what is missing, and returns 1. */
+/* Returns 1 if the page names the route, and has a request to it. Otherwise prints what is missing, and returns 0. */
 static int route_is_shown(const char *page, const struct document_command *commands, size_t count,
                           const struct route *route)
 {

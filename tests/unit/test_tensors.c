@@ -525,7 +525,7 @@ static void build_limited(struct plan_builder *builder, const char *name, const 
     plan_give_tensor(builder, plan_embed(builder, ids, plan_matrix(builder, MARKS, DIM, "table")), 0);
 }
 
-/* Dimension 0 has the limits of the items that model_check accepts. */
+/* Dimension 0 has the same limits as the number of items in model_check. */
 static void test_lengths_of_tensors(void **state)
 {
     (void)state;

@@ -173,7 +173,8 @@ struct equation {
     char x[MODULE_RANK + 1], z[MODULE_RANK + 1], y[MODULE_RANK + 1];
 };
 
-/* Copies letters up to one of the end characters. Returns false if there are too many letters, or other characters. */
+/* Copies letters up to one of the end characters. Returns false if there are too many letters, a letter twice, or other
+ * characters. */
 static bool read_letters(const char **text, char *letters)
 {
     int count = 0;
