@@ -117,6 +117,16 @@ tls_is_checked() { # without the scheme of one probe, a fault is found
     done
 }
 
+# The image of the base has another name in each installation.
+gpu_image_is_kept() {
+    local copy=$work/kubernetes image
+    cp -r "$kubernetes" "$copy"
+    sed -i 's|newName: .*|newName: mine.example/daemon|; s|newTag: .*|newTag: mine|' "$copy/base/kustomization.yaml"
+    kubectl kustomize "$copy/base" | grep -qx ' *image: mine.example/daemon:mine' || return 1
+    image=$(kubectl kustomize "$copy/gpu" | sed -n 's/^ *image: //p')
+    [[ $image == *-cuda:* ]] || { echo "expected the image for GPUs, found $image" && return 1; }
+}
+
 settings_exist() { # each LINFORMERD_ variable in docker/ is one of the settings
     local name missing=
     while read -r name; do
@@ -173,6 +183,7 @@ run_kustomization "the base" base ConfigMap Deployment PodDisruptionBudget Servi
 run_kustomization "the overlay with autoscaling" autoscaling Deployment HorizontalPodAutoscaler
 run_kustomization "the overlay for GPUs" gpu ConfigMap Deployment PodDisruptionBudget Service
 run_kustomization "the overlay with TLS" tls ConfigMap Deployment PodDisruptionBudget Service
+run_with_kustomize "the overlay for GPUs has its own image" gpu_image_is_kept
 run_with_kustomize "each probe of the overlay with TLS must use it" tls_is_checked
 run_with_kustomize "the check of references finds faults" references_are_checked
 run_schema "the check of forms finds faults" "$python" schema_finds_faults
