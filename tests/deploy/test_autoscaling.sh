@@ -40,7 +40,7 @@ rule=$autoscaling/prometheus-adapter.yaml
 series=$(value $rule 'x["rules"]["custom"][0]["seriesQuery"]')
 labels=$(value $rule '" ".join(sorted(x["rules"]["custom"][0]["resources"]["overrides"]))')
 name=$(value $rule 'x["rules"]["custom"][0].get("name")')
-asked=$(value $autoscaling/horizontal-pod-autoscaler.yaml 'x["spec"]["metrics"][0]["pods"]["metric"]["name"]')
+asked=$(value docker/kubernetes/components/autoscaling/horizontal-pod-autoscaler.yaml 'x["spec"]["metrics"][0]["pods"]["metric"]["name"]')
 # The adapter replaces these marks. The pods are those of the HorizontalPodAutoscaler's Deployment.
 query=$(value $rule 'x["rules"]["custom"][0]["metricsQuery"]' |
     sed "s/<<.GroupBy>>/pod/; s/<<.Series>>/$asked/; s/<<.LabelMatchers>>/namespace=\"models\",pod=~\"one|two\"/")

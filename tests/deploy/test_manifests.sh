@@ -127,6 +127,26 @@ gpu_image_is_kept() {
     [[ $image == *-cuda:* ]] || { echo "expected the image for GPUs, found $image" && return 1; }
 }
 
+# An operator writes such a file beside the overlays. docs/deployment.md has the same lines.
+components_combine() { # COMPONENT…
+    local component copy=$work/combined
+    rm -rf "$copy" && cp -r "$kubernetes" "$copy" && mkdir "$copy/mine"
+    {
+        printf 'apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [../base]\ncomponents:\n'
+        for component in "$@"; do echo "  - ../components/$component"; done
+    } >"$copy/mine/kustomization.yaml"
+    kubectl kustomize "$copy/mine" >"$work/manifests.yaml" || return 1
+    "$python" tests/deploy/schema.py --whole "$work/manifests.yaml"
+}
+autoscaling_and_tls() {
+    components_combine autoscaling tls || return 1
+    grep -qx 'kind: HorizontalPodAutoscaler' "$work/manifests.yaml" && grep -q 'LINFORMERD_TLS_KEY' "$work/manifests.yaml"
+}
+all_components() {
+    components_combine autoscaling gpu tls || return 1
+    grep -q 'LINFORMERD_DEVICE: cuda' "$work/manifests.yaml" && grep -q 'LINFORMERD_TLS_KEY' "$work/manifests.yaml"
+}
+
 settings_exist() { # each LINFORMERD_ variable in docker/ is one of the settings
     local name missing=
     while read -r name; do
@@ -184,6 +204,8 @@ run_kustomization "the overlay with autoscaling" autoscaling Deployment Horizont
 run_kustomization "the overlay for GPUs" gpu ConfigMap Deployment PodDisruptionBudget Service
 run_kustomization "the overlay with TLS" tls ConfigMap Deployment PodDisruptionBudget Service
 run_with_kustomize "the overlay for GPUs has its own image" gpu_image_is_kept
+run_with_kustomize "autoscaling and TLS together" autoscaling_and_tls
+run_with_kustomize "all three components together" all_components
 run_with_kustomize "each probe of the overlay with TLS must use it" tls_is_checked
 run_with_kustomize "the check of references finds faults" references_are_checked
 run_schema "the check of forms finds faults" "$python" schema_finds_faults
