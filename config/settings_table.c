@@ -93,7 +93,7 @@ const struct setting settings_table[] = {
      .flag = "check",
      .kind = SETTING_CHECK,
      .help = "Load the models, run a first batch of each, and exit without opening a port. The exit "
-             "status is 0, or 1 with a message."},
+             "status is 0 if all is well, and otherwise 1 or 2 with a message."},
     {.group = "Network",
      .flag = "host",
      .kind = SETTING_TEXT,
