@@ -77,7 +77,7 @@ s/autoSelect: true/autoSelect: "yes"/
 0,/path: .health.live, /s//&scheme: HTTPS, /
 s/"--drain-delay-ms", "5000"/&, "--tls-certificate", "a", "--tls-key", "b"/
 s/modelFormat: {name: linformer}/format: {name: linformer}/
-s/minReplicas: 2/minReplicas: "2"/
+s/minReplicas: 3/minReplicas: "3"/
 s/kind: InferenceService/kind: InferenceServices/
 s/podMetricsEndpoints:/podMetricsEndpoint:/
 s/interval: 15s/interval: 15/
