@@ -53,14 +53,20 @@ until url=$(grep -om1 'http://127[^ ]*' "$work/log"); do
     sleep 0.05
 done
 
-# Both pods are this daemon. The third target is another port of a pod, and the fourth is another program.
+# Both pods are this daemon. The third target is another port of a pod, and the fourth is another program. The others are
+# pods without a daemon.
 target() {
     printf '{"targets": ["%s"], "labels": {"__meta_kubernetes_namespace": "models", "__meta_kubernetes_pod_name": "%s",
-        "__meta_kubernetes_pod_label_app_kubernetes_io_name": "%s", "__meta_kubernetes_pod_container_port_name": "%s"}}' \
+        "__meta_kubernetes_pod_label_app_kubernetes_io_name": "%s", "__meta_kubernetes_pod_container_port_name": "%s",
+        "__meta_kubernetes_pod_phase": "%s"}}' \
         "${url#http://}" "$@"
 }
-echo "[$(target one linformerd http), $(target two linformerd http), $(target one linformerd other), $(target three x http)]" \
-    >"$work/targets.json"
+{
+    echo "[$(target one linformerd http Running), $(target two linformerd http Running),"
+    echo "$(target one linformerd other Running), $(target three x http Running),"
+    echo "$(target four linformerd http Pending), $(target five linformerd http Succeeded),"
+    echo "$(target six linformerd http Failed)]"
+} >"$work/targets.json"
 $python - docker/observability/prometheus-kubernetes.yaml "$work" <<'X'
 import os, sys, yaml
 with open(sys.argv[1]) as file:
