@@ -160,6 +160,17 @@ compose_is_valid() {
         docker-compose -f docker/compose.yaml -f docker/compose.cuda.yaml config -q
 }
 
+# compose gives HAProxy each variable that changes a limit, if it is set.
+limits_reach_haproxy() {
+    local name
+    for name in PROXY_BUFFER PROXY_TIMEOUT PROXY_GENERATION_TIMEOUT; do
+        grep -q "$name-" docker/haproxy/haproxy.cfg || { echo "haproxy.cfg does not read $name" && return 1; }
+        env "$name=17" docker-compose -f docker/compose.cluster.yaml config >"$work/compose" || return 1
+        grep -q "$name: .*17" "$work/compose" ||
+            { echo "$name does not arrive" && return 1; }
+    done
+}
+
 nginx_accepts() { # the names become addresses, because nginx looks names up
     sed "s/linformerd-\([123]\):8080/127.0.0.1:900\1/; s|/tmp/nginx|$work/nginx|" docker/nginx/nginx.conf \
         >"$work/nginx.conf"
@@ -211,6 +222,7 @@ run_with_kustomize "the check of references finds faults" references_are_checked
 run_schema "the check of forms finds faults" "$python" schema_finds_faults
 run "the settings exist" grep settings_exist
 run "the compose files" docker-compose compose_is_valid
+run "limits of HAProxy in the compose file" docker-compose limits_reach_haproxy
 run "HAProxy's configuration" haproxy haproxy_accepts
 run "nginx' configuration" nginx nginx_accepts
 run "Prometheus' configuration" promtool prometheus_accepts
