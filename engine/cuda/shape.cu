@@ -138,10 +138,10 @@ bool shape_groups(const struct plan *plan, const struct batch *batch, const stru
     const struct layout *layout = &batch->layouts[plan->values[step->x].axis];
     for (int64_t sequence = 0; sequence < layout->n_sequences; sequence++) {
         int64_t rows = layout->starts[sequence + 1] - layout->starts[sequence];
-        if (!shape_selects(batch, step, sequence) || rows == multiplied)
-            continue;
         if (rows == 0)
             return false;
+        if (!shape_selects(batch, step, sequence) || rows == multiplied)
+            continue;
         several = several || (common > 0 && rows != common);
         common = rows;
         together += rows;
