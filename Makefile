@@ -74,7 +74,7 @@ $(foreach room,$(ROOMS),$(eval $(BUILD)/$(room).a: $(call objects,$(filter $(roo
 # The file of members changes when a source is removed, so that make builds the archive again.
 $(ARCHIVES) $(HELPERS): %.a: %.members
 	@rm -f $@
-	@$(AR) rcs $@ $(filter %.o,$^)
+	@$(AR) qcs $@ $(filter %.o,$^)
 $(BUILD)/%.members: FORCE
 	$(call keep,$(call sources_in,$*))
 $(BUILD)/%.o: %.c $(BUILD)/flags

@@ -2,8 +2,8 @@
  * text of a token may depend on the tokens before it. So a part of the text is written when its last character is
  * complete. The method is that of text-generation-inference (server/text_generation_server/models/model.py,
  * decode_token). */
-#ifndef SERVER_TEXT_STREAM_H
-#define SERVER_TEXT_STREAM_H
+#ifndef SERVER_DIALECTS_TEXT_STREAM_H
+#define SERVER_DIALECTS_TEXT_STREAM_H
 
 #include "server/text/writer.h"
 #include "server/tokenizer/text_codec.h"

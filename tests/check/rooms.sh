@@ -5,6 +5,8 @@
 # families. It sees engine/plan and engine/families/family.h, which it implements. Other families do not see family.h. A
 # backend (engine/cpu, engine/cuda) sees engine/plan and engine/backend.h, which it implements. Families and backends do
 # not see each other. engine's own files see all of these.
+# Within server/dialects, each dialect has a folder. openai and ollama also see native, which reads the same inputs. No
+# other dialect is seen, except native's one header of v2.
 set -euo pipefail
 
 # Reads lines "FILE INCLUDED", and prints the forbidden ones.
@@ -21,15 +23,23 @@ forbidden() {
             inside["server/tracing"] = "server/common server/text"
             inside["server/http"] = "server/common server/text server/tracing server/jobs"
             inside["server/generation"] = inside["server/http"] " server/http"
-            inside["server/dialects"] = inside["server/generation"] " server/generation server/images"
-            inside["server/dialects"] = inside["server/dialects"] " server/tokenizer/text_codec.h"
-            inside["server/dialects"] = inside["server/dialects"] " server/console/console.h"
+            inside["server/dialects"] = inside["server/generation"] " server/generation server/tokenizer/text_codec.h"
+            inside["server/dialects/v2"] = inside["server/dialects"] " server/dialects server/images"
+            inside["server/dialects/native"] = inside["server/dialects/v2"] " server/dialects/v2/attention.h" \
+                " server/console/console.h"
+            inside["server/dialects/openai"] = inside["server/dialects/ollama"] = \
+                inside["server/dialects"] " server/dialects server/dialects/native"
+            split("native openai ollama v2", dialects, " ")
+            for (i in dialects) # the list of all dialects includes the table of each
+                inside["server/dialects"] = inside["server/dialects"] \
+                    " server/dialects/" dialects[i] "/" dialects[i] ".h"
             inside["server/tokenizer"] = "server/common"
             # Rooms below that these parts may include, if they are fewer than those of their room.
             outside["server/tracing"] = outside["server/text"] = outside["server/images"] = outside["server/tokenizer"] = "config"
             outside["server/console"] = ""
             outside["server/common"] = outside["server/jobs"] = "engine config"
             outside["server/http"] = outside["server/generation"] = outside["server/dialects"] = "engine config"
+            for (i in dialects) outside["server/dialects/" dialects[i]] = "engine config"
         }
         function room(path) { return path ~ /\// ? substr(path, 1, index(path, "/") - 1) : "" }
         function part(path) { sub(/\/[^\/]*$/, "", path); return path }
@@ -90,15 +100,18 @@ server/common/metrics.h engine/engine.h
 server/text/writer.c server/common/failure.h
 server/images/png.c server/common/log.h
 server/images/images.h config/config.h
-server/dialects/native.c server/images/images.h
+server/dialects/dialects.c server/dialects/v2/v2.h
+server/dialects/native/native.c server/dialects/openapi.h
+server/dialects/native/pictures.c server/images/images.h
+server/dialects/openai/openai.c server/dialects/native/embed.h
 server/jobs/batcher.c server/common/log.h
 server/http/request.h server/jobs/batcher.h
 server/http/http.c server/text/json_body.h
 server/tokenizer/encode.c server/tokenizer/parts.h
 server/tokenizer/encode.c config/config.h
-server/dialects/native.c server/tokenizer/text_codec.h
-server/dialects/native.c server/console/console.h
-server/dialects/native.c server/http/request.h'
+server/dialects/native/native.c server/tokenizer/text_codec.h
+server/dialects/native/native.c server/console/console.h
+server/dialects/native/native.c server/http/request.h'
 bad='engine/plan/plan.c server/jobs/batcher.h
 config/error.c weights/weights.h
 weights/parse.c engine/engine.h
@@ -133,12 +146,17 @@ server/jobs/batcher.c weights/weights.h
 server/http/http.c server/dialects/dialects.h
 server/http/http.c server/daemon.h
 server/http/http.c weights/weights.h
-server/dialects/native.c server/models.h
-server/dialects/native.c weights/weights.h
+server/dialects/items.c server/dialects/native/body.h
+server/dialects/v2/infer.c server/dialects/native/body.h
+server/dialects/native/body.c server/dialects/v2/infer.h
+server/dialects/native/body.c server/dialects/openai/openai.h
+server/dialects/openai/openai.c server/images/images.h
+server/dialects/native/native.c server/models.h
+server/dialects/native/native.c weights/weights.h
 server/tokenizer/encode.c engine/engine.h
 server/tokenizer/encode.c server/text/writer.h
-server/dialects/native.c server/tokenizer/parts.h
-server/dialects/native.c server/tokenizer/tokenizer.h
+server/dialects/native/native.c server/tokenizer/parts.h
+server/dialects/native/native.c server/tokenizer/tokenizer.h
 server/http/request.h server/tokenizer/text_codec.h
 server/console/page.c server/http/request.h
 server/console/page.c engine/engine.h'

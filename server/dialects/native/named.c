@@ -1,0 +1,601 @@
+/* named: the inputs of a model other than its first one, under the names of forward()'s parameters. An item of
+ * an input is a nested list, as deep as the input's tensor has dimensions. A text may replace a list of ids.
+ *
+ * Every list is measured before memory is allocated for it, so its lists cannot have different lengths afterwards. */
+#include "server/dialects/native/named.h"
+
+#include "server/dialects/native/body.h"
+#include "server/dialects/native/model.h"
+#include "server/dialects/text_inputs.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define NAMES_BYTES 256
+#define PLACE_BYTES 160
+
+/* ---- Names ---- */
+
+static int index_of(const struct model_info *info, const char *name)
+{
+    for (int i = 0; i < info->n_inputs; i++)
+        if (strcmp(info->inputs[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+/* Writes the names of all inputs, or only of those that the model requires. */
+static void list_names(const struct model_info *info, bool required, char names[NAMES_BYTES])
+{
+    int length = 0;
+    *names = '\0';
+    for (int i = 0; i < info->n_inputs && length < NAMES_BYTES; i++)
+        if (!required || !info->inputs[i].optional)
+            length += snprintf(names + length, (size_t)(NAMES_BYTES - length), "%s\"%.60s\"", length > 0 ? ", " : "",
+                               info->inputs[i].name);
+}
+
+int native_options(struct request *request, const json_t *json, const struct option *table, size_t count, void *out)
+{
+    const struct model_info *info = request->info;
+    struct option all[NATIVE_MOST_OPTIONS + ENGINE_MAX_INPUTS];
+    size_t n = count;
+    assert(count <= NATIVE_MOST_OPTIONS);
+    memcpy(all, table, count * sizeof *table);
+    for (int i = 0; i < info->n_inputs; i++) {
+        size_t known = 0;
+        while (known < count && strcmp(table[known].name, info->inputs[i].name) != 0)
+            known++;
+        if (known == count)
+            all[n++] = (struct option){info->inputs[i].name, OPTION_JSON,
+                                       offsetof(struct native_inputs, given) + (size_t)i * sizeof(json_t *)};
+    }
+    return request_options(request, json, all, n, out);
+}
+
+static int refuse_twice(struct request *request, const char *one, const char *other)
+{
+    return failure_set(&request->failure, FAILURE_INVALID, "both %.60s and %.60s are given, one was expected", one,
+                       other);
+}
+
+/* Moves the members of the object `inputs` to `given`. */
+static int open_object(struct request *request, struct native_inputs *inputs)
+{
+    const struct model_info *info = request->info;
+    const char *name;
+    json_t *value;
+    if (json_object_size(inputs->inputs) == 0) {
+        char names[NAMES_BYTES];
+        list_names(info, false, names);
+        return failure_set(&request->failure, FAILURE_INVALID, "inputs is empty; the inputs of model \"%s\" are %s",
+                           request_model_name(request), names);
+    }
+    json_object_foreach (inputs->inputs, name, value) {
+        int index = index_of(info, name);
+        if (index < 0) {
+            char names[NAMES_BYTES];
+            list_names(info, false, names);
+            return failure_set(&request->failure, FAILURE_INVALID,
+                               "inputs.%.60s is unknown; the inputs of model \"%s\" are %s", name,
+                               request_model_name(request), names);
+        }
+        if (json_is_null(value))
+            continue;
+        if (inputs->given[index])
+            return failure_set(&request->failure, FAILURE_INVALID, "%.60s and inputs.%.60s are given, one was expected",
+                               name, name);
+        inputs->given[index] = value;
+        inputs->in_object |= 1u << index;
+    }
+    inputs->inputs = NULL;
+    return 0;
+}
+
+/* `embeddings` is the first input. But if the first input is given otherwise, and the model has an input of the name
+ * embeddings, it is that input. */
+static void place_embeddings(const struct request *request, struct native_inputs *inputs)
+{
+    int index = index_of(request->info, "embeddings");
+    if (index <= 0 || !inputs->embeddings || inputs->given[index] || (!inputs->inputs && !inputs->given[0]))
+        return;
+    inputs->given[index] = inputs->embeddings;
+    inputs->embeddings = NULL;
+}
+
+/* The first input may have its own name, too. Sets `inputs` or `embeddings`, as the model requires. */
+static int place_first(struct request *request, struct native_inputs *inputs)
+{
+    const struct model_input *first = &request->info->inputs[0];
+    if (!inputs->given[0])
+        return 0;
+    if (inputs->inputs || inputs->embeddings)
+        return refuse_twice(request, first->name, inputs->inputs ? "inputs" : "embeddings");
+    *(first->kind == INPUT_IDS || native_takes_pictures(request) ? &inputs->inputs : &inputs->embeddings) =
+        inputs->given[0];
+    inputs->own_name = first->name;
+    return 0;
+}
+
+static int check_given(struct request *request, const struct native_inputs *inputs)
+{
+    const struct model_info *info = request->info;
+    char names[NAMES_BYTES];
+    for (int i = 1; i < info->n_inputs; i++) {
+        if (info->inputs[i].optional || inputs->given[i])
+            continue;
+        list_names(info, true, names);
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           inputs->named ? "model \"%s\" needs the inputs %s, and \"%s\" is missing"
+                                         : "model \"%s\" needs the inputs %s; this route gives it one",
+                           request_model_name(request), names, info->inputs[i].name);
+    }
+    return 0;
+}
+
+int native_named_find(struct request *request, struct native_inputs *inputs)
+{
+    if (inputs->named && json_is_object(inputs->inputs) && open_object(request, inputs) != 0)
+        return -1;
+    if (inputs->named) {
+        place_embeddings(request, inputs);
+        if (place_first(request, inputs) != 0)
+            return -1;
+    }
+    return check_given(request, inputs);
+}
+
+/* Like native_item_path, for an input other than the first one. */
+static const char *input_path(const struct request *request, const struct native_inputs *inputs, int index,
+                              int64_t item, char path[NATIVE_PATH])
+{
+    const char *object = inputs->in_object >> index & 1 ? "inputs." : "";
+    const char *name = request->info->inputs[index].name;
+    snprintf(path, NATIVE_PATH, inputs->listed[index] ? "%s%.40s[%" PRId64 "]" : "%s%.40s", object, name, item);
+    return path;
+}
+
+/* ---- Reading one input ---- */
+
+/* The items of one input while they are read. */
+struct named_reading {
+    struct request *request;
+    struct native_inputs *inputs;
+    int index;
+    const struct model_input *input;
+    int depth; /* of an item's lists. 0: an item is one value */
+    struct text_inputs texts;
+    struct items_limit limit;
+    struct engine_input *items; /* (count): the result */
+    int64_t count;
+};
+
+/* One item while its lists are read. */
+struct named_item {
+    const struct named_reading *reading;
+    const char *path;
+    int64_t number;                 /* of the item */
+    int64_t sizes[ENGINE_MAX_RANK]; /* (reading->depth) */
+    int64_t skip;                   /* elements that are cut off at the start of the outermost list */
+    int64_t at[ENGINE_MAX_RANK];    /* (reading->depth): the place of the current value, for messages */
+    bool floats;                    /* an INPUT_ATTENTION_MASK contains floats */
+};
+
+static int depth_of(const struct model_input *input)
+{
+    if (input->layout == LAYOUT_TENSOR)
+        return input->rank;
+    return input->kind == INPUT_ROWS || input->kind == INPUT_ATTENTION_MASK ? 2 : 1;
+}
+
+/* The number of elements that lists at this depth must have. -1 if any number is allowed. */
+static int64_t wanted_size(const struct model_input *input, int depth)
+{
+    if (input->layout == LAYOUT_TENSOR)
+        return input->shape[depth];
+    if (depth == 0)
+        return -1;
+    return input->columns > 0 ? input->columns : -1;
+}
+
+/* Whether an item is a sequence of tokens. Its length is limited, and it may be cut. */
+static bool is_cut(const struct model_input *input, int depth)
+{
+    bool tokens = input->kind == INPUT_IDS || input->kind == INPUT_ROWS;
+    return tokens && (input->layout == LAYOUT_SEQUENCE ||
+                      (input->layout == LAYOUT_TENSOR && depth == (input->kind == INPUT_IDS ? 1 : 2)));
+}
+
+static const char *expected_value(const struct model_input *input)
+{
+    switch (input->kind) {
+    case INPUT_IDS:
+        return "an integer id";
+    case INPUT_ROWS:
+        return "a number";
+    default:
+        return "true, false, 1 or 0";
+    }
+}
+
+/* Writes the path of the current value, such as "tgt[0][5]", down to `depth` of its indexes. */
+static const char *place_text(const struct named_item *item, int depth, char text[PLACE_BYTES])
+{
+    int length = snprintf(text, PLACE_BYTES, "%s", item->path);
+    for (int d = 0; d < depth && length < PLACE_BYTES; d++)
+        length += snprintf(text + length, (size_t)(PLACE_BYTES - length), "[%" PRId64 "]",
+                           item->at[d] + (d == 0 ? item->skip : 0));
+    return text;
+}
+
+static int refuse_value(const struct named_item *item, const json_t *value)
+{
+    char place[PLACE_BYTES];
+    const struct named_reading *reading = item->reading;
+    return failure_set(&reading->request->failure, FAILURE_INVALID, "%s is %s, %s was expected",
+                       place_text(item, reading->depth, place), json_kind(value), expected_value(reading->input));
+}
+
+static int read_id(const struct named_item *item, const json_t *value, int32_t *id)
+{
+    const struct named_reading *reading = item->reading;
+    json_int_t number = json_integer_value(value);
+    char place[PLACE_BYTES];
+    if (!json_is_integer(value))
+        return refuse_value(item, value);
+    *id = (int32_t)number;
+    if (number >= 0 && number < reading->input->vocabulary)
+        return 0;
+    return failure_set(&reading->request->failure, FAILURE_INVALID,
+                       "%s is %lld; ids of input \"%s\" are %sbelow %" PRId64, place_text(item, reading->depth, place),
+                       (long long)number, reading->input->name, number < 0 ? "at least 0 and " : "",
+                       reading->input->vocabulary);
+}
+
+static int read_float(const struct named_item *item, const json_t *value, float *number)
+{
+    char place[PLACE_BYTES];
+    if (!json_is_number(value))
+        return refuse_value(item, value);
+    *number = (float)json_number_value(value);
+    if (isfinite(*number))
+        return 0;
+    return failure_set(&item->reading->request->failure, FAILURE_INVALID, "%s is %g, beyond what a 32 bit float holds",
+                       place_text(item, item->reading->depth, place), json_number_value(value));
+}
+
+static int read_truth(const struct named_item *item, const json_t *value, uint8_t *truth)
+{
+    json_int_t number = json_is_integer(value) ? json_integer_value(value) : json_is_boolean(value) ? 0 : -1;
+    *truth = json_is_true(value) || number == 1;
+    return number == 0 || number == 1 ? 0 : refuse_value(item, value);
+}
+
+static size_t value_bytes(const struct named_item *item)
+{
+    bool bytes = item->reading->input->kind == INPUT_MASK ||
+                 (item->reading->input->kind == INPUT_ATTENTION_MASK && !item->floats);
+    return bytes ? sizeof(uint8_t) : sizeof(float);
+}
+
+static int read_value(const struct named_item *item, const json_t *value, void *values, int64_t n)
+{
+    if (item->reading->input->kind == INPUT_IDS)
+        return read_id(item, value, (int32_t *)values + n);
+    if (value_bytes(item) == sizeof(uint8_t))
+        return read_truth(item, value, (uint8_t *)values + n);
+    return read_float(item, value, (float *)values + n);
+}
+
+/* Finds the sizes of the item from its first elements. Checks the sizes that the model prescribes. */
+static int measure(struct named_item *item, const json_t *value)
+{
+    const struct named_reading *reading = item->reading;
+    struct failure *failure = &reading->request->failure;
+    char place[PLACE_BYTES];
+    for (int d = 0; d < reading->depth; d++, value = json_array_get(value, 0)) {
+        int64_t wanted = wanted_size(reading->input, d), found = (int64_t)json_array_size(value);
+        item->at[d] = 0;
+        item->sizes[d] = found;
+        if (!json_is_array(value))
+            return failure_set(failure, FAILURE_INVALID, "%s is %s, a list of %s was expected",
+                               place_text(item, d, place), json_kind(value),
+                               d + 1 < reading->depth ? "lists" : "values");
+        if (found == 0)
+            return failure_set(failure, FAILURE_INVALID, "%s is empty, at least one element was expected",
+                               place_text(item, d, place));
+        if (wanted >= 0 && found != wanted)
+            return failure_set(failure, FAILURE_INVALID, "%s has %" PRId64 " elements, %" PRId64 " were expected",
+                               place_text(item, d, place), found, wanted);
+    }
+    item->floats = reading->input->takes_floats && json_is_number(value);
+    return 0;
+}
+
+/* Checks that all lists of the item, from `depth` on, have the sizes that `measure` has found. So the number of values
+ * is at most that of the body. */
+static int check_sizes(struct named_item *item, const json_t *value, int depth)
+{
+    const struct named_reading *reading = item->reading;
+    char place[PLACE_BYTES];
+    if (depth == reading->depth)
+        return 0;
+    if (!json_is_array(value) || (int64_t)json_array_size(value) != item->sizes[depth])
+        return failure_set(&reading->request->failure, FAILURE_INVALID,
+                           "%s is %s of %zu elements, a list of %" PRId64 " was expected, as before it",
+                           place_text(item, depth, place), json_kind(value), json_array_size(value),
+                           item->sizes[depth]);
+    for (int64_t i = 0; i < item->sizes[depth] && depth + 1 < reading->depth; i++) {
+        item->at[depth] = i;
+        if (check_sizes(item, json_array_get(value, (size_t)i), depth + 1) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Reads the values from `depth` on. *n counts the values that were read. */
+static int read_values(struct named_item *item, const json_t *value, int depth, void *values, int64_t *n)
+{
+    if (depth == item->reading->depth)
+        return read_value(item, value, values, (*n)++);
+    for (int64_t i = 0; i < item->sizes[depth]; i++) {
+        item->at[depth] = i;
+        size_t place = (size_t)(i + (depth == 0 ? item->skip : 0));
+        if (read_values(item, json_array_get(value, place), depth + 1, values, n) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Sets the input's data and sizes. */
+static void place(const struct named_item *item, const void *data, struct engine_input *to)
+{
+    const struct model_input *input = item->reading->input;
+    *to = (struct engine_input){.data = data};
+    if (input->layout == LAYOUT_TENSOR)
+        memcpy(to->sizes, item->sizes, (size_t)input->rank * sizeof *to->sizes);
+    to->length = item->reading->depth > 0 ? item->sizes[0] : 1;
+    to->width = input->layout == LAYOUT_CALL ? 1 : 0;
+    if (input->kind == INPUT_ATTENTION_MASK) {
+        to->columns = item->sizes[1];
+        to->floats = item->floats;
+    }
+}
+
+/* The number of elements that remain of a mask of `length` elements. A mask is cut like its sequence, which precedes it
+ * among the inputs. */
+static int64_t cut_of_mask(const struct named_item *item, int64_t length)
+{
+    const struct named_reading *reading = item->reading;
+    const struct job *job = &reading->request->job;
+    int like = reading->input->like;
+    if (!reading->inputs->truncate || like < 0 || like >= reading->index)
+        return length;
+    int64_t number = item->number < job->n_items ? item->number : 0;
+    int64_t tokens = job->items[number].inputs[like].length;
+    return tokens == items_limit_beside(reading->request->info, like, native_given(reading->inputs)).tokens &&
+                   length > tokens
+               ? tokens
+               : length;
+}
+
+/* Cuts the outermost list, or refuses it, if it is too long. */
+static int fit(struct named_item *item)
+{
+    const struct named_reading *reading = item->reading;
+    int64_t given = item->sizes[0];
+    if (reading->input->kind == INPUT_MASK && reading->depth == 1) {
+        item->sizes[0] = cut_of_mask(item, given);
+        item->skip = reading->inputs->truncate_left ? given - item->sizes[0] : 0;
+        return 0;
+    }
+    if (!is_cut(reading->input, reading->depth))
+        return 0;
+    return native_fit(reading->request, reading->inputs, reading->index, item->path, &item->sizes[0], &item->skip);
+}
+
+static int read_lists(const struct named_reading *reading, const char *path, int64_t number, const json_t *value)
+{
+    struct named_item item = {.reading = reading, .path = path, .number = number};
+    int64_t count = 1, n = 0;
+    if (measure(&item, value) != 0 || check_sizes(&item, value, 0) != 0 || fit(&item) != 0)
+        return -1;
+    for (int d = 0; d < reading->depth; d++)
+        count *= item.sizes[d];
+    void *values = request_take(reading->request, count, value_bytes(&item));
+    if (!values || read_values(&item, value, 0, values, &n) != 0)
+        return -1;
+    place(&item, values, &reading->items[number]);
+    return 0;
+}
+
+static int read_text(struct named_reading *reading, const char *path, int64_t number, const json_t *value)
+{
+    struct request *request = reading->request;
+    const struct text_codec *codec = text_inputs_codec(request);
+    const struct text_encoding *encoding = &reading->texts.encoding;
+    if (reading->input->kind != INPUT_IDS || reading->depth != 1 ||
+        (codec && text_codec_ids(codec) > reading->input->vocabulary))
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "%s is a text, a list was expected: the tokenizer is not for this input", path);
+    if (text_inputs_encode(&reading->texts, path, json_string_value(value), json_string_length(value)) != 0)
+        return -1;
+    int32_t *ids = request_take(request, encoding->count, sizeof *ids);
+    if (!ids)
+        return -1;
+    text_encoding_ids(encoding, ids);
+    const struct named_item item = {.reading = reading, .path = path, .sizes = {encoding->count}};
+    place(&item, ids, &reading->items[number]);
+    return 0;
+}
+
+/* Whether the value is a list of items. One more list than an item has is around them. */
+static bool is_list_of_items(const struct named_reading *reading, const json_t *value)
+{
+    int depth = 0;
+    for (; json_is_array(value); depth++)
+        value = json_array_get(value, 0);
+    return depth + (json_is_string(value) && reading->depth > 0) > reading->depth;
+}
+
+static int take_items(struct named_reading *reading, int64_t count)
+{
+    if (native_check_count(reading->request, count) != 0)
+        return -1;
+    reading->count = count;
+    reading->items = request_take(reading->request, count, sizeof *reading->items);
+    return reading->items ? 0 : -1;
+}
+
+static int named_from_json(void *context, const json_t *value)
+{
+    struct named_reading *reading = context;
+    bool listed = reading->inputs->listed[reading->index] = is_list_of_items(reading, value);
+    char path[NATIVE_PATH];
+    if (take_items(reading, listed ? (int64_t)json_array_size(value) : 1) != 0)
+        return -1;
+    for (int64_t i = 0; i < reading->count; i++) {
+        const json_t *one = listed ? json_array_get(value, (size_t)i) : value;
+        input_path(reading->request, reading->inputs, reading->index, i, path);
+        if ((json_is_string(one) ? read_text(reading, path, i, one) : read_lists(reading, path, i, one)) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- Numbers ---- */
+
+/* Sets each item to its part of the values. Returns 0 if named_from_json must read them. */
+static int place_numbers(struct named_reading *reading, const int64_t *ends, void *values, int64_t row)
+{
+    size_t bytes = reading->input->kind == INPUT_MASK ? sizeof(uint8_t) : sizeof(float);
+    for (int64_t i = 0, start = 0; i < reading->count; start = ends[i++]) {
+        struct named_item item = {.reading = reading, .path = "", .number = i};
+        int64_t length = (ends[i] - start) / row, wanted = wanted_size(reading->input, 0);
+        item.sizes[0] = length;
+        item.sizes[1] = row;
+        if (wanted >= 0 && length != wanted)
+            return 0;
+        if (is_cut(reading->input, reading->depth) && length > reading->limit.tokens && !reading->inputs->truncate)
+            return 0;
+        if (fit(&item) != 0)
+            return -1;
+        place(&item, (const char *)values + (size_t)(start + item.skip * row) * bytes, &reading->items[i]);
+    }
+    return 1;
+}
+
+/* Reads ids, rows and masks of numbers. Leaves other inputs, and wrong numbers, to named_from_json, whose message says
+ * where they are. */
+static int named_from_numbers(void *context, const struct numbers *numbers)
+{
+    struct named_reading *reading = context;
+    const struct model_input *input = reading->input;
+    bool listed = numbers->depth == reading->depth + 1, rows = input->kind == INPUT_ROWS;
+    int64_t row = reading->depth == 2 ? wanted_size(input, 1) : 1, count = numbers->count;
+    bool readable = (input->kind == INPUT_IDS && reading->depth == 1) || (rows && reading->depth == 2 && row > 0) ||
+                    (input->kind == INPUT_MASK && reading->depth == 1);
+    if (!readable || (!listed && numbers->depth != reading->depth))
+        return 0;
+    reading->inputs->listed[reading->index] = listed;
+    if (take_items(reading, listed ? numbers->lists[1] : 1) != 0)
+        return -1;
+    void *values = request_take(reading->request, count, sizeof(float));
+    int64_t *ends = values ? request_take(reading->request, reading->count, sizeof *ends) : NULL;
+    if (!ends)
+        return -1;
+    struct numbers_target target = {.ids = rows ? NULL : values,
+                                    .floats = rows ? values : NULL,
+                                    .below = input->kind == INPUT_MASK ? 2 : input->vocabulary,
+                                    .item_depth = listed ? 2 : 1,
+                                    .ends = ends};
+    if (rows)
+        target.sizes[numbers->depth - 1] = row;
+    if (!numbers_read(numbers, &target))
+        return 0;
+    for (int64_t i = 0; input->kind == INPUT_MASK && i < count; i++)
+        ((uint8_t *)values)[i] = (uint8_t)((const int32_t *)values)[i]; /* byte i is behind id i */
+    return place_numbers(reading, ends, values, row);
+}
+
+/* ---- All inputs ---- */
+
+static int read_input(struct request *request, struct native_inputs *inputs, int index, struct named_reading *reading)
+{
+    static const struct items_readers readers = {named_from_numbers, named_from_json};
+    const struct model_input *input = &request->info->inputs[index];
+    *reading = (struct named_reading){
+        .request = request,
+        .inputs = inputs,
+        .index = index,
+        .input = input,
+        .depth = depth_of(input),
+        .limit = items_limit_beside(request->info, index, native_given(inputs)),
+        .texts = {.request = request, .options = {inputs->truncate, inputs->truncate_left, inputs->add_special_tokens}},
+    };
+    reading->texts.limit = &reading->limit;
+    if (input->refused)
+        return failure_set(&request->failure, FAILURE_INVALID, "input \"%.100s\" is given: %s", input->name,
+                           input->refused);
+    if (input->kind == INPUT_IGNORED) {
+        static const struct engine_input ignored = {.data = ""};
+        if (take_items(reading, 1) != 0)
+            return -1;
+        *reading->items = ignored;
+        return 0;
+    }
+    int status = items_read(request, &inputs->lists, inputs->given[index], &readers, reading);
+    text_inputs_end(&reading->texts);
+    return status;
+}
+
+/* Repeats the only item until the job has `count` items. */
+static int repeat_item(struct request *request, int64_t count)
+{
+    struct engine_item *items = request_take(request, count, sizeof *items);
+    if (!items)
+        return -1;
+    for (int64_t i = 0; i < count; i++)
+        items[i] = request->job.items[0];
+    request->job.items = items;
+    request->job.n_items = count;
+    return 0;
+}
+
+/* Gives each item of the job its item of the input. An input with one item is for all of them. */
+static int join(struct request *request, const struct named_reading *reading)
+{
+    struct job *job = &request->job;
+    if (job->n_items == 1 && reading->count > 1 && repeat_item(request, reading->count) != 0)
+        return -1;
+    if (reading->count != job->n_items && reading->count != 1)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "%s has %" PRId64 " items, but other inputs have %" PRId64
+                           ": as many, or one for all, were expected",
+                           request->info->inputs[reading->index].name, reading->count, job->n_items);
+    for (int64_t i = 0; i < job->n_items; i++)
+        job->items[i].inputs[reading->index] = reading->items[reading->count == 1 ? 0 : i];
+    return 0;
+}
+
+int native_named_read(struct request *request, struct native_inputs *inputs)
+{
+    for (int index = 1; index < request->info->n_inputs; index++) {
+        struct named_reading reading;
+        if (!inputs->given[index])
+            continue;
+        if (read_input(request, inputs, index, &reading) != 0 || join(request, &reading) != 0)
+            return -1;
+    }
+    for (int index = 0; index < request->info->n_inputs; index++)
+        inputs->many = inputs->many || inputs->listed[index];
+    int rows = request->info->sequence_input;
+    if (rows > 0 && inputs->given[rows]) {
+        inputs->shown = rows;
+        inputs->shown_name = request->info->inputs[rows].name;
+    }
+    return 0;
+}

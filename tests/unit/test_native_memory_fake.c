@@ -1,0 +1,309 @@
+/* The memory of requests, with the fake engine: what is counted before it is taken, and the limits on it. */
+#include "server/dialects/results.h"
+#include "tests/unit/native_expect.h"
+
+#include <malloc.h>
+#include <stdio.h>
+
+/* Every result is a float whose text is as long as possible. */
+static int run_with_long_floats(struct model *model, int lane, const struct engine_item *items, int64_t n_items,
+                                struct error *error)
+{
+    const float longest = -1.2345679e-5f;
+    if (model_run(model, lane, items, n_items, error))
+        return -1;
+    for (int64_t i = 0; i < n_items; i++) {
+        const struct engine_item *item = &items[i];
+        const struct model_info *info = model_info(model);
+
+        for (int64_t n = 0; item->pooled && n < info->hidden_columns; n++)
+            item->pooled[n] = longest;
+        for (int64_t n = 0; item->hidden && n < item->inputs[0].length * info->hidden_columns; n++)
+            item->hidden[n] = longest;
+        for (int64_t n = 0; item->output && n < item->n_rows * info->output_columns; n++)
+            item->output[n] = longest;
+        for (int64_t n = 0; item->top_values && n < item->n_rows * item->top_k; n++)
+            item->top_values[n] = longest;
+        for (int64_t n = 0; item->targets && n < item->n_rows; n++)
+            item->log_probabilities[n] = longest;
+    }
+    return 0;
+}
+
+/* Bodies that consist of brackets, commas, keys or texts. The counted memory must be at least the memory that is
+ * taken. */
+static void counted_memory_is_enough(void **state)
+{
+    (void)state;
+    static const char *const repeated[] = {"{}",           "[]",      "1", "0.5", "\"\"", "\"abc\\n\\\"\"",
+                                           "{\"a\":[{}]}", "[[[[]]]]"};
+    enum { COUNT = 20000 };
+    for (size_t i = 0; i < sizeof repeated / sizeof repeated[0]; i++) {
+        struct writer body = {0};
+        struct failure failure;
+        struct mallinfo2 before = mallinfo2();
+
+        writer_text(&body, "{\"inputs\":[");
+        for (int n = 0; n < COUNT; n++)
+            writer_format(&body, "%s%s", n ? "," : "", repeated[i]);
+        writer_text(&body, "]}");
+        before = mallinfo2();
+        json_t *json = json_body_parse(body.data, body.length, &failure);
+        struct mallinfo2 after = mallinfo2();
+        assert_non_null(json);
+        assert_true(json_body_memory(body.data, body.length) >=
+                    (int64_t)(after.uordblks + after.hblkhd - before.uordblks - before.hblkhd));
+        json_decref(json);
+        writer_free(&body);
+    }
+}
+
+static void json_has_a_bound(void **state)
+{
+    (void)state;
+    struct budget *budget = &native_service.results;
+    int64_t limit = budget->limit;
+    struct request request;
+    budget->limit = 2000;
+    expect_failure("/embed", "{\"inputs\":[{},{},{},{},{},{},{},{},{},{}]}", FAILURE_TOO_LARGE,
+                   "the body's JSON would take 4056 bytes of memory, this server gives a request 2000: send less at "
+                   "once");
+    budget->used = 1990;
+    expect_failure("/embed", "{\"inputs\":[1]}", FAILURE_OVERLOADED,
+                   "other requests take the memory that this one needs; try again later");
+    assert_int_equal(budget->used, 1990);
+    budget->used = 0;
+    budget->limit = limit;
+    assert_int_equal(native_call("/embed", "{\"inputs\":\"a\"}", 14, &request), 0);
+    request_read_done(&request);
+    int64_t held = budget->used;
+    request_answered(&request);
+    assert_int_equal(budget->used, request.answer.length);
+    assert_true(held > budget->used);
+    request_close(&request);
+    assert_int_equal(budget->used, 0);
+}
+
+/* Small requests have the last part of the budget for themselves. */
+static void large_requests_leave_room_for_small_ones(void **state)
+{
+    (void)state;
+    struct budget budget = {.limit = 1000, .reserve = 200, .small = 50};
+    struct share large = {&budget, 0}, small = {&budget, 0};
+    assert_false(share_take(&large, 801));
+    assert_true(share_take(&large, 800));
+    assert_true(share_take(&small, 50));
+    assert_false(share_take(&small, 1));
+    assert_int_equal(share_end(&large), 800);
+    assert_int_equal(share_end(&large), 0);
+    assert_true(share_take(&small, 700));
+    share_end(&small);
+    assert_int_equal(budget.used, 0);
+}
+
+/* A text of one mebibyte is truncated to 64 ids. The tokenizer must make no more ids than these. */
+static void truncated_texts_cost_what_is_kept(void **state)
+{
+    (void)state;
+    enum { LENGTH = 1 << 20 };
+    char *body = malloc(LENGTH + 64);
+    int64_t limit = native_service.results.limit, begun, end;
+    struct request request;
+    begun = sprintf(body, "{\"truncate\": true, \"inputs\": \"");
+    memset(body + begun, 'x', LENGTH);
+    end = begun + LENGTH;
+    end += sprintf(body + end, "\"}");
+    assert_int_equal(native_call("/embed", body, (size_t)end, &request), 0);
+    request_read_done(&request);
+    assert_in_range(native_service.results.used, FAKE_MAX_LENGTH * sizeof(int32_t), 4096);
+    request_close(&request);
+    native_service.results.limit = limit;
+    free(body);
+}
+
+/* A text may be as long as the body. Nested lists would take 60 times the bytes of the body, so they are refused. */
+static void json_takes_five_times_the_payload(void **state)
+{
+    (void)state;
+    enum { PAYLOAD = 16 << 20, LISTS = 480000 };
+    char *text = malloc(PAYLOAD + 1);
+    const char *begin = "{\"truncate\": true, \"inputs\": \"", *end = "\"}";
+    size_t length = (size_t)sprintf(text, "%s", begin);
+    int64_t payload_limit = native_settings.payload_limit;
+    struct request request;
+    char message[256];
+    native_settings.payload_limit = PAYLOAD;
+    memset(text + length, 'x', PAYLOAD - length);
+    memcpy(text + PAYLOAD - strlen(end), end, strlen(end));
+    fake_reset();
+    assert_int_equal(native_call("/embed", text, PAYLOAD, &request), 0);
+    request_close(&request);
+    length = (size_t)sprintf(text, "{\"inputs\": \"a\", \"ignored\": [[]");
+    for (int i = 1; i < LISTS; i++, length += 3)
+        memcpy(text + length, ",[]", 3);
+    strcpy(text + length, "]}");
+    snprintf(message, sizeof message,
+             "the body's JSON would take %lld bytes of memory, this server gives a request 83886080: send less at once",
+             (long long)json_body_memory(text, strlen(text)));
+    expect_failure("/embed", text, FAILURE_TOO_LARGE, message);
+    native_settings.payload_limit = payload_limit;
+    free(text);
+}
+
+/* The memory for jansson has a limit that does not depend on the machine's memory. */
+static void json_is_bounded_by_the_payload(void **state)
+{
+    (void)state;
+    enum { COUNT = 500000 };
+    char *body = malloc(3 * COUNT + 64), *end = body + sprintf(body, "{\"inputs\": \"a\", \"ignored\": [[]");
+    char message[256];
+    assert_non_null(body);
+    for (int i = 1; i < COUNT; i++)
+        end += sprintf(end, ",[]");
+    strcpy(end, "]}");
+    snprintf(message, sizeof message,
+             "the body's JSON would take %lld bytes of memory, this server gives a request 67108864: send less at once",
+             (long long)json_body_memory(body, strlen(body)));
+    expect_failure("/embed", body, FAILURE_TOO_LARGE, message);
+    free(body);
+}
+
+static void tokenize_has_a_bound(void **state)
+{
+    (void)state;
+    enum { MOST = 1 << 20 };
+    char *body = malloc(MOST + 64);
+    struct request request;
+    assert_non_null(body);
+    for (int more = 0; more < 2; more++) {
+        int at = sprintf(body, "{\"inputs\": [\"");
+        memset(body + at, 'x', MOST - 1);
+        strcpy(body + at + MOST - 1, more ? "\", \"yz\"]}" : "\", \"y\"]}");
+        if (more) {
+            expect_failure(
+                "/tokenize", body, FAILURE_INVALID,
+                "inputs has 1048577 tokens, this route tells at most 1048576 in one answer: send less at once");
+            continue;
+        }
+        assert_int_equal(native_call("/tokenize", body, strlen(body), &request), 0);
+        request_close(&request);
+    }
+    free(body);
+}
+
+/* The most memory that an encoding can take is taken from the budget before. Afterwards the unused part is given
+ * back. */
+static void the_memory_of_a_text_is_counted(void **state)
+{
+    (void)state;
+    enum { LENGTH = 1 << 20 };
+    int64_t limit = native_service.results.limit;
+    char *body = malloc(LENGTH + 256);
+    int at = sprintf(body, "{\"model\": \"words\", \"truncate\": true, \"inputs\": \"");
+    struct request request;
+    memset(body + at, 'x', LENGTH);
+    strcpy(body + at + LENGTH, "\"}");
+    native_service.results.limit = 100 * LENGTH;
+    assert_int_equal(native_call("/embed", body, strlen(body), &request), -1);
+    assert_int_equal(request.failure.kind, FAILURE_INVALID);
+    assert_non_null(strstr(request.failure.error.message, "the request would take "));
+    request_close(&request);
+    native_service.results.limit = 250 * LENGTH;
+    if (native_call("/embed", body, strlen(body), &request) != 0)
+        fail_msg("%s", request.failure.error.message);
+    request_read_done(&request);
+    assert_in_range(native_service.results.used, FAKE_MAX_LENGTH * sizeof(int32_t), 4096);
+    request_close(&request);
+    assert_int_equal(atomic_load(&native_service.results.used), 0);
+    native_service.results.limit = limit;
+    free(body);
+}
+
+/* The memory that is counted for an answer is never less than the answer, even with the longest numbers. */
+static void answers_are_no_longer_than_counted(void **state)
+{
+    (void)state;
+    static const char *const bodies[][2] = {
+        {"/embed", "{\"inputs\": [\"abc\", \"d\"], \"normalize\": false}"},
+        {"/embed_all", "{\"inputs\": [\"abc\", \"d\"]}"},
+        {"/embed_all", "{\"inputs\": [\"abc\", \"d\"], \"encoding_format\": \"base64\"}"},
+        {"/logits", "{\"inputs\": [\"abc\", \"d\"]}"},
+        {"/logits", "{\"inputs\": [\"abc\", \"d\"], \"top_k\": 259}"},
+        {"/logits", "{\"inputs\": \"abc\", \"positions\": [2,2,2,2,2,2,2,1], \"top_k\": 1}"},
+        {"/logits", "{\"model\": \"words\", \"inputs\": [\"abc\", \"d\"], \"top_k\": 1000}"},
+        {"/logits", "{\"inputs\": [\"abc\", \"d\"], \"targets\": \"next\"}"},
+        {"/logits", "{\"inputs\": [\"abcd\", \"d\"], \"targets\": \"next\", \"encoding_format\": \"base64\"}"},
+        {"/v1/embeddings", "{\"input\": [\"abc\", \"d\"]}"},
+    };
+    for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
+        struct request request;
+
+        fake_reset();
+        native_run = run_with_long_floats;
+        assert_int_equal(native_call(bodies[i][0], bodies[i][1], strlen(bodies[i][1]), &request), 0);
+        native_run = model_run;
+        request_read_done(&request);
+        assert_true(request.answer.length <= (size_t)request.answer_bytes);
+        assert_true(request.answer_bytes <= native_service.results.used);
+        assert_int_equal(request.answer.capacity, request.answer_bytes); /* the buffer never had to grow */
+        request_close(&request);
+    }
+}
+
+/* If the number of floats overflows, the request is refused before any memory is taken. */
+static void counts_do_not_overflow(void **state)
+{
+    (void)state;
+    int64_t limit = native_service.results.limit;
+    struct request request;
+    int64_t floats = 0;
+    native_service.results.limit = INT64_MAX;
+    request_open(&request, &native_service, "", 0);
+    request_begin(&request);
+    assert_int_equal(results_count(&request, INT64_MAX / 300, 1, &floats), 0);
+    assert_true(results_text_bytes(floats, floats, false) > 0);
+    assert_int_equal(results_count(&request, INT64_MAX / 300, 1, &floats), -1);
+    assert_int_equal(results_count(&request, INT64_MAX / 300, 1000, &floats), -1);
+    request_close(&request);
+    native_service.results.limit = limit;
+}
+
+static void results_have_a_bound(void **state)
+{
+    (void)state;
+    int64_t limit = native_service.results.limit;
+    native_service.results.limit = 10000;
+    /* the encoding of the text, its item, three ids, and the logits with their text */
+    const size_t bytes = 651 + sizeof(struct engine_item) + 3 * sizeof(int32_t) + 16705;
+    char message[256];
+    snprintf(
+        message, sizeof message,
+        "the request would take %zu bytes of memory, this server gives one 10000: send fewer inputs at once, or ask "
+        "for less of each",
+        bytes);
+    expect_failure("/logits", "{\"inputs\": \"abc\"}", FAILURE_INVALID, message);
+    native_service.results.used = 9990;
+    expect_failure("/logits", "{\"inputs\": \"abc\", \"top_k\": 1}", FAILURE_OVERLOADED,
+                   "other requests take the memory that this one needs; try again later");
+    assert_int_equal(native_service.results.used, 9990);
+    native_service.results.used = 0;
+    native_service.results.limit = limit;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counted_memory_is_enough),
+        cmocka_unit_test(json_has_a_bound),
+        cmocka_unit_test(large_requests_leave_room_for_small_ones),
+        cmocka_unit_test(truncated_texts_cost_what_is_kept),
+        cmocka_unit_test(json_takes_five_times_the_payload),
+        cmocka_unit_test(json_is_bounded_by_the_payload),
+        cmocka_unit_test(tokenize_has_a_bound),
+        cmocka_unit_test(the_memory_of_a_text_is_counted),
+        cmocka_unit_test(answers_are_no_longer_than_counted),
+        cmocka_unit_test(counts_do_not_overflow),
+        cmocka_unit_test(results_have_a_bound),
+    };
+    return cmocka_run_group_tests(tests, native_setup, native_teardown);
+}
