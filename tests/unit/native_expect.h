@@ -1,4 +1,5 @@
-/* native_expect: calls of native routes that a test expects to succeed or to fail. Include it in one file of a program. */
+/* native_expect: calls of native routes that a test expects to succeed or to fail. Include it in one file of a
+ * program. */
 #ifndef TESTS_UNIT_NATIVE_EXPECT_H
 #define TESTS_UNIT_NATIVE_EXPECT_H
 
