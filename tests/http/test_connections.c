@@ -271,7 +271,7 @@ static bool has_address(const char *host)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
     bool found = false;
-    if (getaddrinfo(host, NULL, &hints, &list))
+    if (getaddrinfo(host, NULL, &hints, &list) != 0)
         return false;
     int descriptor = socket(list->ai_family, SOCK_STREAM, 0);
     found = descriptor >= 0 && bind(descriptor, list->ai_addr, list->ai_addrlen) == 0;

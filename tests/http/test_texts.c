@@ -363,41 +363,68 @@ static void the_mask_has_one_name(void **state)
 
 /* ---- /v2 ---- */
 
+/* The same batch in four forms. */
+static const char *const batches[] = {
+    "{\"inputs\": [{\"name\": \"ids\", \"datatype\": \"BYTES\", \"shape\": [2], \"data\": [\"ab\", \"[MASK]b\"]}]}",
+    "{\"inputs\": [{\"name\": \"ids\", \"datatype\": \"BYTES\", \"shape\": [2, 1], "
+    "\"data\": [[\"ab\"], [\"[MASK]b\"]]}]}",
+    "{\"inputs\": [{\"name\": \"ids\", \"datatype\": \"INT64\", \"shape\": [2, 4], "
+    "\"data\": [2, 43, 373, 3, 2, 4, 44, 3]}]}",
+    "{\"inputs\": [{\"name\": \"input_text\", \"datatype\": \"BYTES\", \"shape\": [2], "
+    "\"data\": [\"ab\", \"[MASK]b\"]}]}",
+};
+
 static void bytes_are_texts(void **state)
 {
     (void)state;
-    static const char *const bodies[] = {
-        "{\"inputs\": [{\"name\": \"ids\", \"datatype\": \"BYTES\", \"shape\": [2], \"data\": [\"ab\", \"[MASK]b\"]}]}",
-        "{\"inputs\": [{\"name\": \"ids\", \"datatype\": \"BYTES\", \"shape\": [2, 1], "
-        "\"data\": [[\"ab\"], [\"[MASK]b\"]]}]}",
-        "{\"inputs\": [{\"name\": \"ids\", \"datatype\": \"INT64\", \"shape\": [2, 4], "
-        "\"data\": [2, 43, 373, 3, 2, 4, 44, 3]}]}",
-        "{\"inputs\": [{\"name\": \"input_text\", \"datatype\": \"BYTES\", \"shape\": [2], "
-        "\"data\": [\"ab\", \"[MASK]b\"]}]}",
-    };
     json_t *answers[4];
-    for (size_t i = 0; i < 4; i++)
-        answers[i] = daemon_post_json(the_daemon, "/v2/models/bert/infer", bodies[i]);
-    assert_true(json_equal(answers[0], answers[1]));
-    assert_true(json_equal(answers[0], answers[2]));
-    assert_true(json_equal(answers[0], answers[3]));
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < LENGTH(batches); i++)
+        answers[i] = daemon_post_json(the_daemon, "/v2/models/bert/infer", batches[i]);
+    for (size_t i = 1; i < LENGTH(batches); i++) {
+        assert_true(json_equal(answers[0], answers[i]));
         json_decref(answers[i]);
+    }
+    json_decref(answers[0]);
+}
 
-    static const char binary[] = "{\"inputs\": [{\"name\": \"ids\", \"datatype\": \"BYTES\", \"shape\": [2], "
-                                 "\"parameters\": {\"binary_data_size\": 17}}]}\x02\0\0\0ab\x07\0\0\0[MASK]b";
+/* The batch with binary data. */
+static const char binary[] = "{\"inputs\": [{\"name\": \"ids\", \"datatype\": \"BYTES\", \"shape\": [2], "
+                             "\"parameters\": {\"binary_data_size\": 17}}]}\x02\0\0\0ab\x07\0\0\0[MASK]b";
+#define BINARY_SIZE 17
+
+static struct answer call_binary(const char *body, size_t length)
+{
     char header[64];
-    snprintf(header, sizeof header, "Inference-Header-Content-Length: %zu", sizeof binary - 1 - 17);
+    snprintf(header, sizeof header, "Inference-Header-Content-Length: %zu", sizeof binary - 1 - BINARY_SIZE);
     struct call call = {.path = "/v2/models/bert/infer",
-                        .body = binary,
-                        .length = sizeof binary - 1,
+                        .body = body,
+                        .length = length,
                         .headers = {header, "Content-Type: application/octet-stream"}};
-    struct answer answer = daemon_call(the_daemon, &call);
-    json_t *same = daemon_post_json(the_daemon, "/v2/models/bert/infer", bodies[0]);
+    return daemon_call(the_daemon, &call);
+}
+
+static void binary_bytes_are_texts(void **state)
+{
+    (void)state;
+    struct answer answer = call_binary(binary, sizeof binary - 1);
+    json_t *same = daemon_post_json(the_daemon, "/v2/models/bert/infer", batches[0]);
     assert_true(json_equal(answer.json, same));
     answer_free(&answer);
     json_decref(same);
+    for (size_t cut_at = 1; cut_at < BINARY_SIZE; cut_at++) {
+        char body[sizeof binary], size[24];
+        memcpy(body, binary, sizeof binary);
+        snprintf(size, sizeof size, "%2zu", cut_at);
+        memcpy(strstr(body, "17}"), size, 2);
+        answer = call_binary(body, sizeof binary - 1 - BINARY_SIZE + cut_at);
+        assert_int_equal(answer.status, 400);
+        answer_free(&answer);
+    }
+}
 
+static void wrong_bytes_are_refused(void **state)
+{
+    (void)state;
     static const struct {
         const char *body, *part;
     } refused[] = {
@@ -415,20 +442,9 @@ static void bytes_are_texts(void **state)
         {"{\"parameters\": {\"truncation_direction\": \"up\"}, \"inputs\": []}", "truncation_direction is "},
     };
     for (size_t i = 0; i < LENGTH(refused); i++) {
-        answer = daemon_post(the_daemon, "/v2/models/bert/infer", refused[i].body);
+        struct answer answer = daemon_post(the_daemon, "/v2/models/bert/infer", refused[i].body);
         if (answer.status != 400 || !strstr(answer.body, refused[i].part))
             fail_msg("\"%s\" is not in: %ld %s", refused[i].part, answer.status, answer.body);
-        answer_free(&answer);
-    }
-    for (size_t cut_at = 1; cut_at < 17; cut_at++) {
-        char body[sizeof binary], size[24];
-        memcpy(body, binary, sizeof binary);
-        snprintf(size, sizeof size, "%2zu", cut_at);
-        memcpy(strstr(body, "17}"), size, 2);
-        call.body = body;
-        call.length = sizeof binary - 1 - 17 + cut_at;
-        answer = daemon_call(the_daemon, &call);
-        assert_int_equal(answer.status, 400);
         answer_free(&answer);
     }
 }
@@ -525,6 +541,8 @@ int main(void)
         cmocka_unit_test(the_best_tokens_have_their_texts),
         cmocka_unit_test(the_mask_has_one_name),
         cmocka_unit_test(bytes_are_texts),
+        cmocka_unit_test(binary_bytes_are_texts),
+        cmocka_unit_test(wrong_bytes_are_refused),
         cmocka_unit_test(hostile_texts_fail_alone),
         cmocka_unit_test(two_models_have_two_tokenizers),
         cmocka_unit_test(what_does_not_fit_is_refused_at_load),

@@ -94,7 +94,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_slow_make_room),
                                        cmocka_unit_test(few_descriptors_leave_room_for_some_connections)};
     struct error error;
-    if (connections_open(10, NULL, &connections, &error))
+    if (connections_open(10, NULL, &connections, &error) != 0)
         return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     for (int i = 0; i < CLIENTS && ours[i]; i++) {

@@ -10,7 +10,7 @@ static int run_with_long_floats(struct model *model, int lane, const struct engi
                                 struct error *error)
 {
     const float longest = -1.2345679e-5f;
-    if (model_run(model, lane, items, n_items, error))
+    if (model_run(model, lane, items, n_items, error) != 0)
         return -1;
     for (int64_t i = 0; i < n_items; i++) {
         const struct engine_item *item = &items[i];
