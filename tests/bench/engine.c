@@ -40,7 +40,7 @@ static double cpu_s(void)
 }
 
 struct shapes {
-    struct shape all[MAX_TENSORS];
+    struct tensor_shape all[MAX_TENSORS];
     char names[MAX_TENSORS][NAME_LENGTH];
     size_t count;
 };
@@ -48,7 +48,7 @@ struct shapes {
 static void add(struct shapes *shapes, int layer, const char *name, int64_t rows, int64_t columns)
 {
     snprintf(shapes->names[shapes->count], NAME_LENGTH, "net.layers.%d.%s", layer, name);
-    shapes->all[shapes->count] = (struct shape){shapes->names[shapes->count], rows, columns};
+    shapes->all[shapes->count] = (struct tensor_shape){shapes->names[shapes->count], rows, columns};
     shapes->count++;
 }
 

@@ -13,7 +13,7 @@
 enum { DEPTH = 2, CHANNELS = 64, HEADS = 4, DIM_D = 16, DIM_K = 128, DIM_FF = 256, MAX_SHAPES = 128, NAME = 64 };
 
 struct shapes {
-    struct shape all[MAX_SHAPES];
+    struct tensor_shape all[MAX_SHAPES];
     char names[MAX_SHAPES][2 * NAME];
     size_t count;
 };
@@ -54,7 +54,7 @@ static void write_floats(int64_t count, float scale)
 static void add(struct shapes *shapes, int layer, const char *name, int64_t rows, int64_t columns)
 {
     snprintf(shapes->names[shapes->count], sizeof *shapes->names, "seq.%d.%s", layer, name);
-    shapes->all[shapes->count] = (struct shape){shapes->names[shapes->count], rows, columns};
+    shapes->all[shapes->count] = (struct tensor_shape){shapes->names[shapes->count], rows, columns};
     shapes->count++;
 }
 
@@ -101,7 +101,7 @@ static json_t *describe_shared(void)
     return metadata;
 }
 
-static int64_t elements_of(const struct shape *shape)
+static int64_t elements_of(const struct tensor_shape *shape)
 {
     return shape->columns * (shape->rows ? shape->rows : 1);
 }
@@ -111,7 +111,7 @@ static void write_header(const struct shapes *shapes)
     json_t *header = json_pack("{s:o}", "__metadata__", describe_shared());
     json_int_t offset = 0;
     for (size_t i = 0; i < shapes->count; i++) {
-        const struct shape *shape = &shapes->all[i];
+        const struct tensor_shape *shape = &shapes->all[i];
         json_int_t end = offset + elements_of(shape) * 4;
         json_t *sizes = shape->rows ? json_pack("[I, I]", (json_int_t)shape->rows, (json_int_t)shape->columns)
                                     : json_pack("[I]", (json_int_t)shape->columns);
@@ -135,7 +135,7 @@ static void write_model(const char *folder, int64_t input_size)
     open_file(folder, "model.safetensors");
     write_header(&shapes);
     for (size_t i = 0; i < shapes.count; i++) {
-        const struct shape *shape = &shapes.all[i];
+        const struct tensor_shape *shape = &shapes.all[i];
         if (strstr(shape->name, "norm.weight")) {
             float gain[CHANNELS];
             for (int c = 0; c < CHANNELS; c++)

@@ -13,7 +13,7 @@
 
 enum { TOKENS = 256, DIM = 32, SEQ_LEN = 64, K = 16, HEADS = 2, HIDDEN = 4 * DIM };
 
-static const struct shape shapes[] = {
+static const struct tensor_shape shapes[] = {
     {"token_emb.weight", TOKENS, DIM},      {"pos_emb.weight", SEQ_LEN, DIM},      {LAYER "0.norm.weight", 0, DIM},
     {LAYER "0.norm.bias", 0, DIM},          {LAYER "0.fn.to_q.weight", DIM, DIM},  {LAYER "0.fn.to_k.weight", DIM, DIM},
     {LAYER "0.fn.to_v.weight", DIM, DIM},   {LAYER "0.fn.proj_k", SEQ_LEN, K},     {LAYER "0.fn.proj_v", SEQ_LEN, K},

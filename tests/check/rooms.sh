@@ -198,7 +198,7 @@ else
     echo "not ok 3 - a circle is told from a chain"
 fi
 
-found=$(includes server engine weights config | circles)
+found=$(includes server engine weights config tests | circles)
 if [ -z "$found" ]; then
     echo "ok 4 - no module includes one that leads back to it"
 else

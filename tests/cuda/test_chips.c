@@ -50,7 +50,7 @@ static void test_chips(void **state)
 {
     const struct sizes *s = *state;
     int64_t e_rows = s->groups * LONGEST;
-    const struct shape shapes[] = {{"e", e_rows, s->k}, {"f", e_rows, s->k}};
+    const struct tensor_shape shapes[] = {{"e", e_rows, s->k}, {"f", e_rows, s->k}};
     struct error error;
     void *file;
     if (on_device())

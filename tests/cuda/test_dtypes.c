@@ -69,7 +69,7 @@ static int run_ones(struct backend_model *model, const struct plan *plan, struct
 /* Prepares a linear layer with a weight `x`, and runs it. */
 static int prepare_with(enum dtype dtype, float x, struct error *error)
 {
-    const struct shape shapes[] = {{"matrix", 4, 6}};
+    const struct tensor_shape shapes[] = {{"matrix", 4, 6}};
     void *file;
     struct backend *backend;
     struct backend_model *model;

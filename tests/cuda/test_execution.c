@@ -31,7 +31,7 @@
 enum { IDS = 48, DIM = 16, SEQ_LEN = 200, K = 8, HEADS = 2, HIDDEN = 4 * DIM };
 enum { BATCHES = 14, ITEMS = 5, MOST_TOKENS = 240, ROUNDS = 3, TURNS = 10, MOST_TOP_K = 5 };
 
-static const struct shape shapes[] = {
+static const struct tensor_shape shapes[] = {
     {"token_emb.weight", IDS, DIM},       {"pos_emb.weight", SEQ_LEN, DIM},
     {LAYER "0.norm.weight", 0, DIM},      {LAYER "0.norm.bias", 0, DIM},
     {LAYER "0.fn.to_q.weight", DIM, DIM}, {LAYER "0.fn.to_k.weight", DIM, DIM},
@@ -67,7 +67,7 @@ static enum cuda_f32 cuda_f32 = CUDA_F32_PLAIN; /* cuBLASLt computes the product
 static void open_model_in(struct engine *engine, int64_t ids, struct loaded *loaded)
 {
     const size_t n_shapes = sizeof shapes / sizeof *shapes;
-    struct shape own[sizeof shapes / sizeof *shapes];
+    struct tensor_shape own[sizeof shapes / sizeof *shapes];
     struct engine_options options = {.device = {DEVICE_CUDA},
                                      .dtype = DTYPE_F32,
                                      .cuda_f32 = cuda_f32,

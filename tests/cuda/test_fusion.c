@@ -49,7 +49,7 @@ static void pairs_are_one_launch(void **state)
         skip();
     for (int pair = 0; pair < PAIRS; pair++)
         for (int read_twice = 0; read_twice < 2; read_twice++) {
-            build_pair(&bench, (enum pair)pair, 24, read_twice);
+            build_pair(&bench, (enum fused_pair)pair, 24, read_twice);
             expect_fused(&bench, fused[pair]);
         }
 }
@@ -61,7 +61,7 @@ static void others_are_not(void **state)
     (void)state;
     struct bench bench;
     const int64_t shifts[] = {1, 0};
-    const struct shape tables[] = {{"table", 7, 24}, {"positions", 40, 24}};
+    const struct tensor_shape tables[] = {{"table", 7, 24}, {"positions", 40, 24}};
     if (on_device())
         skip();
     struct plan_builder *builder = bench_begin(&bench, tables, COUNT(tables));
@@ -71,7 +71,7 @@ static void others_are_not(void **state)
     plan_give(builder, plan_concatenate(builder, x, y), PLAN_NONE, PLAN_NONE, false);
     expect_fused(&bench, 0);
 
-    const struct shape norms[] = {{"gain", 0, 12}, {"bias", 0, 12}};
+    const struct tensor_shape norms[] = {{"gain", 0, 12}, {"bias", 0, 12}};
     builder = bench_begin(&bench, norms, COUNT(norms));
     builder->as_built = true;
     x = plan_input_rows(builder, "x", 24, 40, PLAN_NONE);
@@ -96,7 +96,8 @@ static void others_are_not(void **state)
     expect_fused(&bench, 0);
 }
 
-static int64_t launches_of_projections(struct projected e, struct projected f, int64_t least, int64_t most)
+static int64_t launches_of_projections(struct fused_projection e, struct fused_projection f, int64_t least,
+                                       int64_t most)
 {
     struct bench bench;
     build_projections(&bench, e, f, 24);
@@ -115,12 +116,12 @@ static int64_t launches_of_projections(struct projected e, struct projected f, i
 static void projections_are_one_launch(void **state)
 {
     (void)state;
-    const struct projected e = {20, 1, 40, false, true};
-    const struct projected others[][2] = {{e, {21, 1, 40, false, true}},
-                                          {{20, 1, 120, false, true}, {20, 3, 40, false, true}},
-                                          {e, {20, 1, 41, false, true}},
-                                          {{40, 1, 40, false, true}, {40, 1, 40, true, true}},
-                                          {e, {20, 1, 40, false, false}}};
+    const struct fused_projection e = {20, 1, 40, false, true};
+    const struct fused_projection others[][2] = {{e, {21, 1, 40, false, true}},
+                                                 {{20, 1, 120, false, true}, {20, 3, 40, false, true}},
+                                                 {e, {20, 1, 41, false, true}},
+                                                 {{40, 1, 40, false, true}, {40, 1, 40, true, true}},
+                                                 {e, {20, 1, 40, false, false}}};
     if (on_device())
         skip();
     int64_t launches = launches_of_projections(e, e, 1, 40);
@@ -142,11 +143,11 @@ static void projections_that_a_pass_makes_are(void **state)
     struct bench bench;
     if (on_device())
         skip();
-    build_chains(&bench, (struct projected){20, 1, 41, false, false}, false, false, true);
+    build_chains(&bench, (struct fused_projection){20, 1, 41, false, false}, false, false, true);
     expect_fused(&bench, 1);
-    build_chains(&bench, (struct projected){20, 1, 41, true, true}, true, true, true);
+    build_chains(&bench, (struct fused_projection){20, 1, 41, true, true}, true, true, true);
     expect_fused(&bench, 0);
-    build_chains(&bench, (struct projected){20, 1, 41, true, true}, true, false, true);
+    build_chains(&bench, (struct fused_projection){20, 1, 41, true, true}, true, false, true);
     expect_fused(&bench, -2);
 }
 
@@ -154,8 +155,8 @@ static void projections_that_a_pass_makes_are(void **state)
 static void projections_apart_are_not(void **state)
 {
     (void)state;
-    const struct shape shapes[] = {{"e", 40, 20}, {"f", 40, 20}};
-    const struct projected e = {20, 1, 40, false, false};
+    const struct tensor_shape shapes[] = {{"e", 40, 20}, {"f", 40, 20}};
+    const struct fused_projection e = {20, 1, 40, false, false};
     const struct plan_attention attention = {.heads = 1, .kv_heads = 1, .scale = 0.1f};
     if (on_device())
         skip();

@@ -168,12 +168,12 @@ static void test_sizes(void **state)
 {
     const struct sizes *s = *state;
     int64_t rows = 0, e_rows = s->groups * (s->transposed ? s->k : LONGEST);
-    struct shape shapes[3] = {{"e", e_rows, s->transposed ? LONGEST : s->k}};
+    struct tensor_shape shapes[3] = {{"e", e_rows, s->transposed ? LONGEST : s->k}};
     size_t n_shapes = 1;
     if (s->kv_heads < s->heads)
-        shapes[n_shapes++] = (struct shape){"narrow", s->d / s->heads * s->kv_heads, s->d};
+        shapes[n_shapes++] = (struct tensor_shape){"narrow", s->d / s->heads * s->kv_heads, s->d};
     if (s->two)
-        shapes[n_shapes++] = (struct shape){"f", e_rows, shapes[0].columns};
+        shapes[n_shapes++] = (struct tensor_shape){"f", e_rows, shapes[0].columns};
     struct error error;
     void *file;
     const struct backend_functions *cuda = backend_cuda_load(&error);

@@ -303,14 +303,14 @@ static void check_method(const struct backend_functions *functions, int dtype, c
 static struct weights *weights_of(const struct sizes *s, void **file)
 {
     int64_t rows = s->groups * (s->transposed ? s->k : full_rows), columns = s->transposed ? full_rows : s->k;
-    struct shape shapes[4] = {{"e", rows, columns}};
+    struct tensor_shape shapes[4] = {{"e", rows, columns}};
     int count = 1;
     if (s->two)
-        shapes[count++] = (struct shape){"f", rows, columns};
+        shapes[count++] = (struct tensor_shape){"f", rows, columns};
     if (s->bias)
-        shapes[count++] = (struct shape){"bias", s->groups, s->k};
+        shapes[count++] = (struct tensor_shape){"bias", s->groups, s->k};
     if (s->linear)
-        shapes[count++] = (struct shape){"w", s->columns, s->columns};
+        shapes[count++] = (struct tensor_shape){"w", s->columns, s->columns};
     random_seed(18);
     return tensors_random(shapes, count, file);
 }
@@ -479,7 +479,7 @@ static void test_gelu(void **state)
     const struct gelu *g = *state;
     const struct gelu without = {g->columns, g->bias, true};
     const struct backend_functions *functions = load_cuda();
-    const struct shape shapes[] = {{"w", g->columns, IN}, {"bias", 0, g->columns}};
+    const struct tensor_shape shapes[] = {{"w", g->columns, IN}, {"bias", 0, g->columns}};
     void *file;
     random_seed(5);
     struct weights *weights = tensors_random(shapes, g->bias ? 2 : 1, &file);

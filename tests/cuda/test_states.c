@@ -246,7 +246,7 @@ static void run_alone(struct resident *r, const struct sequence *s, const struct
 static struct weights *make_weights(const struct sizes *s, void **file)
 {
     int64_t width = s->kind == SHIFT ? columns_of(s) : s->heads * s->d;
-    const struct shape shapes[] = {{"out", OUT, width}, {"e", CONTEXT, K}};
+    const struct tensor_shape shapes[] = {{"out", OUT, width}, {"e", CONTEXT, K}};
     return tensors_random(shapes, s->kind == ATTEND_CONTEXT ? 2 : 1, file);
 }
 

@@ -29,11 +29,11 @@ static json_t *describe(const struct infer_tensor *tensor)
                      "parameters", "binary_data_size", (json_int_t)tensor->bytes);
 }
 
-struct infer_body infer_body_of(const struct infer_tensor *inputs, size_t n_inputs, const char *const *outputs,
-                                size_t n_outputs)
+struct infer_request infer_body_of(const struct infer_tensor *inputs, size_t n_inputs, const char *const *outputs,
+                                   size_t n_outputs)
 {
     json_t *list = json_array(), *wanted = json_array();
-    struct infer_body body = {NULL, 0, 0};
+    struct infer_request body = {NULL, 0, 0};
     for (size_t i = 0; i < n_inputs; i++) {
         json_array_append_new(list, describe(&inputs[i]));
         body.length += inputs[i].bytes;
@@ -55,13 +55,13 @@ struct infer_body infer_body_of(const struct infer_tensor *inputs, size_t n_inpu
     return body;
 }
 
-void infer_body_free(struct infer_body *body)
+void infer_body_free(struct infer_request *body)
 {
     free(body->bytes);
-    *body = (struct infer_body){NULL, 0, 0};
+    *body = (struct infer_request){NULL, 0, 0};
 }
 
-struct answer infer_call(const struct daemon *daemon, const char *model, const struct infer_body *body, void *curl)
+struct answer infer_call(const struct daemon *daemon, const char *model, const struct infer_request *body, void *curl)
 {
     char path[256], header[80];
     snprintf(path, sizeof path, "/v2/models/%s/infer", model);
@@ -89,7 +89,7 @@ struct infer_answer infer_read(struct answer given)
     return answer;
 }
 
-struct infer_answer infer_send(const struct daemon *daemon, const char *model, const struct infer_body *body)
+struct infer_answer infer_send(const struct daemon *daemon, const char *model, const struct infer_request *body)
 {
     return infer_read(infer_call(daemon, model, body, NULL));
 }
@@ -234,14 +234,14 @@ size_t case_tensors(const struct weights *calls, int index, const char *way, str
     return count;
 }
 
-struct infer_body case_body(const struct weights *calls, int index)
+struct infer_request case_body(const struct weights *calls, int index)
 {
     struct infer_tensor inputs[MAX_TENSORS], outputs[MAX_TENSORS];
     const char *names[MAX_TENSORS];
     size_t n_inputs = case_tensors(calls, index, "in", inputs, MAX_TENSORS);
     size_t n_outputs = case_tensors(calls, index, "out", outputs, MAX_TENSORS);
     if (n_inputs == 0)
-        return (struct infer_body){NULL, 0, 0};
+        return (struct infer_request){NULL, 0, 0};
     assert_true(n_outputs > 0);
     for (size_t i = 0; i < n_outputs; i++)
         names[i] = outputs[i].name;

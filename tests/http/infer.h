@@ -23,15 +23,15 @@ struct infer_tensor {
 int64_t infer_elements(const struct infer_tensor *tensor);
 
 /* The body of a request: JSON, followed by the bytes of the tensors. */
-struct infer_body {
+struct infer_request {
     char *bytes;
     size_t json, length;
 };
 
 /* Requests `outputs` by name. Without names, it requests the output of the class. The caller frees the body. */
-struct infer_body infer_body_of(const struct infer_tensor *inputs, size_t n_inputs, const char *const *outputs,
-                                size_t n_outputs);
-void infer_body_free(struct infer_body *body);
+struct infer_request infer_body_of(const struct infer_tensor *inputs, size_t n_inputs, const char *const *outputs,
+                                   size_t n_outputs);
+void infer_body_free(struct infer_request *body);
 
 /* An answer of status 200. The caller frees it. */
 struct infer_answer {
@@ -41,12 +41,12 @@ struct infer_answer {
     size_t length;
 };
 
-struct infer_answer infer_send(const struct daemon *daemon, const char *model, const struct infer_body *body);
+struct infer_answer infer_send(const struct daemon *daemon, const char *model, const struct infer_request *body);
 
 /* infer_send in two steps. Any thread may call infer_call. Only the test's thread may call infer_read, which
  * takes over the answer of infer_call. `curl` is an easy handle that keeps its connection. NULL stands for a new
  * handle. */
-struct answer infer_call(const struct daemon *daemon, const char *model, const struct infer_body *body, void *curl);
+struct answer infer_call(const struct daemon *daemon, const char *model, const struct infer_request *body, void *curl);
 struct infer_answer infer_read(struct answer answer);
 size_t infer_count(const struct infer_answer *answer); /* number of outputs */
 struct infer_tensor infer_output(const struct infer_answer *answer, size_t index);
@@ -73,7 +73,7 @@ struct weights *case_calls(const char *folder, const char *name);
 size_t case_tensors(const struct weights *calls, int index, const char *way, struct infer_tensor *tensors, size_t room);
 
 /* The body of call `index`. It requests each output that the case stores. If there is no such call, `bytes` is NULL. */
-struct infer_body case_body(const struct weights *calls, int index);
+struct infer_request case_body(const struct weights *calls, int index);
 
 /* Compares each output of the call with the case: the shape, and the values within `tolerance`. Returns the largest
  * relative L2 error. */

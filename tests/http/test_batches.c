@@ -103,7 +103,7 @@ struct request {
     struct infer_tensor inputs[MAX_INPUTS];
     size_t n_inputs;
     int64_t n_items; /* items that a batch may hold separately */
-    struct infer_body body;
+    struct infer_request body;
     struct infer_answer alone[MOST_ITEMS]; /* result of each item when the daemon runs nothing else */
     struct answer answer;                  /* result when the daemon runs other requests */
 };
@@ -190,7 +190,7 @@ static void ask_alone(const struct daemon *daemon, struct request *request)
             if (!model->call)
                 inputs[i].shape[0] = 1;
         }
-        struct infer_body body = infer_body_of(inputs, request->n_inputs, model->outputs, count_outputs(model));
+        struct infer_request body = infer_body_of(inputs, request->n_inputs, model->outputs, count_outputs(model));
         request->alone[b] = infer_send(daemon, model->name, &body);
         infer_body_free(&body);
     }

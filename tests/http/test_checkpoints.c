@@ -34,7 +34,7 @@ static void write_cases(const struct cases *cases, enum weights_dtype dtype, con
 static void compare_case(const struct daemon *daemon, const char *name, enum weights_dtype dtype)
 {
     struct weights *calls = case_calls(CASES_FOLDER, name);
-    struct infer_body body;
+    struct infer_request body;
     char rounded_name[256];
     double distance = 0;
     snprintf(rounded_name, sizeof rounded_name, "%s.rounded", name);

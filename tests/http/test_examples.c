@@ -110,7 +110,7 @@ static int64_t setting(const struct daemon *daemon, const char *key)
  * equal. */
 static void expect_same_shape(const struct daemon *daemon, const char *model, const struct infer_tensor *tensor)
 {
-    struct infer_body body = infer_body_of(tensor, 1, NULL, 0);
+    struct infer_request body = infer_body_of(tensor, 1, NULL, 0);
     struct infer_answer answer = infer_send(daemon, model, &body);
     struct infer_tensor output = infer_output(&answer, 0);
     assert_int_equal(output.rank, tensor->rank);
@@ -182,7 +182,7 @@ static void explicit_limits_stay_what_they_are(void **state)
     struct daemon *daemon =
         daemon_start(ARGUMENTS("--model", folder, "--max-batch-tokens", "16384", "--payload-limit", "33554432"));
     struct infer_tensor pixels = image();
-    struct infer_body body = infer_body_of(&pixels, 1, NULL, 0);
+    struct infer_request body = infer_body_of(&pixels, 1, NULL, 0);
     struct answer answer = infer_call(daemon, "image", &body, NULL);
     char *large = encoder_body();
     assert_int_equal(answer.status, 400);

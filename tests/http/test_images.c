@@ -118,7 +118,7 @@ static void bytes_are_the_same_as_json(void **state)
     const struct infer_tensor tensor = {"x", "FP32", 4, {1, CHANNELS, 2, 3}, x, sizeof x};
     for (int i = 0; i < CHANNELS * 6; i++)
         x[i] = 0.25f * (float)(i * 7 % 11) - 1;
-    struct infer_body body = infer_body_of(&tensor, 1, NULL, 0);
+    struct infer_request body = infer_body_of(&tensor, 1, NULL, 0);
     struct infer_answer answer = infer_send(the_daemon, "linear_attention_image", &body);
     struct infer_tensor output = infer_output(&answer, 0);
     assert_true(output.rank == 4 && output.shape[1] == CHANNELS && output.shape[2] == 2 && output.shape[3] == 3);

@@ -104,7 +104,7 @@ static void a_module_agrees_with_pytorch(void **state)
 {
     const char *module = *state;
     struct weights *calls = case_calls(FOLDER, module);
-    struct infer_body body;
+    struct infer_request body;
     int index = 0;
     expect_all_outputs(module, calls);
     for (; (body = case_body(calls, index)).bytes; index++) {
@@ -123,7 +123,7 @@ static void a_module_agrees_with_pytorch(void **state)
 /* One item of a call. */
 struct item {
     const char *module;
-    struct infer_body body;
+    struct infer_request body;
     struct infer_answer alone;
     struct answer together;
     struct infer_tensor expected[MOST_TENSORS];

@@ -71,7 +71,7 @@ static void write_renamed(const char *case_name, const char *prefix, const char 
 static void compare_case(const struct daemon *daemon, const char *name)
 {
     struct weights *calls = case_calls(CASES_FOLDER, name);
-    struct infer_body body;
+    struct infer_request body;
     for (int index = 0; (body = case_body(calls, index)).bytes; index++) {
         struct infer_answer answer = infer_send(daemon, name, &body);
 

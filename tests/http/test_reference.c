@@ -30,7 +30,7 @@ static int start(void **state)
 static int compare_calls(const char *name, const struct weights *calls)
 {
     int index = 0;
-    struct infer_body body;
+    struct infer_request body;
     for (; (body = case_body(calls, index)).bytes; index++) {
         struct infer_answer answer = infer_send(the_daemon, name, &body);
 

@@ -46,7 +46,7 @@ static void all_forms_give_the_same_bits(void **state)
     struct daemon *daemon =
         daemon_start(ARGUMENTS("--model", folder, "--model", CASES_FOLDER "/" CASE, "--max-batch-tokens", "512"));
     struct weights *calls = case_calls(CASES_FOLDER, CASE);
-    struct infer_body body;
+    struct infer_request body;
     int count = 0;
     for (; (body = case_body(calls, count)).bytes; count++) {
         struct infer_answer expected = infer_send(daemon, CASE, &body);

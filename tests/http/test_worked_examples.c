@@ -64,7 +64,7 @@ static void languages_are_told_apart(void **state)
     static const struct {
         const char *label, *text;
     } texts[] = {
-        {"C", "static int area(const struct shape *shape)\\n{\\n    return shape->width * shape->height;\\n}"},
+        {"C", "static int area(const struct tensor_shape *shape)\\n{\\n    return shape->width * shape->height;\\n}"},
         {"C", "for (size_t i = 0; i < count; i++)\\n    sum += values[i];"},
         {"C", "#include <stdio.h>"},
         {"Python", "def area(shape):\\n    return shape.width * shape.height"},

@@ -1,7 +1,7 @@
 #include "tests/unit/fused_plans.h"
 
 /* Builds the steps before the norm. Their weights are in shapes_of_pair. */
-static int build_first(struct plan_builder *builder, enum pair pair, int64_t columns)
+static int build_first(struct plan_builder *builder, enum fused_pair pair, int64_t columns)
 {
     if (pair == ADD || pair == NORM_SHIFT) {
         int x = plan_input_rows(builder, "x", columns, 40, PLAN_NONE);
@@ -17,29 +17,29 @@ static int build_first(struct plan_builder *builder, enum pair pair, int64_t col
                               plan_matrix(builder, 8, columns, "columns"), 8);
 }
 
-static int64_t shapes_of_pair(enum pair pair, int64_t columns, struct shape *shapes)
+static int64_t shapes_of_pair(enum fused_pair pair, int64_t columns, struct tensor_shape *shapes)
 {
     int64_t count = 0;
-    shapes[count++] = (struct shape){"gain", 0, columns};
-    shapes[count++] = (struct shape){"bias", 0, columns};
+    shapes[count++] = (struct tensor_shape){"gain", 0, columns};
+    shapes[count++] = (struct tensor_shape){"bias", 0, columns};
     if (pair == ADD || pair == NORM_SHIFT)
         return count;
-    shapes[count++] = (struct shape){"table", 7, columns};
+    shapes[count++] = (struct tensor_shape){"table", 7, columns};
     if (pair == EMBED_SINUSOIDS)
-        shapes[count++] = (struct shape){"frequencies", 0, columns / 2};
+        shapes[count++] = (struct tensor_shape){"frequencies", 0, columns / 2};
     if (pair == EMBED_POSITIONS)
-        shapes[count++] = (struct shape){"positions", 40, columns};
+        shapes[count++] = (struct tensor_shape){"positions", 40, columns};
     if (pair == EMBED_AXIAL_POSITIONS) {
-        shapes[count++] = (struct shape){"rows", 5, columns};
-        shapes[count++] = (struct shape){"columns", 8, columns};
+        shapes[count++] = (struct tensor_shape){"rows", 5, columns};
+        shapes[count++] = (struct tensor_shape){"columns", 8, columns};
     }
     return count;
 }
 
-void build_pair(struct bench *bench, enum pair pair, int64_t columns, bool read_twice)
+void build_pair(struct bench *bench, enum fused_pair pair, int64_t columns, bool read_twice)
 {
     static const int64_t shifts[] = {1, 0, -1};
-    struct shape shapes[6];
+    struct tensor_shape shapes[6];
     struct plan_builder *builder = bench_begin(bench, shapes, (size_t)shapes_of_pair(pair, columns, shapes));
     builder->as_built = true; /* no passes: a pass would gather the wanted rows before the norm */
     int first = build_first(builder, pair, columns);
@@ -54,7 +54,7 @@ void build_pair(struct bench *bench, enum pair pair, int64_t columns, bool read_
     plan_give(builder, last, PLAN_NONE, PLAN_NONE, false);
 }
 
-int add_projection(struct plan_builder *builder, int x, struct projected e, const char *weight, const char *bias)
+int add_projection(struct plan_builder *builder, int x, struct fused_projection e, const char *weight, const char *bias)
 {
     int64_t rows = e.groups * (e.transposed ? e.k : e.rows);
     return plan_project_sequence(
@@ -65,17 +65,18 @@ int add_projection(struct plan_builder *builder, int x, struct projected e, cons
                                  .transposed = e.transposed});
 }
 
-static int64_t shapes_of_projection(struct projected e, const char *weight, const char *bias, struct shape *shapes)
+static int64_t shapes_of_projection(struct fused_projection e, const char *weight, const char *bias,
+                                    struct tensor_shape *shapes)
 {
-    shapes[0] = (struct shape){weight, e.groups * (e.transposed ? e.k : e.rows), e.transposed ? e.rows : e.k};
-    shapes[1] = (struct shape){bias, e.groups, e.k};
+    shapes[0] = (struct tensor_shape){weight, e.groups * (e.transposed ? e.k : e.rows), e.transposed ? e.rows : e.k};
+    shapes[1] = (struct tensor_shape){bias, e.groups, e.k};
     return e.with_bias ? 2 : 1;
 }
 
-void build_projections(struct bench *bench, struct projected e, struct projected f, int64_t columns)
+void build_projections(struct bench *bench, struct fused_projection e, struct fused_projection f, int64_t columns)
 {
     struct plan_attention attention = {.heads = 1, .kv_heads = 1, .scale = 0.1f};
-    struct shape shapes[4];
+    struct tensor_shape shapes[4];
     int64_t count = shapes_of_projection(e, "e", "eb", shapes);
     count += shapes_of_projection(f, "f", "fb", &shapes[count]);
     struct plan_builder *builder = bench_begin(bench, shapes, (size_t)count);
@@ -87,14 +88,14 @@ void build_projections(struct bench *bench, struct projected e, struct projected
     plan_give(builder, plan_concatenate(builder, first, second), PLAN_NONE, PLAN_NONE, false);
 }
 
-void build_chains(struct bench *bench, struct projected e, bool key_bias, bool value_bias, bool padded)
+void build_chains(struct bench *bench, struct fused_projection e, bool key_bias, bool value_bias, bool padded)
 {
-    struct shape shapes[8] = {{"keys", 24, 24}, {"values", 24, 24}};
+    struct tensor_shape shapes[8] = {{"keys", 24, 24}, {"values", 24, 24}};
     int64_t count = 2;
     if (key_bias)
-        shapes[count++] = (struct shape){"kb", 0, 24};
+        shapes[count++] = (struct tensor_shape){"kb", 0, 24};
     if (value_bias)
-        shapes[count++] = (struct shape){"vb", 0, 24};
+        shapes[count++] = (struct tensor_shape){"vb", 0, 24};
     count += shapes_of_projection(e, "e", "eb", &shapes[count]);
     count += shapes_of_projection(e, "f", "fb", &shapes[count]);
     struct plan_builder *builder = bench_begin(bench, shapes, (size_t)count);

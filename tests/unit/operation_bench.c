@@ -87,7 +87,7 @@ bool bench_has_kernel(enum operation operation)
     return functions->has_operation(operation);
 }
 
-struct plan_builder *bench_begin(struct bench *bench, const struct shape *shapes, size_t count)
+struct plan_builder *bench_begin(struct bench *bench, const struct tensor_shape *shapes, size_t count)
 {
     memset(bench, 0, sizeof *bench);
     const struct backend_functions *functions = find_functions(&bench->error);

@@ -36,7 +36,7 @@ extern double bench_tolerance;              /* largest error, relative to the la
 
 /* Opens the backend, and begins a plan over weights of these shapes. If the processor lacks the kernels of
  * bench_options, the test is skipped. The caller must call bench_end or bench_run. */
-struct plan_builder *bench_begin(struct bench *bench, const struct shape *shapes, size_t count);
+struct plan_builder *bench_begin(struct bench *bench, const struct tensor_shape *shapes, size_t count);
 
 /* Finishes the plan and places it on the backend. */
 void bench_place(struct bench *bench);

@@ -16,7 +16,7 @@ void test_product_of_attention(void **state)
 {
     (void)state;
     struct bench bench;
-    const struct shape shapes[] = {{"keys", 24, 24}, {"out", 10, 24}};
+    const struct tensor_shape shapes[] = {{"keys", 24, 24}, {"out", 10, 24}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", 24, 70, PLAN_NONE);
     int keys = plan_linear(builder, x, plan_matrix(builder, 24, 24, "keys"), PLAN_NONE);
@@ -29,7 +29,7 @@ void test_product_of_attention(void **state)
 static void check_attend(int64_t heads, int64_t kv_heads, int64_t dim_head, int64_t k, bool causal)
 {
     struct bench bench;
-    const struct shape shapes[] = {{"e", 60, k}, {"f", 60, k}, {"keys", kv_heads * dim_head, heads * dim_head}};
+    const struct tensor_shape shapes[] = {{"e", 60, k}, {"f", 60, k}, {"keys", kv_heads * dim_head, heads * dim_head}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", heads * dim_head, 60, PLAN_NONE);
     int context = plan_input_rows(builder, "context", heads * dim_head, 60, 0);
@@ -74,7 +74,7 @@ void test_attend(void **state)
 static void check_full_attention(bool causal, int64_t key_room)
 {
     struct bench bench;
-    const struct shape shapes[] = {{"w", 24, 24}};
+    const struct tensor_shape shapes[] = {{"w", 24, 24}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", 24, 60, PLAN_NONE);
     int keys = plan_linear(builder, x, plan_matrix(builder, 24, 24, "w"), PLAN_NONE);
@@ -99,7 +99,7 @@ void test_padded_and_masked(void **state)
 {
     (void)state;
     struct bench bench;
-    const struct shape shapes[] = {{"frequencies", 0, 10}, {"e", 8, 60}};
+    const struct tensor_shape shapes[] = {{"frequencies", 0, 10}, {"e", 8, 60}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", 20, 60, PLAN_NONE);
     int mask = plan_input_mask(builder, "mask", x);
@@ -119,7 +119,7 @@ void test_padded_and_masked(void **state)
 static void check_masked_attention(int64_t k, int64_t dim_head, int64_t dim_value, float masked_score)
 {
     struct bench bench;
-    const struct shape shapes[] = {{"q", 3 * dim_head, 20}, {"v", 3 * dim_value, 20}, {"e", 60, k}};
+    const struct tensor_shape shapes[] = {{"q", 3 * dim_head, 20}, {"v", 3 * dim_value, 20}, {"e", 60, k}};
     struct plan_builder *builder = bench_begin(&bench, shapes, k ? 3 : 2);
     int x = plan_input_rows(builder, "x", 20, 60, PLAN_NONE);
     struct model_input mask = {
@@ -154,7 +154,7 @@ static void check_call(int64_t heads, int64_t dim_head, int64_t k, bool with_tai
 {
     struct bench bench;
     int64_t d = heads * dim_head;
-    const struct shape shapes[] = {{"e", k, 21}, {"f", k, 21}, {"b", 0, k}, {"t", 0, d}};
+    const struct tensor_shape shapes[] = {{"e", k, 21}, {"f", k, 21}, {"b", 0, k}, {"t", 0, d}};
     struct plan_builder *builder = bench_begin(&bench, shapes, with_tail ? 4 : 3);
     builder->padding = PADDING_EXACT;
     int x = plan_input_rows(builder, "x", d, 0, PLAN_NONE);
@@ -196,7 +196,7 @@ void test_pairs(void **state)
     for (int pair = 0; pair < PAIRS; pair++)
         for (size_t i = 0; i < COUNT(columns); i++) {
             struct bench bench;
-            build_pair(&bench, (enum pair)pair, columns[i], (i + (size_t)pair) % 2);
+            build_pair(&bench, (enum fused_pair)pair, columns[i], (i + (size_t)pair) % 2);
             bench_run(&bench);
         }
 }
@@ -206,7 +206,7 @@ static void check_linear_attend(struct plan_head_range heads, int64_t bucket, in
 {
     struct bench bench;
     int64_t columns = (heads.first_head + heads.heads + 1) * heads.dim_head, multiple = fold * (bucket ? bucket : 1);
-    const struct shape shapes[] = {{"w", columns, columns}};
+    const struct tensor_shape shapes[] = {{"w", columns, columns}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", columns, 80 / multiple * multiple, PLAN_NONE);
     int source = with_context ? plan_input_rows(builder, "context", columns, 80, PLAN_NONE) : x;
@@ -260,7 +260,7 @@ static void check_local_attend(struct plan_head_range heads, int64_t window, boo
 {
     struct bench bench;
     int64_t columns = (heads.first_head + heads.heads + 1) * heads.dim_head;
-    const struct shape shapes[] = {{"w", columns, columns}};
+    const struct tensor_shape shapes[] = {{"w", columns, columns}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", columns, 80 / window * window, PLAN_NONE);
     int mask = plan_input_mask(builder, "mask", x);
@@ -291,7 +291,8 @@ void test_retrieve(void **state)
     (void)state;
     struct bench bench;
     bench_tolerance *= bench_tolerance > EXACT ? 3 : 1;
-    const struct shape shapes[] = {{"gain", 0, 9}, {"bias", 0, 9}, {"keys", 3 * 40 * 2, 9}, {"values", 40 * 40, 7}};
+    const struct tensor_shape shapes[] = {
+        {"gain", 0, 9}, {"bias", 0, 9}, {"keys", 3 * 40 * 2, 9}, {"values", 40 * 40, 7}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", 2 * 3 * 9, 6, PLAN_NONE);
     x = plan_layer_norm(builder, x, plan_vector(builder, 9, "gain"), plan_vector(builder, 9, "bias"), 1e-5f);

@@ -12,7 +12,7 @@ static void check_convolve_image(int64_t in, int64_t out, struct plan_window win
 {
     struct bench bench;
     int64_t depth = in / groups * window.size[0] * window.size[1];
-    const struct shape shapes[] = {{"w", out, depth}, {"b", 0, out}};
+    const struct tensor_shape shapes[] = {{"w", out, depth}, {"b", 0, out}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_image(builder, "x", in), bias = plan_vector(builder, out, "b");
     struct plan_convolution convolution = {.weight = plan_matrix(builder, out, depth, "w"),
@@ -56,7 +56,7 @@ void test_convolve_groups(void **state)
 static void check_convolve_rows(int64_t in, int64_t out, int64_t kernel, int64_t dilation, int64_t groups)
 {
     struct bench bench;
-    const struct shape shapes[] = {{"w", out, in / groups * kernel}, {"b", 0, out}};
+    const struct tensor_shape shapes[] = {{"w", out, in / groups * kernel}, {"b", 0, out}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", in, 85, PLAN_NONE);
     x = convolve_rows(builder, x, plan_matrix(builder, out, in / groups * kernel, "w"), plan_vector(builder, out, "b"),
@@ -81,7 +81,7 @@ static void check_image_attention(int64_t heads, int64_t key_dim, int64_t value_
     struct bench bench;
     const struct plan_window window = {{1, 3}, {1, 1}, {0, 1}, {0, 1}, ALONE};
     int64_t keys_out = heads * key_dim, values_out = heads * value_dim;
-    const struct shape shapes[] = {
+    const struct tensor_shape shapes[] = {
         {"k", keys_out, 18}, {"v", values_out, 18}, {"kb", 0, keys_out}, {"vb", 0, values_out}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_image(builder, "x", 6);

@@ -38,7 +38,8 @@ enum epilogue_place { WITH_RESIDUAL, BETWEEN_PRODUCTS, IN_A_GATE, EPILOGUE_PLACE
 static void check_epilogue(struct plan_activation activation, enum epilogue_place place, int64_t half)
 {
     struct bench bench;
-    const struct shape shapes[] = {{"w", 2 * half, 19}, {"b", 0, 2 * half}, {"u", 19, half}, {"v", 19, 2 * half}};
+    const struct tensor_shape shapes[] = {
+        {"w", 2 * half, 19}, {"b", 0, 2 * half}, {"u", 19, half}, {"v", 19, 2 * half}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", 19, LONGEST, PLAN_NONE), w = plan_matrix(builder, 2 * half, 19, "w");
     int bias = plan_vector(builder, 2 * half, "b"), u = plan_matrix(builder, 19, half, "u");
@@ -74,7 +75,7 @@ void test_every_activation_is_fused(void **state)
     (void)state;
     for (int kind = 1; kind < ACTIVATION_COUNT; kind++) {
         struct bench bench;
-        const struct shape shapes[] = {{"w", 8, 8}};
+        const struct tensor_shape shapes[] = {{"w", 8, 8}};
         struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
         int x = plan_input_rows(builder, "x", 8, LONGEST, PLAN_NONE);
         int y = plan_linear(builder, x, plan_matrix(builder, 8, 8, "w"), PLAN_NONE);
@@ -93,7 +94,7 @@ void test_computed_ids(void **state)
 {
     (void)state;
     struct bench bench;
-    const struct shape shapes[] = {{"table", 5, 16}};
+    const struct tensor_shape shapes[] = {{"table", 5, 16}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int ids = plan_input_ids(builder, "x", 7, LONGEST, PLAN_NONE);
     struct sized s = sizes_of(builder, 16);

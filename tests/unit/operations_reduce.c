@@ -234,7 +234,7 @@ static void check_multiply(int64_t heads, int64_t d, enum matrices kind, float s
 static void check_multiply_weight(int64_t in, int64_t out, bool spread)
 {
     struct bench bench;
-    const struct shape shapes[] = {{"w", in, out}};
+    const struct tensor_shape shapes[] = {{"w", in, out}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", in, LONGEST, PLAN_NONE);
     struct sized s = sizes_of(builder, in);

@@ -8,7 +8,7 @@ void test_embed_and_positions(void **state)
 {
     (void)state;
     struct bench bench;
-    const struct shape shapes[] = {{"table", 7, 33}, {"positions", 40, 33}};
+    const struct tensor_shape shapes[] = {{"table", 7, 33}, {"positions", 40, 33}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int ids = plan_input_ids(builder, "x", 7, 40, PLAN_NONE);
     int x = plan_embed(builder, ids, plan_matrix(builder, 7, 33, "table"));
@@ -20,7 +20,7 @@ void test_embed_and_positions(void **state)
 static void check_axial_positions(int64_t columns)
 {
     struct bench bench;
-    const struct shape shapes[] = {{"rows", 5, columns}, {"columns", 8, columns}};
+    const struct tensor_shape shapes[] = {{"rows", 5, columns}, {"columns", 8, columns}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", columns, 40, PLAN_NONE);
     int major = plan_matrix(builder, 5, columns, "rows"), minor = plan_matrix(builder, 8, columns, "columns");
@@ -40,7 +40,7 @@ void test_layer_norm(void **state)
     (void)state;
     for (int64_t columns = 1; columns < 200; columns = columns * 3 + 1) {
         struct bench bench;
-        const struct shape shapes[] = {{"gain", 0, columns}, {"bias", 0, columns}};
+        const struct tensor_shape shapes[] = {{"gain", 0, columns}, {"bias", 0, columns}};
         struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
         int x = plan_input_rows(builder, "x", columns, 0, PLAN_NONE);
         x = plan_layer_norm(builder, x, plan_vector(builder, columns, "gain"), plan_vector(builder, columns, "bias"),
@@ -54,7 +54,7 @@ void test_layer_norm(void **state)
 static void check_group_norm(int64_t columns, int64_t groups, bool with_gain, bool with_bias)
 {
     struct bench bench;
-    const struct shape shapes[] = {{"gain", 0, columns}, {"bias", 0, columns}};
+    const struct tensor_shape shapes[] = {{"gain", 0, columns}, {"bias", 0, columns}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int gain = plan_vector(builder, columns, "gain"), bias = plan_vector(builder, columns, "bias");
     int x = plan_input_rows(builder, "x", columns, 0, PLAN_NONE);
@@ -78,7 +78,7 @@ void test_group_norm(void **state)
 static void check_products_of_norm(int64_t columns, int products)
 {
     struct bench bench;
-    const struct shape shapes[] = {{"gain", 0, columns}, {"bias", 0, columns}, {"w", columns, columns}};
+    const struct tensor_shape shapes[] = {{"gain", 0, columns}, {"bias", 0, columns}, {"w", columns, columns}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", columns, 0, PLAN_NONE), w = plan_matrix(builder, columns, columns, "w");
     x = plan_layer_norm(builder, x, plan_vector(builder, columns, "gain"), plan_vector(builder, columns, "bias"),
@@ -102,7 +102,7 @@ void test_products_of_norm(void **state)
 static void check_linear(int64_t in, int64_t out, bool with_bias, bool with_gelu, bool with_residual)
 {
     struct bench bench;
-    const struct shape shapes[] = {{"first", out, in}, {"second", out, out}, {"bias", 0, out}};
+    const struct tensor_shape shapes[] = {{"first", out, in}, {"second", out, out}, {"bias", 0, out}};
     struct plan_builder *builder = bench_begin(&bench, shapes, with_bias ? 3 : 2);
     int x = plan_input_rows(builder, "x", in, 0, PLAN_NONE);
     int y = plan_linear(builder, x, plan_matrix(builder, out, in, "first"), PLAN_NONE);
@@ -130,7 +130,7 @@ void test_fusion_leaves_read_values(void **state)
 {
     (void)state;
     struct bench bench;
-    const struct shape shapes[] = {{"w", 9, 9}};
+    const struct tensor_shape shapes[] = {{"w", 9, 9}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", 9, 0, PLAN_NONE);
     int y = plan_linear(builder, x, plan_matrix(builder, 9, 9, "w"), PLAN_NONE);
@@ -144,7 +144,8 @@ void test_fusion_leaves_read_values(void **state)
 static void check_projection(int64_t k, int64_t columns, int64_t groups, bool transposed, bool with_bias)
 {
     struct bench bench;
-    const struct shape shapes[] = {{"e", groups * (transposed ? k : 70), transposed ? 70 : k}, {"bias", groups, k}};
+    const struct tensor_shape shapes[] = {{"e", groups * (transposed ? k : 70), transposed ? 70 : k},
+                                          {"bias", groups, k}};
     struct plan_builder *builder = bench_begin(&bench, shapes, with_bias ? 2 : 1);
     int x = plan_input_rows(builder, "x", columns, 70, PLAN_NONE);
     struct plan_projection projection = {
@@ -176,7 +177,7 @@ static void check_convolution(int64_t d, int64_t groups, int64_t stride, bool sh
 {
     struct bench bench;
     int64_t weights = shared ? 1 : groups;
-    const struct shape shapes[] = {{"w", weights * d * d, stride}, {"b", weights, d}};
+    const struct tensor_shape shapes[] = {{"w", weights * d * d, stride}, {"b", weights, d}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", d * groups, 70, PLAN_NONE);
     int y = plan_convolve_sequence(builder, x, plan_matrix(builder, weights * d * d, stride, "w"),
@@ -217,7 +218,7 @@ void test_shift_of_norms(void **state)
     const int64_t both[] = {1, 0, -1};
     for (int64_t columns = 4; columns < 60; columns += 4) {
         struct bench bench;
-        const struct shape shapes[] = {{"gain", 0, columns}, {"bias", 0, columns}};
+        const struct tensor_shape shapes[] = {{"gain", 0, columns}, {"bias", 0, columns}};
         struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
         builder->as_built = true;
         int x = plan_input_rows(builder, "x", columns, 0, PLAN_NONE);
@@ -233,7 +234,7 @@ void test_shift_of_norms(void **state)
 void test_two_projections(void **state)
 {
     (void)state;
-    static const struct projected projections[][2] = {
+    static const struct fused_projection projections[][2] = {
         {{7, 1, 40, true, true}, {7, 1, 40, true, true}},     {{20, 1, 40, false, false}, {20, 1, 40, false, false}},
         {{96, 1, 40, false, true}, {96, 1, 40, false, true}}, {{9, 3, 40, true, false}, {9, 3, 40, true, false}},
         {{7, 1, 40, true, true}, {12, 1, 40, true, true}},
@@ -246,7 +247,8 @@ void test_two_projections(void **state)
         }
     for (int biases = 0; biases < 8; biases++) {
         struct bench bench;
-        build_chains(&bench, (struct projected){8, 1, 40, biases & 1, biases & 2}, biases & 4, biases & 4, false);
+        build_chains(&bench, (struct fused_projection){8, 1, 40, biases & 1, biases & 2}, biases & 4, biases & 4,
+                     false);
         bench_run(&bench);
     }
 }
@@ -255,7 +257,7 @@ void test_two_projections(void **state)
 static void check_rotate_concatenate_gate_cut(int64_t columns)
 {
     struct bench bench;
-    const struct shape shapes[] = {{"table", 80, 6}};
+    const struct tensor_shape shapes[] = {{"table", 80, 6}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", columns, 80, PLAN_NONE);
     int mask = plan_input_mask(builder, "mask", x);
@@ -283,7 +285,7 @@ void test_reshape(void **state)
 {
     (void)state;
     struct bench bench;
-    const struct shape shapes[] = {{"w", 24, 6}, {"v", 12, 24}};
+    const struct tensor_shape shapes[] = {{"w", 24, 6}, {"v", 12, 24}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", 24, 12, PLAN_NONE);
     int n = plan_size_free(builder, 0, 0, 1, 12), one = plan_size_constant(builder, 1);
@@ -302,7 +304,7 @@ void test_reshape(void **state)
 static void check_pad_rows(struct plan_padding padding)
 {
     struct bench bench;
-    const struct shape shapes[] = {{"table", 80, 12}, {"w", 12, 12}};
+    const struct tensor_shape shapes[] = {{"table", 80, 12}, {"w", 12, 12}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int ids = plan_input_ids(builder, "ids", 80, 70, PLAN_NONE);
     int mask = plan_input_mask(builder, "mask", ids);
@@ -333,7 +335,7 @@ void test_output_layer(void **state)
 {
     (void)state;
     struct bench bench;
-    const struct shape shapes[] = {{"w", 700, 24}, {"b", 0, 700}};
+    const struct tensor_shape shapes[] = {{"w", 700, 24}, {"b", 0, 700}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", 24, 0, PLAN_NONE);
     plan_give(builder, x, plan_matrix(builder, 700, 24, "w"), plan_vector(builder, 700, "b"), true);

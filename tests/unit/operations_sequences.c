@@ -28,7 +28,7 @@ void test_norm_of_sequences(void **state)
 {
     (void)state;
     struct bench bench;
-    const struct shape shapes[] = {{"gain", 0, 12}, {"bias", 0, 12}};
+    const struct tensor_shape shapes[] = {{"gain", 0, 12}, {"bias", 0, 12}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", 24, 40, PLAN_NONE);
     struct sized s = sizes_of(builder, 24);
@@ -44,7 +44,7 @@ void test_space_of_sequences(void **state)
 {
     (void)state;
     struct bench bench;
-    const struct shape shapes[] = {{"w", 12, 12}};
+    const struct tensor_shape shapes[] = {{"w", 12, 12}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", 24, 40, PLAN_NONE), w = plan_matrix(builder, 12, 12, "w");
     struct sized s = sizes_of(builder, 24);
@@ -71,7 +71,7 @@ void test_space_of_sequences(void **state)
 static void check_convolve_sequences(int64_t groups)
 {
     struct bench bench;
-    const struct shape shapes[] = {{"w", 12, 12 / groups * 3}, {"b", 0, 12}};
+    const struct tensor_shape shapes[] = {{"w", 12, 12 / groups * 3}, {"b", 0, 12}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", 24, 40, PLAN_NONE);
     struct sized s = sizes_of(builder, 24);
@@ -94,7 +94,7 @@ void test_give_tensor(void **state)
 {
     (void)state;
     struct bench bench;
-    const struct shape shapes[] = {{"table", 7, 12}, {"w", 20, 12}};
+    const struct tensor_shape shapes[] = {{"table", 7, 12}, {"w", 20, 12}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int h = plan_size_free(builder, 0, 0, 1, 9), w = plan_size_free(builder, 0, 1, 2, 9);
     int of_x[] = {h, w, plan_size_constant(builder, 12)}, of_y[] = {plan_size_constant(builder, 20), h, w};
@@ -115,7 +115,7 @@ void test_reshape_ids(void **state)
 {
     (void)state;
     struct bench bench;
-    const struct shape shapes[] = {{"table", 7, 12}};
+    const struct tensor_shape shapes[] = {{"table", 7, 12}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int h = plan_size_free(builder, 0, 0, 1, 9), one = plan_size_constant(builder, 1);
     int of_ids[] = {h, plan_size_constant(builder, 4)}, of_y[] = {h, of_ids[1], plan_size_constant(builder, 12)};
@@ -152,7 +152,7 @@ void test_folded_positions(void **state)
 {
     (void)state;
     struct bench bench;
-    const struct shape shapes[] = {{"positions", 20, 12}, {"frequencies", 0, 6}, {"angles", 20, 4}};
+    const struct tensor_shape shapes[] = {{"positions", 20, 12}, {"frequencies", 0, 6}, {"angles", 20, 4}};
     static const int64_t shifts[] = {1, 0, -1};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int sizes[3], x = folded_input(builder, 12, sizes);
@@ -168,7 +168,8 @@ void test_folded_positions(void **state)
 static void check_folded_attention(bool causal, int64_t groups)
 {
     struct bench bench;
-    const struct shape shapes[] = {{"q", 24, 24}, {"k", 24, 24}, {"e", 20 * groups, 6}, {"o", 24, 24}, {"b", 0, 24}};
+    const struct tensor_shape shapes[] = {
+        {"q", 24, 24}, {"k", 24, 24}, {"e", 20 * groups, 6}, {"o", 24, 24}, {"b", 0, 24}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int sizes[3], x = folded_input(builder, 24, sizes);
     struct plan_projection e = {
@@ -195,7 +196,7 @@ void test_folded_linear_and_local_attention(void **state)
     (void)state;
     struct bench bench;
     struct plan_head_range all = {0, 2, 8};
-    const struct shape shapes[] = {{"unused", 0, 1}};
+    const struct tensor_shape shapes[] = {{"unused", 0, 1}};
     struct plan_builder *builder = bench_begin(&bench, shapes, 1);
     int sizes[3], x = folded_input(builder, 16, sizes);
     plan_vector(builder, 1, "unused");
@@ -212,7 +213,7 @@ void test_folded_convolve_append_pad(void **state)
 {
     (void)state;
     struct bench bench;
-    const struct shape shapes[] = {{"w", 8, 32}, {"b", 1, 8}};
+    const struct tensor_shape shapes[] = {{"w", 8, 32}, {"b", 1, 8}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int sizes[3], x = folded_input(builder, 16, sizes);
     int made =

@@ -61,7 +61,7 @@ void test_arrange_parts(void **state)
 {
     (void)state;
     struct bench bench;
-    const struct shape shapes[] = {{"w", 0, 9}};
+    const struct tensor_shape shapes[] = {{"w", 0, 9}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", 20, LONGEST, PLAN_NONE);
     struct sized s = sizes_of(builder, 20);
@@ -82,7 +82,7 @@ void test_arrange_rows(void **state)
 {
     (void)state;
     struct bench bench;
-    const struct shape shapes[] = {{"w", 0, 24}};
+    const struct tensor_shape shapes[] = {{"w", 0, 24}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", 24, 40, PLAN_NONE);
     struct sized s = sizes_of(builder, 24);
@@ -115,7 +115,7 @@ void test_arrange_ids(void **state)
 {
     (void)state;
     struct bench bench;
-    const struct shape shapes[] = {{"table", 9, 16}};
+    const struct tensor_shape shapes[] = {{"table", 9, 16}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int ids = plan_input_ids(builder, "x", 7, LONGEST, PLAN_NONE);
     struct sized s = sizes_of(builder, 1);
@@ -138,7 +138,7 @@ enum layout_of_z { Z_LIKE_X, Z_VECTOR, Z_POSITIONS, Z_NUMBER, Z_OF_ROW, Z_KINDS 
 static void check_combine(int64_t columns, enum layout_of_z kind, enum plan_function function, bool z_first)
 {
     struct bench bench;
-    const struct shape shapes[] = {{"w", 0, columns}, {"positions", LONGEST, columns}, {"column", 1, columns}};
+    const struct tensor_shape shapes[] = {{"w", 0, columns}, {"positions", LONGEST, columns}, {"column", 1, columns}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", columns, LONGEST, PLAN_NONE);
     struct sized s = sizes_of(builder, columns);
@@ -224,7 +224,7 @@ void test_select(void **state)
 {
     (void)state;
     struct bench bench;
-    const struct shape shapes[] = {{"w", 0, 6}};
+    const struct tensor_shape shapes[] = {{"w", 0, 6}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int ids = plan_input_ids(builder, "x", 7, LONGEST, PLAN_NONE), axis = plan_value_at(builder, ids)->axis;
     struct sized s = sizes_of(builder, 6);
@@ -246,7 +246,7 @@ void test_select_ids(void **state)
 {
     (void)state;
     struct bench bench;
-    const struct shape shapes[] = {{"table", 9, 16}};
+    const struct tensor_shape shapes[] = {{"table", 9, 16}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
     int ids = plan_input_ids(builder, "x", 7, LONGEST, PLAN_NONE);
     struct sized s = sizes_of(builder, 1);

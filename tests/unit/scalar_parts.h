@@ -2,7 +2,7 @@
 #ifndef TESTS_UNIT_SCALAR_PARTS_H
 #define TESTS_UNIT_SCALAR_PARTS_H
 
-#include "tests/unit/scalar.h"
+#include "engine/plan/padder.h"
 
 struct scalar {
     const struct plan *plan;

@@ -31,12 +31,12 @@ float random_float(void)
     return (float)(random_next() >> 40) / (float)(1 << 24) * 2 - 1;
 }
 
-static int64_t elements_of(const struct shape *shape)
+static int64_t elements_of(const struct tensor_shape *shape)
 {
     return shape->rows ? shape->rows * shape->columns : shape->columns;
 }
 
-static json_t *describe(const struct shape *shape, int64_t offset)
+static json_t *describe(const struct tensor_shape *shape, int64_t offset)
 {
     json_t *sizes = json_array();
     if (shape->rows)
@@ -46,14 +46,14 @@ static json_t *describe(const struct shape *shape, int64_t offset)
                      (json_int_t)(offset + elements_of(shape) * 4));
 }
 
-static void fill(const struct shape *shape, float *data)
+static void fill(const struct tensor_shape *shape, float *data)
 {
     float scale = 1 / sqrtf((float)(shape->rows ? shape->columns : 1));
     for (int64_t i = 0; i < elements_of(shape); i++)
         data[i] = random_float() * scale;
 }
 
-void *tensors_random_file(const struct shape *shapes, size_t count, size_t *size)
+void *tensors_random_file(const struct tensor_shape *shapes, size_t count, size_t *size)
 {
     json_t *header = json_object();
     int64_t data_bytes = 0;
@@ -77,7 +77,7 @@ void *tensors_random_file(const struct shape *shapes, size_t count, size_t *size
     return bytes;
 }
 
-struct weights *tensors_random(const struct shape *shapes, size_t count, void **file)
+struct weights *tensors_random(const struct tensor_shape *shapes, size_t count, void **file)
 {
     struct weights *weights;
     struct error error;

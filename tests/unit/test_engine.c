@@ -17,7 +17,7 @@
 #define ATTENTION "linformer.LinformerSelfAttention"
 #define ATTENTION_KWARGS "{\"dim\": 8, \"seq_len\": 6, \"k\": 3, \"heads\": 2}"
 
-static const struct shape attention_shapes[] = {
+static const struct tensor_shape attention_shapes[] = {
     {"proj_k", 6, 3},        {"proj_v", 6, 3},      {"to_k.weight", 8, 8}, {"to_out.bias", 0, 8},
     {"to_out.weight", 8, 8}, {"to_q.weight", 8, 8}, {"to_v.weight", 8, 8},
 };
@@ -44,8 +44,8 @@ static void parse_config(const char *architecture, const char *kwargs, const cha
 }
 
 /* Expects that loading fails, with a message that contains each of the words. */
-static void assert_refused(const struct shape *shapes, size_t count, const char *architecture, const char *kwargs,
-                           const char *rest, const char *first, const char *second)
+static void assert_refused(const struct tensor_shape *shapes, size_t count, const char *architecture,
+                           const char *kwargs, const char *rest, const char *first, const char *second)
 {
     struct engine *engine = open_engine();
     void *file;
@@ -93,7 +93,7 @@ static void device_and_dtype(void **state)
 static void tensors(void **state)
 {
     (void)state;
-    struct shape shapes[N_SHAPES + 1];
+    struct tensor_shape shapes[N_SHAPES + 1];
     memcpy(shapes, attention_shapes, sizeof attention_shapes);
     assert_refused(shapes + 1, N_SHAPES - 1, ATTENTION, ATTENTION_KWARGS, "", "\"proj_k\" [6, 3]", "missing");
     shapes[2].name = "to_key.weight";
@@ -102,20 +102,20 @@ static void tensors(void **state)
     assert_refused(shapes, N_SHAPES, ATTENTION, ATTENTION_KWARGS, "", "\"to_k.weight\" [8, 8] is missing",
                    "; the file has \"module.to_k.weight\" [8, 8]");
     shapes[2].name = "to_k.weight";
-    shapes[0] = (struct shape){"proj_k", 3, 6};
+    shapes[0] = (struct tensor_shape){"proj_k", 3, 6};
     assert_refused(shapes, N_SHAPES, ATTENTION, ATTENTION_KWARGS, "", "expected shape [6, 3]", "found [3, 6]");
     shapes[0] = attention_shapes[0];
-    shapes[3] = (struct shape){"to_out.bias", 1, 8};
+    shapes[3] = (struct tensor_shape){"to_out.bias", 1, 8};
     assert_refused(shapes, N_SHAPES, ATTENTION, ATTENTION_KWARGS, "", "expected shape [8]", "found [1, 8]");
     shapes[3] = attention_shapes[3];
-    shapes[N_SHAPES] = (struct shape){"to_q.bias", 0, 8};
+    shapes[N_SHAPES] = (struct tensor_shape){"to_q.bias", 0, 8};
     assert_refused(shapes, N_SHAPES + 1, ATTENTION, ATTENTION_KWARGS, "", "\"to_q.bias\" [8]", "surplus");
 }
 
 static void configs(void **state)
 {
     (void)state;
-    const struct shape *shapes = attention_shapes;
+    const struct tensor_shape *shapes = attention_shapes;
     assert_refused(shapes, N_SHAPES, "linformer.Linfromer", "{}", "", "Linfromer", "linformer.LinformerLM");
     assert_refused(shapes, N_SHAPES, ATTENTION, "{\"dim\": 8, \"seq_len\": 6, \"dropuot\": 0}", "", "dropuot",
                    "dropout");
@@ -154,7 +154,7 @@ static void an_unknown_class_is_told_all_classes(void **state)
 static void linear_attention_configs(void **state)
 {
     (void)state;
-    const struct shape *shapes = attention_shapes;
+    const struct tensor_shape *shapes = attention_shapes;
     assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"n_local_attn_heads\": [1]"), "", "1 entries", "depth 2");
     assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"deepth\": 2"), "", "unknown argument \"deepth\"",
                    ", use_axial_pos_emb, use_rotary_emb"); /* the last arguments in the list of known arguments */
@@ -190,7 +190,7 @@ static void linear_attention_configs(void **state)
 static void linformer_pytorch_configs(void **state)
 {
     (void)state;
-    const struct shape *shapes = attention_shapes;
+    const struct tensor_shape *shapes = attention_shapes;
     assert_refused(shapes, N_SHAPES, "linformer_pytorch.Linformer",
                    "{\"input_size\": 6, \"channels\": 8, \"dim_k\": 3, \"nhead\": 3}", "", "channels 8", "nhead 3");
     static const struct {
@@ -216,7 +216,7 @@ static void linformer_pytorch_configs(void **state)
 static void matrices_from_outside(void **state)
 {
     (void)state;
-    const struct shape shapes[] = {
+    const struct tensor_shape shapes[] = {
         {"heads.0.E.bias", 0, 3},   {"heads.0.E.weight", 3, 6}, {"heads.0.F.bias", 0, 3},
         {"heads.0.F.weight", 3, 6}, {"to_k.0.weight", 4, 8},    {"to_q.0.weight", 4, 8},
         {"to_v.0.weight", 4, 8},    {"w_o.bias", 0, 8},         {"w_o.weight", 8, 4},

@@ -127,7 +127,7 @@ static struct engine *open_engine(void)
 
 /* Loads the model that `build` makes over weights of these shapes. Returns -1 if this fails. In both cases the caller
  * must call unload. */
-static int load_by_hand(void (*build)(struct plan_builder *builder), const struct shape *shapes, size_t count,
+static int load_by_hand(void (*build)(struct plan_builder *builder), const struct tensor_shape *shapes, size_t count,
                         struct loaded *loaded, struct error *error)
 {
     void *file;
@@ -545,7 +545,7 @@ static void give_attended(struct plan_builder *builder, int x, int keys)
 static void test_fixed_rows(void **state)
 {
     (void)state;
-    static const struct shape shapes[] = {
+    static const struct tensor_shape shapes[] = {
         {"e", 40, ROWS},
         {"net.to_q.weight", DIM, DIM},
         {"net.to_k.weight", DIM, DIM},
@@ -571,7 +571,7 @@ static void test_fixed_rows(void **state)
 static void test_fixed_rows_with_padding(void **state)
 {
     (void)state;
-    static const struct shape shapes[] = {
+    static const struct tensor_shape shapes[] = {
         {"e", 40, ROWS},
         {"net.layers.layers.0.0.norm.weight", 0, DIM},
         {"net.layers.layers.0.0.norm.bias", 0, DIM},
@@ -777,7 +777,7 @@ static void build_refused(struct plan_builder *builder)
 static void test_refusals(void **state)
 {
     (void)state;
-    static const struct shape shapes[] = {{"e", 40, ROWS}};
+    static const struct tensor_shape shapes[] = {{"e", 40, ROWS}};
     static const struct refusal refusals[] = {
         {bind_nothing, 32, "\"a.leaf\": ", "no value is bound to input \"x\""},
         {bind_rows, 32, "\"a.leaf\": ", "tensor \"a.leaf.to_q.weight\" [12, 12] is missing"},

@@ -23,7 +23,7 @@ struct expected {
     float to_v[DIM * DIM], e[SEQ_LEN * K], to_out[DIM * DIM], bias[DIM];
 };
 
-static const struct shape shapes[] = {
+static const struct tensor_shape shapes[] = {
     {"to_q.weight", DIM, DIM}, {"to_k.weight", DIM, DIM},   {"to_v.weight", DIM, DIM}, {"proj_k", SEQ_LEN, K},
     {"proj_v", SEQ_LEN, K},    {"to_out.weight", DIM, DIM}, {"to_out.bias", 0, DIM},
 };

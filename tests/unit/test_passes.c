@@ -448,7 +448,7 @@ static struct plan *make_plan(struct bench *bench, uint64_t plan_seed, bool as_b
 
 static void open_bench(struct bench *bench, void (*build)(struct plan_builder *, uint64_t), uint64_t plan_seed)
 {
-    static const struct shape pool = {"pool", 64, 1024};
+    static const struct tensor_shape pool = {"pool", 64, 1024};
     struct engine_options options = {.device = {DEVICE},
                                      .dtype = DTYPE_F32,
                                      .threads = 2,
@@ -737,7 +737,7 @@ static void decisions_count_what_they_save(void **state)
 static void a_rewritten_projection_is_no_chain(void **state)
 {
     (void)state;
-    static const struct shape pool = {"pool", 64, 1024};
+    static const struct tensor_shape pool = {"pool", 64, 1024};
     void *file;
     struct error error = {""};
     struct plan_builder builder;

@@ -36,7 +36,7 @@ struct made {
 };
 
 static int try_make(void (*build)(struct plan_builder *, const char *, const struct model_config *),
-                    const struct shape *shapes, size_t count, struct made *made, struct error *error)
+                    const struct tensor_shape *shapes, size_t count, struct made *made, struct error *error)
 {
     struct family_class class = {.name = "module", .module_name = "module", .build = build};
     struct engine_options options = {
@@ -49,7 +49,7 @@ static int try_make(void (*build)(struct plan_builder *, const char *, const str
 }
 
 static void make(void (*build)(struct plan_builder *, const char *, const struct model_config *),
-                 const struct shape *shapes, size_t count, struct made *made)
+                 const struct tensor_shape *shapes, size_t count, struct made *made)
 {
     struct error error;
     double flops;
@@ -92,7 +92,7 @@ static void assert_near(int64_t count, const float *found, const double *expecte
 
 #define MARKS 9
 
-static const struct shape tagger_shapes[] = {{"table", MARKS, DIM}, {"w", OUT, DIM}};
+static const struct tensor_shape tagger_shapes[] = {{"table", MARKS, DIM}, {"w", OUT, DIM}};
 
 static void build_tagger(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
@@ -283,8 +283,8 @@ static void test_refused_items(void **state)
 
 /* ---- Items of several sequences: a class is called on (batch * k, l, DIM) ---- */
 
-static const struct shape folded_shapes[] = {{"gain", 0, DIM}, {"bias", 0, DIM}, {"q", DIM, DIM},
-                                             {"kv", DIM, DIM}, {"e", 40, 4},     {"positions", 40, DIM}};
+static const struct tensor_shape folded_shapes[] = {{"gain", 0, DIM}, {"bias", 0, DIM}, {"q", DIM, DIM},
+                                                    {"kv", DIM, DIM}, {"e", 40, 4},     {"positions", 40, DIM}};
 
 /* x (k, l, DIM) -> y (k, l, DIM): a Linformer layer for each of the k sequences */
 static void build_folded(struct plan_builder *builder, const char *name, const struct model_config *config)
@@ -359,7 +359,7 @@ static void test_folded_items(void **state)
 
 /* ---- Shapes without dimensions, and constant shapes ---- */
 
-static const struct shape scorer_shapes[] = {{"w", 1, DIM}};
+static const struct tensor_shape scorer_shapes[] = {{"w", 1, DIM}};
 
 /* x (DIM) -> a number */
 static void build_scorer(struct plan_builder *builder, const char *name, const struct model_config *config)
@@ -466,7 +466,7 @@ static void test_absurd_sizes(void **state)
 
 /* ---- Hidden states whose rows are not those of an input ---- */
 
-static const struct shape vector_shapes[] = {{"table", MARKS, DIM}, {"e", 40, 1}};
+static const struct tensor_shape vector_shapes[] = {{"table", MARKS, DIM}, {"e", 40, 1}};
 
 /* ids -> embed -> one row, as a vector for /embed */
 static void build_vector(struct plan_builder *builder, const char *name, const struct model_config *config)
@@ -529,7 +529,7 @@ static void build_limited(struct plan_builder *builder, const char *name, const 
 static void test_lengths_of_tensors(void **state)
 {
     (void)state;
-    static const struct shape shapes[] = {{"table", MARKS, DIM}};
+    static const struct tensor_shape shapes[] = {{"table", MARKS, DIM}};
     struct made made;
     make(build_limited, shapes, COUNT(shapes), &made);
     const struct model_info *info = model_info(made.loaded.model);

@@ -15,14 +15,14 @@ template <typename Operation> struct product {
     static constexpr int m = cute::size<0>(typename traits::Shape_MNK{}),
                          n = cute::size<1>(typename traits::Shape_MNK{});
 
-    static int elements(enum operand operand)
+    static int elements(enum fragment_operand operand)
     {
         return operand == OPERAND_A   ? (int)cute::size<1>(typename traits::ALayout{})
                : operand == OPERAND_B ? (int)cute::size<1>(typename traits::BLayout{})
                                       : (int)cute::size<1>(typename traits::CLayout{});
     }
 
-    static struct place place(enum operand operand, int thread, int element)
+    static struct fragment_place place(enum fragment_operand operand, int thread, int element)
     {
         if (operand == OPERAND_B) {
             int number = typename traits::BLayout{}(thread, element);
@@ -40,7 +40,7 @@ typedef product<cute::SM80_16x8x8_F32TF32TF32F32_TN> product_tf32;
 
 /* CuTe numbers bits. The layout of the source says which bits are in the row of a thread. The layout of the destination
  * says which bits a thread gets. */
-template <typename Operation> struct place loaded(int thread, int element)
+template <typename Operation> struct fragment_place loaded(int thread, int element)
 {
     typename cute::Copy_Traits<Operation>::SrcLayout source;
     typename cute::Copy_Traits<Operation>::DstLayout destination;
@@ -56,21 +56,21 @@ template <typename Operation> struct place loaded(int thread, int element)
 }
 } // namespace
 
-int layout_elements(enum instruction instruction, enum operand operand)
+int layout_elements(enum instruction instruction, enum fragment_operand operand)
 {
     return instruction == MMA_BF16  ? product_bf16::elements(operand)
            : instruction == MMA_F16 ? product_f16::elements(operand)
                                     : product_tf32::elements(operand);
 }
 
-struct place layout_place(enum instruction instruction, enum operand operand, int thread, int element)
+struct fragment_place layout_place(enum instruction instruction, enum fragment_operand operand, int thread, int element)
 {
     return instruction == MMA_BF16  ? product_bf16::place(operand, thread, element)
            : instruction == MMA_F16 ? product_f16::place(operand, thread, element)
                                     : product_tf32::place(operand, thread, element);
 }
 
-struct place layout_loaded(bool transposed, int thread, int element)
+struct fragment_place layout_loaded(bool transposed, int thread, int element)
 {
     return transposed ? loaded<cute::SM75_U16x8_LDSM_T>(thread, element)
                       : loaded<cute::SM75_U32x4_LDSM_N>(thread, element);

@@ -83,15 +83,15 @@ struct matrices {
 
 /* Puts an operand into the registers of all threads. CuTe gives the places of the elements. */
 template <int COLUMNS, int REGISTERS>
-static void place_operand(enum instruction instruction, enum operand operand, const float (&matrix)[16][COLUMNS],
-                          uint32_t (&registers)[WARP][REGISTERS])
+static void place_operand(enum instruction instruction, enum fragment_operand operand,
+                          const float (&matrix)[16][COLUMNS], uint32_t (&registers)[WARP][REGISTERS])
 {
     const struct format *format = &formats[instruction];
     assert_int_equal(layout_elements(instruction, operand), REGISTERS * format->in_register);
     memset(registers, 0, sizeof registers);
     for (int thread = 0; thread < WARP; thread++)
         for (int i = 0; i < REGISTERS * format->in_register; i++) {
-            struct place at = layout_place(instruction, operand, thread, i);
+            struct fragment_place at = layout_place(instruction, operand, thread, i);
             registers[thread][i / format->in_register] |= format->bits(matrix[at.row][at.column])
                                                           << i % format->in_register * 16;
         }
@@ -106,7 +106,7 @@ static bool is_product(enum instruction instruction, const struct matrices *m)
     assert_int_equal(layout_elements(instruction, OPERAND_D), 4);
     for (int thread = 0; thread < WARP; thread++)
         for (int i = 0; i < 4; i++) {
-            struct place at = layout_place(instruction, OPERAND_D, thread, i);
+            struct fragment_place at = layout_place(instruction, OPERAND_D, thread, i);
             registers.d[thread][i] = m->d[at.row][at.column];
         }
     void *memory = to_device(&registers, sizeof registers);
@@ -114,7 +114,7 @@ static bool is_product(enum instruction instruction, const struct matrices *m)
     to_host(&registers, memory, sizeof registers);
     for (int thread = 0; thread < WARP; thread++)
         for (int i = 0; i < 4; i++) {
-            struct place at = layout_place(instruction, OPERAND_D, thread, i);
+            struct fragment_place at = layout_place(instruction, OPERAND_D, thread, i);
             float expected = m->d[at.row][at.column];
             for (int l = 0; l < formats[instruction].depth; l++)
                 expected += m->a[at.row][l] * m->b[l][at.column];
@@ -202,7 +202,7 @@ static void check_loads(bool transposed)
     cudaFree(from);
     for (int thread = 0; thread < WARP; thread++)
         for (int i = 0; i < 8; i++) {
-            struct place at = layout_loaded(transposed, thread, i);
+            struct fragment_place at = layout_loaded(transposed, thread, i);
             assert_in_range(at.row, 0, WARP - 1);
             if ((uint16_t)(fragments[thread][i / 2] >> i % 2 * 16) != rows[at.row][at.column])
                 fail_msg("thread %d: element %d is not (%d, %d)", thread, i, at.row, at.column);
@@ -263,8 +263,8 @@ template <bool ALONG> static void check_fragments(void)
     to_host(&fragments, memory, sizeof fragments);
     for (int thread = 0; thread < WARP; thread++)
         for (int i = 0; i < 4; i++) {
-            struct place a = layout_place(MMA_TF32, OPERAND_A, thread, i);
-            struct place b = layout_place(MMA_TF32, OPERAND_B, thread, i % 2);
+            struct fragment_place a = layout_place(MMA_TF32, OPERAND_A, thread, i);
+            struct fragment_place b = layout_place(MMA_TF32, OPERAND_B, thread, i % 2);
             check_part(fragments.a[thread], i, LINE + a.row, DEPTH + a.column);
             check_part(fragments.b[thread], i, LINE + i / 2 * 8 + b.column, DEPTH + b.row);
         }
@@ -301,7 +301,7 @@ static void results_of_split_tiles(void **)
     for (int i = 0; i < SPLIT_WARPS * WARP * LINES / 32 * LINES / 32 * 4; i++) {
         int j = i % 4, n = i / 4 % (LINES / 32), line = i / 4 / (LINES / 32) % (LINES / 32);
         int thread = i / 4 / (LINES / 32) / (LINES / 32), warp = thread / WARP;
-        struct place at = layout_place(MMA_TF32, OPERAND_D, thread % WARP, j);
+        struct fragment_place at = layout_place(MMA_TF32, OPERAND_D, thread % WARP, j);
         int row = warp / 4 * (LINES / 2) + line * 16 + at.row, column = warp % 4 * (LINES / 4) + n * 8 + at.column;
         if (tile[row][column] != (float)i)
             fail_msg("thread %d: result %d is not at (%d, %d)", thread, i % 16, row, column);

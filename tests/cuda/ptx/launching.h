@@ -40,13 +40,13 @@ static inline std::string kernel_of(const std::string &body, const std::string &
            body + "\nret;\n}\n";
 }
 
-struct shape {
+struct launch_shape {
     unsigned threads = 32, blocks = 1, seed = 0;
     size_t dynamic_bytes = 0;
 };
 
 /* Runs the kernel `test` of the text, with device_words as its argument. */
-static inline void launch_text(const std::string &text, const shape &shape = {})
+static inline void launch_text(const std::string &text, const launch_shape &shape = {})
 {
     ptx::module *module = ptx::parse(text.c_str(), text.size());
     const ptx::kernel *kernel = ptx::find(module, "test");

@@ -42,7 +42,7 @@ void check_example(const example &e)
     const unsigned threads = 33;
     uint64_t operands[] = {e.a, e.b, e.c}, results[threads];
     memcpy(device_words, operands, sizeof operands);
-    shape shape;
+    launch_shape shape;
     shape.threads = threads;
     launch_text(kernel_of_example(e.text), shape);
     memcpy(results, device_words + 16, sizeof results);
@@ -303,7 +303,7 @@ void halves_are_exact(void **)
     for (uint32_t base = 0; base < 0x10000; base += 1024) {
         for (uint32_t i = 0; i < 1024; i++)
             device_words[i] = base + i;
-        shape shape;
+        launch_shape shape;
         shape.threads = 1024;
         launch_text(kernel_of("ld.global.u16 %h0, [%mine];\ncvt.f32.f16 %r0, %h0;\ncvt.rn.f16.f32 %h1, %r0;\n"
                               "cvt.f32.bf16 %r1, %h0;\ncvt.rz.bf16.f32 %h2, %r1;\nmov.b32 %r2, {%h1, %h2};\n"

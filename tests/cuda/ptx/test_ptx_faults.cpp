@@ -16,7 +16,7 @@ struct end {
     char said[4096];
 };
 
-end end_of(const std::string &text, const shape &shape)
+end end_of(const std::string &text, const launch_shape &shape)
 {
     end end = {};
     int ends[2];
@@ -43,7 +43,7 @@ end end_of(const std::string &text, const shape &shape)
 struct fault {
     const char *sound, *faulty; /* the instructions */
     const char *said;           /* part of the message */
-    struct shape threads;
+    launch_shape threads;
     const char *before = "", *limits = "";
 };
 
@@ -65,7 +65,7 @@ template <size_t n> void check_all(const fault (&faults)[n])
         check(f);
 }
 
-const shape ONE_WARP, TWO_WARPS = {64, 1, 0, 256}, ODD = {64, 1, 3, 256}, HALF_WARP = {16, 1, 0, 256};
+const launch_shape ONE_WARP, TWO_WARPS = {64, 1, 0, 256}, ODD = {64, 1, 3, 256}, HALF_WARP = {16, 1, 0, 256};
 const char SHARED[] = ".extern .shared .align 128 .b8 dynamic[];";
 const char SMALL[] = ".shared .align 16 .b8 small[64];";
 
@@ -188,7 +188,7 @@ void copies(void **)
 
 void texts(void **)
 {
-    const shape many = {65, 1, 0, 0};
+    const launch_shape many = {65, 1, 0, 0};
     const fault faults[] = {
         {"mov.u32 %r0, 1;", "frobnicate.u32 %r0, 1;", "does not know", ONE_WARP},
         {"add.f32 %r0, %r1, %r2;", "add.f99 %r0, %r1, %r2;", "does not know", ONE_WARP},

@@ -17,7 +17,7 @@ void clear()
         device_words[i] = i;
 }
 
-void run_body(const std::string &body, const shape &shape = {}, const std::string &before = "")
+void run_body(const std::string &body, const launch_shape &shape = {}, const std::string &before = "")
 {
     clear();
     launch_text(kernel_of(body, before), shape);
@@ -69,7 +69,7 @@ void votes(void **)
 void paths_meet_again(void **)
 {
     for (unsigned seed = 0; seed < 4; seed++) {
-        const shape shape = {128, 1, seed};
+        const launch_shape shape = {128, 1, seed};
         run_body(std::string("mov.u32 %r0, 0; mov.u32 %r1, 0;\n"
                              "next: setp.ge.u32 %p0, %r1, %thread; @%p0 bra done;\n"
                              "add.s32 %r1, %r1, 1; add.s32 %r0, %r0, %r1; bra.uni next;\n"
@@ -84,7 +84,7 @@ void paths_meet_again(void **)
 void barriers_order_warps(void **)
 {
     for (unsigned seed = 0; seed < 5; seed++) {
-        const shape shape = {256, 2, seed, 1024};
+        const launch_shape shape = {256, 2, seed, 1024};
         run_body(
             std::string(
                 "mov.u32 %r1, dynamic; shl.b32 %r2, %thread, 2; add.s32 %r2, %r1, %r2;\n"
@@ -101,7 +101,7 @@ void barriers_order_warps(void **)
 
 void atomic_operations(void **)
 {
-    const shape shape = {64, 2, 1};
+    const launch_shape shape = {64, 2, 1};
     run_body("atom.global.add.u32 %r0, [%data], 1; red.global.max.u32 [%data + 4], %thread;\n"
              "atom.global.cas.b32 %r1, [%data + 8], 2, 77; atom.global.exch.b32 %r2, [%data + 12], %thread;\n"
              "atom.global.inc.u32 %r3, [%data + 16], 4; red.global.add.f32 [%data + 20], 0f3F800000;",
