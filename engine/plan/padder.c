@@ -69,7 +69,7 @@ static int source_input(const struct plan *plan, const struct engine_item *item,
 }
 
 /* The number of rows of a tensor. 0 for a shape that model_check refuses. */
-static int64_t tensor_rows(const struct model_input *input, const int64_t *sizes)
+static int64_t rows_of_sizes(const struct model_input *input, const int64_t *sizes)
 {
     int64_t elements = 1;
     for (int d = 0; d < input->rank; d++)
@@ -81,7 +81,7 @@ static int64_t tensor_rows(const struct model_input *input, const int64_t *sizes
 int64_t padder_length(const struct plan *plan, const struct engine_item *item, int index)
 {
     if (plan->inputs[index].input.layout == LAYOUT_TENSOR)
-        return tensor_rows(&plan->inputs[index].input, item->inputs[index].sizes);
+        return rows_of_sizes(&plan->inputs[index].input, item->inputs[index].sizes);
     int source = source_input(plan, item, index);
     if (!item->inputs[source].data && plan->inputs[source].input.like != PLAN_NONE)
         return padder_length(plan, item, plan->inputs[source].input.like);

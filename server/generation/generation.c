@@ -121,7 +121,7 @@ static void give_slot(struct request *request, struct generated *sequence)
 }
 
 /* If the sequence has new tokens, counts its end in the metrics. */
-static void record_end(const struct request *request, const struct generated *sequence)
+static void count_end(const struct request *request, const struct generated *sequence)
 {
     if (sequence->count > sequence->n_prompt)
         metrics_generation_end(request->service->options.metrics, request->metrics, generation_end_name(sequence->end));
@@ -135,7 +135,7 @@ void generation_leave(struct request *request, struct generation *generation)
         give_slot(request, sequence);
         if (sequence->end == GENERATION_RUNS) {
             sequence->end = GENERATION_LEFT;
-            record_end(request, sequence);
+            count_end(request, sequence);
         }
     }
 }
@@ -365,7 +365,7 @@ bool generation_next(struct request *request, struct generation *generation)
         if (sequence->end == GENERATION_RUNS)
             continue;
         give_slot(request, sequence);
-        record_end(request, sequence);
+        count_end(request, sequence);
     }
     return request->failure.kind == FAILURE_NONE && set_items(request, generation) > 0;
 }

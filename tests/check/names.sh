@@ -1,7 +1,8 @@
 #!/bin/bash
-# names.sh: a name has one meaning in server, engine, weights and config. No struct tag is defined twice, and no function that other
-# files can call. Two structs are exceptions: engine/backend.h declares them, and each backend defines its own. Tags in
-# headers of tests must differ from these tags, too, except in a C++ namespace.
+# names.sh: a name has one meaning in server, engine, weights and config:
+# - No struct tag is defined twice, except the two that engine/backend.h declares and each backend defines.
+# - No public function is defined twice, and no static function of another file has its name.
+# - A tag in a header of tests differs from all these tags, except in a C++ namespace.
 set -euo pipefail
 opaque='backend backend_model'
 
@@ -15,20 +16,22 @@ tags() {
         }' "$@"
 }
 
-# Prints "FILE:LINE function" for each function that the files define for others. A definition begins at the left
-# margin, and so does its "{". Functions with VARIANT(…) are left out, because each compilation of their source gives
-# them another name.
-functions() {
-    awk '
+# Prints "FILE:LINE function" for each function that the files define for others, or for each static function. A
+# definition begins at the left margin, and so does its "{". Functions with VARIANT(…) are left out, because each
+# compilation of their source gives them another name.
+functions() { # public|static FILE…
+    awk -v wanted="$1" '
         FNR == 1 { head = "" }
         /^[A-Za-z_].*\(/ && !/;$/ { head = $0; line = FNR }
         /^\{/ && head != "" {
-            if (head !~ /(^|> )(static|INLINE|typedef|union|enum) / && head !~ /VARIANT\(/) {
+            gsub(/__attribute__\(\([^)]*\)+ */, "", head)
+            kind = head ~ /(^|> )(static|INLINE) / ? "static" : "public"
+            if (kind == wanted && head !~ /(^|> )(typedef|union|enum) / && head !~ /VARIANT\(/) {
                 sub(/\(.*/, "", head); sub(/.*[ *]/, "", head)
                 if (head != "main") print FILENAME ":" line, head
             }
             head = ""
-        }' "$@"
+        }' "${@:2}"
 }
 
 # Reads lines "FILE:LINE name", and prints names that occur in two files. The compiler finds names that are twice in one
@@ -41,6 +44,13 @@ twice() {
             for (name in count)
                 if (count[name] > 1 && !index(opaque, " " name " ")) print name ":" places[name]
         }' | sort
+}
+
+# Prints the names of public functions that a static function of another file has, too.
+shadowed() {
+    { functions public "$@" | sed 's/^/public /'; functions static "$@" | sed 's/^/static /'; } | awk '
+        $1 == "public" { place[$3] = $2; next }
+        $3 in place { print $3 ": " place[$3], $2 }'
 }
 
 # check NUMBER WHAT FOUND
@@ -71,12 +81,18 @@ int open_file(int a,
 static int run(int x)
 {
 }
+int count(int x)
+{
+}
 END
 cat >"$sample/b.cu" <<'END'
 template <typename T> struct tile {
 };
 struct backend {
 };
+static void count(int x)
+{
+}
 struct kind *kind_of(int x);
 static struct kind kind = {.x = ONE};
 void open_file(void)
@@ -90,9 +106,11 @@ END
 mapfile -t files < <(find server engine weights config -name '*.[ch]' -o -name '*.cu' | sort)
 mapfile -t headers < <(grep -rL '^namespace ' tests --include='*.h')
 
-echo 1..3
-found="$(tags "$sample"/* | twice | cut -d: -f1) $(functions "$sample"/* | twice | cut -d: -f1)"
-check 1 "names that come twice are found" "$([ "$found" = "tile open_file" ] || echo "found: $found")"
+echo 1..4
+found="$(tags "$sample"/* | twice | cut -d: -f1) $(functions public "$sample"/* | twice | cut -d: -f1)"
+found+=" $(shadowed "$sample"/* | cut -d: -f1 | xargs)"
+check 1 "names that come twice are found" "$([ "$found" = "tile open_file run count" ] || echo "found: $found")"
 check 2 "a struct's tag has one meaning" "$(tags "${files[@]}" "${headers[@]}" | twice)"
-check 3 "a function's name has one meaning" "$(functions "${files[@]}" | twice)"
+check 3 "a function's name has one meaning" "$(functions public "${files[@]}" | twice)"
+check 4 "no static function has the name of another file's public function" "$(shadowed "${files[@]}")"
 exit $failed
