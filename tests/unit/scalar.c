@@ -1,3 +1,4 @@
+#include "tests/unit/scalar.h"
 #include "tests/unit/scalar_parts.h"
 
 #include <math.h>
