@@ -1,5 +1,6 @@
-/* backend: a device that runs plans, as a table of functions. One call runs a batch. The table of engine/cpu is part of
- * the program. The table of engine/cuda is in a plugin, a shared object that is loaded if there is a driver. */
+/* backend: the interface to a device that runs plans, as a table of functions. The table of engine/cpu is part of the
+ * program. The table of engine/cuda is in a plugin, a shared object that is loaded if the machine has an NVIDIA
+ * driver. */
 #ifndef ENGINE_BACKEND_H
 #define ENGINE_BACKEND_H
 
@@ -7,19 +8,19 @@
 #include "engine/plan/padder.h"
 
 struct backend;       /* a device and its threads */
-struct backend_model; /* a plan with weights and arena on that device */
+struct backend_model; /* a plan on that device: its weights and its arena, the memory of all values of a batch */
 
 struct backend_functions {
     const char *name;
 
-    /* Returns the number of devices, at least 1. Returns -1 if there is none, or if the driver cannot report them. A
-     * NULL function means one device. */
+    /* Returns the number of devices, at least 1. Returns -1 if there is no device, or if the driver cannot report the
+     * number. A NULL function means one device. */
     int (*count)(struct error *error);
 
     /* Opens device `index`, 0 <= index < count. After success the caller must call close. Even after success,
      * backend_cpu may write a warning about missing acceleration into `error`, such as "oneDNN not found". Without a
      * warning the message is empty. After a failed run the device may no longer work. Then the caller calls unprepare
-     * for all models on it, closes it and opens it again. */
+     * for all models on the device, closes the device and opens it again. */
     int (*open)(const struct engine_options *options, int index, struct backend **backend, struct error *error);
     void (*close)(struct backend *backend);
     const char *(*kernels)(const struct backend *backend); /* describes the kernels. Valid while the backend is open */
@@ -32,8 +33,8 @@ struct backend_functions {
     /* Makes the weights resident and reserves the arena. After success the caller must call unprepare. The plan must
      * outlive the model. Only one thread at a time may call prepare or unprepare for a device. Meanwhile other models
      * may run on this device. If `shared`, other devices use the same plan, so prepare must not change it. Otherwise
-     * the backend may take over the plan's weights, or free them after copying them. Then they are lost even if prepare
-     * fails. Even after success, backend_cpu may write a warning into `error`, as in open. */
+     * the backend may take over the plan's weights, or free them after copying them. Then the plan loses its weights,
+     * even if prepare fails. Even after success, backend_cpu may write a warning into `error`, as in open. */
     int (*prepare)(struct backend *backend, struct plan *plan, bool shared, struct backend_model **model,
                    struct error *error);
     void (*unprepare)(struct backend_model *model);
@@ -53,9 +54,9 @@ struct backend_functions {
      * threads is noticed at the start of the program. A NULL function means that nothing is needed. */
     int (*enter)(struct backend *backend, struct error *error);
 
-    /* Runs the steps over a laid out batch, and writes the results that its items request. One thread at a time uses a
-     * lane, 0 <= lane < lanes. Several threads may use different lanes and models of a device. After a failed call
-     * returns, nothing writes to the items' memory. Returns -1 if the device may no longer work. Returns
+    /* Runs the steps over a batch from padder_lay_out, and writes the results that its items request. One thread at a
+     * time uses a lane, 0 <= lane < lanes. Several threads may use different lanes and models of a device. After a
+     * failed call returns, nothing writes to the items' memory. Returns -1 if the device may no longer work. Returns
      * BACKEND_REFUSED if the device works, but lacks memory for this batch. */
     int (*run)(struct backend_model *model, int lane, const struct batch *batch, struct error *error);
 };
@@ -76,11 +77,12 @@ static inline int backend_check_operations(const struct backend_functions *funct
 extern const struct backend_functions backend_cpu;
 
 /* Loads the CUDA backend from libengine_cuda.so, in the program's own folder or in ../lib/linformerd beside it. The
- * plugin stays loaded. Returns NULL if there is no driver, or no plugin that was built for this program. A machine with
- * a driver may lack a device. Then `open` fails. */
+ * plugin stays loaded. Returns NULL if there is no driver, or no plugin that was built for this program. If the machine
+ * has a driver but no device, the function succeeds, and `open` fails. */
 const struct backend_functions *backend_cuda_load(struct error *error);
 
-/* The one symbol of a plugin. It returns the plugin's functions, or NULL if caller and plugin have different ABIs. */
+/* The name of the only function that a plugin exports. It returns the plugin's functions, or NULL if caller and plugin
+ * have different ABIs. */
 #define BACKEND_SYMBOL "linformerd_backend"
 typedef const struct backend_functions *backend_symbol(uint64_t abi);
 

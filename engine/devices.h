@@ -6,8 +6,8 @@
  * weights stay in the host's memory, and OpenBLAS reads them in place. The CPU's arena is reserved address space, which
  * uses no memory before the first such batch.
  *
- * A failed device gets no batches. When its last batch has ended, its replicas are removed. Then the device is closed
- * and opened again, and the replicas are placed again from the same weights. The first attempt is a tenth of a second
+ * A failed device receives no batches. When its last batch has ended, its replicas are removed. Then the device is
+ * closed and opened again, and new replicas are made from the same weights. The first attempt is a tenth of a second
  * after the failure. If an attempt fails, or the device fails again within a minute, the pause doubles, up to a minute.
  *
  * A batch that a device refuses (BACKEND_REFUSED) runs on the CPU, too. The device keeps its state.
@@ -30,7 +30,7 @@ void devices_close(struct devices *devices);
 const char *devices_name(const struct devices *devices); /* "cpu", "cuda:0,cuda:1" */
 /* Like engine_cpu_notice, but returns an empty text if there is no notice. */
 const char *devices_cpu_notice(const struct devices *devices);
-const char *devices_kernels(const struct devices *devices); /* of the first device */
+const char *devices_kernels(const struct devices *devices); /* describes the kernels of the first device */
 bool devices_are_cpu(const struct devices *devices);
 enum dtype devices_dtype(const struct devices *devices);
 int devices_states(struct devices *devices, struct engine_device *states, int room);
@@ -54,8 +54,8 @@ struct placement {
                                 on devices */
 };
 
-/* Places the plan on the devices. If a device refuses it, and "auto" chose the devices, the plan is placed on the CPU,
- * and `notice` says why. After success the caller must call placement_close. */
+/* Places the plan on the devices. If a device refuses the plan, and "auto" chose the devices, the plan is placed on the
+ * CPU, and `notice` says why. After success the caller must call placement_close. */
 int placement_open(struct devices *devices, struct plan *plan, struct placement *placement, struct error *notice,
                    struct error *error);
 void placement_close(struct placement *placement);
@@ -63,7 +63,7 @@ void placement_close(struct placement *placement);
 /* See model_ready_lanes and model_run. */
 uint64_t placement_ready_lanes(const struct placement *placement);
 
-/* A thread must call it before it runs batches on the lane. See backend_functions.enter. */
+/* A thread must call this function before it runs batches on the lane. See backend_functions.enter. */
 int placement_enter(struct placement *placement, int lane, struct error *error);
 int placement_run(struct placement *placement, int lane, const struct batch *batch, struct error *error);
 

@@ -41,8 +41,8 @@ int engine_open(const struct engine_options *options, struct engine **engine, st
 void engine_close(struct engine *engine);               /* after model_close of all its models */
 const char *engine_device(const struct engine *engine); /* "cpu", "cuda:0,cuda:1" */
 
-/* Says that "auto" chose the CPU, and gives the reason. Or says that "cuda:all" did not take all devices. NULL if there
- * is nothing to report. */
+/* A message that "auto" chose the CPU, with the reason, or that "cuda:all" does not use all devices. NULL if there is
+ * nothing to report. */
 const char *engine_notice(const struct engine *engine);
 
 /* The reason why the CPU multiplies without oneDNN, although the option `products` is auto and oneDNN would be faster.
@@ -82,21 +82,21 @@ struct model_info {
     int n_inputs;
     /* Names of the outputs.
      *
-     *     Of a class     outputs[0] is the class's own output. The others are the softmax of each attention, in order
+     *     For a class    outputs[0] is the class's own output. The others are the softmax of each attention, in order
      *                    of execution. The class gives their names, such as "attention_scores" or
      *                    "attn_output_weights". Otherwise the names are "attention.<i>".
-     *     Of a module    the tensors that the module returns come first, under the module's own names. The softmax of
+     *     For a module   the tensors that the module returns come first, under the module's own names. The softmax of
      *                    each of its attentions follows.
      *
-     * An item may request any of them. Some attentions are missing in this list: those for which the plan divides an
-     * item into several sequences (AXIS_SIZED in plan.h). */
+     * An item may request any of these outputs. The list lacks attentions for which the plan divides an item into
+     * several sequences (AXIS_SIZED in plan.h). */
     const char *const *outputs;
     int n_outputs;
-    int n_tensors; /* for a module that returns tensors: how many. They are outputs[0] to outputs[n_tensors - 1]. 0 if
-                      the model returns rows */
+    int n_tensors; /* for a module that returns tensors: their number. They are outputs[0] to outputs[n_tensors - 1]. 0
+                      if the model returns rows */
     bool gives_vector; /* the output and the hidden state are one vector per item. The output has the shape
                           (output_columns) */
-    /* Shapes of the outputs, without the batch. NULL if only model_output_shape knows them. */
+    /* Shapes of the outputs, without the batch. NULL if only model_output_shape can compute them. */
     const struct model_shape *shapes;
     int64_t vocabulary;     /* number of ids that inputs[0] may hold. 0 if inputs[0] holds floats */
     int64_t output_columns; /* of the class's output */
@@ -104,14 +104,14 @@ struct model_info {
     bool has_logits;        /* the output is logits over `vocabulary` ids */
     bool is_causal;         /* has_logits, and row p of the output says which id follows the rows up to p */
     bool earlier_rows_stay; /* is_causal, and rows of the output do not change when further rows follow */
-    int64_t window; /* when the model generates, the class reads at most this many rows, the last ones of a sequence.
-                       `window` is at most the max_length of sequence_input. It is 0 if neither the class nor the model
-                       limits these rows */
-    int sequence_input; /* index of the input that has the same rows as the output. -1 if there is none */
+    int64_t window;         /* when the model generates text, the class reads only the last `window` rows of a sequence.
+                               `window` is at most the max_length of sequence_input. It is 0 if neither the class nor the model
+                               limits these rows */
+    int sequence_input;     /* index of the input that has the same rows as the output. -1 if there is none */
     /* Number of slots, 0 or more. With a slot, the rows of a sequence may come in several batches (engine_item.slot).
-     * Each device has memory for all slots. The states of a sequence are on the device of its latest batch. If another
-     * device runs the next batch, the earlier rows of the sequence are computed again. 0 if the model needs all rows at
-     * once, or if max_slots is 0. */
+     * Each device has memory for all slots. The states of a sequence (engine_item.slot) are on the device of its latest
+     * batch. If another device runs the next batch, the earlier rows of the sequence are computed again. 0 if the model
+     * needs all rows at once, or if max_slots is 0. */
     int64_t n_slots;
     size_t slot_bytes;       /* bytes of one slot */
     int64_t parameters;      /* elements of all tensors of the file */
@@ -120,10 +120,10 @@ struct model_info {
     int first_lane, n_lanes; /* n_lanes >= 1, at most ENGINE_MAX_LANES */
     int n_devices;           /* >= 1. Lane i of the model is on its device i % n_devices */
     const char *device;      /* "cpu", "cuda:0,cuda:1" */
-    bool is_on_cpu;          /* true if the CPU is its only device */
+    bool is_on_cpu;          /* true if the CPU is the model's only device */
     enum dtype dtype;        /* never DTYPE_AUTO */
     const char *kernels;     /* like engine_kernels, for the model's device */
-    /* Precedes the class's name in every tensor name of the file. NULL if the names have no prefix. */
+    /* The prefix before the class's own name of each tensor in the file. NULL if the names have no prefix. */
     const char *prefix;
     const char *notice;     /* with the setting device "auto": the reason why this model runs on the CPU, although the
                                engine has a CUDA device. NULL if the model runs on the engine's device */
@@ -136,8 +136,8 @@ struct model_info {
 };
 const struct model_info *model_info(const struct model *model);
 
-/* Checks whether the model can run the item: its inputs, lengths, ids, rows, top_k and targets. Returns 0 if so.
- * Otherwise returns -1, and the message names the input, the expected and the found value. */
+/* Checks whether the model can run the item: its inputs, lengths, ids, rows, top_k and targets. Returns 0 if the model
+ * can run it. Otherwise returns -1, and the message names the input, the expected and the found value. */
 int model_check(const struct model *model, const struct engine_item *item, struct error *error);
 
 /* The shape of an output for an item that passed model_check. All rows are counted, even if the item requests fewer.
@@ -167,9 +167,9 @@ int64_t model_item_tokens(const struct model *model, const struct engine_item *i
 double model_item_flops(const struct model *model, const struct engine_item *item);
 
 /* Allocates the resources with which the calling thread runs batches on the lane, mainly its OpenMP threads. Then runs
- * a batch of one short item on the lane, and sets `flops` to the FLOPs of this item. A server must call it before it
- * reports itself ready, on each thread and lane that will run batches. Returns -1 if resources are lacking or the batch
- * failed. Without this warm-up, libgomp could end the process later, when it cannot start a thread. */
+ * a batch of one short item on the lane, and sets `flops` to the FLOPs of this item. A server must call this function
+ * before it reports itself ready, on each thread and lane that will run batches. Returns -1 if resources are lacking or
+ * the batch failed. Without this warm-up, libgomp could end the process later, when it cannot start a thread. */
 int model_warm_up(struct model *model, int lane, double *flops, struct error *error);
 
 /* Runs one batch on a lane, 0 <= lane < n_lanes. Each item must have passed model_check, and n_items <=
@@ -178,10 +178,10 @@ int model_warm_up(struct model *model, int lane, double *flops, struct error *er
  * and inputs. The caller must check for such results. */
 int model_run(struct model *model, int lane, const struct engine_item *items, int64_t n_items, struct error *error);
 
-/* The lanes that should run batches now. Bit i stands for lane i of the model. It is set if the device of this lane
- * works. If no device works, only bit 0 is set, so that batches still have a lane. model_run may be called for any
+/* The lanes that should run batches now. Bit i stands for lane i of the model. The bit is set if the device of this
+ * lane works. If no device works, only bit 0 is set, so that batches still have a lane. model_run may be called for any
  * lane. If the lane's device does not work, model_run runs the batch on the CPU. Any thread may call model_ready_lanes.
- * It never waits. */
+ * The function never waits. */
 uint64_t model_ready_lanes(const struct model *model);
 
 /* --explain: prints each operation with its shapes, FLOPs and bytes, for a batch of one item of `tokens` rows. Then

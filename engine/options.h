@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #define ENGINE_MAX_DEVICES DEVICE_CHOICE_LIMIT
-#define ENGINE_MAX_LANES 64 /* most lanes of a model */
+#define ENGINE_MAX_LANES 64 /* upper limit for the lanes of a model */
 
 /* An event of a device: it failed, or it works again. */
 struct engine_event {
@@ -23,9 +23,10 @@ struct engine_event {
 #define ENGINE_LASTING_ATTEMPTS 5
 
 struct engine_options {
-    struct device_choice device;  /* "auto" also chooses the CPU for a model that does not fit on the CUDA device */
-    enum dtype dtype;             /* of products with weights. It is an error if the device does not support the type */
-    enum instruction_set kernels; /* of the CPU */
+    struct device_choice device;   /* "auto" also chooses the CPU for a model that does not fit on the CUDA device */
+    enum dtype dtype;              /* number format of products with weights. engine_open fails if the device does not
+                                      support it */
+    enum instruction_set kernels;  /* of the CPU */
     enum product_library products; /* of the CPU */
     int64_t threads;               /* of the CPU. 0 means one for each core that this process may use */
     enum cuda_f32 cuda_f32;        /* how a CUDA device computes products of floats with dtype f32 */
@@ -42,8 +43,9 @@ struct engine_options {
     size_t image_arena_bytes;
 
     /* Called when a device fails, when an attempt to open it again fails, and when it works again. NULL if no reports
-     * are wanted. It is called on threads that run batches, or on the engine's own thread. These threads hold no lock
-     * then. The function must be short. model_ready_lanes is the only function of the engine that it may call. */
+     * are wanted. It is called on threads that run batches, or on the engine's own thread. The thread holds no lock
+     * during the call. The function must be short. model_ready_lanes is the only function of the engine that it may
+     * call. */
     void (*report)(void *context, const struct engine_event *event);
     void *report_context;
 };
@@ -54,7 +56,7 @@ struct engine_device {
     const char *kernels;
     bool works;         /* false if the device failed and the engine tries to open it again */
     int64_t faults;     /* batches that failed on it */
-    int64_t recoveries; /* how many times the device worked again after a failure */
+    int64_t recoveries; /* number of times that the device worked again after a failure */
 };
 
 /* Numbers of batches since engine_open. */

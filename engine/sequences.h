@@ -1,4 +1,4 @@
-/* sequences: remembers which device has the states of each sequence whose rows come in several batches. The states are
+/* sequences: records which device has the states of each sequence whose rows come in several batches. The states are
  * the contents of the sequence's slot (engine_item.slot).
  *
  * A device keeps the slots of a plan in its own memory. If the device fails, or lacks memory for a batch, the CPU runs
@@ -22,8 +22,8 @@ void sequences_close(struct sequences *sequences); /* NULL is harmless */
 struct sequences_place {
     const struct backend_functions *functions;
     struct backend_model *resident;
-    int64_t number; /* a different number for each place of the plan. A plan that is prepared again has new slots, and
-                       therefore a new number */
+    int64_t number; /* a different number for each place of the plan. Preparing the plan again creates new slots, and
+                       therefore needs a new number */
     int lane;       /* the lane of the backend */
 };
 

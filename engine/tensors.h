@@ -13,11 +13,11 @@ int tensors_check_input(const struct plan *plan, const struct engine_item *item,
  * Each axis must have at least one row, and at most as many rows as the arena holds. */
 int tensors_check_item(const struct plan *plan, const struct engine_item *item, struct error *error);
 
-/* Checks the limits of the plan's sizes. Plans without tensors have such limits, too. */
+/* Checks the limits of the plan's sizes. Plans without tensors may also have such limits. */
 int tensors_check_limits(const struct plan *plan, const struct engine_item *item, struct error *error);
 
-/* Sets min_length, max_length and own_limit of an input with LAYOUT_TENSOR. They are the limits of dimension 0, as far
- * as they do not depend on other dimensions. Leaves other inputs as they are. */
+/* Sets min_length, max_length and own_limit of an input with LAYOUT_TENSOR. They are those limits of dimension 0 that
+ * do not depend on other dimensions. Leaves other inputs as they are. */
 void tensors_limit_length(const struct plan *plan, struct model_input *input, int index);
 
 /* Writes the shape of one of plan->outputs for the item. Returns the rank. */

@@ -1,5 +1,5 @@
-/* A family is the source file that builds the plans for one Python library, and lists its classes. family_module is a
- * family, too, and builds the plans of users' modules. Each class has a function that builds a plan from config and
+/* A family is the source file that builds the plans for one Python library, and lists its classes. family_module is
+ * also a family, and builds the plans of users' modules. Each class has a function that builds a plan from config and
  * weights. */
 #ifndef ENGINE_FAMILIES_FAMILY_H
 #define ENGINE_FAMILIES_FAMILY_H

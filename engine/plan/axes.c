@@ -3,8 +3,9 @@
 
 #include <string.h>
 
-#define MOST_ROWS INT32_MAX    /* rows of an item, because positions are int32_t */
-#define MOST_COLUMNS INT32_MAX /* so that the number of elements of a value does not overflow */
+#define MOST_ROWS INT32_MAX    /* upper limit for the rows of an item, because positions are int32_t */
+#define MOST_COLUMNS INT32_MAX /* upper limit for columns, so that the number of a value's elements does not overflow \
+                                */
 
 /* Appends an axis. Returns PLAN_NONE after a failure. */
 static int append(struct plan_builder *builder, struct plan_axis axis)
@@ -42,7 +43,8 @@ static bool equals(const struct plan_axis *a, const struct plan_axis *b)
     return false;
 }
 
-/* Returns an equal axis of the plan, or else a new one. So values with the same rows are on the same axis. */
+/* Returns an equal axis of the plan. If there is none, appends the axis. So values with the same rows are on the same
+ * axis. */
 static int find_or_append(struct plan_builder *builder, struct plan_axis axis)
 {
     for (int i = 0; i < builder->plan->n_axes; i++)

@@ -14,23 +14,23 @@ int plan_unpadded_axis(struct plan_builder *builder, int input);
 
 int plan_fixed_axis(struct plan_builder *builder, int64_t rows_per_item);
 
-/* k rows for every n rows of the input. */
+/* The axis with k rows for every n rows of the input. */
 int plan_projected_axis(struct plan_builder *builder, int input, int64_t k, int64_t n);
 
-/* The pixels of the result, if an input image is convolved with the window. */
+/* The axis of the pixels that result from a convolution of an input image with the window. */
 int plan_window_axis(struct plan_builder *builder, int input, const struct plan_window *window);
 
-/* The rows of axis `of`, with the padding `by`. */
+/* The axis with the rows of axis `of`, padded as `by` says. */
 int plan_padded_axis(struct plan_builder *builder, int of, struct plan_padding by);
 
-/* Each item's rows on the first axis, then its rows on the second. */
+/* The axis with each item's rows on the first axis, followed by its rows on the second axis. */
 int plan_joined_axis(struct plan_builder *builder, int first, int second);
 
 /* An axis with `sequences` sequences of `rows` rows each. Both are indices of sizes. If an item is one sequence, and
  * the axis of an input or a fixed axis has the same rows, the function returns that axis. */
 int plan_sized_axis(struct plan_builder *builder, int rows, int sequences);
 
-/* The rows of axis `of`, an AXIS_INPUT, that an item requests, plus `reach` rows on either side. */
+/* A new axis with those rows of axis `of`, an AXIS_INPUT, that an item requests, plus `reach` rows on either side. */
 int plan_wanted_axis(struct plan_builder *builder, int of, int64_t reach);
 
 int plan_new_value(struct plan_builder *builder, int axis, int64_t columns);

@@ -1,5 +1,5 @@
-/* builder: the functions by which a family (families/) makes a plan from config and weights. A family's code then reads
- * like forward() of the Python library.
+/* builder: the functions with which a family (families/) builds a plan from config and weights. A family is the file
+ * for one Python library. With these functions, its code looks like forward() of the Python library.
  *
  *     plan_begin -> inputs, weights, operations -> plan_give -> plan_finish or plan_check
  *
@@ -9,11 +9,11 @@
  * in one arena, the memory of all values of a batch.
  *
  * A class can also be built as a leaf, which is a part of a larger plan. Between plan_open_scope and plan_close_scope
- * the scope of the leaf is open. Then the inputs of the class are values of the larger plan, and so is its output. The
- * names of its tensors begin with the leaf's path.
+ * the scope of the leaf is open. In an open scope, the inputs and the output of the class are values of the larger
+ * plan. The names of the class's tensors begin with the leaf's path.
  *
  * The functions are in builder.c (beginning, failures), inputs.c, scope.c, require.c (limits of rows), weights.c,
- * derived.c (weights made of others), steps.c (operations), names.c (names of tensors) and finish.c. */
+ * derived.c (weights made of other weights), steps.c (operations), names.c (names of tensors) and finish.c. */
 #ifndef ENGINE_PLAN_BUILDER_H
 #define ENGINE_PLAN_BUILDER_H
 
@@ -21,7 +21,7 @@
 #include "weights/weights.h"
 
 #define PLAN_PREFIX_BYTES 64
-#define PLAN_NAME_BYTES 512 /* for the name of a tensor in the file, including the path of a leaf */
+#define PLAN_NAME_BYTES 512 /* size of a buffer for the name of a tensor in the file, including the path of a leaf */
 
 /* A class within a larger plan. All memory is borrowed. */
 struct plan_leaf {
@@ -33,8 +33,8 @@ struct plan_leaf {
     struct plan_binding {
         const char *name; /* the parameter's name in the class's forward() */
         int value;        /* a value of the larger plan, on an axis without padding */
-        bool image; /* the rows of the value are the pixels of images of height * width pixels. Both are indices of
-                       sizes */
+        bool image; /* whether the rows of the value are the pixels of images. Then `height` and `width` are indices of
+                       sizes: the size of each image */
         int height, width;
     } inputs[ENGINE_MAX_INPUTS];
 };
@@ -43,7 +43,7 @@ struct plan_leaf {
 struct plan_scope {
     const struct plan_leaf *leaf;         /* NULL if no scope is open */
     enum padding outer_padding;           /* builder->padding outside of the scope */
-    bool taken[ENGINE_MAX_INPUTS];        /* by index in leaf->inputs: whether the class has declared the input */
+    bool taken[ENGINE_MAX_INPUTS];        /* for each of leaf->inputs: whether the class has declared the input */
     const char *names[ENGINE_MAX_INPUTS]; /* the inputs of the class, in the order of their declaration */
     int values[ENGINE_MAX_INPUTS];        /* the values of these inputs. PLAN_NONE for an absent input */
     int n_inputs;
@@ -54,12 +54,14 @@ struct plan_scope {
 struct plan_builder {
     struct plan *plan;
     const struct weights *weights;
-    bool *used; /* by weights_index: whether the plan uses the tensor of the file */
-    /* Borrowed patterns for the names of tensors that the class does not have. NULL if there are none. */
+    bool *used; /* for each tensor of the file, in the order of weights_index: whether the plan uses the tensor */
+    /* Patterns for the names of tensors that the file may contain although the class lacks them. Borrowed. NULL if
+     * there are no patterns. */
     const struct json_t *ignore;
-    char prefix[PLAN_PREFIX_BYTES]; /* a wrapper's prefix, which precedes the class's names in the file */
+    char prefix[PLAN_PREFIX_BYTES]; /* prefix that a Python wrapper puts before the class's names in the file, such as
+                                       "module." */
     bool prefix_known;              /* the prefix is final, because a tensor was found with it */
-    enum padding padding;           /* of the class that is being built. Set by plan_choose_padding */
+    enum padding padding;           /* padding of the class that is being built. Set by plan_choose_padding */
     struct plan_scope scope;
     struct error *error;
     bool failed;
@@ -70,7 +72,7 @@ struct plan_builder {
     int64_t n_slots;          /* the number of slots, for plan_resume (passes.h). 0 if every item is a whole sequence */
     size_t image_arena_bytes; /* limit for plan_enlarge_images (passes.h). 0 if images have at most max_rows pixels */
 
-    /* Receives the fraction of all elements read so far. May be NULL. */
+    /* Called with the fraction of all elements that is already read. May be NULL. */
     void (*progress)(void *context, double fraction);
     void *progress_context;
     int64_t taken_elements, all_elements;
@@ -89,7 +91,7 @@ int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_item
  * values have no places. After success the caller must call plan_free. */
 int plan_check(struct plan_builder *builder, struct plan **plan);
 
-/* Records a failure that the family itself found. Always returns PLAN_NONE. */
+/* Records a failure that the family itself detects. Always returns PLAN_NONE. */
 int plan_fail(struct plan_builder *builder, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Records that the file lacks a tensor. `shape` is the expected shape, as a text for the message. If the name of an
  * unused tensor ends with the missing name, the message mentions the unused tensor. torch's DataParallel causes such
@@ -128,13 +130,13 @@ int plan_input_rows(struct plan_builder *builder, const char *name, int64_t colu
  * (LAYOUT_CHANNELS). A row of the value is a pixel. item.h documents `refused`. */
 int plan_input_image(struct plan_builder *builder, const char *name, int64_t channels);
 int plan_input_pixels(struct plan_builder *builder, const char *name, int64_t channels, const char *refused);
-/* Each of these two functions declares an optional mask, or floats, with as many rows as another input. `like` is the
- * value of the other input. */
+/* These two functions declare an optional mask, and optional rows of floats. Both have as many rows as another input,
+ * whose value is `like`. */
 int plan_input_mask(struct plan_builder *builder, const char *name, int like);
 int plan_input_rows_like(struct plan_builder *builder, const char *name, int64_t columns, int like, int fallback);
-/* Declares an optional input without a value, because operations read it from each item in place. Its kind is
- * INPUT_ATTENTION_MASK or INPUT_IGNORED. The caller sets the members of `input` that this kind uses. The input has as
- * many rows as another input, whose value is `like`. Returns the index of the new input. In a scope the function
+/* Declares an optional input without a value. Operations read such an input in place, from the memory of each item. Its
+ * kind is INPUT_ATTENTION_MASK or INPUT_IGNORED. The caller sets the members of `input` that this kind uses. The input
+ * has as many rows as another input, whose value is `like`. Returns the index of the new input. In a scope the function
  * returns PLAN_NONE, and fails if the leaf binds a value to an INPUT_ATTENTION_MASK. */
 int plan_input_beside(struct plan_builder *builder, struct model_input input, int like);
 /* Declares a tensor of any shape (LAYOUT_TENSOR): `sizes` are the indices of `rank` sizes, without the batch. `kind` is
@@ -142,14 +144,15 @@ int plan_input_beside(struct plan_builder *builder, struct model_input input, in
  * `columns` is 1 for ids and masks. The axis of the value is plan_sized_axis(elements / columns, 1). */
 int plan_input_tensor(struct plan_builder *builder, const char *name, enum input_kind kind, int64_t vocabulary,
                       int rank, const int *sizes, int64_t columns);
-/* Says that the class reads whole calls of forward(): an item has all sequences of a call. Sets the input's layout to
- * LAYOUT_CALL (item.h). In a scope the function changes no layout. It only checks that the value has the rows of an
- * input of the larger plan with LAYOUT_CALL, and fails otherwise. */
+/* Declares that the class reads whole calls of forward(): an item contains all sequences of a call. Sets the input's
+ * layout to LAYOUT_CALL (item.h). In a scope the function changes no layout. It only checks that the value has the rows
+ * of an input of the larger plan with LAYOUT_CALL, and fails otherwise. */
 void plan_call_layout(struct plan_builder *builder, int input_value);
 
 /* Pads each item of the input to `rows` rows, with zeros or ids 0. The model's results contain the rows of the unpadded
- * item only. Masks are 1 on added rows. Returns the padded value, which in a scope is a copy. Use the returned value
- * from then on. Declare inputs that are like this input after this call, with the returned value as `like`. */
+ * item only. Masks are 1 on added rows. Returns the padded value. In a scope, this is a padded copy, or the value
+ * itself if it needs no more rows. Use the returned value from then on. Declare inputs with the same number of rows
+ * after this call, with the returned value as `like`. */
 int plan_pad(struct plan_builder *builder, int input_value, int64_t rows);
 
 /* Like plan_pad, but pads to the next multiple of `multiple` rows, as the class Autopadder does. Masks are 0 on added
@@ -158,8 +161,8 @@ int plan_pad_to_multiple(struct plan_builder *builder, int input_value, int64_t 
 /* Makes the model refuse items whose number of rows, padding included, is not a multiple of `multiple`. */
 void plan_require_multiple(struct plan_builder *builder, int input_value, int64_t multiple);
 
-/* Sets the padding that the configuration requests, or else the class's default. `allowed` ends with PADDING_DEFAULT.
- */
+/* Sets the padding that the configuration requests, or the class's default if it requests none. `allowed` ends with
+ * PADDING_DEFAULT. */
 enum padding plan_choose_padding(struct plan_builder *builder, const char *class_name, enum padding asked,
                                  const enum padding *allowed);
 
@@ -179,11 +182,11 @@ int plan_tensor(struct plan_builder *builder, int rank, const int64_t *shape, co
  */
 void plan_shared(struct plan_builder *builder, int weight, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Makes one weight of the rows of several weights, which have the same number of columns. */
+/* Makes one weight from the rows of several weights, which have the same number of columns. */
 int plan_stack(struct plan_builder *builder, const int *weights, int64_t count);
-/* Makes a weight (rows, columns) of the elements of another weight, from element `first` on. */
+/* Makes a weight (rows, columns) from the elements of another weight, beginning with element `first`. */
 int plan_part(struct plan_builder *builder, int weight, int64_t first, int64_t rows, int64_t columns);
-/* Makes the transpose (columns, rows) of a weight, whose elements are taken as a matrix of `rows` rows. */
+/* Makes the transpose (columns, rows) of a weight, whose elements are read as a matrix of `rows` rows. */
 int plan_transpose(struct plan_builder *builder, int weight, int64_t rows);
 /* Reorders a weight of nn.Conv2d (out, in, height, width) for plan_convolve_image: (out, height * width * in). If there
  * are groups, `in` counts the input channels of one group. The height of an nn.Conv1d is 1. */
@@ -195,13 +198,13 @@ int plan_kernel(struct plan_builder *builder, int weight, int64_t out, int64_t i
  * WEIGHTS_MAX_RANK, and the sizes in `shape`. The last size becomes the columns of the weight. */
 int plan_named_weight(struct plan_builder *builder, const char *name, int *rank, int64_t *shape);
 
-/* Makes a weight (rows, columns) of some elements of another weight. The result has counts[0] * counts[1] * … elements.
- * Element (i, j, …) is the other weight's element at first + i * strides[0] + j * strides[1] + …. If this selects all
- * elements in order, the function returns the other weight itself. */
+/* Makes a weight (rows, columns) from some elements of another weight. The result has counts[0] * counts[1] * …
+ * elements. Element (i, j, …) is the other weight's element at first + i * strides[0] + j * strides[1] + …. If this
+ * selects all elements in order, the function returns the other weight itself. */
 int plan_view_weight(struct plan_builder *builder, int weight, int rank, const int64_t *counts, const int64_t *strides,
                      int64_t first, int64_t rows, int64_t columns);
 
-/* Makes a weight of the numbers first, first + step, first + 2 * step … */
+/* Makes a weight with the elements first, first + step, first + 2 * step … */
 int plan_number_weight(struct plan_builder *builder, int64_t rows, int64_t columns, float first, float step);
 
 /* Turns a batch norm with running statistics into x * scale + shift. All weights are vectors of the same length.
@@ -219,34 +222,34 @@ int plan_fourier_weight(struct plan_builder *builder, int64_t n, int64_t length,
  * position (i + 1/2) * step - 1/2 of the source. If `aligned`, its position is i * (in - 1) / (out - 1). */
 int plan_interpolation_weight(struct plan_builder *builder, int64_t in, int64_t out, double step, bool aligned);
 
-/* Makes the matrix (out, in) that computes the means of `out` windows over `in` samples. Window i has the samples from
- * floor(i * in / out) on, and ends before sample ceil((i + 1) * in / out). */
+/* Makes the matrix (out, in) that computes the means of `out` windows over `in` samples. Window i begins with sample
+ * floor(i * in / out), and ends before sample ceil((i + 1) * in / out). */
 int plan_windows_weight(struct plan_builder *builder, int64_t in, int64_t out);
 
 /* Makes a weight with `count` more columns. Each new column is a vector with one element for each row of the weight, or
  * PLAN_NONE for a column of ones. */
 int plan_widen(struct plan_builder *builder, int weight, const int *columns, int count);
 
-/* The elements that a step reads. They belong to a value, or to a weight, or are all the same number. */
+/* The elements that a step reads: those of a value, those of a weight, or one number in place of all elements. */
 struct plan_source {
     int value, weight; /* PLAN_NONE if not used */
     float number;
 };
 
-/* The value that a step writes: a new value, or a value of which earlier steps have written other parts. */
+/* The value that a step writes: a new value, or a value whose other parts earlier steps have written. */
 struct plan_target {
     int axis;
     int64_t columns;
     bool ids;  /* int32_t elements */
-    int value; /* written in part by an earlier step, with the same axis, columns and type of elements. PLAN_NONE for a
-                  new value */
+    int value; /* a value that an earlier step has written in part, with the same axis, columns and type of elements.
+                  PLAN_NONE for a new value */
 };
 
 /* Appends a space to the plan: the elements that a step visits (struct plan_space in plan.h). Returns its index. */
 int plan_add_space(struct plan_builder *builder, const struct plan_space *space);
 
-/* Limits a size. If the bounds of the free sizes decide whether every item keeps the limit, the plan needs no check.
- * Otherwise each item is checked. */
+/* Limits a size. If the bounds of the free sizes show that no item can keep the limit, this is a failure. If they show
+ * that every item keeps the limit, no item is checked. Otherwise each item is checked. */
 void plan_limit_size(struct plan_builder *builder, struct plan_size_limit limit);
 
 /* Operations. Each function appends a step to the plan, and returns the new value. operations.c has their formulas and
@@ -273,8 +276,8 @@ struct plan_projection {
 int plan_project_sequence(struct plan_builder *builder, int x, struct plan_projection projection);
 
 /* nn.Conv1d(d, d, stride, stride) along the sequence, for each group of d columns. weight is (d, d * stride) and bias
- * (1, d). All groups share one weight and bias, or each group has its own. Then the weights are stacked by rows, and so
- * are the biases. `length` is the length of the sequence. */
+ * (1, d). All groups share one weight and bias, or each group has its own. In the second case, the weights are stacked
+ * by rows, and the biases, too. `length` is the length of the sequence. */
 int plan_convolve_sequence(struct plan_builder *builder, int x, int weight, int bias, int64_t groups, int64_t stride,
                            int64_t length);
 
@@ -287,7 +290,7 @@ struct plan_attention {
     int64_t heads, kv_heads;
     float scale;
     bool causal;
-    int64_t key_room; /* if there are fewer keys, keys of zeros are added up to this number */
+    int64_t key_room; /* minimum number of keys. If a sequence has fewer, keys of zeros are added */
     bool masked;      /* an item may give an attention mask */
     int mask; /* index of the input that is the mask. A mask byte equal to masked_byte adds masked_score to the score */
     bool masked_byte;
@@ -301,9 +304,9 @@ int plan_shift_tokens(struct plan_builder *builder, int x, int64_t n_shifts, con
 struct plan_head_range {
     int64_t first_head, heads, dim_head;
 };
-/* The table is (positions, dim_head). A row holds dim_head / 2 sines, then as many cosines. */
+/* The table is (positions, dim_head). A row contains dim_head / 2 sines, then dim_head / 2 cosines. */
 int plan_rotate(struct plan_builder *builder, int x, int table);
-/* `mask` selects the keys that count. */
+/* `mask` selects the keys that the attention reads. */
 int plan_linear_attend(struct plan_builder *builder, int queries, int keys, int values, int mask,
                        struct plan_head_range heads, int64_t fold);
 /* Queries, keys and values are rows of the same sequence, so they have the same axis. */
@@ -319,14 +322,15 @@ int plan_concatenate(struct plan_builder *builder, int x, int z);
 int plan_append_rows(struct plan_builder *builder, int x, int z);
 
 /* A convolution of images. Each sequence on the axis of x is an image, and a row of x is a pixel. If height and width
- * are set, they are the sizes of x's image. The axis of y then has as many sequences as that of x, of made_height *
- * made_width rows each. If height and width are PLAN_NONE, the rows of x are the pixels of an input, and y gets a new
- * axis. Pixels of LAYOUT_CHANNELS form an image of height 1. If keeps_pixels is set, y has the axis of x, and images
- * are refused if the convolution would change their number of pixels. */
+ * are set, they are the sizes of each image in x. The axis of y then has as many sequences as the axis of x, each with
+ * made_height * made_width rows. If height and width are PLAN_NONE, the rows of x are the pixels of an input, and y is
+ * on a new axis. Pixels of LAYOUT_CHANNELS form an image of height 1. If keeps_pixels is set, y has the axis of x, and
+ * images are refused if the convolution would change their number of pixels. */
 struct plan_convolution {
     int weight, bias; /* the weight is made by plan_kernel. The bias is (out), or PLAN_NONE */
     struct plan_window window;
-    int64_t groups;                             /* of the columns of x and of y. 1 if there are no groups */
+    int64_t groups;                             /* number of groups of the columns of x and of y. 1 if there are no
+                                                   groups */
     int height, width, made_height, made_width; /* indices of sizes. PLAN_NONE if x holds an input image */
     float scale;
     bool keeps_pixels;
@@ -349,14 +353,14 @@ int plan_select(struct plan_builder *builder, int condition, struct plan_source 
                 struct plan_target y);
 
 /* Reduces the last `reduced` dimensions of the space. The strides of y along these dimensions are 0. REDUCTION_CUMULATE
- * is an exception: it reduces one dimension, and y has a stride there. x may hold ids. plan_reduction documents
+ * is an exception: it reduces one dimension, and y has a stride there. x may hold ids. enum plan_reduction documents
  * `parameter`. */
 int plan_reduce(struct plan_builder *builder, enum plan_reduction reduction, int x, int space, int reduced,
                 float parameter, struct plan_target y);
 /* The softmax over the last dimension of the space, or its logarithm. */
 int plan_softmax(struct plan_builder *builder, int x, int space, bool logarithm, struct plan_target y);
-/* The last dimensions of the space are m, n and k. Computes y (m, n) = scale * x (m, k) z (k, n), for each element of
- * the dimensions before them. The strides of x along n, of z along m and of y along k are not read. */
+/* The last dimensions of the space are m, n and k. Computes y (m, n) = scale * x (m, k) z (k, n), once for each index
+ * of the dimensions before m. The strides of x along n, of z along m and of y along k are not read. */
 int plan_multiply(struct plan_builder *builder, int x, struct plan_source z, float scale, int space,
                   struct plan_target y);
 
@@ -385,8 +389,8 @@ void plan_add_node(struct plan_builder *builder, const char *name, const char *o
                    const struct plan_node *shape);
 
 /* The outputs of a module, which are tensors. These two functions replace plan_give. plan_add_output appends an output
- * with its name and the indices of its sizes, without the batch. plan_give_tensor fills the output number `output` with
- * the item's rows of x, which hold its elements in order. */
+ * with its name and the indices of its sizes, without the batch. plan_give_tensor fills output number `output` with the
+ * item's rows of x, which contain the output's elements in order. */
 void plan_add_output(struct plan_builder *builder, const char *name, int rank, const int *sizes);
 void plan_give_tensor(struct plan_builder *builder, int x, int output);
 /* Replaces plan_give if the input is an image. */
@@ -397,8 +401,8 @@ void plan_name_outputs(struct plan_builder *builder, const char *output, const c
  */
 void plan_shape_output(struct plan_builder *builder, int count, const int64_t *sizes);
 
-/* Appends a zeroed element to one of the plan's arrays. The capacity is the next power of two. Returns NULL if memory
- * is lacking, and records the failure. */
+/* Appends a zeroed element to one of the plan's arrays, and returns the element. The capacity is the next power of two.
+ * Returns NULL if memory is lacking, and records the failure. */
 void *plan_grow(struct plan_builder *builder, void *array, int *count, size_t size);
 
 /* Returns a step that reads only x and has no weights. It computes all sequences (plan_selection). */

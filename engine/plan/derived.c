@@ -1,4 +1,4 @@
-/* derived: weights that are made of other weights, or of numbers. */
+/* derived: makes weights from other weights, or from numbers. */
 #include "engine/plan/builder.h"
 
 #include <assert.h>
@@ -85,7 +85,7 @@ int plan_kernel(struct plan_builder *builder, int weight, int64_t out, int64_t i
     if (builder->failed)
         return PLAN_NONE;
     int64_t columns = plan_weight_at(builder, weight)->rows * plan_weight_at(builder, weight)->columns / out;
-    if (columns > INT32_MAX) /* libraries for products count in int */
+    if (columns > INT32_MAX) /* libraries for matrix products count columns with int */
         return plan_fail(builder, "tensor \"%s\": %lld weights of one channel are too many",
                          plan_weight_at(builder, weight)->name, (long long)columns);
     struct plan_weight *kernel = derived_weight(builder, weight, out, columns);

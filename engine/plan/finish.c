@@ -37,7 +37,7 @@ static void drop_unread_weights(struct plan *plan)
     }
 }
 
-/* Tells the author of a new operation what its row of the table lacks. */
+/* Fails if the row of an operation in the table of operations.c is incomplete. The message names the missing member. */
 static void refuse_incomplete_operations(struct plan_builder *builder)
 {
     for (int i = 0; i < builder->plan->n_steps; i++) {

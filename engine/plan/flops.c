@@ -1,6 +1,6 @@
 #include "engine/plan/flops.h"
 
-#define FUNCTION_FLOPS 30 /* about the cost of erf, or of an exponential and a division */
+#define FUNCTION_FLOPS 30 /* approximate FLOPs of erf, or of an exponential and a division */
 
 static int64_t rows_of(const struct plan *plan, int value, int64_t rows)
 {
@@ -138,13 +138,13 @@ int64_t flops_of_attention(const struct plan *plan, const struct plan_step *step
     return 2 * (elements(plan, step, rows) + outputs) * sequence_rows_of(plan, step->keys, rows);
 }
 
-/* A position reads the keys of its own sequence. */
+/* A position reads only the keys of its own sequence, not those of the whole call. */
 int64_t flops_of_call_attention(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
     return 4 * elements(plan, step, rows) * plan_most_sequence_rows(plan, step->keys);
 }
 
-/* Counts a product with V, and a product with the queries. */
+/* Counts the product of keys and values, and the product of the queries with its result. */
 int64_t flops_of_linear_attention(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
     int64_t both = rows_of(plan, step->x, rows) + rows_of(plan, step->keys, rows);
@@ -175,7 +175,7 @@ int64_t flops_of_softmax(const struct plan *plan, const struct plan_step *step, 
     return 10 * flops_of_result(plan, step, rows);
 }
 
-/* Counts the elements of the space, for an item whose free sizes are all `rows`, moved into their bounds. */
+/* Counts the elements of the space, for an item whose free sizes are all `rows`, clamped to their bounds. */
 int64_t flops_of_multiplication(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
     const struct plan_space *space = &plan->spaces[step->space];

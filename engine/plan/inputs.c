@@ -34,7 +34,8 @@ static int place_input(struct plan_builder *builder, struct plan_input input, in
     return add_input(builder, input) == PLAN_NONE ? PLAN_NONE : input.value;
 }
 
-/* `like` is a value with the same rows. PLAN_NONE if the input has its own number of rows. */
+/* Appends an input, and returns its value. `like` is a value with the same rows, or PLAN_NONE if the input has its own
+ * number of rows. */
 static int new_input(struct plan_builder *builder, struct model_input input, int like)
 {
     if (builder->failed)
@@ -173,7 +174,8 @@ void plan_call_layout(struct plan_builder *builder, int input_value)
         builder->plan->inputs[axis->input].input.layout = LAYOUT_CALL;
 }
 
-/* Makes a padded copy, in a scope. A copy is necessary because other steps may read the value itself. */
+/* Pads the input, or in a scope a copy of the value. The copy is necessary because other steps may read the value
+ * without padding. */
 static int pad(struct plan_builder *builder, int value, struct plan_padding padding)
 {
     if (builder->failed)

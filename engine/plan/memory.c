@@ -5,9 +5,9 @@
 
 #include <stdlib.h>
 
-#define MOST_PIXELS (INT64_C(512) * 512) /* most pixels of an image, if the class states no limit */
+#define MOST_PIXELS (INT64_C(512) * 512) /* upper limit for the pixels of an image, if the class states no limit */
 
-#define ALIGNMENT 64 /* bytes: a cache line, and the widest vector */
+#define ALIGNMENT 64 /* in bytes: the size of a cache line, and of the widest vector register */
 
 static void extend_lifetime(struct plan *plan, int value, int step)
 {
@@ -32,8 +32,8 @@ static void find_lifetimes(struct plan *plan)
     }
 }
 
-/* If an in-place operation is the last reader of x, y reuses the memory of x. Then x and y count as one value, x, with
- * the lifetime of both. in_place[y] is x, or PLAN_NONE. */
+/* If an in-place operation is the last reader of x, y reuses the memory of x. Then both count as one value, x, whose
+ * lifetime includes that of y. in_place[y] is x, or PLAN_NONE. */
 static void find_in_place(struct plan *plan, int *in_place)
 {
     for (int i = 0; i < plan->n_values; i++)
@@ -47,13 +47,13 @@ static void find_in_place(struct plan *plan, int *in_place)
         if (plan->values[step->x].bytes < plan->values[step->y].bytes)
             plan->values[step->x].bytes = plan->values[step->y].bytes;
         plan->values[step->x].last_step = plan->values[step->y].last_step;
-        /* The value needs no separate memory. */
+        /* y needs no separate memory. */
         plan->values[step->y].first_step = plan->values[step->y].last_step = -1;
     }
 }
 
-/* Sets the bytes of the value in the largest batch. Returns false if they overflow, or if the bytes of all values
- * might. */
+/* Sets the bytes of the value in the largest batch. Returns false if this number overflows, or if the sum over all
+ * values might overflow. */
 static bool size_value(const struct plan *plan, struct plan_value *value)
 {
     int64_t rows = plan_most_rows(plan, value->axis, plan->max_items), elements, bytes;
@@ -72,7 +72,7 @@ static bool lifetimes_meet(const struct plan_value *a, const struct plan_value *
     return a->first_step <= b->last_step && b->first_step <= a->last_step;
 }
 
-/* The lowest offset where `value` overlaps no placed value with an overlapping lifetime. */
+/* The lowest offset at which `value` overlaps no placed value whose lifetime overlaps its own. */
 static size_t lowest_offset(const struct plan *plan, const struct plan_value *value, const bool *placed)
 {
     size_t offset = 0;
@@ -105,9 +105,9 @@ static int largest_unplaced(const struct plan *plan, const bool *placed)
     return largest;
 }
 
-/* Sets the limits of inputs for which the model has none. They accept up to max_rows rows, rounded down to a multiple
- * of the padding. If max_rows is less than one multiple, max_rows is raised to this multiple first, so that an item of
- * one row fits. */
+/* Sets the maximum length of inputs for which the model states none. It is max_rows, rounded down to a multiple of the
+ * padding's `multiple`. If max_rows is less than `multiple`, it is raised to `multiple` first, so that an item of one
+ * row fits. */
 static void limit_lengths(struct plan *plan)
 {
     for (int i = 0; i < plan->n_axes; i++)
@@ -121,7 +121,7 @@ static void limit_lengths(struct plan *plan)
     }
 }
 
-/* Raises max_rows so that the longest item has room on padded axes, too. */
+/* Raises max_rows so that the longest item also fits on padded axes. */
 static void make_room_for_padding(struct plan *plan)
 {
     for (int i = 0; i < plan->n_axes; i++) {
@@ -132,8 +132,7 @@ static void make_room_for_padding(struct plan *plan)
     }
 }
 
-/* Raises max_rows so that an item fits whose sizes are all constant. If sizes differ between items, the smallest item
- * must fit. */
+/* Raises max_rows so that the smallest possible item fits. If all sizes are constant, this is every item. */
 static void fit_smallest_item(struct plan *plan)
 {
     for (int i = 0; plan_counts_axes(plan) && i < plan->n_axes; i++) {

@@ -56,7 +56,7 @@ static bool all_begin_with(const struct plan_builder *builder, const char *prefi
     return true;
 }
 
-/* Appends to the builder's prefix the prefix of one wrapper, if all names have it. */
+/* Appends the prefix of one wrapper to the builder's prefix, if all names have this prefix. */
 static bool lengthen_prefix(struct plan_builder *builder)
 {
     for (size_t i = 0; i < N_PREFIXES; i++) {

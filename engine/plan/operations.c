@@ -36,8 +36,8 @@ const struct plan_operation plan_operations[] = {
                        .flops = flops_of_layer_norm,
                        .print = print_nothing},
 
-    /* g, b (d) or none. Mean and variance are taken over a group of columns and all rows of the sequence that contains
-       r */
+    /* g, b (d) or none. Mean and variance are computed over a group of columns and all rows of the sequence that
+       contains r */
     [OP_GROUP_NORM] = {.name = "group_norm",
                        .formula = "y[r] = (x[r] - mean) / sqrt(variance + epsilon) * g + b",
                        .rows = ROWS_TOGETHER,
@@ -56,13 +56,14 @@ const struct plan_operation plan_operations[] = {
        activation(g[r, i]) * g[r, hidden + i] */
     [OP_FEED_FORWARD] = {.name = "feed_forward",
                          .formula = "y[r] = h[r] Uᵀ + c + z[r], h[r] = activation(x[r] Wᵀ + b)",
-                         .rows = ROWS_TOGETHER, /* plan_block makes this operation, after plan_narrow */
+                         .rows = ROWS_TOGETHER, /* plan_narrow never sees this operation, because plan_block adds it
+                                                   later */
                          .adds_residual = true,
                          .state = state_of_nothing,
                          .flops = flops_of_feed_forward,
                          .print = print_feed_forward},
 
-    /* x and y may have ids */
+    /* x and y may hold ids */
     [OP_ACTIVATE] = {.name = "activate",
                      .formula = "y = activation(x)",
                      .rows = ROWS_ALONE,
@@ -93,15 +94,14 @@ const struct plan_operation plan_operations[] = {
 
     /* E (n, k) or its transpose. Item b has x_b (n_b, d) and y_b (k, d). With several groups, each group of d / groups
      * columns has its own E and e. y may have two further columns. The first is E[:n_b]ᵀ 1. The second is e, which is
-     * then not added to the columns before
-     */
+     * not added to the other columns in this case */
     [OP_PROJECT_SEQUENCE] = {.name = "project_sequence",
                              .formula = "y_b = E[:n_b]ᵀ x_b + e",
                              .rows = ROWS_TOGETHER,
                              .flops = flops_of_projection,
                              .print = print_projection},
 
-    /* W (d, d, s). x has groups of d columns. All groups share one W, or each group has its own */
+    /* W (d, d, s) with stride s. x has groups of d columns. All groups share one W, or each group has its own */
     [OP_CONVOLVE_SEQUENCE] = {.name = "convolve_sequence",
                               .formula = "y_b[j, g, o] = e[o] + sum over t, i of W[o, i, t] x_b[j s + t, g, i], 0 "
                                          "beyond n_b",
@@ -109,17 +109,17 @@ const struct plan_operation plan_operations[] = {
                               .flops = flops_of_sequence_convolution,
                               .print = print_sequence_convolution},
 
-    /* x is a call (n * w, d) of w sequences. X_b is x_b, followed by the row t for each sequence s, if there is a t
-       (d). E (k, n), e (k). y_b (w, d, k) is read by later steps as (k * w, d) */
+    /* x is a call (n * w, d) of w sequences. t (d) or none. With t, each sequence of X_b is the sequence of x_b,
+       followed by the row t. Without t, X_b is x_b. E (k, n), e (k). Later steps read y_b (w, d, k) as (k * w, d) */
     [OP_PROJECT_CALL] = {.name = "project_call",
                          .formula = "y_b[s, c, j] = sum over p of E[j, p] X_b[p, s, c] + e[j]",
                          .rows = ROWS_TOGETHER,
                          .flops = flops_of_call_projection,
                          .print = print_call_projection},
 
-    /* x (r, heads*d), K (k, kv_heads*d), V (k, kv_heads*d'), y (r, heads*d'). Causal: position p reads keys j <= p
-       only. If K_b has fewer than key_room keys, keys with score 0 and value 0 are added up to key_room. M (n, k) or
-       none is the attention mask */
+    /* x (r, heads*d), K (k, kv_heads*d), V (k, kv_heads*d'), y (r, heads*d'). Causal: position p reads only keys j <=
+       p. If K_b has fewer than key_room keys, keys with score 0 and value 0 are added up to key_room. M (n, k) or none
+       is the attention mask */
     [OP_ATTEND] = {.name = "attend",
                    .formula = "y[r,h] = softmax(scale * x[r,h] K_b[h]ᵀ + M_b[p]) V_b[h]",
                    .rows = ROWS_ALONE,
@@ -155,7 +155,7 @@ const struct plan_operation plan_operations[] = {
     /* x, K (…, all heads*d), V (…, all heads*d'), y (r, heads*d'). Masked rows of K and V are left out. Causal: exp(K)
        replaces softmax(K), and only rows of earlier buckets are read. With buckets of 1 row, rows <= p are read. The
        result is divided by max(c softmax(x[r,h]) · (sum of exp(K) over these rows), 1e-3). Raw queries: x[r,h] replaces
-       its softmax. Fold f: rows p, p + f, p + 2f … form a sequence of their own. */
+       its softmax. Fold f: rows p, p + f, p + 2f … form a separate sequence. */
     [OP_LINEAR_ATTEND] = {.name = "linear_attend",
                           .formula = "y[r,h] = c softmax(x[r,h]) softmax_rows(K_b[h])ᵀ V_b[h]",
                           .rows = ROWS_TOGETHER, /* as many rows at once are multiplied as an item has */
@@ -163,9 +163,10 @@ const struct plan_operation plan_operations[] = {
                           .flops = flops_of_linear_attention,
                           .print = print_linear_attention},
 
-    /* x, K, V as above. Row r reads the keys of its own window, of the window before and of the window after. Causal:
-       it reads only its own window and the window before, and only rows <= p. Masked keys are left out. If a row has no
-       key left, its result is the mean of the values of all these windows, where rows outside the item count as -1 */
+    /* x, K, V as in linear_attend. Row r reads the keys of its own window, of the window before and of the window
+       after. Causal: it reads only its own window and the window before, and only rows <= p. Masked keys are left out.
+       If a row has no key left, its result is the mean of the values of all these windows. In this mean, each value
+       outside the item is -1 */
     [OP_LOCAL_ATTEND] = {.name = "local_attend",
                          .formula = "y[r,h] = softmax(d^-1/2 x[r,h] K_b[h]ᵀ) V_b[h], over windows",
                          .rows = ROWS_TOGETHER,
@@ -194,8 +195,8 @@ const struct plan_operation plan_operations[] = {
                            .flops = flops_of_image_convolution,
                            .print = print_image_convolution},
 
-    /* Like convolve_image, with columns in groups of d. W (out, window * d). A column of y reads its own group of x
-       only */
+    /* Like convolve_image, with columns in groups of d. W (out, window * d). A column of y reads only its own group of
+       x */
     [OP_CONVOLVE_GROUPS] = {.name = "convolve_groups",
                             .formula = "y_b[i, j, g] = scale * (e + sum over u, v of W[g, u, v] x_b[i s + u - top, j "
                                        "s' + v - left, g])",
@@ -221,7 +222,7 @@ const struct plan_operation plan_operations[] = {
 
     [OP_GATHER_ROWS] = {.name = "gather_rows",
                         .formula = "y = the rows of x that y's axis has",
-                        .rows = ROWS_TOGETHER, /* plan_narrow makes this operation */
+                        .rows = ROWS_TOGETHER, /* plan_narrow itself adds this operation, and does not move it */
                         .in_place = true,
                         .state = state_of_nothing,
                         .flops = flops_of_nothing,
@@ -242,8 +243,7 @@ const struct plan_operation plan_operations[] = {
                     .flops = flops_of_nothing,
                     .print = print_nothing},
 
-    /* The rows added to a mask are 0 or 1. With `ones`, every element of x_b counts as 1, so y is the mask of x's own
-       rows */
+    /* The rows added to a mask are 0 or 1. With `ones`, every element of x_b counts as 1, so y is 1 in the rows of x */
     [OP_PAD_ROWS] = {.name = "pad_rows",
                      .formula = "y_b = x_b, then rows of zeros up to the rows of y's axis",
                      .rows = ROWS_TOGETHER,
@@ -274,7 +274,7 @@ const struct plan_operation plan_operations[] = {
                     .flops = flops_of_result,
                     .print = print_combine},
 
-    /* c is the operand `keys`, which holds ids or floats. It selects x where it is not 0. x and z may be weights or
+    /* c is the operand `keys`, which holds ids or floats. x is selected where c is not 0. x and z may be weights or
        numbers */
     [OP_SELECT] = {.name = "select",
                    .formula = "y_b[s.y] = x_b[s.x] where c_b[s.c], else z_b[s.z], over the space s",
@@ -282,8 +282,8 @@ const struct plan_operation plan_operations[] = {
                    .flops = flops_of_nothing,
                    .print = print_nothing},
 
-    /* r runs over the last dimensions of the space. f is listed in plan.h. With cumulate, y has an element for each r
-     */
+    /* r runs over the last dimensions of the space. f is listed in plan.h. With REDUCTION_CUMULATE, y has an element
+     * for each r */
     [OP_REDUCE] = {.name = "reduce",
                    .formula = "y_b[s.y] = f over r of x_b[s.x + r.x] over the space s",
                    .rows = ROWS_TOGETHER,

@@ -44,7 +44,7 @@ struct plan_operation {
 };
 
 extern const struct plan_operation plan_operations[]; /* (OP_COUNT). The length is not given here, so that operations.c
-                                                         can check that no last row is missing */
+                                                         can check that the table is complete */
 
 /* The first member that the operation's row of the table lacks, such as "formula". NULL if the row is complete. */
 const char *operation_lack(enum operation operation);

@@ -126,12 +126,12 @@ struct plan_image padder_convolution_image(const struct plan *plan, const struct
     return (struct plan_image){sizes[step->convolve_image.height], sizes[step->convolve_image.width]};
 }
 
-/* `context` is an item. */
+/* Returns the length of an input of the item to which `context` points. */
 static struct plan_given give_item(const struct plan *plan, const struct plan_axis *axis, const void *context)
 {
     const struct engine_item *item = context;
     struct plan_given given = {.rows = padder_length(plan, item, axis->input)};
-    bool part = item->slot > 0; /* the item is a part of a sequence, and padding would come between the parts */
+    bool part = item->slot > 0; /* the item is a part of a sequence, so padding would be between the parts */
     if (axis->kind == AXIS_INPUT && !(part && plan->axes[plan->resumed_axis].input == axis->input))
         given.rows = plan_padded_rows(axis->input_padding, given.rows);
     else if (axis->kind != AXIS_INPUT)
@@ -264,7 +264,8 @@ static void mark_wanted(struct batch *batch, const struct engine_item *item, int
 {
     memset(batch->marks, 0, (size_t)rows);
     int64_t outputs = engine_item_wants_rows(item) ? item->n_rows : 0;
-    bool reads_last = item->slot > 0 || item->pooling == POOLING_LAST; /* a slot may keep a part of the last row */
+    bool reads_last = item->slot > 0 || item->pooling == POOLING_LAST; /* a slot may keep a part of the last row, which
+                                                                          must be computed for it */
     for (int64_t i = 0; i < outputs + (item->pooled || item->slot > 0); i++) {
         int64_t row = i < outputs ? item->rows[i] : reads_last ? own - 1 : 0;
         int64_t first = row > reach ? row - reach : 0, last = row + reach < rows ? row + reach : rows - 1;
@@ -305,7 +306,8 @@ const void *padder_data(const struct plan *plan, const struct engine_item *item,
     return item->inputs[source_input(plan, item, index)].data;
 }
 
-/* Lays out an axis for an item. If the item shares the rows of the item before it, it has no rows of its own. */
+/* Lays out an axis for an item. If the item shares the rows of the item before it, the item itself has no rows on the
+ * axis. */
 static void lay_out_shared(const struct plan *plan, struct batch *batch, int axis, int64_t index)
 {
     const struct engine_item *item = &batch->items[index];
@@ -345,7 +347,8 @@ static void gather_mask(const uint8_t *mask, int64_t length, int64_t rows, int32
         out[r] = r >= length ? beyond : mask ? mask[r] != 0 : 1;
 }
 
-/* Transposes (columns, rows) to out (rows, columns). Works on squares, so that their cache lines stay in the cache. */
+/* Transposes (columns, rows) to out (rows, columns). Copies one square block after another, so that the cache lines of
+ * a block stay in the cache. */
 static void gather_channels(const float *data, int64_t columns, int64_t rows, float *out)
 {
     for (int64_t row = 0; row < rows; row += SQUARE)
@@ -368,7 +371,7 @@ void padder_gather_item(const struct plan *plan, const struct batch *batch, int 
     int64_t length = padder_length(plan, item, index), all = layout->item_starts[i + 1] - layout->item_starts[i];
     enum input_layout order = plan->inputs[index].input.layout;
     if (layout->owners && layout->owners[i] != i)
-        return; /* an earlier item has these rows */
+        return; /* the item shares the rows of an earlier item */
     if (plan->inputs[index].input.kind == INPUT_MASK) {
         gather_mask(data, length, all, beyond, (int32_t *)out);
     } else if (order == LAYOUT_IMAGE || order == LAYOUT_CHANNELS) {

@@ -1,7 +1,7 @@
 /* padder: computes which rows of each axis of the plan belong to which item of a batch. The rows of the items follow
  * one another. The padding of a model is a key of its config.json. With "slice", "masked" and "exact" no rows are
- * added. With "zero" the padder adds rows after the item's own rows, up to `rows` of the padding (struct plan_padding).
- * With "autopad" the padder adds rows up to the next multiple of `multiple`. */
+ * added. With "zero" the padder adds rows after the item's own rows, until the item has plan_padding.rows rows. With
+ * "autopad" the padder adds rows up to the next multiple of plan_padding.multiple. */
 #ifndef ENGINE_PLAN_PADDER_H
 #define ENGINE_PLAN_PADDER_H
 
@@ -23,11 +23,12 @@ struct layout {
     int64_t *starts;     /* (n_sequences + 1): the rows of sequence s are starts[s] … starts[s + 1] - 1 */
     int64_t *item_starts; /* (n_items + 1): the rows of item i are item_starts[i] … item_starts[i + 1] - 1. Equal to the
                              pointer `starts` if each item is one sequence */
-    /* By row: its position in its sequence, ascending. NULL if the position of row r is r - starts[s]. */
+    /* For each row, its position in its sequence. Within a sequence, positions ascend. NULL if each row r of a sequence
+     * s has the position r - starts[s]. */
     int32_t *positions;
     struct row_block *blocks;
     int64_t n_blocks;
-    /* owners[s] is the sequence that holds the rows of sequence s. It is s itself, unless the item of s shares the
+    /* owners[s] is the sequence that contains the rows of sequence s. This is s itself, unless the item of s shares the
      * source of an earlier item (shared_rows.h). Then s has no rows of its own on this axis. NULL if the axis is never
      * shared. */
     int64_t *owners;
@@ -77,18 +78,18 @@ int64_t padder_row(const struct layout *layout, int64_t sequence, int64_t positi
  * of them (AXIS_WANTED). The axis must contain row `number`. */
 int64_t padder_item_row(const struct layout *layout, int64_t item, int64_t number);
 
-/* Allocates the layouts of the plan's largest batch. After success the caller must call padder_free. The batch keeps no
- * pointer to the plan. */
+/* Allocates the layouts for the plan's largest batch. After success the caller must call padder_free. The batch keeps
+ * no pointer to the plan. */
 int padder_open(const struct plan *plan, struct batch *batch, struct error *error);
 void padder_free(const struct plan *plan, struct batch *batch);
 
 /* Lays out the items. Each must have passed model_check. Allocates nothing. */
 void padder_lay_out(const struct plan *plan, struct batch *batch, const struct engine_item *items, int64_t n_items);
 
-/* Copies an item's rows of input `index` to their place in `rows`, which has room for the rows of all items. Elements
- * are int32_t for ids and masks, else float[columns]. Inputs with channels first, (columns, rows), are transposed. A
- * missing mask is 1 everywhere. Rows that padding adds are 0. In masks, however, they are 1, unless the padding is
- * "autopad". */
+/* Copies an item's rows of input `index` to their place in `rows`, which has room for the rows of all items. Ids and
+ * masks become one int32_t per row, other inputs float[columns] per row. Inputs with channels first, (columns, rows),
+ * are transposed. A missing mask is 1 everywhere. Rows that padding adds are 0. Exception: in masks, added rows are 1,
+ * unless the padding is "autopad". */
 void padder_gather_item(const struct plan *plan, const struct batch *batch, int index, int64_t item, void *rows);
 void padder_gather(const struct plan *plan, const struct batch *batch, int index, void *rows); /* of all items */
 
@@ -101,17 +102,18 @@ int64_t padder_length(const struct plan *plan, const struct engine_item *item, i
  * the sequences of the fallback are counted. */
 int64_t padder_width(const struct plan *plan, const struct engine_item *item, int index);
 
-/* Like padder_width, for the input that determines the rows of a value. 1 if no input does. */
+/* Like padder_width, for the input that determines the rows of a value. Returns 1 if there is no such input. */
 int64_t padder_value_width(const struct plan *plan, const struct engine_item *item, int value);
 
 /* The height and width of the image whose pixels are the rows of an item's input. The height is 1 unless the input has
  * LAYOUT_IMAGE. */
 struct plan_image padder_image(const struct plan *plan, const struct engine_item *item, int index);
 
-/* The data of an item's input. If the item lacks the input, the data of the fallback. NULL if the item lacks both. */
+/* The data of an item's input. If the item lacks the input, returns the data of the fallback. Returns NULL if the item
+ * lacks both. */
 const void *padder_data(const struct plan *plan, const struct engine_item *item, int index);
 
-/* The rows that an item has on an axis, padding included. */
+/* The number of rows that an item has on an axis, padding included. */
 int64_t padder_axis_rows(const struct plan *plan, const struct engine_item *item, int axis);
 
 /* The number of rows that an item has on an axis, not counting padding. For an AXIS_WANTED, these are the rows of the

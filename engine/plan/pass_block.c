@@ -1,7 +1,7 @@
 /* pass_block: joins two linear steps into one step OP_FEED_FORWARD, if only the second one reads the result of the
  * first. A gate may be between them. The new step computes both products for one block of rows at a time. The value
- * between them is the widest of a layer. It then needs no place in the arena, and is still in a core's cache when it is
- * read. */
+ * between the products is the widest value of a layer. In the new step, this value needs no place in the arena, and is
+ * still in a core's cache when the second product reads it. */
 #include "engine/plan/builder.h"
 #include "engine/plan/passes.h"
 

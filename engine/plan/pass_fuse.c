@@ -1,12 +1,13 @@
 /* pass_fuse: merges activations and additions into the linear step directly before them.
  *
- *     y = f(x Wᵀ + b) + z      f is the activation, and z is another operand of the addition, the residual
+ *     y = f(x Wᵀ + b) + z      f is the activation. z, the residual, is the other operand of the addition
  *
  * The linear step then applies both to its result, while the result is in the cache. */
 #include "engine/plan/builder.h"
 #include "engine/plan/passes.h"
 
-/* The linear step directly before step `i`, if no other step reads its product, and if it has no residual yet. */
+/* Returns the linear step directly before step `i`, which writes `value`. NULL if another step also reads `value`, or
+ * if the linear step already adds a residual. */
 static struct plan_step *linear_before(struct plan *plan, int i, int value)
 {
     struct plan_step *linear = i > 0 ? &plan->steps[i - 1] : NULL;

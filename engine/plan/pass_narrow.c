@@ -1,9 +1,9 @@
 /* pass_narrow: computes the last layers only for the requested rows. The pass selects steps at the end of the plan that
- * compute a row from the same row, and perhaps from the keys of the whole sequence. It moves them after the other
- * steps. Their values get a narrow axis, which has only the requested rows.
+ * compute a row from the same row, and perhaps from the keys of the whole sequence. It moves these steps behind the
+ * other steps. It puts the values that they write on a narrow axis, which has only the requested rows.
  *
  * Some steps also read neighbours of a row. The reach is the distance to the furthest neighbour that is needed. There
- * is one narrow axis for each reach, which has this many more rows on either side of a requested row. A step reads
+ * is one narrow axis for each reach r. This axis also has the r rows on either side of each requested row. A step reads
  * values of a longer axis through OP_GATHER_ROWS. Exceptions are keys, values, and the x of a step that reads
  * neighbours.
  *
@@ -25,11 +25,11 @@
  */
 struct narrowing {
     struct plan_builder *builder;
-    int *reach;              /* by value */
-    int *gathered;           /* by value: its copy on the current narrow axis, or PLAN_NONE */
-    bool *narrow;            /* by original step: whether it is moved onto a narrow axis */
+    int *reach;              /* for each value: its reach */
+    int *gathered;           /* for each value: its copy on the current narrow axis, or PLAN_NONE */
+    bool *narrow;            /* for each original step: whether it is moved onto a narrow axis */
     int most_reach;          /* the largest reach of a narrow step */
-    struct plan_step *steps; /* the original steps */
+    struct plan_step *steps; /* the steps before this pass */
     int n_steps, n_values;
 };
 
@@ -92,8 +92,8 @@ static void append(struct narrowing *n, struct plan_step step)
     plan_insert_step(n->builder, n->builder->plan->n_steps, step);
 }
 
-/* Returns the rows of the value on `axis`, which is the narrow axis of `reach`. If the value is on another axis, a step
- * that gathers its rows is appended, once for each axis. */
+/* Returns the rows of the value on `axis`, which is the narrow axis of `reach`. If the value is on another axis,
+ * appends a step that gathers its rows, but only once for each value and axis. */
 static int gather(struct narrowing *n, int value, int reach, int axis)
 {
     struct plan_builder *builder = n->builder;

@@ -36,8 +36,8 @@ static int writer_for_one(const struct plan *plan, int value)
     return plan_count_readers(plan, value) == 1 ? plan_writer(plan, value) : PLAN_NONE;
 }
 
-/* Whether step `project` is the end of a chain. A projection with extra columns is not, because this pass wrote it. A
- * second rewrite could not keep these columns. */
+/* Whether step `project` is the end of a chain. A projection with extra columns is not the end of a chain, because this
+ * pass wrote it. A second rewrite could not keep these columns. */
 static bool find_chain(const struct plan *plan, int project, struct chain *chain)
 {
     const struct plan_step *last = &plan->steps[project];
@@ -52,16 +52,16 @@ static bool find_chain(const struct plan *plan, int project, struct chain *chain
     }
     if (chain->linear == PLAN_NONE || !is_plain_linear(&plan->steps[chain->linear]))
         return false;
-    /* Masking x instead is impossible with a bias, because masked rows of x would become b. Also, the mask must be
-     * computed before the linear step. */
+    /* With a bias b, this pass cannot mask x instead: the linear step would turn the masked rows into b, not into 0.
+     * Also, the mask must be computed before the linear step. */
     return chain->mask == PLAN_NONE || (plan->steps[chain->linear].bias == PLAN_NONE &&
                                         plan_last_writer(plan, plan->steps[chain->mask].z) < chain->linear);
 }
 
 /* What chains must have in common to share one Eᵀx. */
 struct projected_source {
-    int x, mask;      /* values */
-    int weight, bias; /* weights of the projection */
+    int x, mask;      /* indices of values */
+    int weight, bias; /* indices of the projection's weights */
     bool transposed;
     bool has_bias; /* whether the linear step has a bias */
 };
@@ -251,7 +251,7 @@ static void rewrite_chains(struct plan_builder *builder, struct chain chain, str
         if (!builder->failed)
             keep_for_others(builder->plan, chain, rewrite);
         /* The search starts at step 0, because removing steps moves later chains to lower indices, perhaps before the
-         * first chain. A rewritten chain is not found again, because it does not read this source any more. */
+         * first chain. A rewritten chain is not found again, because it does not read this source. */
     } while (!builder->failed && next_chain(builder->plan, 0, &rewrite->source, &chain));
 }
 

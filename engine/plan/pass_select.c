@@ -16,7 +16,7 @@
 /* The selection of a row by a step OP_ARRANGE. */
 struct selected_row {
     int step;
-    int x, y;  /* values of the step */
+    int x, y;  /* indices of the step's values */
     int first; /* index of a size: the number of the row among the item's rows of x */
 };
 
@@ -26,8 +26,8 @@ enum need { UNREAD, ONE_ROW, ALL_ROWS };
 struct selecting {
     struct plan_builder *builder;
     struct selected_row row;
-    enum need *needs; /* by value */
-    int *selected;    /* by value with ALL_ROWS: the value with its selected row, or PLAN_NONE */
+    enum need *needs; /* for each value: which of its rows are needed */
+    int *selected;    /* for each value with ALL_ROWS: the value that contains its selected row, or PLAN_NONE */
     int n_values;
 };
 
@@ -60,8 +60,8 @@ static int only_writer(const struct plan *plan, int value)
     return writer == plan_last_writer(plan, value) ? writer : PLAN_NONE;
 }
 
-/* Whether step `index` copies exactly one row of x to y, and x has other rows. The row is given by the offset of its
- * first element, which must be a multiple of the columns. */
+/* Whether step `index` copies exactly one row of x to y, and x has other rows. The offset of the row's first element
+ * must be a multiple of the number of columns. */
 static bool find_row(struct plan_builder *builder, int index, struct selected_row *row)
 {
     const struct plan *plan = builder->plan;
@@ -77,7 +77,8 @@ static bool find_row(struct plan_builder *builder, int index, struct selected_ro
                              &row->first);
 }
 
-/* Whether the step can compute only the selected row. All its operands are on the axis of its result. */
+/* Whether the step can compute only the selected row. This requires, for example, that all its operands are on the axis
+ * of the selection's x. */
 static bool can_move(const struct selecting *s, int index)
 {
     const struct plan *plan = s->builder->plan;
@@ -138,8 +139,8 @@ static int row_space(struct selecting *s, int64_t columns)
     return plan_add_space(builder, &space);
 }
 
-/* Returns a value that contains only the selected row of an operand of step *index. For each value once, inserts a step
- * that selects the row, and increases *index. The new step comes before the step that reads it. */
+/* Returns a value that contains only the selected row of an operand of step *index. At the first call for a value,
+ * inserts a step that selects the row, and increases *index. The new step comes before the step that reads it. */
 static int select_row(struct selecting *s, int value, int *index)
 {
     struct plan_builder *builder = s->builder;
@@ -158,7 +159,7 @@ static int select_row(struct selecting *s, int value, int *index)
     return s->selected[value] = step.y;
 }
 
-/* Makes step *index compute only the selected row. select_row may insert steps before it, and then increases *index. */
+/* Makes step *index compute only the selected row. select_row may insert steps before it. Then *index increases. */
 static void move(struct selecting *s, int *index)
 {
     struct plan *plan = s->builder->plan;
@@ -172,7 +173,7 @@ static void move(struct selecting *s, int *index)
     plan->values[step->y].axis = plan->values[s->row.y].axis;
 }
 
-/* Records the FLOPs of the moved products, for all rows before and for one row after. */
+/* Records the FLOPs of the moved products for --explain: `before` counts all rows, `after` counts one row. */
 static void decide(const struct selecting *s)
 {
     const struct plan *plan = s->builder->plan;

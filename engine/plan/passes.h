@@ -23,8 +23,8 @@ void plan_narrow(struct plan_builder *builder);
  * rows at a time. No other step may read the values between them. */
 void plan_block(struct plan_builder *builder);
 
-/* Finds out whether the rows of a sequence may come in several batches. If so, each step gets its place in a slot. Call
- * it after all passes that change steps. */
+/* Finds out whether the rows of a sequence may come in several batches. If so, assigns each step its place in a slot.
+ * Call it after all passes that change steps. */
 void plan_resume(struct plan *plan, int64_t n_slots);
 
 /* Computes the lifetime of every value and its place in the arena (the memory of all values), for the largest batch.
@@ -38,7 +38,7 @@ int plan_enlarge_images(struct plan *plan, size_t arena_bytes, struct error *err
 
 /* ---- What passes share (passes.c) ---- */
 
-/* How many times steps read the value. */
+/* How often steps read the value. A step that reads it twice counts twice. */
 int plan_count_readers(const struct plan *plan, int value);
 
 /* The first and the last step that writes the value. Several steps may write a part each. PLAN_NONE if the value is an

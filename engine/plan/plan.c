@@ -140,7 +140,7 @@ int64_t plan_axis_rows(const struct plan *plan, int axis, const struct plan_leng
     return 0;
 }
 
-/* `context` is a number of rows. */
+/* `context` points to a number of rows. Each input has this number of rows, except inputs that an item may lack. */
 static struct plan_given give_rows(const struct plan *plan, const struct plan_axis *axis, const void *context)
 {
     struct plan_given given = {.rows = *(const int64_t *)context};
@@ -152,10 +152,10 @@ static struct plan_given give_rows(const struct plan *plan, const struct plan_ax
     return given;
 }
 
-/* Every free size is the number of rows, moved into the size's bounds. */
+/* `context` points to a number of rows. Every free size is this number, clamped to the size's bounds. */
 static int64_t give_dimension(const struct plan *plan, int input, int dimension, const void *context)
 {
-    if (input == PLAN_NONE) /* the batch of one item */
+    if (input == PLAN_NONE) /* the batch dimension, which is 1 for one item */
         return 1;
     for (int i = 0; i < plan->n_factors; i++) {
         const struct plan_factor *factor = &plan->factors[i];

@@ -1,10 +1,10 @@
-/* plan: what a model computes, as a flat array of steps over values. It is the same for every backend.
+/* plan: what a model computes, as a flat array of steps over values. A model has one plan, which all backends run.
  *
- * A value is a row-major matrix with one row for each row of its axis. An axis states how many rows each item has. On
- * most axes it is the number of rows of an input, which differs between items: n_b for item b. On a fixed axis it is
- * the same number for all items. In memory, the rows of item 1 follow the rows of item 0, and so on. An operation on
- * single rows sees one matrix with all rows of the batch. An operation that must know where a sequence begins reads the
- * axis.
+ * A batch consists of items, such as sequences or images. A value is a row-major matrix that contains rows of all
+ * items. Its axis states how many rows each item has. On most axes, this is the number of rows of an input, which
+ * differs between items: n_b for item b. On a fixed axis, all items have the same number of rows. In memory, the rows
+ * of item 1 follow the rows of item 0, and so on. An operation on single rows sees one matrix with all rows of the
+ * batch. An operation that must know where a sequence begins reads the axis.
  *
  * A call (LAYOUT_CALL in item.h) is an item of w sequences. Row p * w + s of a call is position p of sequence s. So the
  * rows of the w sequences alternate. A projection from n to k positions projects each sequence by itself. It turns the
@@ -17,8 +17,8 @@
  *     module   a graph of operations and classes, which config.json describes
  *     leaf     a class that is a part of a module
  *     context  a second sequence, whose keys and values an attention reads. As a C parameter, it is a caller's pointer
- *     resume   to go on with a sequence whose first rows came in an earlier batch
- *     slot     memory for one sequence, which keeps what later rows need of the rows of earlier batches */
+ *     resume   to continue a sequence whose first rows were in an earlier batch
+ *     slot     memory for one sequence. Between batches, it keeps the intermediate results that later rows need */
 #ifndef ENGINE_PLAN_PLAN_H
 #define ENGINE_PLAN_PLAN_H
 
@@ -106,7 +106,7 @@ enum plan_function {
 };
 
 /* Functions that reduce several numbers to one. REDUCTION_CUMULATE is an exception, and returns as many numbers as it
- * reads. If one of the numbers is a NaN, so is the result, as in torch. REDUCTION_ARGMAX takes a NaN for the largest
+ * reads. As in torch, the result is a NaN if one of the numbers is a NaN. REDUCTION_ARGMAX treats a NaN as the largest
  * number. */
 enum plan_reduction {
     REDUCTION_SUM,
@@ -114,7 +114,7 @@ enum plan_reduction {
     REDUCTION_MAXIMUM,
     REDUCTION_MINIMUM,
     REDUCTION_PRODUCT,
-    REDUCTION_NORM,      /* the step's parameter is the order: 1, 2 or infinity */
+    REDUCTION_NORM,      /* the norm of order 1, 2 or infinity. The step's parameter is the order */
     REDUCTION_VARIANCE,  /* the sum of squared differences divided by (count - parameter) */
     REDUCTION_DEVIATION, /* the square root of the variance */
     REDUCTION_ARGMAX,    /* the index of the first maximum, as a float */
@@ -192,7 +192,7 @@ enum plan_axis_kind {
     AXIS_WANTED,    /* the rows of another axis that the item requests, plus `reach` rows on either side */
 };
 
-/* How items are padded. At most one of the two members is not 0. If both are 0, items are not padded. */
+/* How items are padded. At least one of the two members is 0. If both are 0, items are not padded. */
 struct plan_padding {
     int64_t rows;     /* zeros are added up to this many rows. Masks are 1 on the added rows */
     int64_t multiple; /* zeros are added up to the next multiple of this number. Masks are 0 on the added rows */
@@ -206,7 +206,7 @@ struct plan_axis {
         int64_t rows_per_item;
         struct plan_padding input_padding; /* AXIS_INPUT */
         struct {
-            int of; /* an axis */
+            int of; /* index of the axis before padding */
             struct plan_padding by;
         } padded; /* AXIS_PADDED */
         struct {
@@ -214,14 +214,14 @@ struct plan_axis {
         } projected;
         struct plan_window window;
         struct {
-            int first, second; /* axes */
+            int first, second; /* indices of axes */
         } joined;
         struct {
             int rows;      /* index of a size: the rows of one sequence */
             int sequences; /* index of a size: the sequences of an item. Their rows follow one another */
         } sized;           /* `input` is PLAN_NONE */
         struct {
-            int of;        /* an AXIS_INPUT */
+            int of;        /* index of an axis of kind AXIS_INPUT */
             int64_t reach; /* number of neighbour rows on each side. There are fewer at the ends of an item */
         } wanted;
     };
@@ -248,7 +248,7 @@ struct plan_factor {
             char name[32]; /* the name of the size in messages and --explain. "" if the size has no name */
         } free;
         struct {
-            int dividend, divisor; /* sizes */
+            int dividend, divisor; /* indices of sizes */
         } of;
     };
 };
@@ -272,10 +272,10 @@ struct plan_dimension {
 
 /* The elements that a step visits in each item. Element (i, j, …) of the operand x is at offset x_first + i *
  * dimensions[0].x + j * dimensions[1].x + …. Offsets count elements from the start of the item's rows of x, or from the
- * start of the weight if x is a weight. The same holds for z, keys and y. All members are indices of sizes, so each
- * item has its own numbers. A stride may be 0, which repeats an element, or negative. If a step lacks an operand, the
- * offset and strides of this operand are not read. The builder of the plan makes sure that no element lies outside of
- * its value. space.h evaluates a space for an item. */
+ * start of the weight if x is a weight. The same holds for z, keys and y. Counts, offsets and strides are indices of
+ * sizes, because their numbers may differ between items. A stride may be negative, or 0, which repeats an element. If a
+ * step lacks an operand, the offset and strides of this operand are not read. The builder of the plan makes sure that
+ * no element lies outside of its value. space.h evaluates a space for an item. */
 struct plan_space {
     int rank;
     struct plan_dimension dimensions[PLAN_SPACE_RANK];
@@ -301,8 +301,9 @@ struct plan_node {
     char *name, *operation; /* the operation, or the class of a leaf */
     int rank;
     struct {
-        int size;      /* without the batch */
-        bool batched;  /* the batch is a factor of the dimension */
+        int size;      /* index of a size: the dimension divided by the batch size, or the whole dimension if not
+                          `batched` */
+        bool batched;  /* whether the batch size is a factor of the dimension */
         bool is_inner; /* only if `batched`. true: the dimension is size * batch, and the batch varies fastest. false:
                           it is batch * size, and the batch varies slowest */
     } dimensions[PLAN_SPACE_RANK];
@@ -343,8 +344,8 @@ struct plan_step {
     struct plan_selection only; /* OP_LINEAR, OP_PROJECT_SEQUENCE */
     int space;     /* index of the space: the elements that the step visits. PLAN_NONE for operations without a space */
     int y;         /* the value that is written. PLAN_NONE if the step writes the results of items instead */
-    int64_t state; /* in a plan that resumes: where the step's floats begin in a slot, as a number of floats. PLAN_NONE
-                      if the step keeps nothing in a slot */
+    int64_t state; /* in a plan that resumes: offset of the step's data in a slot, in floats. PLAN_NONE if the step
+                      keeps nothing in a slot */
     union {
         int reads[4];
         struct {
@@ -398,7 +399,7 @@ struct plan_step {
         } add;
         struct {
             int64_t groups;   /* number of groups of columns */
-            bool transposed;  /* the weight is (groups * k, n), else (groups * n, k) */
+            bool transposed;  /* true: the weight is (groups * k, n). false: it is (groups * n, k) */
             bool sums_column; /* allowed with one group only. y has an extra column E[:n_b]ᵀ 1. Its row j is the sum of
                                  E[p, j] over the positions p of the sequence */
             bool bias_column; /* allowed with one group only. y has an extra column e. Its row j is e[j] */
@@ -411,32 +412,34 @@ struct plan_step {
             int index; /* the attention's number, in order of execution. PLAN_NONE if the axis of x divides an item into
                           several sequences. Items then cannot request the softmax of this attention */
             int64_t heads, kv_heads; /* head h reads keys and values of head h * kv_heads / heads */
-            int64_t key_room;        /* if there are fewer keys, keys of zeros are added up to this number */
+            int64_t key_room;        /* minimum number of keys. If a sequence has fewer, keys of zeros are added */
             float scale;
-            bool causal;      /* OP_ATTEND */
-            int mask;         /* index of the optional input (not a value) that is the attention mask */
+            bool causal;      /* only with OP_ATTEND: row p reads only keys 0 to p */
+            int mask;         /* index of the optional input (not a value) that is the attention mask. PLAN_NONE if
+                                 there is no mask */
             bool masked_byte; /* a mask byte equal to this adds masked_score to the score. Any other byte adds 0 */
             float masked_score;
         } attend; /* also used by OP_ATTEND_CALL */
         struct {
             int64_t count; /* number of segments of columns, 2 or 3 */
-            int64_t by[3]; /* by segment: row p of y has the columns of row p - by of x */
+            int64_t by[3]; /* for each segment: its columns of row p of y are those of row p - by of x */
         } shift_tokens;
         struct {
             int64_t first_head, heads;   /* the heads of x, K and V that the step reads. y has only these heads */
-            int64_t dim_head, dim_value; /* d and d' */
+            int64_t dim_head, dim_value; /* features of a head's key (d) and value (d') */
             int64_t bucket, fold;        /* both are at least 1. See OP_LINEAR_ATTEND in operations.c */
-            float scale;                 /* c */
+            float scale;                 /* the factor c of the formula */
             bool causal, raw_queries;
         } linear_attend;
         struct {
             int64_t first_head, heads, dim_head; /* as in linear_attend */
-            int64_t window;                      /* rows per window. The rows of every item are a multiple of it */
+            int64_t window;                      /* rows per window. The number of rows of every item is a multiple of
+                                                    `window` */
             bool causal;
         } local_attend;
         struct {
             struct plan_window window;
-            /* Indices of sizes: the image that x holds. PLAN_NONE if x's axis holds an input image. */
+            /* Indices of sizes: height and width of each image in x. PLAN_NONE if x contains an input image. */
             int height, width;
             int64_t groups; /* number of groups of columns */
             float scale;
@@ -450,7 +453,7 @@ struct plan_step {
         } pad_rows;
         struct {
             enum plan_reduction reduction;
-            int reduced; /* how many dimensions are reduced. They are the last ones of the space */
+            int reduced; /* number of dimensions that are reduced, which are the last ones of the space */
             float parameter;
         } reduce;
         struct {
@@ -497,7 +500,7 @@ struct plan_decision {
 struct plan_input {
     char *name; /* input.name points to it */
     struct model_input input;
-    int sizes[ENGINE_MAX_RANK]; /* LAYOUT_TENSOR: input.rank sizes */
+    int sizes[ENGINE_MAX_RANK]; /* LAYOUT_TENSOR: indices of input.rank sizes */
     int value; /* the value with the rows of all items of the batch. PLAN_NONE if operations read each item's data in
                   place */
 };
@@ -524,7 +527,7 @@ struct plan {
     struct plan_decision *decisions;
     int n_decisions;
 
-    struct plan_node *nodes; /* of a module, in order */
+    struct plan_node *nodes; /* the nodes of a module's graph, in order */
     int n_nodes;
     /* The outputs of a module. Empty for a class, which has one output named output_name. */
     struct plan_output *outputs;
@@ -539,20 +542,20 @@ struct plan {
     bool vector;     /* the last hidden state is one row per item, and the output's shape has no size for the rows */
     bool has_logits;
     bool causal;    /* row p of the output says which id follows the rows up to p, so the model can generate */
-    int64_t window; /* when the model generates, the class reads at most this many rows, the last ones of a sequence. 0
-                       if the class sets no such limit */
+    int64_t window; /* when the model generates text, the class reads only the last `window` rows of a sequence. 0 if
+                       the class sets no such limit */
     int n_attentions;
     enum padding padding;
 
-    /* plan_resume */
+    /* Set by plan_resume (passes.h). */
     bool resumes;  /* the rows of a sequence may come in several batches */
     int unresumed; /* the first step that needs all rows at once. PLAN_NONE if there is none. If there is one, `resumes`
                       is false */
-    int resumed_axis;     /* the axis of the sequence, whose rows may come in several batches if `resumes` */
+    int resumed_axis;     /* the axis of the sequence whose rows may come in several batches. Used only if `resumes` */
     int64_t state_floats; /* number of floats of a slot, at least 1 */
     int64_t n_slots;      /* number of slots. 0 if every item is a whole sequence */
 
-    /* plan_finish */
+    /* Set by plan_finish (builder.h). */
     int64_t max_rows; /* the largest sum of rows over the items of a batch, on an axis where items have different
                          numbers of rows */
     int64_t max_items;
@@ -561,18 +564,18 @@ struct plan {
 
 void plan_free(struct plan *plan); /* NULL is harmless */
 
-/* "linear" … */
+/* Returns the name of the operation, such as "linear". */
 const char *operation_name(enum operation operation);
 
-/* "add" and so on for function_name, "gelu" and so on for activation_name. */
+/* Return names such as "add" and "gelu". */
 const char *function_name(enum plan_function function);
 const char *activation_name(enum activation activation);
 
-/* "sum" … */
+/* Returns a name such as "sum". */
 const char *reduction_name(enum plan_reduction reduction);
 
-/* What an item has of an input: the number of its rows, and the image that these rows form. If the rows form no image,
- * the height is 1. */
+/* The length of an item's input: its number of rows, and the size of the image that these rows form. If the rows form
+ * no image, the height is 1. */
 struct plan_given {
     int64_t rows;
     struct plan_image image;
@@ -580,7 +583,7 @@ struct plan_given {
 
 /* Functions that return the lengths of an item's inputs. `context` is the caller's pointer to the item. */
 struct plan_lengths {
-    /* The rows of the item's input axis->input. For an AXIS_INPUT they include padding. */
+    /* The length of the item's input with index axis->input. For an AXIS_INPUT, the rows include padding. */
     struct plan_given (*axis)(const struct plan *plan, const struct plan_axis *axis, const void *context);
     /* The free size of an input's dimension. */
     int64_t (*dimension)(const struct plan *plan, int input, int dimension, const void *context);
@@ -617,12 +620,12 @@ int64_t plan_padded_rows(struct plan_padding padding, int64_t rows);
  * count as absent. Images are square. */
 int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows);
 
-/* The rows of one sequence of a value, for the same item. */
+/* Like plan_value_rows, but returns the rows of one of the item's sequences. */
 int64_t plan_value_sequence_rows(const struct plan *plan, int value, int64_t rows);
 
-/* Whether the tokens of an item (model_item_tokens in engine.h) are its largest number of rows on any axis. This is so
- * in plans of modules that return tensors, and in plans with LAYOUT_TENSOR or an AXIS_SIZED. In other plans, the tokens
- * are the largest number of rows among the item's inputs and its axes of the kinds AXIS_WINDOW, AXIS_JOINED and
+/* Whether the tokens of an item (model_item_tokens in engine.h) are its largest number of rows on any axis. This is the
+ * case in plans of modules that return tensors, and in plans with LAYOUT_TENSOR or an AXIS_SIZED. In other plans, the
+ * tokens are the largest number of rows among the item's inputs and its axes of the kinds AXIS_WINDOW, AXIS_JOINED and
  * AXIS_PADDED. */
 bool plan_counts_axes(const struct plan *plan);
 
@@ -630,12 +633,12 @@ bool plan_counts_axes(const struct plan *plan);
  * item overflows, or if an axis has less than one row. Then *axis is the axis at fault. */
 int64_t plan_item_rows(const struct plan *plan, const struct plan_lengths *lengths, const void *context, int *axis);
 
-/* For plans with plan_counts_axes. Returns the largest n so that no axis has more than `rows` rows if all free sizes
+/* For plans with plan_counts_axes. Returns the largest n for which no axis has more than `rows` rows if all free sizes
  * are n. Returns at least 1. */
 int64_t plan_side(const struct plan *plan, int64_t rows);
 
-/* Sets *value to the size for an item whose free sizes are all `side`, moved into their bounds where necessary. Returns
- * false in the same cases as plan_size_value. */
+/* Sets *value to the size for an item whose free sizes are all `side`, clamped to their bounds. Returns false in the
+ * same cases as plan_size_value. */
 bool plan_size_at(const struct plan *plan, int size, int64_t side, int64_t *value);
 
 /* The number of rows of every sequence on the axis. 0 if it depends on the item. The rows of an input count as
@@ -669,8 +672,8 @@ int64_t plan_most_sequences(const struct plan *plan, int axis, int64_t n_items);
 /* The largest number of rows of one sequence on the value's axis. */
 int64_t plan_most_sequence_rows(const struct plan *plan, int value);
 
-/* Whether an item may have no rows for the input. It may if the input is optional, has no fallback, and need not have
- * as many rows as another input (model_input.like). */
+/* Whether an item may have no rows for the input. This is allowed if the input is optional, has no fallback, and need
+ * not have as many rows as another input (model_input.like). */
 bool plan_may_lack(const struct plan *plan, int input);
 
 /* Whether the image, with the window's zeros around it, is at least as large as the window. Only then may

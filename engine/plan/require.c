@@ -15,7 +15,8 @@ static int64_t least_common_multiple(int64_t a, int64_t b)
     return __builtin_mul_overflow(a / x, b, &multiple) ? 0 : multiple;
 }
 
-/* Narrows the limits of an input. They are checked before all other limits, and clients can query them. */
+/* Narrows the limits of an input. The limits of inputs are checked before all other limits, and clients can query
+ * them. */
 static void narrow_input(struct plan_builder *builder, struct model_input *input, const struct plan_size_limit *limit)
 {
     if (limit->most != INT64_MAX) {
@@ -57,8 +58,8 @@ static int size_of_rows(struct plan_builder *builder, int axis)
     return plan_size_multiply(builder, plan_size_divide(builder, more, multiple), multiple);
 }
 
-/* Whether the limits of the input are also those of the axis. For an image they are not, because its length is its
- * height. */
+/* Whether the limits of the input are also those of the axis. This is not the case for an image, because its length is
+ * its height. */
 static bool is_sequence(const struct plan *plan, const struct plan_axis *axis)
 {
     enum input_layout layout = axis->kind == AXIS_INPUT ? plan->inputs[axis->input].input.layout : LAYOUT_TENSOR;

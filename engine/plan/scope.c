@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_PATH_BYTES 255 /* so that a path and the name of a tensor of the class fit in PLAN_NAME_BYTES */
+#define MOST_PATH_BYTES 255 /* limit for a leaf's path. With it, the path and a tensor's name fit in PLAN_NAME_BYTES \
+                             */
 
 /* ---- Begin and end ---- */
 
@@ -63,7 +64,7 @@ void plan_give_bound(struct plan_builder *builder, int x, int weight, int bias)
 /* ---- Inputs ---- */
 
 /* Appends an input to the list of the class's inputs. Returns the value that the leaf binds to this input
- * (plan_leaf.inputs). Returns PLAN_NONE if the leaf binds none. */
+ * (plan_leaf.inputs). Returns PLAN_NONE if the leaf binds no value. */
 static int take_binding(struct plan_builder *builder, const char *name)
 {
     struct plan_scope *scope = &builder->scope;

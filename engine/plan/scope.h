@@ -1,13 +1,13 @@
-/* scope: a class as a leaf, which is a part of a larger plan. The leaf binds values of the larger plan to the inputs of
- * the class (plan_leaf.inputs in builder.h). The scope of a leaf is open while the class builds its part of the plan.
- * Then the functions of builder.h that the class calls use the functions of this header. */
+/* scope: builds a class as a leaf, which is a part of a larger plan. The leaf binds values of the larger plan to the
+ * inputs of the class (plan_leaf.inputs in builder.h). The scope of a leaf is open while the class builds its part of
+ * the plan. During this time, the functions of builder.h that the class calls use the functions of this header. */
 #ifndef ENGINE_PLAN_SCOPE_H
 #define ENGINE_PLAN_SCOPE_H
 
 #include "engine/plan/builder.h"
 
-/* Returns the value that the leaf binds to the input. If the leaf binds none, returns the value of the fallback. The
- * input must have the same rows as the value `like`. If `like` is padded, the result gets the same padding. Returns
+/* Returns the value that the leaf binds to the input. If the leaf binds no value, returns the value of the fallback.
+ * The input must have the same rows as the value `like`. If `like` is padded, the result gets the same padding. Returns
  * PLAN_NONE if the input is absent. */
 int plan_bound_input(struct plan_builder *builder, const struct model_input *input, int like);
 

@@ -1,6 +1,6 @@
 /* shared_rows: several items of a batch may have the same source, such as one text with several targets. Then the rows
- * of the source are computed once, for the first of these items. The attention of the others reads the keys and values
- * of the first one. */
+ * of the source are computed once, for the first of these items. The attention of the other items reads the keys and
+ * values of the first item. */
 #ifndef ENGINE_PLAN_SHARED_ROWS_H
 #define ENGINE_PLAN_SHARED_ROWS_H
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_DEPTH 4 /* most quotients and remainders within each other. It limits the depth of recursion */
+#define MOST_DEPTH 4 /* limit for the nesting of quotients and remainders, and so for the depth of recursion */
 
 static const struct plan_size *at(const struct plan *plan, int size)
 {
@@ -83,7 +83,7 @@ static bool multiply_terms(struct plan_builder *builder, const struct plan_term 
 }
 
 /* Whether the term b divides the term a: each factor of b is a factor of a, and the coefficient of b divides the
- * coefficient of a. If so, sets *quotient. Returns false for a coefficient of -1, because the division could
+ * coefficient of a. If so, sets *quotient. Returns false if the coefficient of b is -1, because the division could
  * overflow. */
 static bool divide_terms(const struct plan_term *a, const struct plan_term *b, struct plan_term *quotient)
 {
@@ -297,8 +297,8 @@ static int divide(struct plan_builder *builder, enum plan_factor_kind kind, int 
     return size_of_factor(builder, &factor);
 }
 
-/* Writes the dividend a as q b + r, because the quotient (q b + r) / b equals q + r / b. Sets *multiple to q and *rest
- * to r. So equal quotients get the same form. Returns false if q is 0. */
+/* Writes the dividend a as q b + r, because the quotient (q b + r) / b equals q + r / b. This gives equal quotients the
+ * same form. Sets *multiple to q and *rest to r. Returns false if q is 0. */
 static bool split_multiple(struct plan_builder *builder, int a, int b, struct plan_size *multiple,
                            struct plan_size *rest)
 {

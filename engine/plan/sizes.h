@@ -19,7 +19,7 @@ int plan_size_constant(struct plan_builder *builder, int64_t value);
  * dimension is 1. */
 int plan_size_free(struct plan_builder *builder, int input, int dimension, int64_t least, int64_t most);
 
-/* Names a free size, for texts. Other sizes get no name. */
+/* Names a free size in messages and in --explain. Has no effect on other sizes. */
 void plan_name_size(struct plan_builder *builder, int size, const char *name);
 
 int plan_size_add(struct plan_builder *builder, int a, int b);

@@ -1,5 +1,5 @@
-/* space: the elements that a step visits in one item, as offsets and strides. A struct plan_space (plan.h) states them
- * as sizes, which depend on the item. The functions here compute the numbers for one item.
+/* space: the elements that a step visits in one item, as offsets and strides. A struct plan_space (plan.h) gives
+ * offsets and strides as sizes, whose numbers depend on the item. The functions here compute the numbers for one item.
  *
  * A kernel evaluates the space once for each item, and simplifies it. Then it divides the elements into tasks. Each
  * task walks along the outer dimensions, and its inner loop runs along the last dimension.
@@ -27,7 +27,7 @@ struct space_dimension {
 };
 
 struct evaluated_space {
-    int rank; /* 0 for a space of one element */
+    int rank; /* number of dimensions. 0 for a space of one element */
     struct space_dimension dimensions[PLAN_SPACE_RANK];
     struct space_offsets first; /* the first element, within the item's rows */
 };
@@ -52,7 +52,7 @@ SPACE_FUNCTION struct space_operands space_operands_of(const struct plan_step *s
     return operands;
 }
 
-/* Evaluates the space for one item. `sizes` are the item's sizes, which is a row of batch->sizes (padder.h). */
+/* Evaluates the space for one item. `sizes` is the item's row of batch->sizes (padder.h). */
 SPACE_FUNCTION struct evaluated_space space_evaluate(const struct plan_space *space, struct space_operands operands,
                                                      const int64_t *sizes)
 {
@@ -81,9 +81,9 @@ SPACE_FUNCTION bool space_follows(const struct space_dimension *outer, const str
            outer->stride.keys == inner->stride.keys * inner->count && outer->stride.y == inner->stride.y * inner->count;
 }
 
-/* Drops dimensions of count 1, and merges neighbouring dimensions that can be walked as one. The elements and their
- * order stay the same. Returns the new number of dimensions. A kernel that treats its last dimensions separately calls
- * this for the other dimensions only. */
+/* Drops dimensions of count 1, and merges neighbouring dimensions that can be visited as a single dimension. The
+ * elements and their order stay the same. Returns the new number of dimensions. A kernel that treats its last
+ * dimensions separately calls this for the other dimensions only. */
 SPACE_FUNCTION int space_simplify(struct space_dimension *dimensions, int rank)
 {
     int kept = 0;

@@ -1,6 +1,6 @@
 #include "engine/plan/states.h"
 
-#define MOST_FLOATS (INT64_C(1) << 40) /* most floats of a step */
+#define MOST_FLOATS (INT64_C(1) << 40) /* limit for the floats that one step keeps */
 
 /* a * b, or STATE_OF_ALL_ROWS if the product is too large. `b` comes from config.json, and may be any number. */
 static int64_t bounded(int64_t a, int64_t b)
@@ -17,7 +17,7 @@ int64_t state_of_nothing(const struct plan *plan, const struct plan_step *step)
 
 int64_t state_of_shift(const struct plan *plan, const struct plan_step *step)
 {
-    if (step->shift_tokens.count != 2) /* a segment comes from the next row */
+    if (step->shift_tokens.count != 2) /* with 3 segments, one segment comes from the next row */
         return STATE_OF_ALL_ROWS;
     return plan->values[step->x].columns / step->shift_tokens.count;
 }
@@ -44,7 +44,7 @@ int64_t state_of_linear_attention(const struct plan *plan, const struct plan_ste
 
 int64_t state_of_local_attention(const struct plan *plan, const struct plan_step *step)
 {
-    (void)plan; /* keys have the rows of x */
+    (void)plan; /* keys and x are rows of the same sequence */
     if (!step->local_attend.causal)
         return STATE_OF_ALL_ROWS;
     return bounded(4 * step->local_attend.heads * step->local_attend.dim_head, step->local_attend.window);

@@ -26,11 +26,11 @@ state_function state_of_attention;
 /* For each fold and head (linear_attend in operations.c), the sums over earlier keys: (d, d') for the products of keys
  * and values, and (d) for the keys. In both sums, the exponential of a key stands for the key. If rows see only
  * complete buckets of earlier rows, and a bucket has several rows, there are two such sets of sums. The second set is
- * for the rows of the incomplete bucket. If the keys come from a context, there is only one (d, d') for each head,
- * which never changes. */
+ * for the rows of the incomplete bucket. If the keys come from a context, there is only one matrix (d, d') for each
+ * head, which never changes. */
 state_function state_of_linear_attention;
 
-/* By head, the keys (2 * window, d) and values (2 * window, d) of the last two windows. */
+/* For each head, the keys (2 * window, d) and values (2 * window, d) of the last two windows. */
 state_function state_of_local_attention;
 
 #endif

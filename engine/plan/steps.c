@@ -153,7 +153,7 @@ int plan_add(struct plan_builder *builder, int x, int z, float scale)
     return same_shape(builder, step);
 }
 
-/* The axis on which each sequence of x has `rows` rows instead. */
+/* The axis on which each sequence of x is replaced by a sequence of `rows` rows. */
 static int made_axis(struct plan_builder *builder, int x, int64_t rows)
 {
     int sequences = plan_sequences(builder->plan, plan_value_at(builder, x)->axis);
@@ -351,7 +351,7 @@ int plan_concatenate(struct plan_builder *builder, int x, int z)
     return new_step(builder, step, plan_value_at(builder, x)->axis, columns);
 }
 
-/* The axis on which each sequence has the rows of both values. */
+/* The axis on which each sequence consists of its rows in both values. */
 static int appended_axis(struct plan_builder *builder, int first, int second)
 {
     const struct plan_axis a = builder->plan->axes[first], b = builder->plan->axes[second];

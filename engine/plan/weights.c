@@ -48,7 +48,8 @@ static const struct weights_tensor *take_tensor(struct plan_builder *builder, co
     return tensor;
 }
 
-/* The weight that was made of the tensor before. So a shared tensor is stored once. */
+/* The weight that was already made from the tensor, so that a shared tensor is stored once. PLAN_NONE if there is
+ * none. */
 static int find_taken(const struct plan_builder *builder, const struct weights_tensor *tensor)
 {
     int64_t index = (int64_t)weights_index(builder->weights, tensor);
@@ -71,7 +72,7 @@ static void convert(struct plan_builder *builder, const struct weights_tensor *t
         builder->progress(builder->progress_context, (double)builder->taken_elements / (double)builder->all_elements);
 }
 
-/* Makes the weight of a tensor. If `any`, integers and booleans are accepted, too. */
+/* Makes a weight from a tensor. If `any`, integers and booleans are also accepted. */
 static int weight_of_tensor(struct plan_builder *builder, const struct weights_tensor *tensor, const char *name,
                             int rank, const int64_t *shape, bool any)
 {
@@ -81,7 +82,7 @@ static int weight_of_tensor(struct plan_builder *builder, const struct weights_t
     struct plan_weight *weight = plan_grow(builder, &builder->plan->weights, &builder->plan->n_weights, sizeof *weight);
     if (!weight)
         return PLAN_NONE;
-    for (int i = 0; i < rank; i++) /* libraries for products count in int */
+    for (int i = 0; i < rank; i++) /* libraries for matrix products count with int */
         if (shape[i] > INT32_MAX)
             return plan_fail(builder, "tensor \"%s\": a size of %lld is too large", name, (long long)shape[i]);
     weight->columns = shape[rank - 1];
