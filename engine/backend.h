@@ -77,8 +77,8 @@ static inline int backend_check_operations(const struct backend_functions *funct
 extern const struct backend_functions backend_cpu;
 
 /* Loads the CUDA backend from libengine_cuda.so, in the program's own folder or in ../lib/linformerd beside it. The
- * plugin stays loaded. Returns NULL if there is no driver, or no plugin that was built for this program. If the machine
- * has a driver but no device, the function succeeds, and `open` fails. */
+ * plugin stays loaded. Returns NULL if there is no driver, or no plugin that was built for this program. A machine with
+ * a driver may have no device. Then the function succeeds, and `open` fails. */
 const struct backend_functions *backend_cuda_load(struct error *error);
 
 /* The name of the only function that a plugin exports. It returns the plugin's functions, or NULL if caller and plugin

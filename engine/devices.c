@@ -1,7 +1,7 @@
 /* There are two locks. `lock` guards the states of the devices, and is held briefly. `placing` guards the lists of
  * replicas on the devices, and the data that models share on a device or the CPU. Threads that load or close models
- * hold `placing` while a plan is prepared or unprepared, which takes seconds. So does the thread that opens devices
- * again. A thread that needs both locks takes `placing` first.
+ * hold `placing` while a plan is prepared or unprepared, which takes seconds. The thread that opens devices again also
+ * holds it. A thread that needs both locks locks `placing` first.
  *
  * A batch enters a device before it runs there, and leaves the device afterwards. Batches enter only a device that
  * works. A failed device is opened again when its last batch has left. So a replica does not change while a batch runs
@@ -30,7 +30,7 @@ struct replica {
     int64_t number; /* a new number at each prepare. If the states of a sequence have another number, its earlier rows
                        must be computed again (sequences.h) */
     atomic_bool refused;  /* the device refused a batch, and this was reported */
-    struct replica *next; /* on the device */
+    struct replica *next; /* next replica on the same device */
 };
 
 struct device {
@@ -45,8 +45,8 @@ struct device {
                           value does no harm */
     int running;       /* number of batches on the device */
     int64_t faults, recoveries;
-    int attempts;           /* consecutive failed attempts to open it again */
-    int64_t works_since_ns; /* CLOCK_MONOTONIC */
+    int attempts;           /* consecutive failed attempts to open the device again */
+    int64_t works_since_ns; /* time of the last successful opening, by CLOCK_MONOTONIC */
     int64_t retry_ns, pause_ns;
 };
 
@@ -55,14 +55,14 @@ struct devices {
     char name[ENGINE_MAX_DEVICES * sizeof(((struct device *)0)->name)];
     struct device *list; /* (count) devices, without the CPU */
     int count;
-    struct backend *cpu; /* the CPU for plans that no device takes. NULL if the setting names devices, because then such
-                            a plan is refused */
-    struct error cpu_notice;  /* warning about missing acceleration of `cpu`. Empty if there is none */
-    struct backend *standby;  /* the CPU, which runs batches of failed devices. NULL if the engine has no devices */
+    struct backend *cpu;     /* the CPU for plans that no device accepts. NULL if the setting names devices. Then such a
+                                plan is refused */
+    struct error cpu_notice; /* warning about missing acceleration of `cpu`. Empty if there is none */
+    struct backend *standby; /* the CPU, which runs batches of failed devices. NULL if the engine has no devices */
     pthread_mutex_t cpu_turn; /* held while a batch runs on the CPU, so that only one runs at a time */
     atomic_int_fast64_t reruns, standby_batches;
 
-    int64_t placed; /* how many times a plan was prepared on a device. Guarded by `placing` */
+    int64_t placed; /* number of times that a plan was prepared on a device. Guarded by `placing` */
     pthread_mutex_t placing, lock;
     pthread_cond_t changed; /* wakes the thread when a device has failed, when a batch has left a device, or for
                                closing. CLOCK_MONOTONIC */
@@ -161,7 +161,7 @@ static int open_list(struct devices *devices, const struct backend_functions *fu
     return 0;
 }
 
-/* Opens a CPU beside the devices: the standby, or the CPU for plans that no device takes. Both compute in float32,
+/* Opens the CPU in addition to devices: as the standby, or for plans that no device accepts. Both compute in float32,
  * because the dtype of the options is meant for the devices. */
 static int open_cpu_behind(const struct devices *devices, enum product_library products, struct backend **cpu,
                            struct error *error)
@@ -172,7 +172,8 @@ static int open_cpu_behind(const struct devices *devices, enum product_library p
     return backend_cpu.open(&options, 0, cpu, error);
 }
 
-/* Opens the CPU first, because this sets an environment variable, while opening a device starts threads. */
+/* Opens the CPU first, because this sets an environment variable. Opening a device starts threads, and no other thread
+ * may run while the variable is set. */
 static int open_cuda(struct devices *devices, struct error *notice, struct error *error)
 {
     bool automatic = devices->options.device.kind == DEVICE_AUTO;
@@ -195,8 +196,8 @@ static void close_all(struct devices *devices)
     devices->name[0] = '\0';
 }
 
-/* Opens the CPU as the only device. If "auto" falls back to it, the CPU may lack the dtype that was meant for CUDA. The
- * message then also says why there is no CUDA device. */
+/* Opens the CPU as the only device. If "auto" falls back to the CPU, the CPU may not support the dtype that was meant
+ * for CUDA. The message then also says why there is no CUDA device. */
 static int open_cpu_alone(struct devices *devices, const struct error *notice, struct error *error)
 {
     snprintf(devices->name, sizeof devices->name, "%s", backend_cpu.name);
@@ -495,7 +496,7 @@ static bool device_enter(struct devices *devices, struct device *device)
     return works;
 }
 
-/* The lock is held. */
+/* Sets the time of the next attempt to open the device. The caller holds `lock`. */
 static void device_pause(struct device *device, int64_t now)
 {
     device->pause_ns = device->pause_ns ? shorter(2 * device->pause_ns, LONGEST_PAUSE_NS) : FIRST_PAUSE_NS;
@@ -514,7 +515,7 @@ static void report(const struct devices *devices, const struct device *device, c
 }
 
 /* `failure` is NULL if the batch ran or was refused. Only the first failure of a device is reported. Other batches that
- * were running on it may fail, too. They are only counted. */
+ * run on the device may also fail. These failures are only counted. */
 static void device_leave(struct devices *devices, struct device *device, const struct error *failure)
 {
     int64_t now = failure ? now_ns() : 0, pause_ns = 0;
@@ -604,8 +605,8 @@ uint64_t placement_ready_lanes(const struct placement *placement)
 
 /* ---- Recovering ---- */
 
-/* Places the replicas of a device again. Afterwards the device has either all of its replicas, or none. `placing` is
- * held, and no batch runs there. */
+/* Places the replicas of a device again. Afterwards the device has either all of its replicas, or none. The caller
+ * holds `placing`, and no batch runs on the device. */
 static int device_reopen(struct devices *devices, struct device *device, struct error *error)
 {
     for (struct replica *replica = device->replicas; replica; replica = replica->next)
@@ -647,7 +648,7 @@ static void device_recover(struct devices *devices, struct device *device)
 }
 
 /* Among the failed devices without batches, returns the device whose next attempt is due first. NULL if there is none.
- * The lock is held. */
+ * The caller holds `lock`. */
 static struct device *next_to_recover(const struct devices *devices)
 {
     struct device *next = NULL;

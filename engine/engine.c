@@ -27,12 +27,12 @@ struct model {
     struct plan *plan;
     struct placement placement;
     struct error notice;   /* empty if there is no notice */
-    struct batch *batches; /* by lane. info.n_lanes of them are open */
+    struct batch *batches; /* for each lane, the layout of its batch. info.n_lanes of these are open */
     char *architecture;
     char prefix[PLAN_PREFIX_BYTES]; /* prefix of the names in the file. Empty if there is none */
     struct model_input inputs[ENGINE_MAX_INPUTS];
     char **outputs;
-    struct model_shape *shapes; /* by output. NULL if the class is not a module */
+    struct model_shape *shapes; /* the shape of each output. NULL if the class is not a module */
     struct model_info info;
     double item_flops[FLOPS_SIZES]; /* [i]: FLOPs of an item of 2^i rows, without the output layer */
     double wanted_flops;            /* FLOPs of the output layer for one requested row */
@@ -107,7 +107,7 @@ struct engine_counts engine_counts(const struct engine *engine)
 
 /* ---- Loading ---- */
 
-/* The names of the outputs: "output", "attention.0", … or the names that the class sets. */
+/* Returns the name of an output: "output", "attention.0", … or the name that the class sets. */
 static char *output_name(const struct plan *plan, int output)
 {
     char number[32];
@@ -248,8 +248,8 @@ static void build(const struct family_class *class, const struct model_config *c
     class->build(builder, class->name, config);
 }
 
-/* Builds the plan without the data of the weights, and frees it. So a file that does not fit the class is refused
- * before its data is read. */
+/* Builds the plan without the data of the weights, and frees it. This way, a file that does not fit the class is
+ * refused before its data is read. */
 static int check_weights(const struct family_class *class, const struct model_config *config,
                          const struct weights *weights, struct error *error)
 {
@@ -275,7 +275,7 @@ static int open_lanes(struct model *model, struct error *error)
     for (; model->info.n_lanes < count; model->info.n_lanes++)
         if (padder_open(model->plan, &model->batches[model->info.n_lanes], error) != 0)
             return -1;
-    model->batches[0].shares = model->placement.n_replicas == 0; /* the CPU, which has one lane */
+    model->batches[0].shares = model->placement.n_replicas == 0; /* true on the CPU, which has one lane */
     return 0;
 }
 
@@ -397,8 +397,8 @@ static int check_ids(const char *name, int64_t vocabulary, const int32_t *ids, i
     return 0;
 }
 
-/* Checks the number of sequences of a call. All inputs must have the same number, and none may have more rows than the
- * arena. */
+/* Checks the number of sequences of a call. All inputs must have the same number, and none may have more rows than fit
+ * in the arena. */
 static int check_width(const struct model *model, const struct engine_item *item, int index, struct error *error)
 {
     const char *name = model->inputs[index].name;
@@ -593,8 +593,8 @@ static int check_part(const struct model *model, const struct engine_item *item,
     return 0;
 }
 
-/* If an input is absent, the rows of its fallback replace it. So these ids must fit the vocabulary of the absent input,
- * too. */
+/* If an input is absent, the rows of its fallback replace it. So the ids of the fallback must also fit the vocabulary
+ * of the absent input. */
 static int check_input(const struct model *model, const struct engine_item *item, int index, struct error *error)
 {
     const struct model_input *input = &model->inputs[index];

@@ -1,4 +1,5 @@
-/* explain: prints the plan as a table, for --explain. Describes single steps, for other forms of this table. */
+/* explain: prints the plan as a table, for --explain. Also describes single steps, for callers that show the table in
+ * another form. */
 #include "engine/backend.h"
 #include "engine/cpu/elements.h"
 #include "engine/engine.h"
@@ -54,8 +55,8 @@ static void print_weight(const struct explanation *e, const struct plan_step *st
                 cpu_weight_element(step, e->bf16, weight) == ELEMENT_BF16 ? " bf16" : "");
 }
 
-/* The rows of the item. For an image they are the pixels of the largest square image. For a module the function returns
- * the value of its free sizes. Otherwise they are the tokens. */
+/* The rows of the item. For an image, these are the pixels of the largest square image of at most `tokens` pixels. For
+ * a module, the function returns the value of its free sizes. Otherwise it returns `tokens`. */
 static int64_t explained_rows(const struct plan *plan, int64_t tokens)
 {
     if (plan_counts_axes(plan))
@@ -153,7 +154,7 @@ static void print_sizes(const struct explanation *e, int rank, const int *sizes)
     fprintf(e->out, ")\n");
 }
 
-/* The results of a module's graph, with their sizes as formulas. */
+/* Prints the results of a module's graph, with their sizes as formulas. */
 static void print_nodes(const struct explanation *e)
 {
     char text[120];
@@ -177,7 +178,7 @@ static void print_nodes(const struct explanation *e)
     }
 }
 
-/* The free sizes of the item that is explained. */
+/* Prints the free sizes of the item that is explained. */
 static void print_free_sizes(const struct explanation *e)
 {
     const char *before = "one item";
@@ -238,7 +239,7 @@ static void print_elements(const struct explanation *e, const struct model_info 
                 dtype_name(info->dtype));
 }
 
-/* What a new token costs when the model generates, and why. */
+/* Prints what a new token costs when the model generates text, and why. */
 static void print_generation(const struct explanation *e)
 {
     const struct plan *plan = e->plan;
@@ -320,7 +321,7 @@ static void describe_settings(const struct plan *plan, const struct plan_step *o
 
 void model_step_describe(const struct model *model, int64_t rows, int index, struct model_step *step)
 {
-    static const char *const roles[] = {"x", "z", "keys", "values"}; /* by the index in plan_step.reads */
+    static const char *const roles[] = {"x", "z", "keys", "values"}; /* the roles of the elements of plan_step.reads */
     _Static_assert(sizeof roles / sizeof *roles == PLAN_READS, "each operand has a role");
     _Static_assert(sizeof step->weights / sizeof *step->weights == PLAN_WEIGHTS, "each weight has room");
     const struct plan *plan = model_plan(model);

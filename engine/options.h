@@ -26,9 +26,9 @@ struct engine_options {
     struct device_choice device;   /* "auto" also chooses the CPU for a model that does not fit on the CUDA device */
     enum dtype dtype;              /* number format of products with weights. engine_open fails if the device does not
                                       support it */
-    enum instruction_set kernels;  /* of the CPU */
-    enum product_library products; /* of the CPU */
-    int64_t threads;               /* of the CPU. 0 means one for each core that this process may use */
+    enum instruction_set kernels;  /* instruction set of the CPU's kernels */
+    enum product_library products; /* library for matrix products on the CPU */
+    int64_t threads;               /* number of CPU threads. 0 means one for each core that this process may use */
     enum cuda_f32 cuda_f32;        /* how a CUDA device computes products of floats with dtype f32 */
     int64_t cuda_tuning_ms; /* time limit for measuring algorithms of products while a model is loaded on a CUDA device.
                                0 measures nothing, so each load chooses the same algorithms */

@@ -1,6 +1,6 @@
-/* plugin: finds the plugin with the CUDA backend, and loads it if there is a driver. The plugin loads cuBLASLt, which
- * has half a gigabyte, and takes seconds to load from a disk without cache. So without a driver the plugin is not
- * loaded. */
+/* plugin: finds the plugin with the CUDA backend, and loads it if there is a driver. The plugin needs cuBLASLt, a
+ * library of half a gigabyte. If the library is not in the disk cache, loading it takes seconds. So without a driver
+ * the plugin is not loaded. */
 #include "engine/backend.h"
 
 #include <dlfcn.h>

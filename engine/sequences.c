@@ -3,11 +3,12 @@
 
 #include <stdlib.h>
 
-/* Most rows of a lost sequence that are computed at a time. Meanwhile batches of other items wait. */
+/* Maximum number of rows that one batch computes again, for a sequence whose states are lost. Meanwhile, batches of
+ * other items wait. */
 #define MOST_ROWS 512
 #define NOWHERE (-1)
 
-/* The place of the states of a slot. */
+/* Where the states of a slot are, and how many rows they include. */
 struct held {
     int64_t place; /* sequences_place.number of the place. NOWHERE if the states are undefined */
     int64_t rows;  /* number of rows of the sequence that the states include */
@@ -15,8 +16,8 @@ struct held {
 
 struct sequences {
     const struct plan *plan;
-    struct held *slots;    /* (plan->n_slots) */
-    struct batch *batches; /* by lane: the layout for a part of a lost sequence */
+    struct held *slots;    /* (plan->n_slots): the states of each slot */
+    struct batch *batches; /* for each lane: the layout of a batch that computes lost states again */
     int n_lanes;
 };
 
@@ -54,7 +55,7 @@ void sequences_close(struct sequences *sequences)
     free(sequences);
 }
 
-/* Returns an item with rows [first, first + rows) of `item`, as a part of its sequence. */
+/* Returns an item with rows [first, first + rows) of `whole`, as a part of its sequence. */
 static struct engine_item part_of(const struct plan *plan, const struct engine_item *whole, int64_t slot, int64_t first,
                                   int64_t rows)
 {

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-/* The free size that equals the size. NULL if the size is a polynomial with several terms. */
+/* The free size that equals the size. NULL if the size is not just one free size. */
 static const struct plan_factor *free_factor(const struct plan *plan, int size)
 {
     const struct plan_size *of = &plan->sizes[size];
@@ -32,7 +32,7 @@ int tensors_check_input(const struct plan *plan, const struct engine_item *item,
     return 0;
 }
 
-/* Whether dimension d of the input has the size that follows from the other dimensions. */
+/* Checks whether dimension d of the input has the size that follows from the other dimensions. */
 static int check_shared_size(const struct plan *plan, const struct engine_item *item, int index, int d,
                              struct error *error)
 {

@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 
-/* Numbers of sizes to try, because a class may refuse the shortest ones. For images, EDGES heights and EDGES widths are
- * tried. If strides and paddings differ between height and width, a class may accept few sizes. */
+/* Numbers of sizes to try, because a class may refuse the smallest ones. LENGTHS lengths are tried. For images, EDGES
+ * heights are combined with EDGES widths, because a class may need different heights and widths. */
 #define LENGTHS 64
 #define EDGES 32
 #define DOUBLINGS 16 /* number of powers of two that are tried for a module's free sizes, after LENGTHS */

@@ -40,11 +40,11 @@ static const enum padding exact_only[] = {PADDING_EXACT, PADDING_DEFAULT};
 /* ---- Arguments of nn.Conv2d ---- */
 
 /* An integer for both directions, or a list with one for each direction. Where torch allows it, a list of one integer
- * counts for both. */
+ * applies to both directions. */
 struct direction_pair {
     const char *name, *expected;
     int64_t least, fallback;
-    size_t fewest; /* least length of a list */
+    size_t fewest; /* minimum length of a list */
 };
 
 static const struct direction_pair kernel_size = {"kernel_size", "an integer from 1 or a list of two", 1, 1, 2};
@@ -70,7 +70,7 @@ static void read_pair(struct plan_builder *builder, const char *name, const stru
         plan_fail(builder, "%s: argument %s: expected %s", name, pair->name, pair->expected);
 }
 
-/* The padding "same" keeps the size of the image. If the number of added rows is odd, there is one more below than
+/* The padding "same" keeps the size of the image. If the number of added rows is odd, one more row is added below than
  * above. */
 static void read_padding(struct plan_builder *builder, const char *name, const struct image_arguments *arguments,
                          struct plan_window *window)
@@ -153,8 +153,8 @@ static void refuse_what_no_image_fits(struct plan_builder *builder, const char *
             (long long)window->before[1], (long long)window->stride[0], (long long)window->stride[1]);
 }
 
-/* The reason why the class fails with a context, or NULL if it does not fail. The class reads a context as an image of
- * height 1 whose values have key_dim features. */
+/* The reason why the class fails with a context. NULL if the class accepts a context. The class reads a context as an
+ * image of height 1 whose values have key_dim features. */
 static const char *context_refused(const struct image_arguments *arguments, const struct plan_window *window)
 {
     if (arguments->key_dim != arguments->value_dim)

@@ -26,7 +26,8 @@ struct keras_arguments {
 static const struct argument class_arguments[] = {
     {"num_heads", ARGUMENT_SIZE, true, 0, FIELD(num_heads)},
     {"key_dim", ARGUMENT_SIZE, true, 0, FIELD(key_dim)},
-    {"value_dim", ARGUMENT_OPTIONAL_COUNT, false, 0, FIELD(value_dim)}, /* 0 is None, also for the next argument */
+    {"value_dim", ARGUMENT_OPTIONAL_COUNT, false, 0, FIELD(value_dim)}, /* 0 stands for None, also in the next
+                                                                           argument */
     {"projection_dim", ARGUMENT_OPTIONAL_COUNT, false, 0, FIELD(projection_dim)},
     {"dropout", ARGUMENT_DROPOUT, false, 0, 0},
     {"use_bias", ARGUMENT_BOOL, false, 1, FIELD(use_bias)},
@@ -152,7 +153,7 @@ static void take_layer_inputs(struct plan_builder *builder, const struct keras_a
                                .kind = INPUT_ATTENTION_MASK,
                                .columns = arguments->projection_dim,
                                .columns_like = KEY,
-                               .takes_one_row = true}; /* as in a mask of padding */
+                               .takes_one_row = true}; /* a mask of padded keys has one row for all queries */
     inputs->mask = plan_input_beside(builder, mask, inputs->query);
 }
 

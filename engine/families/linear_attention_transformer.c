@@ -101,7 +101,7 @@ static void check_local_heads(struct plan_builder *builder, const char *name,
     }
 }
 
-/* Only the language model checks this. As in the library, a tuple of zeros is checked, too. */
+/* Only the language model checks this. As in the library, a tuple of zeros is also checked. */
 static void check_whole_windows(struct plan_builder *builder, const char *name,
                                 const struct transformer_arguments *arguments)
 {
@@ -240,7 +240,7 @@ static int64_t pad_to_multiple(const struct transformer_arguments *arguments)
                                  arguments->causal ? arguments->blindspot_size : 1);
 }
 
-/* Requires what the layers assert about the number of rows. */
+/* Returns the number that must divide the number of rows, according to the assertions of the layers. */
 static int64_t needed_multiple(const struct transformer_arguments *arguments)
 {
     int64_t window = arguments->local_attn_window_size, needed = 1;
@@ -484,7 +484,7 @@ static void run_layer(struct plan_builder *builder, const struct transformer_arg
         streams->x1 = streams->x2;
 }
 
-/* LinearAttentionTransformer.forward. If it is reversible, the result is the mean of the two streams. */
+/* LinearAttentionTransformer.forward. If `reversible` is set, the result is the mean of the two streams. */
 static int transformer(struct plan_builder *builder, const struct transformer_arguments *arguments,
                        const struct routed *routed, int x, const char *prefix)
 {
@@ -575,7 +575,7 @@ static void build_lm(struct plan_builder *builder, const char *name, const struc
 }
 
 /* EncoderDecoder is not a class of the library, but the pair of models in its README. The decoder reads the encoder's
- * result after Autopadder has removed the padding, which are only the rows of src. */
+ * result after Autopadder has removed its padding. The remaining rows are those of src. */
 struct encoder_decoder {
     json_t *enc, *dec;
 };

@@ -56,8 +56,8 @@ static bool read_arguments(struct plan_builder *builder, const char *name, const
     return !builder->failed;
 }
 
-/* Computes q, k or v (`which` is 0, 1 or 2) by nn.functional.linear. If kdim or vdim differ, each has its own weight.
- * Otherwise each uses a third of in_proj_weight. */
+/* Computes q, k or v (`which` is 0, 1 or 2) by nn.functional.linear. If kdim or vdim differ from embed_dim, q, k and v
+ * have separate weights. Otherwise each uses a third of in_proj_weight. */
 static int in_projection(struct plan_builder *builder, const struct multihead_arguments *arguments, int which,
                          int64_t columns, int x)
 {
@@ -83,8 +83,8 @@ static int project(struct plan_builder *builder, const struct multihead_argument
     return plan_project_call(builder, x, weight, e, t);
 }
 
-/* The reason why the class fails with a mask. NULL if it does not fail. In the failing case, the class calls a function
- * that it does not import. */
+/* The reason why the class fails with a mask. NULL if the class accepts the mask. In the failing case, the class calls
+ * a function that it does not import. */
 static const char *padding_mask_refused(const struct multihead_arguments *arguments)
 {
     if (arguments->add_bias_kv)

@@ -36,7 +36,8 @@ struct linformer_pytorch_arguments {
     enum sharing sharing;
     enum method method;
     enum activation activation;
-    int checkpoint_level; /* above 0, Linformer has only the first input. At 2, MHAttention reads only the first */
+    int checkpoint_level; /* above 0, Linformer has only its first input. At 2, MHAttention reads only its first
+                             input */
 };
 
 #define FIELD(field) offsetof(struct linformer_pytorch_arguments, field)
@@ -109,7 +110,7 @@ static const struct argument attention_arguments[] = {
     {"method", ARGUMENT_JSON, false, 0, FIELD(method_name)},
 };
 
-/* The index of a string argument in a list of names. The fallback if the argument is absent. */
+/* Returns the index of a string argument in a list of names. Returns the fallback if the argument is absent. */
 static int read_name(struct plan_builder *builder, const char *class_name, const char *argument, const json_t *value,
                      const char *const *names, int fallback)
 {
@@ -209,7 +210,7 @@ static struct head_matrix take_matrix(struct plan_builder *builder, const struct
     return matrix;
 }
 
-/* Other names under which the class stores the same matrix. */
+/* Declares the other names under which the class stores the same matrix. */
 static void take_shared(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
                         struct head_matrix matrix, const char *prefix, int64_t head, const char *which)
 {
@@ -300,8 +301,8 @@ static int heads_linear(struct plan_builder *builder, const struct linformer_pyt
     return plan_linear(builder, x, stacked, PLAN_NONE);
 }
 
-/* LinearAttentionHead.forward of all heads. dim_k is that of the layer. `causal` tells whether the layer has the causal
- * mask. */
+/* LinearAttentionHead.forward of all heads. dim_k is the layer's number of projected rows. `causal` tells whether the
+ * layer has the causal mask. */
 static int attention_heads(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
                            int64_t dim_k, int queries, int keys, int values, struct masks masks, bool causal,
                            const char *prefix)
@@ -482,8 +483,9 @@ static bool prepare(struct plan_builder *builder, const char *name, const struct
     return !builder->failed;
 }
 
-/* The rows to which decoder_mode attends. The class Padder pads `tensor` to input_size rows, but not these rows, and
- * the class needs as many of both. So with padding "zero" zeros are appended to fewer rows. */
+/* The rows to which decoder_mode attends. The class Padder pads `tensor` to input_size rows, but does not pad these
+ * rows. The class needs the same number of rows in both. So with padding "zero", zeros are appended to these rows up to
+ * input_size. */
 static int embeddings_input(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
                             int64_t channels, int tensor)
 {

@@ -122,7 +122,7 @@ static void build_negative(struct node *node, int variant)
     give_activated(node, ACTIVATION_AFFINE, -1, 0);
 }
 
-/* A conversion to another type. Integers are stored as floats without a fraction. As a bool, every number but 0 is
+/* A conversion to another type. Integers are stored as floats without a fraction. As a bool, every number except 0 is
  * true. */
 static void build_to(struct node *node, int variant)
 {
@@ -254,8 +254,8 @@ static struct tensor combine(struct module *module, enum plan_function function,
     return y;
 }
 
-/* Whether the tensor has fewer dimensions than the other one, or a dimension of one element where the other one has
- * several. For equal shapes, whether the tensor is a weight. */
+/* Whether the tensor has fewer dimensions than the other one, or a dimension of one element where the other tensor has
+ * several elements. For equal shapes, whether the tensor is a weight. */
 static bool is_smaller(const struct module *module, const struct tensor *t, const struct tensor *other)
 {
     if (t->rank != other->rank)
@@ -366,7 +366,7 @@ static void build_divide(struct node *node, int variant)
         node_give(node, tensor_combine_number(module, function, x, number, false));
 }
 
-/* Exponents for which there is a simpler function. */
+/* Whether a simpler function computes this power. If so, sets *activation to the function. */
 static bool simple_power(double exponent, struct plan_activation *activation)
 {
     *activation = (struct plan_activation){.kind = exponent == 2      ? ACTIVATION_SQUARE

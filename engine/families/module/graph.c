@@ -17,7 +17,7 @@ int module_fail(struct module *module, const char *format, ...)
     return plan_fail(module->builder, "graph: %s", message);
 }
 
-#define MOST_NUMBERS (1 << 26) /* most elements of all weights that module_numbers makes for a graph */
+#define MOST_NUMBERS (1 << 26) /* limit for the elements of all weights that module_numbers makes for a graph */
 
 int module_numbers(struct module *module, int64_t first, int64_t step, int64_t count)
 {

@@ -6,9 +6,9 @@
  * place. If the elements of an operand are not in the order needed, they are first copied into a new value in that
  * order.
  *
- * In PyTorch a tensor has a batch dimension of size B. A value of the plan has none, because it holds the rows of each
- * item. So a tensor's dimension of size B * s in PyTorch has the size s here, and is marked `batched`. Some PyTorch
- * code puts time before the batch. Then a dimension has size s * B, and the batch varies fastest in it. */
+ * In PyTorch a tensor has a batch dimension of size B. A value of the plan has no batch dimension, because each item
+ * has its own rows. So a tensor's dimension of size B * s in PyTorch has the size s here, and is marked `batched`. Some
+ * PyTorch code puts time before the batch. Then a dimension has size s * B, and the batch index varies fastest. */
 #ifndef ENGINE_FAMILIES_MODULE_GRAPH_H
 #define ENGINE_FAMILIES_MODULE_GRAPH_H
 
@@ -17,7 +17,7 @@
 
 #include <jansson.h>
 
-#define MODULE_RANK 8 /* most dimensions of a tensor, including the batch */
+#define MODULE_RANK 8 /* maximum number of dimensions of a tensor, including the batch */
 
 struct tensor_dimension {
     int size;   /* index of a size of the plan, without the batch */
@@ -28,7 +28,7 @@ struct tensor_dimension {
 };
 
 struct tensor {
-    /* Index of the value, or else of the weight, that holds the elements. The other one is PLAN_NONE. */
+    /* Index of the value or the weight that contains the elements. The other index is PLAN_NONE. */
     int value, weight;
     int first; /* index of a size: the offset of the first element */
     int rank;
@@ -54,20 +54,21 @@ struct module {
     struct plan_builder *builder;
     struct named_tensor *tensors;
     int n_tensors;
-    int *buckets;  /* (n_buckets): the last tensor whose name has this hash, or -1 */
+    int *buckets;  /* hash table (n_buckets): for each hash, the index of the last tensor whose name has this hash, or
+                      -1 */
     int n_buckets; /* 0, or a power of two of at least n_tensors */
     struct named_size *sizes;
     int n_sizes;
-    int64_t numbers; /* elements of all weights of module_numbers */
+    int64_t numbers; /* number of elements of all weights that module_numbers has made */
     struct {
         int weight;
         int64_t first, step;
     } counted[8]; /* the latest of these weights */
     int n_counted;
-    int batch, zero, one; /* sizes */
+    int batch, zero, one; /* indices of sizes: the batch size, 0 and 1 */
     const char *op;       /* operation of the node that is being built, for messages */
     const char *shown;    /* the same for --explain. For a leaf it is the class */
-    const char *to;       /* the name of its result */
+    const char *to;       /* the name of the node's result */
 };
 
 /* Records a failure, with a message that names the node. Returns PLAN_NONE. */
@@ -152,7 +153,7 @@ void node_give_one(struct node *node, int index, struct tensor tensor);
 struct module_operation {
     const char *name;
     void (*build)(struct node *node, int variant);
-    int variant; /* tells a function that serves several names which operation is meant */
+    int variant; /* tells the function which operation is meant, if it builds several */
 };
 
 extern const struct module_operation module_elements[], module_shapes[], module_resolution[], module_layers[],

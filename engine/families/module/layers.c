@@ -31,7 +31,7 @@ static int vector_or(struct module *module, const struct tensor *t, int64_t coun
 
 /* ---- Embeddings ---- */
 
-/* If the ids are 0, 1, 2 …, the rows of the table are a view of it. */
+/* If the ids are 0, 1, 2 …, the result is a view of the table's first rows. */
 static struct tensor first_rows(struct module *module, struct tensor indices, struct tensor table)
 {
     struct tensor made = {.value = PLAN_NONE, .weight = table.weight, .first = table.first, .rank = indices.rank + 1};
@@ -117,7 +117,8 @@ static void build_linear(struct node *node, int variant)
 
 /* ---- Norms ---- */
 
-/* (x - mean) / sqrt(variance + epsilon) * gain + bias, over the last `count` dimensions, some of a free size. */
+/* (x - mean) / sqrt(variance + epsilon) * gain + bias, over the last `count` dimensions, some of which have a free
+ * size. */
 static struct tensor normalized_in_steps(struct module *module, struct tensor x, int count, double epsilon,
                                          const struct tensor *gain, const struct tensor *bias)
 {
@@ -235,7 +236,7 @@ static void build_batch_norm(struct node *node, int variant)
     node_give(node, tensor_combine(module, FUNCTION_ADD, x, beside_channels(module, shift, &x, channels)));
 }
 
-/* The tensor with its channels, dimension 1, as the last one. */
+/* The tensor with its channels moved from dimension 1 to the last dimension. */
 static struct tensor channels_last(struct module *module, struct tensor t)
 {
     int order[MODULE_RANK] = {0};
@@ -418,7 +419,7 @@ static struct tensor spread(struct module *module, struct tensor x, int dim, int
     return tensor_slice(module, y, dim, module->zero, length, 1);
 }
 
-/* (in, out / groups, size…) -> (out, size… * in / groups), each direction from its end. */
+/* (in, out / groups, size…) -> (out, size… * in / groups), with the elements of each direction in reverse order. */
 static int mirrored_kernel(struct module *module, struct tensor weight, const struct convolution_arguments *c)
 {
     struct plan_builder *builder = module->builder;

@@ -312,8 +312,8 @@ static void build_nodes(struct module *module, const json_t *nodes)
 
 /* ---- Outputs ---- */
 
-/* The output layer, which is the last step, if it is a linear step without activation that wrote the value. Otherwise
- * NULL. */
+/* Returns the plan's last step if it is an output layer: a linear step without activation that writes the value.
+ * Otherwise returns NULL. */
 static const struct plan_step *output_layer(const struct plan *plan, int value)
 {
     const struct plan_step *last = plan->n_steps > 0 ? &plan->steps[plan->n_steps - 1] : NULL;
@@ -322,8 +322,9 @@ static const struct plan_step *output_layer(const struct plan *plan, int value)
     return linear ? last : NULL;
 }
 
-/* States the results for /embed, /logits and /predict. An output (batch, d) is a vector. An output (batch, n, d) is
- * rows, if n is the length of the first input. If the model reads ids, rows that a linear step computes are logits. */
+/* States the results for /embed, /logits and /predict. An output (batch, d) is a vector. An output (batch, n, d)
+ * consists of rows, if n is the length of the first input. If the model reads ids, rows that a linear step computes are
+ * logits. */
 static bool give_native(struct module *module, struct tensor t)
 {
     struct plan_builder *builder = module->builder;

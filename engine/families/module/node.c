@@ -1,4 +1,4 @@
-/* node: reads the arguments of a node, which are members of a JSON object, by name, and checks them. */
+/* node: reads the arguments of a node by name, and checks them. They are members of a JSON object. */
 #include "engine/families/module/graph.h"
 
 #include <math.h>

@@ -23,7 +23,7 @@ struct tensor tensor_windows(struct module *module, struct tensor x, int dim, in
     return x;
 }
 
-#define MOST_WINDOWED 16384 /* most elements and most windows, if a matrix computes unequal windows */
+#define MOST_WINDOWED 16384 /* limit for the elements and for the windows of a dimension, if windows differ in size */
 
 struct pool_windows {
     int dimensions; /* 1 or 2 */

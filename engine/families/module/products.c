@@ -7,8 +7,8 @@
 
 /* ---- Contractions. Every product in this file is a contraction ---- */
 
-/* A dimension of x and the corresponding dimension of z. -1 if the operand lacks it. Outer dimensions come before m and
- * n in the result. */
+/* The dimensions of x (outer…, m, k) and of z (outer…, k, n) in a product (outer…, m, n). Members are indices of
+ * dimensions, or -1 if the operand lacks the dimension. Each outer dimension has an index in x and one in z. */
 struct contraction {
     int n_outer, x_outer[MODULE_RANK], z_outer[MODULE_RANK];
     int x_m, z_n, x_k, z_k;
@@ -24,7 +24,8 @@ static int stride_of(const struct module *module, const struct tensor *t, int d)
     return d < 0 ? module->zero : tensor_stride(module, t, d);
 }
 
-/* One dimension of both operands. The sizes must be equal, or one of them must be 1. */
+/* Sets *both to the dimension that two dimensions have in common. Their sizes must be equal, or one of them must be
+ * 1. */
 static bool common(struct module *module, struct tensor_dimension a, struct tensor_dimension b,
                    struct tensor_dimension *both)
 {
@@ -208,7 +209,7 @@ static int place(const char *letters, char letter)
     return found ? (int)(found - letters) : -1;
 }
 
-/* Sums over letters that only one operand has, and that the result lacks. */
+/* Sums over the letters that are neither in the other operand nor in the result. */
 static struct tensor sum_alone(struct module *module, struct tensor t, char *letters, const char *other, const char *y)
 {
     for (int d = (int)strlen(letters) - 1; d >= 0 && !module_failed(module); d--)
@@ -247,7 +248,7 @@ static struct tensor merge_last(struct module *module, struct tensor t, char *le
     return tensor_reshape(module, tensor_permute(module, t, order), kept + 1, sizes);
 }
 
-/* The letters that both operands have and the result lacks. */
+/* Writes to `summed` the letters that are in both operands, but not in the result. */
 static void summed_letters(const struct equation *e, char *summed)
 {
     int count = 0;
@@ -306,7 +307,7 @@ static struct tensor contract_equation(struct module *module, struct tensor x, s
         return x;
     c.x_k = x.rank - 1;
     c.z_k = z.rank - 1;
-    /* The last letter that only z has is n, and the last letter that only x has is m. */
+    /* The last letter that is only in z is n, and the last letter that is only in x is m. */
     for (int d = 0; d < z.rank - 1; d++)
         c.z_n = place(e.x, e.z[d]) < 0 ? d : c.z_n;
     for (int d = 0; d < x.rank - 1; d++)
@@ -377,9 +378,9 @@ static void build_einsum(struct node *node, int variant)
 /* ---- Tensors of constants ---- */
 
 #define MOST_COUNTED (1 << 24)   /* beyond this number, floats cannot represent every integer */
-#define MOST_UNLIMITED (1 << 20) /* elements of a dimension for which the graph states no limit */
+#define MOST_UNLIMITED (1 << 20) /* limit for the elements of a dimension for which the graph states none */
 
-/* start, start + step … as a weight. It has as many elements as the largest item needs. */
+/* start, start + step … as a weight. The weight has as many elements as the largest item needs. */
 static void build_arange(struct node *node, int variant)
 {
     (void)variant;
@@ -414,7 +415,7 @@ static void build_arange(struct node *node, int variant)
     node_give(node, t);
 }
 
-#define MOST_FILLED (1 << 26) /* elements that an item has at least */
+#define MOST_FILLED (1 << 26) /* limit for the elements of a tensor in the smallest item */
 
 struct tensor tensor_filled(struct module *module, double number, int rank, const int *sizes)
 {

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-/* The space that visits each element of x once. The dimensions that stay come first. Along the others, y has strides of
- * 0. */
+/* The space that visits each element of x once. The dimensions that remain come first. Along the reduced dimensions, y
+ * has strides of 0. */
 static struct plan_space reduction_space(struct module *module, const struct tensor *x, const bool *reduced,
                                          const struct tensor *y, bool keeps_stride)
 {
@@ -46,8 +46,8 @@ struct tensor tensor_reduced(struct module *module, enum plan_reduction reductio
     return y;
 }
 
-/* Reads the dimensions under "dim", which must differ. If the node has no "dim", it means all dimensions but the batch,
- * which then must have one element. */
+/* Reads the dimensions under "dim", which must differ. If the node has no "dim", the result is all dimensions. Reducing
+ * them fails later if one of them is the batch. */
 static int read_dims(struct node *node, const char *name, const struct tensor *t, int *dims)
 {
     int64_t numbers[MODULE_RANK];
@@ -94,7 +94,7 @@ static void build_test(struct node *node, int reduction)
     node_give(node, t);
 }
 
-/* max and min of a dimension. Only the values are computed. In PyTorch the indices are a second result. */
+/* max and min along a dimension. Only the values are computed, not the indices, which are PyTorch's second result. */
 static void build_extreme(struct node *node, int reduction)
 {
     struct module *module = node->module;
@@ -174,7 +174,7 @@ static void build_cumsum(struct node *node, int variant)
 
 /* ---- The short-time Fourier transform: frames times a matrix of cosines and sines ---- */
 
-#define MOST_TRANSFORM 8192 /* most samples of a frame. The matrix has as many elements as the square */
+#define MOST_TRANSFORM 8192 /* limit for the samples n of a frame. The matrix has about n * n elements */
 
 static void build_stft(struct node *node, int variant)
 {

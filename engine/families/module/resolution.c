@@ -84,7 +84,7 @@ static void build_upsample_nearest(struct node *node, int dimensions)
     node_give(node, tensor_reshape(module, tensor_arranged(module, t), t.rank - dimensions, target));
 }
 
-#define MOST_SIDE 16384 /* most samples. The matrix of an interpolation is (out, in) */
+#define MOST_SIDE 16384 /* limit for `in` and `out`. The matrix of an interpolation is (out, in) */
 
 /* Interpolates one dimension between `in` and `out` samples. */
 static struct tensor interpolated(struct module *module, struct tensor t, int dim, int64_t out, double factor,

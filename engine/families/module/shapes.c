@@ -473,9 +473,9 @@ static void build_cat(struct node *node, int variant)
     node_give(node, y);
 }
 
-#define MOST_RUNS 4096 /* most runs of indices with a constant step. Each run is a copy */
+#define MOST_RUNS 4096 /* limit for the runs of indices, within which the step is constant. Each run is one copy */
 
-/* The length of the run of indices from `first` on, which have a constant step between them. */
+/* The length of the run of indices that begins at `first`. Within a run, the step between indices is constant. */
 static int64_t run_length(const float *indices, int64_t count, int64_t first)
 {
     int64_t length = count - first < 2 ? 1 : 2;
@@ -485,7 +485,7 @@ static int64_t run_length(const float *indices, int64_t count, int64_t first)
     return length;
 }
 
-/* The elements of x at indices[first …], which have a constant step between them. */
+/* The elements of x at one run of indices, which begins at indices[first]. */
 static struct tensor indexed_run(struct module *module, struct tensor x, int dim, const float *indices, int64_t length)
 {
     int64_t start = (int64_t)indices[0], step = length > 1 ? (int64_t)indices[1] - start : 1;
@@ -652,7 +652,7 @@ static int rolled_length(struct module *module, int size, int64_t shift)
     plan_size_bounds(builder->plan, size, &least, &most);
     if (least >= 1 && llabs(shift) >= least)
         return plan_size_remainder(builder, length, size);
-    if (least < 1) /* its formula does not tell that it has elements, so there is no remainder */
+    if (least < 1) /* its formula does not show that it has elements, so there is no remainder */
         plan_limit_size(builder, (struct plan_size_limit){.size = size,
                                                           .least = llabs(shift) + 1,
                                                           .most = INT64_MAX,
@@ -661,7 +661,7 @@ static int rolled_length(struct module *module, int size, int64_t shift)
     return shift < 0 ? plan_size_add(builder, size, length) : length;
 }
 
-/* Elements move by `shifts` places along a dimension, and those beyond the end come in at the start. */
+/* Elements move by `shifts` places along a dimension. Those that pass the end continue at the start. */
 static void build_roll(struct node *node, int variant)
 {
     (void)variant;

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_DEPTH 16       /* most nested parentheses */
-#define MOST_CHARACTERS 256 /* most characters of an expression */
+#define MOST_DEPTH 16       /* limit for the depth of nested parentheses */
+#define MOST_CHARACTERS 256 /* limit for the characters of an expression */
 
 struct parser {
     struct module *module;

@@ -66,7 +66,7 @@ bool tensor_is_whole(struct module *module, const struct tensor *t, int *order)
     if (module_failed(module) || t->first != module->zero || t->value == PLAN_NONE)
         return false;
     for (int d = 0; d < t->rank; d++)
-        if (t->dims[d].size == module->one) { /* its position has no effect */
+        if (t->dims[d].size == module->one) { /* the position of a dimension of one element has no effect */
             placed[d] = true;
             order[--left] = d;
         }

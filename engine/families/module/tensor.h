@@ -85,7 +85,7 @@ struct tensor tensor_reduced(struct module *module, enum plan_reduction reductio
 struct tensor tensor_windows(struct module *module, struct tensor x, int dim, int64_t size, int64_t stride,
                              int64_t dilation);
 
-/* Equal elements. `sizes` contain the batch. */
+/* A tensor whose elements are all `number`. `sizes` contain the batch. */
 struct tensor tensor_filled(struct module *module, double number, int rank, const int *sizes);
 
 /* A product along one dimension with a matrix (out, in). */
