@@ -14,10 +14,10 @@ struct json_t; /* jansson's json_t. Only files that read its contents include ja
 
 /* ---- Errors ------------------------------------------------------------------------------------------------------ */
 
-/* A function that can fail on a bad file, setting, machine or request takes a `struct error *` last. On failure it
- * returns -1 and writes one sentence into the struct. The sentence names the place (file, tensor, key), the expected
- * value and the found value. The caller owns the struct. The message is NUL-terminated and valid UTF-8. A message that
- * is too long is cut between two characters. A bug of the caller fails an assert. */
+/* A function that can fail on a bad file, setting, machine or request has a `struct error *` as its last parameter. On
+ * failure it returns -1 and writes one sentence into the struct. The sentence names the place (file, tensor, key), the
+ * expected value and the found value. The caller owns the struct. The message is NUL-terminated and valid UTF-8. A
+ * message that is too long is cut between two characters. A bug of the caller fails an assert. */
 struct error {
     char message[1024]; /* long enough for the list of all class names, the longest text in a message */
 };
@@ -63,17 +63,17 @@ enum tokenizer_kind { TOKENIZER_DEFAULT, TOKENIZER_NONE, TOKENIZER_BYTE, TOKENIZ
 enum image_resize { IMAGE_RESIZE_NONE, IMAGE_RESIZE_BILINEAR, IMAGE_RESIZE_BICUBIC, IMAGE_RESIZE_COUNT };
 
 struct image_settings {
-    int64_t height, width; /* of the model's input, >= 1. Both are 0 if the file has no key `image` */
+    int64_t height, width; /* size of the model's input, >= 1. Both are 0 if the file has no key `image` */
     enum image_resize resize;
-    bool crop; /* cut a rectangle of height * width pixels from the centre of the resized picture */
+    bool crop; /* whether a rectangle of height * width pixels is cut from the centre of the resized picture */
     /* The size of the resized picture. If resize_width is 0, resize_height is the length of the shorter edge. */
     int64_t resize_height, resize_width;
     double scale;          /* not 0 */
     float mean[3], std[3]; /* for red, green, blue. No std is 0 */
 };
 
-/* How new tokens are chosen if a request does not say it. Names and meanings are those of generation_config.json of the
- * Python package transformers. */
+/* How new tokens are chosen if a request does not specify it. Names and meanings are those of generation_config.json of
+ * the Python package transformers. */
 struct generation_settings {
     bool do_sample;            /* false: the likeliest token is chosen */
     int64_t top_k;             /* number of likeliest tokens that may be chosen. 0: all */
@@ -101,8 +101,8 @@ struct model_config {
     struct json_t *ignore;
     struct json_t *labels; /* a JSON list of strings: the names of a classifier's classes, in order. NULL if the file
                               has no such list */
-    /* A JSON object: the name of a prompt and its text, which stands before an input. NULL if the file has no prompts.
-     */
+    /* A JSON object: names of prompts, each with a text that is put before an input. NULL if the file has no
+     * prompts. */
     struct json_t *prompts;
     char *default_prompt; /* the name of the prompt for requests that name none. NULL if there is none */
     struct image_settings image;
@@ -130,7 +130,7 @@ struct image_settings image_settings_default(int64_t height, int64_t width);
 int pooling_from_name(const char *name);
 const char *pooling_name(enum pooling pooling);
 const char *padding_name(enum padding padding);
-int padding_from_name(const char *name); /* accepts "default" too. -1 for an unknown name */
+int padding_from_name(const char *name); /* also accepts "default". -1 for an unknown name */
 
 /* ---- Arguments of a Python class, read through a table ----------------------------------------------------------- */
 
@@ -168,7 +168,7 @@ int arguments_read(const char *class_name, const struct argument *table, size_t 
 
 /* In each enum of this section 0 is the default, so a zeroed struct asks for the defaults. */
 
-/* The type in which products with weights are computed. If it is a 16-bit type, attention's products use it too. auto
+/* The type in which products with weights are computed. If it is a 16-bit type, attention's products also use it. auto
  * means f32 on the CPU and bf16 on CUDA. */
 enum dtype { DTYPE_AUTO, DTYPE_F32, DTYPE_TF32, DTYPE_BF16, DTYPE_F16, DTYPE_COUNT };
 
@@ -245,23 +245,24 @@ struct settings {
     int64_t cuda_tuning_ms;              /* the time for choosing CUDA kernels, for each model. 0 means no tuning */
     int64_t http_threads;                /* number of event loops, and number of workers */
     int64_t max_batch_tokens;            /* 0 means auto */
-    int64_t max_batch_requests;          /* sequences in a batch */
+    int64_t max_batch_requests;          /* limit for the sequences in a batch */
     int64_t max_batch_ms;                /* 0 means no limit */
-    LIVE(int64_t) max_client_batch_size; /* sequences in a request */
+    LIVE(int64_t) max_client_batch_size; /* limit for the sequences in a request */
     LIVE(int64_t) max_queue_tokens;
-    LIVE(int64_t) max_queue_requests; /* number of sequences that wait in the queue */
+    LIVE(int64_t) max_queue_requests; /* limit for the sequences that wait in the queue */
     LIVE(int64_t) max_queue_ms;       /* 0 means no limit */
-    int64_t max_generations;          /* number of sequences that one model generates at a time. 0 means no limit */
-    int64_t generation_percent;       /* of a lane's time, while other requests wait, too */
-    LIVE(int64_t) request_timeout_ms; /* from the end of the body to the answer. 0 means no limit */
-    int64_t connection_timeout_s;     /* how long a connection may stay without a byte */
-    LIVE(int64_t) drain_delay_ms;     /* between the signal to stop and the end of admission */
+    int64_t max_generations;          /* limit for the sequences that one model generates at a time. 0 means no limit */
+    int64_t generation_percent;       /* limit for the share of a lane's time that generation uses while other requests
+                                         wait */
+    LIVE(int64_t) request_timeout_ms; /* limit for the time from the end of the body to the answer. 0 means no limit */
+    int64_t connection_timeout_s;     /* limit for the time in which a connection transfers no byte */
+    LIVE(int64_t) drain_delay_ms;     /* time between the signal to stop and the end of admission */
     int64_t max_connections;
-    int64_t payload_limit;      /* bytes of one body. 0 means auto */
+    int64_t payload_limit;      /* limit for the bytes of one body. 0 means auto */
     char *api_key;              /* NULL if there is none */
     char *api_key_file;         /* NULL if there is none */
     char *cors_allow_origin;    /* "*", or origins with commas between them. NULL if no other origin may read answers */
-    LIVE(bool) protect_metrics; /* requests for /metrics need the key too */
+    LIVE(bool) protect_metrics; /* requests for /metrics also need the key */
     LIVE(bool) strict;          /* a body with an unknown JSON key is refused */
     LIVE(bool) auto_truncate;   /* the default of a request's `truncate` */
     enum log_format log_format;
@@ -275,7 +276,7 @@ enum settings_action { SETTINGS_SERVE, SETTINGS_HELP, SETTINGS_VERSION, SETTINGS
 /* Reads the settings. A flag wins over its environment variable, the variable over the file of --config, and the file
  * over the default. `environment` is like environ: "LINFORMERD_PORT=8080". The file is a JSON object. Its keys are the
  * flags, with _ in place of -. `model` is a string or a list of strings. An unknown flag, key or LINFORMERD_ variable
- * is an error. A value of a wrong type or out of range is an error too. The message names the setting and its source.
+ * is an error. A value of a wrong type or out of range is also an error. The message names the setting and its source.
  * With --help or --version other errors are ignored. *explain becomes the folder of --explain, borrowed from argv, or
  * NULL if the flag has no value. After success the caller must call settings_free. */
 int settings_read(int argc, char **argv, char **environment, struct settings *settings, enum settings_action *action,

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Most bytes of the text that error_prefix() adds, so that a long path leaves room for the message. */
+/* Limit for the bytes that error_prefix() adds, so that a long path leaves room for the message. */
 #define PREFIX_BYTES 256
 
 static bool is_control(uint32_t code)

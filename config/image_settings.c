@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#define MOST_EDGE 16384 /* longest edge of the input and of the resized picture. Its square fits in an int64_t */
+#define MOST_EDGE 16384 /* limit for edges of the input and the resized picture. Its square fits in an int64_t */
 #define DEFAULT_EDGE 224
 
 /* Index: enum image_resize. */
@@ -122,7 +122,8 @@ static int read_key(const char *name, const json_t *value, struct image_settings
     return error_set(error, "unknown key \"%.80s\"; the known ones are %s", name, known);
 }
 
-/* Computes the size of the resized picture from the other keys. `given` tells whether the file states it. */
+/* Computes the size of the resized picture from the other keys. `given` tells whether the file itself states this
+ * size. */
 static int choose_resize_size(bool given, struct image_settings *settings, struct error *error)
 {
     if (given && settings->resize == IMAGE_RESIZE_NONE)

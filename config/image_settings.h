@@ -4,7 +4,7 @@
 
 #include "config/text.h"
 
-/* Reads the value of `image`, an object. An absent key gets the default of image_settings_default(). */
+/* Reads the value of `image`, an object. An absent key has the default of image_settings_default(). */
 int image_settings_parse(json_t *value, struct image_settings *settings, struct error *error);
 
 #endif

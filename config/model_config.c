@@ -117,7 +117,7 @@ static int read_padding(json_t *value, struct model_config *config, struct error
 
 #define TOKENIZER_EXPECTED "the name of a file in the model's folder, {\"type\": \"byte\"} or null"
 
-/* A name is no path, so the file is in the model's folder. */
+/* The name must not be a path, so the file is in the model's folder. */
 static int read_tokenizer_file(const json_t *value, struct model_config *config, struct error *error)
 {
     const char *name = json_string_value(value);
@@ -179,7 +179,7 @@ static int read_bos_token(json_t *value, struct model_config *config, struct err
     return read_id(value, &config->bos_token, error);
 }
 
-/* Padding is the Padder's, so the id changes nothing. */
+/* Checks the key pad_token. Its value has no effect, because padding always has the id 0. */
 static int read_pad_token(json_t *value, struct model_config *config, struct error *error)
 {
     (void)config;

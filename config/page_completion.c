@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* What may stand for a value. */
+/* What completes the value of a flag. */
 enum completed { COMPLETED_NOTHING, COMPLETED_CHOICES, COMPLETED_FOLDERS, COMPLETED_FILES };
 
 /* Values of SETTING_DEVICE that need no number. */
@@ -28,7 +28,7 @@ static enum completed completed_by(const struct setting *setting)
 
 /* ---- bash ---- */
 
-/* In bash, = parts words. So the flag of a value is some words before, and NAME=DIR are three words. */
+/* Bash splits words at =. So the flag is one or more words before its value, and NAME=DIR is three words. */
 static const char bash_begin[] = "# Completion of linformerd's flags for bash.\n"
                                  "_linformerd() {\n"
                                  "    local word=${COMP_WORDS[COMP_CWORD]} at=$((COMP_CWORD - 1)) joined=\n"
@@ -45,7 +45,8 @@ static const char bash_end[] = "    mapfile -t COMPREPLY < <(compgen -W \"$flags
                                "}\n"
                                "complete -F _linformerd linformerd\n";
 
-/* A line of the case: what completes the value of this flag. A flag of SETTING_BOOL takes a value after = only. */
+/* Writes a line of the case statement: what completes the value of this flag. A flag of SETTING_BOOL has a value only
+ * after =. */
 static void write_bash_values(FILE *out, const struct setting *setting)
 {
     enum completed completed = completed_by(setting);
@@ -100,7 +101,8 @@ static size_t first_sentence(const char *help)
     return length > 0 && help[length - 1] == '.' ? length - 1 : length;
 }
 
-/* As in '--dtype=[Number format]:DTYPE:(auto f32)'. Two colons before the name of the value: the flag may lack it. */
+/* As in '--dtype=[Number format]:DTYPE:(auto f32)'. Two colons before the name of the value mean that the value is
+ * optional. */
 static void write_zsh_setting(FILE *out, const struct setting *setting)
 {
     bool is_bool = setting->kind == SETTING_BOOL, is_optional = is_bool || setting->kind == SETTING_EXPLAIN;

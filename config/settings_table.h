@@ -6,7 +6,7 @@
 #include "config/config.h"
 
 /* The type of a setting's value. Settings of the kinds up to SETTING_MODELS have a flag, a variable and a key of the
- * file. SETTING_CONFIG has a flag and a variable. The other kinds have a flag only. */
+ * file. SETTING_CONFIG has a flag and a variable. The other kinds have only a flag. */
 enum setting_kind {
     SETTING_INTEGER, /* int64_t */
     SETTING_TEXT,    /* char * */
@@ -25,20 +25,21 @@ struct setting {
     const char *group; /* heading in --help */
     const char *flag;  /* without the dashes. The names of variable and key are derived from it */
     enum setting_kind kind;
-    size_t offset;            /* in struct settings */
+    size_t offset;            /* offset of the member in struct settings */
     const char *value_name;   /* name of the value in --help. NULL if the flag needs no value */
     const char *fallback;     /* the default, as a user would write it. NULL if there is none */
-    int64_t minimum, maximum; /* of SETTING_INTEGER */
-    const char *unit;         /* of SETTING_INTEGER, in plural. NULL for a number without a unit */
-    const char *word; /* of SETTING_INTEGER: a word that users write for 0, which is below the minimum. NULL if there is
-                         no such word */
-    const char *const *choices;          /* of SETTING_CHOICE and SETTING_BOOL. The list ends with NULL */
-    bool (*is_valid)(const char *value); /* of SETTING_TEXT. NULL if every text that is not empty is valid */
+    int64_t minimum, maximum; /* limits of a SETTING_INTEGER */
+    const char *unit;         /* unit of a SETTING_INTEGER, in plural. NULL for a number without a unit */
+    const char *word; /* for SETTING_INTEGER: a word that users write for 0, which is below the minimum. NULL if there
+                         is no such word */
+    const char *const *choices;          /* names of the values of a SETTING_CHOICE or SETTING_BOOL. The list ends with
+                                            NULL */
+    bool (*is_valid)(const char *value); /* checks a SETTING_TEXT. NULL if every text that is not empty is valid */
     const char *expected; /* describes the valid values in messages. Used for SETTING_DEVICE, and for SETTING_TEXT with
                              is_valid */
     bool live;            /* SIGHUP changes the value while the daemon serves */
     bool secret;          /* the value is never printed */
-    const char *help;     /* sentences */
+    const char *help;     /* the explanation, in sentences */
 };
 
 extern const struct setting settings_table[];
@@ -53,7 +54,7 @@ extern const char *const cuda_f32_names[];
 #define DEVICE_CHOICE_EXPECTED "auto, cpu, cuda, a list as in cuda:0,cuda:1, or cuda:all"
 
 #define SETTING_ENVIRONMENT_PREFIX "LINFORMERD_"
-#define SETTING_NAME_BYTES 64 /* holds every flag, variable and key */
+#define SETTING_NAME_BYTES 64 /* size of a buffer for any flag, variable or key */
 
 /* These functions write the name of a setting as a flag ("--max-batch-tokens"), as a variable
  * ("LINFORMERD_MAX_BATCH_TOKENS") or as a key ("max_batch_tokens"). They return the buffer. */

@@ -1,8 +1,8 @@
 #!/bin/bash
 # packages.sh GROUP…: installs the distribution's packages that the groups need, and prints their names and reasons. If
-# all are installed, it ends quickly. The Makefile and the images use this list, so there is no other one.
-# "a|b" means a if the distribution has it, otherwise b. Either one is enough. A list that ends in "|" is useful, but
-# not needed. Its first package that the distribution has is installed if another package is missing.
+# all are installed, the script ends quickly. The Makefile and the images use this list, so there is no other list.
+# "a|b" means that a or b is needed. If both are missing, a is installed, or b if the distribution lacks a. A list that
+# ends in "|" is useful, but not needed. It is installed in the same way, but only if a needed package is missing.
 set -euo pipefail
 
 list='

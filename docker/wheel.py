@@ -23,7 +23,7 @@ SOURCES = ROOT / "weights" / "python" / "linformerd"
 EXPORTER = [ROOT / "weights" / "export.py", *sorted((ROOT / "weights" / "export_parts").glob("*.py"))]
 
 # Libraries that the daemon loads while it runs (engine/cpu/products.c, onednn_library.h). Each list has the names of
-# one library, and the first installed name is taken. libcurl, which server/tracing loads, stays outside, because it
+# one library, and the first installed name is used. libcurl, which server/tracing loads, stays outside, because it
 # needs some thirty libraries.
 LOADED = [["libopenblas.so.0"], ["libdnnl.so.2", "libdnnl.so.3", "libdnnl.so.3.6"]]
 OUTSIDE = "libc6"  # the package of the C library

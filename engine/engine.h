@@ -105,8 +105,8 @@ struct model_info {
     bool is_causal;         /* has_logits, and row p of the output says which id follows the rows up to p */
     bool earlier_rows_stay; /* is_causal, and rows of the output do not change when further rows follow */
     int64_t window;         /* when the model generates text, the class reads only the last `window` rows of a sequence.
-                               `window` is at most the max_length of sequence_input. It is 0 if neither the class nor the model
-                               limits these rows */
+                               `window` is at most the max_length of sequence_input. It is 0 if neither the class nor
+                               the model limits these rows */
     int sequence_input;     /* index of the input that has the same rows as the output. -1 if there is none */
     /* Number of slots, 0 or more. With a slot, the rows of a sequence may come in several batches (engine_item.slot).
      * Each device has memory for all slots. The states of a sequence (engine_item.slot) are on the device of its latest

@@ -124,9 +124,9 @@ CONFIG_KEYS = ["name", "pooling", "normalize", "padding", "tokenizer", "auto_tru
                "pad_token", "generation", "ignore", "prompts", "default_prompt"]
 BYTE_TOKENIZERS = [{"type": "byte"}, {"type": "byte", "offset": 0}, {"type": "byte", "offset": 3}]
 
-# The oldest versions that compute the same as linformerd. Before them, linformer 0.2.2 has no bias after its attention.
-# linear-attention-transformer 0.19.0 has another eps in causal attention. linformer-pytorch 0.19.0 masks with -1e10
-# instead of -inf.
+# The oldest versions that compute the same as linformerd. Older versions differ: linformer 0.2.2 has no bias after its
+# attention. linear-attention-transformer 0.19.0 has another eps in causal attention. linformer-pytorch 0.19.0 masks
+# with -1e10 instead of -inf.
 OLDEST = {"linformer": "0.2.3", "linear_attention_transformer": "0.19.1", "linformer_pytorch": "0.19.1"}
 
 MOST_PIXELS = 65536  # largest number of pixels of an image that is tried
@@ -166,9 +166,9 @@ def export_module(module, example, folder, *, arguments=None, daemon=None, **con
     """Writes `folder`/config.json with the module as a graph, and `folder`/model.safetensors with its tensors.
 
     `example` has tensors by the names of forward()'s parameters. Their first dimension is the batch, of at least 2. The
-    batch may have any size in a request. So may any other dimension, if the module runs with other lengths. The
+    batch may have any size in a request. Any other dimension may also vary, if the module runs with other lengths. The
     exporter finds the shortest and the longest length by trials. `config` are further keys of config.json, such as
-    labels and image. `tokenizer` among them is the same as for export().
+    labels and image. One of these keys is `tokenizer`, which has the same meaning as in export().
 
     A part of one of the libraries' classes becomes one node. Its arguments are read from the instance. `arguments`
     overrides them, by the path of the part: {"encoder": {"max_seq_len": 512}}. A class that was changed is exported
@@ -470,7 +470,7 @@ def check_ignore(patterns):
 
 
 def ignored(name, patterns):
-    """Whether a pattern matches, as in linformerd: * stands for any number of characters, also for none."""
+    """Whether a pattern matches, as in linformerd: * stands for any number of characters, including none."""
     return any(re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) for pattern in patterns)
 
 
@@ -541,13 +541,13 @@ def check_vocabulary(tokenizer, vocabulary):
 
 
 def vocabulary_of(architecture, kwargs, tensors):
-    """The number of ids that the first input may have. 0: the first input has no ids."""
+    """The number of ids that the first input may contain. 0: the first input has no ids."""
     if architecture == PAIR:
         return kwargs["enc"]["num_tokens"]
     return kwargs.get("num_tokens", kwargs.get("enc_num_tokens", len(tensors.get("embedding/embeddings", []))))
 
 
-# ---- What the classes make but do not run, or linformerd does not ----------------------------------------------------
+# ---- Models that the classes make but cannot run, or that linformerd cannot run -------------------------------------
 
 
 def faults(architecture, kwargs, padding):

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIMIT_BYTES ((size_t)16 << 20) /* of a pickle. That of a model with 10 000 tensors has 2 MB */
-#define MARK UINT32_MAX                /* an entry of the stack */
+#define LIMIT_BYTES ((size_t)16 << 20) /* limit for the size of a pickle. With 10 000 tensors, a pickle has 2 MB */
+#define MARK UINT32_MAX                /* stands for a mark on the stack */
 #define OLDEST_PROTOCOL 2
 #define NEWEST_PROTOCOL 5
 
-/* Values that exist once. */
+/* Indices of the first values, each of which exists only once. */
 enum { VALUE_NONE, VALUE_FALSE, VALUE_TRUE, N_FIXED };
 
 /* What a pickle may import. */
@@ -57,8 +57,8 @@ const char *pickle_kind_name(enum pickle_kind kind)
 
 /* ---- Memory ---- */
 
-/* Makes room for one more element of an array. Returns the array, perhaps at another place. NULL if memory is
- * lacking, and then the old array stays. */
+/* Makes room for one more element of an array. Returns the array, perhaps at another place. Returns NULL if memory is
+ * lacking. Then the old array is unchanged. */
 static void *grow(void *array, uint32_t count, uint32_t *room, size_t size, struct error *error)
 {
     if (count < *room)
@@ -185,7 +185,7 @@ static int top(const struct unpickler *unpickler, enum pickle_kind kind, uint32_
                      pickle_kind_name(kind));
 }
 
-/* ---- Plain values. Each function runs one opcode, which was read ---- */
+/* ---- Plain values. Each function runs one opcode, whose byte was already read ---- */
 
 static int read_protocol(struct unpickler *unpickler, uint8_t opcode)
 {
@@ -471,7 +471,8 @@ static int check_kind(struct unpickler *unpickler, const char *name, uint32_t va
                                      pickle_kind_name(found), pickle_kind_name(kind));
 }
 
-/* Hooks and metadata change a tensor in ways that are not known here. Metadata mark a conjugate, for example. */
+/* Fails if hooks or metadata are present, because they change a tensor in ways that are not supported. For example,
+ * metadata mark a conjugate. */
 static int check_empty(struct unpickler *unpickler, const char *name, uint32_t value)
 {
     const struct pickle_value *found = value_at(unpickler, value);

@@ -1,7 +1,7 @@
-/* The pickle in a file of torch.save. The reader knows plain Python values and tensors, and calls nothing. A pickle is
- * a program for a stack machine, which may ask to import and call any function of Python. The reader refuses every
- * import except those of the table `globals` in pickle.c. The versions 2 to 5 of the protocol are read, as far as
- * torch.save uses them. Private to weights/. */
+/* The pickle in a file of torch.save. The reader supports plain Python values and tensors, and calls no function. A
+ * pickle is a program for a stack machine, which may ask to import and call any function of Python. The reader refuses
+ * every import except those of the table `globals` in pickle.c. The reader supports what torch.save uses of the
+ * protocol's versions 2 to 5. Private to weights/. */
 #ifndef WEIGHTS_PICKLE_H
 #define WEIGHTS_PICKLE_H
 
@@ -14,10 +14,10 @@
 enum pickle_kind {
     PICKLE_NONE,
     PICKLE_BOOL,
-    PICKLE_INTEGER, /* of 64 bits. A larger integer is a PICKLE_NUMBER */
+    PICKLE_INTEGER, /* an integer of at most 64 bits. A larger integer is a PICKLE_NUMBER */
     PICKLE_NUMBER,  /* a float or a large integer, whose value is not kept */
     PICKLE_STRING,
-    PICKLE_GLOBAL, /* a function or class of the table */
+    PICKLE_GLOBAL, /* a function or class of the table `globals` */
     PICKLE_TUPLE,
     PICKLE_LIST,
     PICKLE_DICT, /* also an OrderedDict */
@@ -29,12 +29,13 @@ enum pickle_kind {
 struct pickle_value {
     enum pickle_kind kind;
     union {
-        int64_t integer; /* also the index in the table, for PICKLE_GLOBAL */
+        int64_t integer; /* for PICKLE_GLOBAL, the index in the table `globals` */
         struct {
-            uint32_t begin, length; /* bytes of the pickle */
+            uint32_t begin, length; /* place of the string in the bytes of the pickle */
         } text;
         struct {
-            uint32_t first, last, count; /* cells of a tuple, list or dictionary. Without cells, all are 0 */
+            uint32_t first, last, count; /* the first and last cell of a tuple, list or dictionary, and their number.
+                                            All are 0 if it is empty */
         } list;
         struct {
             uint32_t key; /* a string: the name of the data */
@@ -44,14 +45,14 @@ struct pickle_value {
         struct {
             uint32_t storage;
             uint32_t offset;         /* an integer: elements from the start of the storage. Not checked */
-            uint32_t shape, strides; /* tuples of any values */
+            uint32_t shape, strides; /* tuples, whose elements are not checked */
         } tensor;
     };
 };
 
 /* An element of a tuple or list, or an item of a dictionary. */
 struct pickle_cell {
-    uint32_t key; /* only of a dictionary */
+    uint32_t key; /* the key of a dictionary's item. Not used for tuples and lists */
     uint32_t value;
     uint32_t next; /* 0 for the last cell */
 };

@@ -41,7 +41,7 @@ static int read_files(struct shard_index *index, struct error *error)
     return 0;
 }
 
-/* Reads the strings of the metadata. Others, such as the number total_size, describe the checkpoint. */
+/* Reads the strings of the metadata. Other members, such as the number total_size, describe the checkpoint. */
 static int read_aliases(struct shard_index *index, struct error *error)
 {
     const char *key;

@@ -11,8 +11,8 @@
 struct shard_index {
     json_t *json;
     const json_t *weight_map; /* values are strings. `json` owns them and all names */
-    json_t *aliases; /* other names of tensors, and the names that they stand for. The metadata may hold other strings,
-                        too, so a value need not be the name of a tensor. The struct owns the object */
+    json_t *aliases; /* other names of tensors, and the names that they stand for. The metadata may also contain other
+                        strings, so a value need not be the name of a tensor. The struct owns the object */
     const char **files; /* (n_files) different names, sorted by strcmp. All files are in the folder of the index */
     size_t n_files;     /* at least 1, at most SHARD_INDEX_FILES */
 };

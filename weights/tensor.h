@@ -38,7 +38,7 @@ struct weights_tensor {
 };
 
 const char *weights_dtype_name(enum weights_dtype dtype); /* "F32" */
-size_t weights_dtype_size(enum weights_dtype dtype);      /* bytes */
+size_t weights_dtype_size(enum weights_dtype dtype);      /* bytes of one element */
 
 /* Whether the type is F64, F32, F16 or BF16. */
 bool weights_dtype_is_float(enum weights_dtype dtype);

@@ -10,7 +10,7 @@ struct tensor_name {
     size_t tensor; /* index of the tensor */
 };
 
-/* It owns both arrays, but not the names. */
+/* The struct owns both arrays, but not the names. */
 struct tensor_table {
     struct weights_tensor *tensors;
     size_t n_tensors;

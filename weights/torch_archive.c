@@ -9,7 +9,7 @@
 #define SHOWN "%.120s" /* names come from the file */
 #define SAVE_ALONE "; save the weights alone: torch.save(model.state_dict(), \"model.pt\")"
 #define PICKLE_NAME "data.pkl"
-#define MOST_TIMES 4 /* the bytes of all tensors, as a multiple of the file's bytes */
+#define MOST_TIMES 4 /* limit for the bytes of all tensors, as a multiple of the file's bytes */
 
 /* The data of one entry of the zip archive. */
 struct storage {
@@ -20,10 +20,10 @@ struct storage {
 
 /* Where the elements of a tensor are. */
 struct tensor_view {
-    size_t storage; /* index */
+    size_t storage; /* index in `storages` */
     enum weights_dtype dtype;
     int rank;
-    int64_t offset; /* elements */
+    int64_t offset; /* in elements */
     int64_t shape[WEIGHTS_MAX_RANK], strides[WEIGHTS_MAX_RANK];
     int64_t elements;
     bool is_contiguous;
@@ -32,7 +32,7 @@ struct tensor_view {
 /* A name of the state_dict, with its view. */
 struct named_view {
     char *name;
-    size_t order; /* in the state_dict */
+    size_t order; /* position of the name in the state_dict */
     size_t tensor;
     struct tensor_view view;
 };
@@ -228,8 +228,8 @@ static int read_view(const struct torch_archive *archive, const struct zip_entry
 
 /* ---- The state_dict ---- */
 
-/* Whether the value is a dictionary of strings and tensors, with at least one. Adds the number of its items that were
- * looked at to *looked. */
+/* Whether the value is a dictionary of strings and tensors, with at least one. Adds the number of items that were
+ * examined to *looked. */
 static bool is_state(const struct pickle *pickle, const struct pickle_value *value, uint64_t *looked)
 {
     if (value->kind != PICKLE_DICT || value->list.count == 0)
@@ -285,7 +285,8 @@ static int refuse_root(const struct pickle *pickle, const struct pickle_value *r
     return error_set(error, "contains no tensor" SAVE_ALONE);
 }
 
-/* Finds the state_dict: the whole pickle, or the only one under a key of it. */
+/* Finds the state_dict: the whole pickle, or the value under one key of the pickle. Fails if several values are
+ * state_dicts. */
 static const struct pickle_value *find_state(const struct pickle *pickle, struct error *error)
 {
     const struct pickle_value *root = &pickle->values[pickle->root];
@@ -296,7 +297,8 @@ static const struct pickle_value *find_state(const struct pickle *pickle, struct
         return root;
     for (uint32_t cell = root->kind == PICKLE_DICT ? root->list.first : 0; cell != 0; cell = pickle->cells[cell].next) {
         bool is_found = is_state(pickle, &pickle->values[pickle->cells[cell].value], &looked);
-        /* Each dictionary has cells of its own. A large one under many keys would take hours. */
+        /* No two dictionaries share cells, so here one dictionary must be under several keys. A large dictionary under
+         * many keys would take hours. */
         if (looked > pickle->n_cells) {
             error_set(error, "has one dictionary under several keys" SAVE_ALONE);
             return NULL;
@@ -504,7 +506,7 @@ static int read_storage(struct storage *storage, const struct zip_source *source
     return read_entry(source, storage->entry, storage->bytes, storage->entry->size, error);
 }
 
-/* Copies the elements in the order of the tensor. There is at least one. */
+/* Copies the elements in the order of the tensor. There is at least one element. */
 static void gather(const struct tensor_view *view, const char *storage, char *out)
 {
     size_t size = weights_dtype_size(view->dtype);

@@ -19,8 +19,8 @@ struct torch_archive;
  * After success, the caller must call torch_archive_close. */
 int torch_archive_open(const struct zip_source *source, struct torch_archive **archive, struct error *error);
 
-/* Reads the storages that the tensors use. A tensor whose elements are not contiguous gets a copy of its own. After a
- * failure, only torch_archive_close may follow. */
+/* Reads the storages that the tensors use. A tensor whose elements are not contiguous is copied into separate memory.
+ * After a failure, only torch_archive_close may follow. */
 int torch_archive_read(struct torch_archive *archive, const struct zip_source *source, struct error *error);
 
 const struct tensor_table *torch_archive_table(const struct torch_archive *archive);

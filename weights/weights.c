@@ -17,8 +17,8 @@ struct shard {
     struct safetensors safetensors; /* zeroed if the file is an archive */
     struct torch_archive *archive;  /* NULL if it is a safetensors file */
     char *name;                     /* name in the index. NULL if there is no index */
-    int file;         /* the descriptor. That of a safetensors file is at the start of the data. -1 if nothing is left
-                         to read */
+    int file;         /* the descriptor, which for a safetensors file is positioned at the start of the data. -1 if
+                         nothing is left to read */
     size_t size;      /* bytes of the file */
     size_t data_size; /* bytes of the data of a safetensors file */
     char *bytes;      /* (data_size): the data. NULL if it was not read yet, or if the caller or the archive owns it */

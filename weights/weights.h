@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 /* One or several open files. After weights_open or weights_open_memory succeeded, the caller must call weights_close.
- * Any thread may read it while weights_read and weights_close do not run. */
+ * Any thread may use the struct while weights_read and weights_close do not run. */
 struct weights;
 
 /* Opens a safetensors file. If the path ends in .pt, .pth or .bin, opens an archive of torch.save. If the path ends in

@@ -66,7 +66,8 @@ struct place {
     uint64_t offset, size, count;
 };
 
-/* Finds the end record in the last `length` bytes of the archive. Its comment ends with the archive. */
+/* Finds the end record in the last `length` bytes of the archive. The record ends with a comment, which ends where the
+ * archive ends. */
 static const char *find_end(const char *tail, size_t length)
 {
     for (size_t at = length < END_BYTES ? 0 : length - END_BYTES + 1; at-- > 0;)
@@ -127,8 +128,8 @@ static int find_directory(const struct zip_source *source, struct place *place, 
 
 /* ---- The directory ---- */
 
-/* Replaces the numbers of an entry that are too large for it by those in its extra fields. They are in the order size,
- * compressed size, offset. */
+/* Replaces those numbers of an entry that are too large for their fields by the numbers in its extra fields. Extra
+ * fields have the order size, compressed size, offset. */
 static int read_extra(const char *extra, size_t length, uint64_t *const numbers[3], struct error *error)
 {
     for (size_t at = 0; at + 4 <= length;) {
@@ -149,7 +150,8 @@ static int read_extra(const char *extra, size_t length, uint64_t *const numbers[
     return 0;
 }
 
-/* Sets the place of an entry's data. The header before the data has a name and extra fields of its own. */
+/* Sets the place of an entry's data. The header before the data contains another copy of the name, and other extra
+ * fields. */
 static int place_data(const struct zip_source *source, struct zip_entry *entry, uint64_t begin, uint64_t size,
                       uint64_t directory, struct error *error)
 {
@@ -170,7 +172,7 @@ static int place_data(const struct zip_source *source, struct zip_entry *entry, 
     return 0;
 }
 
-/* Reads one entry. `bytes` are the rest of the directory, and hold the entry with its name and extra fields. */
+/* Reads one entry. `bytes` are the rest of the directory. They begin with the entry, its name and its extra fields. */
 static int read_entry(const struct zip_source *source, const char *bytes, uint64_t directory, struct zip_entry *entry,
                       struct error *error)
 {

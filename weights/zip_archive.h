@@ -1,5 +1,5 @@
 /* The directory of a zip archive, as torch.save writes one. Archives and entries over 4 GiB (zip64) are read. The data
- * of compressed entries are not. Private to weights/. */
+ * of compressed entries cannot be read. Private to weights/. */
 #ifndef WEIGHTS_ZIP_ARCHIVE_H
 #define WEIGHTS_ZIP_ARCHIVE_H
 

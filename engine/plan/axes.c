@@ -4,8 +4,7 @@
 #include <string.h>
 
 #define MOST_ROWS INT32_MAX    /* upper limit for the rows of an item, because positions are int32_t */
-#define MOST_COLUMNS INT32_MAX /* upper limit for columns, so that the number of a value's elements does not overflow \
-                                */
+#define MOST_COLUMNS INT32_MAX /* upper limit for columns, so that a value's number of elements cannot overflow */
 
 /* Appends an axis. Returns PLAN_NONE after a failure. */
 static int append(struct plan_builder *builder, struct plan_axis axis)

@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_PATH_BYTES 255 /* limit for a leaf's path. With it, the path and a tensor's name fit in PLAN_NAME_BYTES \
-                             */
+#define MOST_PATH_BYTES 255 /* limit for a leaf's path, so that the path and a tensor's name fit in PLAN_NAME_BYTES */
 
 /* ---- Begin and end ---- */
 

@@ -18,7 +18,7 @@ from linformer import Linformer
 
 VOCABULARY = 8192
 PAD, END, MASK, SPECIAL = 0, 1, 2, 3   # SPECIAL: the number of special ids
-LONGEST = 512                       # tokens of a text
+LONGEST = 512                       # maximum number of tokens of a text
 GUESS = 128                         # columns that the reader reads
 NEIGHBOURS = 2                      # neighbours on each side that a Neighbourhood sees
 HIDDEN = 384

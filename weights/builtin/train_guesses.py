@@ -10,7 +10,7 @@ token. The positive pointwise mutual information of these counts is a matrix, an
 columns. Then all weights are trained to guess masked tokens. The matrices of the reader are trained with Muon, the
 other weights with AdamW.
 
---minutes are minutes of processor time. They include everything but the figures for the development text.
+--minutes are minutes of processor time. They include everything except the figures for the development text.
 """
 import argparse
 import math
@@ -25,7 +25,7 @@ import torch.nn.functional as F
 import evaluate as ev
 from model import GUESS, LONGEST, MASK, SPECIAL, VOCABULARY, Reader
 
-SHORTEST = 16               # tokens of a text. The logarithms of the lengths are uniform from here to LONGEST
+SHORTEST = 16               # minimum tokens of a text. The logarithms of the lengths are uniform from here to LONGEST
 BATCH_TOKENS = 4096
 LEAST_MASKED, MOST_MASKED = 0.1, 0.35   # least and largest part of a text's tokens that is masked
 CONTEXTS = 2048             # number of the most frequent tokens, which are counted as neighbours

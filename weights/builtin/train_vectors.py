@@ -13,7 +13,7 @@ have two parts:
   bytes. The vector of a rare trigram is longer. The training takes --minutes of processor time.
 - The RANDOM columns are a random projection (Johnson-Lindenstrauss). Each token has a random vector, whose length is
   the token's rarity. So the scalar product of two texts is nearly that of their counts, weighted by rarity. These
-  columns depend on the training documents only through the rarity, so they suit all texts alike.
+  columns depend on the training documents only through the rarity, so they suit all texts equally.
 
 With --without, the given packages are left out of the training of the LEARNT columns. Then figures for them are
 printed.
@@ -33,14 +33,14 @@ import model as builtin
 
 LEARNT, RANDOM = 512, 384
 RANDOM_SHARE = 0.5          # factor of the RANDOM columns in a scalar product of texts. That of the LEARNT columns is 1
-SHORTEST, LONGEST = 16, 160 # tokens of a crop
+SHORTEST, LONGEST = 16, 160 # minimum and maximum number of tokens of a crop
 CROPS = 1024                # documents of a batch
 GROUPS = 8                  # packages of a batch
-DOCUMENT_CAP = 20_000       # tokens of a document, at most, that count for its share of the crops
-PACKAGE_CAP = 2_000_000     # tokens of a package, at most, that count for its share of the crops
+DOCUMENT_CAP = 20_000       # limit for the tokens of a document that count for its share of the crops
+PACKAGE_CAP = 2_000_000     # limit for the tokens of a package that count for its share of the crops
 OWN_SHARE = 0.5             # factor of a token's own random vector. That of the vectors of its trigrams is 1
 GAIN = 0.1                  # initial gain of the layer norm that makes the LEARNT columns
-FEW_DOCUMENTS = 300         # a token that is in so many documents moves half as far in a step as a frequent token
+FEW_DOCUMENTS = 300         # a token that is in this number of documents moves half as far in a step as a frequent token
 WARM_UP_STEPS = 20
 # Mean length of a token's row. It is large, so a guess in the place of a row adds little to a text's vector.
 LENGTH = 100.0
@@ -104,7 +104,7 @@ def weights(ids):
 
 
 def trigram_vectors(tokens, rarity, own_rarity, dim, rng):
-    """For each token, the sum of its trigrams' vectors, and a part of a vector of its own.
+    """For each token, the sum of its trigrams' vectors and of OWN_SHARE times a separate random vector.
 
     If a token does not end with a blank, a blank is appended, because most such tokens end a word."""
     vectors, sums = {}, np.zeros((len(own_rarity), dim))

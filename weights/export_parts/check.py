@@ -84,7 +84,7 @@ def upsample(op, input, output_size, scale_factors=None, **more):
 
 
 def compute_leaf(leaf, inputs):
-    # Some libraries write masked values into their inputs.
+    # Some libraries write masked values into their inputs, so the inputs are copied.
     outputs = leaf.original(**{name: one.clone() for name, one in inputs.items()})
     return outputs if isinstance(outputs, tuple) else (outputs,)
 

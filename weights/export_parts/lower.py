@@ -1,7 +1,7 @@
 """Writes ATen operations as other operations: as operations of the daemon, or with all sizes written out.
 
-A function in LOWER gets the graph, the torch.fx node and its arguments in the form of config.json. It returns the
-reference of the result."""
+A function in LOWER receives the graph, the torch.fx node, and the node's arguments in the form of config.json. It
+returns the reference of the result."""
 
 import math
 
@@ -209,7 +209,7 @@ def lower_copy(graph, node, arguments):
 
 @lower("unfold")
 def lower_unfold(graph, node, arguments):
-    """Windows along one dimension. The elements of a window become a new last dimension. index_select takes the rows,
+    """Windows along one dimension. The elements of a window become a new last dimension. index_select selects the rows,
     and a view separates the windows."""
     shape, (dim, size, step) = graph.shape(node.args[0]), node.args[1:4]
     rank, dim = len(shape), axis(dim, len(shape))

@@ -137,8 +137,8 @@ def check_causal(causal, module, example):
 
 
 def vocabulary_of(described, tensors):
-    """The number of ids that the first input may have, according to the nodes that read it. 0: the first input has no
-    ids. None: no node limits it."""
+    """The number of ids that the first input may contain, according to the nodes that read this input. 0: the first
+    input has no ids. None: no node limits it."""
     first = described["inputs"][0]
     if first["dtype"] not in ("int64", "int32"):
         return 0

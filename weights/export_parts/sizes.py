@@ -56,7 +56,7 @@ class Search:
         try:
             return self.graph(batch | others)
         except Untraceable:
-            graph = self.graph(batch)  # if this fails, too, the user gets its message
+            graph = self.graph(batch)  # if this also fails, the user sees its message
         for size in sorted({self.tensors[name].shape[i] for name, i in others}):
             group = {(name, i) for name, i in others if self.tensors[name].shape[i] == size}
             for more in [group] if len(group) == 1 else [group, *({one} for one in sorted(group))]:
@@ -119,7 +119,7 @@ class Search:
         size = node.meta["val"].shape[place[1]]
         return size.node.expr if is_free(size) else None
 
-    # ---- Sizes that must be equal, though the trace does not know
+    # ---- Sizes that must be equal, though the trace does not show it
 
     def tie(self, graph):
         """Ties two sizes of different inputs that are equal in the example, if the module fails when they differ.
@@ -200,8 +200,8 @@ class Search:
         return least, most
 
     def probes(self, name, length, guard):
-        """Longer and longer lengths to try. If the trace has a limit, the limit is the only one. Otherwise they are
-        MOST_PROBED times the example's length, the number of rows of each table of positions, and one more row."""
+        """Longer and longer lengths to try. If the trace has a limit, only the limit is tried. Otherwise the lengths
+        are MOST_PROBED times the example's length, the number of rows of each table of positions, and one more row."""
         if guard is not None:
             return [guard] if guard > length else []
         rows = {self.file[node[key][1:]].shape[node.get("dim", 0)] for node in self.config["nodes"]

@@ -5,8 +5,9 @@
     python3 evaluate.py --compressors --corpus corpus
 
 The model predicts each token of a document from the tokens before it, and the end of the document. It sees at most
-max_seq_len tokens. Before each token, it sees at least a quarter of max_seq_len tokens, or all that there are. The sum
-of -log2 of the probabilities is divided by the bytes of the documents. The model's weights do not change meanwhile.
+max_seq_len tokens. Before each token, it sees at least a quarter of max_seq_len tokens, or all earlier tokens if there
+are fewer. The sum of -log2 of the probabilities is divided by the bytes of the documents. The model's weights do not
+change meanwhile.
 
 A compressor's figure is the size of the compressed text, in bits, divided by the bytes of the text. The documents are
 compressed one by one, as the model sees them, and all together. "After the training text" is the size of the compressed

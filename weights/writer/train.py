@@ -3,8 +3,8 @@
 
     python3 train.py --corpus corpus --minutes 130 --out model
 
-The model learns to predict the next token, in pieces of max_seq_len tokens. The pieces are taken in a random order and
-do not overlap. So the model sees no token twice, until all are used.
+The model learns to predict the next token, in pieces of max_seq_len tokens. The pieces are used in a random order and
+do not overlap. So the model sees no token twice before all tokens are used.
 
 The matrices of the layers are trained with Muon, and the other weights with AdamW. The learning rate depends on the
 part of --minutes that has passed. It rises, stays, and falls to 0 in the last part. The time in which the process was
@@ -29,7 +29,7 @@ from train_tokenizer import END, VOCABULARY
 KWARGS = dict(num_tokens=VOCABULARY, dim=256, depth=3, max_seq_len=1024, heads=6, dim_head=32, causal=True, emb_dim=128,
               n_local_attn_heads=4, local_attn_window_size=64, use_rotary_emb=True, shift_tokens=True)
 CHUNK = 64                  # positions that causal linear attention computes at a time
-# How the daemon chooses tokens if a request does not say it. A choice of the likeliest tokens alone soon repeats
+# How the daemon chooses tokens if a request does not specify it. A text of only the likeliest tokens soon repeats
 # itself.
 GENERATION = {"do_sample": True, "temperature": 0.7, "top_p": 0.95, "repetition_penalty": 1.3}
 WARM_UP = 0.02              # part of the time in which the learning rates rise
@@ -66,7 +66,7 @@ def linear_attention(q, k, v, eps=1e-3):
 
 
 def shifted(x):
-    """Replaces the first half of the columns by that of the position before. (b, n, dim)"""
+    """Replaces the first half of the columns by the first half of the previous position. (b, n, dim)"""
     half = x.shape[-1] // 2
     return torch.cat((F.pad(x[:, :-1, :half], (0, 0, 1, 0)), x[..., half:]), dim=-1)
 

@@ -158,7 +158,7 @@ class Client:
 
 
 class _Exchange:
-    """A request on a new connection, within a with block. The block gets the response, whose status is 200."""
+    """A request on a new connection, within a with block. The block receives the response, whose status is 200."""
 
     def __init__(self, client: Client, method: str, path: str, body: Mapping[str, Any] | None) -> None:
         parts = urllib.parse.urlsplit(client.url)
@@ -211,7 +211,7 @@ def _body(inputs: object, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _base64(inputs: object, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Requests base64. It is faster to read than decimal numbers, and has the same bits."""
+    """Requests base64. Base64 is faster to read than decimal numbers, and keeps all bits."""
     return {**_body(inputs, options), "encoding_format": "base64"}
 
 

@@ -21,12 +21,13 @@ _HERE = pathlib.Path(__file__).resolve().parent
 
 
 class StartError(RuntimeError):
-    """The daemon ended before it was ready, or serve() refused a setting. The message has the reason, or the last lines
-    of the daemon's log."""
+    """The daemon ended before it was ready, or serve() refused a setting. The message contains the reason, or the last
+    lines of the daemon's log."""
 
 
 def executable() -> str:
-    """The path of the daemon: the value of the variable LINFORMERD, or else the program in this package."""
+    """The path of the daemon: the value of the variable LINFORMERD, or the program in this package if there is no such
+    variable."""
     path = os.environ.get("LINFORMERD") or str(_HERE / "bin" / "linformerd")
     if not os.access(path, os.X_OK):
         raise FileNotFoundError(f"{path} is not a program. A wheel that `make wheel` built contains the daemon; without "
@@ -55,8 +56,8 @@ class Daemon(threading.Thread):
 
     def run(self) -> None:
         try:
-            # The daemon gets its own session. So Ctrl-C, and the interrupt of a notebook, do not reach it. They go to
-            # all processes of a group.
+            # The daemon gets its own session. So Ctrl-C, and the interrupt of a notebook, do not reach the daemon. Both
+            # signal all processes of a group.
             self._process = subprocess.Popen(
                 self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE, encoding="utf-8", errors="replace", start_new_session=True)

@@ -68,15 +68,15 @@ def serve(model: object = None, kwargs: Mapping[str, Any] | None = None, *, exam
         serve()                          the built-in models
         serve("folder")                  a model's folder, or a folder that contains such folders
         serve({"small": "a", "big": "b"})   several folders by the names of the models
-        serve(model, kwargs)             a model of the five libraries, as export() takes it
-        serve(module, example=…)         a torch.nn.Module, as export_module() takes it
+        serve(model, kwargs)             a model of the five libraries, as for export()
+        serve(module, example=…)         a torch.nn.Module, as for export_module()
 
     `config` are further keys of config.json for a model that is exported, such as {"tokenizer": {"type": "byte"}}. It
     is exported to a temporary folder, which close() removes. `settings` are the settings of docs/configuration.md, with
     _ in place of -: threads=2, dtype="bf16". Environment variables with settings (LINFORMERD_…) have no effect here.
 
     Raises StartError with the daemon's log if the daemon refuses a setting or a model. Also raises StartError if `host`
-    has Unix sockets alone, because the client connects over TCP."""
+    has only Unix sockets, because the client connects over TCP."""
     _check_host(settings.get("host"))
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
     environment.update({f"LINFORMERD_{name.upper()}": _spelled(value) for name, value in {"port": 0, **settings}.items()})
