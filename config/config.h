@@ -68,8 +68,8 @@ struct image_settings {
     bool crop; /* whether a rectangle of height * width pixels is cut from the centre of the resized picture */
     /* The size of the resized picture. If resize_width is 0, resize_height is the length of the shorter edge. */
     int64_t resize_height, resize_width;
-    double scale;          /* not 0 */
-    float mean[3], std[3]; /* for red, green, blue. No std is 0 */
+    double scale;          /* factor of each byte. Not 0 */
+    float mean[3], std[3]; /* one number each for red, green and blue. No std is 0 */
 };
 
 /* How new tokens are chosen if a request does not specify it. Names and meanings are those of generation_config.json of
@@ -77,7 +77,7 @@ struct image_settings {
 struct generation_settings {
     bool do_sample;            /* false: the likeliest token is chosen */
     int64_t top_k;             /* number of likeliest tokens that may be chosen. 0: all */
-    double temperature;        /* > 0. The logits are divided by it */
+    double temperature;        /* > 0. The logits are divided by this number */
     double top_p;              /* > 0, at most 1. The likeliest tokens with this probability together may be chosen */
     double min_p;              /* 0 to 1. Tokens at least this many times as likely as the likeliest may be chosen */
     double repetition_penalty; /* > 0. 1: tokens that appeared before are not made less likely */
@@ -233,7 +233,7 @@ struct settings {
     char *host;             /* a list of addresses, names and unix:PATH, with commas between them */
     int64_t port;
     bool reuse_port;        /* other processes may listen on the same port */
-    char *unix_socket_mode; /* octal digits */
+    char *unix_socket_mode; /* mode of Unix sockets, in octal digits */
     char *tls_certificate;  /* NULL if connections are not encrypted */
     char *tls_key;          /* NULL together with tls_certificate */
     struct device_choice device;
@@ -244,13 +244,13 @@ struct settings {
     enum cuda_f32 cuda_f32;              /* used on CUDA with the dtype f32 */
     int64_t cuda_tuning_ms;              /* the time for choosing CUDA kernels, for each model. 0 means no tuning */
     int64_t http_threads;                /* number of event loops, and number of workers */
-    int64_t max_batch_tokens;            /* 0 means auto */
+    int64_t max_batch_tokens;            /* limit for the tokens in a batch. 0 means auto */
     int64_t max_batch_requests;          /* limit for the sequences in a batch */
-    int64_t max_batch_ms;                /* 0 means no limit */
+    int64_t max_batch_ms;                /* limit for the estimated time of a batch. 0 means no limit */
     LIVE(int64_t) max_client_batch_size; /* limit for the sequences in a request */
     LIVE(int64_t) max_queue_tokens;
     LIVE(int64_t) max_queue_requests; /* limit for the sequences that wait in the queue */
-    LIVE(int64_t) max_queue_ms;       /* 0 means no limit */
+    LIVE(int64_t) max_queue_ms;       /* limit for the estimated wait of a request. 0 means no limit */
     int64_t max_generations;          /* limit for the sequences that one model generates at a time. 0 means no limit */
     int64_t generation_percent;       /* limit for the share of a lane's time that generation uses while other requests
                                          wait */
@@ -290,9 +290,9 @@ struct settings_source {
     char **environment;
 };
 
-/* Copies each live number and boolean from `changed` to `running`. The caller takes live texts and choices from
- * `changed` itself. Calls `fixed` for each setting that is not live and differs between `started` and `changed`. Other
- * threads may read `running` meanwhile. */
+/* Copies each live number and boolean from `changed` to `running`. The caller itself reads live texts and choices from
+ * `changed`. Calls `fixed` for each setting that is not live and differs between `started` and `changed`. Other threads
+ * may read `running` meanwhile. */
 void settings_apply(const struct settings *started, const struct settings *changed, struct settings *running,
                     void (*fixed)(void *context, const char *flag), void *context);
 

@@ -23,7 +23,7 @@ static void write_heading(FILE *out, const char *macro, const char *name)
     fprintf(out, ".%s \"%s\"\n", macro, name);
 }
 
-/* "Values: 0 to 65535." or "Values: auto, f32 or bf16." */
+/* Writes a sentence such as "Values: 0 to 65535." or "Values: auto, f32 or bf16." */
 static void write_values(FILE *out, const struct setting *setting)
 {
     if (setting->kind == SETTING_INTEGER) {

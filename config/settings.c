@@ -174,7 +174,7 @@ static int apply_defaults(struct settings *settings, struct error *error)
 struct setting_place {
     const char *what;
     setting_spelling *spelling;
-    enum setting_kind last; /* last kind of setting that is allowed there */
+    enum setting_kind last; /* last kind of setting that is allowed in this source */
 };
 
 static const struct setting_place file_place = {"key", setting_key, SETTING_MODELS};

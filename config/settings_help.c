@@ -26,7 +26,7 @@ static void write_words(FILE *out, const char *text, size_t *column)
     }
 }
 
-/* "auto, f32 or bf16" */
+/* Writes the choices, such as "auto, f32 or bf16". */
 static void write_choices(FILE *out, const char *const *choices)
 {
     for (const char *const *choice = choices; *choice; choice++)

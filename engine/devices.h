@@ -27,7 +27,7 @@ int devices_open(const struct engine_options *options, struct devices **devices,
                  struct error *error);
 void devices_close(struct devices *devices);
 
-const char *devices_name(const struct devices *devices); /* "cpu", "cuda:0,cuda:1" */
+const char *devices_name(const struct devices *devices); /* such as "cpu" or "cuda:0,cuda:1" */
 /* Like engine_cpu_notice, but returns an empty text if there is no notice. */
 const char *devices_cpu_notice(const struct devices *devices);
 const char *devices_kernels(const struct devices *devices); /* describes the kernels of the first device */

@@ -39,7 +39,7 @@ struct model;  /* weights and plan, resident on the engine's devices */
  * life of the process. */
 int engine_open(const struct engine_options *options, struct engine **engine, struct error *error);
 void engine_close(struct engine *engine);               /* after model_close of all its models */
-const char *engine_device(const struct engine *engine); /* "cpu", "cuda:0,cuda:1" */
+const char *engine_device(const struct engine *engine); /* such as "cpu" or "cuda:0,cuda:1" */
 
 /* A message that "auto" chose the CPU, with the reason, or that "cuda:all" does not use all devices. NULL if there is
  * nothing to report. */
@@ -77,7 +77,7 @@ struct model_shape {
 };
 
 struct model_info {
-    const char *architecture; /* as config.json has it */
+    const char *architecture; /* the class's name, as in config.json */
     const struct model_input *inputs;
     int n_inputs;
     /* Names of the outputs.
@@ -99,8 +99,8 @@ struct model_info {
     /* Shapes of the outputs, without the batch. NULL if only model_output_shape can compute them. */
     const struct model_shape *shapes;
     int64_t vocabulary;     /* number of ids that inputs[0] may hold. 0 if inputs[0] holds floats */
-    int64_t output_columns; /* of the class's output */
-    int64_t hidden_columns; /* of the last hidden state, which the class's own output layer reads */
+    int64_t output_columns; /* number of columns of the class's output */
+    int64_t hidden_columns; /* number of columns of the last hidden state, which the class's own output layer reads */
     bool has_logits;        /* the output is logits over `vocabulary` ids */
     bool is_causal;         /* has_logits, and row p of the output says which id follows the rows up to p */
     bool earlier_rows_stay; /* is_causal, and rows of the output do not change when further rows follow */
@@ -119,7 +119,7 @@ struct model_info {
     size_t arena_bytes;      /* bytes for the activations of the largest batch, summed over all devices of the model */
     int first_lane, n_lanes; /* n_lanes >= 1, at most ENGINE_MAX_LANES */
     int n_devices;           /* >= 1. Lane i of the model is on its device i % n_devices */
-    const char *device;      /* "cpu", "cuda:0,cuda:1" */
+    const char *device;      /* such as "cpu" or "cuda:0,cuda:1" */
     bool is_on_cpu;          /* true if the CPU is the model's only device */
     enum dtype dtype;        /* never DTYPE_AUTO */
     const char *kernels;     /* like engine_kernels, for the model's device */

@@ -14,7 +14,7 @@
 struct explanation {
     const struct plan *plan;
     int64_t rows;
-    bool bf16; /* products on the CPU are in bf16 */
+    bool bf16; /* whether products on the CPU are computed in bf16 */
     FILE *out;
 };
 

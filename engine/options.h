@@ -13,7 +13,7 @@
 
 /* An event of a device: it failed, or it works again. */
 struct engine_event {
-    const char *device;  /* "cuda:0" */
+    const char *device;  /* such as "cuda:0" */
     const char *failure; /* why the device failed, or could not be opened again. NULL if it works again */
     int64_t pause_ms;    /* after a failure: delay before the next attempt to open the device. 0 if the device works but
                             refused a batch, which is reported once per model */
@@ -52,10 +52,10 @@ struct engine_options {
 
 /* The state of a device. */
 struct engine_device {
-    const char *name; /* "cpu", "cuda:1" */
+    const char *name; /* such as "cpu" or "cuda:1" */
     const char *kernels;
     bool works;         /* false if the device failed and the engine tries to open it again */
-    int64_t faults;     /* batches that failed on it */
+    int64_t faults;     /* number of batches that failed on the device */
     int64_t recoveries; /* number of times that the device worked again after a failure */
 };
 

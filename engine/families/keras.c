@@ -26,8 +26,7 @@ struct keras_arguments {
 static const struct argument class_arguments[] = {
     {"num_heads", ARGUMENT_SIZE, true, 0, FIELD(num_heads)},
     {"key_dim", ARGUMENT_SIZE, true, 0, FIELD(key_dim)},
-    {"value_dim", ARGUMENT_OPTIONAL_COUNT, false, 0, FIELD(value_dim)}, /* 0 stands for None, also in the next
-                                                                           argument */
+    {"value_dim", ARGUMENT_OPTIONAL_COUNT, false, 0, FIELD(value_dim)}, /* 0 stands for None, also below */
     {"projection_dim", ARGUMENT_OPTIONAL_COUNT, false, 0, FIELD(projection_dim)},
     {"dropout", ARGUMENT_DROPOUT, false, 0, 0},
     {"use_bias", ARGUMENT_BOOL, false, 1, FIELD(use_bias)},

@@ -240,7 +240,7 @@ struct plan_source {
 struct plan_target {
     int axis;
     int64_t columns;
-    bool ids;  /* int32_t elements */
+    bool ids;  /* the elements are int32_t, not float */
     int value; /* a value that an earlier step has written in part, with the same axis, columns and type of elements.
                   PLAN_NONE for a new value */
 };
@@ -291,7 +291,7 @@ struct plan_attention {
     float scale;
     bool causal;
     int64_t key_room; /* minimum number of keys. If a sequence has fewer, keys of zeros are added */
-    bool masked;      /* an item may give an attention mask */
+    bool masked;      /* an item may contain an attention mask */
     int mask; /* index of the input that is the mask. A mask byte equal to masked_byte adds masked_score to the score */
     bool masked_byte;
     float masked_score;
@@ -329,8 +329,7 @@ int plan_append_rows(struct plan_builder *builder, int x, int z);
 struct plan_convolution {
     int weight, bias; /* the weight is made by plan_kernel. The bias is (out), or PLAN_NONE */
     struct plan_window window;
-    int64_t groups;                             /* number of groups of the columns of x and of y. 1 if there are no
-                                                   groups */
+    int64_t groups;                             /* number of groups of columns of x and y, at least 1 */
     int height, width, made_height, made_width; /* indices of sizes. PLAN_NONE if x holds an input image */
     float scale;
     bool keeps_pixels;

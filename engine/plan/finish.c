@@ -1,4 +1,4 @@
-/* finish: the end of building. Surplus tensors are refused, passes rewrite the steps, and values get their places. */
+/* finish: the end of building. Refuses surplus tensors, runs the passes, and places the values in the arena. */
 #include "engine/plan/builder.h"
 #include "engine/plan/operations.h"
 #include "engine/plan/passes.h"

@@ -82,7 +82,7 @@ struct engine_item {
                              With INPUT_ATTENTION_MASK the number of rows of one mask */
         int64_t width;   /* LAYOUT_CALL: the batch size of the call, the same for all inputs. LAYOUT_IMAGE: the width of
                             the image */
-        int64_t columns; /* INPUT_ATTENTION_MASK: columns of `data` */
+        int64_t columns; /* INPUT_ATTENTION_MASK: number of columns of `data` */
         /* INPUT_ATTENTION_MASK: the number of masks in `data` (n_masks, length, columns). This number is width *
          * model_input.masks_per_sequence, or 0 if `data` is one mask (length, columns) for all heads and sequences. */
         int64_t n_masks;

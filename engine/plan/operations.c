@@ -158,7 +158,8 @@ const struct plan_operation plan_operations[] = {
        its softmax. Fold f: rows p, p + f, p + 2f … form a separate sequence. */
     [OP_LINEAR_ATTEND] = {.name = "linear_attend",
                           .formula = "y[r,h] = c softmax(x[r,h]) softmax_rows(K_b[h])ᵀ V_b[h]",
-                          .rows = ROWS_TOGETHER, /* as many rows at once are multiplied as an item has */
+                          .rows = ROWS_TOGETHER, /* one product contains all rows of an item, and their number may
+                                                    change the rounding */
                           .state = state_of_linear_attention,
                           .flops = flops_of_linear_attention,
                           .print = print_linear_attention},
@@ -254,7 +255,8 @@ const struct plan_operation plan_operations[] = {
        the 32 pairs (i, j) with the largest s_i + t_j. x (r, 2*heads*d), K (heads, n, 2, d), V (n * n, columns of y) */
     [OP_RETRIEVE] = {.name = "retrieve",
                      .formula = "y[r] = sum over h, (i, j) of softmax(s_i + t_j) V[i n + j]",
-                     .rows = ROWS_TOGETHER, /* as many rows at once are multiplied as an item has */
+                     .rows = ROWS_TOGETHER, /* one product contains all rows of an item, and their number may change the
+                                               rounding */
                      .state = state_of_nothing,
                      .flops = flops_of_retrieval,
                      .print = print_nothing},

@@ -23,7 +23,7 @@ enum row_dependence {
 };
 
 struct plan_operation {
-    const char *name;    /* "linear" */
+    const char *name;    /* such as "linear" */
     const char *formula; /* one line of mathematics */
     enum row_dependence rows;
     int64_t (*reach)(const struct plan_step *step); /* with ROWS_ALONE: the distance of the furthest row that is read.

@@ -12,7 +12,7 @@
 /* At most PADDER_BLOCK_ROWS rows of one sequence: a unit of work for operations over sequences. */
 struct row_block {
     int64_t sequence;
-    int64_t first; /* row in the axis */
+    int64_t first; /* index of the first row on the axis */
     int64_t rows;
 };
 
@@ -45,12 +45,12 @@ struct wanted_row {
 struct batch {
     const struct engine_item *items;
     int64_t n_items;
-    struct layout *layouts; /* by axis of the plan */
+    struct layout *layouts; /* the layout of each axis of the plan */
     int64_t *sizes;         /* (items, plan->n_sizes): the value of each size for each item */
     struct wanted_row *wanted;
     int64_t n_wanted, max_wanted;
     bool shares;     /* items may share rows. The caller of padder_open sets it */
-    uint8_t *marks;  /* scratch memory with a byte for each row of an item */
+    uint8_t *marks;  /* scratch memory: one byte for each row of one item */
     double *seconds; /* (plan->n_steps + 1). model_time_steps documents it. NULL if no times are measured */
 };
 
@@ -91,7 +91,8 @@ void padder_lay_out(const struct plan *plan, struct batch *batch, const struct e
  * are transposed. A missing mask is 1 everywhere. Rows that padding adds are 0. Exception: in masks, added rows are 1,
  * unless the padding is "autopad". */
 void padder_gather_item(const struct plan *plan, const struct batch *batch, int index, int64_t item, void *rows);
-void padder_gather(const struct plan *plan, const struct batch *batch, int index, void *rows); /* of all items */
+/* Like padder_gather_item, for all items. */
+void padder_gather(const struct plan *plan, const struct batch *batch, int index, void *rows);
 
 /* The number of rows of an item's input. For LAYOUT_TENSOR, these are the rows of the input's value. If the item lacks
  * the input, the function counts the rows of the fallback, or of the input model_input.like. Returns 0 if the item

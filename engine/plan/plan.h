@@ -194,7 +194,7 @@ enum plan_axis_kind {
 
 /* How items are padded. At least one of the two members is 0. If both are 0, items are not padded. */
 struct plan_padding {
-    int64_t rows;     /* zeros are added up to this many rows. Masks are 1 on the added rows */
+    int64_t rows;     /* zeros are added until an item has this number of rows. Masks are 1 on the added rows */
     int64_t multiple; /* zeros are added up to the next multiple of this number. Masks are 0 on the added rows */
 };
 

@@ -7,8 +7,8 @@
 #include "engine/plan/builder.h"
 
 /* Returns the value that the leaf binds to the input. If the leaf binds no value, returns the value of the fallback.
- * The input must have the same rows as the value `like`. If `like` is padded, the result gets the same padding. Returns
- * PLAN_NONE if the input is absent. */
+ * The input must have the same rows as the value `like`. If `like` is padded, the result is padded in the same way.
+ * Returns PLAN_NONE if the input is absent. */
 int plan_bound_input(struct plan_builder *builder, const struct model_input *input, int like);
 
 /* Declares an optional input that cannot be bound to a value. Returns PLAN_NONE. */

@@ -5,7 +5,7 @@
     python3 evaluate.py --corpus corpus --daemon http://127.0.0.1:8080       # the answers of a daemon, in its dtype
     python3 evaluate.py --corpus corpus --daemon … --sample 32               # only fills in 32 windows
 
-Filling in words: 15 % of the lower-case words of a text are masked, each with the blank before it. A model gets one
+Filling in words: 15 % of the lower-case words of a text are masked, each with the blank before it. A model receives one
 mask for each token of the word, and fills in all words of the text at once. There are three figures:
 
 - the share of words that are right

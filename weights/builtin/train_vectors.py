@@ -40,7 +40,7 @@ DOCUMENT_CAP = 20_000       # limit for the tokens of a document that count for 
 PACKAGE_CAP = 2_000_000     # limit for the tokens of a package that count for its share of the crops
 OWN_SHARE = 0.5             # factor of a token's own random vector. That of the vectors of its trigrams is 1
 GAIN = 0.1                  # initial gain of the layer norm that makes the LEARNT columns
-FEW_DOCUMENTS = 300         # a token that is in this number of documents moves half as far in a step as a frequent token
+FEW_DOCUMENTS = 300         # a token in this number of documents moves half as far in a step as a frequent token
 WARM_UP_STEPS = 20
 # Mean length of a token's row. It is large, so a guess in the place of a row adds little to a text's vector.
 LENGTH = 100.0

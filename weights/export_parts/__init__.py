@@ -10,6 +10,6 @@
 
 import importlib
 
-# export.py is beside this folder. It is a module of its own, or part of the package linformerd.
+# export.py is beside this folder. It is a separate module, or part of the package linformerd.
 exporter = importlib.import_module(f"{__name__.rpartition('.')[0]}.export".lstrip("."))
 refuse = exporter.refuse

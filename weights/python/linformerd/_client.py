@@ -58,7 +58,7 @@ class Client:
     # ---- Vectors and scores
 
     def embed(self, inputs: object = None, **options: Any) -> list[list[float]]:
-        """One vector for each input. `inputs` is a text, a list of ids, or a list of these. A model of floats takes
+        """One vector for each input. `inputs` is a text, a list of ids, or a list of these. For a model of floats, pass
         `embeddings` instead."""
         return [_floats(one) for one in self.post("/embed", _base64(inputs, options))]
 
