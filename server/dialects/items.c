@@ -6,7 +6,9 @@
 _Static_assert(ITEMS_MOST_LISTS <= NUMBERS_MOST, "each list has a mark");
 
 /* Parses the body with a mark in place of each list of numbers. Returns NULL without a failure if jansson must parse
- * the whole body. This includes invalid bodies, because then the message names the place in the body itself. */
+ * the whole body.
+ *
+ * An invalid body is such a case. A position in jansson's message is then a position in the body itself. */
 static json_t *parse_marked(struct request *request, size_t length, struct numbers_place place,
                             struct items_lists *lists)
 {
@@ -36,8 +38,8 @@ json_t *items_parse(struct request *request, size_t length, struct numbers_place
     return request_json(request, request->body, length);
 }
 
-/* The list for which `value` is the mark. NULL if `value` is not a mark. If the JSON contains marks, each list at the
- * place of items_parse is a mark. */
+/* The list that the mark `value` replaces. NULL if `value` is not a mark. If jansson parsed the body with marks, each
+ * list at the place of items_parse is a mark. */
 static struct numbers *marked_list(struct items_lists *lists, const json_t *value)
 {
     const json_t *mark = json_array_get(value, 0);
@@ -79,17 +81,18 @@ struct items_limit items_limit(const struct model_info *info, int index)
     return items_limit_beside(info, index, 0);
 }
 
-/* The input whose rows are those of input `index`, if the item contains only the inputs `given`. */
+/* The input whose rows input `index` uses, if the item contains only the inputs `given`. This is the input itself, or a
+ * fallback in its place. */
 static int source_of(const struct model_info *info, int index, unsigned given)
 {
     while (!(given >> index & 1) && info->inputs[index].optional && info->inputs[index].fallback >= 0 &&
-           info->inputs[index].fallback < index) /* fallbacks precede */
+           info->inputs[index].fallback < index) /* a fallback precedes its input */
         index = info->inputs[index].fallback;
     return index;
 }
 
-/* The rows of the input also replace those of absent inputs, so the smallest limit applies. For example, keys may have
- * a limit although queries have none. */
+/* The rows of the input also replace those of absent inputs, so the smallest of their limits applies. For example, keys
+ * may have a limit although queries have none. */
 struct items_limit items_limit_beside(const struct model_info *info, int index, unsigned given)
 {
     const struct model_input *limiting = &info->inputs[index];

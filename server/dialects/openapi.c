@@ -1,6 +1,6 @@
 #include "server/dialects/openapi.h"
 
-extern const char openapi_begin[], openapi_end[]; /* openapi_source.S */
+extern const char openapi_begin[], openapi_end[]; /* begin and end of openapi.json, which openapi_source.S includes */
 
 const char *openapi_text(size_t *length)
 {

@@ -1,8 +1,8 @@
 #include "server/dialects/results.h"
 
-/* Most bytes of text for a float with its comma, such as -0.0000123456789, for the four bytes of a float as base64, and
- * for the characters around a vector. The last number includes the few bytes that the writer reserves but does not
- * need. */
+/* Maximum numbers of bytes of text. FLOAT_TEXT: a float with its comma, such as -0.0000123456789. BASE64_TEXT: the four
+ * bytes of a float as base64. VECTOR_TEXT: the characters around a vector, and the few bytes that the writer reserves
+ * but does not need. */
 enum { FLOAT_TEXT = 17, BASE64_TEXT = 6, VECTOR_TEXT = 96 };
 
 static int too_large(struct request *request)
@@ -13,7 +13,8 @@ static int too_large(struct request *request)
 int results_count(struct request *request, int64_t rows, int64_t columns, int64_t *floats)
 {
     int64_t product;
-    /* A float takes less than RESULTS_FLOAT_BYTES, including its text, its id, its token and its row. */
+    /* A float needs less than RESULTS_FLOAT_BYTES, including its text, its id, the text of its token, and its
+     * position. */
     if (__builtin_mul_overflow(rows, columns, &product) || __builtin_add_overflow(*floats, product, floats) ||
         *floats > INT64_MAX / RESULTS_FLOAT_BYTES)
         return too_large(request);

@@ -36,8 +36,8 @@ static int check_deadline(struct request *request)
     return failure_set(&request->failure, FAILURE_EXPIRED, "the deadline passed while texts were read");
 }
 
-/* Takes the memory for the encoding from the budget. The encoding keeps its memory for the next text, so the largest
- * text decides. */
+/* Charges the memory for the encoding to the budget. The next text reuses the memory of the encoding, so only the
+ * largest text counts. */
 static int charge(struct text_inputs *texts, const char *text, size_t length)
 {
     int64_t bytes = text_codec_memory(text_inputs_codec(texts->request), text, length);
@@ -78,7 +78,7 @@ static int refuse_prompt(struct request *request, const char *name)
     char known[256] = "";
     const char *each;
     json_t *prompt;
-    /* jansson cannot walk over a constant object. The loop changes nothing. */
+    /* jansson cannot iterate over a constant object, so the cast removes `const`. The loop changes nothing. */
     json_object_foreach ((json_t *)served_model(request)->prompts, each, prompt)
         text_list_add(known, sizeof known, each);
     if (!*known)
@@ -90,7 +90,8 @@ static int refuse_prompt(struct request *request, const char *name)
                        request_model_name(request), known);
 }
 
-/* Words that clients send in `input_type` for a question, or for a text to be searched. */
+/* Values of `input_type` that mean the same. query_types are for a question, document_types for a text to be
+ * searched. */
 static const char *const query_types[] = {"query", "search_query", NULL};
 static const char *const document_types[] = {"document", "search_document", "passage", NULL};
 
@@ -101,8 +102,8 @@ static bool is_listed(const char *word, const char *const *list)
     return *list;
 }
 
-/* The name of the model's prompt for an input type: the type itself, or another word for it. NULL if the model has no
- * such prompt. */
+/* The name of the model's prompt for an input type. It is the type itself, or another word with the same meaning. NULL
+ * if the model has no such prompt. */
 static const char *prompt_of_type(const struct served_model *served, const char *type)
 {
     if (json_object_get(served->prompts, type))
@@ -116,7 +117,7 @@ static const char *prompt_of_type(const struct served_model *served, const char 
     return NULL;
 }
 
-/* Counts the key input_type as one without effect. */
+/* Counts the key input_type as ignored. */
 static int ignore_type(struct request *request, const char *type)
 {
     if (request->ignored.strict)

@@ -1,48 +1,52 @@
-/* text_inputs: converts the texts of a request to ids. All dialects use text_inputs_encode for every text. */
+/* text_inputs: converts the texts of a request to ids with the tokenizer of its model. All dialects use it. */
 #ifndef SERVER_DIALECTS_TEXT_INPUTS_H
 #define SERVER_DIALECTS_TEXT_INPUTS_H
 
 #include "server/dialects/items.h"
 #include "server/tokenizer/text_codec.h"
 
-/* What a request says about its texts. */
+/* Options of a request for the encoding of its texts. */
 struct text_inputs_options {
     bool truncate; /* true: texts longer than text_inputs.limit are cut. false: they are refused */
     bool truncate_left;
     bool add_special_tokens;
-    const char *prompt; /* (prompt_length). It is put in front of each text. NULL if there is no prompt */
+    const char *prompt; /* (prompt_length): the text that is put in front of each text. NULL if there is no prompt */
     size_t prompt_length;
-    int64_t most_tokens; /* the request's limit on tokens, or 0 for the model's limit. text_inputs_encode does not read
-                            this member, its callers apply the limit */
+    int64_t most_tokens; /* the request's limit for the number of tokens. 0 means the model's limit. The callers of
+                            text_inputs_encode apply this limit */
 };
 
-/* The texts of one request while they are read. The caller sets the first three members, and zeroes the others. After
- * text_inputs_encode the caller must call text_inputs_end. */
+/* The texts of one request while they are read. The caller sets the first three members, and zeroes the other members.
+ * After text_inputs_encode the caller must call text_inputs_end. */
 struct text_inputs {
     struct request *request;
     struct text_inputs_options options;
     const struct items_limit *limit; /* NULL if texts of any length are accepted, even empty ones */
 
     struct text_encoding encoding; /* the encoding of the latest text */
-    int64_t charged;               /* bytes of the request's memory for `encoding` */
+    int64_t charged;               /* bytes of the request's memory that are charged for `encoding` */
 
-    char *prompted; /* (prompted_bytes): the latest text, with its prompt */
+    char *prompted; /* (prompted_bytes): the prompt and the latest text. NULL if there is no prompt */
     size_t prompted_bytes;
 };
 
-/* The codec of the request's model. NULL if the model accepts no texts. */
+/* The tokenizer of the request's model. NULL if the model accepts no texts. */
 const struct text_codec *text_inputs_codec(const struct request *request);
 
-/* Sets the prompt of `options`. `name` is the key prompt_name of the request, and `input_type` the key of this name.
- * Both may be NULL. `name` wins if both are given. `input_type` is the name of a prompt. If the model has no prompt of
- * this name, "query" and "search_query" stand for each other, and so do "document", "search_document" and "passage". If
- * the model has no such prompt either, the key input_type counts as ignored. Without any name, the prompt is the
- * model's default prompt. Here and below, a failing function sets request->failure and returns -1. */
+/* Sets options->prompt. `name` and `input_type` are the values of the keys prompt_name and input_type of the request.
+ * Both may be NULL.
+ *
+ * `name` is the name of one of the model's prompts, and has priority over `input_type`. `input_type` is such a name,
+ * too. If the model has no prompt of this name, a name with the same meaning is tried. "query" and "search_query" have
+ * the same meaning, and so have "document", "search_document" and "passage".
+ *
+ * If there is no prompt for `input_type`, this key counts as ignored. Without a name, the prompt is the model's default
+ * prompt. Here and below, a failing function sets request->failure and returns -1. */
 int text_inputs_prompt(struct request *request, const char *name, const char *input_type,
                        struct text_inputs_options *options);
 
-/* Reads the key truncate_prompt_tokens. Sets *tokens to its value, to `most` for -1, and never to more than `most`.
- * Sets it to 0 if `value` is NULL or null. */
+/* Reads the key truncate_prompt_tokens. Sets *tokens to its value, but to `most` if the value is -1 or above `most`.
+ * Sets *tokens to 0 if `value` is NULL or null. */
 int text_inputs_truncation(struct request *request, const json_t *value, int64_t most, int64_t *tokens);
 
 /* Encodes the prompt, followed by the `length` bytes of the text, into texts->encoding. Fails if the model has no

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Number of tokens before the first one that are decoded together with it. Some decoders treat the first token of a
- * text differently. */
+/* Number of tokens that are decoded together with the first new token, if so many precede it. Some decoders treat the
+ * first token of a text differently. */
 #define CONTEXT 5
 
 void text_stream_begin(struct text_stream *stream, int64_t n_ids)
@@ -13,9 +13,9 @@ void text_stream_begin(struct text_stream *stream, int64_t n_ids)
     stream->read = n_ids;
 }
 
-#define MOST_PENDING 8 /* most tokens that wait for the end of a character. More tokens cannot form one character */
+#define MOST_PENDING 8 /* maximum number of tokens of an incomplete character. More tokens cannot complete it */
 
-/* The number of bytes at the end of the text that may be the beginning of a character, 0 to 3. */
+/* The number of bytes at the end of the text, 0 to 3, that are the beginning of an incomplete character. */
 static size_t incomplete_bytes(const char *text, size_t length)
 {
     for (size_t back = 1; back <= 3 && back <= length; back++) {
@@ -28,7 +28,8 @@ static size_t incomplete_bytes(const char *text, size_t length)
     return 0;
 }
 
-/* Whether the text ends in U+FFFD. Decoders write this character for bytes that may still become a character. */
+/* Whether the text ends in U+FFFD. Decoders write this character for bytes that later tokens may complete to another
+ * character. */
 static bool ends_in_replacement(const char *text, size_t length)
 {
     return length >= 3 && memcmp(text + length - 3, "\xef\xbf\xbd", 3) == 0;

@@ -1,9 +1,9 @@
-/* absent: routes of text-embeddings-inference for kinds of models that the daemon does not have. The answer
- * says so with 422. A client would read 404 as a wrong address. */
+/* absent: routes of text-embeddings-inference for kinds of models that the daemon cannot run. The answer is an error
+ * message with status 422, because clients would read 404 as a wrong address. */
 #include "server/dialects/native/body.h"
 #include "server/dialects/native/routes.h"
 
-/* Refuses a body that is JSON and names a known model. `reason` follows the model's name in the message. */
+/* Refuses a request whose body is JSON and names a known model. `reason` follows the model's name in the message. */
 static enum outcome refuse(struct request *request, const char *reason)
 {
     json_t *json = native_body(request, NULL);

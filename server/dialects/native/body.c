@@ -1,4 +1,4 @@
-/* body: every count is checked before memory is allocated for it. */
+/* body: checks every count before it allocates memory for that count. */
 #include "server/dialects/native/body.h"
 
 #include "server/dialects/native/model.h"
@@ -80,9 +80,10 @@ int native_check_list(struct request *request, const char *key)
     return native_check_elements(request, name, counts.longest);
 }
 
-/* Refuses lists that are too long before jansson makes an object of each element. If the elements of `inputs` begin
- * like a text or a list, each element is an input. Otherwise the whole list is one input. `embeddings` may be one
- * input, which is a list of rows. */
+/* Refuses lists that are too long before jansson allocates an object for each element.
+ *
+ * If the elements of `inputs` begin like a text or a list, each element is an input. Otherwise the whole list is one
+ * input. `embeddings` may be one input, which is a list of rows, so its elements are not counted as inputs. */
 static int check_lists(struct request *request, const void *context)
 {
     const struct native_inputs *inputs = context;
@@ -91,7 +92,7 @@ static int check_lists(struct request *request, const void *context)
         native_check_count(request, counts.elements) != 0)
         return -1;
     if ((int64_t)request->body_length / 2 < NATIVE_MOST_TOKENS)
-        return 0; /* an element and its comma have two bytes */
+        return 0; /* no list is too long, because each element and its comma have two bytes */
     if (native_check_list(request, native_inputs_key(inputs)) != 0 || native_check_list(request, "embeddings") != 0)
         return -1;
     return inputs->other_list ? native_check_list(request, inputs->other_list) : 0;
@@ -108,8 +109,8 @@ static void add_key(const char *keys[MOST_KEYS + 1], const char *key)
         keys[n] = key;
 }
 
-/* Finds the keys whose lists of numbers are not parsed by jansson. The model is not known before the body is parsed. So
- * the names of the inputs of all models are among them, but no key that the route reads otherwise. */
+/* Finds the keys whose lists of numbers jansson does not parse. The model is unknown before the body is parsed, so the
+ * names of the inputs of all models are such keys. inputs->other_list is none, because jansson parses its list. */
 static void find_keys(const struct request *request, const struct native_inputs *inputs,
                       const char *keys[MOST_KEYS + 1])
 {

@@ -1,4 +1,4 @@
-/* embed: /embed returns one vector for each input, /embed_all one vector for each token. */
+/* embed: /embed returns one vector for each input. /embed_all returns one vector for each token. */
 #include "server/dialects/native/embed.h"
 
 #include "server/dialects/native/body.h"
@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* How vectors are written. The answer still needs it after the JSON was freed. */
+/* The form in which vectors are written. The answer needs it after the JSON is freed. */
 struct vector_form {
     bool normalize, base64;
     int64_t dimensions;
@@ -30,7 +30,8 @@ static int64_t vector_columns(const struct model_info *info)
     return info->gives_vector ? info->output_columns : info->hidden_columns;
 }
 
-/* Sets form->dimensions from the request. 0 means all columns. */
+/* Sets form->dimensions to `dimensions`, the value of the request's key. 0 means all columns. Refuses more dimensions
+ * than columns. */
 static int set_dimensions(struct request *request, int64_t dimensions, int64_t columns, struct vector_form *form)
 {
     form->dimensions = dimensions > 0 ? dimensions : columns;
@@ -41,7 +42,7 @@ static int set_dimensions(struct request *request, int64_t dimensions, int64_t c
                        request_model_name(request), columns);
 }
 
-/* Allocates memory for one vector of each item, and for its text if it is written. */
+/* Allocates memory for the vector of each item. Also counts its text if `written` is true. */
 static int want_vectors(struct request *request, enum pooling pooling, bool written, const struct vector_form *form)
 {
     struct job *job = &request->job;
@@ -106,7 +107,7 @@ static void normalize(float *vector, int64_t count)
     for (int64_t i = 0; i < count; i++)
         sum += (double)vector[i] * vector[i];
     double norm = sqrt(sum);
-    if (norm < 1e-12) /* as in torch.nn.functional.normalize, zeros stay zeros */
+    if (norm < 1e-12) /* as in torch.nn.functional.normalize, so a vector of zeros stays zero */
         norm = 1e-12;
     for (int64_t i = 0; i < count; i++)
         vector[i] = (float)(vector[i] / norm);
@@ -120,7 +121,7 @@ static void write_vector(struct writer *writer, const float *vector, int64_t cou
         writer_floats(writer, vector, count);
 }
 
-/* Writes the first numbers of a vector, which it may change. */
+/* Writes the first form->dimensions values of a vector. Normalises them in place if the form says so. */
 static void write_formed(struct writer *writer, float *vector, const struct vector_form *form)
 {
     if (form->normalize)
@@ -158,7 +159,7 @@ int native_embed_answer(struct request *request)
     return 0;
 }
 
-/* Allocates memory for (rows, hidden_columns) results of each item. */
+/* Allocates memory for the results (rows, hidden_columns) of each item. */
 static int want_hidden(struct request *request, const struct vector_form *form)
 {
     struct job *job = &request->job;

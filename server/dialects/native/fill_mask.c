@@ -1,5 +1,6 @@
-/* fill_mask: /fill-mask returns the most probable tokens for each mask token of a text, like the pipeline
- * fill-mask of Hugging Face. Its parameters may be keys of the body, or keys of `parameters`, which have priority. */
+/* fill_mask: /fill-mask returns the most probable tokens for each mask token of a text, like the pipeline fill-mask of
+ * Hugging Face. Its options may be keys of the body or of the object `parameters`. Keys of `parameters` have
+ * priority. */
 #include "server/dialects/native/body.h"
 #include "server/dialects/native/inputs.h"
 #include "server/dialects/native/routes.h"
@@ -13,7 +14,7 @@
 #define DEFAULT_TOP_K 5
 
 struct fill_body {
-    struct native_inputs inputs; /* NATIVE_TEXT_OPTIONS requires that it is the first member */
+    struct native_inputs inputs; /* must be the first member for NATIVE_TEXT_OPTIONS */
     json_t *parameters, *targets;
     int64_t top_k;
 };
@@ -33,26 +34,27 @@ static const struct option parameter_options[] = {
     NATIVE_ENCODING_OPTIONS,
 };
 
-/* One token for a mask. */
+/* A token that may replace a mask. */
 struct filling {
     int32_t id;
-    float score; /* its probability among all tokens */
+    float score; /* its probability at the place of the mask, among all tokens */
 };
 
-/* What the answer needs after the JSON was freed. */
+/* What the answer needs after the JSON is freed. */
 struct fill_plan {
-    int32_t mask, pad; /* ids. `pad` is -1 if there is no pad token */
+    int32_t mask, pad; /* ids of the mask token and of the pad token. `pad` is -1 if there is no pad token */
     int64_t top_k;
-    int32_t *targets; /* (n_targets): the compared tokens, without repetition. NULL if all tokens are compared */
+    int32_t *targets; /* (n_targets): ids of the key `targets`, sorted and without repetition. NULL means all ids */
     int64_t n_targets;
-    struct filling *sorted; /* (n_targets): memory for one mask at a time */
-    int32_t *sequence;      /* (length of the longest item): memory for one sequence at a time */
-    bool several;           /* there are several inputs */
+    struct filling *sorted; /* (n_targets): memory for the targets of one mask */
+    int32_t *sequence;      /* (length of the longest item): memory for the ids of one sequence */
+    bool several;           /* the request contains several inputs */
 };
 
 /* ---- The tokens that are tried ---- */
 
-/* Finds the token of the vocabulary with this text. If there is none, encodes the text, and takes its first token. */
+/* Sets *id to the token of the vocabulary with this text. If there is no such token, encodes the text, and sets *id to
+ * its first token. */
 static int find_target(struct text_inputs *texts, const json_t *target, const char *path, int32_t *id)
 {
     if (!json_is_string(target))
@@ -85,7 +87,7 @@ static void drop_repeated(struct fill_plan *plan)
     plan->n_targets = kept;
 }
 
-/* Reads `targets`, a text or a list of texts. No prompt is put before them. */
+/* Reads `targets`, which is a text or a list of texts. The model's prompt is not put before them. */
 static int read_targets(struct request *request, const json_t *targets, struct fill_plan *plan)
 {
     static const struct items_limit one = {.tokens = 1, .own = true};
@@ -153,7 +155,8 @@ static int refuse_without_mask(struct request *request, const struct native_inpu
                        cut ? " in the part that truncate leaves" : "");
 }
 
-/* Makes the item request the rows of the output at its masks. Adds the tokens of its sequences to *tokens. */
+/* Makes the item request the rows of the output at its masks. Adds the number of tokens of all its filled sequences to
+ * *tokens. */
 static int want_masks(struct request *request, const struct native_inputs *inputs, int64_t index,
                       const struct fill_plan *plan, int64_t *tokens)
 {
@@ -185,8 +188,8 @@ static int want_masks(struct request *request, const struct native_inputs *input
     return results_add(request, tokens, fillings, length);
 }
 
-/* Each filling repeats its whole text. This limit keeps the time for writing all fillings of a request below many
- * seconds. */
+/* Maximum number of tokens of all filled sequences in an answer. Each filling repeats its whole text. Without this
+ * limit, writing an answer could take many seconds. */
 #define MOST_TOKENS (INT64_C(1) << 24)
 
 static int check_tokens(struct request *request, int64_t tokens)
@@ -199,8 +202,8 @@ static int check_tokens(struct request *request, int64_t tokens)
                        tokens, MOST_TOKENS);
 }
 
-/* Allocates memory for probabilities. With targets, it has room for the probabilities of all tokens, otherwise only for
- * the best ones of each mask. */
+/* Allocates memory for the probabilities of each mask. With targets, these are the probabilities of all tokens,
+ * otherwise only those of the top_k most probable tokens. */
 static int want_output(struct request *request, const struct fill_plan *plan)
 {
     struct job *job = &request->job;
@@ -227,8 +230,8 @@ static int want_output(struct request *request, const struct fill_plan *plan)
     return 0;
 }
 
-/* Numbers of bytes. FILLING_TEXT: most bytes of a filling's text without its token and sequence. TOKEN_TEXT: usual
- * bytes of a token in a sequence. ESCAPE_TEXT: most bytes of a byte that is written as an escape. */
+/* Numbers of bytes of text. FILLING_TEXT: maximum for a filling without its token and sequence. TOKEN_TEXT: usual
+ * number for a token in a sequence. ESCAPE_TEXT: maximum for a byte that is written as an escape. */
 enum { FILLING_TEXT = 80, TOKEN_TEXT = 6, ESCAPE_TEXT = 6 };
 
 static int want_items(struct request *request, const struct native_inputs *inputs, struct fill_plan *plan)
@@ -277,7 +280,7 @@ enum outcome native_fill_mask_read(struct request *request)
 /* ---- The answer ---- */
 
 /* Writes the text with `id` in place of the mask at `position`. If the text has several masks, the other masks and all
- * other special tokens are written, too. If it has one mask, no special token is written. */
+ * other special tokens are written, too. If it has a single mask, special tokens are omitted. */
 static int write_sequence(struct request *request, const struct fill_plan *plan, const struct engine_item *item,
                           int32_t position, int32_t id)
 {
@@ -334,7 +337,7 @@ static int compare_fillings(const void *a, const void *b)
     return (first->id > second->id) - (first->id < second->id);
 }
 
-/* Sorts the targets by their probability at one mask. */
+/* Sets plan->sorted to the targets, sorted by their probability at one mask. */
 static void sort_targets(const struct fill_plan *plan, const float *probabilities)
 {
     for (int64_t i = 0; i < plan->n_targets; i++)
@@ -362,7 +365,8 @@ static int write_mask(struct request *request, const struct fill_plan *plan, con
     return 0;
 }
 
-/* Writes one list of fillings. If the item has several masks, writes a list of such lists. */
+/* Writes the list of fillings of the item's mask. If the item has several masks, writes a list that contains such a
+ * list for each mask. */
 static int write_item(struct request *request, const struct fill_plan *plan, const struct engine_item *item)
 {
     if (item->n_rows > 1)

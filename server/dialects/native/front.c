@@ -1,4 +1,5 @@
-/* front: GET / returns the console to browsers, and the list of models and routes to other clients. */
+/* front: GET / returns the console to browsers, and a list of models and routes (index.c) to other clients. The console
+ * is a page that shows the daemon's state and sends requests to it. */
 #include "server/console/console.h"
 #include "server/dialects/native/routes.h"
 #include "server/http/coding.h"
@@ -7,7 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* The value of q in the parameters of a media range, such as ";level=1;q=0.5". 1 if there is none. */
+/* The value of the parameter q, the quality, among the parameters of a media range, such as ";level=1;q=0.5". 1 if
+ * there is no q. */
 static double quality(const char *parameters, size_t length)
 {
     for (size_t i = 0; i + 2 < length; i++)
@@ -17,7 +19,8 @@ static double quality(const char *parameters, size_t length)
     return 1;
 }
 
-/* Whether the header Accept contains text/html. Browsers send it. Clients of an API send no Accept, or a wildcard. */
+/* Whether the header Accept contains text/html with a quality above 0. Browsers send this type. Clients of an API send
+ * no Accept, or a wildcard. */
 static bool accepts_page(const char *accept)
 {
     static const char type[] = "text/html";
@@ -31,7 +34,7 @@ static bool accepts_page(const char *accept)
     return false;
 }
 
-/* Whether If-None-Match contains the tag. Weak and strong tags count as equal. */
+/* Whether the value of If-None-Match, `list`, contains the tag. A weak tag matches a strong tag. */
 static bool has_tag(const char *list, const char *tag)
 {
     tag += strncmp(tag, "W/", 2) == 0 ? 2 : 0;
@@ -41,7 +44,7 @@ static bool has_tag(const char *list, const char *tag)
 static const struct answer_header page_headers[] = {
     {"Content-Security-Policy", console_policy},
     {"ETag", console_tag},
-    {"Cache-Control", "no-cache"}, /* a browser keeps the page, and asks each time whether it is current */
+    {"Cache-Control", "no-cache"}, /* a browser keeps the page, and asks each time whether the page has changed */
     {"Vary", "Accept, Accept-Encoding"},
     {"X-Content-Type-Options", "nosniff"},
     {"X-Frame-Options", "DENY"},

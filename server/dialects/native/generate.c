@@ -1,6 +1,5 @@
-/* generate: /generate and /generate_stream, with the format of text-generation-inference (router/src/lib.rs,
- * GenerateParameters and StreamResponse). A request to generate may also be sent to POST /, which then does the same as
- * one of these two routes. */
+/* generate: /generate and /generate_stream, in the format of text-generation-inference (router/src/lib.rs,
+ * GenerateParameters and StreamResponse). POST / accepts the same requests. */
 #include "server/dialects/native/generate.h"
 
 #include "server/dialects/native/body.h"
@@ -14,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The keys of a body. */
+/* The values of the keys of a body. */
 struct generate_body {
     const char *model, *prompt_name, *input_type;
     json_t *inputs, *parameters;
@@ -31,7 +30,7 @@ static const struct option options[] = {
     GENERATE_INPUT_OPTIONS(struct generate_body, named),
 };
 
-/* The keys of `parameters`. An absent double is NaN. */
+/* The values of the keys of `parameters`. An absent double is NaN. */
 struct generate_parameters {
     int64_t max_new_tokens, top_n_tokens, truncate;
     double temperature, top_p, min_p, filter_thres, repetition_penalty;
@@ -59,15 +58,16 @@ static const struct option parameter_options[] = {
     {"decoder_input", OPTION_JSON, offsetof(struct generate_parameters, decoder_input)},
 };
 
-/* What the answer needs to know about the body. */
+/* What the answer needs to know about the request. */
 struct native_plan {
-    struct generate_plan generate; /* has one sequence */
+    struct generate_plan generate; /* it has a single sequence */
     bool details, full_text;
     bool listed;  /* the answer is a list with one element */
-    char *prompt; /* the text of the prompt, for return_full_text. NULL if the prompt is a list of ids */
+    char *prompt; /* the text of the prompt, for return_full_text. NULL if it is not wanted, or if the prompt is a list
+                     of ids */
     size_t prompt_length;
     int64_t n_input;   /* number of ids of `inputs` */
-    int64_t n_written; /* number of tokens whose events were written */
+    int64_t n_written; /* number of new tokens whose events have been written */
 };
 
 /* ---- Parameters ---- */
@@ -91,7 +91,7 @@ static int read_sampling(struct request *request, const struct generate_paramete
         return -1;
     sampling->top_p_library = p->top_p_library && !isnan(p->top_p);
     bool filters = p->temperature < 1 || p->temperature > 1 || p->top_p < 1 || p->min_p > 0 || p->filter_thres >= 0 ||
-                   json_integer_value(p->top_k) > 0; /* whether the request has such a key. false for NaN */
+                   json_integer_value(p->top_k) > 0; /* NaN, the value of an absent key, fails all comparisons */
     if (p->do_sample && !json_is_boolean(p->do_sample))
         return failure_set(&request->failure, FAILURE_INVALID, "parameters.do_sample is %s, true or false was expected",
                            json_kind(p->do_sample));
@@ -139,7 +139,7 @@ static int read_parameters(struct request *request, const json_t *json, struct g
 
 /* ---- The prompt ---- */
 
-/* Keeps the text of the prompt for return_full_text. */
+/* Keeps the text of the prompt if return_full_text is true. */
 static int keep_prompt(struct request *request, const json_t *inputs, struct native_plan *plan)
 {
     if (!plan->full_text || !json_is_string(inputs))
@@ -152,7 +152,8 @@ static int keep_prompt(struct request *request, const json_t *inputs, struct nat
     return 0;
 }
 
-/* Sets *prompt to the ids of `inputs`. Sets *decoder if the model has an encoder, which reads the prompt. */
+/* Sets *prompt to the ids of `inputs`. If the model has an encoder, the prompt is its input, and *decoder becomes the
+ * beginning of the sequence. */
 static int read_prompt(struct request *request, const struct generate_body *body, const struct generate_parameters *p,
                        struct native_plan *plan, struct given_ids *prompt, struct given_ids *decoder)
 {
@@ -242,7 +243,7 @@ enum outcome native_generate_root(struct request *request, bool streamed)
 
 /* ---- The answer ---- */
 
-/* {"id":5,"text":" the","logprob":-0.5,"special":false} */
+/* Writes {"id":5,"text":" the","logprob":-0.5,"special":false}. */
 static void write_token(struct writer *writer, const struct generate_plan *plan, struct sampled_token token,
                         const char *text, size_t length)
 {
@@ -255,7 +256,7 @@ static void write_token(struct writer *writer, const struct generate_plan *plan,
     writer_text(writer, generate_is_special(plan, token.id) ? ",\"special\":true}" : ",\"special\":false}");
 }
 
-/* Writes new token number `index`. */
+/* Writes the object of new token number `index`. */
 static void write_new_token(struct writer *writer, const struct generate_plan *plan, int64_t index)
 {
     const struct generated *sequence = &plan->generation.sequences[0];
@@ -265,7 +266,7 @@ static void write_new_token(struct writer *writer, const struct generate_plan *p
     write_token(writer, plan, token, text, length);
 }
 
-/* Writes the likeliest tokens at the place of new token number `index`. */
+/* Writes the list of the n_best most probable tokens at the place of new token number `index`. */
 static void write_best(struct writer *writer, const struct generate_plan *plan, int64_t index)
 {
     int64_t n_best = plan->generation.n_best;
@@ -280,7 +281,7 @@ static void write_best(struct writer *writer, const struct generate_plan *plan, 
     writer_text(writer, "]");
 }
 
-/* Writes {"finish_reason":"length","generated_tokens":3,"seed":null without the closing brace. */
+/* Writes {"finish_reason":"length","generated_tokens":3,"seed":null. The caller writes the closing brace. */
 static void write_end(struct writer *writer, const struct generate_plan *plan)
 {
     const struct generated *sequence = &plan->generation.sequences[0];
@@ -313,8 +314,8 @@ static void write_details(struct writer *writer, const struct generate_plan *pla
     writer_text(writer, "}");
 }
 
-/* Writes a JSON string with the text of the new tokens. If the request asks for it, the string begins with the
- * prompt. */
+/* Writes the text of the new tokens as a JSON string. If return_full_text is true, the text of the prompt precedes
+ * it. */
 static void write_generated(struct writer *writer, const struct native_plan *plan)
 {
     const struct writer *text = &plan->generate.texts[0].stream.text;
@@ -327,8 +328,8 @@ static void write_generated(struct writer *writer, const struct native_plan *pla
     writer_free(&whole);
 }
 
-/* Whether the answer has `details`. Only they contain the ids of new tokens, so a model without a tokenizer always has
- * them. */
+/* Whether the answer contains `details`. In an answer that is not streamed, only `details` contains the ids of new
+ * tokens. So `details` is always present if the model has no tokenizer. */
 static bool has_details(const struct native_plan *plan)
 {
     return plan->details || !plan->generate.codec;
@@ -350,14 +351,14 @@ int native_generate_answer(struct request *request)
     const struct native_plan *plan = request->options;
     if (request->failure.kind != FAILURE_NONE)
         return -1;
-    if (!request->streamed) /* otherwise `next` has written all events */
+    if (!request->streamed) /* the events of a streamed answer are already written by `next` */
         write_whole(&request->answer, plan);
     return 0;
 }
 
 /* ---- Events ---- */
 
-/* Writes "generated_text" and "details" of the last event. */
+/* Writes the keys "generated_text" and "details" of the last event. */
 static void write_last(struct writer *writer, const struct native_plan *plan)
 {
     writer_text(writer, ",\"generated_text\":");

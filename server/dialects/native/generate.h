@@ -1,4 +1,4 @@
-/* generate: what POST / needs to know about /generate. */
+/* generate: lets POST / do the same as /generate. */
 #ifndef SERVER_DIALECTS_NATIVE_GENERATE_H
 #define SERVER_DIALECTS_NATIVE_GENERATE_H
 
@@ -6,11 +6,12 @@
 
 #include <jansson.h>
 
-/* Whether a body of POST / is a request to generate. In text-generation-inference, POST / is such a route. The body of
- * such a request has a key `stream`. If the model generates, a key `parameters` is enough. */
+/* Whether a body of POST / is a request to generate text, as in text-generation-inference. The key `stream` must be
+ * true or false. If the model can generate, a `stream` of any other kind or an object `parameters` is enough. */
 bool native_wants_generation(const struct request *request, const json_t *body);
 
-/* Reads a body of POST / as a request to generate. The answer is a list with one element, unless it is streamed. */
+/* The `read` function of POST / for a request to generate. If the answer is not streamed, it is a list with one
+ * element. */
 enum outcome native_generate_root(struct request *request, bool streamed);
 
 #endif

@@ -1,4 +1,4 @@
-#define _GNU_SOURCE /* memmem */
+#define _GNU_SOURCE /* makes string.h declare memmem */
 #include "server/dialects/native/generate_plan.h"
 
 #include "server/common/clock.h"
@@ -79,8 +79,8 @@ int generate_seed(struct request *request, const char *name, const json_t *seed,
     if (seed)
         sampling->seed = (uint64_t)json_integer_value(seed);
     else if (getentropy(&sampling->seed, sizeof sampling->seed) != 0)
-        sampling->seed = (uint64_t)clock_ns(); /* not an address, because the client sees the seed */
-    sampling->seed &= INT64_MAX; /* so that a client can send the seed in the answer again, as a JSON integer */
+        sampling->seed = (uint64_t)clock_ns(); /* not derived from an address, because the client sees the seed */
+    sampling->seed &= INT64_MAX;               /* a client can send the seed of an answer back as a JSON integer */
     return 0;
 }
 
@@ -213,7 +213,8 @@ int generate_decoder_input(struct request *request, const char *name, const json
 
 /* ---- Running ---- */
 
-/* Searches for stop texts that end within the text of the last token. */
+/* Finds the first stop text that ends in the text of the last token. `before` is the number of bytes before the text of
+ * this token. */
 static void find_stops(const struct generate_plan *plan, struct generated_text *text, size_t before)
 {
     const struct writer *all = &text->stream.text;
@@ -251,7 +252,8 @@ static void leave(struct request *request)
         text_stream_free(&plan->texts[i].stream);
 }
 
-/* The ids with which sequence number `i` begins. They are its prompt, or the beginning of a decoder's sequence. */
+/* The ids with which sequence number `i` begins. These are `decoder` if the model has an encoder, otherwise the prompt
+ * of the sequence. */
 static const struct given_ids *beginning(const struct given_ids *prompts, int64_t n_copies,
                                          const struct given_ids *decoder, int64_t i)
 {

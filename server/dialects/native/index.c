@@ -1,10 +1,10 @@
-/* index: GET / returns a page for browsers that lists models and routes. Programs that probe this path get
- * status 200. */
+/* index: an HTML page that lists models and routes. GET / returns it with status 200 to clients that do not ask for the
+ * console (front.c). Some of these clients only test whether the server answers. */
 #include "server/dialects/native/routes.h"
 
 #include <string.h>
 
-/* Writes text that comes from outside of the program, with HTML's escapes. */
+/* Writes text with HTML's escapes. The text may come from outside of the program. */
 static void write_escaped(struct writer *writer, const char *text)
 {
     for (; *text; text++) {
@@ -28,7 +28,7 @@ static void write_models(struct writer *writer, const struct request *request)
 {
     const struct model_set *set = request->set;
     writer_text(writer, "<h2>Models</h2>\n");
-    if (keys_needed(request->service->options.keys)) { /* this page needs no key */
+    if (keys_needed(request->service->options.keys)) { /* this page needs no API key, so it must not name models */
         writer_text(writer, "<p>/info lists them and needs the API key.</p>\n");
         return;
     }

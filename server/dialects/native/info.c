@@ -19,7 +19,8 @@ enum outcome native_live(struct request *request)
     return OUTCOME_ANSWERED;
 }
 
-/* Whether a device has failed and does not work yet. Its batches run on the CPU or on other devices. */
+/* Whether any device has failed and is not repaired. The batches of such a device run on the CPU or on other
+ * devices. */
 static bool degraded(const struct engine *engine)
 {
     struct engine_device devices[ENGINE_MAX_DEVICES];
@@ -42,7 +43,7 @@ enum outcome native_ready(struct request *request)
     return OUTCOME_FAILED;
 }
 
-/* Each of these writes ,"key":value. */
+/* The key_ functions write a comma, the key and the value: ,"key":value. */
 static void key_integer(struct writer *writer, const char *key, int64_t value)
 {
     writer_format(writer, ",\"%s\":", key);
@@ -93,7 +94,7 @@ static void write_labels(struct writer *writer, const struct served_model *serve
     writer_text(writer, "]");
 }
 
-/* Writes the size that pictures get. */
+/* Writes the height and width to which pictures are scaled. null if the model accepts no pictures. */
 static void write_image(struct writer *writer, const struct served_model *served)
 {
     if (served->image.height == 0)
@@ -102,7 +103,7 @@ static void write_image(struct writer *writer, const struct served_model *served
         writer_format(writer, ",\"image\":[%" PRId64 ",%" PRId64 "]", served->image.height, served->image.width);
 }
 
-/* Writes how texts become ids. */
+/* Writes how the model's tokenizer converts texts to ids. */
 static void write_tokenizer(struct writer *writer, const struct text_codec *codec)
 {
     key_string(writer, "tokenizer", codec ? text_codec_name(codec) : NULL);
@@ -168,7 +169,7 @@ static void write_devices(struct writer *writer, const struct engine *engine)
     writer_text(writer, "]");
 }
 
-/* text-embeddings-inference's name of a precision. */
+/* The name of a data type in text-embeddings-inference. */
 static const char *long_dtype(enum dtype dtype)
 {
     switch (dtype) {
@@ -183,8 +184,8 @@ static const char *long_dtype(enum dtype dtype)
     }
 }
 
-/* If several classes have the same name, label2id has one key for them, with the last of these classes, as in a Python
- * dict. */
+/* Writes maps from indices of classes to names, and back. If several classes have the same name, label2id maps
+ * this name to the last of these classes, as a Python dict does. */
 static void write_classifier(struct writer *writer, const struct served_model *served)
 {
     int64_t count = model_info(served->model)->output_columns;
@@ -218,7 +219,7 @@ static void write_model_type(struct writer *writer, const struct served_model *s
     writer_text(writer, "}}");
 }
 
-/* Writes the keys of text-embeddings-inference, about the first model. */
+/* Writes the keys that /info has in text-embeddings-inference. They describe the first model. */
 static void write_settings(struct writer *writer, const struct request *request)
 {
     const struct service_options *options = &request->service->options;

@@ -1,5 +1,5 @@
-/* inputs: converts `inputs` and `embeddings` to the items of a job. Every count is checked before memory is
- * allocated for it. Every number is checked before it is converted to a narrower type. */
+/* inputs: converts `inputs` and `embeddings` to the first input of a job's items. Checks every count before it
+ * allocates memory for that count. Checks every number before it converts the number to a narrower type. */
 #include "server/dialects/native/inputs.h"
 
 #include "server/dialects/native/body.h"
@@ -17,7 +17,8 @@
 
 /* ---- Items from JSON ---- */
 
-/* What the readers of a list need to know about the request. */
+/* What the readers of a list need to know about the request. They are called with a pointer to this struct as their
+ * context. */
 struct inputs_reading {
     struct request *request;
     struct native_inputs *inputs;
@@ -70,7 +71,7 @@ static int ids_item(struct request *request, const struct native_inputs *inputs,
 {
     int64_t length = (int64_t)json_array_size(value), skip;
     const json_t *first = json_array_get(value, 0);
-    if (first && !json_is_number(first) && !inputs->truncate) /* this is not a list of tokens */
+    if (first && !json_is_number(first) && !inputs->truncate) /* no list of ids, so a message must not count tokens */
         return refuse_kind_of_id(request, path, 0, json_kind(first));
     if (native_fit(request, inputs, 0, path, &length, &skip) != 0)
         return -1;
@@ -144,7 +145,8 @@ static int picture_item(struct request *request, const json_t *value, const char
     return native_picture_text(request, path, json_string_value(value), json_string_length(value), item);
 }
 
-/* In text-embeddings-inference, a list of two texts is a pair. */
+/* Reads an item that is a list of texts. The list must contain one text. A list of two texts is a pair in
+ * text-embeddings-inference, and no model accepts pairs. */
 static int listed_text_item(struct inputs_reading *reading, const json_t *value, const char *path,
                             struct engine_item *item)
 {
@@ -204,7 +206,8 @@ static int items_from_json(void *context, const json_t *value)
 
 /* ---- Items from numbers ---- */
 
-/* Allocates memory for the items, for target->ends, and for the values. Returns the memory for the values. */
+/* Allocates memory for the items, for target->ends, and for the values. Returns the memory for the values. On failure
+ * sets request->failure and returns NULL. */
 static void *numbers_memory(struct request *request, const struct numbers *numbers, struct numbers_target *target,
                             int64_t n_items)
 {
@@ -215,8 +218,8 @@ static void *numbers_memory(struct request *request, const struct numbers *numbe
     return target->ends ? values : NULL;
 }
 
-/* Refuses the first wrong number among the `count` numbers of an item that are kept. `first` is the index of the first
- * of these numbers in the whole list. It is at the beginning of row `skip` of the item. */
+/* Fails if one of `count` numbers of an item is wrong. They begin at number `first` of the whole list, which is the
+ * beginning of row `skip` of the item. Numbers that are cut off are not checked. */
 static int check_numbers(struct request *request, const struct numbers *numbers, const char *path,
                          const struct numbers_target *target, int64_t first, int64_t skip, int64_t count)
 {
@@ -233,7 +236,7 @@ static int check_numbers(struct request *request, const struct numbers *numbers,
     return refuse_id(request, path, skip + n, strtoll(text, NULL, 10));
 }
 
-/* Gives each item its part of the values. */
+/* Sets the first input of each item to its part of the values. */
 static int place_items(struct request *request, const struct native_inputs *inputs, const struct numbers *numbers,
                        const struct numbers_target *target)
 {
@@ -244,7 +247,7 @@ static int place_items(struct request *request, const struct native_inputs *inpu
         struct engine_item *item = &request->job.items[i];
         int64_t length = (target->ends[i] - start) / columns, skip;
         if (length == 0 || length > most || *target->n_wrong > 0)
-            native_item_path(inputs, i, path); /* only a refusal needs it, and snprintf is slow */
+            native_item_path(inputs, i, path); /* snprintf is slow, so the path is only written for a refusal */
         if (native_fit(request, inputs, 0, path, &length, &skip) != 0)
             return -1;
         int64_t first = start + skip * columns;
@@ -255,8 +258,8 @@ static int place_items(struct request *request, const struct native_inputs *inpu
     return 0;
 }
 
-/* Reads the lists. If they are not nested as the model requires, leaves them to items_from_json, whose message says how
- * they should be nested. */
+/* Reads lists of numbers. Returns 0 for lists that are not nested as the model requires. items_from_json refuses such
+ * lists with a message about their nesting. */
 static int items_from_numbers(void *context, const struct numbers *numbers)
 {
     const struct inputs_reading *reading = context;
@@ -288,14 +291,14 @@ static int items_from_numbers(void *context, const struct numbers *numbers)
     if (numbers_read(numbers, &target))
         return place_items(request, inputs, numbers, &target) == 0 ? 1 : -1;
     if (inputs->truncate)
-        return 0; /* the row of a wrong size may be cut off */
+        return 0; /* the row of the wrong size may be in the part that is cut off, so items_from_json must decide */
     char path[NATIVE_PATH];
     return refuse_columns(request, native_item_path(inputs, list.item, path), list.index, list.size);
 }
 
 /* ---- For the routes ---- */
 
-/* Checks that the model accepts pictures, and that the request contains pictures. */
+/* Fails if the request contains no picture for this model, which accepts pictures. */
 static int check_picture(struct request *request, const struct native_inputs *inputs)
 {
     const char *name = request_model_name(request);
@@ -309,7 +312,7 @@ static int check_picture(struct request *request, const struct native_inputs *in
     return 0;
 }
 
-/* Checks that the request contains one input, and that it has the kind of the model's first input. */
+/* Fails if the request does not contain one first input, or if its kind is not that of the model's first input. */
 static int check_kind(struct request *request, const struct native_inputs *inputs)
 {
     const struct model_info *info = request->info;
@@ -339,7 +342,7 @@ static int check_kind(struct request *request, const struct native_inputs *input
     return 0;
 }
 
-/* Makes one item from the body, which is the file of a picture. */
+/* Makes one item from a body that is a picture file. */
 static int item_from_file(struct request *request, const struct native_inputs *inputs)
 {
     request->job.items = request_take(request, 1, sizeof *request->job.items);

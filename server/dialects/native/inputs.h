@@ -5,14 +5,14 @@
 
 #include "server/dialects/native/body.h"
 
-/* Makes the job's items. Their first input comes from `inputs` or `embeddings`, or from the body if the body is the
- * file of a picture. Their other inputs come from `given`. The route must then say which results it wants. */
+/* Makes the items of the job. The first input of the items is `inputs`, `embeddings`, or a body that is a picture file.
+ * The other inputs are in inputs->given. The caller must set the requested results of the items afterwards. */
 int native_items(struct request *request, struct native_inputs *inputs);
 
-/* Finds out whether the vectors of the answer are written as base64. */
+/* Sets *base64 to whether the key encoding_format asks for base64. Refuses unknown formats. */
 int native_encoding(struct request *request, const struct native_inputs *inputs, bool *base64);
 
-/* Calls model_check for each item. The message names the input. */
+/* Calls model_check for each item. The message of a failure names the item. */
 int native_check(struct request *request, const struct native_inputs *inputs);
 
 #endif

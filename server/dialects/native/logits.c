@@ -1,5 +1,5 @@
-/* logits: /logits returns the model's output at the requested positions. It returns all columns, the top_k
- * largest ones of each row, or the log-probability of a given id (targets.c). */
+/* logits: /logits returns the model's output at the requested positions. The answer contains all columns, the top_k
+ * largest columns of each row, or the log-probabilities of given ids (targets.c). */
 #include "server/dialects/native/body.h"
 #include "server/dialects/native/inputs.h"
 #include "server/dialects/native/named.h"
@@ -13,24 +13,25 @@
 #include <string.h>
 
 struct logits_body {
-    struct native_inputs inputs; /* NATIVE_INPUT_OPTIONS requires that it is the first member */
+    struct native_inputs inputs; /* must be the first member for NATIVE_INPUT_OPTIONS */
     json_t *positions, *targets;
     int64_t top_k;
     bool softmax;
 };
 
-/* The positions and the form of the answer. The answer still needs both after the JSON was freed. */
+/* The requested positions, and the form of the answer. The answer needs both after the JSON is freed. */
 struct logits_plan {
     const struct model *model;
     bool base64;
-    bool targets;             /* the answer contains log-probabilities of given ids, and no logits */
-    const int32_t *positions; /* (n_positions): positions in every item, in the order of the answer. NULL if all
-                                 positions are requested, or only the last one */
+    bool targets;             /* the answer contains log-probabilities of given ids instead of logits */
+    const int32_t *positions; /* (n_positions): the requested positions, the same for every item, in the order of the
+                                 answer. NULL if all positions or only the last position are requested */
     int64_t n_positions;
     bool last;
-    const int32_t *rows; /* (n_rows): the same positions without repetition, which are the rows to compute */
+    const int32_t *rows; /* (n_rows): the values of `positions` without repetition. The job computes these rows. NULL if
+                            `positions` is NULL */
     int64_t n_rows;
-    const int32_t *places; /* (n_positions): index of each position in `rows`. NULL if no position is repeated */
+    const int32_t *places; /* (n_positions): for each position, its index in `rows`. NULL if no position is repeated */
 };
 
 static const struct option options[] = {
@@ -82,7 +83,7 @@ static int read_positions(struct request *request, const json_t *positions, stru
     return 0;
 }
 
-/* Checks that each position is below the length of each item. */
+/* Fails if a position is not below the length of each item. */
 static int check_positions(struct request *request, const struct logits_body *body, const struct logits_plan *plan)
 {
     int64_t furthest = 0;
@@ -99,8 +100,8 @@ static int check_positions(struct request *request, const struct logits_body *bo
     return 0;
 }
 
-/* Sets plan->rows. The rows have the order in which the positions first appear. The positions must have passed
- * check_positions. */
+/* Sets plan->rows to the positions in the order in which they first appear. Also sets plan->places. The positions must
+ * have passed check_positions. */
 static int find_rows(struct request *request, struct logits_plan *plan)
 {
     int64_t length = model_hidden_rows(plan->model, &request->job.items[0]), n_rows = 0;
@@ -110,8 +111,7 @@ static int find_rows(struct request *request, struct logits_plan *plan)
         return -1;
     int32_t *rows = request_memory(request, plan->n_positions, sizeof *rows);
     int32_t *places = request_memory(request, plan->n_positions, sizeof *places);
-    int32_t *found = request_memory(
-        request, length, sizeof *found); /* by position: 1 + its index in `rows`, or 0 if it has not appeared yet */
+    int32_t *found = request_memory(request, length, sizeof *found); /* 1 + index in `rows`, or 0, of each position */
     if (!rows || !places || !found)
         return -1;
     for (int64_t i = 0; i < plan->n_positions; i++) {
@@ -133,26 +133,26 @@ static int64_t item_rows(const struct engine_item *item, const struct logits_pla
     return plan->rows ? plan->n_rows : plan->last ? 1 : model_hidden_rows(plan->model, item);
 }
 
-/* The number of rows of the answer. The answer repeats positions that the request repeats. */
+/* The number of rows of an item in the answer. The answer repeats positions that the request repeats. */
 static int64_t answer_rows(const struct engine_item *item, const struct logits_plan *plan)
 {
     return plan->positions ? plan->n_positions : item_rows(item, plan);
 }
 
-/* Most bytes of texts. ID_TEXT: an id with its comma. ESCAPE_TEXT: one byte of the id's text as an escape. QUOTES_TEXT:
- * the quotes and the comma around this text. POSITION_TEXT: a position. ITEM_TEXT: the characters around an item's
- * lists. */
+/* Maximum numbers of bytes of text. ID_TEXT: an id with its comma. ESCAPE_TEXT: one byte of a token's text as an
+ * escape. QUOTES_TEXT: the quotes and the comma around a token's text. POSITION_TEXT: a position. ITEM_TEXT: the
+ * characters around an item's lists. */
 enum { ID_TEXT = 11, ESCAPE_TEXT = 6, QUOTES_TEXT = 3, POSITION_TEXT = 12, ITEM_TEXT = 64 };
 
-/* The most bytes of the text of an id in the answer. */
+/* The maximum number of bytes for the text of a token in the answer. 0 without a tokenizer. */
 static int64_t most_token_text(const struct request *request)
 {
     const struct text_codec *codec = text_inputs_codec(request);
     return codec ? (int64_t)text_codec_longest_token(codec) * ESCAPE_TEXT + QUOTES_TEXT : 0;
 }
 
-/* Counts the results of all items. The request's share of memory pays for the results and their text. On failure sets
- * request->failure and returns -1. */
+/* Counts the floats of all items, and charges the results and their text to the request's memory. `best` says whether
+ * each float needs a column, too. On failure sets request->failure and returns -1. */
 static int charge_output(struct request *request, const struct logits_plan *plan, int64_t columns, bool best,
                          int64_t *floats)
 {
@@ -173,7 +173,7 @@ static int charge_output(struct request *request, const struct logits_plan *plan
                           request->answer_bytes + *floats * (int64_t)(sizeof(float) + (best ? sizeof(int32_t) : 0)));
 }
 
-/* Allocates memory for the output of all items, or for the best values and their columns. */
+/* Allocates memory for the whole rows of all items, or for the top_k largest values of each row and their columns. */
 static int want_output(struct request *request, const struct logits_body *body, const struct logits_plan *plan)
 {
     struct job *job = &request->job;
@@ -202,7 +202,7 @@ static int want_output(struct request *request, const struct logits_body *body, 
     return 0;
 }
 
-/* Makes each item request its last row. */
+/* Makes each item request the output of its last row. */
 static int want_last(struct request *request)
 {
     int32_t *rows = request_memory(request, request->job.n_items, sizeof *rows);
@@ -215,7 +215,7 @@ static int want_last(struct request *request)
     return 0;
 }
 
-/* The answer has one of two forms, so `targets` excludes the keys of the other form. */
+/* Fails if `targets` is given together with a key that only concerns logits. */
 static int check_form(struct request *request, const struct logits_body *body)
 {
     const char *key = body->positions ? "positions" : body->top_k > 0 ? "top_k" : body->softmax ? "softmax" : NULL;
@@ -224,7 +224,7 @@ static int check_form(struct request *request, const struct logits_body *body)
     return failure_set(&request->failure, FAILURE_INVALID, "both targets and %s are given, one was expected", key);
 }
 
-/* Requests whole rows of the output, or their best columns. */
+/* Makes each item request whole rows of the output, or the top_k largest columns of each row. */
 static int want_rows(struct request *request, struct logits_body *body, struct logits_plan *plan)
 {
     int64_t columns = request->info->output_columns;
@@ -268,7 +268,7 @@ enum outcome native_logits_read(struct request *request)
     return outcome;
 }
 
-/* The index of a row of the answer among the item's rows. */
+/* The index, among the computed rows of an item, of a row of the answer. */
 static int64_t place_of(const struct logits_plan *plan, int64_t row)
 {
     return plan->places ? plan->places[row] : row;
@@ -285,7 +285,7 @@ static void write_positions(struct writer *writer, const struct logits_plan *pla
     writer_text(writer, "]");
 }
 
-/* Writes the ids of the best columns. If `codec` is not NULL, writes the text of each id instead. */
+/* Writes the ids of the top_k largest columns of each row. If `codec` is not NULL, writes their texts instead. */
 static void write_best(struct writer *writer, const struct logits_plan *plan, const struct engine_item *item,
                        const struct text_codec *codec)
 {

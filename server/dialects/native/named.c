@@ -1,7 +1,8 @@
-/* named: the inputs of a model other than its first one, under the names of forward()'s parameters. An item of
- * an input is a nested list, as deep as the input's tensor has dimensions. A text may replace a list of ids.
+/* named: reads inputs of a model under the names of forward()'s parameters, except the value of the first input. An
+ * item of an input is a nested list, as deep as the input's tensor has dimensions. A text may replace a list of ids.
  *
- * Every list is measured before memory is allocated for it, so its lists cannot have different lengths afterwards. */
+ * The lists of an item are measured before memory is allocated for the values. While the values are read, all lists of
+ * a depth are known to have the same length. */
 #include "server/dialects/native/named.h"
 
 #include "server/dialects/native/body.h"
@@ -27,7 +28,7 @@ static int index_of(const struct model_info *info, const char *name)
     return -1;
 }
 
-/* Writes the names of all inputs, or only of those that the model requires. */
+/* Writes the names of all inputs, or of those that the model requires, to `names`. */
 static void list_names(const struct model_info *info, bool required, char names[NAMES_BYTES])
 {
     int length = 0;
@@ -62,7 +63,7 @@ static int refuse_twice(struct request *request, const char *one, const char *ot
                        other);
 }
 
-/* Moves the members of the object `inputs` to `given`. */
+/* Copies the members of the object `inputs` to `given`, and sets inputs->inputs to NULL. */
 static int open_object(struct request *request, struct native_inputs *inputs)
 {
     const struct model_info *info = request->info;
@@ -95,8 +96,8 @@ static int open_object(struct request *request, struct native_inputs *inputs)
     return 0;
 }
 
-/* `embeddings` is the first input. But if the first input is given otherwise, and the model has an input of the name
- * embeddings, it is that input. */
+/* The key `embeddings` usually means the first input. It means the model's input of this name if there is such an
+ * input, and the request contains the first input under another key. */
 static void place_embeddings(const struct request *request, struct native_inputs *inputs)
 {
     int index = index_of(request->info, "embeddings");
@@ -106,7 +107,8 @@ static void place_embeddings(const struct request *request, struct native_inputs
     inputs->embeddings = NULL;
 }
 
-/* The first input may have its own name, too. Sets `inputs` or `embeddings`, as the model requires. */
+/* If the request contains the first input under its own name, sets `inputs` or `embeddings` to its value, as the model
+ * requires. */
 static int place_first(struct request *request, struct native_inputs *inputs)
 {
     const struct model_input *first = &request->info->inputs[0];
@@ -160,16 +162,16 @@ static const char *input_path(const struct request *request, const struct native
 
 /* ---- Reading one input ---- */
 
-/* The items of one input while they are read. */
+/* The reader of one input, and the items that it has read. */
 struct named_reading {
     struct request *request;
     struct native_inputs *inputs;
     int index;
     const struct model_input *input;
-    int depth; /* of an item's lists. 0: an item is one value */
+    int depth; /* number of nested lists of an item. 0 if an item is a single value */
     struct text_inputs texts;
     struct items_limit limit;
-    struct engine_input *items; /* (count): the result */
+    struct engine_input *items; /* (count): the items that were read */
     int64_t count;
 };
 
@@ -177,11 +179,11 @@ struct named_reading {
 struct named_item {
     const struct named_reading *reading;
     const char *path;
-    int64_t number;                 /* of the item */
-    int64_t sizes[ENGINE_MAX_RANK]; /* (reading->depth) */
-    int64_t skip;                   /* elements that are cut off at the start of the outermost list */
-    int64_t at[ENGINE_MAX_RANK];    /* (reading->depth): the place of the current value, for messages */
-    bool floats;                    /* an INPUT_ATTENTION_MASK contains floats */
+    int64_t number;                 /* index of the item in reading->items */
+    int64_t sizes[ENGINE_MAX_RANK]; /* (reading->depth): length of the lists at each depth, after cutting */
+    int64_t skip;                   /* number of elements that are cut off at the start of the outermost list */
+    int64_t at[ENGINE_MAX_RANK];    /* (reading->depth): indices of the current value, for messages */
+    bool floats; /* the values are floats that are added to scores. Only if the input is an INPUT_ATTENTION_MASK */
 };
 
 static int depth_of(const struct model_input *input)
@@ -191,7 +193,7 @@ static int depth_of(const struct model_input *input)
     return input->kind == INPUT_ROWS || input->kind == INPUT_ATTENTION_MASK ? 2 : 1;
 }
 
-/* The number of elements that lists at this depth must have. -1 if any number is allowed. */
+/* The number of elements that a list at this depth must have. -1 if any number is allowed. */
 static int64_t wanted_size(const struct model_input *input, int depth)
 {
     if (input->layout == LAYOUT_TENSOR)
@@ -201,7 +203,7 @@ static int64_t wanted_size(const struct model_input *input, int depth)
     return input->columns > 0 ? input->columns : -1;
 }
 
-/* Whether an item is a sequence of tokens. Its length is limited, and it may be cut. */
+/* Whether an item is a sequence of tokens. The length of such an item is limited, and it may be cut. */
 static bool is_cut(const struct model_input *input, int depth)
 {
     bool tokens = input->kind == INPUT_IDS || input->kind == INPUT_ROWS;
@@ -221,7 +223,7 @@ static const char *expected_value(const struct model_input *input)
     }
 }
 
-/* Writes the path of the current value, such as "tgt[0][5]", down to `depth` of its indexes. */
+/* Writes the path of the current value, with the first `depth` of its indices, such as "tgt[0][5]". */
 static const char *place_text(const struct named_item *item, int depth, char text[PLACE_BYTES])
 {
     int length = snprintf(text, PLACE_BYTES, "%s", item->path);
@@ -290,7 +292,8 @@ static int read_value(const struct named_item *item, const json_t *value, void *
     return read_float(item, value, (float *)values + n);
 }
 
-/* Finds the sizes of the item from its first elements. Checks the sizes that the model prescribes. */
+/* Sets item->sizes from the first list at each depth. Fails if a size differs from the size that the model
+ * prescribes. */
 static int measure(struct named_item *item, const json_t *value)
 {
     const struct named_reading *reading = item->reading;
@@ -315,8 +318,8 @@ static int measure(struct named_item *item, const json_t *value)
     return 0;
 }
 
-/* Checks that all lists of the item, from `depth` on, have the sizes that `measure` has found. So the number of values
- * is at most that of the body. */
+/* Fails if a list of the item, from `depth` on, does not have the size in item->sizes. Afterwards the product of the
+ * sizes is at most the number of values in the body. */
 static int check_sizes(struct named_item *item, const json_t *value, int depth)
 {
     const struct named_reading *reading = item->reading;
@@ -336,7 +339,7 @@ static int check_sizes(struct named_item *item, const json_t *value, int depth)
     return 0;
 }
 
-/* Reads the values from `depth` on. *n counts the values that were read. */
+/* Reads the values of a list at `depth` into `values`. *n is the number of values that have been read so far. */
 static int read_values(struct named_item *item, const json_t *value, int depth, void *values, int64_t *n)
 {
     if (depth == item->reading->depth)
@@ -350,7 +353,7 @@ static int read_values(struct named_item *item, const json_t *value, int depth, 
     return 0;
 }
 
-/* Sets the input's data and sizes. */
+/* Sets *to to the item's data and sizes. */
 static void place(const struct named_item *item, const void *data, struct engine_input *to)
 {
     const struct model_input *input = item->reading->input;
@@ -365,8 +368,8 @@ static void place(const struct named_item *item, const void *data, struct engine
     }
 }
 
-/* The number of elements that remain of a mask of `length` elements. A mask is cut like its sequence, which precedes it
- * among the inputs. */
+/* The number of elements of a mask of `length` elements after cutting. A mask is cut like its sequence, which precedes
+ * the mask among the inputs. */
 static int64_t cut_of_mask(const struct named_item *item, int64_t length)
 {
     const struct named_reading *reading = item->reading;
@@ -382,7 +385,7 @@ static int64_t cut_of_mask(const struct named_item *item, int64_t length)
                : length;
 }
 
-/* Cuts the outermost list, or refuses it, if it is too long. */
+/* If the outermost list is too long, cuts or refuses it. */
 static int fit(struct named_item *item)
 {
     const struct named_reading *reading = item->reading;
@@ -432,7 +435,7 @@ static int read_text(struct named_reading *reading, const char *path, int64_t nu
     return 0;
 }
 
-/* Whether the value is a list of items. One more list than an item has is around them. */
+/* Whether the value is a list of items. Such a value has one level of lists more than an item. */
 static bool is_list_of_items(const struct named_reading *reading, const json_t *value)
 {
     int depth = 0;
@@ -468,7 +471,7 @@ static int named_from_json(void *context, const json_t *value)
 
 /* ---- Numbers ---- */
 
-/* Sets each item to its part of the values. Returns 0 if named_from_json must read them. */
+/* Sets each item to its part of the values. Returns 0 if named_from_json must read the input instead. */
 static int place_numbers(struct named_reading *reading, const int64_t *ends, void *values, int64_t row)
 {
     size_t bytes = reading->input->kind == INPUT_MASK ? sizeof(uint8_t) : sizeof(float);
@@ -488,8 +491,8 @@ static int place_numbers(struct named_reading *reading, const int64_t *ends, voi
     return 1;
 }
 
-/* Reads ids, rows and masks of numbers. Leaves other inputs, and wrong numbers, to named_from_json, whose message says
- * where they are. */
+/* Reads ids, rows and masks that are numbers. Returns 0 for other inputs, and for wrong numbers. named_from_json reads
+ * or refuses these, and its message names the place. */
 static int named_from_numbers(void *context, const struct numbers *numbers)
 {
     struct named_reading *reading = context;
@@ -517,7 +520,7 @@ static int named_from_numbers(void *context, const struct numbers *numbers)
     if (!numbers_read(numbers, &target))
         return 0;
     for (int64_t i = 0; input->kind == INPUT_MASK && i < count; i++)
-        ((uint8_t *)values)[i] = (uint8_t)((const int32_t *)values)[i]; /* byte i is behind id i */
+        ((uint8_t *)values)[i] = (uint8_t)((const int32_t *)values)[i]; /* byte i overlaps no unread id */
     return place_numbers(reading, ends, values, row);
 }
 
@@ -552,7 +555,7 @@ static int read_input(struct request *request, struct native_inputs *inputs, int
     return status;
 }
 
-/* Repeats the only item until the job has `count` items. */
+/* Makes `count` items of the job from its only item. */
 static int repeat_item(struct request *request, int64_t count)
 {
     struct engine_item *items = request_take(request, count, sizeof *items);
@@ -565,7 +568,7 @@ static int repeat_item(struct request *request, int64_t count)
     return 0;
 }
 
-/* Gives each item of the job its item of the input. An input with one item is for all of them. */
+/* Adds the items of one input to the items of the job. An input with a single item is used for all items of the job. */
 static int join(struct request *request, const struct named_reading *reading)
 {
     struct job *job = &request->job;

@@ -1,21 +1,21 @@
-/* named: the inputs of a model other than its first one, under the names of forward()'s parameters. */
+/* named: reads the inputs of a model under the names of forward()'s parameters, except the value of the first input. */
 #ifndef SERVER_DIALECTS_NATIVE_NAMED_H
 #define SERVER_DIALECTS_NATIVE_NAMED_H
 
 #include "server/dialects/native/body.h"
 
-/* Calls request_options for a body whose route takes named inputs. Names of the model's inputs are options, too, unless
- * the table has an option of this name. `table` has at most NATIVE_MOST_OPTIONS entries. `out` begins with a struct
- * native_inputs. */
+/* Calls request_options for the body of a route with native_inputs.named. The names of the model's inputs are
+ * additional options, except those that `table` already contains. `table` has at most NATIVE_MOST_OPTIONS entries.
+ * `out` begins with a struct native_inputs. */
 #define NATIVE_MOST_OPTIONS 24
 int native_options(struct request *request, const json_t *json, const struct option *table, size_t count, void *out);
 
-/* Finds the inputs that the request names. Sets inputs->inputs or inputs->embeddings to the first one. Fails if a name
- * is unknown or appears twice, or if an input is missing that the model requires. */
+/* Finds the inputs that the request names. Sets inputs->inputs or inputs->embeddings to the value of the first input.
+ * Fails if a name is unknown or appears twice, or if a required input is missing. */
 int native_named_find(struct request *request, struct native_inputs *inputs);
 
-/* Reads all inputs but the first one, and adds them to the job's items. If only one input has several items, the items
- * of the others are repeated. */
+/* Reads the values of all inputs except the first one into the items of the job. All inputs must have the same number
+ * of items. An input with a single item is used for all items of the job. */
 int native_named_read(struct request *request, struct native_inputs *inputs);
 
 #endif

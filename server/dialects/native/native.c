@@ -31,7 +31,7 @@ static const struct route routes[] = {
     {"POST", "/tokenize", ACCEPTS_JSON, .work = WORK_OTHER, .read = native_tokenize},
     {"POST", "/decode", ACCEPTS_JSON, .work = WORK_OTHER, .read = native_decode},
     {"GET", "/", .open = true, .read = native_front},
-    {"GET", "/ping", .open = true, .read = native_ready}, /* Amazon SageMaker */
+    {"GET", "/ping", .open = true, .read = native_ready}, /* the health check of Amazon SageMaker */
     {"GET", "/health", .open = true, .read = native_ready},
     {"GET", "/health/live", .open = true, .read = native_live},
     {"GET", "/health/ready", .open = true, .read = native_ready},

@@ -1,6 +1,6 @@
-/* pictures: makes an item from a JPEG or PNG file. The file is the body, or a base64 text in the body. Reading a
- * picture takes up to a second, so these functions run on workers. server/http/exchange.c decides where a body is
- * read. */
+/* pictures: makes an item from a JPEG or PNG file. The file is the body, or base64 text in the body. Decoding a picture
+ * may take a second, so these functions run on worker threads. server/http/exchange.c chooses the thread for each
+ * body. */
 #include "server/dialects/native/pictures.h"
 
 #include "server/common/clock.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* JSON never begins with one of these marks. */
+/* The first bytes of the two file formats. JSON never begins with them. */
 static const char jpeg_mark[] = "\xFF\xD8\xFF", png_mark[] = "\x89PNG";
 
 static bool begins_with(const struct request *request, const char *mark)
@@ -35,7 +35,8 @@ static int refuse(struct request *request, const char *path, const struct error 
     return failure_set(&request->failure, FAILURE_INVALID, "%s: %s", path, error->message);
 }
 
-/* One request may contain thousands of pictures, so the deadline is checked before each picture. */
+/* Fails if the deadline has passed. It is checked before each picture, because a request may contain thousands of
+ * pictures. */
 static int check_deadline(struct request *request)
 {
     int64_t deadline_ns = request->job.deadline_ns;
@@ -64,7 +65,7 @@ int native_picture(struct request *request, const char *path, const void *file, 
     return 0;
 }
 
-/* Skips a prefix such as "data:image/png;base64,". Returns the base64 text after it. */
+/* Skips a prefix such as "data:image/png;base64,". Returns the base64 text after it, and reduces *length. */
 static const char *behind_prefix(const char *text, size_t *length)
 {
     const char *comma = *length > 5 && strncasecmp(text, "data:", 5) == 0 ? memchr(text, ',', *length) : NULL;

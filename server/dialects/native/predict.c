@@ -1,9 +1,9 @@
-/* predict: /predict returns the score of each class, the best class first. For a model with `labels`, POST /
- * does the same. For other models, POST / does the same as /embed. /classify returns the same scores in the format of
- * Infinity.
+/* predict: /predict returns the score of each class, with the largest score first. /classify returns the same scores in
+ * the format of Infinity, another inference server. POST / does the same as /predict for a model with `labels`, and as
+ * /embed for other models.
  *
- * Two kinds of clients use this route. Clients of text-embeddings-inference put options beside `inputs`. Hugging Face's
- * InferenceClient puts them into `parameters`, and expects one list for each text, even for a single text. */
+ * Two kinds of clients use /predict. Clients of text-embeddings-inference put options beside `inputs`. Hugging Face's
+ * InferenceClient puts options into `parameters`, and expects one list for each text, even for a single text. */
 #include "server/dialects/classes.h"
 #include "server/dialects/native/body.h"
 #include "server/dialects/native/embed.h"
@@ -22,12 +22,12 @@
 
 enum score_function { SCORE_SOFTMAX, SCORE_SIGMOID, SCORE_NONE, SCORE_COUNT };
 
-/* Index: enum score_function. */
+/* Index: enum score_function. The values of the key function_to_apply. */
 static const char *const function_names[] = {"softmax", "sigmoid", "none"};
 _Static_assert(sizeof function_names / sizeof *function_names == SCORE_COUNT, "a name for each function");
 
 struct predict_body {
-    struct native_inputs inputs; /* NATIVE_SEQUENCE_OPTIONS requires that it is the first member */
+    struct native_inputs inputs; /* must be the first member for NATIVE_SEQUENCE_OPTIONS */
     bool raw_scores;
     int64_t top_k;
     json_t *parameters;
@@ -47,7 +47,7 @@ static const struct option classify_options[] = {
     {"raw_scores", OPTION_BOOL, offsetof(struct predict_body, raw_scores)},
 };
 
-/* The keys of `parameters`. */
+/* The values of the keys of `parameters`. */
 struct predict_parameters {
     const char *function_to_apply;
     int64_t top_k;
@@ -58,12 +58,12 @@ static const struct option parameter_options[] = {
     {"top_k", OPTION_INTEGER, offsetof(struct predict_parameters, top_k)},
 };
 
-/* What the answer needs after the JSON was freed. */
+/* What the answer needs after the JSON is freed. */
 struct predict_plan {
     enum score_function function;
-    int64_t top_k;              /* number of classes in the answer for an item */
-    bool nested;                /* the answer is a list of lists */
-    struct class_score *sorted; /* (classes): memory for one item at a time */
+    int64_t top_k;              /* number of classes of each item that the answer contains */
+    bool nested;                /* the answer is a list that contains a list for each item */
+    struct class_score *sorted; /* (classes): memory for the classes of one item */
 };
 
 static int read_function(struct request *request, const struct predict_body *body, const char *name,
@@ -85,8 +85,8 @@ static int read_function(struct request *request, const struct predict_body *bod
                        "function_to_apply is \"%.100s\", one of softmax, sigmoid, none was expected", name);
 }
 
-/* Reads the number of classes in an answer. `parameters` may ask for more classes than there are, as Hugging Face's
- * pipelines allow. */
+/* Sets *top_k to the number of classes of each item in the answer. `asked` is the top_k of `parameters`. It may exceed
+ * the number of classes, as Hugging Face's pipelines allow. */
 static int read_top_k(struct request *request, const struct predict_body *body, int64_t asked, int64_t *top_k)
 {
     int64_t classes = request->info->output_columns;
@@ -105,9 +105,12 @@ static int read_top_k(struct request *request, const struct predict_body *body, 
     return 0;
 }
 
-/* Whether the answer has one list for each input. This is so in three cases: there are several inputs, the input is a
- * batch of one, or the body has `parameters` and the model takes no pictures. `[["a text"]]` and `[[1, 2]]` are
- * batches of one. `["a text"]` is a single input, as in text-embeddings-inference. */
+/* Whether the answer is a list of lists, one for each input. This is true in three cases:
+ * - The request has several inputs.
+ * - The input is a batch of one, such as `[["a text"]]` or `[[1, 2]]`.
+ * - The body has `parameters`, and the model accepts no pictures.
+ *
+ * `["a text"]` is a single input and no batch, as in text-embeddings-inference. */
 static bool is_nested(const struct request *request, const struct predict_body *body)
 {
     bool one_text = request->job.n_items == 1 && json_is_string(json_array_get(body->inputs.inputs, 0));
@@ -117,9 +120,9 @@ static bool is_nested(const struct request *request, const struct predict_body *
 
 /* ---- Memory ---- */
 
-/* Most bytes of texts. PREDICTION_TEXT: {"score":,"label":} with a comma and a float. NUMBER_TEXT: LABEL_ and a number.
- * ESCAPE_TEXT: one byte of a label as an escape. LIST_TEXT: the list of an item. ENVELOPE_TEXT: the rest of an answer
- * of /classify. */
+/* Maximum numbers of bytes of text. PREDICTION_TEXT: {"score":,"label":} with a comma and a float. NUMBER_TEXT: LABEL_
+ * and a number. ESCAPE_TEXT: one byte of a label as an escape. LIST_TEXT: the brackets of an item's list.
+ * ENVELOPE_TEXT: the rest of an answer of /classify. */
 enum { PREDICTION_TEXT = 48, NUMBER_TEXT = 32, ESCAPE_TEXT = 6, LIST_TEXT = 8, ENVELOPE_TEXT = 512 };
 
 static int64_t most_label_text(const struct request *request)
@@ -127,7 +130,7 @@ static int64_t most_label_text(const struct request *request)
     return native_model(request)->labels ? classes_label_bytes(request) * ESCAPE_TEXT + 2 : NUMBER_TEXT;
 }
 
-/* Allocates memory for the output of all items, and for sorting the classes of one item. */
+/* Allocates memory for the logits of all items, and for sorting the classes of one item. */
 static int want_output(struct request *request, struct predict_plan *plan)
 {
     struct job *job = &request->job;
@@ -149,7 +152,7 @@ static int want_output(struct request *request, struct predict_plan *plan)
 
 /* ---- The request ---- */
 
-/* Does what remains after the keys of the body were read. */
+/* Reads the options and inputs of `body` and `parameters`, and fills *plan. */
 static int plan_answer(struct request *request, struct predict_body *body, const struct predict_parameters *parameters,
                        struct predict_plan *plan)
 {
@@ -244,8 +247,8 @@ static void write_predictions(struct request *request, const struct predict_plan
     struct writer *writer = &request->answer;
     const struct served_label *labels = native_model(request)->labels;
     int64_t classes = request->info->output_columns;
-    /* All functions of scores increase, so the order of the logits is that of the scores. It holds even where two
-     * scores are equal as floats. */
+    /* Each score function increases with the logit, so the classes are sorted by their logits. Classes with different
+     * logits keep this order even if their scores are equal as floats. */
     classes_sort(logits, classes, plan->sorted);
     double sum = softmax_sum(plan->sorted, classes);
     writer_text(writer, "[");

@@ -1,5 +1,6 @@
-/* routes: the functions of all native routes, for the table in native.c. Each file of this folder that is named like a
- * route defines the functions of this route. The routes that return 404 or 501 are in absent.c. */
+/* routes: the functions of all native routes, for the table in native.c. Files with the name of a route, such as
+ * embed.c, define the functions of this route and of similar routes. front.c, info.c, text.c and absent.c define the
+ * others. */
 #ifndef SERVER_DIALECTS_NATIVE_ROUTES_H
 #define SERVER_DIALECTS_NATIVE_ROUTES_H
 

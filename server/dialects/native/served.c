@@ -1,4 +1,4 @@
-/* served: which routes serve a model, and which kind of input its first one is. */
+/* served: which routes a model can serve. */
 #include "server/dialects/native/served.h"
 
 #include "server/dialects/native/generate_plan.h"
@@ -75,7 +75,7 @@ bool native_is_classifier(const struct served_model *served)
 
 /* ---- Routes ---- */
 
-/* Whether the first input alone is enough, and is a sequence or a picture. */
+/* Whether the model can run on its first input alone, and this input is a sequence or a picture. */
 static bool takes_one(const struct served_model *served)
 {
     const struct model_info *info = model_info(served->model);

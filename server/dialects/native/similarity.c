@@ -1,5 +1,6 @@
-/* similarity: /similarity compares the vectors of texts by the cosine of their angle, as
- * text-embeddings-inference does. The vectors are those of /embed. */
+/* similarity: /similarity returns the cosine of the angle between the vectors of two texts, as
+ * text-embeddings-inference does. It compares one source text with each text of a list. The vectors are those of
+ * /embed. */
 #include "server/dialects/native/body.h"
 #include "server/dialects/native/embed.h"
 #include "server/dialects/native/routes.h"
@@ -8,7 +9,7 @@
 #include <math.h>
 
 struct similarity_body {
-    struct native_vectors vectors; /* NATIVE_VECTOR_OPTIONS requires that it is the first member */
+    struct native_vectors vectors; /* must be the first member for NATIVE_VECTOR_OPTIONS */
     json_t *texts, *parameters;
 };
 
@@ -22,7 +23,7 @@ static const struct option options[] = {
 
 static const struct option parameter_options[] = {NATIVE_ENCODING_OPTIONS, NATIVE_VECTOR_OPTIONS};
 
-/* The keys of `inputs`. */
+/* The values of the keys of `inputs`. */
 struct similarity_texts {
     json_t *source, *sentences;
 };
@@ -56,7 +57,7 @@ static int check_texts(struct request *request, const struct similarity_body *bo
     return 0;
 }
 
-/* Joins the texts into one list, with the source first. Returns a new reference. On failure sets request->failure and
+/* Returns a new list with the source text and the sentences, in this order. On failure sets request->failure and
  * returns NULL. */
 static json_t *join_texts(struct request *request, const struct similarity_body *body)
 {
@@ -65,8 +66,7 @@ static json_t *join_texts(struct request *request, const struct similarity_body 
         check_texts(request, body, &texts) != 0)
         return NULL;
     int64_t bytes = (int64_t)(json_array_size(texts.sentences) + 1) * (int64_t)sizeof(json_t *);
-    if (request_charge(request, 2 * bytes) !=
-        0) /* a growing list is copied, so its old and its new memory exist at the same time */
+    if (request_charge(request, 2 * bytes) != 0) /* a list is copied when it grows, so its memory exists twice */
         return NULL;
     json_t *list = json_array();
     if (list && json_array_append(list, texts.source) == 0 && json_array_extend(list, texts.sentences) == 0)
@@ -76,7 +76,7 @@ static json_t *join_texts(struct request *request, const struct similarity_body 
     return NULL;
 }
 
-/* Makes the items request their vectors, and allocates memory for the text of one number for each sentence. */
+/* Makes the items request their vectors, and charges the text of one number for each sentence. */
 static int want_vectors(struct request *request, struct native_vectors *vectors)
 {
     if (native_vectors_want(request, vectors) != 0)
@@ -112,7 +112,7 @@ enum outcome native_similarity_read(struct request *request)
     return status == 0 ? OUTCOME_RUN : OUTCOME_FAILED;
 }
 
-/* The cosine of the angle between two vectors. 0 if one of them is zero. */
+/* The cosine of the angle between two vectors. 0 if a vector is zero. */
 static float cosine(const float *a, const float *b, int64_t count)
 {
     double product = 0, a_squares = 0, b_squares = 0;

@@ -1,5 +1,5 @@
-/* targets: the key `targets` of /logits. The answer contains the log-probability of one id at each position,
- * instead of the logits of all ids. So the memory for it does not grow with the vocabulary. */
+/* targets: the key `targets` of /logits. The answer contains the log-probability of one id at each position, instead of
+ * the logits of all ids. So the memory for an answer does not depend on the size of the vocabulary. */
 #include "server/dialects/native/targets.h"
 
 #include "server/dialects/native/body.h"
@@ -10,17 +10,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NO_TARGET (-1) /* in lists of targets, as in engine_item */
-#define IGNORED (-100) /* the number for no target in a request, as PyTorch's ignore_index */
+#define NO_TARGET (-1) /* stands for no target in lists of targets, as in engine_item */
+#define IGNORED (-100) /* stands for no target in a request, as ignore_index does in PyTorch */
 
-/* Most bytes of text around the log-probabilities of an item. */
+/* Maximum number of bytes of text around the log-probabilities of an item. */
 enum { ITEM_TEXT = 96 };
 
 /* The targets of all items while they are read. */
 struct targets_reading {
     struct request *request;
     const struct native_inputs *inputs;
-    int32_t *ids; /* (positions of all items): an id, or NO_TARGET */
+    int32_t *ids; /* (n_ids): for each position of all items, an id or NO_TARGET */
     int64_t n_ids;
 };
 
@@ -48,7 +48,7 @@ static int refuse_count(const struct targets_reading *reading, int64_t item, int
 
 /* ---- "next" ---- */
 
-/* The target of each position is the id at the next one. The last position has none. */
+/* Sets the target of each position to the id at the next position. The last position has no target. */
 static int next_ids(struct targets_reading *reading)
 {
     struct request *request = reading->request;
@@ -134,7 +134,8 @@ static int ids_from_json(void *context, const json_t *value)
     return 0;
 }
 
-/* Reads lists whose numbers and lengths are right. Leaves others to ids_from_json, whose message says what is wrong. */
+/* Reads lists of numbers. Returns 0 if a number or a length is wrong. ids_from_json refuses such lists with a message
+ * about the fault. */
 static int ids_from_numbers(void *context, const struct numbers *numbers)
 {
     const struct targets_reading *reading = context;
@@ -175,8 +176,11 @@ static int read_targets(struct targets_reading *reading, struct items_lists *lis
 
 /* ---- Requested rows ---- */
 
-/* Requests the positions that have a target. An item without any target requests its first row, which is the cheapest
- * request. `ids` (count) becomes the targets of the requested rows, `rows` (count) their positions. */
+/* Makes the item request the positions that have a target. An item without any target requests only its first row,
+ * which is the cheapest request.
+ *
+ * `ids` (count) contains the target of each position. It receives the targets of the requested rows. `rows` (count)
+ * receives their positions. */
 static void request_rows(struct engine_item *item, int64_t count, int32_t *ids, int32_t *rows, float *values)
 {
     int64_t n = 0;
@@ -221,8 +225,8 @@ int native_targets_want(struct request *request, struct native_inputs *inputs, j
 
 /* ---- The answer ---- */
 
-/* Spreads the item's log-probabilities over all its positions, in place. A position without a target becomes NaN.
- * item->log_probabilities has room for all `rows`. */
+/* Moves the item's log-probabilities to the positions of their rows, in place. The value at a position without a target
+ * becomes NaN. item->log_probabilities must have `rows` elements. */
 static void spread(const struct engine_item *item, int64_t rows)
 {
     float *values = item->log_probabilities;

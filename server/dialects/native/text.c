@@ -1,4 +1,4 @@
-/* text: /tokenize and /decode. They use the tokenizer of a model, but run no model. */
+/* text: /tokenize and /decode. They use the tokenizer of a model, but do not run the model. */
 #include "server/dialects/native/body.h"
 #include "server/dialects/native/routes.h"
 #include "server/dialects/text_inputs.h"
@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Most bytes of a token in the answer, {"id":258,"text":"","special":false,"start":12345678,"stop":…}, and of each byte
- * of its text, as an escape. */
+/* Maximum numbers of bytes of text. TOKEN_TEXT: a token in the answer,
+ * {"id":258,"text":"","special":false,"start":12345678,"stop":…}, without its text. ESCAPE_TEXT: each byte of its text,
+ * as an escape. */
 enum { TOKEN_TEXT = 96, ESCAPE_TEXT = 6 };
 
 struct tokenize_body {
@@ -47,7 +48,7 @@ static int check_tokenizer(struct request *request)
                        request_model_name(request));
 }
 
-/* Checks that a list of the request has at most as many entries as the server allows. */
+/* Fails if a list of the request has more entries than the server allows. */
 static int check_most(struct request *request, const char *name, int64_t count)
 {
     int64_t limit = request->service->options.settings->max_client_batch_size;
@@ -58,7 +59,7 @@ static int check_most(struct request *request, const char *name, int64_t count)
     return 0;
 }
 
-/* Like check_most, but also refuses an empty list. */
+/* Like check_most, but also fails if the list is empty. */
 static int check_count(struct request *request, const char *name, const json_t *list)
 {
     if (json_array_size(list) == 0)
@@ -66,8 +67,8 @@ static int check_count(struct request *request, const char *name, const json_t *
     return check_most(request, name, (int64_t)json_array_size(list));
 }
 
-/* Checks that one answer may contain `count` tokens, which is the number of tokens of all texts so far.
- * text-embeddings-inference accepts bodies of at most 2 MB. */
+/* Fails if one answer may not contain `count` tokens, the number of tokens of all texts so far.
+ * text-embeddings-inference limits bodies to 2 MB instead. */
 static int check_tokens(struct request *request, int64_t count)
 {
     int64_t most = items_limit(request->info, 0).tokens;
@@ -97,7 +98,7 @@ static void write_token(struct writer *writer, const struct text_token *token)
     writer_text(writer, "}");
 }
 
-/* Writes the tokens of a text. */
+/* Writes a list with the tokens of the encoded text. */
 static int write_tokens(struct text_inputs *texts)
 {
     struct request *request = texts->request;
@@ -116,7 +117,7 @@ static int write_tokens(struct text_inputs *texts)
     return found == 0 ? 0 : failure_memory(&request->failure);
 }
 
-/* Refuses too many texts before jansson makes an object of each text. */
+/* Refuses too many texts before jansson allocates an object for each text. */
 static int check_texts(struct request *request)
 {
     struct numbers_counts counts = native_count(request, "inputs");
@@ -186,7 +187,7 @@ enum outcome native_tokenize(struct request *request)
 
 /* ---- /decode ---- */
 
-/* Reads `list` (count) into `ids`. */
+/* Reads `list` into `ids`, which has as many elements. */
 static int read_ids(struct request *request, const json_t *list, const char *path, int32_t *ids)
 {
     int64_t most = text_codec_ids(text_inputs_codec(request));
@@ -205,8 +206,8 @@ static int read_ids(struct request *request, const json_t *list, const char *pat
     return 0;
 }
 
-/* Writes the text of the ids as a JSON string. A character may take several ids: what is no UTF-8 becomes U+FFFD only
- * after all bytes are in place. */
+/* Writes the text of the ids as a JSON string. All ids are decoded at once, because a character may consist of several
+ * tokens. Bytes that are not UTF-8 become U+FFFD. */
 static int write_text(struct request *request, const int32_t *ids, int64_t count, bool skip_special)
 {
     const struct text_codec *codec = text_inputs_codec(request);
@@ -232,7 +233,7 @@ static int decode_list(struct request *request, const json_t *list, const char *
     return ids && read_ids(request, list, path, ids) == 0 ? write_text(request, ids, count, skip_special) : -1;
 }
 
-/* Refuses too many lists or ids before jansson makes an object of each. */
+/* Refuses too many lists or ids before jansson allocates an object for each. */
 static int check_ids(struct request *request)
 {
     struct numbers_counts counts = native_count(request, "ids");
