@@ -1,5 +1,5 @@
 /* ollama: the table of routes for clients of Ollama. Inputs are read in the same way as for /embed, and the keys of
- * /embed have their meaning here, too. Ollama's own keys are in docs/api.md of its repository. */
+ * /embed have the same meaning here. docs/api.md in Ollama's repository describes Ollama's own keys. */
 #include "server/dialects/ollama/ollama.h"
 
 #include "server/common/clock.h"
@@ -8,7 +8,8 @@
 
 #include <inttypes.h>
 
-/* `options` are settings of the model runner, and `keep_alive` says how long a model stays in memory. */
+/* The key `options` contains settings of Ollama's model runner, and `keep_alive` the time for which it keeps a model in
+ * memory. Both are ignored. */
 #define VECTOR_OPTIONS                                                             \
     NATIVE_READING_OPTIONS, NATIVE_VECTOR_OPTIONS, {"options", OPTION_IGNORED, 0}, \
     {                                                                              \
@@ -25,7 +26,7 @@ static const struct option embeddings_options[] = {
     VECTOR_OPTIONS,
 };
 
-/* Refuses a list of inputs. */
+/* Fails if the request contains a list of inputs instead of a single input. */
 static int check_one(struct request *request, const struct native_inputs *inputs)
 {
     if (!inputs->many)
@@ -34,7 +35,7 @@ static int check_one(struct request *request, const struct native_inputs *inputs
                        "%s is a list of inputs, one text was expected: use /api/embed for several", inputs->key);
 }
 
-/* `one`: the request may contain only one input. */
+/* `key` is the key for the inputs. `one` is true if the route accepts only a single input. */
 static enum outcome read_vectors(struct request *request, const char *key, bool one, const struct option *table,
                                  size_t count)
 {
@@ -43,7 +44,7 @@ static enum outcome read_vectors(struct request *request, const char *key, bool 
     if (!json)
         return OUTCOME_FAILED;
     body.normalize = request->info->normalize;
-    body.inputs.truncate = true; /* Ollama's default */
+    body.inputs.truncate = true; /* the default of this key in Ollama's API */
     bool read = request_options(request, json, table, count, &body) == 0 && native_vectors_want(request, &body) == 0 &&
                 (!one || check_one(request, &body.inputs) == 0);
     json_decref(json);

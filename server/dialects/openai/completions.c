@@ -1,6 +1,6 @@
-/* completions: /v1/completions continues prompts, as in OpenAI's API. Some keys are not in OpenAI's API, but in
- * vLLM (vllm/entrypoints/openai): top_k, min_p, repetition_penalty and return_token_ids. Where OpenAI's reference
- * leaves a detail open, vLLM decides. For example, text_offset counts from the beginning of `text`. */
+/* completions: /v1/completions continues prompts, as in OpenAI's API. The keys top_k, min_p, repetition_penalty and
+ * return_token_ids are from vLLM (vllm/entrypoints/openai). Where OpenAI's reference leaves a detail open, the route
+ * does the same as vLLM. For example, text_offset counts characters from the beginning of `text`. */
 #include "server/dialects/native/body.h"
 #include "server/dialects/native/generate_inputs.h"
 #include "server/dialects/native/generate_plan.h"
@@ -19,7 +19,7 @@
 
 #define DEFAULT_TOKENS 16 /* the default of max_tokens in OpenAI's API */
 
-/* The keys of a body. An absent double is NaN. */
+/* The values of the keys of a body. An absent double is NaN. */
 struct completions_body {
     const char *model, *prompt_name, *input_type;
     json_t *prompt, *max_tokens, *stop, *seed, *logprobs, *top_k, *stream_options, *truncate_prompt_tokens;
@@ -63,25 +63,26 @@ static const struct option stream_option_table[] = {
     {"include_usage", OPTION_BOOL, offsetof(struct stream_options, include_usage)},
 };
 
-/* How much of a sequence was sent. */
+/* The part of a sequence that has been written to the answer. */
 struct sent {
     int64_t tokens;
-    size_t bytes;       /* bytes of its text */
-    int64_t characters; /* number of characters of `text` in the answer before token number `tokens` */
+    size_t bytes;       /* number of bytes of the sequence's text */
+    int64_t characters; /* number of characters in the answer's `text` before token number `tokens`, including an echoed
+                           prompt */
     bool ended;
 };
 
-/* What the answer needs to know about the body. */
+/* What the answer needs to know about the request. */
 struct completions_plan {
     struct generate_plan generate;
     int64_t n;             /* number of sequences for each prompt */
-    int64_t prompt_tokens; /* number of tokens of all prompts */
+    int64_t prompt_tokens; /* number of tokens of all prompts together */
     int64_t created_s;     /* seconds since 1970 */
     bool logprobs, include_usage;
-    bool token_ids;      /* choices contain the ids of their tokens */
-    bool no_tokens;      /* max_tokens is 0, so the token that is generated is not shown */
-    struct echo *echoes; /* (n_prompts). NULL without the key `echo` */
-    struct sent *sent;   /* (n_sequences) */
+    bool token_ids;      /* each choice contains the ids of its tokens */
+    bool no_tokens;      /* max_tokens is 0. One token is generated nevertheless, but the answer does not contain it */
+    struct echo *echoes; /* (n_prompts): the texts of the prompts. NULL if the key `echo` is not true */
+    struct sent *sent;   /* (n_sequences): what has been sent of each sequence */
 };
 
 /* ---- Reading ---- */
@@ -102,7 +103,7 @@ static int read_sampling(struct request *request, const struct completions_body 
         generate_integer(request, "top_k", body->top_k, -1, INT64_MAX, &top_k) != 0 ||
         generate_seed(request, "seed", body->seed, sampling) != 0)
         return -1;
-    sampling->top_k = top_k > 0 ? top_k : 0; /* -1 and 0 mean all, as in vLLM */
+    sampling->top_k = top_k > 0 ? top_k : 0; /* -1 and 0 mean all tokens, as in vLLM */
     sampling->do_sample = sampling->temperature > 0;
     if (!sampling->do_sample)
         sampling->temperature = 1;
@@ -161,7 +162,7 @@ static int read_numbers(struct request *request, const struct completions_body *
 
 /* ---- Prompts ---- */
 
-/* Whether each element of `prompt` is a prompt. A text or a list of ids is one prompt. */
+/* Whether `prompt` is a list of prompts. A text or a list of ids is a single prompt. */
 static bool is_list_of_prompts(const json_t *prompt)
 {
     return json_is_array(prompt) && json_array_size(prompt) > 0 && !json_is_number(json_array_get(prompt, 0));
@@ -184,7 +185,7 @@ static int read_prompts(struct request *request, const struct completions_body *
 {
     struct text_inputs_options texts = {.add_special_tokens = body->add_special_tokens};
     bool listed = is_list_of_prompts(body->prompt), scored = plan->generate.generation.scores_prompts;
-    int64_t most = request->info->inputs[0].max_length; /* with an encoder, the encoder reads the prompt */
+    int64_t most = request->info->inputs[0].max_length; /* if the model has an encoder, the prompt is its input */
     if (text_inputs_prompt(request, body->prompt_name, body->input_type, &texts) != 0 ||
         text_inputs_truncation(request, body->truncate_prompt_tokens, most, &texts.most_tokens) != 0)
         return -1;
@@ -253,8 +254,8 @@ enum outcome openai_completions_read(struct request *request)
 
 /* ---- Choices ---- */
 
-/* The number of bytes at the end of the text that may be the beginning of a stop text. They are sent later, when more
- * text shows that they do not begin a stop text. */
+/* The number of bytes at the end of the text that may be the beginning of a stop text. They are held back until later
+ * text shows that they are not. */
 static size_t held_bytes(const struct generate_plan *plan, const struct writer *text)
 {
     size_t most = 0;
@@ -268,7 +269,7 @@ static size_t held_bytes(const struct generate_plan *plan, const struct writer *
     return most;
 }
 
-/* The number of bytes of the sequence's text that may be sent. A stop text, and text after it, are never sent. */
+/* The number of bytes of the sequence's text that may be sent. A stop text, and the text after it, are never sent. */
 static size_t sendable_bytes(const struct completions_plan *plan, const struct generated *sequence)
 {
     const struct generated_text *text = &plan->generate.texts[sequence->number];
@@ -296,8 +297,8 @@ static int64_t shown_tokens(const struct completions_plan *plan, const struct ge
     return plan->no_tokens ? 0 : generate_count(sequence);
 }
 
-/* Writes a JSON string with the text that is not sent yet. `echo` is the prompt, which precedes the text of the first
- * token. NULL if no prompt precedes this text. */
+/* Writes a JSON string with the part of the sequence's text that may be sent and has not been sent. The text of the
+ * prompt `echo` precedes it. `echo` is NULL if the prompt is not wanted or already sent. */
 static void write_text(struct writer *writer, const struct completions_plan *plan, const struct generated *sequence,
                        const struct echo *echo)
 {
@@ -313,7 +314,8 @@ static void write_text(struct writer *writer, const struct completions_plan *pla
     writer_free(&whole);
 }
 
-/* Writes the part of a choice that is not sent yet, and counts it as sent. */
+/* Writes the part of a choice that has not been sent, and updates plan->sent. A choice is one generated sequence in an
+ * answer. */
 static void write_choice(struct writer *writer, struct completions_plan *plan, const struct generated *sequence)
 {
     struct sent *sent = &plan->sent[sequence->number];
@@ -356,7 +358,7 @@ static void write_choice(struct writer *writer, struct completions_plan *plan, c
 
 /* ---- Answers ---- */
 
-/* Writes {"id":…,"choices":[. */
+/* Writes the beginning of an answer, {"id":…,"choices":[. */
 static void write_head(struct writer *writer, const struct request *request, const struct completions_plan *plan)
 {
     char id[sizeof request->id.text + 8];
@@ -380,7 +382,7 @@ static void write_usage(struct writer *writer, const struct completions_plan *pl
                   plan->prompt_tokens, tokens, plan->prompt_tokens + tokens);
 }
 
-/* Writes an event for each sequence that has a new token. */
+/* Writes an event for each sequence that has a token that has not been sent. */
 static void write_events(struct request *request, struct completions_plan *plan)
 {
     struct writer *writer = &request->answer;

@@ -28,7 +28,8 @@ static int copy_text(struct request *request, const char *text, size_t length, s
     return 0;
 }
 
-/* The tokenizer knows where its tokens begin. A special token begins where the token before it does. */
+/* Sets the offsets of the tokens of a prompt that is a text. given->begins is where the tokenizer says that each token
+ * begins. A special token has the offset of the token before it. */
 static void offsets_in_text(const struct given_ids *given, int64_t prefix_characters, struct echo *echo)
 {
     int64_t latest = 0;
@@ -39,7 +40,8 @@ static void offsets_in_text(const struct given_ids *given, int64_t prefix_charac
     }
 }
 
-/* The text of a list of ids consists of the texts of its tokens. */
+/* Sets the offsets of the tokens of a prompt that is a list of ids. The text of the prompt consists of the texts of its
+ * tokens. */
 static int offsets_of_ids(struct request *request, const struct given_ids *given, struct echo *echo)
 {
     struct text_stream stream = {.codec = native_model(request)->codec};
@@ -81,7 +83,7 @@ int echo_keep(struct request *request, const json_t *prompt, const struct given_
         if (!echo->offsets)
             return -1;
     }
-    if (!text && !codec) /* the ids have no text, and all offsets are 0 */
+    if (!text && !codec) /* the ids have no text, so all offsets stay 0 */
         return 0;
     if (text ? copy_text(request, text, json_string_length(prompt), echo) != 0
              : decode(request, codec, given, echo) != 0)

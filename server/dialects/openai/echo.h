@@ -1,5 +1,5 @@
-/* echo: the text of a prompt, for the key `echo` of /v1/completions. With the key `logprobs` it also says where
- * each token of the prompt begins in this text. */
+/* echo: the text of a prompt, for the key `echo` of /v1/completions. If the request also contains the key `logprobs`,
+ * the offset in this text at which each token of the prompt begins. */
 #ifndef SERVER_DIALECTS_OPENAI_ECHO_H
 #define SERVER_DIALECTS_OPENAI_ECHO_H
 
@@ -7,19 +7,22 @@
 #include "server/dialects/text_inputs.h"
 
 struct echo {
-    char *text; /* (length): the given text, or the text of the given ids. Empty if ids have no text */
+    char *text; /* (length): the prompt if it is a text, otherwise the text of its ids. NULL if ids have no text */
     size_t length;
     int64_t characters; /* number of characters of the text in the answer */
-    int64_t *offsets;   /* (number of tokens): the character of the text at which each token begins. NULL if they are
-                           not wanted */
+    int64_t *offsets; /* (number of tokens): the character of `text` at which each token begins. NULL if offsets are not
+                         wanted */
 };
 
-/* The number of characters that writer_string writes for the text. */
+/* The number of characters that writer_string writes for a text, not counting the escapes and quotes of JSON. */
 int64_t echo_characters(const char *text, size_t length);
 
-/* Keeps the text of a prompt, which `given` contains as ids. `prefix` is the model's prompt before a given text. The
- * echo does not contain `prefix`, and all tokens of `prefix` get the offset 0. With `offsets`, given->begins is needed
- * if the prompt is a text. On failure sets request->failure and returns -1. */
+/* Sets *echo to the text of a prompt. `prompt` is the prompt in the request, a text or a list of ids, and `given`
+ * contains its ids. prefix->prompt is the model's prompt before a text. echo->text does not contain it, and the offset
+ * of its tokens is 0.
+ *
+ * `offsets` says whether echo->offsets are wanted. They need given->begins if the prompt is a text. On failure sets
+ * request->failure and returns -1. */
 int echo_keep(struct request *request, const json_t *prompt, const struct given_ids *given,
               const struct text_inputs_options *prefix, bool offsets, struct echo *echo);
 

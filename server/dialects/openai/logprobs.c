@@ -4,7 +4,7 @@
 
 #include <inttypes.h>
 
-/* Whether the text is UTF-8 without NUL, which many JSON parsers refuse in a key. */
+/* Whether the text is UTF-8 without NUL characters. Many JSON parsers refuse NUL in a key. */
 static bool is_plain(const char *text, size_t length)
 {
     for (size_t at = 0, bytes; at < length; at += bytes) {
@@ -16,9 +16,9 @@ static bool is_plain(const char *text, size_t length)
     return true;
 }
 
-/* Writes a token as a JSON string. It is the text of the token. If the token is a part of a character, it is
- * "bytes:\xc3", as in OpenAI's API. If the token has no text, it is "token_id:13", as in vLLM. So different tokens at
- * one place have different names. */
+/* Writes the name of a token as a JSON string. The name is the text of the token. If this text is not UTF-8, because
+ * the token is a part of a character, the name is "bytes:\xc3", as in OpenAI's API. If the token has no text, the name
+ * is "token_id:13", as in vLLM. So different tokens at one place have different names. */
 static void write_token(struct writer *writer, const struct generate_plan *plan, int32_t id)
 {
     size_t length = 0;
@@ -40,7 +40,7 @@ static int32_t token_id(const struct generated *sequence, int64_t index)
     return sequence->ids[sequence->n_prompt + index];
 }
 
-/* No token precedes the first token of a prompt, so it has no log-probability. */
+/* Whether a token has a log-probability. The first token of a prompt has none, because no token precedes it. */
 static bool has_logprob(const struct generated *sequence, int64_t index)
 {
     return index > -sequence->n_prompt;
@@ -56,7 +56,8 @@ static const struct sampled_token *best_of(const struct generated *sequence, int
     return index < 0 ? &sequence->prompt_best[(sequence->n_prompt + index) * n_best] : &sequence->best[index * n_best];
 }
 
-/* Writes {" the":-0.5,…}. These are the likeliest tokens at the place of a token, and this token. */
+/* Writes {" the":-0.5,…}: the n_best most probable tokens at the place of token number `index`, and this token
+ * itself. */
 static void write_best(struct writer *writer, const struct generate_plan *plan, const struct generated *sequence,
                        int64_t index)
 {

@@ -1,6 +1,6 @@
-/* openai: the table of routes, /v1/embeddings and /v1/models. Keys, answers and errors are those of OpenAI's API.
- * Inputs are read in the same way as for /embed. The route /v1/embeddings also accepts the keys of /embed that OpenAI's
- * API lacks. */
+/* openai: the routes /v1/embeddings and /v1/models, and the table of all routes of this dialect. Keys, answers and
+ * errors are those of OpenAI's API. Inputs are read in the same way as for /embed. /v1/embeddings also accepts the keys
+ * of /embed that OpenAI's API lacks. */
 #include "server/dialects/openai/openai.h"
 
 #include "server/dialects/native/body.h"
@@ -126,8 +126,8 @@ static void write_failure(struct writer *writer, const struct failure *failure)
                                     .answer = openai_completions_answer                      \
     }
 
-/* Below /openai are the paths of Azure. A deployment is a model. Azure's clients add ?api-version=…, which has no
- * effect. */
+/* Paths that begin with /openai are those of Azure. The name of a deployment is the name of a model. Azure's clients
+ * append ?api-version=…, which is ignored. */
 static const struct route routes[] = {
     EMBEDDINGS("/v1/embeddings"),
     EMBEDDINGS("/embeddings"),

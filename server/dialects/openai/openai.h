@@ -6,7 +6,7 @@
 
 extern const struct dialect openai_dialect;
 
-/* completions.c */
+/* These functions are defined in completions.c. */
 enum outcome openai_completions_read(struct request *request);
 int openai_completions_answer(struct request *request);
 

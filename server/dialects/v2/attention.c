@@ -11,12 +11,13 @@
 #include <string.h>
 
 #define MOST_LAYERS 1024
-#define ENCODER_BYTES (1 << 20) /* memory of libpng and zlib while they write a picture */
+#define ENCODER_BYTES (1 << 20) /* maximum number of bytes that libpng and zlib use while they write a picture */
 
-/* What the answer needs. It lies in request memory. */
+/* What the answer needs, in request memory. Each row of panels is one attention of the model, and each panel is one
+ * head. */
 struct attention_picture {
     struct panels panels;
-    struct panel_row *rows; /* (panels.n_rows) */
+    struct panel_row *rows; /* (panels.n_rows): the attentions to be drawn, and their values */
 };
 
 /* ---- The item ---- */
@@ -95,7 +96,7 @@ static int read_text(struct request *request, const char *text, bool truncate)
     return ids ? 0 : -1;
 }
 
-/* Reads a list such as "5,17,3". model_check compares the ids with the vocabulary. */
+/* Reads a list of ids such as "5,17,3". model_check later refuses ids that are not below the vocabulary. */
 static int read_ids(struct request *request, const char *text)
 {
     int32_t *ids = request_take(request, (int64_t)strlen(text) / 2 + 1, sizeof *ids);
@@ -146,7 +147,7 @@ static int read_item(struct request *request)
 
 /* ---- The panels ---- */
 
-/* Sets heads, n and k of each row, and counts the floats of all rows. */
+/* Sets heads, n and k of each row. Adds the number of values of all rows to *floats. */
 static int shape_rows(struct request *request, struct attention_picture *picture, int64_t *floats)
 {
     int64_t shape[ENGINE_MAX_RANK];
@@ -175,8 +176,8 @@ static int read_scale(struct request *request, bool *each)
     return failure_set(&request->failure, FAILURE_INVALID, "scale is \"%.40s\", all or each was expected", text);
 }
 
-/* Reads layer, head, rows, scale and cell of the query, and sets the panels. Sets *floats to the number of values of
- * their layers. */
+/* Reads layer, head, rows, scale and cell of the query, and fills picture->panels. Sets *floats to the number of values
+ * of the rows. */
 static int read_panels(struct request *request, struct attention_picture *picture, int64_t *floats)
 {
     struct panels *panels = &picture->panels;
@@ -213,7 +214,7 @@ static int read_panels(struct request *request, struct attention_picture *pictur
                        panels->width, panels->height, PANELS_MOST_SIDE, PANELS_MOST_PIXELS);
 }
 
-/* Allocates memory for the values of each row, and asks the job for them. */
+/* Allocates memory for the values of each row, and makes the item request them. */
 static int want_values(struct request *request, struct attention_picture *picture, int64_t floats)
 {
     struct engine_item *item = request->job.items;
@@ -240,7 +241,7 @@ enum outcome v2_attention_read(struct request *request)
         read_panels(request, picture, &floats) != 0)
         return OUTCOME_FAILED;
     request->answer_bytes = picture->panels.width * picture->panels.height;
-    /* the pixels, and the file, which is at most a little larger */
+    /* The memory for the pixels, and for the PNG file, which is at most a little larger. */
     if (request_charge(request, 2 * request->answer_bytes + ENCODER_BYTES) != 0 ||
         want_values(request, picture, floats) != 0)
         return OUTCOME_FAILED;

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Most bytes of ":", an index, ":" and NUL, for one byte of a label as an escape, and for quotes, a comma or a length
- * around a text. */
+/* Maximum numbers of bytes of text. INDEX_TEXT: ":", an index, ":" and NUL. ESCAPE_TEXT: one byte of a label as an
+ * escape. AROUND_TEXT: the quotes and comma around a text, or its length before it. */
 enum { INDEX_TEXT = 24, ESCAPE_TEXT = 6, AROUND_TEXT = 8 };
 
 int v2_classes_read(struct request *request, const json_t *parameters, struct v2_classes *classes)
@@ -29,7 +29,8 @@ int v2_classes_read(struct request *request, const json_t *parameters, struct v2
                        "parameter classification is %" PRId64 ", an integer of 0 or more was expected", classes->count);
 }
 
-/* The labels of a classifier belong to its own output, which is the first one. */
+/* The labels for the elements of output `index`. Only the first output of a classifier has labels. NULL for other
+ * outputs. */
 static const struct served_label *labels_of(const struct request *request, int index, int64_t item_elements)
 {
     const struct model_info *info = request->info;
@@ -63,7 +64,7 @@ void v2_classes_sort(struct v2_classes *classes, const float *values)
     }
 }
 
-/* Writes class `i` of all items' classes into classes->text. Returns the length. */
+/* Writes the text of number `i` in classes->best to classes->text. Returns the length of the text. */
 static size_t class_text(const struct v2_classes *classes, int64_t i)
 {
     const struct class_score *best = &classes->best[i];
@@ -77,7 +78,7 @@ static size_t class_text(const struct v2_classes *classes, int64_t i)
     return length + strlen(label);
 }
 
-/* Each text follows its length, which is a little-endian uint32. */
+/* The binary form of a text is its length, a little-endian uint32, followed by its bytes. */
 int64_t v2_classes_bytes(const struct v2_classes *classes)
 {
     int64_t bytes = 0;

@@ -9,7 +9,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "binary tensors are li
 
 #define PLACE_TEXT 128
 
-/* Writes the indexes of the element, "[1][5]". Returns `text`. */
+/* Writes the indices of the element in its tensor, such as "[1][5]". Returns `text`. */
 static const char *place_text(const struct v2_place *place, char text[PLACE_TEXT])
 {
     const struct v2_shape *shape = &place->tensor->shape;
@@ -93,7 +93,7 @@ static int float_from_json(const struct v2_place *place, const json_t *number, v
     return check_float(place, json_number_value(number));
 }
 
-/* Checks floats. A mask that is added to scores may contain -infinity. */
+/* Refuses floats that are not finite, except in a mask that is added to scores, which may contain -infinity. */
 static int check_floats(struct v2_place *place, const void *values, int64_t count)
 {
     const float *floats = values;
@@ -106,7 +106,7 @@ static int check_floats(struct v2_place *place, const void *values, int64_t coun
     return 0;
 }
 
-/* Converts FP16 or BF16, which is exact. */
+/* Converts FP16 or BF16 to float. The conversion is exact. */
 static int floats_from_halves(struct v2_place *place, const char *bytes, int64_t count, void *values)
 {
     const struct weights_tensor tensor = {
@@ -118,7 +118,7 @@ static int floats_from_halves(struct v2_place *place, const char *bytes, int64_t
     return check_floats(place, values, count);
 }
 
-/* As in Triton, numbers in JSON have no such datatype. */
+/* Refuses numbers in JSON for FP16 and BF16, as Triton does. */
 static int half_from_json(const struct v2_place *place, const json_t *number, void *value)
 {
     (void)number;

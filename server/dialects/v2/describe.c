@@ -17,8 +17,8 @@ static void write_tensor(struct writer *writer, const char *name, const char *da
     writer_text(writer, "}");
 }
 
-/* An item without values. Each length is the least length that the model accepts, plus `more`. Each width is 1 plus
- * `more`. */
+/* Returns an item without values. The length of each input is the minimum length that the model accepts, plus `more`.
+ * Its width is 1 + `more`. */
 static struct engine_item sized_item(const struct model_info *info, int more)
 {
     struct engine_item item = {0};
@@ -31,7 +31,7 @@ static struct engine_item sized_item(const struct model_info *info, int more)
     return item;
 }
 
-/* The shape (batch, sizes…). */
+/* The shape (batch, sizes…) of a module's output. */
 static struct v2_shape module_shape(const struct model_shape *output)
 {
     struct v2_shape shape = {1 + output->rank, {-1}};
@@ -39,8 +39,8 @@ static struct v2_shape module_shape(const struct model_shape *output)
     return shape;
 }
 
-/* The shape of an output in metadata. Compares two items of different lengths. A size that differs between them becomes
- * -1. */
+/* The shape of an output in the metadata. A size that depends on the length of the item becomes -1. Compares two items
+ * of different lengths to find such sizes. */
 static struct v2_shape output_shape(const struct model *model, int output)
 {
     const struct model_info *info = model_info(model);
@@ -86,7 +86,7 @@ enum outcome v2_describe(struct request *request)
 
 /* ---- Configuration ---- */
 
-/* Writes ,"dims":[…]. Without the dimension of the batch, unless `whole`. */
+/* Writes ,"dims":[…]. Omits the first dimension, which is the batch, unless `whole` is true. */
 static void write_dims(struct writer *writer, const struct v2_shape *shape, bool whole)
 {
     struct v2_shape dims = *shape;
@@ -133,7 +133,7 @@ enum outcome v2_describe_config(struct request *request)
     struct writer *writer = &request->answer;
     if (v2_model(request) != 0)
         return OUTCOME_FAILED;
-    /* Triton: a max_batch_size of 0 means that the first dimension is not a batch, and `dims` are whole shapes. */
+    /* In Triton, a max_batch_size of 0 means that no dimension is the batch, and `dims` are whole shapes. */
     bool whole = request->info->inputs[0].layout == LAYOUT_CALL;
     writer_text(writer, "{\"name\":");
     writer_string0(writer, request->parameters[0]);

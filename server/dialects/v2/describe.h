@@ -1,5 +1,5 @@
-/* describe: describes a model. The metadata have the protocol's format. The configuration has the format of Triton's
- * ModelConfig as JSON (model_config.proto). */
+/* describe: describes a model. The metadata have the format of the Open Inference Protocol. The configuration has the
+ * format of Triton's ModelConfig as JSON (model_config.proto). */
 #ifndef SERVER_DIALECTS_V2_DESCRIBE_H
 #define SERVER_DIALECTS_V2_DESCRIBE_H
 

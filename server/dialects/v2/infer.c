@@ -18,11 +18,11 @@ static const struct option infer_options[] = {
     {"inputs", OPTION_LIST, offsetof(struct infer_body, inputs)},
     {"outputs", OPTION_LIST, offsetof(struct infer_body, outputs)},
     {"parameters", OPTION_OBJECT, offsetof(struct infer_body, parameters)},
-    {"model_name", OPTION_IGNORED, 0}, /* KServe repeats the model of the path */
+    {"model_name", OPTION_IGNORED, 0}, /* clients of KServe repeat the model of the path here */
     {"model_version", OPTION_IGNORED, 0},
 };
 
-/* Copies the id, because the answer needs it. */
+/* Copies the id into request memory, because the answer contains it. */
 static int copy_id(struct request *request, const char *id, struct v2_outputs *outputs)
 {
     if (!id)
@@ -47,11 +47,11 @@ static int read_body(struct v2_inputs *inputs, const json_t *json, struct v2_out
     return v2_outputs_read(request, body.outputs, binary, outputs);
 }
 
-/* Reads a body whose first `length` bytes are JSON. The other bytes belong to tensors. */
+/* Reads a body whose first `length` bytes are JSON. The other bytes are binary data of tensors. */
 static int read_json(struct v2_inputs *inputs, size_t length, struct v2_outputs *outputs)
 {
     static const char *const keys[] = {"data", NULL};
-    /* Depth 1 is the body, depth 2 the list `inputs`, depth 3 an entry. */
+    /* An entry of the list `inputs` has depth 3, because the body has depth 1 and the list has depth 2. */
     const struct numbers_place place = {.keys = keys, .least_depth = 3, .most_depth = 3};
     json_t *json = items_parse(inputs->request, length, place, NULL, NULL, &inputs->lists);
     if (!json)
@@ -70,8 +70,8 @@ static int read_raw(struct v2_inputs *inputs, struct v2_outputs *outputs)
     return v2_inputs_place(inputs);
 }
 
-/* The number of bytes of JSON in the body. A header may state it. Otherwise all bytes are JSON. On failure sets
- * request->failure and returns -1. */
+/* The number of bytes of JSON at the start of the body. It is the value of the header Inference-Header-Content-Length.
+ * Without this header, the whole body is JSON. On failure sets request->failure and returns -1. */
 static int64_t json_length(struct request *request)
 {
     const char *text = request->header(request, "Inference-Header-Content-Length");
@@ -80,7 +80,7 @@ static int64_t json_length(struct request *request)
         return (int64_t)request->body_length;
     for (const char *digit = text; *digit; digit++) {
         if (*digit < '0' || *digit > '9' || length > request->body_length)
-            length = UINT64_MAX / 16; /* this number is too large for any body, and does not overflow */
+            length = UINT64_MAX / 16; /* a number above any body's length that does not overflow in the next step */
         else
             length = length * 10 + (uint64_t)(*digit - '0');
     }

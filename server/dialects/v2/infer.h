@@ -1,6 +1,6 @@
-/* infer: one call of a model, from its body to a job, and its answer. Each index of the batch dimension is one item.
- * The batcher may run the items in different batches. The results of the items, one after another, form the output
- * tensors. */
+/* infer: one inference request, from its body to a job, and its answer. Each element of the batch dimension becomes one
+ * item of the job, so the batcher may run the elements in different batches. The output tensors consist of the results
+ * of the items, one after another. */
 #ifndef SERVER_DIALECTS_V2_INFER_H
 #define SERVER_DIALECTS_V2_INFER_H
 

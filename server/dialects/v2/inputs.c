@@ -1,4 +1,4 @@
-/* Every count is checked before memory is allocated for it. */
+/* inputs: checks every count before it allocates memory for that count. */
 #include "server/dialects/v2/inputs.h"
 
 #include "server/dialects/v2/datatypes.h"
@@ -17,7 +17,7 @@ static const struct option input_options[] = {
     {"data", OPTION_LIST, offsetof(struct v2_entry, data)},
 };
 
-/* litellm sends texts under this name, whatever the name of the model's ids is. */
+/* A name that litellm uses for an input that contains texts, whatever the model's name for its ids is. */
 #define TEXTS_NAME "input_text"
 
 static bool names_texts(const struct v2_entry *entry, const struct model_input *first)
@@ -26,7 +26,7 @@ static bool names_texts(const struct v2_entry *entry, const struct model_input *
            strcmp(entry->name, TEXTS_NAME) == 0;
 }
 
-/* Position of the entry's input among the inputs of the model, or -1 with the request's failure set. */
+/* The index of the entry's input among the inputs of the model. On failure sets request->failure and returns -1. */
 static int input_index(struct request *request, const struct v2_entry *entry)
 {
     const struct model_info *info = request->info;
@@ -62,7 +62,7 @@ static int read_shape(struct request *request, const struct v2_entry *entry, str
     return 0;
 }
 
-/* Finds the values. They are in `data`, or in the next binary_data_size bytes of the binary data. */
+/* Sets tensor->data to the key `data`, or tensor->bytes to the next binary_data_size bytes of the binary data. */
 static int read_source(struct v2_inputs *inputs, const struct v2_entry *entry, struct v2_tensor *tensor)
 {
     struct failure *failure = &inputs->request->failure;
@@ -148,7 +148,7 @@ int v2_inputs_read_raw(struct v2_inputs *inputs)
 }
 
 /* Sets *count to the number of items. This is the size of the batch dimension, which must be the same for all inputs.
- * With LAYOUT_CALL the whole call is one item. */
+ * If the first input has LAYOUT_CALL, the whole request is one item. */
 static int count_items(struct v2_inputs *inputs, int64_t *count)
 {
     struct request *request = inputs->request;

@@ -3,19 +3,20 @@
 #include <string.h>
 
 struct kind {
-    const char *datatypes[V2_MOST_DATATYPES]; /* metadata contains the first one. NULL follows the last one */
+    const char *datatypes[V2_MOST_DATATYPES]; /* datatypes that the input accepts, ended by NULL. The first of them is
+                                                 in the metadata */
     struct v2_shape (*shape)(const struct model_input *input, int rank);
     void (*place)(const struct v2_tensor *tensor, const struct model_input *input, const char *values,
                   struct engine_item *item, int index);
 };
 
-/* The size of a dimension that is a length. It is -1, unless the model accepts only one length. */
+/* The size of a dimension that is a length. -1 if the model accepts more than one length. */
 static int64_t length_size(const struct model_input *input)
 {
     return input->min_length == input->max_length ? input->max_length : -1;
 }
 
-/* The shape for LAYOUT_TENSOR, (batch, sizes…). */
+/* The shape (batch, sizes…), for LAYOUT_TENSOR. */
 static struct v2_shape tensor_shape(const struct model_input *input)
 {
     struct v2_shape shape = {1 + input->rank, {-1}};
@@ -23,7 +24,7 @@ static struct v2_shape tensor_shape(const struct model_input *input)
     return shape;
 }
 
-/* The shape (batch, length). With LAYOUT_CALL it is (length, batch). */
+/* The shape (batch, length), or (length, batch) for LAYOUT_CALL. */
 static struct v2_shape list_shape(const struct model_input *input, int rank)
 {
     (void)rank;
@@ -34,7 +35,8 @@ static struct v2_shape list_shape(const struct model_input *input, int rank)
     return (struct v2_shape){2, {-1, length_size(input)}};
 }
 
-/* The shape (batch, columns, height, width), or (batch, columns, …) with the rank of the tensor. */
+/* The shape (batch, columns, height, width). For LAYOUT_CHANNELS it is (batch, columns, …) with the rank of the
+ * tensor. */
 static struct v2_shape channels_shape(const struct model_input *input, int rank)
 {
     struct v2_shape shape = {rank < 2 || rank > V2_MAX_RANK ? 3 : rank, {-1, input->columns}};
@@ -82,8 +84,8 @@ static void place_rows(const struct v2_tensor *tensor, const struct model_input 
     }
 }
 
-/* The shape (batch, queries, columns). If the engine accepts several masks for a call, it is (queries, columns) or
- * (masks, queries, columns). */
+/* The shape (batch, queries, columns). If input->masks_per_sequence is not 0, it is (queries, columns) or (masks,
+ * queries, columns). */
 static struct v2_shape attention_mask_shape(const struct model_input *input, int rank)
 {
     int64_t columns = input->columns > 0 ? input->columns : -1;

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ALIGNMENT 16     /* in bytes, for results within an answer */
-#define HEADER_BYTES 512 /* estimate for the JSON of an answer, and for each output in it */
+#define ALIGNMENT 16     /* bytes to which binary results in an answer are aligned */
+#define HEADER_BYTES 512 /* estimated number of bytes of JSON for an answer without outputs, and for each output */
 
 static const struct option output_options[] = {
     {"name", OPTION_STRING, offsetof(struct v2_entry, name)},
@@ -50,8 +50,7 @@ static int read_output(struct request *request, size_t position, const json_t *j
         return error_prefix(&failure->error, "output \"%s\"", entry.name);
     if (json_object_get(entry.parameters, "shared_memory_region"))
         return failure_set(failure, FAILURE_INVALID, "output \"%s\": shared memory is not supported", entry.name);
-    outputs->list[outputs->count++] =
-        output; /* the list has room, because each output of the model appears only once */
+    outputs->list[outputs->count++] = output; /* the list has room, because an output may appear only once */
     return 0;
 }
 
@@ -78,7 +77,8 @@ static bool has_lengths_of(const struct model_info *info, const struct engine_it
     return same;
 }
 
-/* Checks that the output has the same shape for all items. Items that are texts may have different lengths. */
+/* Fails if the output does not have the same shape for all items. Shapes may differ if the items are texts of different
+ * lengths. */
 static int check_shapes(struct request *request, const struct v2_output *output, int batch)
 {
     const struct job *job = &request->job;
@@ -98,7 +98,8 @@ static int check_shapes(struct request *request, const struct v2_output *output,
     return 0;
 }
 
-/* Gives the output the shape of its classes. `batch` is the number of dimensions before those of an item. */
+/* Sets the output's shape to that of its classes. `batch` is the number of dimensions before the dimensions of an
+ * item. */
 static int want_classes(struct request *request, struct v2_output *output, int batch, int64_t *bytes)
 {
     if (v2_classes_want(request, &output->classes, output->index, output->item_elements, bytes) != 0)
@@ -108,7 +109,8 @@ static int want_classes(struct request *request, struct v2_output *output, int b
     return 0;
 }
 
-/* Sets the shapes, and counts the results of all outputs, and the bytes of all classes. */
+/* Sets the shapes of all outputs. Adds the number of their values to *floats, and the number of bytes of all classes to
+ * *class_bytes. */
 static int shape_outputs(struct request *request, struct v2_outputs *outputs, int64_t *floats, int64_t *class_bytes)
 {
     const struct job *job = &request->job;
@@ -131,8 +133,8 @@ static int shape_outputs(struct request *request, struct v2_outputs *outputs, in
     return 0;
 }
 
-/* Sets the memory for the results of each item. `results` contains the outputs one after another, each (items,
- * item_elements). */
+/* Sets the memory for the results of each item. `results` contains the values (items, item_elements) of each output,
+ * one output after another. */
 static int place_outputs(struct request *request, struct v2_outputs *outputs, float *results)
 {
     struct job *job = &request->job;
@@ -212,8 +214,8 @@ static void write_header(struct request *request, const struct v2_outputs *outpu
     request->answer_type = "application/octet-stream";
 }
 
-/* Returns memory for the results, in the answer itself or in request memory. On failure sets request->failure and
- * returns NULL. */
+/* Returns memory for the values of all outputs. If outputs->in_place is true, this memory is in the answer, after its
+ * JSON. Otherwise it is request memory. On failure sets request->failure and returns NULL. */
 static float *results_memory(struct request *request, struct v2_outputs *outputs, int64_t floats)
 {
     struct writer *writer = &request->answer;

@@ -5,7 +5,7 @@
 
 #include <inttypes.h>
 
-#define STEP_BYTES 1200 /* estimate of the JSON of a step */
+#define STEP_BYTES 1200 /* estimated number of bytes of JSON for a step */
 
 static void write_value(struct writer *writer, const struct model_step_value *value)
 {

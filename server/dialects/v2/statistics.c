@@ -23,8 +23,8 @@ static void write_requests(struct writer *writer, const struct statistics_now *n
     writer_text(writer, "}");
 }
 
-/* Writes the batches by their number of items. Reading inputs and writing outputs is not timed for batches, so their
- * counts are 0. */
+/* Writes the counts and times of batches, grouped by their number of items. The times for reading inputs and writing
+ * outputs are not known for a batch, so their counts are 0. */
 static void write_batches(struct writer *writer, const struct model_statistics *statistics)
 {
     bool first = true;

@@ -1,4 +1,5 @@
-/* statistics: the counts of models, in the format of Triton's statistics extension. */
+/* statistics: counts and times of the requests and batches of models, in the format of Triton's statistics
+ * extension. */
 #ifndef SERVER_DIALECTS_V2_STATISTICS_H
 #define SERVER_DIALECTS_V2_STATISTICS_H
 

@@ -55,12 +55,12 @@ int v2_tensor_check(struct request *request, const struct v2_tensor *tensor, con
     if (check_datatype(request, tensor, input) != 0 || check_shape(request, tensor, input) != 0)
         return -1;
     const struct v2_datatype *datatype = v2_datatype_find(tensor->datatype);
-    assert(datatype); /* it exists, because an input accepts it */
+    assert(datatype); /* the input accepts the datatype, so the table contains it */
     int64_t count = v2_count(&tensor->shape);
     char text[SHAPE_TEXT];
     weights_shape_text(tensor->shape.rank, tensor->shape.sizes, text, sizeof text);
-    /* An element of JSON has at least one byte. So a shape cannot cause a large allocation without data of the same
-     * size. */
+    /* A shape must not cause a large allocation if the request contains less data. An element of JSON has at least one
+     * byte. */
     if (tensor->data && (count < 0 || count > (int64_t)request->body_length))
         return failure_set(&request->failure, FAILURE_INVALID, "input \"%.100s\" has less data than shape %s says",
                            tensor->name, text);
@@ -116,7 +116,7 @@ static int wrong_count(const struct v2_place *place, size_t found, int64_t wante
                        wanted);
 }
 
-/* Reads a list of `count` numbers, which begins with element place->index of the tensor. */
+/* Reads a list of `count` numbers. The first of them is element place->index of the tensor. */
 static int read_numbers(struct v2_place *place, const struct v2_datatype *datatype, const json_t *list, int64_t count,
                         char *values)
 {
@@ -130,7 +130,7 @@ static int read_numbers(struct v2_place *place, const struct v2_datatype *dataty
     return 0;
 }
 
-/* Reads nested lists. The shape, from dimension d on, says how they are nested. */
+/* Reads the nested lists of the dimensions from `d` on. The lists must be nested as the shape says. */
 static int read_nested(struct v2_place *place, const struct v2_datatype *datatype, const json_t *list, int d,
                        char *values)
 {
@@ -150,14 +150,14 @@ static int read_nested(struct v2_place *place, const struct v2_datatype *datatyp
     return 0;
 }
 
-/* The state while `data` is read. */
+/* One tensor while its `data` is read. */
 struct tensor_reading {
     struct v2_place place;
     int64_t count;
-    void *values; /* (count): the result */
+    void *values; /* (count): the values that were read, in the type that the engine reads */
 };
 
-/* Reads `data`, which is one list of all values, or nested lists as the shape says. */
+/* Reads `data`, which is one list of all values, or lists that are nested as the shape says. */
 static int values_from_json(void *context, const json_t *data)
 {
     struct tensor_reading *reading = context;
@@ -171,7 +171,8 @@ static int values_from_json(void *context, const json_t *data)
     return read_numbers(place, datatype, data, reading->count, reading->values);
 }
 
-/* Reads the list. Leaves wrong values to values_from_json, whose message says where they are. */
+/* Reads lists of numbers. Returns 0 for wrong values. values_from_json refuses these, and its message names their
+ * place. */
 static int values_from_numbers(void *context, const struct numbers *numbers)
 {
     struct tensor_reading *reading = context;

@@ -16,7 +16,7 @@ struct texts_reading {
     struct text_inputs texts;
     const struct v2_tensor *tensor;
     const struct model_input *input;
-    struct engine_input *ids; /* (batch) */
+    struct engine_input *ids; /* (batch): the ids of each text */
     int64_t count;            /* number of texts that have been read */
 };
 
@@ -25,7 +25,8 @@ bool v2_texts_are_given(const struct v2_tensor *tensor, const struct model_input
     return input->kind == INPUT_IDS && !input->refused && strcmp(tensor->datatype, DATATYPE) == 0;
 }
 
-/* Reads a parameter that is a word. Sets *word to NULL if the parameter is absent or null. */
+/* Reads a parameter that is a string. Sets *word to NULL if the parameter is absent or null. `expected` is for the
+ * message if it is no string. */
 static int read_word(struct request *request, const json_t *parameters, const char *name, const char *expected,
                      const char **word)
 {
@@ -82,7 +83,7 @@ static int refuse_count(const struct texts_reading *reading, const char *what, i
                        found, what, reading->tensor->shape.sizes[0]);
 }
 
-/* Reads `data`: a list of texts, or of lists of one text if the shape is (batch, 1). */
+/* Reads `data`, which is a list of texts. If the shape is (batch, 1), it may also be a list of lists of one text. */
 static int from_json(struct texts_reading *reading, const json_t *data)
 {
     struct failure *failure = &reading->texts.request->failure;
@@ -102,7 +103,7 @@ static int from_json(struct texts_reading *reading, const json_t *data)
     return 0;
 }
 
-/* Reads texts from the bytes of the body. Each text follows its length, a little-endian integer of four bytes. */
+/* Reads texts from binary data. Each text follows its length, a little-endian integer of four bytes. */
 static int from_bytes(struct texts_reading *reading, const char *bytes, int64_t n_bytes)
 {
     while (n_bytes > 0 && reading->count < reading->tensor->shape.sizes[0]) {

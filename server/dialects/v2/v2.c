@@ -53,7 +53,7 @@ static enum outcome model_ready(struct request *request)
     return OUTCOME_ANSWERED;
 }
 
-/* Reads the body. Its key "ready" limits the answer to models that are ready. */
+/* Reads the body. If its key "ready" is true, the answer contains only models that are ready. */
 static int read_index_body(struct request *request, bool *ready)
 {
     const struct option options[] = {{"ready", OPTION_BOOL, 0}};
@@ -104,8 +104,8 @@ static enum outcome models_index(struct request *request)
     return OUTCOME_ANSWERED;
 }
 
-/* Checks the body of a request to load or unload a model. Triton's clients may send a configuration or files under
- * `parameters`. Those are refused, because only the operator chooses what is loaded. */
+/* Checks the body of a request to load or unload a model. Triton's clients may send a configuration or files under the
+ * key `parameters`. Such a request is refused, because only the operator chooses what is loaded. */
 static int read_control_body(struct request *request, bool load)
 {
     json_t *parameters = NULL;
@@ -121,8 +121,8 @@ static int read_control_body(struct request *request, bool load)
     return status;
 }
 
-/* A browser sends a POST of any page to any address, without asking before. So a page could unload the models of a
- * daemon that only listens on localhost. */
+/* Refuses requests from web pages that are not trusted. A browser lets any page send a POST request to any address.
+ * Without this check, a page could unload the models of a daemon that only listens on localhost. */
 static enum outcome read_control(struct request *request, bool load)
 {
     const struct model_control *control = request->service->options.control;

@@ -1,6 +1,6 @@
-/* v2: the Open Inference Protocol with Triton's binary tensors. v2.c has the routes and everything that needs no run of
- * a model. infer.c reads a call, with inputs.c and outputs.c. plan.c writes the plan of a model, and
- * attention.c draws its attention. query.c reads the numbers in the URLs of these two routes. */
+/* v2: the Open Inference Protocol, version 2, with Triton's binary tensors. v2.c contains the table of routes, and the
+ * routes that run no model. infer.c is the route that runs a model. plan.c and attention.c are the routes for the plan
+ * and for a picture of the attention. */
 #ifndef SERVER_DIALECTS_V2_V2_H
 #define SERVER_DIALECTS_V2_V2_H
 
