@@ -1,6 +1,6 @@
-/* The weights of attention: an overview of all heads, one head in detail, and the picture that the daemon draws. */
+/* The weights of attention: an overview of all heads, one head in detail, and a picture file that the daemon draws. */
 
-const attentionLayers = new Map(); /* by model: list of {name, shape} */
+const attentionLayers = new Map(); /* name of a model -> list of {name, shape} */
 
 function layerOptions(form, layers) {
     const before = form.elements.layer.value;
@@ -15,10 +15,10 @@ async function readLayers(form, model) {
         const layers = outputs.filter((output) => /^attention\.\d+$|^attention_scores$/.test(output.name));
         attentionLayers.set(model.name, layers);
         if (chosen(form) === model) layerOptions(form, layers);
-    } catch { /* the only choice stays "all" */ }
+    } catch { /* "all" stays the only choice of a layer */ }
 }
 
-/* The ids of the form's text, and a label for each of them. */
+/* The tokens of the form's text, as a list of {id, text}. */
 async function tokensOf(form, model) {
     const text = form.elements.text.value;
     if (sendsIds(form, model)) return idsOf(text).map((id) => ({ id, text: String(id) }));
@@ -26,7 +26,7 @@ async function tokensOf(form, model) {
     return tokens.map((token) => ({ id: token.id, text: token.text }));
 }
 
-/* Splits an answer of /infer with binary outputs. */
+/* Splits an answer of /infer whose outputs are binary, into a list of {name, shape, values}. */
 async function tensors(answer) {
     const buffer = await answer.arrayBuffer(), length = Number(answer.headers.get("Inference-Header-Content-Length"));
     const json = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 0, length)));
@@ -68,7 +68,7 @@ function headValues(layer, head) {
     return layer.values.subarray(head * layer.n * layer.k, (head + 1) * layer.n * layer.k);
 }
 
-/* Draws the weights of one head into a rectangle of a canvas. */
+/* Draws the weights of one head into a rectangle of a canvas. `top` is the value with the last colour. */
 function drawHead(context, values, layer, top, x, y, width, height) {
     const image = new ImageData(layer.k, layer.n), table = [];
     for (let i = 0; i < 256; i++) table.push(colour(i / 255));
@@ -95,7 +95,7 @@ function canvasOf(canvas, width, height) {
     return context;
 }
 
-/* Draws the scale of colours from 0 to the largest value. */
+/* Draws the scale of colours from 0 to the largest value. `end` is the text at its end. */
 function drawRamp(end) {
     const context = canvasOf($("ramp"), 128, 10);
     for (let x = 0; x < 128; x++) {
@@ -139,7 +139,7 @@ function drawAttention() {
     drawOne();
 }
 
-/* Marks the cell of the cursor, and writes its value. */
+/* Marks the chosen head and the chosen weight in the overview, and writes the value of this weight. */
 function mark() {
     const canvas = $("heads"), context = canvas.getContext("2d"), layer = view.layers[view.layer];
     const place = view.places.find((one) => one.l === view.layer && one.h === view.head);
@@ -158,7 +158,7 @@ function mark() {
         headValues(layer, view.head)[view.row * layer.k + view.column].toPrecision(4);
 }
 
-/* Draws the chosen head with the tokens at its rows. */
+/* Draws the chosen head in detail, with its tokens beside its rows, and lists its largest weights. */
 function drawOne() {
     const layer = view.layers[view.layer], values = headValues(layer, view.head), row = layer.n <= 80 ? 15 : Math.max(1, Math.min(15, 1200 / layer.n));
     const room = Math.max(280, $("one").parentElement.clientWidth - 8), left = 84, width = Math.max(120, Math.min(room - left, layer.k * 24));
@@ -180,7 +180,7 @@ function drawOne() {
     }));
 }
 
-/* The cell of the overview at the pointer. null if there is none. */
+/* The head and the weight of the overview at the pointer. null if there is none. */
 function cellAt(event) {
     const box = $("heads").getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
     const place = view.places.find((one) => x >= one.x && x < one.x + one.width && y >= one.y && y < one.y + one.height);
@@ -216,7 +216,7 @@ function pressKey(event) {
     moveTo(moves[event.key](), true);
 }
 
-/* Fetches the picture that the daemon draws, and offers it as a file. */
+/* Fetches a picture of the attention, which the daemon draws, and offers it as a file. */
 async function savePicture(form) {
     const model = chosen(form), query = new URLSearchParams();
     const text = form.elements.text.value;

@@ -1,4 +1,5 @@
-/* The console's page and its headers, for server/console/console.h. console.mk makes the files. */
+/* The console's page and the values of its headers, declared in server/console/console.h. console.mk makes the included
+ * files. */
     .section .rodata
     .globl console_page, console_page_end, console_packed, console_packed_end, console_policy, console_tag
     .hidden console_page, console_page_end, console_packed, console_packed_end, console_policy, console_tag
@@ -19,7 +20,7 @@ console_policy:
     .ascii "'; connect-src 'self'; img-src data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     .asciz "require-trusted-types-for 'script'; trusted-types 'none'"
 
-/* The tag is weak, because the page and the compressed page share it. */
+/* The tag is weak (W/), because the page and its compressed form have the same tag. */
 console_tag:
     .ascii "W/\""
     .incbin "page.sha256"

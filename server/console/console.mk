@@ -1,8 +1,8 @@
-# The console is one page, made of its text, its style and its script. The page contains the style and the script. Its
-# Content-Security-Policy names both by their hashes. The script is one function.
+# The console is one page: a text, a style and a script. The page contains the style and the script. Its
+# Content-Security-Policy contains the hashes of both. The script is one function.
 CONSOLE    := $(BUILD)/server/console
 SCRIPT     := $(addprefix server/console/,page.js metrics.js models.js plan.js try.js attention.js start.js)
-# Base64 of the SHA-256 of standard input, without a newline.
+# Writes the SHA-256 of standard input, as base64 without a newline, to the target.
 sha256      = sha256sum | cut -c -64 | tr a-f A-F | basenc --base16 -d | base64 | tr -d '\n' >$@
 
 $(CONSOLE)/script.js: $(SCRIPT) server/console/console.mk
@@ -14,7 +14,7 @@ $(CONSOLE)/page.html.gz: $(CONSOLE)/page.html
 	@gzip -9 -n <$< >$@
 $(CONSOLE)/page.sha256: $(CONSOLE)/page.html
 	@cat $< | $(sha256)
-# In the page, a newline is between the tag and the file.
+# The hashes include the newline that the page contains between the tag and the file.
 $(CONSOLE)/style.sha256: server/console/console.css
 	@mkdir -p $(@D)
 	@{ echo; cat $<; } | $(sha256)

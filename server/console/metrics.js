@@ -1,4 +1,4 @@
-/* The charts of metrics. The page reads the metrics repeatedly. */
+/* The charts of metrics. The page reads the metrics of the daemon repeatedly. */
 
 /* Parses the text format of Prometheus to a list of {name, labels, value}. */
 function samplesOf(text) {
@@ -14,7 +14,8 @@ function samplesOf(text) {
     return samples;
 }
 
-/* The sums of samples over the chosen models, by name. Histograms of durations keep their buckets. */
+/* Sums the samples of each metric over the chosen model, or over all models if `model` is "". The histogram of
+   durations keeps its buckets. */
 function summary(samples, model) {
     const sums = new Map(), buckets = new Map();
     for (const { name, labels, value } of samples) {
@@ -29,7 +30,8 @@ function summary(samples, model) {
     return { get: (name) => sums.get(`linformerd_${name}`) || 0, has: (name) => sums.has(`linformerd_${name}`), buckets };
 }
 
-/* The longest duration of this share of the requests between two readings, in milliseconds. */
+/* Estimates the duration in milliseconds that is not exceeded by this share of the requests between two readings. null
+   if there were no requests. */
 function quantile(before, after, share) {
     const bounds = [...after.buckets.keys()].map((le) => [le === "+Inf" ? Infinity : Number(le), le])
         .sort((a, b) => a[0] - b[0]);
@@ -51,7 +53,8 @@ function quantile(before, after, share) {
 
 const per = (a, b) => b > 0 ? a / b : null;
 const milliseconds = (value) => value < 10 ? value.toFixed(2) : value.toFixed(value < 100 ? 1 : 0);
-/* Each series is a function of two readings and of the seconds between them. null: there is no value. */
+/* Each series is a function of two readings and of the seconds between them. The function returns null if there is no
+   value. */
 const CHARTS = [
     { name: "Tokens", unit: "/s", series: [["tokens", (a, b, s) => (b.get("batch_tokens_sum") - a.get("batch_tokens_sum")) / s]] },
     { name: "Requests", unit: "/s", series: [["requests", (a, b, s) => (b.get("requests_total") - a.get("requests_total")) / s]] },
@@ -150,7 +153,7 @@ function resetLoad() {
     drawLoad();
 }
 
-/* Whether the daemon has loaded or unloaded models since the page was opened. */
+/* Whether the daemon has loaded or unloaded models since this page read the list of models. */
 function modelsChanged(samples) {
     const names = samples.filter(({ name }) => name === "linformerd_queue_requests").map(({ labels }) => labels.model);
     return models.length > 0 && names.sort().join("\n") !== models.map(({ name }) => name).sort().join("\n");
@@ -165,7 +168,7 @@ async function readMetrics() {
     showFacts(total);
     load.changed = modelsChanged(samples);
     if (!before || before.model !== load.before.model) return;
-    if (after.get("batch_tokens_count") < before.after.get("batch_tokens_count")) return; /* the daemon has started again */
+    if (after.get("batch_tokens_count") < before.after.get("batch_tokens_count")) return; /* the daemon has restarted */
     load.charts.forEach((chart) => chart.add(before.after, after, (at - before.at) / 1000));
     drawLoad();
 }
@@ -181,7 +184,8 @@ async function readHealth() {
 
 const resting = () => load.paused || document.hidden;
 
-/* Reads once, and plans the next reading. After a slow answer, the pause is longer. So the page adds little load. */
+/* Reads the metrics once, and plans the next reading. The pause is at least ten times as long as the reading, so that
+   the page adds little load. */
 async function poll() {
     clearTimeout(load.timer);
     if (resting() || load.busy) return;

@@ -1,10 +1,10 @@
-/* The list of models, and which of them serve a form. */
+/* The list of models, and which of them can serve a form. */
 
 const gives = (model, route) => (model.routes || []).includes(route);
 const required = (model) => model.inputs.filter((input) => !input.optional);
 const kindOf = (model) => model.image ? "image" : model.inputs[0].kind === "ids" ? "ids" : "floats";
 
-/* The reason why a model cannot compute from one text, one list of ids or one image. "" if it can. */
+/* The reason why a model cannot compute from a single text, list of ids or image. "" if it can. */
 function inputFault(model) {
     if (required(model).length > 1) return `needs the inputs ${required(model).map((input) => input.name).join(" and ")}`;
     if (kindOf(model) === "floats") return "takes rows of floats, not texts or ids";
@@ -22,7 +22,7 @@ const FAULTS = {
 };
 const ROUTES = { compare: "/embed", fill: "/fill-mask", generate: "/generate", classify: "/predict", look: "/v2/models/{}/attention.png" };
 
-/* The models that serve a form. Models that take only floats are left out. */
+/* The models that can serve a form. Models that only accept floats are omitted, because forms cannot send floats. */
 function able(form) {
     return models.filter((model) => gives(model, ROUTES[form.id]) &&
         (kindOf(model) !== "floats") && (form.id !== "compare" || kindOf(model) !== "image"));
@@ -37,7 +37,7 @@ function options(select, names) {
     if (names.includes(before)) select.value = before;
 }
 
-/* Fills the list of models of a form. If no model serves the form, shows the reason. */
+/* Fills the list of models of a form. If no model can serve the form, shows the reason for each model. */
 function offer(form) {
     const list = able(form);
     if (list.length) {

@@ -1,4 +1,4 @@
-/* The console: functions for all its parts, requests, and the facts of the daemon. Text from outside enters the page
+/* The console: functions for all its parts, requests, and facts about the daemon. Text from outside enters the page
  * only through textContent. The page runs under a strict policy: no eval, no inline handlers, no markup from strings.
  * Paths are relative, because a proxy may serve the page at another path than "/".
  *
@@ -7,15 +7,15 @@
 const $ = (id) => document.getElementById(id);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
-const POINTS = 120;          /* values of a chart */
+const POINTS = 120;          /* maximum number of values of a chart */
 const POLL_MS = 1000, CALM_POLL_MS = 5000;
-const MOST_WEIGHTS = 4e6;    /* most weights of attention to fetch at once */
-let key = null;              /* the API key. No storage keeps it */
-let models = [];             /* the models of /info */
+const MOST_WEIGHTS = 4e6;    /* maximum number of attention weights in one request */
+let key = null;              /* the API key. It is not kept in any storage */
+let models = [];             /* the models that /info lists */
 
 /* ---- The page ---- */
 
-/* Makes an element. Children are nodes, or texts. */
+/* Makes an element. Children are nodes or texts. */
 function element(tag, properties, ...children) {
     const node = document.createElement(tag);
     for (const [name, value] of Object.entries(properties || {})) {
@@ -72,7 +72,7 @@ async function call(path, options = {}) {
     try {
         const body = await answer.json();
         message = typeof body.error === "string" ? body.error : (body.error && body.error.message) || message;
-    } catch { /* the body is not JSON */ }
+    } catch { /* the body is not JSON, so the message stays the status */ }
     if (answer.status === 401) askForKey(message);
     throw new Refused(answer.status, message);
 }
@@ -87,7 +87,7 @@ function askForKey(message) {
     state("an API key is needed", "bad");
 }
 
-/* Runs an action of a form. Shows its failure in `place`. */
+/* Runs the action of a form, and disables its button meanwhile. Shows a failure in `place`. */
 async function attempt(form, place, action) {
     const button = form.querySelector("button.main");
     button.disabled = true;

@@ -4,14 +4,14 @@
 
 const ROW = 24, ARCS = 76;
 
-/* An arc at the left of the table, from one row to another. Longer arcs reach further to the left. */
+/* An arc beside the table, from one row to another. The longer the arc, the further it reaches to the left. */
 function arc(from, to, role) {
     const y1 = from * ROW + ROW / 2, y2 = to * ROW + ROW / 2, reach = Math.min(ARCS - 18, 8 + 9 * Math.log2(1 + to - from));
     const x = ARCS - 10, d = to - from === 1 ? `M${x} ${y1}V${y2}` : `M${x} ${y1}C${x - reach} ${y1} ${x - reach} ${y2} ${x} ${y2}`;
     return drawn("path", { d, class: role === "z" ? "z" : "x" });
 }
 
-/* The last step before `row` that writes the value. -1 if there is none. */
+/* The index of the last step before `row` that writes this value. -1 if there is none. */
 function writer(steps, row, value) {
     for (let i = row - 1; i >= 0; i--)
         if (steps[i].writes && steps[i].writes.value === value) return i;
@@ -75,7 +75,7 @@ async function readPlan(first) {
 const STOPS = [[240, 245, 248], [178, 212, 226], [84, 158, 190], [22, 98, 140], [8, 40, 78]];
 const DARK_STOPS = [[24, 33, 40], [24, 63, 88], [28, 110, 150], [98, 178, 212], [222, 243, 252]];
 
-/* The colour of a value from 0 to 1, as red, green and blue. */
+/* The colour of a value from 0 to 1, as [red, green, blue]. */
 function colour(value) {
     const stops = dark.matches ? DARK_STOPS : STOPS;
     const place = Math.min(1, Math.max(0, value)) * (stops.length - 1), part = Math.min(stops.length - 2, Math.floor(place));

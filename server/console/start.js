@@ -1,4 +1,4 @@
-/* The actions when the page is opened. */
+/* Connects the elements of the page to the functions of the other parts, and starts the reading of metrics. */
 
 const ACTIONS = { compare, fill, generate, classify, look };
 

@@ -39,7 +39,7 @@ async function compare(form) {
 
 /* ---- Try it: fill ---- */
 
-/* A list of names with bars for their scores. */
+/* A list of names with a bar for each score. `list` contains [name, score]. */
 function bars(list) {
     const most = Math.max(1e-30, ...list.map(([, score]) => score));
     return element("div", {}, ...list.map(([name, score]) => {
@@ -68,7 +68,7 @@ async function fill(form) {
 
 /* ---- Try it: generate ---- */
 
-/* Calls `hear` with each event of a stream of server-sent events, parsed from JSON. */
+/* Parses each event of a stream of server-sent events as JSON, and calls `hear` with the result. */
 async function events(answer, hear) {
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let rest = "";;) {
@@ -81,7 +81,7 @@ async function events(answer, hear) {
     }
 }
 
-let stream = null; /* aborts the running generation */
+let stream = null; /* the AbortController of the latest generation */
 
 async function generate(form) {
     const model = chosen(form), place = form.querySelector(".answer"), measure = form.querySelector(".measure");
@@ -92,7 +92,7 @@ async function generate(form) {
     const box = element("p", { className: "text stream", tabIndex: 0, role: "group", "aria-label": "Generated text" }, element("span", { className: "given", textContent: text }), fresh);
     const begun = performance.now();
     let first = 0, tokens = 0, waiting = "";
-    /* Tokens may arrive faster than the page can be laid out. So new text is shown once for each frame. */
+    /* Tokens may arrive faster than the browser can lay out the page. So new text is added once for each frame. */
     const show = () => {
         if (!waiting) return;
         fresh.append(waiting);
@@ -131,7 +131,7 @@ function base64(buffer) {
     return btoa(text);
 }
 
-let preview = null; /* the URL of the shown image */
+let preview = null; /* the URL of the image that is shown */
 
 async function classify(form) {
     const model = chosen(form), place = form.querySelector(".answer"), image = kindOf(model) === "image";

@@ -2,9 +2,10 @@
 """schema.py [--whole] FILE…: checks Kubernetes manifests without a cluster. "-" is standard input.
 
 Kinds of Kubernetes are compared with the models of the package python3-kubernetes: names and types of fields, required
-fields and enumerations. Kinds of KServe and of the Prometheus Operator are compared with the tables below. --whole says that the files are applied
-together without others. Then the objects that a manifest names must be in these files. Prints each fault. The exit
-status is 1 if there is a fault.
+fields and enumerations. Kinds of KServe and of the Prometheus Operator are compared with the tables below.
+
+--whole means that the files are applied together, and that no other files are needed. So the files must contain all
+objects that a manifest names. Prints each fault. The exit status is 1 if there is a fault.
 """
 
 import re
@@ -13,14 +14,14 @@ import sys
 import yaml
 from kubernetes import client
 
-# The first letters of a model's name, for each version of the API. python3-kubernetes has models of autoscaling/v2 from
-# version 23 on. Older ones have v2beta2, with the same fields.
+# The prefixes of the names of models in python3-kubernetes, for each version of the API. From its version 23 on, it
+# contains models of autoscaling/v2. Older versions only contain models of v2beta2, which have the same fields.
 PREFIXES = {"v1": ["V1"], "apps/v1": ["V1"], "policy/v1": ["V1"], "autoscaling/v2": ["V2", "V2beta2"]}
 
-# The fields of KServe and of the Prometheus Operator that this project may use. They are from servingruntime_types.go,
-# predictor.go, podspec.go and component.go in KServe's folder pkg/apis/serving, and from podmonitor_types.go in the
-# operator's folder pkg/apis/monitoring/v1. "!" marks a required field. A name that begins with V1 is a model of
-# Kubernetes.
+# The fields of KServe and of the Prometheus Operator that this project may use. Those of KServe are from
+# servingruntime_types.go, predictor.go, podspec.go and component.go in its folder pkg/apis/serving. Those of the
+# operator are from podmonitor_types.go in its folder pkg/apis/monitoring/v1.
+# "!" marks a required field. A name that begins with V1 is a model of python3-kubernetes.
 CUSTOM = {
     "serving.kserve.io/v1alpha1 ServingRuntime": {
         "apiVersion": str, "kind": str, "metadata": "V1ObjectMeta", "!spec": "ServingRuntimeSpec"},
@@ -55,8 +56,8 @@ CUSTOM = {
     "Scheme": ("http", "https"),
 }
 
-STARTUP_S = 300  # time that a daemon may need to load its models
-GRACE_S = 30  # default of Kubernetes
+STARTUP_S = 300  # time in seconds that a daemon may need to load its models
+GRACE_S = 30  # Kubernetes' default of terminationGracePeriodSeconds
 
 SCALARS = {"str": str, "int": int, "float": (int, float), "bool": bool}
 faults = 0
@@ -75,7 +76,7 @@ def check_scalar(value, kind, path):
 
 
 def check_model(value, name, path):
-    """Compares an object with a class of python3-kubernetes."""
+    """Compares an object with the class `name` of python3-kubernetes."""
     model = getattr(client, name)
     if not isinstance(value, dict):
         return fault(path, f"expected {name}, found {value!r}")
@@ -183,7 +184,7 @@ def sleep_s(container):
 
 
 def check_end(pod, containers, settings, path):
-    """A pod must have time to finish its requests after the signal to stop."""
+    """terminationGracePeriodSeconds must leave a pod enough time to finish its requests after the signal to stop."""
     needed_s = max(sleep_s(container) + (setting_ms(container, settings, "drain-delay-ms", 0) +
                                          setting_ms(container, settings, "request-timeout-ms", 60000)) / 1000
                    for container in containers)
@@ -193,8 +194,8 @@ def check_end(pod, containers, settings, path):
 
 
 def check_service(document, documents, path):
-    """An InferenceService sets the time for the end of pods, and its ServingRuntime has the settings of the daemon.
-    Knative sets this time itself."""
+    """Compares terminationGracePeriodSeconds of an InferenceService with the settings of its ServingRuntime. This field
+    needs the mode RawDeployment, because Knative sets it in other modes."""
     predictor = document["spec"]["predictor"]
     mode = (document["metadata"].get("annotations") or {}).get("serving.kserve.io/deploymentMode")
     if mode != "RawDeployment" and "terminationGracePeriodSeconds" in predictor:
@@ -221,7 +222,7 @@ def check_times(document, documents, settings, path):
 # ---- References
 
 def check_selector(labels, pods, path):
-    """A selector must select pods of these files, and must not be empty."""
+    """A selector must select at least one pod of these files, and must not be empty."""
     if not labels or not any(labels.items() <= pod.items() for pod in pods):
         fault(path, f"selector: expected labels of a pod, found {labels}")
 

@@ -1,8 +1,9 @@
 #!/bin/bash
-# test_autoscaling.sh: the number that decides about replicas arrives. Prometheus reads a daemon with the configuration
-# for Kubernetes. The rule of prometheus-adapter must find its series and their labels, and its query must give one value
-# for each pod. The HorizontalPodAutoscaler must ask for the metric of this rule.
-# A file gives Prometheus the two pods, with the labels that Kubernetes would give. Not covered: the adapter itself.
+# test_autoscaling.sh: the metric that decides about the number of replicas reaches the autoscaler. Prometheus reads a
+# daemon with the configuration for Kubernetes. The rule of prometheus-adapter must find the series of this metric and
+# their labels, and its query must return one value for each pod. The HorizontalPodAutoscaler must ask for the metric of
+# this rule.
+# A file tells Prometheus the two pods, with the labels that Kubernetes would set. The adapter itself is not tested.
 # shellcheck disable=SC2317 # functions are called by name
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -27,12 +28,12 @@ end() {
 trap end EXIT
 trap 'exit 1' PIPE HUP INT TERM
 number=0 failed=0
-is() { # is NAME COMMAND…: one test
+is() { # is NAME COMMAND…: runs one test
     "${@:2}" >"$work/said" 2>&1 || { sed 's/^/# /' "$work/said" && printf 'not ' && failed=1; }
     echo "ok $((++number)) - $1"
 }
 
-# value FILE EXPRESSION: prints a part of a YAML file, which is `x` in the expression of Python.
+# value FILE EXPRESSION: prints the value of a Python expression, in which `x` is the content of a YAML file.
 value() {
     $python -c 'import sys, yaml; x = yaml.safe_load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$@"
 }
@@ -41,7 +42,8 @@ series=$(value $rule 'x["rules"]["custom"][0]["seriesQuery"]')
 labels=$(value $rule '" ".join(sorted(x["rules"]["custom"][0]["resources"]["overrides"]))')
 name=$(value $rule 'x["rules"]["custom"][0].get("name")')
 asked=$(value docker/kubernetes/components/autoscaling/horizontal-pod-autoscaler.yaml 'x["spec"]["metrics"][0]["pods"]["metric"]["name"]')
-# The adapter replaces these marks. The pods are those of the HorizontalPodAutoscaler's Deployment.
+# The adapter replaces the marks <<.…>> of a query. The pods of this query are those of the HorizontalPodAutoscaler's
+# Deployment.
 query=$(value $rule 'x["rules"]["custom"][0]["metricsQuery"]' |
     sed "s/<<.GroupBy>>/pod/; s/<<.Series>>/$asked/; s/<<.LabelMatchers>>/namespace=\"models\",pod=~\"one|two\"/")
 
@@ -53,8 +55,9 @@ until url=$(grep -om1 'http://127[^ ]*' "$work/log"); do
     sleep 0.05
 done
 
-# Both pods are this daemon. The third target is another port of a pod, and the fourth is another program. The others are
-# pods without a daemon.
+# target POD APPLICATION PORT_NAME PHASE: prints a target with the labels of a pod. All targets are this daemon. Only
+# "one" and "two" are pods to be read. The third target is another port of a pod, the fourth is another application, and
+# the others are pods that do not run.
 target() {
     printf '{"targets": ["%s"], "labels": {"__meta_kubernetes_namespace": "models", "__meta_kubernetes_pod_name": "%s",
         "__meta_kubernetes_pod_label_app_kubernetes_io_name": "%s", "__meta_kubernetes_pod_container_port_name": "%s",
@@ -85,7 +88,7 @@ prometheus --config.file="$work/prometheus.yaml" --storage.tsdb.path="$work/data
     --web.listen-address="127.0.0.1:$port" >"$work/prometheus.log" 2>&1 &
 processes+=($!)
 server=http://127.0.0.1:$port
-# ask EXPRESSION: prints the samples of a query, one on each line: labels, =>, value.
+# ask EXPRESSION: prints the samples of a query, one on each line, in the form LABELS => VALUE.
 ask() { promtool query instant "$server" "$1" 2>/dev/null; }
 until ask 'min(count_over_time(up{job="linformerd"}[1m])) >= 2' | grep -q '=>'; do
     kill -0 "${processes[1]}" 2>/dev/null || { sed 's/^/# /' "$work/prometheus.log" && exit 1; }
@@ -96,7 +99,7 @@ targets_are_the_pods() {
     ask 'up' | sort | tee "$work/up"
     [ "$(grep -c 'namespace="models".* => 1 ' "$work/up")" = 2 ] && [ "$(wc -l <"$work/up")" = 2 ]
 }
-series_have_the_labels() { # two models on each pod
+series_have_the_labels() { # each of the two pods has two models
     local label
     ask "$series" | tee "$work/series"
     [ "$(wc -l <"$work/series")" = 4 ] || return 1
@@ -106,7 +109,7 @@ the_query_gives_a_value_for_each_pod() {
     ask "$query" | tee "$work/values"
     [ "$(grep -cE '^\{pod="(one|two)"\} => [0-9]+ ' "$work/values")" = 2 ] && [ "$(wc -l <"$work/values")" = 2 ]
 }
-# Without a `name`, the adapter gives the metric the name of the series.
+# If the rule has no `name`, the adapter gives the metric the name of the series.
 the_metric_is_the_one_that_is_asked_for() {
     echo "asked: $asked, series: $series, name: $name"
     [ "${series%%\{*}" = "$asked" ] && [ "$name" = None ]

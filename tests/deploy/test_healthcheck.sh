@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_healthcheck.sh: the health check of the image asks a daemon on the port, and with the encryption, that the daemon
-# has from a flag, a variable or the settings file. The check fails for a daemon that stops, hangs, or has ended.
+# test_healthcheck.sh: the health check of the image finds the port and the encryption of a daemon. A flag, a variable
+# or the settings file may set them. The check fails if the daemon is about to stop, hangs, or has ended.
 # shellcheck disable=SC2317 # functions are called by name
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -22,7 +22,7 @@ for program in perl openssl; do
     }
 done
 number=0 failed=0
-is() { # is NAME COMMAND…: one test
+is() { # is NAME COMMAND…: runs one test
     "${@:2}" >"$work/said" 2>&1 || { sed 's/^/# /' "$work/said" && printf 'not ' && failed=1; }
     echo "ok $((++number)) - $1"
 }
@@ -30,7 +30,8 @@ free_port() { # shellcheck disable=SC2016
     perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1")->sockport'
 }
 
-# start [VARIABLE=VALUE…] -- ARGUMENT…: starts a daemon. Sets `variables` to what the container would have.
+# start [VARIABLE=VALUE…] -- ARGUMENT…: starts a daemon. Sets `variables` to the variables that its container would
+# have.
 start() {
     variables=()
     while [ "$1" != -- ]; do variables+=("$1") && shift; done
@@ -51,14 +52,14 @@ stop() {
 passes() { env "${variables[@]}" docker/healthcheck.sh "$process"; }
 fails() { ! passes; }
 
-# checked NAME [VARIABLE=VALUE…] -- ARGUMENT…: the check passes for this daemon, which has to listen on $port.
+# checked NAME [VARIABLE=VALUE…] -- ARGUMENT…: tests that the check passes for this daemon, which must listen on $port.
 checked() {
     start "${@:2}"
     is "$1" passes
     stop
 }
 
-certificate() { # certificate NAME ALGORITHM…
+certificate() { # certificate NAME ALGORITHM…: makes a certificate
     openssl req -x509 -newkey "${@:2}" -nodes -days 2 -subj /CN=localhost -keyout "$work/$1.key" -out "$work/$1.pem" \
         2>/dev/null
 }
@@ -95,7 +96,7 @@ kill -STOP "$process"
 is "a daemon that hangs" fails
 kill -CONT "$process"
 stop
-process=$$ # another process, without a daemon on the port
+process=$$ # a process that does not listen on the port
 is "no daemon" fails
 process=
 echo "1..$number"

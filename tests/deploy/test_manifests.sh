@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_manifests.sh: the files in docker/ have the form that their programs require. If such a program is missing, its
-# test is skipped. `docker/packages.sh deploy` installs all of them.
+# test_manifests.sh: the files in docker/ have the form that their programs require. If such a program is missing, the
+# test that needs it is skipped. `docker/packages.sh deploy` installs all programs.
 # shellcheck disable=SC2317 # functions are called by name
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -9,8 +9,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 number=0 failed=0
 
-# The package is one of the distribution, so another python3 in the PATH may not have it. MANIFESTS_PYTHON names one that
-# has another version of it.
+# python3-kubernetes is a package of the distribution, so another python3 in the PATH may lack it. MANIFESTS_PYTHON
+# names a python3 that has another version of the package.
 python=${MANIFESTS_PYTHON:-/usr/bin/python3}
 [ -x "$python" ] || python=python3
 
@@ -29,7 +29,7 @@ run() {
     fi
 }
 
-# As run, for tests that need the models of python3-kubernetes.
+# run_schema NAME PROGRAM COMMAND…: like `run`, for a test that also needs python3-kubernetes.
 run_schema() {
     if "$python" -c 'import kubernetes, yaml' 2>/dev/null; then
         run "$@"
@@ -38,7 +38,7 @@ run_schema() {
     fi
 }
 
-kustomization_is_valid() { # FOLDER KIND…: the manifests have these kinds
+kustomization_is_valid() { # FOLDER KIND…: the manifests contain these kinds
     local kind
     kubectl kustomize "$kubernetes/$1" >"$work/manifests.yaml" || return 1
     "$python" tests/deploy/schema.py --whole "$work/manifests.yaml" || return 1
@@ -48,7 +48,7 @@ kustomization_is_valid() { # FOLDER KIND…: the manifests have these kinds
     done
 }
 
-# Each fault is planted into a good manifest, so that the check cannot pass by checking nothing.
+# The check must find each of these faults in a manifest that is otherwise good. So a check that checks nothing fails.
 schema_finds_faults() {
     local fault good=$work/good.yaml
     { cat "$kubernetes/base/deployment.yaml" && echo --- && cat "$kubernetes/kserve/serving-runtime.yaml" && echo --- &&
@@ -84,7 +84,7 @@ s/interval: 15s/interval: 15/
 EOF
 }
 
-# Each fault is planted into the manifests of the autoscaling overlay and the PodMonitor, at a reference to another object.
+# Each fault is a wrong reference to another object, in the manifests of the autoscaling overlay and the PodMonitor.
 references_are_checked() {
     local fault good=$work/good.yaml
     { kubectl kustomize "$kubernetes/autoscaling" && echo --- && cat docker/observability/pod-monitor.yaml; } >"$good" ||
@@ -106,7 +106,7 @@ references_are_checked() {
 EOF
 }
 
-tls_is_checked() { # without the scheme of one probe, a fault is found
+tls_is_checked() { # a fault is found if one probe lacks its scheme
     local number
     kubectl kustomize "$kubernetes/tls" >"$work/good.yaml" || return 1
     [ "$(grep -c 'scheme: HTTPS' "$work/good.yaml")" = 3 ] || { echo "three probes were expected" && return 1; }
@@ -117,7 +117,7 @@ tls_is_checked() { # without the scheme of one probe, a fault is found
     done
 }
 
-# The image of the base has another name in each installation.
+# The overlay for GPUs has its own image, whatever the name of the base's image is. An installation changes this name.
 gpu_image_is_kept() {
     local copy=$work/kubernetes image
     cp -r "$kubernetes" "$copy"
@@ -127,7 +127,7 @@ gpu_image_is_kept() {
     [[ $image == *-cuda:* ]] || { echo "expected the image for GPUs, found $image" && return 1; }
 }
 
-# An operator writes such a file beside the overlays. docs/deployment.md has the same lines.
+# Makes the file that an operator writes beside the overlays. docs/deployment.md contains the same lines.
 components_combine() { # COMPONENT…
     local component copy=$work/combined
     rm -rf "$copy" && cp -r "$kubernetes" "$copy" && mkdir "$copy/mine"
@@ -147,7 +147,7 @@ all_components() {
     grep -q 'LINFORMERD_DEVICE: cuda' "$work/manifests.yaml" && grep -q 'LINFORMERD_TLS_KEY' "$work/manifests.yaml"
 }
 
-settings_exist() { # each LINFORMERD_ variable in docker/ is one of the settings
+settings_exist() { # each variable LINFORMERD_… in docker/ is a setting
     local name missing=
     while read -r name; do
         grep -qF "\`$name\`" docs/configuration.md || missing+=" $name"
@@ -160,7 +160,7 @@ compose_is_valid() {
         docker-compose -f docker/compose.yaml -f docker/compose.cuda.yaml config -q
 }
 
-# compose gives HAProxy each variable that changes a limit, if it is set.
+# If a variable that changes a limit is set, compose must pass it to HAProxy.
 limits_reach_haproxy() {
     local name
     for name in PROXY_BUFFER PROXY_TIMEOUT PROXY_GENERATION_TIMEOUT; do
@@ -171,7 +171,7 @@ limits_reach_haproxy() {
     done
 }
 
-nginx_accepts() { # the names become addresses, because nginx looks names up
+nginx_accepts() { # replaces host names by addresses, because nginx resolves names when it checks its configuration
     sed "s/linformerd-\([123]\):8080/127.0.0.1:900\1/; s|/tmp/nginx|$work/nginx|" docker/nginx/nginx.conf \
         >"$work/nginx.conf"
     nginx -t -p "$work" -c "$work/nginx.conf"
@@ -181,7 +181,7 @@ haproxy_accepts() { haproxy -c -f docker/haproxy/haproxy.cfg; }
 prometheus_accepts() { promtool check config docker/observability/prometheus.yaml; }
 alerts_fire() { promtool test rules docker/observability/alerts_test.yaml; }
 
-# Each alert must have a test in which it fires.
+# Each alert must have a test case in which it fires.
 alerts_are_tested() {
     local alert
     while read -r alert; do
@@ -190,7 +190,8 @@ alerts_are_tested() {
     done < <(awk '$2 == "alert:" { print $3 }' docker/observability/alerts.yaml)
 }
 
-# The kubectl of Debian 12 is 1.20. Its kustomize has no `labels` and no `patches`.
+# run_with_kustomize NAME COMMAND…: runs a test that needs kubectl 1.22. The kustomize of older versions does not
+# support `labels` and `patches`. Debian 12 has kubectl 1.20.
 run_with_kustomize() {
     local version
     version=$(kubectl version --client -o json 2>/dev/null | awk -F '"' '$2 == "minor" { print $4 + 0 }') || true
@@ -202,7 +203,7 @@ run_with_kustomize() {
 }
 run_kustomization() { run_with_kustomize "$1" kustomization_is_valid "${@:2}"; }
 
-# gpu.yaml and tls.yaml are patches, so they are not complete manifests.
+# The files that are complete manifests. gpu.yaml and tls.yaml are patches.
 plain_files() {
     find "$kubernetes" docker/observability/pod-monitor.yaml -name '*.yaml' ! -name 'kustomization.yaml' ! -name prometheus-adapter.yaml \
         ! -name gpu.yaml ! -name tls.yaml

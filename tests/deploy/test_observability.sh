@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_observability.sh: /metrics has the form that Prometheus requires, and contains each metric of the dashboard and
-# of the alerts.
+# test_observability.sh: /metrics has the form that Prometheus requires, and contains all metrics that the dashboard and
+# the alerts use.
 # shellcheck disable=SC2317 # functions are called by name
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -21,7 +21,7 @@ until url=$(grep -om1 'http://127[^ ]*' "$work/log"); do
     kill -0 "$process" 2>/dev/null || { sed 's/^/# /' "$work/log" && process='' && exit 1; }
     sleep 0.05
 done
-# These requests give each metric samples. Metrics are counted a moment after the answer.
+# After these requests, each metric has samples. A request is counted a moment after its answer.
 curl -sf "$url/embed" --json '{"inputs": "text"}' -o "$work/answer"
 curl -sf "$url/generate" --json '{"inputs": "text", "parameters": {"max_new_tokens": 3}}' -o "$work/answer"
 until curl -sf "$url/metrics" >"$work/metrics" && grep -q 'route="/generate"' "$work/metrics"; do sleep 0.05; done
@@ -35,15 +35,16 @@ else
     echo "ok 1 - promtool accepts /metrics"
 fi
 
-# missing FILE PATTERN: prints the metrics that the file names and /metrics does not have, except those of the pattern.
+# missing FILE PATTERN: prints the metrics that the file names but /metrics lacks, except metrics that match the
+# pattern.
 missing() {
     local name
     while read -r name; do
         grep -qE "^$name(\{| )" "$work/metrics" || echo "# $1 names $name, which is not in /metrics"
     done < <(grep -oE '\b(linformerd|process)_[a-z_]+\b' "$1" | grep -vxE "$2" | sort -u)
 }
-# Metrics of devices only have samples with a GPU, and the metric of the certificate only with TLS. They are always
-# declared.
+# The metrics of devices only have samples if there is a GPU, and the metric of the certificate only with TLS. But
+# /metrics always declares these metrics.
 absent='linformerd_(device_(up|faults_total|recoveries_total)|certificate_expiry_timestamp_seconds)'
 number=1
 for file in grafana-dashboard.json alerts.yaml; do

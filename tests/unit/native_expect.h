@@ -1,5 +1,4 @@
-/* native_expect: calls of native routes that a test expects to succeed or to fail. Include it in one file of a
- * program. */
+/* native_expect: calls routes, and checks that they succeed or fail. Include this header in one file of a program. */
 #ifndef TESTS_UNIT_NATIVE_EXPECT_H
 #define TESTS_UNIT_NATIVE_EXPECT_H
 
@@ -11,7 +10,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-/* Calls a route that must succeed. Returns a new reference to the answer. */
+/* Calls a route that must succeed. Returns a new reference to its answer. */
 static inline json_t *expect_answer(const char *path, const char *body)
 {
     struct request request;
@@ -25,7 +24,7 @@ static inline json_t *expect_answer(const char *path, const char *body)
     return json;
 }
 
-/* Calls a route that must fail, with this message. */
+/* Calls a route that must fail with a failure of this kind and with this message. */
 static inline void expect_failure(const char *path, const char *body, enum failure_kind kind, const char *message)
 {
     struct request request;

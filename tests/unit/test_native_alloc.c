@@ -1,5 +1,4 @@
-/* Decoding and encoding on each route, while each allocation fails in turn. Each failure must be reported, and no
- * memory may leak. */
+/* Calls each route while each allocation fails in turn. Each failure must be reported, and no memory may leak. */
 #include "server/text/json_body.h"
 #include "tests/fake_engine.c" /* replaces the engine */
 #include "tests/http/native_call.h"
@@ -7,7 +6,7 @@
 
 static const char *path, *body;
 
-/* Allocations of the fake engine never fail, because they are not tested. */
+/* Runs a job of the fake engine without failing allocations, because the fake engine itself is not tested. */
 static int run_unharmed(struct model *model, int lane, const struct engine_item *items, int64_t n_items,
                         struct error *error)
 {
@@ -106,8 +105,8 @@ static void each_allocation_may_fail(void **unused)
     }
 }
 
-/* In the middle of a long text, all later allocations fail. The parser may try a few more allocations, but not one for
- * each character. */
+/* From some allocation on, all allocations fail while a long text is parsed. The parser may try a few more allocations,
+ * but not one for each character. */
 static void a_parse_without_memory_does_not_ask_at_each_character(void **unused)
 {
     (void)unused;
@@ -130,7 +129,7 @@ static void a_parse_without_memory_does_not_ask_at_each_character(void **unused)
         assert_int_equal(result, alloc_fail.failed ? -1 : 0);
         assert_in_range(alloc_fail.refused, 0, FEW);
     }
-    assert_true(n > 20); /* the buffer of the text alone grows so often */
+    assert_true(n > 20); /* the buffer of the text alone grows more than 20 times */
     alloc_fail.for_good = alloc_fail.failed = false;
     alloc_fail.countdown = 0;
     test_free(text);

@@ -1,4 +1,5 @@
-/* Answers and messages of the native routes with the fake engine. The test can compute the results of this engine. */
+/* Answers and messages of the native routes with the fake engine. The results of this engine are simple functions, so
+ * the test can compute them. */
 #include "tests/unit/native_expect.h"
 
 #include <math.h>
@@ -9,7 +10,7 @@ static float value_at(const json_t *rows, size_t row, size_t column)
     return (float)json_number_value(json_array_get(json_array_get(rows, row), column));
 }
 
-/* Expects the ids of the request's only item. */
+/* Calls a route, and checks the ids of the only item of its job. */
 static void expect_ids(const char *path, const char *body, size_t count, const int32_t *ids)
 {
     struct request request;
@@ -89,7 +90,8 @@ static void texts_may_hold_nul(void **state)
                    "the body is not JSON: line 1 column 15: a NUL character in a key is not taken");
 }
 
-/* The ids are those of the package `tokenizers`: "ab" is 43 and 373, [CLS] 2, [SEP] 3, [MASK] 4. */
+/* The expected ids are those of the package `tokenizers`: [CLS] is 2, [SEP] is 3, [MASK] is 4, and "ab" is 43 and
+ * 373. */
 static void texts_have_the_ids_of_their_tokenizer(void **state)
 {
     (void)state;
@@ -108,7 +110,7 @@ static void texts_have_the_ids_of_their_tokenizer(void **state)
                2, both + 1);
 }
 
-/* The message names the key as in the route. */
+/* The message must name the key of the route that contains the text. */
 static void a_text_too_long_is_refused_or_cut(void **state)
 {
     (void)state;
@@ -136,7 +138,7 @@ static void a_text_too_long_is_refused_or_cut(void **state)
                  v2 ? "the parameter " : "");
         expect_failure(routes[r][0], body, FAILURE_INVALID, message);
         for (int left = 0; left < 2; left++) {
-            /* "ab" 50 times is one word of 100 letters. Each letter is a token: first a, then ##b and ##a in turn. */
+            /* "ab" 50 times is one word of 100 letters. Each letter is a token: a, ##b, ##a, ##b and so on. */
             snprintf(body, sizeof body, routes[r][1], text,
                      v2     ? left ? ", \"parameters\": {\"truncate\": true, \"truncation_direction\": \"Left\"}"
                                    : ", \"parameters\": {\"truncate\": true}"
@@ -158,7 +160,7 @@ static void a_text_too_long_is_refused_or_cut(void **state)
     native_models[7].codec = codec;
 }
 
-/* The target for a byte of a text is the id of the next byte. Only rows with a target are requested. */
+/* With targets "next", the target of a byte is the id of the next byte. Only rows with a target are computed. */
 static void targets_of_a_text_are_its_own_ids(void **state)
 {
     (void)state;
@@ -220,8 +222,8 @@ static void what_the_model_refuses_names_the_input(void **state)
                    "the body is not JSON: line 2 column 13: invalid token near 'tru'");
 }
 
-/* The message says which limit is exceeded: the model's, or the server's. The server's limit follows from its
- * memory. */
+/* The message must say which limit is exceeded, the limit of the model or that of the server. The server's limit
+ * follows from its memory. */
 static void what_is_too_long_names_who_limits_it(void **state)
 {
     (void)state;

@@ -1,11 +1,11 @@
-/* Lists of numbers in bodies, with the fake engine: reading them with and without jansson, and limits on their length.
- */
+/* Lists of numbers in bodies, with the fake engine: reading them with and without jansson, and limits for their
+ * length. */
 #include "server/text/numbers.h"
 #include "tests/unit/native_expect.h"
 
 #include <stdio.h>
 
-/* Expects that both requests have the same inputs of items, or the same failure. */
+/* Checks that two requests have the same inputs and answer, or the same failure. */
 static void expect_alike(const struct request *a, const struct request *b)
 {
     size_t row_bytes = a->info && a->info->vocabulary ? sizeof(int32_t) : FAKE_COLUMNS * sizeof(float);
@@ -28,13 +28,13 @@ static void expect_alike(const struct request *a, const struct request *b)
     "{\"id\": \"7\", \"inputs\": [{\"name\": \"x\", \"shape\": " shape ", \"datatype\": \"" datatype "\", " \
     "\"parameters\": {}, D: " data "}], \"outputs\": [{\"name\": \"output\"}]}"
 
-/* Bodies with these letters:
+/* Bodies in which these letters stand for keys and lists:
  *
  *     I  the key inputs
  *     E  the key embeddings
  *     D  the key data
  *     L  a list that is too long for the model
- *     M  the same list with a fault at its end */
+ *     M  the same list, and a wrong number at its end */
 static const struct {
     const char *path, *body;
 } list_cases[] = {
@@ -112,7 +112,8 @@ static const struct {
     {"/v2/models/rows/infer", V2("[2, 2, 4]", "FP32", "[[[1, 2, 3, 4]], [[1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, 4]]]")},
 };
 
-/* Writes a body of list_cases to `text`. `list` replaces L. With `escaped`, the keys contain an escape. */
+/* Writes a body of list_cases to `text`, with keys and lists in place of their letters. `list` replaces L. If `escaped`
+ * is true, the keys contain an escape. */
 static void write_body(const char *body, const char *list, bool escaped, char *text)
 {
     for (const char *in = body; *in; in++) {
@@ -132,8 +133,8 @@ static void write_body(const char *body, const char *list, bool escaped, char *t
     *text = '\0';
 }
 
-/* Lists of numbers are read with and without jansson, with the same result. A key with an escape is only read by
- * jansson. */
+/* Lists of numbers must have the same result whether jansson reads them or not. If a key contains an escape, jansson
+ * reads its list. */
 static void lists_are_read_alike(void **state)
 {
     (void)state;
@@ -156,8 +157,7 @@ static void lists_are_read_alike(void **state)
     }
 }
 
-/* The body repeats `part` many times. It must be refused with the same message as a short body, with less memory than
- * jansson would take. */
+/* The body contains `part` 100000 times. It must be refused with less memory than jansson would need to parse it. */
 static void expect_refused_cheaply(const char *path, const char *begin, const char *part, const char *end,
                                    const char *message)
 {
@@ -170,7 +170,7 @@ static void expect_refused_cheaply(const char *path, const char *begin, const ch
     writer_text(&body, end);
     writer_bytes(&body, "", 1);
     native_service.results.limit =
-        (int64_t)body.length * 3; /* a number takes at most 4 bytes, and a comma follows it */
+        (int64_t)body.length * 3; /* a number needs 4 bytes of memory, and at least 2 bytes of the body */
     expect_failure(path, body.data, FAILURE_INVALID, message);
     assert_int_equal(native_service.results.used, 0);
     native_service.results.limit = limit;
@@ -204,7 +204,7 @@ static void long_lists_are_refused_without_an_object_for_each_number(void **stat
         "the batch has 100000 items, 1 to 8 were expected");
 }
 
-/* The list has one element too many. It must be refused without memory for a list. */
+/* The body contains a list with one element too many. It must be refused with too little memory for any list. */
 static void expect_list_refused(const char *path, const char *begin, const char *element, const char *end,
                                 const char *message)
 {
@@ -260,7 +260,7 @@ static void long_lists_of_anything_are_refused_before_they_are_objects(void **st
                         "positions has 1048577 elements, this server takes at most 1048576: send less at once");
 }
 
-/* Only jansson finds a key with an escape. */
+/* jansson finds the list of a key with an escape, but native_check_list does not. */
 static void limits_of_lists_hold_for_escaped_keys(void **state)
 {
     (void)state;
@@ -319,7 +319,7 @@ static void lists_are_counted_without_objects(void **state)
     assert_int_equal(numbers_count(behind, strlen(behind), "ids").elements, 2);
 }
 
-/* A long list of elements that are no ids is not called a list of tokens. */
+/* The elements of the list are no ids, so the message must not count them as tokens. */
 static void a_list_of_no_ids_is_named_by_its_first_element(void **state)
 {
     (void)state;

@@ -1,11 +1,11 @@
-/* The memory of requests, with the fake engine: what is counted before it is taken, and the limits on it. */
+/* The memory of requests, with the fake engine: how much is charged before it is allocated, and the limits for it. */
 #include "server/dialects/results.h"
 #include "tests/unit/native_expect.h"
 
 #include <malloc.h>
 #include <stdio.h>
 
-/* Every result is a float whose text is as long as possible. */
+/* Runs a job, and replaces each result by a float whose text is as long as possible. */
 static int run_with_long_floats(struct model *model, int lane, const struct engine_item *items, int64_t n_items,
                                 struct error *error)
 {
@@ -30,8 +30,8 @@ static int run_with_long_floats(struct model *model, int lane, const struct engi
     return 0;
 }
 
-/* Bodies that consist of brackets, commas, keys or texts. The counted memory must be at least the memory that is
- * taken. */
+/* Bodies that consist of brackets, commas, keys or texts. The memory that is charged for each must be at least the
+ * memory that jansson allocates. */
 static void counted_memory_is_enough(void **state)
 {
     (void)state;
@@ -84,7 +84,7 @@ static void json_has_a_bound(void **state)
     assert_int_equal(budget->used, 0);
 }
 
-/* Small requests have the last part of the budget for themselves. */
+/* The last part of the budget is reserved for small requests. */
 static void large_requests_leave_room_for_small_ones(void **state)
 {
     (void)state;
@@ -101,7 +101,7 @@ static void large_requests_leave_room_for_small_ones(void **state)
     assert_int_equal(budget.used, 0);
 }
 
-/* A text of one mebibyte is truncated to 64 ids. The tokenizer must make no more ids than these. */
+/* A text of 1 MiB is truncated to 64 ids. The tokenizer must not make more ids. */
 static void truncated_texts_cost_what_is_kept(void **state)
 {
     (void)state;
@@ -121,7 +121,7 @@ static void truncated_texts_cost_what_is_kept(void **state)
     free(body);
 }
 
-/* A text may be as long as the body. Nested lists would take 60 times the bytes of the body, so they are refused. */
+/* A text may be as long as the body. But nested lists that need 60 times as many bytes as the body must be refused. */
 static void json_takes_five_times_the_payload(void **state)
 {
     (void)state;
@@ -150,7 +150,7 @@ static void json_takes_five_times_the_payload(void **state)
     free(text);
 }
 
-/* The memory for jansson has a limit that does not depend on the machine's memory. */
+/* The limit for jansson's memory must not depend on the memory of the machine. */
 static void json_is_bounded_by_the_payload(void **state)
 {
     (void)state;
@@ -191,8 +191,7 @@ static void tokenize_has_a_bound(void **state)
     free(body);
 }
 
-/* The most memory that an encoding can take is taken from the budget before. Afterwards the unused part is given
- * back. */
+/* The maximum memory of an encoding is charged before the text is encoded. The unused part is returned afterwards. */
 static void the_memory_of_a_text_is_counted(void **state)
 {
     (void)state;
@@ -219,7 +218,7 @@ static void the_memory_of_a_text_is_counted(void **state)
     free(body);
 }
 
-/* The memory that is counted for an answer is never less than the answer, even with the longest numbers. */
+/* The memory that is charged for an answer must be at least the length of the answer, even with the longest numbers. */
 static void answers_are_no_longer_than_counted(void **state)
 {
     (void)state;
@@ -245,12 +244,12 @@ static void answers_are_no_longer_than_counted(void **state)
         request_read_done(&request);
         assert_true(request.answer.length <= (size_t)request.answer_bytes);
         assert_true(request.answer_bytes <= native_service.results.used);
-        assert_int_equal(request.answer.capacity, request.answer_bytes); /* the buffer never had to grow */
+        assert_int_equal(request.answer.capacity, request.answer_bytes); /* the buffer has not grown */
         request_close(&request);
     }
 }
 
-/* If the number of floats overflows, the request is refused before any memory is taken. */
+/* If the number of floats would overflow, the request must be refused before any memory is charged. */
 static void counts_do_not_overflow(void **state)
 {
     (void)state;

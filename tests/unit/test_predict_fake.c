@@ -1,5 +1,5 @@
-/* /predict and POST / with a fake engine: forms of answers, scores, top_k, pictures, and the routes that serve a
- * model. */
+/* /predict and POST / with the fake engine: forms of answers, scores, top_k, pictures, and messages that name the
+ * routes for a model. */
 #include "server/images/images.h"
 #include "tests/http/native_call.h"
 
@@ -75,8 +75,8 @@ static double sigmoid(int32_t id, int class)
     return 1 / (1 + exp(-logit(id, class)));
 }
 
-/* The logits of the fake engine rise with the class, unless they wrap around. With these ids they do not wrap
- * around. */
+/* Checks the list of an item whose first id is `id`. With the ids of these tests, the logits of the fake engine
+ * increase with the class, so the last class comes first. */
 static void expect_classes(const json_t *list, int32_t id, size_t count, double (*score)(int32_t id, int class))
 {
     assert_int_equal(json_array_size(list), count);
@@ -128,7 +128,7 @@ static void several_inputs_have_a_list_each(void **state)
     }
 }
 
-/* `[["a"]]` and `[[100]]` are a batch of one. */
+/* `[["a"]]` and `[[100]]` are batches of one item. */
 static void a_batch_of_one_is_a_list_of_lists(void **state)
 {
     (void)state;
@@ -142,7 +142,8 @@ static void a_batch_of_one_is_a_list_of_lists(void **state)
     }
 }
 
-/* Hugging Face's InferenceClient takes the first element of the answer as the list for the text. */
+/* With `parameters`, the answer must be a list of lists even for a single text, because Hugging Face's InferenceClient
+ * reads its first element. */
 static void parameters_are_those_of_a_pipeline(void **state)
 {
     (void)state;
@@ -180,7 +181,8 @@ static void one_class_has_a_sigmoid_and_a_number(void **state)
     json_decref(list);
 }
 
-/* Logits are large. The softmax must not overflow, and equal scores keep the order of their logits. */
+/* Returns very large logits. The softmax must not overflow, and classes with equal scores must keep the order of their
+ * logits. */
 static int run_with_large_logits(struct model *model, int lane, const struct engine_item *items, int64_t n_items,
                                  struct error *error)
 {
@@ -269,7 +271,7 @@ static void routes_that_serve_a_model_are_named(void **state)
                    "model \"rows\" has no logits: it gives one vector for each token. Use /embed, /embed_all");
 }
 
-/* If the model has labels, POST / is the route /predict. */
+/* POST / must do the same as /predict for a model with labels, and as /embed for other models. */
 static void the_root_follows_the_model(void **state)
 {
     (void)state;
@@ -281,7 +283,7 @@ static void the_root_follows_the_model(void **state)
     json_decref(vectors);
 }
 
-/* The output is the vector, so pooling has no effect. */
+/* The output of the model is the vector, so pooling must have no effect. */
 static void vectors_are_not_pooled(void **state)
 {
     (void)state;
@@ -302,7 +304,8 @@ static void vectors_are_not_pooled(void **state)
                    "dimensions is 5, vectors of model \"classes\" have 4");
 }
 
-/* The rows of a tensor (length, columns) are embeddings. Both readers of lists must accept them. */
+/* A model whose input is a tensor (length, columns) must accept rows as embeddings. Both readers of lists must accept
+ * them. The escape in the second body lets jansson read it. */
 static void rows_of_a_tensor_are_embeddings(void **state)
 {
     (void)state;
@@ -354,7 +357,7 @@ static struct file read_file(const char *path)
     return file;
 }
 
-/* base64 without line breaks. */
+/* The base64 text of a file, without line breaks. */
 static char *base64_of(const struct file *file)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -385,8 +388,8 @@ static void expect_picture(const struct request *request, int64_t item, const st
     assert_int_equal(input->sizes[2], 6);
 }
 
-/* The memory that a request for pictures keeps after it was read: items, their pixels, three results each, room for
- * sorting, and the answer. The memory of files and decoders has been given back. */
+/* The number of bytes of a request for pictures after its body was read. These are the items, their pixels and their
+ * three results each, memory for sorting, and the answer. The memory of files and decoders must have been returned. */
 static int64_t kept_bytes(const struct request *request)
 {
     int64_t item =
@@ -401,8 +404,8 @@ static void expect_three(const json_t *list)
         assert_memory_equal(json_string_value(json_object_get(json_array_get(list, i), "label")), "LABEL_", 6);
 }
 
-/* The picture is base64: plain, with the prefix of a data URL, or with line breaks. There is one picture or several,
- * and there may be `parameters`. */
+/* The base64 text of a picture may be plain, have the prefix of a data URL, or contain line breaks. There may be
+ * several pictures, and `parameters`. */
 static void pictures_are_base64(void **state)
 {
     (void)state;
@@ -439,7 +442,7 @@ static void pictures_are_base64(void **state)
     free(file.bytes);
 }
 
-/* A picture's file as the body is only possible for the first model. */
+/* A body that is a picture file is only possible for the first model, because it cannot name another model. */
 static void pictures_are_bodies(void **state)
 {
     (void)state;
@@ -499,7 +502,7 @@ static void wrong_pictures_are_named(void **state)
     }
 }
 
-/* After the deadline, no more pictures of a request are read. */
+/* After the deadline, no further picture of a request may be read. */
 static void no_picture_is_read_after_the_deadline(void **state)
 {
     (void)state;
@@ -516,7 +519,7 @@ static void no_picture_is_read_after_the_deadline(void **state)
     request_close(&request);
 }
 
-/* This picture needs more memory than a request may have. */
+/* Reading this picture needs more memory than the limit for a request. */
 static void pictures_are_bounded(void **state)
 {
     (void)state;
