@@ -14,8 +14,8 @@ int native_options(struct request *request, const json_t *json, const struct opt
  * Fails if a name is unknown or appears twice, or if a required input is missing. */
 int native_named_find(struct request *request, struct native_inputs *inputs);
 
-/* Reads the values of all inputs except the first one into the items of the job. All inputs must have the same number
- * of items. An input with a single item is used for all items of the job. */
+/* Reads the values of all inputs except the first one into the items of the job. An input with a single item is used
+ * for all items of the job. All other inputs must have the same number of items. */
 int native_named_read(struct request *request, struct native_inputs *inputs);
 
 #endif
