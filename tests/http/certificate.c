@@ -31,7 +31,7 @@ void certificate_write(const char *certificate_path, const char *key_path, int f
     time_t now = time(NULL);
     unsigned int bits = GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1);
     assert_int_equal(gnutls_rnd(GNUTLS_RND_NONCE, serial, sizeof serial), 0);
-    serial[0] = 1; /* a serial number is positive */
+    serial[0] = 1; /* the serial number must not be 0 */
     assert_int_equal(gnutls_x509_privkey_init(&key), 0);
     assert_int_equal(gnutls_x509_privkey_generate(key, GNUTLS_PK_ECDSA, bits, 0), 0);
     assert_int_equal(gnutls_x509_crt_init(&certificate), 0);

@@ -222,7 +222,7 @@ static uint16_t bf16_of(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16); /* the reference cases have no NaN */
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16); /* the reference cases contain no NaN */
 }
 
 static float float_of_bf16(uint16_t upper)

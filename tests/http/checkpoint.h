@@ -19,7 +19,7 @@ struct checkpoint_tensor {
 struct checkpoint {
     struct checkpoint_tensor *tensors;
     size_t count;
-    json_t *metadata; /* NULL: none */
+    json_t *metadata; /* `__metadata__` of the file, or NULL */
     char *config;     /* the text of config.json */
 };
 
@@ -33,24 +33,25 @@ struct checkpoint_shape {
     int64_t shape[4];
 };
 
-/* A new model with F32 tensors of random numbers in ±0.1. Equal lists of shapes get equal numbers. The caller must call
- * checkpoint_free(). */
+/* Returns a new model. Its tensors are F32, with random numbers from -0.1 to 0.1. Equal lists of shapes give equal
+ * numbers. The caller must call checkpoint_free(). */
 struct checkpoint checkpoint_random(const char *config, const struct checkpoint_shape *shapes, size_t count);
 
 /* Makes `folder` with config.json and model.safetensors. The last `cut` bytes of model.safetensors are missing. */
 void checkpoint_write(const struct checkpoint *checkpoint, const char *folder, size_t cut);
 
-/* Fails the test if there is no tensor of that name. */
+/* Fails the test if there is no tensor with this name. */
 struct checkpoint_tensor *checkpoint_tensor(struct checkpoint *checkpoint, const char *name);
 
 void checkpoint_remove(struct checkpoint *checkpoint, const char *name);
 void checkpoint_add(struct checkpoint *checkpoint, const char *name, int64_t elements); /* F32 zeros */
 
-/* Rounds the values of F32 tensors to values of `dtype`, to nearest even. The tensors stay F32. */
+/* Rounds the values of F32 tensors to the nearest value of `dtype`, ties to even. The tensors stay F32. */
 void checkpoint_round(struct checkpoint *checkpoint, enum weights_dtype dtype);
 
-/* Stores F32 tensors as F16 or BF16, rounded in the same way, or as F64. For F64 each value is changed a little. The
- * new value is not representable in F32, but rounds to the old one. */
+/* Converts F32 tensors to F16 or BF16 with the rounding of checkpoint_round, or to F64. For F64, each value is first
+ * changed by less than half of the last bit of an F32. So F32 cannot represent the value, but rounding it gives the
+ * original value. */
 void checkpoint_convert(struct checkpoint *checkpoint, enum weights_dtype dtype);
 
 /* Makes a temporary folder. folder_remove removes the folder with its contents. The caller frees the path. */

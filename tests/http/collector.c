@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEADER "x-collector-key" /* the header that collector_header returns */
+#define HEADER "x-collector-key" /* name of the header whose value collector_header returns */
 
 struct collector {
     struct MHD_Daemon *server;
@@ -19,7 +19,7 @@ struct collector {
     const char *answer;
     bool held;
     int requests;
-    json_t *bodies; /* received, and not checked yet */
+    json_t *bodies; /* received bodies that are not checked yet */
     json_t *spans, *resource;
     char *header;
 };
@@ -96,7 +96,8 @@ static void completed(void *context, struct MHD_Connection *connection, void **r
 
 /* ---- The form of a body ---- */
 
-/* Each key of the object must be in `allowed`, a list of words. A space stands before and after each word. */
+/* Fails if the object has a key that `allowed` lacks. `allowed` is a list of words, with a space before and after each
+ * word. */
 static void expect_keys(const json_t *object, const char *allowed)
 {
     const char *key;

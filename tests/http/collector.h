@@ -1,5 +1,5 @@
-/* collector: stands for OpenTelemetry's collector. It receives what a daemon sends to /v1/traces, and checks that each
- * body has the form of OTLP. Any failure here fails the running test. */
+/* collector: stands in for OpenTelemetry's collector. It receives the spans that a daemon sends to /v1/traces, and
+ * checks that each body has the form of OTLP. Any failure here fails the running test. */
 #ifndef TESTS_HTTP_COLLECTOR_H
 #define TESTS_HTTP_COLLECTOR_H
 
@@ -24,12 +24,12 @@ void collector_release(struct collector *collector);
  * drops the reference. */
 json_t *collector_spans(struct collector *collector, size_t count);
 
-/* The attributes of the resource in the last body, and the value of the header x-collector-key of the last request. The
- * test drops the reference, and frees the text. */
+/* collector_resource returns the attributes of the resource in the last body. collector_header returns the value of the
+ * header x-collector-key of the last request. The test drops the reference, and frees the text. */
 json_t *collector_resource(struct collector *collector);
 char *collector_header(struct collector *collector);
 
-/* The number of requests so far. */
+/* The number of requests that the collector has received. */
 int collector_requests(struct collector *collector);
 
 /* The attribute of a span or resource, as text. Fails if it is missing or has another type. */

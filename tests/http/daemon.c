@@ -27,7 +27,8 @@ struct daemon {
     int port;
     FILE *log;
     bool log_unread;
-    /* Passes the log on, so that the pipe never fills. If the log is unread, this thread does not exist. */
+    /* Reads the rest of the log and passes it on, so that the pipe never fills. With `log_unread`, this thread does not
+     * exist. */
     pthread_t reader;
 };
 
@@ -43,7 +44,7 @@ static void *pass_log_on(void *argument)
 }
 
 /* Reads the log up to the line that names the port, and writes what it reads to `said`. Returns 0 if the log ends
- * before. */
+ * before this line. */
 static int read_port(FILE *log, FILE *said)
 {
     char line[1024];
@@ -55,7 +56,7 @@ static int read_port(FILE *log, FILE *said)
             continue;
         if (strstr(address, "listening on unix:"))
             return 1;
-        colon = strrchr(address, ':'); /* also behind an IPv6 address in brackets */
+        colon = strrchr(address, ':'); /* the last colon, because an IPv6 address in brackets contains colons */
         return colon ? atoi(colon + 1) : 0;
     }
     return 0;
@@ -64,7 +65,7 @@ static int read_port(FILE *log, FILE *said)
 static void run_daemon(const struct daemon_options *options, int log, char **arguments)
 {
     struct rlimit descriptors = {(rlim_t)options->descriptors, (rlim_t)options->descriptors};
-    signal(SIGHUP, SIG_DFL); /* whatever signals the tests ignore */
+    signal(SIGHUP, SIG_DFL); /* the test program may ignore SIGHUP, and the child inherits this */
     if (options->ignored_signal)
         signal(options->ignored_signal, SIG_IGN);
     if (options->descriptors)
@@ -74,11 +75,13 @@ static void run_daemon(const struct daemon_options *options, int log, char **arg
         setrlimit(RLIMIT_NOFILE, &descriptors);
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves no daemon behind */
-    /* A slow machine is no failure. A flag on the command line overrides this variable. */
+    /* The timeouts are long, because a slow machine must not fail a test. A flag on the command line overrides these
+     * variables. */
     setenv("LINFORMERD_REQUEST_TIMEOUT_MS", "3600000", 1);
     setenv("LINFORMERD_CONNECTION_TIMEOUT_S", "3600", 1);
-    setenv("LINFORMERD_CUDA_TUNING_MS", "0", 0); /* tuning would take long on the shim */
-    /* Not on a GPU, even if there is one. For the programs named @cuda, tests/run.sh sets this variable. */
+    setenv("LINFORMERD_CUDA_TUNING_MS", "0", 0); /* tuning would take long on the CUDA shim */
+    /* The CPU is the default, even if there is a GPU. For test programs whose name ends in @cuda, tests/run.sh sets
+     * this variable. */
     setenv("LINFORMERD_DEVICE", "cpu", 0);
     dup2(log, STDERR_FILENO);
     if (options->restrict_process)
@@ -98,7 +101,7 @@ static bool names_model(const char *const *arguments)
     return getenv("LINFORMERD_MODEL") != NULL;
 }
 
-/* Nothing of the log is read yet. */
+/* Starts the process. Does not read its log. */
 static struct daemon *launch(const struct daemon_options *options)
 {
     const char *const *given = options->arguments;
@@ -404,8 +407,7 @@ struct answer daemon_get(const struct daemon *daemon, const char *path)
     return daemon_call(daemon, &(struct call){.path = path});
 }
 
-/* Returns the JSON of an answer with status 200, and frees the answer. `body` is the body of the request, "" if it had
- * none. */
+/* Returns the JSON of an answer with status 200, and frees the answer. `body` is the body of the request, or "". */
 static json_t *json_of_answer(struct answer *answer, const char *path, const char *body)
 {
     if (answer->status != 200 || !answer->json)

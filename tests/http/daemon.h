@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h> /* needs the headers above */
+#include <cmocka.h> /* cmocka.h needs the headers above */
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -28,15 +28,15 @@ struct daemon *daemon_start_built_in(const char *const *arguments);
 /* Options of a start. If all are zero, the start is like that of daemon_start. */
 struct daemon_options {
     const char *const *arguments;
-    int descriptors;                /* limit of open files, 0: no change */
-    int ignored_signal;             /* as under nohup, 0: none */
-    void (*restrict_process)(void); /* called in the child before it executes the daemon, may be NULL */
-    bool built_in;                  /* if the arguments name no model, serve the models in the binary */
-    bool log_unread;                /* after "listening on" only daemon_log_line reads the log */
+    int descriptors;                /* limit for open files, 0: no change */
+    int ignored_signal;             /* signal that the daemon ignores from its start, as under nohup, 0: none */
+    void (*restrict_process)(void); /* called in the child before the child executes the daemon, may be NULL */
+    bool built_in;                  /* without a model in the arguments, serve the models in the binary */
+    bool log_unread;                /* after the line "listening on", only daemon_log_line reads the log */
 };
 
 /* Starts the daemon. Returns NULL if the daemon ended before it listened, as with "--check". *status is then the status
- * from waitpid. *said is the log until then. The caller frees *said. */
+ * from waitpid. *said is the log up to this end, or up to the line that names the port. The caller frees *said. */
 struct daemon *daemon_open(const struct daemon_options *options, char **said, int *status);
 
 /* Like daemon_open, but if the daemon ends before it listens, expects the status 1. `last_line` is then the last line
@@ -47,7 +47,8 @@ struct daemon *daemon_try(const struct daemon_options *options, char last_line[1
  * which the caller frees. */
 char *daemon_refused(const char *const *arguments);
 
-/* The next line of a log that is unread. Returns false if the daemon has ended. */
+/* Reads the next line of the log. The daemon must have been started with `log_unread`. Returns false if the daemon has
+ * ended. */
 bool daemon_log_line(struct daemon *daemon, char *line, size_t size);
 
 /* Reads the log until a line contains `part`. daemon_wait_for_line returns this line. The caller frees it. */
@@ -58,7 +59,7 @@ void daemon_expect_line(struct daemon *daemon, const char *part);
  * the lines are not checked. */
 void daemon_reload(struct daemon *daemon, const char *part);
 
-int daemon_port(const struct daemon *daemon); /* 1 if it listens only on Unix sockets */
+int daemon_port(const struct daemon *daemon); /* 1 if the daemon listens only on Unix sockets */
 int daemon_process(const struct daemon *daemon);
 void daemon_freeze(struct daemon *daemon); /* stops the process until daemon_thaw */
 void daemon_thaw(struct daemon *daemon);
@@ -108,7 +109,7 @@ struct call {
 };
 struct answer daemon_call(const struct daemon *daemon, const struct call *call);
 
-/* With Content-Type: application/json. */
+/* Sends a POST with Content-Type: application/json. */
 struct answer daemon_post(const struct daemon *daemon, const char *path, const char *body);
 struct answer daemon_get(const struct daemon *daemon, const char *path);
 
@@ -116,7 +117,7 @@ struct answer daemon_get(const struct daemon *daemon, const char *path);
 json_t *daemon_post_json(const struct daemon *daemon, const char *path, const char *body);
 json_t *daemon_get_json(const struct daemon *daemon, const char *path);
 
-/* The JSON in a file. If the file cannot be read, the test fails. The caller must free the result. */
+/* Returns the JSON in a file. Fails the test if the file cannot be read. The caller must free the result. */
 json_t *json_of_file(const char *path);
 
 /* Sends a POST. Expects a failure in the form of the native routes, whose message contains `part`.
@@ -139,7 +140,7 @@ bool raw_try_send(int descriptor, const char *bytes, size_t length);
 /* Reads all bytes until the other side closes, and adds a zero byte. The caller frees the result. */
 char *raw_read_all(int descriptor);
 
-/* Reads one answer with a Content-Length: headers and body, followed by a zero byte. The caller frees the result. */
+/* Reads one answer with a Content-Length: headers and body. A zero byte follows. The caller frees the result. */
 char *raw_read_answer(int descriptor);
 
 #endif

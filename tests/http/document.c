@@ -140,8 +140,8 @@ static bool numbers_match(const char *expected, const char *expected_end, const 
     return fabs(strtod(found, NULL) - wanted) <= ABSOLUTE_DIFFERENCE + RELATIVE_DIFFERENCE * fabs(wanted);
 }
 
-/* An ellipsis matches like "*" in a shell. If the text after the ellipsis differs, the ellipsis takes one more
- * character. It is enough to try this for the last ellipsis. */
+/* An ellipsis matches like "*" in a shell. If the text after the last ellipsis does not match, this ellipsis is
+ * extended by one character. Earlier ellipses need no other try. */
 bool document_matches(const char *expected, const char *found)
 {
     const char *wanted = skip_space(expected), *at = skip_space(found);

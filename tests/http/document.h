@@ -1,21 +1,21 @@
 /* document: the commands on a Markdown page, and their outputs.
  *
- * A block that begins with ```console has commands. A command follows "$ ". The output of the command is below it. A
- * command continues on the next line if a ' is still open, or if the line ends in a backslash or a |. */
+ * Commands are in blocks that begin with ```console. A command follows "$ ". Its output is below it. A command
+ * continues on the next line if a ' is still open, or if the line ends in a backslash or a |. */
 #ifndef TESTS_HTTP_DOCUMENT_H
 #define TESTS_HTTP_DOCUMENT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* All bytes of a file, followed by a zero byte. The caller frees them. If the file cannot be read, the running test
- * fails. */
+/* All bytes of a file, followed by a zero byte. The caller frees the result. If the file cannot be read, the running
+ * test fails. */
 char *document_read(const char *path);
 
 struct document_command {
     int line;     /* line on the page, from 1 */
     char *text;   /* without "$ " */
-    char *output; /* "" if the page shows no output */
+    char *output; /* expected output, "" if the page shows no output */
 };
 
 /* The commands of a page, in the order of the page. *count is their number. The caller must call

@@ -9,13 +9,13 @@
 
 #define GREEDY "tests/generation/greedy.json"
 #define RUNS 16
-#define LONGEST_INPUT 64 /* max_seq_len of the models in GREEDY */
-#define BEYOND 16        /* new tokens past this length, if the daemon is slow */
+#define LONGEST_INPUT 64 /* max_seq_len of the models in the file GREEDY */
+#define BEYOND 16        /* number of compared tokens beyond max_seq_len, if the daemon is slow */
 #define BYTES 259        /* number of ids of the byte tokenizer */
 
 /* A causal model whose tokens are bytes. It has every operation that keeps a state: linear and local heads, a token
  * shift, and buckets. */
-static const char text_config[] = /* %s: more keys, each followed by a comma. %d: number of ids */
+static const char text_config[] = /* %s: additional keys, each followed by a comma. %d: number of ids */
     "{\"architecture\": \"linear_attention_transformer.LinearAttentionTransformerLM\", %s\"kwargs\": {"
     "\"num_tokens\": %d, \"dim\": 16, \"heads\": 2, \"depth\": 1, \"max_seq_len\": 256, \"dim_head\": 8, "
     "\"causal\": true, \"local_attn_window_size\": 16, \"n_local_attn_heads\": 1, \"shift_tokens\": true, "

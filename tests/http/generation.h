@@ -11,10 +11,10 @@
  * each followed by a comma. */
 void generation_model_write(const char *folder, const char *name, const char *keys);
 
-/* The same with more ids. The first ids are those of the bytes. */
+/* Like generation_model_write, with `vocabulary` ids. The first 259 ids are those of the byte tokenizer. */
 void generation_wide_model_write(const char *folder, const char *name, int vocabulary);
 
-/* Like generation_model_write. After a token with an id of at least `first_bad`, all logits are NaN, so that the
+/* Like generation_model_write. But after a token whose id is `first_bad` or higher, all logits are NaN, and the
  * sequence fails. */
 void generation_failing_model_write(const char *folder, const char *name, int64_t first_bad);
 
@@ -23,12 +23,13 @@ void generation_failing_model_write(const char *folder, const char *name, int64_
 struct daemon *generation_daemon_start(char **folder);
 void generation_daemon_stop(struct daemon *daemon, char *folder); /* also removes and frees the folder */
 
-/* A body of /generate. The caller frees it. */
+/* Returns a body for /generate. The caller frees it. */
 char *generation_body(const char *model, const json_t *prompt, const char *parameters);
 
-/* What linear-attention-transformer generates: a list of {"model", "prompt", "ids"}. The caller drops the reference.
- * There are 200 ids of each run. If the daemon is slow, the ids end 16 tokens after the length of the model's longest
- * input. Beyond this length, each new token computes all rows again, so a few tokens test the same code as many. */
+/* Returns the sequences that linear-attention-transformer generates: a list of {"model", "prompt", "ids"}. The caller
+ * drops the reference. Each sequence has 200 ids. If the daemon is slow, a sequence ends 16 tokens after the length of
+ * the model's longest input. Beyond this length, each new token computes all rows again. A few of these tokens test the
+ * same code as many. */
 json_t *generation_greedy_runs(void);
 
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAX_TENSORS 8 /* inputs or outputs of a call */
+#define MAX_TENSORS 8 /* maximum number of inputs or outputs of a call */
 
 /* ---- Calls ---- */
 
@@ -261,7 +261,7 @@ double case_compare(const struct weights *calls, int index, const struct infer_a
         assert_int_equal(found.rank, expected[i].rank);
         assert_memory_equal(found.shape, expected[i].shape, (size_t)found.rank * sizeof *found.shape);
         double distance = infer_relative_l2(&found, &expected[i]);
-        if (!(distance <= tolerance)) /* true for NaN, too */
+        if (!(distance <= tolerance)) /* also true for NaN */
             fail_msg("call %d, %s: relative L2 error %.2g, expected %.2g or less", index, found.name, distance,
                      tolerance);
         largest = distance > largest ? distance : largest;

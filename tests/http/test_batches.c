@@ -1,6 +1,6 @@
-/* Several clients send items of random lengths, with random masks, to several models at once. The daemon forms batches
- * of them. Each item's results are compared with its results alone. If the daemon is batch invariant, the bits must be
- * equal. SEED chooses the requests. */
+/* Several clients send items of random lengths, with random masks, to several models at once. The daemon combines these
+ * items into batches. Each item's results are compared with its results alone. If the daemon is batch invariant, the
+ * bits must be equal. The environment variable SEED chooses the requests. */
 #include "tests/http/infer.h"
 
 #include <curl/curl.h>
@@ -12,11 +12,11 @@
 
 #define MAX_INPUTS 4
 #define MAX_OUTPUTS 2
-#define MOST_ITEMS 3 /* items of a request */
+#define MOST_ITEMS 3 /* maximum number of items of a request */
 #define MOST_REQUESTS 160
 #define CLIENTS 16
-#define MOST_ROUNDS 50 /* rounds until requests share a batch */
-#define TOLERANCE 1e-6 /* if batches are not invariant */
+#define MOST_ROUNDS 50 /* maximum number of rounds until requests share a batch */
+#define TOLERANCE 1e-6 /* allowed difference if batches are not invariant */
 
 /* ---- Random numbers: xorshift64 ---- */
 
@@ -34,11 +34,11 @@ static int64_t random_size(int64_t from, int64_t to)
 
 static int n_requests = MOST_REQUESTS;
 
-enum kind { NONE, IDS, ROWS, MASK, SCORES }; /* SCORES: an attention mask */
+enum kind { NONE, IDS, ROWS, MASK, SCORES }; /* SCORES: a mask of attention scores */
 
 /* Shapes of inputs. B is the number of items of a request. n is a length between `least` and `most`, or the length of
- * input `like` - 1. IDS and MASK have the shape (B, n), ROWS and SCORES have (B, n, columns). In a call, ROWS have (n,
- * B, columns), and SCORES have (n, columns). */
+ * input `like` - 1. IDS and MASK have the shape (B, n). ROWS and SCORES have the shape (B, n, columns). In a model with
+ * `call`, ROWS have the shape (n, B, columns), and SCORES have (n, columns). */
 struct input {
     const char *name;
     enum kind kind;
@@ -65,7 +65,7 @@ static const struct model {
     const char *name;
     const char *outputs[MAX_OUTPUTS];
     struct input inputs[MAX_INPUTS];
-    bool call; /* All its sequences are one item. A batch must not split or join them. */
+    bool call; /* all sequences of a request are one item, which a batch must not split or join */
 } models[] = {
     {.name = "builtin", .outputs = {"output", "attention.3"}, .inputs = {FREE("x", IDS, 259, 1, 400)}},
     {.name = "linformer_lm", .outputs = {"output", "attention.1"}, .inputs = {FREE("x", IDS, 97, 1, 24)}},
@@ -102,10 +102,10 @@ struct request {
     const struct model *model;
     struct infer_tensor inputs[MAX_INPUTS];
     size_t n_inputs;
-    int64_t n_items; /* items that a batch may hold separately */
-    struct infer_request body;
-    struct infer_answer alone[MOST_ITEMS]; /* result of each item when the daemon runs nothing else */
-    struct answer answer;                  /* result when the daemon runs other requests */
+    int64_t n_items; /* number of items that may be in different batches */
+    struct infer_body body;
+    struct infer_answer alone[MOST_ITEMS]; /* results of each item while the daemon runs nothing else */
+    struct answer answer;                  /* answer while the daemon runs other requests */
 };
 
 static size_t count_outputs(const struct model *model)
@@ -123,7 +123,8 @@ static void fill(const struct input *input, char *data, int64_t count)
             memcpy(data + i * 8, &id, sizeof id);
         else if (input->kind == ROWS)
             memcpy(data + i * 4, &value, sizeof value);
-        else /* If a row hides all scores, its result is NaN in kuixu's layer, as in the library. */
+        else /* The zeros in column 0 of SCORES leave a score visible. kuixu's layer would return NaN for a hidden row.
+              */
             data[i] = input->kind == SCORES && i % input->columns == 0 ? 0 : (char)random_size(0, 1);
     }
 }
@@ -198,7 +199,7 @@ static void ask_alone(const struct daemon *daemon, struct request *request)
 
 /* ---- All at once ---- */
 
-/* The clients share this. Each client takes the next request until none is left. */
+/* The requests that all clients share. Each client takes the next request until none is left. */
 struct crowd {
     const struct daemon *daemon;
     struct request *requests;
@@ -251,7 +252,7 @@ static void compare(const struct request *request, const struct infer_answer *to
 
 /* ---- Batches ---- */
 
-/* The sum of a metric of /metrics over all models. */
+/* Returns the sum of a metric of /metrics over all models. */
 static int64_t metric(const struct daemon *daemon, const char *name)
 {
     struct answer answer = daemon_get(daemon, "/metrics");
@@ -266,7 +267,8 @@ static int64_t metric(const struct daemon *daemon, const char *name)
     return value;
 }
 
-/* Returns how many requests shared a batch with another request. */
+/* Sends random requests alone, and then all at once. Returns the number of requests minus the number of batches of the
+ * second time. */
 static int64_t run_round(const struct daemon *daemon, bool same_bits)
 {
     struct request requests[MOST_REQUESTS];
@@ -294,8 +296,8 @@ static int64_t run_round(const struct daemon *daemon, bool same_bits)
 
 static void run(const char *kernels)
 {
-    /* No time limit on batches. Otherwise batches would be small on the CUDA shim, which takes longer for a batch than
-     * the limit assumes. */
+    /* Batches have no time limit. With a limit they would be small on the CUDA shim, because a batch takes longer there
+     * than the limit assumes. */
     struct daemon *daemon = daemon_start(ARGUMENTS("--model", "builtin=tests/models/bytes", "--model", CASES_FOLDER,
                                                    "--max-batch-tokens", "2048", "--max-batch-ms", "0", kernels));
     struct answer info = daemon_get(daemon, "/info");

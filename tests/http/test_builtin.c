@@ -1,5 +1,5 @@
-/* The built-in model "builtin" as the binary contains it. Its fillings and cosines are compared with those of PyTorch
- * with the same weights (weights/builtin/examples.json). */
+/* The built-in model "builtin" as the binary contains it. Its filled masks and cosines are compared with those of
+ * PyTorch with the same weights (weights/builtin/examples.json). */
 #include "tests/http/the_daemon.h"
 
 #include <math.h>
@@ -32,7 +32,8 @@ static json_t *post(const char *path, json_t *body)
     return answer;
 }
 
-/* The examples store 4 digits of a probability, and 3 digits of a cosine. */
+/* Fails if the numbers differ by more than `difference`. The examples store 4 digits of a probability, and 3 digits of
+ * a cosine. */
 static void assert_near(const json_t *found, const json_t *expected, double difference)
 {
     assert_true(json_is_number(found) && json_is_number(expected));
@@ -82,7 +83,8 @@ static void texts_are_as_similar_as_in_pytorch(void **state)
     json_decref(sentences);
 }
 
-/* 512 tokens, most of them equal. So the number of equal tokens is large, too. */
+/* The text has 512 tokens, most of them equal. The model counts the repetitions of each token, and this count is large
+ * here. */
 static void the_longest_text_is_read(void **state)
 {
     (void)state;

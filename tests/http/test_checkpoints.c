@@ -1,6 +1,6 @@
-/* Checkpoints in other dtypes, and damaged checkpoints. F16, BF16 and F64 give the same results as the same numbers in
- * F32. With a damaged checkpoint, or with one of another model, the daemon does not start. Its message names the tensor
- * and the fault. */
+/* Checkpoints in other dtypes, and damaged checkpoints. Numbers stored as F16, BF16 or F64 give the same results as
+ * these numbers stored as F32. With a damaged checkpoint, or with one of another model, the daemon does not start. Its
+ * message names the tensor and the fault. */
 #include "tests/http/checkpoint.h"
 
 #include <stdio.h>
@@ -51,7 +51,7 @@ static void compare_case(const struct daemon *daemon, const char *name, enum wei
         infer_body_free(&body);
     }
     if (dtype != WEIGHTS_F64)
-        assert_true(distance > TOLERANCE); /* otherwise nothing was rounded */
+        assert_true(distance > TOLERANCE); /* smaller distances mean that nothing was rounded */
     print_message("%s in %s: relative L2 distance from the library in F32 %.2g\n", name, weights_dtype_name(dtype),
                   distance);
     weights_close(calls);
@@ -91,7 +91,8 @@ static void f64_is_served(void **state)
 
 /* ---- Damaged checkpoints: a model of each library ---- */
 
-/* For each model, a tensor whose shape follows from the arguments of the class. Its first two sizes differ. */
+/* For each model, a tensor whose shape follows from the arguments of the class. The first two sizes of the tensor
+ * differ. */
 static const struct model {
     const char *name, *tensor;
 } models[] = {
@@ -142,8 +143,8 @@ static void damage(struct checkpoint *checkpoint, const struct model *model, enu
     }
 }
 
-/* Parts that the message must contain. The list ends with "". The log escapes quotes. `shape` is the shape that the
- * class expects. */
+/* Writes the parts that the message must contain. The list ends with "". Quotes in the parts are escaped, as in the
+ * log. `shape` is the shape that the class expects. */
 static void expected_words(const struct model *model, enum damage damage, int rank, const int64_t *shape,
                            char words[4][128])
 {

@@ -114,7 +114,7 @@ static void test_prompts(void **state)
     json_decref(first);
 }
 
-/* The whole form of an answer, and the default of max_tokens. */
+/* Checks all fields of an answer, and the default of max_tokens. */
 static void test_the_form_of_an_answer(void **state)
 {
     (void)state;
@@ -131,7 +131,7 @@ static void test_the_form_of_an_answer(void **state)
     json_decref(answer);
 }
 
-/* The answer begins with the text of the prompt. */
+/* With `echo`, the answer begins with the text of the prompt. */
 static void test_echo_and_no_tokens(void **state)
 {
     (void)state;
@@ -151,7 +151,7 @@ static void test_echo_and_no_tokens(void **state)
     json_decref(none);
 }
 
-/* A prompt of config.json is put before a text, on each route that generates. */
+/* A prompt that config.json defines is put before a text, on each route that generates. */
 static void test_prompt_name(void **state)
 {
     (void)state;
@@ -412,7 +412,7 @@ static void test_chunks_are_the_answer_in_pieces(void **state)
     }
 }
 
-/* The first letters of a stop text come in earlier steps than its last letter. They must not be sent. */
+/* The first letters of a stop text are generated in earlier steps than its last letter. They must not be sent. */
 static void test_parts_of_a_stop_text_are_not_sent(void **state)
 {
     (void)state;
@@ -443,7 +443,7 @@ static void test_parts_of_a_stop_text_are_not_sent(void **state)
 
 /* ---- Keys without a meaning ---- */
 
-/* The header names these keys, also in streams. With --strict such a request is refused. */
+/* The answer's header X-Ignored-Keys names these keys, also for streams. With --strict, the request is refused. */
 static void test_unknown_keys(void **state)
 {
     (void)state;

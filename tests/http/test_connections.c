@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { SPARE = 1000 /* descriptors that the process needs for other purposes */ };
+enum { SPARE = 1000 /* number of descriptors that the process needs for other purposes */ };
 
 static struct answer kept_call(const struct daemon *daemon, CURL *curl, const char *path, const char *body)
 {
@@ -53,7 +53,7 @@ static void connections_are_kept_after_answers_and_errors(void **state)
     daemon_stop(daemon);
 }
 
-/* The number of connections: 10000, or fewer if the limit of descriptors is lower. */
+/* Returns the number of connections: 10000, or fewer if the limit of descriptors is lower. */
 static int silent_connections(void)
 {
     struct rlimit limit;
@@ -98,7 +98,8 @@ static void requests_of_one_moment_are_all_answered(void **state)
 
         for (int j = 0; j < counts[i]; j++) {
             descriptors[j] = raw_connect(daemon);
-            raw_send(descriptors[j], "GET /health HTTP/1.1\r\nHost: x\r\n\r\n"); /* puts it into the event loop */
+            /* This request adds the connection to the event loop. */
+            raw_send(descriptors[j], "GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
             free(raw_read_answer(descriptors[j]));
         }
         daemon_freeze(daemon);
@@ -130,7 +131,7 @@ static void beyond_the_limit_the_longest_idle_goes(void **state)
     char byte;
     for (int i = 0; i < COUNT; i++) {
         descriptors[i] = raw_connect(daemon);
-        if (i % 20 == 0) { /* these connections are used now and then, so they are never idle for longest */
+        if (i % 20 == 0) { /* requests keep the connection of `curl` from being idle the longest */
             raw_send(descriptors[i], "GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
             /* The daemon has accepted all connections so far, in this order. */
             assert_int_equal(recv(descriptors[i], &byte, 1, 0), 1);
@@ -140,7 +141,7 @@ static void beyond_the_limit_the_longest_idle_goes(void **state)
             answer_free(&answer);
         }
     }
-    assert_int_equal(recv(descriptors[1], &byte, 1, 0), 0); /* waits until the daemon has closed this connection */
+    assert_int_equal(recv(descriptors[1], &byte, 1, 0), 0); /* waits until the daemon has closed this idle connection */
     assert_false(is_closed(descriptors[COUNT - 1]));
     for (int i = 0; i < COUNT; i++)
         close(descriptors[i]);
@@ -174,8 +175,8 @@ static long open_connections(const struct daemon *daemon, CURL *curl)
     return count;
 }
 
-/* The daemon is stopped while each client sends its last bytes and closes. So the daemon reads both at once. The bytes
- * are a part of a request that is never completed. */
+/* The daemon is frozen while each client sends its last bytes and closes. So the daemon reads the bytes and the close
+ * together. The bytes are a part of a request that is never completed. */
 static void clients_that_leave_amid_a_request_are_noticed(void **state)
 {
     (void)state;
@@ -203,7 +204,8 @@ static void clients_that_leave_amid_a_request_are_noticed(void **state)
     daemon_stop(daemon);
 }
 
-/* As `nc -N` does. The end of the stream arrives together with the request, or after it. */
+/* Clients close their sending half, as `nc -N` does. The end of the stream arrives together with the request, or after
+ * it. */
 static void a_client_that_closes_its_sending_half_is_answered(void **state)
 {
     (void)state;

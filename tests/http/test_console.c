@@ -74,7 +74,7 @@ static void the_page_has_safe_headers(void **state)
     answer_free(&head);
 }
 
-/* The text of the only element with this tag. */
+/* Returns the text of the only element with this tag. */
 static char *element_text(const char *page, const char *tag)
 {
     char open[16], close[16];
@@ -87,7 +87,7 @@ static char *element_text(const char *page, const char *tag)
     return strndup(begin, (size_t)(end - begin));
 }
 
-/* Base64 of the SHA-256 of a text, by coreutils. */
+/* Writes the base64 of the SHA-256 of a text. coreutils compute the hash. */
 static void hash_of(const char *text, char hash[45])
 {
     char name[] = "/tmp/linformerd-console-XXXXXX", command[128], digits[65] = "";
@@ -110,7 +110,7 @@ static void hash_of(const char *text, char hash[45])
         for (int j = 0; j < 4; j++)
             hash[4 * i + j] = letters[group >> (18 - 6 * j) & 63];
     }
-    strcpy(hash + 43, "="); /* the last group has two bytes */
+    strcpy(hash + 43, "="); /* the last group of base64 has only two bytes, so it ends in "=" */
 }
 
 static void the_policy_allows_the_page_alone(void **state)
@@ -161,7 +161,7 @@ static void a_current_page_is_not_sent_again(void **state)
     assert_int_equal(answer.status, 200);
     answer_free(&answer);
     snprintf(header, sizeof header, "If-None-Match: %s", tag);
-    answer = get_with("/", "Accept: */*", header); /* this ETag belongs to the other page */
+    answer = get_with("/", "Accept: */*", header); /* this ETag belongs to the page for browsers */
     assert_int_equal(answer.status, 200);
     answer_free(&answer);
     free(tag);
@@ -204,7 +204,7 @@ static void expect_refusal(const struct daemon *daemon, const char *path, long s
 
 /* ---- The plan ---- */
 
-/* The number behind a word at the beginning of a line of --explain. */
+/* Returns the number behind a word at the beginning of a line of --explain. */
 static double explained(const char *text, const char *word)
 {
     char line[64];
@@ -320,7 +320,7 @@ static struct picture get_picture(const char *path)
     return picture;
 }
 
-/* The red component of a pixel. Larger values have less red. */
+/* Returns the red component of a pixel. Pixels of larger weights have less red. */
 static int red_at(const struct picture *picture, size_t x, size_t y)
 {
     return picture->pixels[3 * (y * picture->image.width + x)];
@@ -329,10 +329,10 @@ static int red_at(const struct picture *picture, size_t x, size_t y)
 static bool is_coloured(const struct picture *picture, size_t at)
 {
     const uint8_t *rgb = picture->pixels + 3 * at;
-    return rgb[0] != rgb[1] || rgb[1] != rgb[2]; /* background and text are grey */
+    return rgb[0] != rgb[1] || rgb[1] != rgb[2]; /* background and text are grey, so their components are equal */
 }
 
-/* The cell of a larger weight is darker. The weights are those of /infer. */
+/* The cell of a larger weight is darker. The expected weights are those of /infer. */
 static void cells_follow_the_weights(void **state)
 {
     (void)state;
@@ -376,7 +376,7 @@ static void pictures_have_the_size_asked_for(void **state)
     struct picture head = get_picture(AT "&cell=8&head=3"), rows = get_picture(AT "&cell=8&rows=1");
     struct picture cells = get_picture(AT "&cell=9"), each = get_picture(AT "&cell=8&scale=each");
 #undef AT
-    /* Three layers, and the gaps between them. */
+    /* `all` has three more layers than `one`, and the gaps between them */
     assert_int_equal(all.image.height - one.image.height, 3 * (4 * 8 + 8));
     assert_int_equal(all.image.width - head.image.width, 3 * (32 * 8 + 8));
     assert_int_equal(all.image.height - rows.image.height, 4 * 3 * 8);
@@ -492,7 +492,7 @@ static void the_page_is_open_and_its_routes_are_not(void **state)
     daemon_stop(daemon);
 }
 
-/* /info says which routes serve a model. */
+/* /info lists the routes that serve a model. */
 static void info_lists_the_routes_of_a_model(void **state)
 {
     (void)state;

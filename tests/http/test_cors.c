@@ -107,7 +107,7 @@ static void errors_have_the_headers(void **state)
     }
 }
 
-/* If a chunked body grows too large, the daemon writes this answer itself, without libmicrohttpd. */
+/* If a chunked body grows too large, the daemon writes the answer itself, without libmicrohttpd. */
 static void an_answer_to_a_broken_off_body_has_them(void **state)
 {
     (void)state;
@@ -148,7 +148,7 @@ static void without_the_setting_nothing_is_allowed(void **state)
     answer_free(&answer);
 }
 
-/* Browsers send such requests without a preflight if they have no Content-Type. */
+/* Without a Content-Type, browsers send such a request without a preflight. */
 static void pages_of_other_origins_get_no_work_done(void **state)
 {
     (void)state;
@@ -162,7 +162,7 @@ static void pages_of_other_origins_get_no_work_done(void **state)
         {&closed, "Sec-Fetch-Site: cross-site", NULL, 422},
         {&closed, "Sec-Fetch-Site: same-origin", "Origin: http://localhost", 200},
         {&closed, "Sec-Fetch-Site: none", NULL, 200},
-        {&closed, NULL, "Origin: https://a.example", 200}, /* a browser would send the first header, too */
+        {&closed, NULL, "Origin: https://a.example", 200}, /* a browser would also send Sec-Fetch-Site */
         {&listed, "Sec-Fetch-Site: cross-site", "Origin: https://a.example", 200},
         {&listed, "Sec-Fetch-Site: cross-site", "Origin: https://c.example", 422},
         {&open_to_all, "Sec-Fetch-Site: cross-site", "Origin: https://c.example", 200},

@@ -1,6 +1,6 @@
-/* Runs every command of README.md and docs/, and compares its output with the page. The daemon is started by the page's
- * last command `linformerd …` above the command. Without such a command, the daemon serves the built-in models. It
- * listens on a free port, which replaces localhost:8080 in the commands. */
+/* Runs every command of README.md and docs/, and compares its output with the page. The arguments of the daemon are
+ * those of the last command `linformerd …` above on the page. Without such a command, the daemon serves the built-in
+ * models. It listens on a free port, which replaces localhost:8080 in the commands. */
 #include "server/dialects/dialects.h"
 #include "tests/http/daemon.h"
 #include "tests/http/document.h"
@@ -18,8 +18,8 @@ static glob_t pages;
 
 /* ---- Running a page's commands ---- */
 
-/* The output of a shell command: standard output and standard error, as the shell redirects them. The caller frees
- * it. */
+/* Returns the output of a shell command: standard output, and standard error if the command redirects it there. The
+ * caller frees it. */
 static char *shell_output(const char *command)
 {
     char *text = NULL;
@@ -124,7 +124,7 @@ static void commands_print_what_the_page_shows(void **state)
     run_page(*state);
 }
 
-/* True if this command of curl is a request to the route. */
+/* True if this command of curl sends a request to the route. */
 static bool asks_route(const char *command, const struct route *route)
 {
     const char *url = strstr(command, ADDRESS);
@@ -139,7 +139,7 @@ static bool asks_route(const char *command, const struct route *route)
     return match.route == route;
 }
 
-/* The path of a route as the page writes it. The first {} is a model, the second {} is its version. */
+/* Writes the path of a route in the form of the page. The first {} is a model, the second {} is its version. */
 static void page_path(const struct route *route, char path[128])
 {
     static const char *const names[] = {"{model}", "{version}"};
@@ -152,7 +152,7 @@ static void page_path(const struct route *route, char path[128])
     }
 }
 
-/* Returns 1 if the page names the route, and has a request to it. Otherwise prints what is missing, and returns 0. */
+/* Returns 1 if the page names the route, and shows a request to it. Otherwise prints what is missing, and returns 0. */
 static int route_is_shown(const char *page, const struct document_command *commands, size_t count,
                           const struct route *route)
 {
@@ -184,8 +184,8 @@ static void every_route_is_shown(void **state)
     assert_int_equal(shown, routes);
 }
 
-/* The names of a sample's labels as a table writes them: "`route`, `status`". Returns the number of labels. "le" is not
- * counted. */
+/* Writes the names of a sample's labels in the form of the table: "`route`, `status`". Returns the number of labels.
+ * "le" is not counted. */
 static int sample_labels(const char *sample, char labels[256])
 {
     const char *at = sample + strcspn(sample, "{ ");
@@ -199,13 +199,13 @@ static int sample_labels(const char *sample, char labels[256])
             snprintf(labels + length, 256 - length, "%s`%.*s`", count > 0 ? ", " : "", (int)(at - name), name);
             count++;
         }
-        at += 2; /* the two characters =" */
+        at += 2; /* skips the two characters =" */
         at += strcspn(at, "\"") + 1;
     }
     return count;
 }
 
-/* The first three columns of a metric's row on the page. The labels are those of the sample with most labels. */
+/* Writes the first three columns of a metric's row on the page. The labels are those of the sample with most labels. */
 static void metric_row(const char *metrics, const char *name, const char *type, char row[512])
 {
     char most[256] = "", labels[256];
@@ -221,8 +221,8 @@ static void metric_row(const char *metrics, const char *name, const char *type, 
     snprintf(row, 512, "\n| `%s` | %s | %s%s|", name, type, most, most_count > 0 ? " " : "");
 }
 
-/* /metrics after a request that generates. Without such a request, the metrics by model have no sample. The daemon
- * counts the request a moment after its answer. */
+/* Returns /metrics after a request that generates. Without such a request, the metrics by model have no sample. The
+ * daemon counts the request a moment after its answer. */
 static char *metrics_of_daemon(void)
 {
     struct daemon *daemon = daemon_start(ARGUMENTS("--model", "tests/reference/linear_attention_lm_causal"));
@@ -268,7 +268,7 @@ static void operations_lists_the_metrics_that_are_there(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* Tests the comparison itself, so that it cannot accept everything. */
+/* Tests the comparison itself, which must not accept every page. */
 static void a_page_that_differs_is_seen(void **state)
 {
     (void)state;
@@ -298,7 +298,7 @@ static void a_page_that_differs_is_seen(void **state)
             fail_msg("\"%s\" and \"%s\": %d was expected", pairs[i].expected, pairs[i].found, pairs[i].same);
 }
 
-/* The commands find the daemon under test in PATH, like an installed daemon. They use no proxy. */
+/* The commands find the daemon under test in PATH, like an installed daemon. They use no HTTP proxy. */
 static void prepare_environment(void)
 {
     const char *binary = getenv("LINFORMERD");

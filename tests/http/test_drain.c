@@ -83,7 +83,8 @@ static void idle_connections_do_not_keep_it(void **state)
     close(kept);
 }
 
-/* The headers of this request arrive before the signal, and the body arrives after it. So the request was accepted. */
+/* The headers of this request arrive before the signal, and the body arrives after it. The daemon accepted the request
+ * with its headers. */
 static void a_body_on_its_way_is_waited_for(void **state)
 {
     (void)state;
@@ -95,7 +96,7 @@ static void a_body_on_its_way_is_waited_for(void **state)
     assert_int_equal(strncmp(answer, "HTTP/1.1 100", 12), 0);
     free(answer);
     daemon_terminate(daemon);
-    for (;;) { /* until the signal has arrived */
+    for (;;) { /* repeats until the daemon has received the signal */
         struct answer ready = daemon_get(daemon, "/health/ready");
         long status = ready.status;
 
@@ -112,7 +113,7 @@ static void a_body_on_its_way_is_waited_for(void **state)
     daemon_join(daemon);
 }
 
-/* Supervisors send the signal again, to the process and to its group. */
+/* A supervisor may send the signal several times, to the process and to its group. */
 static void a_repeated_signal_loses_nothing(void **state)
 {
     (void)state;
@@ -170,14 +171,14 @@ static void while_it_drains_it_says_so(void **state)
     daemon_join(daemon);
 }
 
-/* The delay is one hour. SIGINT ends it. */
+/* The drain delay is one hour. SIGINT ends it. */
 static void during_the_delay_work_is_done(void **state)
 {
     (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--drain-delay-ms", "3600000"));
     struct answer answer;
     daemon_terminate(daemon);
-    for (;;) { /* until the signal has arrived */
+    for (;;) { /* repeats until the daemon has received the signal */
         answer = daemon_get(daemon, "/health/ready");
         if (answer.status == 503)
             break;
@@ -211,7 +212,7 @@ static void a_keyboard_skips_the_delay(void **state)
     daemon_join(daemon);
 }
 
-/* Makes a connection for each request, until the daemon accepts no more connections. If a request comes more than a
+/* Opens a connection for each request until the daemon accepts no more connections. If a request comes more than a
  * second after its connection, the daemon may refuse it. */
 static void *client_that_connects(void *argument)
 {
@@ -247,7 +248,7 @@ static void a_delay_refuses_nobody(void **state)
     daemon_terminate(load.daemon);
     while (atomic_load(&load.answered) < 20 * CLIENTS)
         usleep(1000);
-    daemon_signal(load.daemon, SIGINT); /* ends the delay */
+    daemon_signal(load.daemon, SIGINT); /* ends the drain delay */
     for (int i = 0; i < CLIENTS; i++)
         pthread_join(threads[i], NULL);
     daemon_join(load.daemon);
@@ -255,7 +256,7 @@ static void a_delay_refuses_nobody(void **state)
     assert_int_equal(atomic_load(&load.refused), 0);
 }
 
-/* The answers have tens of megabytes, more than a socket buffers. The client reads a little, and then stops. */
+/* The answer has tens of megabytes, more than a socket buffers. The client reads a little, and then stops reading. */
 static void who_does_not_read_is_not_waited_for(void **state)
 {
     (void)state;

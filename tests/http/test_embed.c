@@ -1,4 +1,4 @@
-/* /embed, /embed_all, /tokenize and /decode with the built-in model, which takes text. */
+/* /embed, /embed_all, /tokenize and /decode with the model "builtin", whose tokens are bytes. */
 #include "tests/http/checkpoint.h"
 #include "tests/http/the_daemon.h"
 
@@ -21,7 +21,7 @@ static int letter_value(char letter)
     return (int)(strchr(letters, letter) - letters);
 }
 
-/* The i-th little-endian float of a base64 string. */
+/* Returns the i-th little-endian float of a base64 string. */
 static float base64_float(const char *text, size_t index)
 {
     unsigned char bytes[4];
@@ -143,7 +143,8 @@ static void base64_holds_the_same_floats(void **state)
     json_decref(rows);
 }
 
-/* A model of bytes with {"type": "byte", "offset": 0}, which is usual for models of 256 ids. */
+/* Returns a folder with a model. Its tokenizer is {"type": "byte", "offset": 0}, which is usual for models of 256 ids.
+ */
 static char *folder_without_offset(void)
 {
     struct checkpoint checkpoint = checkpoint_read("../models/bytes");
@@ -218,7 +219,8 @@ static void what_is_too_long_is_cut_on_request(void **state)
     json_decref(left);
 }
 
-/* LinformerSelfAttention takes any number of queries. But without `context`, the rows are the keys, too. */
+/* LinformerSelfAttention accepts any number of queries. But without `context`, the rows are also the keys, whose number
+ * is limited. */
 static void the_limit_is_that_of_the_keys(void **state)
 {
     (void)state;
@@ -266,7 +268,7 @@ static void answers_tell_times_and_tokens(void **state)
     answer_free(&answer);
 }
 
-/* Large bodies and answers use other code than small ones. The results must be the same. */
+/* Large bodies and answers are processed by other code than small ones. The results must be the same. */
 static void large_requests_have_the_results_of_small_ones(void **state)
 {
     (void)state;

@@ -173,7 +173,7 @@ static void media_types_other_than_json_are_415(void **state)
         {"Content-Type: application/json; charset=utf-8", 200},
         {"Content-Type: Application/JSON", 200},
         {"Content-Type: text/plain", 415},
-        {"Content-Type: application/x-www-form-urlencoded", 200}, /* the default of curl -d */
+        {"Content-Type: application/x-www-form-urlencoded", 200}, /* the Content-Type that curl -d sends */
         {"Content-Type: application/x-www-form-urlencoded-2", 415},
         {"Content-Type: application/jsonp", 415},
     };

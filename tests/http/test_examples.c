@@ -1,6 +1,7 @@
-/* The largest inputs in the READMEs of the libraries, with default settings: an image of 256 x 256 pixels, 4096 x 512
- * floats as JSON, and 262144 x 64 floats in binary. With lower limits they are refused. Weights are random. The tests
- * check the answer's shape, and that two items with different numbers get different results. */
+/* The largest inputs in the READMEs of the libraries, with default settings of the daemon: an image of 256 x 256
+ * pixels, 4096 x 512 floats as JSON, and 262144 x 64 floats in binary. With lower limits, the daemon refuses these
+ * inputs. Weights are random. The tests check the answer's shape, and that two items with different numbers have
+ * different results. */
 #include "tests/http/checkpoint.h"
 
 #include <math.h>
@@ -60,13 +61,13 @@ static const struct checkpoint_shape long_shapes[] = {
 };
 
 static char *folder;
-static float *numbers; /* enough for the longest input, and one number more */
+static float *numbers; /* all floats of the longest input, and one more */
 
 static void write_model(const char *name, const char *config, const struct checkpoint_shape *shapes, size_t count)
 {
     struct checkpoint checkpoint = checkpoint_random(config, shapes, count);
     char path[512];
-    if (strstr(config, "layerwise")) /* the weight F is the weight E, as the library saves it */
+    if (strstr(config, "layerwise")) /* F and E share their weight, as in the library's file */
         checkpoint.metadata = json_pack("{s:s, s:s}", "seq.0.fn.heads.0.F.weight", "seq.0.fn.heads.0.E.weight",
                                         "seq.0.fn.heads.0.F.bias", "seq.0.fn.heads.0.E.bias");
     snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -132,7 +133,7 @@ static struct infer_tensor image(void)
                                  .bytes = (size_t)CHANNELS * SIDE * SIDE * sizeof(float)};
 }
 
-/* A list of a tensor's floats, as Python's json writes it. */
+/* Returns a body with a list of the floats, in the form that Python's json writes. */
 static char *encoder_body(void)
 {
     size_t room = (size_t)ROWS * DIM * 24 + 64 * ROWS;
@@ -166,7 +167,7 @@ static void examples_run_on_default_flags(void **state)
     expect_same_shape(daemon, "image", &pixels);
     expect_same_shape(daemon, "long", &rows);
     assert_true(strlen(body) > 33554432);
-    memcpy(strstr(body, "]]}"), "]] ", 3); /* the end has room for the model's name */
+    memcpy(strstr(body, "]]}"), "]] ", 3); /* the buffer has space for the model's name */
     strcat(body, ", \"model\": \"encoder\"}");
     json_t *vectors = daemon_post_json(daemon, "/embed", body);
     assert_int_equal(json_array_size(vectors), 1);

@@ -1,4 +1,4 @@
-/* --explain, as scripts read it: the plan is on standard output. Standard error is empty, or has one line with a
+/* --explain, as scripts read it: the plan is on standard output. Standard error is empty, or contains one line with a
  * refusal. */
 #include "tests/http/daemon.h"
 
@@ -34,7 +34,7 @@ static void a_plan_comes_without_log_lines(void **state)
     assert_string_equal(text, "");
 }
 
-/* The cost of a new token, and the step that causes the cost. */
+/* The output gives the cost of a new token, and the step that causes the cost. */
 static void the_cost_of_a_token_has_a_reason(void **state)
 {
     (void)state;
@@ -49,10 +49,11 @@ static void the_cost_of_a_token_has_a_reason(void **state)
     assert_non_null(reason);
     int number = atoi(reason + strlen("each new token runs the whole sequence again: step "));
     assert_non_null(strstr(reason, ", project_sequence linformer.seq.0.fn.heads.0.E.weight, needs all positions"));
-    snprintf(step, sizeof step, "\n%4d project_sequence ", number); /* the row of the table */
+    snprintf(step, sizeof step, "\n%4d project_sequence ", number); /* the row of this step in the table of steps */
     assert_non_null(strstr(text, step));
 
-    assert_int_equal(explain("tests/reference/linformer_lm", "2>/dev/null", text, sizeof text), 0); /* not causal */
+    /* This model is not causal. */
+    assert_int_equal(explain("tests/reference/linformer_lm", "2>/dev/null", text, sizeof text), 0);
     assert_null(strstr(text, "new token"));
     assert_null(strstr(text, "new row"));
 }
@@ -79,7 +80,7 @@ static void a_refusal_is_one_line(void **state)
 
 #define MODULES "tests/modules/reference/"
 
-/* Expects "node NAME: OPERATION (" for a node's result. */
+/* Expects a line that begins with "node NAME: OPERATION (". */
 static void expect_node(const char *module, const char *text, const json_t *name, const char *operation)
 {
     char line[256];
@@ -112,7 +113,7 @@ static void expect_all_nodes(const char *module)
     free(text);
 }
 
-/* Each operation and each leaf of a module. */
+/* The output names each operation and each leaf of a module. */
 static void nodes_of_modules_are_named(void **state)
 {
     (void)state;
@@ -140,7 +141,7 @@ static void sizes_of_modules_are_formulas(void **state)
         {"token_classifier", "node embedding: embedding (batch, n, 16)"},
         {"token_classifier", "node linformer: linformer.Linformer (batch, n, 16)"},
         {"token_classifier", "node linear: linear (batch, 3)"},
-        /* 1 + (n - 200) // 100 windows of 200 samples, one every 100 samples */
+        /* the module has 1 + (n - 200) // 100 windows of 200 samples, one window every 100 samples */
         {"biot", "node stft: stft (batch, 101, n//100 - 1, 2)"},
         {"biot",
          "node transformer: linear_attention_transformer.LinearAttentionTransformer (batch, 3*(n//100) - 3, 16)"},

@@ -1,4 +1,4 @@
-/* /fill-mask with a model that has a tokenizer.json, and with the built-in model, whose tokens are bytes. Expected
+/* /fill-mask with a model that has a tokenizer.json, and with the model "builtin", whose tokens are bytes. Expected
  * probabilities are those of /logits. Expected texts are those of /decode. */
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VOCABULARY = 365, LONGEST = 64, MASK = 4, BODY = 65536 }; /* of the model docs/examples/animals */
+/* The sizes and the mask id of the model docs/examples/animals. BODY is the size of a buffer for a request body. */
+enum { VOCABULARY = 365, LONGEST = 64, MASK = 4, BODY = 65536 };
 
-/* ids -> embed -> linear. The ids are bytes, and there is no mask token */
+/* The graph of the module is: ids -> embed -> linear. The ids are bytes, and there is no mask token. */
 static const char bytes_config[] =
     "{\"architecture\": \"module\", \"tokenizer\": {\"type\": \"byte\", \"offset\": 0},"
     " \"graph\": {\"inputs\": [{\"name\": \"ids\", \"dtype\": \"int64\", \"shape\": [\"batch\", \"n\"]}],"
@@ -51,7 +52,7 @@ static int stop(void **state)
 
 /* ---- What is expected ---- */
 
-/* The ids of a text, as a new reference. */
+/* Returns the ids of a text, as a new reference. */
 static json_t *ids_of(const char *text)
 {
     char body[BODY];
@@ -147,7 +148,8 @@ static void each_of_several_masks_has_a_list(void **state)
     json_decref(ids);
 }
 
-/* The answer for a text does not depend on other texts of the request, nor on the form of the request. */
+/* The answer for a text does not depend on other texts of the request, nor on whether the request has one text or a
+ * list. */
 static void texts_have_their_own_answers(void **state)
 {
     (void)state;
@@ -202,7 +204,7 @@ static void top_k_has_bounds(void **state)
                    "Validation", "top_k");
 }
 
-/* The candidate with this token in a list. */
+/* Returns the candidate with this token in a list. */
 static const json_t *filling_of(const json_t *fillings, const char *token)
 {
     const json_t *filling;
@@ -214,8 +216,8 @@ static const json_t *filling_of(const json_t *fillings, const char *token)
     return NULL;
 }
 
-/* Scores are probabilities over all tokens. "\u2581wolf" is a token. "owl" and "horse" are the first tokens of these
- * texts. */
+/* Scores are probabilities over all tokens. The target "\u2581wolf" is a token. "owl" and "horse of mine" are texts,
+ * which stand for their first tokens. */
 static void targets_are_tried_alone(void **state)
 {
     (void)state;
@@ -254,7 +256,7 @@ static void targets_are_tried_alone(void **state)
     }
 }
 
-/* `count` words. The mask is behind the first `mask` words, or before the last word. */
+/* Returns a text of `count` words. The mask is behind the first `mask` words, or before the last word. */
 static const char *long_text(char *text, int count, int mask)
 {
     char *end = text;
@@ -305,7 +307,7 @@ static void models_and_texts_without_mask_are_refused(void **state)
         expect_failure(animals, "/fill-mask", bodies[i].body, 422, "Validation", bodies[i].part);
 }
 
-/* The sequences of an answer may have at most 2^24 tokens together. Each mask has top_k sequences. */
+/* All sequences of an answer together may have at most 2^24 tokens. Each mask has top_k sequences. */
 static void answers_are_bounded(void **state)
 {
     (void)state;
@@ -356,7 +358,7 @@ static void hostile_bodies_are_refused(void **state)
     json_decref(answer);
 }
 
-/* The built-in model fills a byte. */
+/* The model "builtin" fills a mask with a byte. */
 static void bytes_are_filled(void **state)
 {
     (void)state;

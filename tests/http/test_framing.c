@@ -1,5 +1,5 @@
-/* Requests whose end is uncertain. Each is followed by a second request, in its body or after it. A proxy could take
- * the second request for a part of the first. The second request must never run: the connection ends after the first
+/* Requests whose end is ambiguous. Each is followed by a second request, in its body or after it. A proxy could read
+ * the second request as a part of the first. The second request must never run: the connection ends after the first
  * answer. This answer is 400, unless the body is chunked and has no trailers. */
 #include "tests/http/the_daemon.h"
 
@@ -18,7 +18,7 @@ static int start(void **state)
     return 0;
 }
 
-/* Beginnings of requests. The comment gives the status for a request whose end is certain. */
+/* Beginnings of requests. A comment gives the status of the answer if the end of the request is certain. */
 static const char *const starts[] = {
     "POST /embed HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret\r\n", /* 200 */
     "POST /embed HTTP/1.1\r\nHost: x\r\n",                                 /* 401 */
@@ -27,10 +27,10 @@ static const char *const starts[] = {
     "POST /nothing HTTP/1.1\r\nHost: x\r\n", /* 404 */
     "POST /health HTTP/1.1\r\nHost: x\r\n",  /* 405 */
     "OPTIONS /embed HTTP/1.1\r\nHost: x\r\n",
-    "POST /embed HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret\r\nX-Padding: 1\r\n", /* 413, with 999999 */
+    "POST /embed HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret\r\nX-Padding: 1\r\n", /* 413 with length 999999 */
 };
 
-/* libmicrohttpd 0.9.75 itself refuses a Content-Length that is no number, and writes its answer twice. */
+/* libmicrohttpd 0.9.75 itself refuses a Content-Length that is not a number. It writes its answer twice. */
 static bool is_refused(const char *text)
 {
     bool refused = strncmp(text, "HTTP/1.1 400 ", 13) == 0;
@@ -45,7 +45,7 @@ static void expect_refused(const char *begin, const char *headers)
     int descriptor = raw_connect(the_daemon);
     snprintf(request, sizeof request, "%s%s\r\n%s", begin, headers, smuggled);
     raw_try_send(descriptor, request, strlen(request));
-    shutdown(descriptor, SHUT_WR); /* so that the connection ends even if the daemon reads on */
+    shutdown(descriptor, SHUT_WR); /* without this, a daemon that reads on would keep the connection open */
     char *answer = raw_read_all(descriptor);
     if (!is_refused(answer))
         fail_msg("sent:\n%s\nfound:\n%s", request, answer);
@@ -102,7 +102,7 @@ static void an_uncertain_end_is_refused(void **state)
         "Content Length: 34\r\n",
         "Content-Length\r\n",
         "(Content-Length): 34\r\n",
-        "Host: x\r\n", /* the second Host */
+        "Host: x\r\n", /* a second Host */
         "X: y\r\nhost: other\r\n",
         "Host:\r\n",
     };
@@ -136,7 +136,7 @@ static void bytes_after_a_nul_are_not_overlooked(void **state)
     }
 }
 
-/* Several NULs. What follows the first NUL looks like the end of the line. */
+/* The request line contains several NULs. The bytes after the first NUL look like the end of the line. */
 static void a_nul_in_the_request_line_is_refused(void **state)
 {
     (void)state;
@@ -171,8 +171,8 @@ static void a_nul_in_the_request_line_is_refused(void **state)
     }
 }
 
-/* The padding moves the end of the headers over all positions modulo 64, because libmicrohttpd rounds sizes of
- * memory. */
+/* A folded header is found at any position. The padding moves the end of the headers over all positions modulo 64,
+ * because libmicrohttpd rounds sizes of memory. */
 static void folds_are_found_wherever_they_lie(void **state)
 {
     (void)state;
@@ -185,8 +185,8 @@ static void folds_are_found_wherever_they_lie(void **state)
     }
 }
 
-/* RFC 9112, section 3: one space is between method and path, and a request of HTTP/1.1 has one Host with a valid
- * name. */
+/* RFC 9112, section 3: one space separates method and path. A request of HTTP/1.1 has exactly one Host, and its name is
+ * valid. */
 static void an_uncertain_start_is_refused(void **state)
 {
     (void)state;
@@ -215,7 +215,7 @@ static void expect_last(const char *begin, const char *body, const char *status)
     int length = snprintf(request, sizeof request, "%sTransfer-Encoding: chunked\r\n\r\n%s%s", begin, body, smuggled);
     assert_in_range(length, 1, sizeof request - 1);
     raw_try_send(descriptor, request, (size_t)length);
-    shutdown(descriptor, SHUT_WR); /* so that the connection ends even if the daemon reads on */
+    shutdown(descriptor, SHUT_WR); /* without this, a daemon that reads on would keep the connection open */
     char *answer = raw_read_all(descriptor);
     bool first = strncmp(answer, "HTTP/1.1 ", 9) == 0 && (!status || strncmp(answer + 9, status, 3) == 0);
     if (!first || strstr(answer + 1, "HTTP/1.1 ") || !strstr(answer, "\r\nConnection: close\r\n"))
@@ -227,7 +227,8 @@ static void expect_last(const char *begin, const char *body, const char *status)
 #define DATA "{\"inputs\": \"chunked\"}" /* 0x15 bytes */
 #define CHUNK "15\r\n" DATA "\r\n"
 
-/* libmicrohttpd accepts bare line ends, and extensions in the lines of chunk sizes. A proxy may read them otherwise. */
+/* libmicrohttpd accepts bare line ends, and extensions in the lines of chunk sizes. A proxy may interpret them
+ * differently. */
 static void a_chunked_body_is_the_last_of_its_connection(void **state)
 {
     (void)state;
@@ -280,7 +281,7 @@ static void a_chunked_body_with_trailers_is_refused(void **state)
     }
 }
 
-/* Requests whose end is certain are served. If a request without a body is refused, its connection stays open, too. */
+/* Requests whose end is certain are served. If a request without a body is refused, its connection also stays open. */
 static void ordinary_headers_are_none_of_these(void **state)
 {
     (void)state;
