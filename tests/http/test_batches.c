@@ -123,8 +123,7 @@ static void fill(const struct input *input, char *data, int64_t count)
             memcpy(data + i * 8, &id, sizeof id);
         else if (input->kind == ROWS)
             memcpy(data + i * 4, &value, sizeof value);
-        else /* The zeros in column 0 of SCORES leave a score visible. kuixu's layer would return NaN for a hidden row.
-              */
+        else /* Zeros in column 0 of SCORES leave a score visible. kuixu's layer would return NaN for a hidden row. */
             data[i] = input->kind == SCORES && i % input->columns == 0 ? 0 : (char)random_size(0, 1);
     }
 }

@@ -143,8 +143,7 @@ static void base64_holds_the_same_floats(void **state)
     json_decref(rows);
 }
 
-/* Returns a folder with a model. Its tokenizer is {"type": "byte", "offset": 0}, which is usual for models of 256 ids.
- */
+/* Returns a folder with a model. Its tokenizer is {"type": "byte", "offset": 0}, as is usual for models of 256 ids. */
 static char *folder_without_offset(void)
 {
     struct checkpoint checkpoint = checkpoint_read("../models/bytes");

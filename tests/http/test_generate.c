@@ -1,5 +1,5 @@
-/* /generate: the ids are those that linear-attention-transformer generates (tests/generation/greedy.json), from several
- * clients at once, and alone. The other tests check the parameters of a request. */
+/* /generate: the ids are those that linear-attention-transformer generates (tests/generation/greedy.json). One client
+ * asks alone, and several clients ask at once. The other tests check the parameters of a request. */
 #include "tests/http/daemon.h"
 #include "tests/http/generation.h"
 
@@ -94,7 +94,7 @@ static void test_answers_do_not_depend_on_other_clients(void **state)
 {
     (void)state;
     static const char *const models[] = {"linear_attention_lm_everything", "texts"};
-    const int fewest = daemon_is_slow() ? 10 : 30; /* new tokens of a client */
+    const int fewest = daemon_is_slow() ? 10 : 30; /* number of new tokens of the first client */
     for (size_t m = 0; m < LENGTH(models); m++) {
         struct client clients[CLIENTS];
         for (int i = 0; i < CLIENTS; i++) {
@@ -201,7 +201,7 @@ static const char *text_of(const struct answer *answer)
     return json_string_value(json_object_get(answer->json, "generated_text"));
 }
 
-/* Texts of tokens are cut only between characters. Joined, they are the whole text. */
+/* The texts of two tokens are separated only between characters. Joined, they are the whole text. */
 static void test_texts_of_tokens_make_up_the_text(void **state)
 {
     (void)state;
@@ -231,7 +231,7 @@ static void test_text_options(void **state)
     assert_string_equal(text_of(&full), expected);
     assert_null(json_object_get(plain.json, "details"));
 
-    /* if the first character is a stop text, it ends the text */
+    /* the first character is a stop text, so the text ends there */
     snprintf(stop, sizeof stop,
              "{\"model\":\"texts\",\"inputs\":\"abc\",\"parameters\":{\"max_new_tokens\":30,\"details\":true,\"stop\":["
              "%s]}}",

@@ -1,4 +1,4 @@
-/* Keys of requests that generate, besides the prompt: named inputs of a model, and options that switch off a model's
+/* Keys of requests that generate, besides the prompt: named inputs of a model, and parameters that switch off a model's
  * defaults. The expected greedy ids of a context with a mask come from /v2 with the same tensors. */
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
@@ -10,7 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define MODEL "context_120" /* from tests/generation/random.tar.gz: 51 ids, a context of rows of 12 floats */
+/* A model of tests/generation/random.tar.gz: 51 ids, and a context of rows of 12 floats. */
+#define MODEL "context_120"
 #define COLUMNS 12
 #define ROWS 5
 #define VOCABULARY 51
@@ -75,7 +76,7 @@ static json_t *context_rows(void)
     return rows;
 }
 
-/* A mask that is true for the first rows of the context. */
+/* Returns a mask that is true for the first rows of the context. */
 static json_t *mask_of(int rows)
 {
     json_t *mask = json_array();
@@ -92,7 +93,7 @@ static void append_all(json_t *to, const json_t *list)
         json_array_append(to, (json_t *)value);
 }
 
-/* The most probable id after the ids, from /v2. */
+/* Returns the most probable id after the given ids, from /v2. */
 static json_int_t next_by_v2(const json_t *ids, const json_t *mask)
 {
     json_t *rows = context_rows(), *flat = json_array(), *row;
@@ -117,7 +118,8 @@ static json_int_t next_by_v2(const json_t *ids, const json_t *mask)
     return (json_int_t)best;
 }
 
-/* Posts the context with or without a mask to both routes. Both must give the same ids, which are returned. */
+/* Posts the context, with or without a mask, to /generate and /v1/completions. Both must give the same ids, which are
+ * returned. */
 static json_t *generate(json_t *mask)
 {
     json_t *body = json_pack("{s:s,s:[i,i],s:o,s:{s:i}}", "model", MODEL, "inputs", 3, 9, "context", context_rows(),

@@ -10,12 +10,12 @@
 
 #define MODEL "tests/reference/linear_attention_lm_causal"
 #define LABEL "{model=\"linear_attention_lm_causal\"}"
-#define MOST_LOOKS 30000 /* reads of a metric, one each millisecond */
+#define MOST_LOOKS 30000 /* maximum number of reads of a metric, one each millisecond */
 
 /* One thread is enough for a model of this size. More threads would mostly wait for each other. */
 #define SERVED "--threads", "1", "--model", MODEL
 
-/* The value of a sample of /metrics, or -1 if it is missing. */
+/* Returns the value of a sample of /metrics, or -1 if it is missing. */
 static double metric(const struct daemon *daemon, const char *sample)
 {
     struct answer answer = daemon_get(daemon, "/metrics");
@@ -101,7 +101,7 @@ static void test_a_full_queue_refuses(void **state)
     daemon_stop(daemon);
 }
 
-/* All tokens of a prompt count, also those that are not in the first job. */
+/* All tokens of a prompt count for the limit of the queue, also those that are not in the first job. */
 static void test_whole_prompts_count_in_the_queue(void **state)
 {
     (void)state;
@@ -128,7 +128,7 @@ static void test_a_client_that_leaves_leaves_the_queue(void **state)
     int leaving = begin(daemon, 2), waiting = begin(daemon, 2);
     wait_for_running(daemon, 1, 2);
     close(leaving);
-    wait_for_running(daemon, 1, 1); /* the long generation still runs */
+    wait_for_running(daemon, 1, 1); /* the long generation still runs, and only one request waits */
     close(running);
     expect_status(waiting, 200);
     daemon_stop(daemon);
@@ -141,7 +141,7 @@ static void test_a_request_that_waits_too_long_is_answered(void **state)
     int running = begin(daemon, 1000000);
     wait_for_running(daemon, 1, 0);
     expect_status(begin(daemon, 2), 504);
-    wait_for_running(daemon, 1, 0); /* the timeout does not end a generation that has a token */
+    wait_for_running(daemon, 1, 0); /* the timeout does not end a generation that has produced a token */
     close(running);
     daemon_stop(daemon);
 }

@@ -1,5 +1,6 @@
 /* /generate_stream: its events are the pieces of the answer of /generate. Slots become free again, whatever clients do.
- * The ids are those that linear-attention-transformer generates (tests/generation/greedy.json). */
+ * A slot is the permission to generate one sequence. The ids are those that linear-attention-transformer generates
+ * (tests/generation/greedy.json). */
 #include "tests/http/daemon.h"
 #include "tests/http/generation.h"
 
@@ -13,7 +14,7 @@
 
 #define CLIENTS 6
 #define ROUNDS 100
-#define ATTEMPTS 20000 /* requests that are sent while the test waits for an event */
+#define ATTEMPTS 20000 /* maximum number of requests sent while the test waits for a free slot */
 
 static char *folder;
 static struct daemon *the_daemon;
@@ -34,7 +35,7 @@ static int stop(void **state)
 
 /* ---- Events ---- */
 
-/* The events of a streamed answer, as a list. Each event must be "data:JSON" and an empty line. */
+/* Returns the events of a streamed answer as a list. Each event must be "data:JSON" and an empty line. */
 static json_t *events_of(const struct answer *answer)
 {
     json_t *events = json_array();
@@ -60,7 +61,7 @@ static struct answer stream(const char *body)
     return daemon_post(the_daemon, "/generate_stream", body);
 }
 
-/* The events agree with an answer of /generate with details. */
+/* The events must agree with the answer of /generate to the same request with `details`. */
 static void expect_same(const json_t *events, const json_t *whole)
 {
     const json_t *details = json_object_get(whole, "details"), *event;
@@ -108,8 +109,8 @@ static void test_greedy_ids_are_the_library_s(void **state)
     json_decref(runs);
 }
 
-/* The texts of the tokens are the text after its first `skip` bytes. If a special token ends the sequence in the middle
- * of a character, the bytes of this character belong to no token. */
+/* The joined texts of the tokens must equal `text` without its first `skip` bytes. If a special token ends the sequence
+ * in the middle of a character, the bytes of this character belong to no token. */
 static void expect_joined(const json_t *events, const json_t *text, size_t skip)
 {
     const char *at = json_string_value(text) + skip, *end = json_string_value(text) + json_string_length(text);
@@ -129,7 +130,7 @@ static void expect_joined(const json_t *events, const json_t *text, size_t skip)
     assert_ptr_equal(at, end);
 }
 
-/* Many seeds, so that some characters of several bytes consist of several tokens. */
+/* There are many seeds, so that some characters of several bytes consist of several tokens. */
 static void test_events_are_the_answer_in_pieces(void **state)
 {
     (void)state;
@@ -160,7 +161,7 @@ static void test_events_are_the_answer_in_pieces(void **state)
     }
 }
 
-/* A client of HTTP 1.0 gets no chunks, but the same bytes up to the end of the connection. */
+/* A client of HTTP 1.0 receives the same bytes without chunks. The end of the connection ends the answer. */
 static void test_http_1_0(void **state)
 {
     (void)state;
@@ -230,7 +231,7 @@ static void test_root_generates_as_asked(void **state)
 
 /* ---- Failures ---- */
 
-/* If a request fails before the first event, the answer is an ordinary one. */
+/* If a request fails before the first event, the answer has the ordinary form of a failure. */
 static void test_refusals_are_ordinary_answers(void **state)
 {
     (void)state;
@@ -248,7 +249,7 @@ static void test_refusals_are_ordinary_answers(void **state)
         expect_failure(the_daemon, "/generate_stream", cases[i].body, cases[i].status, "Validation", cases[i].message);
 }
 
-/* The value of linformerd_requests_total for the route and the status. */
+/* Returns the value of linformerd_requests_total for the route and the status. */
 static long requests_counted(const char *route, int status)
 {
     char wanted[256];
@@ -261,7 +262,7 @@ static long requests_counted(const char *route, int status)
     return count;
 }
 
-/* If a request fails after the first event, the last event tells the failure. The request counts as failed. */
+/* If a request fails after the first event, the last event contains the failure. The request counts as failed. */
 static void test_a_late_failure_is_the_last_event(void **state)
 {
     (void)state;
@@ -327,7 +328,8 @@ static long try_short(const struct daemon *daemon)
 
 #define LONG_BODY "{\"inputs\":[1,2,3],\"parameters\":{\"max_new_tokens\":1000000}}"
 
-/* There is only one slot. It becomes free each time a client breaks off, so the next stream can begin. */
+/* There is only one slot. It becomes free each time a client breaks off its stream. Otherwise the next stream could not
+ * begin. */
 static void test_slots_come_back_from_broken_streams(void **state)
 {
     (void)state;
@@ -346,7 +348,7 @@ static void test_slots_come_back_from_broken_streams(void **state)
         read_some(descriptor, 1 + (size_t)(round * 37) % 3000);
         if (round % 3 == 0)
             shutdown(descriptor, SHUT_RDWR);
-        if (round % 3 == 1) { /* the connection ends with a reset */
+        if (round % 3 == 1) { /* closing the connection sends a reset */
             struct linger linger = {.l_onoff = 1};
             setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
         }
@@ -361,7 +363,8 @@ struct client {
     json_t *events, *expected;
 };
 
-/* Requests the client's own stream again and again. After each stream, it begins another stream, and breaks it off. */
+/* Requests the client's own stream 20 times, and expects the same events each time. After each of these streams, begins
+ * another stream and breaks it off. */
 static void *stream_and_leave(void *argument)
 {
     struct client *client = argument;
@@ -420,7 +423,7 @@ static void test_a_client_that_does_not_read_is_cut_off(void **state)
         daemon_start(ARGUMENTS("--max-generations", "1", "--model", "tests/reference/linear_attention_lm_causal"));
     int descriptor = send_request(daemon, "/generate_stream",
                                   "{\"inputs\":[1,2,3],\"parameters\":{\"max_new_tokens\":30000,\"top_n_tokens\":60}}");
-    read_some(descriptor, 1); /* the request has the slot */
+    read_some(descriptor, 1); /* the request occupies the slot */
     long status = 0;
     for (int i = 0; i < ATTEMPTS && status != 200; i++) {
         status = try_short(daemon);
@@ -433,12 +436,12 @@ static void test_a_client_that_does_not_read_is_cut_off(void **state)
         size_t kept = length < 5 ? (size_t)length : 5;
         memcpy(last, part + length - kept, kept);
     }
-    assert_string_not_equal(last, "0\r\n\r\n"); /* the end of a complete answer would be these bytes */
+    assert_string_not_equal(last, "0\r\n\r\n"); /* a complete answer would end in these bytes */
     close(descriptor);
     daemon_stop(daemon);
 }
 
-/* Finds the line of the request in the log. Returns its number of tokens. */
+/* Finds the line of the request in the log. Returns the number of tokens in this line. */
 static json_int_t logged_tokens(struct daemon *daemon, const char *path, json_int_t *status)
 {
     char line[2048], key[64];
@@ -471,7 +474,7 @@ static void test_a_client_that_leaves_ends_its_generation(void **state)
         int leaving = send_request(daemon, paths[i], LONG_BODY);
         if (i == 0)
             read_some(leaving, 20000);
-        usleep(300000); /* longer than the daemon waits for a client that closes only its sending half */
+        usleep(300000); /* after this time, the daemon treats a close as a client that leaves */
         close(leaving);
         json_int_t status = 0, tokens = logged_tokens(daemon, paths[i], &status);
         assert_int_equal(status, 499);

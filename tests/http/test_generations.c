@@ -1,5 +1,5 @@
-/* /generate gives the ids that the libraries generate, for random models (tests/generation/random.tar.gz) and for
- * models of tests/reference (greedy_more.json). test_generate has the models of greedy.json. */
+/* /generate returns the ids that the libraries generate, for random models (tests/generation/random.tar.gz) and for
+ * models of tests/reference (greedy_more.json). test_generate.c tests the models of greedy.json. */
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 #include "tests/unit/case_files.h"
@@ -12,11 +12,12 @@
 
 #define RANDOM "tests/generation/random.tar.gz"
 #define RUNS "tests/generation/greedy_more.json"
-#define FEWEST_RUNS 220 /* runs of random models */
+#define FEWEST_RUNS 220 /* minimum number of runs of random models */
 #define REFERENCE_MODELS 3
 #define SOURCE_ROWS 64
 
-/* A module generates only if its config.json has the key "causal". So this function adds the key. */
+/* Writes a file of a model. A module generates only if its config.json has the key "causal". So this function adds the
+ * key. */
 static void write_file(const char *folder, const char *name, const char *bytes, size_t length)
 {
     static const char module[] = "{\n \"architecture\": \"module\"", causal[] = "{\"causal\": true, ";
@@ -115,7 +116,7 @@ static void test_random_models(void **state)
     free(folder);
 }
 
-/* The number behind `name`{model="model"} in GET /metrics. */
+/* Returns the number behind `name`{model="model"} in GET /metrics. */
 static double metric(const struct daemon *daemon, const char *name, const char *model)
 {
     char label[256];
@@ -127,8 +128,8 @@ static double metric(const struct daemon *daemon, const char *name, const char *
     return value;
 }
 
-/* Expects few rows in the batches. The first batch counts the longer one of prompt and source, with the source padded
- * to at most SOURCE_ROWS. Each other batch has one row, unless the encoder runs again. */
+/* Expects few rows in the batches. The first batch counts the longer one of prompt and source. The source is padded to
+ * at most SOURCE_ROWS rows. Each later batch has one row, unless the encoder runs again. */
 static void expect_rows(const struct daemon *daemon, const char *model, const json_t *run, double before)
 {
     double prompt = (double)json_array_size(json_object_get(run, "prompt"));
@@ -165,7 +166,7 @@ static void test_reference_models(void **state)
     json_decref(runs);
 }
 
-/* Sequences are within the decoder's length, so no row is computed twice. */
+/* The sequences are not longer than the decoder's maximum length, so no row is computed twice. */
 static void test_a_source_or_context_is_read_once(void **state)
 {
     (void)state;

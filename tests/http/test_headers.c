@@ -1,4 +1,4 @@
-/* The table of headers in docs/http-api.md has each header that the daemon sends, and no other. */
+/* The table of headers in docs/http-api.md lists each header that the daemon sends, and no other. */
 #include "tests/http/daemon.h"
 #include "tests/http/document.h"
 
@@ -16,7 +16,7 @@
 #define INFER "/v2/models/builtin/infer"
 #define TEXT "{\"name\": \"x\", \"datatype\": \"BYTES\", \"shape\": [1], \"data\": [\"a\"]}"
 
-/* Names of headers. Upper and lower case are equal. */
+/* Names of headers. Names that differ only in upper and lower case are equal. */
 struct names {
     size_t count;
     char names[64][64];
@@ -39,7 +39,7 @@ static void add_name(struct names *names, const char *name, size_t length)
         strcpy(names->names[names->count++], text);
 }
 
-/* All lines of an answer but the first have the form "name: value". */
+/* Adds the names of an answer's headers. All lines but the first have the form "name: value". */
 static void add_names_of(struct names *names, struct answer *answer, long status)
 {
     if (answer->status != status)
@@ -83,17 +83,17 @@ static struct names sent_by_daemon(void)
     }
     daemon_terminate(daemon);
     struct answer answer = {0};
-    do { /* until the signal has arrived */
+    do { /* repeats until the daemon has received the signal */
         answer_free(&answer);
         answer = daemon_get(daemon, "/health/ready");
     } while (answer.status != 503);
-    add_names_of(&names, &answer, 503); /* Retry-After, Connection */
+    add_names_of(&names, &answer, 503); /* adds Retry-After and Connection */
     daemon_signal(daemon, SIGINT);
     daemon_join(daemon);
     return names;
 }
 
-/* In the first column of the table, grave accents enclose each name. */
+/* Returns the names in the first column of the table. Each name is between grave accents. */
 static struct names listed_in_page(void)
 {
     char *page = document_read(PAGE);
@@ -113,7 +113,7 @@ static struct names listed_in_page(void)
     return names;
 }
 
-/* Prints the names that only `these` has, and returns how many there are. */
+/* Prints the names that `these` contains and `those` lacks. Returns their number. */
 static int only_in(const struct names *these, const struct names *those, const char *what)
 {
     int count = 0;

@@ -20,7 +20,7 @@ static void health_is_ok_on_all_its_paths(void **state)
     }
 }
 
-/* The page for a browser. Balancers without a configured path probe this page, too. */
+/* GET / returns a page for browsers. Balancers without a configured path also probe this page. */
 static void the_front_page_links_what_there_is(void **state)
 {
     (void)state;
@@ -48,7 +48,7 @@ static void the_front_page_links_what_there_is(void **state)
     answer_free(&head);
 }
 
-/* The operator may give a model any name. */
+/* The operator may give a model any name, so the page escapes it. */
 static void the_front_page_escapes_names(void **state)
 {
     (void)state;

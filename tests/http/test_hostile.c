@@ -36,8 +36,8 @@ static void expect_raw(const char *text, const char *status_line)
     close(descriptor);
 }
 
-/* A request line without a URL or without a version. libmicrohttpd 0.9 closes the connection if the URL is missing, and
- * answers 400 if the version is missing. libmicrohttpd 1.0 closes the connection in both cases. */
+/* The request line lacks a URL or a version. libmicrohttpd 0.9 closes the connection if the URL is missing, and answers
+ * 400 if the version is missing. libmicrohttpd 1.0 closes the connection in both cases. */
 static void expect_refused(const char *text)
 {
     int descriptor = raw_connect(the_daemon);

@@ -1,5 +1,5 @@
-/* Images over /v2: shapes, JSON and bytes, contexts of any rank, refusals. Also the routes that take no images.
- * test_reference.c has the reference cases, including images. */
+/* Images over /v2: shapes, JSON and bytes, contexts of any rank, and refusals. Also the routes that accept no images.
+ * test_reference.c tests the reference cases, including images. */
 #include "tests/http/infer.h"
 #include "tests/http/the_daemon.h"
 
@@ -30,7 +30,7 @@ static void add_tensor(char *json, const char *name, const char *shape, int elem
     strcat(json, "]}");
 }
 
-/* x (1, 8, height, width), and a context unless `context` is NULL. */
+/* Returns a body with the input x of shape (1, 8, height, width), and with a context unless `context` is NULL. */
 static const char *body_of(int height, int width, const char *context, int context_elements)
 {
     static char json[32768];
@@ -177,7 +177,7 @@ static void what_is_wrong_is_said(void **state)
     expect_refusal(PATH, "{\"inputs\": []}", 400, "\"x\" is not given");
 }
 
-/* Without a softmax, the result is a product of queries and values. So it grows with the square of large numbers, and
+/* Without a softmax, the result is a product of queries and values. It grows with the square of large numbers, and
  * overflows. */
 static void what_is_not_finite_is_no_answer(void **state)
 {
@@ -186,7 +186,7 @@ static void what_is_not_finite_is_no_answer(void **state)
                    "of the output holds NaN or an infinity");
 }
 
-/* The number of bytes gives neither height nor width. */
+/* The number of bytes of a raw request does not determine height and width. */
 static void raw_requests_are_refused(void **state)
 {
     (void)state;

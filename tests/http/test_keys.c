@@ -1,4 +1,4 @@
-/* --api-key: the routes that are open without the key, and the answers to requests with a missing or wrong key. */
+/* --api-key: the routes that need no key, and the answers to requests with a missing or wrong key. */
 #include "tests/http/the_daemon.h"
 
 #include <stdlib.h>
@@ -82,7 +82,7 @@ static bool is_open(const char *path)
     return found;
 }
 
-/* Asks each route. A route that needs a body refuses GET with 405 before it looks for the key. */
+/* Sends a request to each route. A route with a body would refuse GET with 405 before it checks the key. */
 static void these_routes_alone_need_none(void **state)
 {
     (void)state;
@@ -128,7 +128,7 @@ static void metrics_can_be_protected(void **state)
     daemon_stop(daemon);
 }
 
-/* The headers announce a body that is never sent. */
+/* The headers announce a body that the client never sends. */
 static void the_key_is_looked_at_before_the_body(void **state)
 {
     (void)state;

@@ -21,7 +21,7 @@
 enum { CLIENTS = 8, SOME_ANSWERS = 40 };
 
 static char *folder;
-static char path[100], host[120]; /* path of a Unix socket, and its "unix:" address */
+static char path[100], host[120]; /* path of a Unix socket, and its address with "unix:" */
 
 static int open_folder(void **state)
 {
@@ -188,7 +188,7 @@ static void load_begin(struct load *load)
         assert_int_equal(pthread_create(&load->threads[i], NULL, client, load), 0);
 }
 
-/* Waits until the clients have more answers. */
+/* Waits until the clients have received more answers. */
 static void load_wait(struct load *load)
 {
     int until = atomic_load(&load->answered) + SOME_ANSWERS;
@@ -205,12 +205,12 @@ static void load_end(struct load *load)
     free(load->expected);
 }
 
-/* ---- Restarts. The drain delay is much longer than a test, so that slow machines change nothing. No test waits for it
- * ---- */
+/* ---- Restarts ---- */
 
+/* The drain delay is much longer than a test, so a slow machine cannot exceed it. No test waits for its end. */
 #define PATIENT "--drain-delay-ms", "600000"
 
-/* Replaces the daemon three times by a new one. The new daemon starts while the old one still serves. */
+/* Replaces the daemon three times by a new one. A new daemon starts while the previous one still serves. */
 static void replace(struct load *load, const char *const *arguments)
 {
     struct daemon *daemon = daemon_start(arguments);
@@ -228,7 +228,7 @@ static void replace(struct load *load, const char *const *arguments)
     daemon_stop(daemon);
 }
 
-/* Reserves a free port: the returned socket holds its number. */
+/* Reserves a free port. The port stays reserved while the returned socket is open. */
 static int reserve_port(char port[8])
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -294,7 +294,7 @@ static struct daemon *start_with_socket(void)
                       last_line);
 }
 
-/* While no daemon runs, clients wait. */
+/* While no daemon runs, clients wait for an answer. */
 static void a_restart_with_an_inherited_socket(void **state)
 {
     (void)state;

@@ -31,7 +31,7 @@ static int start(void **state)
     folder = folder_make();
     snprintf(keys, sizeof keys, "%s/keys", folder);
     snprintf(config, sizeof config, "%s/config.json", folder);
-    /* the hash comes from: printf secret-c | sha256sum */
+    /* the hash is the output of: printf secret-c | sha256sum */
     write_file(keys, "# people\n\nalice:secret-a\n  secret-b  \r\n"
                      "carol:sha256:26d46203179f0c4ddf89791220bc5493aeceadbc1c34590ef45cd89d302e302e\n");
     write_file(config, "{\"max_client_batch_size\": 4, \"access_log\": true}");
@@ -66,7 +66,7 @@ static long status_with(const char *key, const char *body)
     return status;
 }
 
-/* Whether /metrics says that the last reload took over everything. */
+/* True if /metrics says that the last reload was successful. */
 static bool reload_was_successful(void)
 {
     struct answer answer = daemon_get(the_daemon, "/metrics");
@@ -75,14 +75,15 @@ static bool reload_was_successful(void)
     assert_non_null(line);
     bool successful = strncmp(strchr(line, ' '), " 1\n", 3) == 0;
     assert_true(successful || strncmp(strchr(line, ' '), " 0\n", 3) == 0);
-    assert_null(strstr(answer.body, "\nlinformerd_certificate_expiry_timestamp_seconds ")); /* there is no TLS */
+    /* Without TLS, this metric is missing. */
+    assert_null(strstr(answer.body, "\nlinformerd_certificate_expiry_timestamp_seconds "));
     answer_free(&answer);
     return successful;
 }
 
 #define BODY "{\"inputs\": \"a\"}"
 
-/* Sends a request with the key. Compares the name of the key in the log line, NULL if it has no name. */
+/* Sends a request with the key. Expects this name of the key in the log line. NULL: the line has no name. */
 static void expect_name(const char *key, const char *name)
 {
     char expected[100];
@@ -207,8 +208,8 @@ static void name_keys(const char *file)
     write_file(config, text);
 }
 
-/* If the settings cannot be read, the daemon keeps the file with keys of the last valid settings. Otherwise, keys that
- * the operator has replaced would be valid again. */
+/* If the settings cannot be read, the daemon keeps the file of keys of the last valid settings. Otherwise, keys that
+ * the operator has replaced would become valid again. */
 static void bad_settings_bring_no_former_keys_back(void **state)
 {
     (void)state;

@@ -11,7 +11,7 @@
 
 #define CASES "tests/reference/"
 
-enum { REQUESTS = 4000 }; /* so many lines do not fit into the pipe and the ring */
+enum { REQUESTS = 4000 }; /* lines of 4000 requests do not fit into the pipe and the daemon's buffer */
 
 static struct daemon *start_unread(const char *const *arguments)
 {
@@ -33,7 +33,7 @@ static int64_t metric(const struct daemon *daemon, const char *name)
     return value;
 }
 
-/* Reads until a line contains `part`. Returns the JSON of the line, which the test drops. */
+/* Reads until a line contains `part`. Returns the JSON of the line. The test drops the reference. */
 static json_t *next_line_with(struct daemon *daemon, const char *part)
 {
     char line[8192];
@@ -90,7 +90,7 @@ static void lost_lines_are_told_once_there_is_room(void **state)
     daemon_join(daemon);
 }
 
-/* The number of log lines about such rows is limited, so a client cannot fill a disk. */
+/* The number of log lines about results that are not finite is limited, so a client cannot fill a disk. */
 static void results_that_are_not_finite_are_told_now_and_then(void **state)
 {
     (void)state;
@@ -166,7 +166,8 @@ static void the_line_of_a_request_says_all(void **state)
     double ms = json_real_value(json_object_get(line, "ms"));
     double queue_ms = json_real_value(json_object_get(line, "queue_ms"));
     double inference_ms = json_real_value(json_object_get(line, "inference_ms"));
-    assert_true(inference_ms > 0 && queue_ms > 0 && queue_ms + inference_ms < ms + 0.002); /* each time is rounded */
+    /* Each of the three times is rounded to 0.001 ms. */
+    assert_true(inference_ms > 0 && queue_ms > 0 && queue_ms + inference_ms < ms + 0.002);
     json_decref(line);
     answer = daemon_call(daemon, &(struct call){.method = "DELETE", .path = "/no%0a%22such%22"});
     assert_int_equal(answer.status, 404);
@@ -228,7 +229,7 @@ static void the_access_log_has_a_line_of_info_for_each_request(void **state)
     text_line_with(daemon, " method=HEAD ", line);
     expect_part(line, " status=200 bytes=0 ");
 
-    /* A streamed answer counts as many bytes as the client received. */
+    /* The logged number of bytes of a streamed answer is the number that the client received. */
     answer = daemon_call(daemon, &(struct call){.path = "/generate_stream",
                                                 .body = "{\"inputs\": \"a\", \"parameters\": {\"max_new_tokens\": 9}}",
                                                 .headers = {"Content-Type: application/json"}});
@@ -255,7 +256,7 @@ static void without_the_access_log_a_request_has_no_line_of_info(void **state)
     daemon_join(daemon);
 }
 
-/* The request id in the header of the answer. The test frees it. */
+/* Returns the request id in the header of the answer. The test frees it. */
 static char *id_of(const struct daemon *daemon, const struct call *call, long status)
 {
     struct answer answer = daemon_call(daemon, call);
@@ -274,7 +275,7 @@ static void every_answer_has_a_request_id(void **state)
     static const struct {
         struct call call;
         long status;
-        const char *id; /* NULL: the daemon makes an id */
+        const char *id; /* NULL: the daemon chooses the id */
     } cases[] = {
         {{.path = "/health", .headers = {"x-request-id: mine"}}, 200, "mine"},
         {{.path = "/health", .headers = {trace}}, 200, "4bf92f3577b34da6a3ce929d0e0e4736"},

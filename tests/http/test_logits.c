@@ -1,4 +1,4 @@
-/* /logits with the built-in model, which takes text, and with a model that takes only ids. */
+/* /logits with the model "builtin", whose tokens are bytes, and with a model that accepts only ids. */
 #include "tests/http/the_daemon.h"
 
 #include <math.h>
@@ -86,7 +86,7 @@ static void top_k_is_the_best_of_all(void **state)
         if (i > 0)
             assert_true(json_number_at(values, i) <= json_number_at(values, i - 1));
     }
-    assert_null(json_object_get(only(best), "text")); /* the model has no tokenizer */
+    assert_null(json_object_get(only(best), "text")); /* without a tokenizer, candidates have no text */
     json_decref(all);
     json_decref(best);
 }

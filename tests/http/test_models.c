@@ -1,5 +1,5 @@
 /* Several models in one daemon, named one by one or as a folder of models. Also models with several inputs, on routes
- * with one input. */
+ * that accept only one input. */
 #include "engine/cpu/vector.h"
 #include "tests/http/daemon.h"
 
@@ -16,7 +16,7 @@ static const char *name_at(const json_t *models, size_t index)
     return json_string_value(json_object_get(json_array_get(models, index), "id"));
 }
 
-/* A folder with links to two models, and with other entries. The test removes it. */
+/* Makes a folder with links to two models, and with an empty folder. The test removes it. */
 static void make_folder(char *folder)
 {
     char path[256], target[4096], here[2048];
@@ -166,7 +166,7 @@ static void weights_of_another_format_are_named(void **state)
         expect_weights_refused(cases[i].names, cases[i].expected);
 }
 
-/* In this test, the libraries are empty files. */
+/* In this test, the files of oneDNN are empty. */
 static void onednn_that_does_not_open_is_told(void **state)
 {
     (void)state;
@@ -175,7 +175,7 @@ static void onednn_that_does_not_open_is_told(void **state)
     enum instruction_set set;
     struct error error;
     if (instruction_set_choose(SET_AUTO, &set, &error) != 0 || set != SET_AVX512)
-        skip(); /* the daemon would not look for the library */
+        skip(); /* without AVX-512, the daemon would not look for the library */
     assert_non_null(mkdtemp(folder));
     for (size_t i = 0; i < LENGTH(names); i++) {
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);

@@ -1,6 +1,6 @@
-/* The modules of tests/modules/reference in one running daemon. Requests to /v2 name every input and output. Each call
- * is sent as a whole, then item by item, then all items from several clients at once. Outputs must be within 1e-5 of
- * PyTorch's. If the daemon is batch invariant, an item must have the same bits alone and in a batch. */
+/* The modules of tests/modules/reference in one running daemon. Requests to /v2 name every input and output. Each
+ * stored call is sent as a whole. Its items are then sent one by one, and from several clients at once. Outputs must be
+ * within 1e-5 of PyTorch's. If the daemon is batch invariant, an item must have the same bits alone and in a batch. */
 #include "tests/http/infer.h"
 #include "tests/http/the_daemon.h"
 
@@ -14,10 +14,10 @@
 #define FOLDER "tests/modules/reference"
 #define FEWEST_MODULES 16
 #define TOLERANCE 1e-5
-#define COMPANY_TOLERANCE 1e-6 /* if batches are not invariant */
-#define MOST_TENSORS 8         /* inputs or outputs of a module */
+#define COMPANY_TOLERANCE 1e-6 /* allowed difference from the item alone, if batches are not invariant */
+#define MOST_TENSORS 8         /* maximum number of inputs or outputs of a module */
 #define CLIENTS 12
-#define MOST_ROUNDS 50 /* rounds until requests share a batch */
+#define MOST_ROUNDS 50 /* maximum number of rounds until requests share a batch */
 
 static struct cases modules;
 
@@ -120,7 +120,7 @@ static void a_module_agrees_with_pytorch(void **state)
 
 /* ---- Items alone, and from several clients at once ---- */
 
-/* One item of a call. */
+/* One item of a call: its request, the answer alone, the answer among other requests, and the stored outputs. */
 struct item {
     const char *module;
     struct infer_request body;
@@ -133,10 +133,10 @@ struct item {
 struct items {
     struct item *list;
     int count;
-    struct weights **calls; /* expected tensors of each module */
+    struct weights **calls; /* calls of each module, which own the expected tensors */
 };
 
-/* Reduces a tensor (batch, …) to the part of one item. */
+/* Reduces tensors of shape (batch, …) to the part of one item. */
 static void keep_item(struct infer_tensor *tensors, size_t count, int64_t batch, int64_t item)
 {
     for (size_t i = 0; i < count; i++) {
@@ -215,7 +215,7 @@ static void compare_together(const struct item *item, bool same_bits)
     infer_answer_free(&together);
 }
 
-/* The clients share this. Each client takes the next item until none is left. */
+/* The items that all clients share. Each client takes the next item until none is left. */
 struct crowd {
     struct items *items;
     atomic_int next;
@@ -234,7 +234,7 @@ static void *be_client(void *context)
     return NULL;
 }
 
-/* The number of batches of all modules so far. */
+/* Returns the number of batches that all modules have run. */
 static int64_t count_batches(void)
 {
     static const char name[] = "\nlinformerd_batch_items_count{model=";

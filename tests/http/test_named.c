@@ -1,5 +1,5 @@
-/* Inputs by name on the JSON routes: forms of a request, masks, texts, shared sources, and refusals. test_reference.c
- * compares results with the libraries. */
+/* Inputs by name on the JSON routes: forms of a request, masks, texts, sources that several items share, and refusals.
+ * test_reference.c compares results with the libraries. */
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 
@@ -16,7 +16,7 @@
 static struct daemon *the_daemon;
 static char *folder;
 
-/* The model "words": an encoder and a decoder, with a tokenizer. */
+/* Writes the model "words": an encoder and a decoder, with a tokenizer. */
 static void write_words(char path[256])
 {
     struct checkpoint checkpoint = checkpoint_read("linear_attention_encoder_decoder");
@@ -193,7 +193,7 @@ static void texts_are_read_for_each_input(void **state)
                    "tgt is a text, but model \"pair\" has no tokenizer");
 }
 
-/* Two inputs of floats: `context`, and an input that is named embeddings. */
+/* The model has two inputs of floats: `context`, and an input that requests name `embeddings`. */
 static void floats_have_names(void **state)
 {
     (void)state;
@@ -236,7 +236,7 @@ static void floats_have_names(void **state)
     json_decref(narrow);
 }
 
-/* Rows of shape (length, 24), or (length, 1, 24) if `calls` is set. */
+/* Returns rows of shape (length, 24), or of shape (length, 1, 24) if `calls` is set. */
 static json_t *some_rows(int length, double phase, bool calls)
 {
     json_t *rows = json_array();
@@ -329,7 +329,7 @@ static void wrong_requests_say_what_is_expected(void **state)
     }
 }
 
-/* Lists whose product of lengths is far larger than the body, and lists of unequal length. */
+/* The lists have unequal lengths, or lengths whose product is far larger than the body. */
 static void uneven_lists_are_refused(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* Checkpoints in several files, and checkpoints whose tensors have other names than those of the class. Such names have
- * a wrapper's prefix, or come from an older library. Other tensors are ignored because of `ignore` in config.json. The
- * results must still agree with the library. */
+ * a prefix from a wrapper, or come from an older version of the library. Other tensors are ignored because `ignore` in
+ * config.json lists them. The results must agree with the library. */
 #include "tests/http/checkpoint.h"
 
 #include <stdio.h>
@@ -9,8 +9,8 @@
 
 #define TOLERANCE 1e-5
 
-/* Each reference case gets one of these prefixes. The names of linformer.Linformer begin with "net." without a prefix,
- * too. */
+/* Each reference case gets one of these prefixes. The names of linformer.Linformer begin with "net." even without a
+ * prefix. */
 static const char *const prefixes[] = {"module.", "net.", "_orig_mod.", "model.", "", "_orig_mod.module."};
 
 static void set_name(struct checkpoint_tensor *tensor, const char *prefix)
@@ -26,7 +26,8 @@ static void set_name(struct checkpoint_tensor *tensor, const char *prefix)
     tensor->name = name;
 }
 
-/* __metadata__ maps the name of a tensor to the name of a tensor with the same data. */
+/* In __metadata__, the name of a missing tensor maps to the name of a tensor with the same data. This function adds the
+ * prefix to both names. */
 static void set_metadata(struct checkpoint *checkpoint, const char *prefix)
 {
     json_t *renamed = json_object(), *value;
@@ -82,7 +83,7 @@ static void compare_case(const struct daemon *daemon, const char *name)
     weights_close(calls);
 }
 
-/* Renames folder/model.safetensors to the name of part `number` of several files. */
+/* Renames folder/model.safetensors to the name of part `number` of a checkpoint of two files. */
 static void rename_part(const char *folder, int number)
 {
     char from[600], to[600];

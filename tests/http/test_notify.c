@@ -27,7 +27,7 @@ static void set_variables(void)
     snprintf(process, sizeof process, "%d", (int)getpid());
     setenv("NOTIFY_SOCKET", path, 1);
     setenv("WATCHDOG_PID", process, 1);
-    setenv("WATCHDOG_USEC", "80000", 1); /* the watchdog's period is a quarter of this: 20 ms */
+    setenv("WATCHDOG_USEC", "80000", 1); /* the daemon sends at a quarter of this period: every 20 ms */
 }
 
 static int start(void **state)
@@ -130,7 +130,7 @@ static int find_threads(const char *name, pid_t threads[MOST_THREADS])
     return count;
 }
 
-/* The test stops one event loop. The other event loops and threads go on. */
+/* The test stops one event loop. The other event loops and threads continue. */
 static void a_stuck_event_loop_is_not_fed(void **state)
 {
     (void)state;
@@ -143,7 +143,7 @@ static void a_stuck_event_loop_is_not_fed(void **state)
     assert_int_equal(waitpid(threads[0], &status, __WALL), threads[0]);
     daemon_expect_line(the_daemon, "no progress; the watchdog is not fed where=\"an event loop\"");
     while (recv(manager, message, sizeof message, MSG_DONTWAIT) > 0)
-        ; /* messages that were sent before */
+        ; /* discards the messages that were sent earlier */
     usleep(20 * PERIOD_MS * 1000);
     assert_int_equal(recv(manager, message, sizeof message, MSG_DONTWAIT), -1);
     assert_int_equal(ptrace(PTRACE_DETACH, threads[0], NULL, NULL), 0);

@@ -1,12 +1,12 @@
-/* /v1/embeddings and /v1/models: the requests of OpenAI's clients, and the fields that these clients read of answers
- * and errors. */
+/* /v1/embeddings and /v1/models: the requests of OpenAI's clients, and the fields of answers and errors that these
+ * clients read. */
 #include "tests/http/the_daemon.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define COLUMNS 192 /* columns of the built-in model's vectors */
+#define COLUMNS 192 /* number of columns of a vector of the model "builtin" */
 
 static int start(void **state)
 {
@@ -27,7 +27,7 @@ static const json_t *embedding_at(const json_t *answer, size_t index)
     return json_object_get(json_array_get(json_object_get(answer, "data"), index), "embedding");
 }
 
-/* Frees the answer. If `code` is NULL, the JSON must be null. */
+/* Expects an error of OpenAI's form, and frees the answer. If `code` is NULL, the JSON value must be null. */
 static void expect_error(struct answer *answer, long status, const char *type, const char *code, const char *part)
 {
     const json_t *error = json_object_get(answer->json, "error"), *found = json_object_get(error, "code");
@@ -81,7 +81,7 @@ static void texts_have_vectors_of_length_one(void **state)
     json_decref(answer);
 }
 
-/* An input may be ids or text, alone or in a list. Each form gives the vector of /embed. */
+/* An input may be ids or text, alone or in a list. Each form returns the vector of /embed. */
 static void ids_and_texts_are_the_same_input(void **state)
 {
     (void)state;
@@ -109,7 +109,8 @@ static void base64_holds_the_same_floats(void **state)
     const char *native_body = "{\"inputs\": \"ab\", \"encoding_format\": \"base64\", \"dimensions\": 5}";
     json_t *answer = daemon_post_json(the_daemon, "/v1/embeddings", body);
     json_t *native = daemon_post_json(the_daemon, "/embed", native_body);
-    assert_int_equal(json_string_length(embedding_at(answer, 0)), 28); /* 20 bytes: 5 floats */
+    /* 5 floats are 20 bytes, which are 28 characters of base64. */
+    assert_int_equal(json_string_length(embedding_at(answer, 0)), 28);
     assert_true(json_equal(embedding_at(answer, 0), json_array_get(native, 0)));
     json_decref(native);
     json_decref(answer);
@@ -125,7 +126,7 @@ static void dimensions_cut_and_normalise_again(void **state)
         sum += pow(json_number_at(embedding_at(answer, 0), c), 2);
     assert_true(fabs(sum - 1) < 1e-5);
     json_decref(answer);
-    /* 0 means all dimensions. */
+    /* `dimensions` 0 means all dimensions. */
     answer = daemon_post_json(the_daemon, "/v1/embeddings", "{\"input\": \"ab\", \"dimensions\": 0}");
     assert_int_equal(json_array_size(embedding_at(answer, 0)), 192);
     json_decref(answer);
@@ -159,7 +160,7 @@ static void unknown_models_are_404(void **state)
     expect_error(&answer, 404, "invalid_request_error", "model_not_found", "\"text-embedding-3-small\"");
 }
 
-/* LangChain sends ids of another vocabulary, which has about a hundred thousand ids. */
+/* LangChain sends ids of OpenAI's vocabulary, which has about a hundred thousand ids. */
 static void foreign_ids_are_told_from_ours(void **state)
 {
     (void)state;

@@ -64,7 +64,7 @@ static void azure_names_the_model_in_the_path(void **state)
     answer_free(&answer);
 }
 
-/* The text of the first choice. The test frees it. */
+/* Returns the text of the first choice. The test frees it. */
 static char *completed(const char *path, const char *body)
 {
     json_t *answer = daemon_post_json(the_daemon, path, body);
@@ -111,7 +111,7 @@ static void ollama_embeds(void **state)
     json_decref(vectors);
 }
 
-/* By default, Ollama's routes cut a text that is too long. */
+/* By default, Ollama's routes truncate a text that is too long. */
 static void ollama_cuts(void **state)
 {
     (void)state;
@@ -127,7 +127,7 @@ static void ollama_cuts(void **state)
     answer_free(&refused);
 }
 
-/* Errors in Ollama's form have one key. */
+/* An error in Ollama's form has one key. */
 static void ollama_refuses(void **state)
 {
     (void)state;

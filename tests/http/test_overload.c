@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The body of a request with `count` inputs of 1024 tokens each. The test frees it. */
+/* Returns the body of a request with `count` inputs of 1024 tokens each. The test frees it. */
 static char *large_body(int count)
 {
     enum { TOKENS = 1024 };
@@ -60,7 +60,7 @@ static void a_full_queue_is_429_until_it_is_not(void **state)
     answer = daemon_get(daemon, "/health");
     assert_int_equal(answer.status, 200);
     answer_free(&answer);
-    close(descriptor); /* then the daemon stops the large request */
+    close(descriptor); /* so the daemon stops the large request */
     do {
         answer = daemon_post(daemon, "/embed", "{\"inputs\": \"small\"}");
         if (answer.status == 429)
@@ -72,8 +72,9 @@ static void a_full_queue_is_429_until_it_is_not(void **state)
     daemon_stop(daemon);
 }
 
-/* Clients send half of a large body, and then trickle the rest. Together they hold all the memory for bodies. A part of
- * the memory is reserved for small requests. For another large request, the daemon must cut off a slow client. */
+/* Slow clients send half of a large body, and later a few more bytes. Together they hold all the memory for large
+ * bodies. A part of the memory is reserved for small requests. Before it can accept another large request, the daemon
+ * must cut off a slow client. */
 static void slow_large_bodies_lock_nobody_out(void **state)
 {
     (void)state;
@@ -92,7 +93,7 @@ static void slow_large_bodies_lock_nobody_out(void **state)
                                  "Content-Length: 8388608\r\n\r\n");
         raw_try_send(descriptors[i], spaces, LIMIT / 2 + 65536);
     }
-    usleep(300000); /* Time for the bytes to arrive. If they are late, the test is weaker, but does not fail. */
+    usleep(300000); /* Waits until the bytes arrive. If they arrive later, the test is weaker, but does not fail. */
     answer = daemon_post(daemon, "/embed", "{\"inputs\": \"small\"}");
     assert_int_equal(answer.status, 200);
     answer_free(&answer);

@@ -1,5 +1,5 @@
-/* /predict, /classify, POST / and the classes of /v2, with modules that classify texts and pictures. The expected
- * scores are computed here from the models' weights, in double precision. */
+/* /predict, /classify, POST / and the classes of /v2, with modules that classify texts and pictures. This program
+ * computes the expected scores from the models' weights, in double precision. */
 #include "server/images/images.h"
 #include "tests/http/checkpoint.h"
 
@@ -19,7 +19,7 @@
 
 static const char *const labels[CLASSES] = {"cat", "dog", "fish"};
 
-/* ids -> embed -> the mean of the rows -> linear */
+/* The graph of the module is: ids -> embed -> the mean of the rows -> linear. */
 static const char text_config[] =
     "{\"architecture\": \"module\", \"tokenizer\": {\"type\": \"byte\"}, \"labels\": [\"cat\", \"dog\", \"fish\"],"
     " \"graph\": {\"inputs\": [{\"name\": \"ids\", \"dtype\": \"int64\", \"shape\": [\"batch\", \"n\"]}],"
@@ -31,7 +31,8 @@ static const char text_config[] =
 static const struct checkpoint_shape text_shapes[] = {
     {"table", 2, {VOCABULARY, DIM}}, {"w", 2, {CLASSES, DIM}}, {"b", 1, {CLASSES}}};
 
-/* picture -> linear over all its numbers. The first %s is the key `image`, followed by a comma. */
+/* The graph of the module is: picture -> linear over all numbers of the picture. The first %s is the key `image`,
+ * followed by a comma. */
 static const char picture_config[] =
     "{\"architecture\": \"module\", %s \"labels\": [%s],"
     " \"graph\": {\"inputs\": [{\"name\": \"img\", \"dtype\": \"float32\", \"shape\": [\"batch\", 3, 4, 6]}],"
@@ -59,7 +60,7 @@ static void write_model(const struct checkpoint *checkpoint, const char *name)
     checkpoint_write(checkpoint, path, 0);
 }
 
-/* A model whose logits overflow. */
+/* Writes a model whose logits overflow. */
 static void write_broken(void)
 {
     struct checkpoint broken = checkpoint_random(text_config, text_shapes, LENGTH(text_shapes));
@@ -108,7 +109,7 @@ static const float *weights_of(struct checkpoint *checkpoint, const char *name)
     return (const float *)checkpoint_tensor(checkpoint, name)->data;
 }
 
-/* Logits W x + b, and their softmax. */
+/* Computes the logits W x + b, and their softmax. */
 static void linear(struct checkpoint *checkpoint, const double *x, int columns, double *logits, double *scores)
 {
     const float *w = weights_of(checkpoint, "w"), *b = weights_of(checkpoint, "b");
@@ -158,7 +159,7 @@ static int class_of(const json_t *prediction)
     return 0;
 }
 
-/* Expects each class once, with the highest score first. */
+/* Expects a list of all classes, each once, with the highest score first. */
 static void compare(const json_t *list, size_t count, const double *expected)
 {
     double before = INFINITY;
@@ -197,7 +198,7 @@ static void texts_have_classes(void **state)
     json_decref(lists);
 }
 
-/* infinity's route returns one list for each input, even for a single text. */
+/* Like infinity's route, /classify returns one list for each input, even for a single text. */
 static void classify_is_predict_as_infinity_writes_it(void **state)
 {
     (void)state;
@@ -213,7 +214,7 @@ static void classify_is_predict_as_infinity_writes_it(void **state)
         json_t *answer = daemon_post_json(the_daemon, "/classify", bodies[i]);
         const json_t *data = json_object_get(answer, "data"), *usage = json_object_get(answer, "usage");
         size_t count = i == 2 ? 2 : 1;
-        json_int_t tokens = i == 2 ? 9 : 5; /* number of bytes */
+        json_int_t tokens = i == 2 ? 9 : 5; /* number of bytes of the texts */
         assert_string_equal(json_string_value(json_object_get(answer, "object")), "classify");
         assert_string_equal(json_string_value(json_object_get(answer, "model")), "texts");
         assert_true(json_string_length(json_object_get(answer, "id")) > 0);
@@ -234,7 +235,8 @@ static void classify_is_predict_as_infinity_writes_it(void **state)
 
 /* ---- Classes of /v2 ---- */
 
-/* Compares the class of a text with the logits. The class has `length` bytes. Returns its index. */
+/* Compares a class of an answer, "SCORE:INDEX:LABEL" of `length` bytes, with the logits. The score must not exceed
+ * *before, and replaces it. Returns the index of the class. */
 static int compare_class(const char *text, size_t length, const double *logits, double *before)
 {
     char copy[64], *end, expected[32];
@@ -258,7 +260,7 @@ static int compare_class(const char *text, size_t length, const double *logits, 
     " \"outputs\": [{\"name\": \"output\", \"parameters\": {" parameters "}}]}"
 #define INFER "/v2/models/texts/infer"
 
-/* Checks name, datatype and shape of the only output, and returns this output. */
+/* Checks datatype and shape of the only output. Returns this output. */
 static const json_t *classes_output(const json_t *answer, json_int_t classes)
 {
     const json_t *output = json_array_get(json_object_get(answer, "outputs"), 0);
@@ -270,7 +272,7 @@ static const json_t *classes_output(const json_t *answer, json_int_t classes)
     return output;
 }
 
-/* A number larger than the number of classes requests all classes. */
+/* A requested number of classes that is larger than their real number requests all classes. */
 static void v2_returns_the_best_classes(void **state)
 {
     (void)state;
@@ -367,7 +369,7 @@ static void the_root_is_predict(void **state)
     json_decref(lists);
 }
 
-/* The output is a vector, so pooling and rows of tokens have no meaning. */
+/* The output is a vector, so pooling and rows of tokens do not apply. */
 static void a_vector_is_embedded_as_it_is(void **state)
 {
     (void)state;
@@ -409,7 +411,7 @@ static void logits_that_are_not_finite_fail(void **state)
                    "NaN or an infinity");
 }
 
-/* The answers have the same headers as on other routes: times, and keys without a meaning. */
+/* The answers have the same headers as on other routes: times, and ignored keys. */
 static void answers_have_the_usual_headers(void **state)
 {
     (void)state;
@@ -444,7 +446,7 @@ static void refuse_file(const char *path, const char *type, const char *bytes, s
     expect_failure_answer(&answer, status, "Validation", part);
 }
 
-/* The body is the file, with the right type, with a wrong type, or without a type. */
+/* The body of the request is the file, with the right type, with a wrong type, or without a type. */
 static void files_have_classes(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* /v1/completions with `echo` and `logprobs`: the log-probabilities of a prompt's tokens. They agree with those of the
  * libraries (tests/generation/scores.json), within TOLERANCE. The tests include tokens beyond max_seq_len, and a model
- * that runs the whole sequence again for each token. The rows of long prompts come in several jobs. They are compared
- * with /logits. */
+ * that runs the whole sequence again for each token. The rows of long prompts are computed in several jobs. These rows
+ * are compared with /logits. */
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 #include "tests/http/generation.h"
@@ -13,10 +13,11 @@
 
 #define SCORES "tests/generation/scores.json"
 #define TOLERANCE 1e-5
-#define WIDE 40000 /* ids of a model whose prompts come in blocks of a few rows */
+#define WIDE 40000 /* number of ids of a model whose prompts are computed in blocks of a few rows */
 
-/* The comparison of a row reads the JSON of all its logits. 7 does not divide the number of rows of any block. */
-#define EACH (*daemon_sanitizer() ? 7 : 1) /* one of so many rows is compared */
+/* Comparing a row reads the JSON of all its logits, which is slow with a sanitizer. 7 does not divide the number of
+ * rows of any block. */
+#define EACH (*daemon_sanitizer() ? 7 : 1) /* one of this many rows is compared */
 
 static char *folder;
 static struct daemon *the_daemon;
@@ -70,7 +71,7 @@ static const json_t *logprobs_at(const json_t *answer, size_t index, const char 
     return list;
 }
 
-/* The largest value of an object. */
+/* Returns the largest value of an object. */
 static double largest(const json_t *top)
 {
     double most = -INFINITY;
@@ -127,7 +128,7 @@ static void test_scores_are_the_library_s(void **state)
     json_decref(runs);
 }
 
-/* Compares the scores of a prompt with the probabilities of /logits, which one batch computes. */
+/* Compares the scores of a prompt with the probabilities of /logits. /logits computes all rows in one batch. */
 static void compare_with_logits(const struct daemon *daemon, const char *model, const int *ids, size_t count)
 {
     json_t *prompt = json_array();
@@ -137,7 +138,7 @@ static void compare_with_logits(const struct daemon *daemon, const char *model, 
                                                 0, "logprobs", 0, "echo", 1));
     const json_t *scores = logprobs_at(answer, 0, "token_logprobs");
     assert_int_equal(json_array_size(scores), count);
-    for (size_t first = 0; first + 1 < count; first += 50 * EACH) { /* several rows of /logits in a request */
+    for (size_t first = 0; first + 1 < count; first += 50 * EACH) { /* a request for up to 50 rows of /logits */
         json_t *positions = json_array();
         for (size_t i = first; i < first + 50 * EACH && i + 1 < count; i += EACH)
             json_array_append_new(positions, json_integer((json_int_t)i));
@@ -172,8 +173,8 @@ static void test_a_large_vocabulary(void **state)
     compare_with_logits(the_daemon, "wide", ids, LENGTH(ids));
 }
 
-/* Without slots, each block of rows is computed together with all rows before it. The built-in model reads a long
- * prompt in parts. */
+/* Without slots, each block of rows is computed together with all rows before it. The model "builtin-writer" reads a
+ * long prompt in parts. */
 static void test_long_prompts_and_no_slots(void **state)
 {
     (void)state;

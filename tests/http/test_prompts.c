@@ -8,7 +8,7 @@
 
 #define PROMPTS "\"prompts\": {\"query\": \"Ada gives \", \"passage\": \"In the kennel, \", \"none\": \"\"}"
 
-/* ids -> embed -> the mean of the rows -> linear: three classes */
+/* The graph of the module is: ids -> embed -> the mean of the rows -> linear. There are three classes. */
 static const char classes_config[] =
     "{\"architecture\": \"module\", \"tokenizer\": {\"type\": \"byte\"}, " PROMPTS ","
     " \"graph\": {\"inputs\": [{\"name\": \"ids\", \"dtype\": \"int64\", \"shape\": [\"batch\", \"n\"]}],"
@@ -60,7 +60,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* A route and its body. The first %s is the prompt before each text. The second %s is for other keys. */
+/* A route and its body. The first %s is the prompt before each text. The second %s is replaced by other keys. */
 static const struct {
     const char *path, *body;
 } routes[] = {
@@ -169,7 +169,7 @@ static void unknown_names_are_refused(void **state)
                    "inputs is empty");
 }
 
-/* The tokens of the prompt count. A long text is cut together with its prompt. */
+/* The tokens of the prompt count for the length of a text. A text that is too long is cut together with its prompt. */
 static void long_texts_with_prompts_are_cut(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Every reference case in one running daemon. Each call goes through /v2 with binary tensors, and all stored outputs
- * are compared. Most calls also go through the native routes in JSON, and once with all inputs in one object. Outputs
- * must be within 1e-5 of the library's. */
+/* One running daemon serves every reference case. Each call goes through /v2 with binary tensors, and all stored
+ * outputs are compared. Most calls also go through the native routes in JSON, and once with all inputs in one object.
+ * Outputs must be within 1e-5 of the library's. */
 #include "tests/http/infer.h"
 #include "tests/http/the_daemon.h"
 
@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FEWEST_CALLS 150     /* calls of all cases, through /v2 */
-#define FEWEST_LOGITS 100    /* calls through /logits */
-#define FEWEST_EMBED_ALL 100 /* calls through /embed_all */
-#define FEWEST_NAMED 100     /* calls with all inputs in one object */
+#define FEWEST_CALLS 150     /* minimum number of calls of all cases, through /v2 */
+#define FEWEST_LOGITS 100    /* minimum number of calls through /logits */
+#define FEWEST_EMBED_ALL 100 /* minimum number of calls through /embed_all */
+#define FEWEST_NAMED 100     /* minimum number of calls with all inputs in one object */
 #define TOLERANCE 1e-5
 
 static struct cases cases;
-static int n_calls, n_logits, n_embed_all, n_named; /* calls that were compared */
+static int n_calls, n_logits, n_embed_all, n_named; /* numbers of calls that were compared */
 
 static int start(void **state)
 {
@@ -26,7 +26,7 @@ static int start(void **state)
 
 /* ---- /v2 ---- */
 
-/* Returns the number of calls. */
+/* Compares the calls of a case. Returns their number. */
 static int compare_calls(const char *name, const struct weights *calls)
 {
     int index = 0;
@@ -45,7 +45,7 @@ static int compare_calls(const char *name, const struct weights *calls)
 
 /* ---- Native routes ---- */
 
-/* An element of a tensor as JSON: an id, a boolean or a float. */
+/* Returns an element of a tensor as JSON: an id, a boolean or a float. */
 static json_t *element_of(const struct weights_tensor *tensor, const float *floats, int64_t index)
 {
     int64_t id = 0;
@@ -56,7 +56,8 @@ static json_t *element_of(const struct weights_tensor *tensor, const float *floa
                                            : json_real((double)floats[index]);
 }
 
-/* Rows (n, columns) of a tensor (batch, n, columns), or (n) of (batch, n), as JSON. */
+/* Returns the rows of one sequence as JSON: (n, columns) of a tensor (batch, n, columns), or (n) of a tensor (batch,
+ * n). */
 static json_t *rows_of(const struct weights_tensor *tensor, int64_t sequence)
 {
     json_t *list = json_array();
@@ -85,7 +86,7 @@ static json_t *items_of(const struct weights_tensor *tensor)
     return items;
 }
 
-/* True for the first parameter of forward() in the libraries. */
+/* True if this is the name of the first parameter of forward() in the libraries. */
 static bool is_first(const char *name)
 {
     static const char *const names[] = {"x", "src", "tensor", "query"};
@@ -95,15 +96,15 @@ static bool is_first(const char *name)
     return false;
 }
 
-/* Makes requests with all inputs of the call. If `named`, the inputs are members of one object. Otherwise the first
- * input is `inputs` or `embeddings`, and the others are beside it. Returns NULL if the native routes cannot take this
- * call. */
+/* Returns a request with all inputs of the call. If `named`, the inputs are members of one object. Otherwise the first
+ * input is `inputs` or `embeddings`, and the others are further keys of the request. Returns NULL if the native routes
+ * cannot express this call. */
 static json_t *request_for(const char *name, const struct weights *calls, int index, bool named)
 {
     struct infer_tensor tensors[8];
     size_t count = case_tensors(calls, index, "in", tensors, LENGTH(tensors));
     json_t *request = json_pack("{s:s}", "model", name), *inputs = named ? json_object() : json_incref(request);
-    /* Images have no key on these routes. In linear_multihead, an item would be a whole call. */
+    /* These routes have no key for images. In linear_multihead, an item would be a whole call. */
     bool takes = !strstr(name, "_image") && !strstr(name, "linear_multihead");
     for (size_t i = 0; i < count; i++) {
         char path[64];
@@ -125,7 +126,8 @@ static json_t *request_for(const char *name, const struct weights *calls, int in
     return NULL;
 }
 
-/* Adds the squares of a row's differences, and the squares of its numbers. */
+/* Adds the squares of the differences between the rows to *difference, and the squares of the expected numbers to the
+ * other sum. */
 static void add_squares(const json_t *row, const float *expected, int64_t columns, double *difference, double *norm)
 {
     assert_int_equal(json_array_size(row), columns);
@@ -154,7 +156,7 @@ static double relative_l2(const json_t *answer, const struct weights_tensor *out
     return sqrt(difference / norm);
 }
 
-/* The output of the class. */
+/* Returns the output of the class. */
 static const struct weights_tensor *output_of(const struct weights *calls, int index)
 {
     static const char *const names[] = {"output", "attention_output"};
@@ -167,7 +169,7 @@ static const struct weights_tensor *output_of(const struct weights *calls, int i
     return output;
 }
 
-/* Targets for all positions of a call. A target is an id or null. */
+/* Returns targets for all positions of a call. A target is an id or null. */
 static json_t *targets_for(const struct weights_tensor *output)
 {
     json_t *targets = json_array();
@@ -180,7 +182,7 @@ static json_t *targets_for(const struct weights_tensor *output)
     return targets;
 }
 
-/* The logarithm of the softmax of a row, in double. */
+/* Returns the logarithm of the softmax of a row, computed in double precision. */
 static double log_softmax(const float *row, int64_t columns, int64_t column)
 {
     double most = -INFINITY, sum = 0;
@@ -191,7 +193,7 @@ static double log_softmax(const float *row, int64_t columns, int64_t column)
     return (double)row[column] - most - log(sum);
 }
 
-/* Compares the log-probabilities with those that follow from the library's output. */
+/* Compares the log-probabilities of /logits with those computed from the library's output. */
 static void compare_targets(json_t *request, const struct weights_tensor *output)
 {
     json_t *targets = targets_for(output);
@@ -236,7 +238,7 @@ static struct answer send_native(const json_t *request, bool *logits)
     return answer;
 }
 
-/* Compares the answer of the route with the library's output. Returns whether the call was compared. */
+/* Compares the answer of the route with the library's output. Returns true if the call was compared. */
 static bool compare_native(const char *name, const struct weights *calls, int index, bool named)
 {
     json_t *request = request_for(name, calls, index, named);
@@ -278,8 +280,8 @@ static void enough_was_compared(void **state)
                 n_named >= FEWEST_NAMED);
 }
 
-/* If a device fails, the CPU computes the batch, with the same results. So only the metrics show that no device
- * failed. */
+/* If a device fails, the CPU computes the batch, with the same results. Only the metrics show a failed
+ * device. */
 static void nothing_ran_in_place_of_a_device(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Models that change while the daemon serves: SIGHUP, and the routes that load and unload. Several clients send
- * requests all the time. Each answer must come from the old or from the new weights. No request may be lost. */
+/* Models that change while the daemon serves, by SIGHUP or by the routes that load and unload a model. Several clients
+ * constantly send requests. Each answer must come from the old or from the new weights. No request may be lost. */
 #define _GNU_SOURCE
 #include "tests/http/checkpoint.h"
 #include "tests/http/generation.h"
@@ -19,7 +19,7 @@
 #define CLIENTS 3
 #define RELOADS 20
 
-/* Writes the weights of the case into PARENT/NAME. All values of one tensor are moved by `shift`. New files replace the
+/* Writes the weights of the case into PARENT/NAME. `shift` is added to all values of one tensor. New files replace the
  * old files. */
 static void write_model(const char *parent, const char *name, float shift)
 {
@@ -56,7 +56,7 @@ static void write_text(const char *parent, const char *name, const char *file, c
     fclose(out);
 }
 
-/* The answer to BODY. The test frees it. */
+/* Returns the answer to BODY. The test frees it. */
 static char *answer_of(const struct daemon *daemon)
 {
     struct answer answer = daemon_post(daemon, "/embed_all", BODY);
@@ -66,7 +66,7 @@ static char *answer_of(const struct daemon *daemon)
     return text;
 }
 
-/* Number of old versions that the daemon has freed, counted in the log lines read so far. */
+/* number of old versions that the daemon has freed, counted in the log lines read up to here */
 static int freed;
 
 static bool next_line(struct daemon *daemon, char line[8192])
@@ -92,7 +92,7 @@ static void expect_line(struct daemon *daemon, const char *part)
     free(wait_line(daemon, part));
 }
 
-/* Sends SIGHUP. Expects that the last line about it contains `expected`. */
+/* Sends SIGHUP. Expects that the line "models reloaded" contains `expected`. */
 static void reload(struct daemon *daemon, const char *expected)
 {
     daemon_signal(daemon, SIGHUP);
@@ -145,7 +145,7 @@ static void *send_requests(void *argument)
     return NULL;
 }
 
-/* Requests streams of a model that is reloaded. Each stream must end with its last event. */
+/* Requests streams of a model while it is reloaded. Each stream must end with its last event. */
 static void *send_streams(void *argument)
 {
     struct clients *clients = argument;
@@ -203,7 +203,7 @@ static void no_answer_is_lost_while_models_are_reloaded(void **state)
         write_model(folder, "m", (float)(i % 2));
         generation_model_write(folder, "writer", "");
         reload(daemon, "loaded=2 failed=0 unchanged=0");
-        char *answer = answer_of(daemon); /* a request that begins after the reload gets the new weights */
+        char *answer = answer_of(daemon); /* a request that begins after the reload uses the new weights */
         assert_string_equal(answer, answers[i % 2]);
         free(answer);
     }
@@ -228,7 +228,7 @@ static void a_bad_model_leaves_the_old_one(void **state)
     struct daemon *daemon = start(ARGUMENTS("--model", model));
     char *before = answer_of(daemon);
     reload(daemon, "loaded=0 failed=0 unchanged=1");
-    write_text(folder, "m", "training.log", "step 1\n"); /* this file does not belong to the model */
+    write_text(folder, "m", "training.log", "step 1\n"); /* this file is not a part of the model */
     reload(daemon, "loaded=0 failed=0 unchanged=1");
 
     write_text(folder, "m", "config.json", "{\"architecture\": \"linformer.LinformerLM\", \"kwargs\": {}}");
@@ -370,8 +370,8 @@ static void a_model_of_a_request_is_found_by_its_folder(void **state)
     free(folder);
 }
 
-/* Clients that never end their bodies. No such client may keep an old version in memory, because the number of old
- * versions is limited. */
+/* Clients begin bodies and never complete them. No such client may keep an old version in memory, because the number of
+ * old versions is limited. */
 static void a_slow_body_keeps_no_old_version(void **state)
 {
     (void)state;
@@ -385,7 +385,7 @@ static void a_slow_body_keeps_no_old_version(void **state)
         clients[i] = raw_connect(daemon);
         raw_send(clients[i], "POST /embed_all HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
                              "Content-Length: 100\r\n\r\n{");
-        free(answer_of(daemon)); /* then the daemon has read the other request, too */
+        free(answer_of(daemon)); /* after this answer, the daemon has also read the headers of the slow client */
         write_model(folder, "m", (float)i);
         reload(daemon, "loaded=1 failed=0");
     }
@@ -421,7 +421,7 @@ static void models_are_loaded_and_unloaded_on_request(void **state)
     control(daemon, "/v2/repository/models/extra/load", "{}", 200, "{}");
     control(daemon, "/v2/repository/index", NULL, 200,
             "{\"name\":\"extra\",\"version\":\"1\",\"state\":\"READY\",\"reason\":\"\"}");
-    control(daemon, "/v2/repository/models/extra/load", NULL, 200, "{}"); /* the model is up to date */
+    control(daemon, "/v2/repository/models/extra/load", NULL, 200, "{}"); /* the model is already up to date */
     json_decref(daemon_post_json(daemon, "/embed", "{\"model\": \"extra\", \"inputs\": [[1, 2, 3]]}"));
     control(daemon, "/v2/repository/models/m/unload", "{\"parameters\": {\"unload_dependents\": false}}", 200, "{}");
     expect_failure(daemon, "/embed", BODY, 404, "Validation", "there is no model \"m\" here, only \"extra\"");

@@ -1,5 +1,5 @@
-/* Keys that have a meaning on several routes: the table of docs/http-api.md. Other tests check the effect of some of
- * these keys. */
+/* Keys that have a meaning on several routes. The table of docs/http-api.md lists them. Other tests check the effect of
+ * some of these keys. */
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 #include "tests/http/document.h"
@@ -11,7 +11,7 @@
 
 #define PROMPTS "\"prompts\": {\"query\": \"a \", \"passage\": \"the \"},"
 
-/* ids -> embed -> the mean of the rows -> linear: three classes */
+/* The graph of the module is: ids -> embed -> the mean of the rows -> linear. There are three classes. */
 static const char classes_config[] =
     "{\"architecture\": \"module\", \"tokenizer\": {\"type\": \"byte\"}, " PROMPTS
     " \"graph\": {\"inputs\": [{\"name\": \"ids\", \"dtype\": \"int64\", \"shape\": [\"batch\", \"n\"]}],"
@@ -63,7 +63,7 @@ static int stop(void **state)
 
 #define TABLE_HEAD "| key | `/embed` |"
 
-/* A column of the table: its path in the table, the path of a request, and a body without its last brace. */
+/* A column of the table: its heading, the path of a request, and a body without its last brace. */
 static const struct {
     const char *column, *path, *body;
 } columns[] = {
@@ -82,7 +82,7 @@ static const struct {
      "{\"inputs\": [{\"name\": \"x\", \"datatype\": \"BYTES\", \"shape\": [1], \"data\": [\"a\"]}]"},
 };
 
-/* A row of the table, with a valid value. */
+/* A row of the table: a key, with a valid value. */
 static const struct {
     const char *key, *value;
 } rows[] = {
@@ -99,7 +99,8 @@ static const struct {
     {"top_k", "1"},
 };
 
-/* True if the answer is 200 and does not name the key among the ignored keys. */
+/* Posts the body with the key, and expects status 200. True if the answer does not name the key among the ignored
+ * keys. */
 static bool reads(size_t column, const char *format, size_t row)
 {
     char keys[256], body[1024];
@@ -132,7 +133,7 @@ static int cell_is_wrong(size_t column, size_t row, const char *cell)
     return 1;
 }
 
-/* Copies the next cell of a row, without spaces and grave accents. Moves *at behind the cell. */
+/* Copies the next cell of a row, without spaces and grave accents. Advances *at past the cell. */
 static void next_cell(const char **at, char cell[64])
 {
     size_t length = strcspn(*at, "|");

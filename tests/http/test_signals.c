@@ -89,7 +89,7 @@ static void the_one_that_reloads(void **state)
     daemon_join(daemon);
 }
 
-/* nohup starts a program with SIGHUP ignored. */
+/* nohup starts a program that ignores SIGHUP. The daemon must handle such a signal nevertheless. */
 static void one_that_was_ignored_at_the_start(void **state)
 {
     (void)state;
@@ -105,7 +105,7 @@ static void one_that_was_ignored_at_the_start(void **state)
     }
 }
 
-/* The library is a pipe without a writer, so its loading never ends. */
+/* The library is a pipe that no process writes, so loading the library never ends. */
 static void a_start_that_hangs_in_a_library(void **state)
 {
     (void)state;
@@ -123,7 +123,7 @@ static void a_start_that_hangs_in_a_library(void **state)
         execl(binary ? binary : "build/linformerd", "linformerd", "--port", "0", "--device", "cpu", (char *)NULL);
         _exit(127);
     }
-    /* Returns when the daemon opens the pipe. The daemon then waits for the first byte. */
+    /* open() returns when the daemon opens the pipe. The daemon then waits for the first byte. */
     int writing = open(library, O_WRONLY);
     assert_true(writing >= 0);
     assert_int_equal(kill(process, SIGTERM), 0);
@@ -135,7 +135,7 @@ static void a_start_that_hangs_in_a_library(void **state)
     rmdir(folder);
 }
 
-/* The thread of the daemon with this name. */
+/* Returns the thread of the daemon with this name. */
 static pid_t thread_named(pid_t process, const char *name)
 {
     char path[300], comm[32] = "";
@@ -168,7 +168,8 @@ static void run_to_next_file(pid_t thread)
     }
 }
 
-/* The test stops the reload where it opens a file. This has the same effect as a reload that takes very long. */
+/* The test stops the thread that reloads where it opens a file. This has the same effect as a reload that takes very
+ * long. */
 static void the_end_does_not_wait_for_a_reload(void **state)
 {
     (void)state;
@@ -178,7 +179,7 @@ static void the_end_does_not_wait_for_a_reload(void **state)
     assert_true(thread > 0);
     if (ptrace(PTRACE_SEIZE, thread, NULL, (void *)PTRACE_O_TRACESYSGOOD) != 0) {
         daemon_stop(daemon);
-        skip(); /* this system does not allow it */
+        skip(); /* this system does not permit ptrace */
     }
     assert_int_equal(ptrace(PTRACE_INTERRUPT, thread, NULL, NULL), 0);
     assert_int_equal(waitpid(thread, &status, __WALL), thread);
@@ -189,11 +190,12 @@ static void the_end_does_not_wait_for_a_reload(void **state)
     answer_free(&answer);
     daemon_terminate(daemon);
     assert_true(logs(daemon, "reload=\"left unfinished\""));
-    assert_int_equal(waitpid(thread, &status, __WALL), thread); /* the process ends when all its threads have ended */
+    assert_int_equal(waitpid(thread, &status, __WALL), thread); /* the process cannot end before this thread */
     daemon_join(daemon);
 }
 
-/* With any number of descriptors, the daemon reports at its start that they are too few, or ends after SIGTERM. */
+/* With any limit of descriptors, the daemon either reports at its start that the limit is too low, or ends after
+ * SIGTERM. */
 static void few_descriptors(void **state)
 {
     (void)state;

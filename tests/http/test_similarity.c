@@ -1,4 +1,4 @@
-/* /similarity. Expected numbers are cosines, computed here from the vectors of /embed. */
+/* /similarity. Expected numbers are cosines that this program computes from the vectors of /embed. */
 #include "tests/http/daemon.h"
 
 #include <math.h>
@@ -31,7 +31,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* The cosine of two vectors of /embed. */
+/* Returns the cosine of two vectors of /embed. */
 static double cosine(const json_t *a, const json_t *b)
 {
     double product = 0, a_squares = 0, b_squares = 0;
@@ -44,7 +44,8 @@ static double cosine(const json_t *a, const json_t *b)
     return product / sqrt(a_squares * b_squares);
 }
 
-/* Compares all texts with the first text. `keys` are added to both bodies, with a comma in front. */
+/* Expects that /similarity returns the cosine of the first text with each other text. `keys` are added to the bodies of
+ * /similarity and /embed, and begin with a comma. */
 static void agrees(const struct daemon *daemon, const char *keys)
 {
     char body[2048];
@@ -122,7 +123,7 @@ static void long_texts_are_cut_if_wanted(void **state)
     snprintf(body, sizeof body, form, long_text(text, 101),
              ", \"parameters\": {\"truncate\": true, \"truncation_direction\": \"left\"}");
     json_t *left = daemon_post_json(animals, "/similarity", body);
-    assert_false(json_equal(left, fits)); /* the other end of the text was cut */
+    assert_false(json_equal(left, fits)); /* here, the beginning of the text was cut */
     json_decref(left);
     json_decref(fits);
 }

@@ -1,9 +1,11 @@
-/* Slots are never lost, whatever clients do. Clients with random behaviour generate tokens. Some read their answers,
- * some send invalid requests, and some break off at random moments, also while they wait for a slot. Meanwhile, other
- * clients send /embed, which must never be refused. They compare every answer with the answer of an idle daemon. At the
- * end, all slots must be free, and requests must be able to take them. The counters of the daemon must agree with those
- * of the clients. VISITS is the number of requests of each client. SEED repeats a run. `make reliability` starts long
- * runs. */
+/* Slots are never lost, whatever clients do. A slot is the permission to generate one sequence. Clients with random
+ * behaviour generate tokens. Some read their answers, some send invalid requests, and some break off at random moments,
+ * even while they wait for a slot. Meanwhile, other clients send requests to /embed, which must never be refused. Every
+ * answer is compared with the answer of an idle daemon. At the end, all slots must be free and usable. The counters of
+ * the daemon must agree with those of the clients.
+ *
+ * The environment variable VISITS is the number of requests of each client. SEED repeats a run. `make reliability`
+ * starts long runs. */
 #include "tests/http/daemon.h"
 
 #include <errno.h>
@@ -19,20 +21,20 @@
 #define MODEL "tests/reference/linear_attention_lm_causal_local_shift"
 
 #define SLOTS 4
-#define GENERATING 12 /* clients */
+#define GENERATING 12 /* number of clients that generate */
 #define EMBEDDING 3
 #define PROMPTS 6
-#define MOST_LOOKS 60000 /* reads of the metrics, one each millisecond */
+#define MOST_LOOKS 60000 /* maximum number of reads of the metrics, one each millisecond */
 #define ANSWER_BYTES (1 << 16)
 
 /* What a client does with a request. */
 enum visit {
     VISIT_READS,       /* sends a valid request and reads the answer */
-    VISIT_INVALID,     /* sends an invalid one, and reads the refusal */
-    VISIT_NO_JSON,     /* likewise */
+    VISIT_INVALID,     /* sends an invalid request and reads the refusal */
+    VISIT_NO_JSON,     /* sends a body that is not JSON and reads the refusal */
     VISIT_HALF_CLOSES, /* closes its sending half, and reads until the end */
     VISIT_LEAVES,      /* sends a long request and closes the connection after a random time */
-    VISIT_RESETS,      /* likewise with a reset */
+    VISIT_RESETS,      /* sends a long request and resets the connection after a random time */
     VISIT_CUTS_BODY,   /* closes the connection within the body */
     VISIT_CUTS_HEADERS,
     VISITS,
@@ -47,14 +49,14 @@ struct client {
     uint64_t random;
     bool embeds;
     int64_t visits[VISITS], embedded;
-    int64_t answered, overloaded, refused, malformed; /* answers with 200, 429, 422 and 400 */
-    int64_t tokens;                                   /* tokens in answers of VISIT_READS */
-    char wrong[512];                                  /* the first wrong answer, empty if there is none */
+    int64_t answered, overloaded, refused, malformed; /* numbers of answers with status 200, 429, 422 and 400 */
+    int64_t tokens;                                   /* number of tokens in answers of VISIT_READS */
+    char wrong[512];                                  /* description of the first wrong answer, or "" */
 };
 
 static uint64_t seed = 20261123;
 static int64_t n_visits = 40;
-static char *expected_texts[PROMPTS], *expected_rows[PROMPTS]; /* bodies of answers of an idle daemon */
+static char *expected_texts[PROMPTS], *expected_rows[PROMPTS]; /* bodies of the answers of an idle daemon */
 
 static uint64_t draw(struct client *client, uint64_t below)
 {
@@ -70,7 +72,7 @@ static int64_t new_tokens(int prompt)
     return counts[prompt];
 }
 
-/* Prompts have different lengths. Long prompts are divided into several batches. */
+/* Writes the ids of a prompt. Prompts have different lengths. Long prompts are divided into several batches. */
 static void write_ids(char *text, size_t size, int prompt)
 {
     size_t length = 0;
@@ -117,7 +119,7 @@ static int open_connection(const struct daemon *daemon)
     return descriptor;
 }
 
-/* Reads until the other side closes. Returns the status, or 0 without an answer. *body points into `text`. */
+/* Reads until the other side closes. Returns the status, or 0 if there is no answer. *body points into `text`. */
 static long read_answer(int descriptor, char *text, const char **body)
 {
     size_t length = 0;
@@ -163,8 +165,8 @@ static void read_generation(struct client *client, bool half_close, char *text)
     write_generation(request, sizeof request, prompt, new_tokens(prompt));
     long status = call(client->daemon, "/generate", request, half_close, text, &body);
     bool right = status == 200 && strcmp(body, expected_texts[prompt]) == 0;
-    /* A client that closes its sending half may wait too long for a slot. The daemon then counts it as one that has
-     * left. */
+    /* A client that closes its sending half may wait too long for a slot. The daemon then counts it as a client that
+     * has left. */
     if (half_close) {
         if (!right && status != 429 && status != 499 && status != 0)
             note_wrong(client, visit_names[VISIT_HALF_CLOSES], status, body);
@@ -203,7 +205,7 @@ static void linger(struct client *client, int descriptor)
     poll(&reads, 1, (int)draw(client, 30));
 }
 
-/* Breaks off. To complete the long request would take minutes. */
+/* Sends a long request and breaks off. Completing the request would take minutes. */
 static void break_off(struct client *client, enum visit visit)
 {
     char body[1024], request[2048];
@@ -273,7 +275,7 @@ static char *metrics_text(const struct daemon *daemon)
     return text;
 }
 
-/* The sum of the samples whose line begins with `begin` and contains `part`. */
+/* Returns the sum of the samples whose line begins with `begin` and contains `part`. */
 static int64_t sum_of(const char *text, const char *begin, const char *part)
 {
     int64_t sum = 0;
@@ -309,7 +311,7 @@ static void expect_between(const char *what, int64_t found, int64_t least, int64
                  (long long)most);
 }
 
-/* If a client broke off, its request may have been answered in full or not at all. */
+/* The request of a client that broke off may have been answered in full or not at all. */
 static void expect_counters(const char *text, const struct client *all)
 {
     int64_t unsure = all->visits[VISIT_HALF_CLOSES] + all->visits[VISIT_LEAVES] + all->visits[VISIT_RESETS] +

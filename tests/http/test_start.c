@@ -1,5 +1,5 @@
 /* Starts with --check and --explain, and starts on systems with too little memory, threads or permissions. The daemon
- * must report the lack before it serves the first request. It must not end later because of the lack. */
+ * must report what is lacking before it serves the first request. It must not fail later for this reason. */
 #define _GNU_SOURCE /* setresuid */
 #include "tests/http/daemon.h"
 
@@ -11,12 +11,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#ifndef PR_SET_MDWE /* since Linux 6.3 */
+#ifndef PR_SET_MDWE /* the kernel has it since Linux 6.3 */
 #define PR_SET_MDWE 65
 #define PR_MDWE_REFUSE_EXEC_GAIN 1
 #endif
 
-/* OpenMP's runtime is not instrumented for the thread sanitizer, so tests/run.sh gives the daemon one thread. */
+/* OpenMP's runtime is not instrumented for the thread sanitizer. So tests/run.sh gives the daemon one thread if it has
+ * this sanitizer. */
 static bool has_one_thread(void)
 {
     return strcmp(daemon_sanitizer(), "thread") == 0;
@@ -70,7 +71,7 @@ static void check_says_what_is_wrong(void **state)
                 "oneDNN is used with AVX-512 kernels alone");
 }
 
-/* systemd starts the daemon again after each failure, except after this status. */
+/* systemd restarts the daemon after each failure, except after the exit status of a wrong setting. */
 static void a_wrong_setting_has_a_status_of_its_own(void **state)
 {
     (void)state;
@@ -88,7 +89,7 @@ static void a_wrong_setting_has_a_status_of_its_own(void **state)
     assert_true(excepted);
 }
 
-/* The whole standard output of the daemon. */
+/* Returns the whole standard output of the daemon. */
 static char *output_of(const char *arguments)
 {
     const char *binary = getenv("LINFORMERD");
@@ -121,7 +122,7 @@ static void explain_alone_shows_the_built_in_model(void **state)
 
 static rlim_t most_processes;
 
-/* The limit counts all processes of a user, and does not hold for root. So this function switches to a user without
+/* The limit counts all processes of a user, and does not apply to root. So this function switches to a user without
  * other processes. */
 static void limit_processes(void)
 {
@@ -163,7 +164,7 @@ static void missing_threads_are_told_before_ready(void **state)
         } else {
             if (!WIFEXITED(status) || WEXITSTATUS(status) != 1 || strstr(said, "libgomp") ||
                 !strstr(said, "cannot start") || !strstr(said, "ulimit -u"))
-                if (!*daemon_sanitizer()) /* The sanitizers start their own threads, which fail in other ways. */
+                if (!*daemon_sanitizer()) /* Sanitizers start their own threads, which fail in other ways. */
                     fail_msg("%lld processes, wait status %x: %s", (long long)most_processes, (unsigned)status, said);
             refused++;
         }

@@ -44,7 +44,7 @@ static void the_configuration_leaves_out_the_batch(void **state)
     json_decref(versioned);
 }
 
-/* In this class, the first dimension is not the batch. */
+/* In the class of this model, the first dimension is not the batch. */
 static void a_model_without_a_batch_has_whole_shapes(void **state)
 {
     (void)state;
@@ -72,7 +72,7 @@ static const json_t *first(const json_t *answer)
     return json_array_get(json_object_get(answer, "model_stats"), 0);
 }
 
-/* A request is counted after its answer is sent. So the first statistics may lack it. */
+/* A request is counted after its answer is sent. So the first statistics may not include it yet. */
 static json_t *statistics_after(int64_t requests)
 {
     for (;;) {
@@ -112,7 +112,7 @@ static void requests_and_batches_are_counted(void **state)
     assert_true(count_at(found, "compute_input", "ns") > 0);
     assert_true(sum > 0 && count_at(found, "success", "ns") >= count_at(found, "compute_infer", "ns"));
 
-    /* The items of all batches, and all batches. */
+    /* `items` counts the items of all batches, `executions` counts the batches. */
     const json_t *batches = json_object_get(found, "batch_stats"), *batch;
     int64_t items = 0, executions = 0;
     size_t index;

@@ -1,5 +1,5 @@
-/* /logits with `targets`: log-probabilities of given ids. test_reference.c compares them with the libraries' outputs.
- */
+/* /logits with `targets`: log-probabilities of given ids. test_reference.c compares them with the libraries'
+ * outputs. */
 #include "tests/http/the_daemon.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define IDS 97 /* vocabulary of the model "lm" */
+#define IDS 97 /* number of ids of the model "lm" */
 
 static int start(void **state)
 {
@@ -18,7 +18,7 @@ static int start(void **state)
     return 0;
 }
 
-/* The log-probability of an id at a position, computed from all logits of the position. */
+/* Returns the log-probability of an id at a position, computed from all logits of the position. */
 static double expected(const char *inputs, size_t item, size_t position, size_t id)
 {
     char body[256];
@@ -36,7 +36,7 @@ static double expected(const char *inputs, size_t item, size_t position, size_t 
     return result;
 }
 
-/* Expects the log-probabilities of these targets. For the target -1, expects null. */
+/* Expects the log-probabilities of these targets. The target -1 has the log-probability null. */
 static void expect_item(const json_t *answer, const char *inputs, size_t item, const int *targets, size_t count)
 {
     const json_t *found = json_array_get(answer, item), *logprobs = json_object_get(found, "logprobs");
@@ -99,7 +99,7 @@ static void next_is_the_input_shifted_by_one(void **state)
     assert_true(json_equal(list, given));
     json_decref(list);
     json_decref(given);
-    /* The model is causal. So the rows before the last one are equal with and without the last one. */
+    /* The model is causal. So the rows before the last one are the same with and without the last token. */
     list = daemon_post_json(the_daemon, "/logits",
                             "{\"model\": \"decoder\", \"inputs\": [5, 6, 7], \"targets\": \"next\"}");
     assert_int_equal(json_integer_value(json_object_get(json_array_get(list, 0), "n")), 2);
@@ -115,7 +115,7 @@ static void one_input_has_one_list(void **state)
     json_decref(list);
 }
 
-/* "next" counts the tokens that are left after the cut. */
+/* "next" means the next token of the truncated input. */
 static void inputs_are_cut_first(void **state)
 {
     (void)state;
@@ -137,7 +137,7 @@ static void base64_has_nan_for_none(void **state)
                                     "{\"inputs\": [5, 6], \"targets\": \"next\", \"encoding_format\": \"base64\"}");
     const char *text = json_string_value(json_object_get(json_array_get(list, 0), "logprobs"));
     double wanted = expected("[5, 6]", 0, 0, 6);
-    /* 8 bytes are 12 characters of base64: an f32, and then the bits of a NaN, 0x7fc00000 little-endian */
+    /* 8 bytes are 12 characters of base64. They are an F32 and the bits of a NaN, 0x7fc00000 little-endian. */
     assert_non_null(text);
     assert_int_equal(strlen(text), 12);
     assert_string_equal(text + 8, "wH8=");

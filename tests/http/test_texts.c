@@ -1,5 +1,5 @@
-/* Texts through the tokenizer.json of a model, on every route. Expected ids and offsets come from the package
- * `tokenizers` of PyPI (tests/tokenizers/reference). */
+/* Texts through the tokenizer.json of a model, on every route. Expected ids and offsets come from the Python package
+ * `tokenizers` (tests/tokenizers/reference). */
 #define _GNU_SOURCE /* asprintf */
 #include "tests/http/checkpoint.h"
 
@@ -9,10 +9,11 @@
 
 #define REFERENCE "tests/tokenizers/reference"
 #define VOCABULARY 820
-#define LENGTH_LIMIT 40 /* tokens of an item */
+#define LENGTH_LIMIT 40 /* maximum number of tokens of an item */
 #define DIM 8
 
-/* ids -> embed. For classes, "-> the mean of the rows -> linear" follows */
+/* The graph of the module begins with "ids -> embed". "linear" follows, or for classes "the mean of the rows ->
+ * linear". */
 #define GRAPH                                                                                             \
     "\"graph\": {\"inputs\": [{\"name\": \"ids\", \"dtype\": \"int64\", \"shape\": [\"batch\", \"n\"]}]," \
     " \"sizes\": {\"n\": {\"least\": 1, \"most\": 40}}, \"nodes\": ["                                     \
@@ -58,7 +59,8 @@ static void copy_tokenizer(const char *name, const char *tokenizer)
     free(to);
 }
 
-/* A model with `vocabulary` ids. Its output are logits over them, or over three classes. `keys` ends in a comma. */
+/* Writes a model with `vocabulary` ids. Its outputs are logits over the ids, or over three classes. `keys` ends in a
+ * comma. */
 static void write_model(const char *name, const char *tokenizer, const char *keys, int64_t vocabulary, bool classes)
 {
     const struct checkpoint_shape shapes[] = {{"table", 2, {vocabulary, DIM}},
@@ -74,7 +76,7 @@ static void write_model(const char *name, const char *tokenizer, const char *key
     free(path);
 }
 
-/* Models with the name of their tokenizer, a model of classes, and a model without a tokenizer. */
+/* Most models have the name of their tokenizer. "classes" is a model of classes, and "plain" has no tokenizer. */
 static const char *const names[] = {"bert", "llama3", "t5", "pieces", "roberta", "cutting", "classes", "plain"};
 
 static int start(void **state)
@@ -113,7 +115,7 @@ static json_t *read_reference(const char *name)
     return json_of_file(path);
 }
 
-/* Posts the packed body, and drops its reference. */
+/* Posts the body that json_pack made, and drops its reference. */
 static json_t *post(const char *path, json_t *body)
 {
     char *text = json_dumps(body, 0);
@@ -192,7 +194,7 @@ static void the_template_is_optional(void **state)
 
 /* ---- A text gives what its ids give ---- */
 
-/* The ids of the first text of the reference with at least `least` tokens. *text is the text. */
+/* Returns the ids of the first text of the reference with `least` to `most` tokens. *text is the text. */
 static json_t *ids_of_text(const char *name, size_t least, size_t most, json_t **text)
 {
     char file[64];
@@ -226,7 +228,7 @@ static json_t *ask(size_t route, json_t *input, json_t *more)
     return post(routes[route].path, body);
 }
 
-/* The tokenizer that the route's model has in the reference. */
+/* Returns the name of the reference tokenizer that the route's model uses. */
 static const char *tokenizer_of(size_t route)
 {
     return strcmp(routes[route].model, "classes") == 0 ? "bert" : routes[route].model;
@@ -250,7 +252,7 @@ static void every_route_takes_texts(void **state)
     }
 }
 
-/* The ids that remain of a text that is too long. The tokens of the template stay at both ends. */
+/* Returns the ids that remain of a text that is too long. The `front` and `back` tokens of the template are kept. */
 static json_t *cut(const json_t *ids, size_t front, size_t back, bool left)
 {
     json_t *kept = json_array();
@@ -462,7 +464,7 @@ static void hostile_texts_fail_alone(void **state)
             body[at + i] = letters ? 'a' : "\xEF\xB7\xBA"[i % 3];
         strcpy(body + at + LENGTH_BYTES - LENGTH_BYTES % 3, "\"}");
         struct answer answer = daemon_post(the_daemon, "/embed", body);
-        /* 413 comes from --payload-limit. 422 or 429 come from the memory budget, which depends on the machine's
+        /* 413 comes from --payload-limit. 422 or 429 come from the limit of memory, which depends on the machine's
          * memory. */
         if (answer.status != 200 && answer.status != 413 && answer.status != 422 && answer.status != 429)
             fail_msg("%ld %s", answer.status, answer.body);

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 static char *folder;
-static char used[100], key[100]; /* files of the daemon */
+static char used[100], key[100]; /* certificate file and key file that the daemon uses */
 static char first[100], second[100], second_key[100], unix_path[100], hosts[140];
 static struct daemon *the_daemon;
 
@@ -68,7 +68,8 @@ static int stop(void **state)
     return 0;
 }
 
-/* Returns the status, or 0 if there was no answer. For example, the certificate may not be the trusted one. */
+/* Returns the status, or 0 without an answer. An answer is missing, for example, if `trusted` is not the daemon's
+ * certificate. */
 static long embed(const char *trusted, const char *unix_socket, void *curl)
 {
     struct answer answer = daemon_call(the_daemon, &(struct call){.path = "/embed",
@@ -78,7 +79,7 @@ static long embed(const char *trusted, const char *unix_socket, void *curl)
                                                                   .unix_socket = unix_socket,
                                                                   .curl = curl});
     long status = answer.status;
-    if (status != 0) /* curl counts a failed connection, too */
+    if (status != 0) /* curl also counts a failed connection */
         assert_true(curl == NULL || answer.connects <= 1);
     answer_free(&answer);
     return status;
@@ -148,7 +149,7 @@ static void streams_are_encrypted(void **state)
 
 /* ---- Handshakes ---- */
 
-/* Returns whether a handshake with these versions succeeds. */
+/* Returns true if a handshake with these versions succeeds. */
 static bool shakes_hands(const char *priorities)
 {
     gnutls_session_t session;
@@ -177,7 +178,7 @@ static void old_versions_are_refused(void **state)
     assert_false(shakes_hands("NORMAL:-VERS-ALL:+VERS-TLS1.0"));
 }
 
-/* Seconds of processor time that the daemon has used. */
+/* Returns the seconds of processor time that the daemon has used. */
 static double cpu_s(void)
 {
     char path[64];
@@ -191,7 +192,7 @@ static double cpu_s(void)
     return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* The client sends the first bytes of a record, and then nothing. */
+/* The client sends the first bytes of a TLS record, and nothing more. */
 static void a_client_that_pauses_in_its_handshake_costs_no_cpu(void **state)
 {
     (void)state;
@@ -208,7 +209,8 @@ static void a_client_that_pauses_in_its_handshake_costs_no_cpu(void **state)
 
 /* ---- New certificates ---- */
 
-/* /metrics gives the end of the certificate in use. It must be so many days from now, or an hour less. */
+/* /metrics contains the time at which the certificate in use expires. It must be `days` days from now, or up to an hour
+ * less. */
 static void expect_days(int days)
 {
     struct answer answer = daemon_call(the_daemon, &(struct call){.path = "/metrics", .unix_socket = unix_path});
@@ -230,7 +232,7 @@ static void a_new_certificate(void **state)
     copy(second_key, key);
     daemon_reload(the_daemon, "certificate loaded");
     struct answer answer = daemon_call(
-        the_daemon, &(struct call){.path = "/health", .trusted = first, .curl = open}); /* the open connection stays */
+        the_daemon, &(struct call){.path = "/health", .trusted = first, .curl = open}); /* the connection stays open */
     assert_int_equal(answer.status, 200);
     assert_int_equal(answer.connects, 0);
     answer_free(&answer);
@@ -240,11 +242,11 @@ static void a_new_certificate(void **state)
     expect_days(20);
 }
 
-/* This test runs after a_new_certificate. */
+/* This test needs the certificates that a_new_certificate has installed. */
 static void a_bad_certificate_changes_nothing(void **state)
 {
     (void)state;
-    copy(first, used); /* the key belongs to the second certificate */
+    copy(first, used); /* the key file belongs to the second certificate */
     daemon_reload(the_daemon, "the key does not belong to the certificate");
     assert_int_equal(embed(second, NULL, NULL), 200);
     certificate_write(used, key, -10, -1);

@@ -26,7 +26,7 @@ static void copy_file(const char *from, const char *to)
     free(bytes);
 }
 
-/* Makes the folder PARENT/NAME with the config.json of the case, and with links to the files of a form. */
+/* Makes the folder PARENT/FORM with copies of the case's config.json and of the files of the form. */
 static void make_model(const char *parent, const char *form)
 {
     char folder[256], command[1200];

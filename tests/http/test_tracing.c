@@ -35,7 +35,7 @@ static int64_t time_of(const json_t *span, const char *key)
     return strtoll(text_of(span, key), NULL, 10);
 }
 
-/* The span with this name. If `parent` is not NULL, the span must have this parent. */
+/* Returns the span with this name. If `parent` is not NULL, the span must have this parent. */
 static const json_t *find_span(const json_t *spans, const char *name, const char *parent)
 {
     size_t index;
@@ -63,7 +63,7 @@ static void a_request_has_spans_for_queue_and_inference(void **state)
 {
     (void)state;
     struct collector *collector = collector_start();
-    /* Batches have no time limit. So both inputs are always in one batch. */
+    /* Batches have no time limit, so both inputs are always in one batch. */
     struct daemon *daemon = daemon_start(ARGUMENTS("--otlp-endpoint", collector_url(collector), "--max-batch-ms", "0"));
     int64_t before_ns = now_ns();
     struct answer answer = daemon_call(daemon, &(struct call){.path = "/embed?a=b",
@@ -103,7 +103,7 @@ static void a_request_has_spans_for_queue_and_inference(void **state)
 
     int64_t begin_ns = time_of(server, "startTimeUnixNano"), end_ns = time_of(server, "endTimeUnixNano");
     int64_t queued_ns = time_of(queue, "startTimeUnixNano"), started_ns = time_of(queue, "endTimeUnixNano");
-    assert_true(begin_ns >= before_ns - 1000000); /* clocks are adjusted */
+    assert_true(begin_ns >= before_ns - 1000000); /* the comparison allows 1 ms, because the clock may be adjusted */
     assert_true(begin_ns <= queued_ns && queued_ns <= started_ns && queued_ns <= after_ns + 1000000);
     assert_int_equal(time_of(inference, "startTimeUnixNano"), started_ns);
     assert_true(time_of(inference, "endTimeUnixNano") > started_ns);
@@ -142,7 +142,7 @@ static void spans_of_requests_without_work_or_with_faults(void **state)
     collector_stop(collector);
 }
 
-/* A result that is not finite is answered with status 500. */
+/* A result that is not finite causes an answer with status 500. */
 static void an_error_of_the_server_is_an_error_of_the_span(void **state)
 {
     (void)state;
@@ -177,7 +177,7 @@ static void get_with(const struct daemon *daemon, const char *header)
     answer_free(&answer);
 }
 
-/* The collector receives spans in the order of the requests. So if an untraced request sent a span, it would come
+/* The collector receives spans in the order of the requests. If an untraced request sent a span, this span would come
  * before the last span. */
 static void the_callers_trace_goes_on(void **state)
 {
@@ -186,7 +186,7 @@ static void the_callers_trace_goes_on(void **state)
     struct daemon *daemon = start_traced(collector);
     get_with(daemon, "traceparent: 00-" TRACE "-" SPAN "-01");
     get_with(daemon, "traceparent: 00-" TRACE "-" SPAN "-00");
-    /* An invalid parent id. So the daemon begins a new trace. */
+    /* The parent id is invalid, so the daemon begins a new trace. */
     get_with(daemon, "traceparent: 00-" TRACE "-0000000000000000-00");
     json_t *spans = collector_spans(collector, 2);
     const json_t *first = json_array_get(spans, 0), *second = json_array_get(spans, 1);
@@ -256,9 +256,9 @@ static int64_t metric(const struct daemon *daemon, const char *name)
     return value;
 }
 
-/* The collector holds the first batch, of 1 to 512 spans, without an answer. 2048 of the other spans fit into the
- * buffer. A span ends after its answer is sent. So the first read of the metrics can come before the last span, and has
- * a span itself. */
+/* The collector does not answer the first batch, of 1 to 512 spans. 2048 further spans fit into the daemon's buffer. A
+ * span ends after its answer is sent. So the first read of the metrics can come before the last span. Each read of the
+ * metrics also adds a span. */
 static void a_slow_collector_holds_up_no_request(void **state)
 {
     (void)state;
@@ -297,7 +297,7 @@ static void the_last_spans_are_sent_at_the_end(void **state)
     get_with(daemon, NULL);
     get_with(daemon, NULL);
     daemon_stop(daemon);
-    json_t *spans = collector_spans(collector, 2); /* if spans were lost, this would wait forever */
+    json_t *spans = collector_spans(collector, 2); /* if spans were lost, this call would wait forever */
     assert_int_equal(json_array_size(spans), 2);
     json_decref(spans);
     collector_stop(collector);
@@ -313,7 +313,7 @@ static void what_the_collector_does_not_take(void **state)
     while (collector_requests(collector) < 1)
         ;
     collector_answer(collector, 200, "{}");
-    json_t *spans = collector_spans(collector, 1); /* the daemon sends the same batch again */
+    json_t *spans = collector_spans(collector, 1); /* the daemon has sent the same batch again */
     assert_int_equal(json_array_size(spans), 1);
     json_decref(spans);
     assert_int_equal(metric(daemon, "linformerd_spans_dropped_total"), 0);
@@ -331,9 +331,9 @@ static void what_the_collector_does_not_take(void **state)
     daemon_stop(daemon);
     collector_stop(collector);
 
-    daemon = daemon_start(ARGUMENTS("--otlp-endpoint", "http://127.0.0.1:1")); /* no collector listens there */
+    daemon = daemon_start(ARGUMENTS("--otlp-endpoint", "http://127.0.0.1:1")); /* no collector listens at this port */
     get_with(daemon, NULL);
-    daemon_stop(daemon); /* the daemon ends all the same */
+    daemon_stop(daemon); /* the daemon ends nevertheless */
 }
 
 /* Counts the threads of a daemon that have this name. */

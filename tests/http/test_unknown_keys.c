@@ -1,5 +1,5 @@
 /* Keys of a body that have no meaning on its route. Such keys are ignored and named, or refused with --strict. Keys
- * that have a meaning must have an effect on each route that lists them. */
+ * that have a meaning on a route must have an effect. */
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIMIT = 1024 }; /* tokens that the built-in model takes */
+enum { LIMIT = 1024 }; /* maximum number of tokens of the model "builtin" */
 
 static struct daemon *the_daemon, *strict_daemon, *truncating_daemon;
 
@@ -32,7 +32,7 @@ static int stop(void **state)
 #define X "{\"name\": \"x\", \"shape\": [1, 2], \"datatype\": \"INT64\", \"data\": [70, 71]"
 #define INFER "/v2/models/builtin/infer"
 
-/* A body with and without keys that have no meaning on the route, and the names of these keys. */
+/* A body with keys that have no meaning on the route, the same body without them, and the names of these keys. */
 static const struct {
     const char *path, *body, *plain, *ignored;
     long strict_status;
@@ -126,7 +126,7 @@ static void what_means_nothing_anywhere_passes(void **state)
     }
 }
 
-/* The answer of a failed request names its ignored keys, too. They may be the reason of the failure. */
+/* The answer of a failed request also names its ignored keys. They may be the reason for the failure. */
 static void failures_name_them_too(void **state)
 {
     (void)state;
@@ -177,7 +177,7 @@ static void the_header_has_an_end(void **state)
 
 /* ---- Keys with a meaning ---- */
 
-/* {"KEY": INPUT MORE} with an input of LIMIT + 2 tokens. The test frees it. */
+/* Returns {"KEY": INPUT MORE} with an input of LIMIT + 2 tokens. The test frees it. */
 static char *long_body(const char *key, bool text, const char *more)
 {
     char *body = malloc(8 * LIMIT);
@@ -188,10 +188,10 @@ static char *long_body(const char *key, bool text, const char *more)
     return body;
 }
 
-/* Routes that take texts and ids. The key of the input differs. */
+/* Routes that accept texts and ids. The key of the input differs. */
 static const struct {
     const char *path, *key;
-    long status; /* status if the input is too long */
+    long status; /* status of the answer if the input is too long */
 } routes[] = {{"/embed", "inputs", 422},
               {"/embed_all", "inputs", 422},
               {"/logits", "inputs", 422},
@@ -233,7 +233,7 @@ static void auto_truncate_is_its_default(void **state)
     answer_free(&info);
 }
 
-/* The model of bytes, with "auto_truncate" in its config.json. */
+/* The model of bytes has "auto_truncate" in its config.json. */
 static void a_model_may_say_so_for_itself(void **state)
 {
     (void)state;
@@ -265,7 +265,7 @@ static json_t *first_vector(const char *path, const char *body)
     return vector;
 }
 
-/* OpenAI's API lacks these keys. The vectors must equal those of /embed. */
+/* OpenAI's API does not define these keys. The vectors must equal those of /embed. */
 static void openai_takes_what_embed_takes(void **state)
 {
     (void)state;

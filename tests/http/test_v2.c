@@ -9,10 +9,11 @@
 
 #define CASES "tests/reference/"
 #define MODEL "/v2/models/builtin/infer"
-#define COLUMNS 259 /* columns of the built-in model's output */
+#define COLUMNS 259 /* number of columns of the output of the model "builtin" */
 
-static struct daemon *the_daemon; /* serves the built-in model */
-static struct daemon *two_models; /* one model takes two inputs of floats, the other takes floats and masks */
+static struct daemon *the_daemon; /* serves the model "builtin" */
+/* Serves a model with two inputs of floats, and a model with an input of floats and a mask. */
+static struct daemon *two_models;
 
 static int start(void **state)
 {
@@ -33,7 +34,7 @@ static int stop(void **state)
 
 /* ---- Calls ---- */
 
-/* JSON, followed by bytes. */
+/* A request body: JSON, followed by bytes. */
 struct body {
     char bytes[4096];
     size_t json, length;
@@ -109,7 +110,8 @@ static void expect_shape(const json_t *tensor, size_t rank, const int64_t *sizes
         __VA_ARGS__                                                       \
     }
 
-/* The JSON of an answer whose outputs are bytes. *bytes is the beginning of the bytes. The test frees the JSON. */
+/* Returns the JSON of an answer whose outputs are bytes. *bytes points to the first of these bytes. The test frees the
+ * JSON. */
 static json_t *binary_answer(const struct answer *answer, const char **bytes)
 {
     char *header = answer_header(answer, "Inference-Header-Content-Length");
@@ -128,7 +130,7 @@ static json_t *binary_answer(const struct answer *answer, const char **bytes)
     return json;
 }
 
-/* The model's logits for the ids 100, 101, 102, from the native route. The test frees them. */
+/* Returns the model's logits for the ids 100, 101, 102, from the native route. The test frees them. */
 static json_t *expected_logits(void)
 {
     return daemon_post_json(the_daemon, "/logits", "{\"inputs\": [[100, 101, 102]]}");
@@ -145,7 +147,7 @@ static void expect_logits(const float *floats, const json_t *expected)
         assert_true(floats[i] == (float)expected_at(expected, i / COLUMNS, i % COLUMNS));
 }
 
-/* Copies the bytes, because after JSON they may be unaligned. */
+/* Copies the bytes, because bytes after JSON may be unaligned. */
 static void expect_logits_bytes(const char *bytes, const json_t *expected)
 {
     float floats[3 * COLUMNS];
@@ -273,7 +275,7 @@ static void json_in_json_out(void **state)
     json_decref(expected);
 }
 
-/* The length of the JSON moves the bytes through all alignments. */
+/* JSON of different lengths puts the bytes at all alignments. */
 static void bytes_in_bytes_out(void **state)
 {
     (void)state;
@@ -304,7 +306,7 @@ static void bytes_in_bytes_out(void **state)
     json_decref(expected);
 }
 
-/* Header length 0: the request has no JSON, and the answer is bytes. */
+/* A header length of 0 means that the request has no JSON. The answer is bytes. */
 static void raw_requests_are_one_item(void **state)
 {
     (void)state;
@@ -327,7 +329,7 @@ static void raw_requests_are_one_item(void **state)
     expect_error(&answer, 400, "empty");
 }
 
-/* Each output chooses bytes or JSON. */
+/* The request chooses bytes or JSON for each output. */
 static void outputs_may_be_mixed(void **state)
 {
     (void)state;
@@ -344,14 +346,14 @@ static void outputs_may_be_mixed(void **state)
     expect_shape(output_at(header, 0), SHAPE(1, 4, 3, 32));
     for (size_t i = 0; i < 4 * 3 * 32; i++)
         sum += json_number_at(attention, i);
-    assert_true(fabs(sum - 12) < 1e-4); /* probabilities of 4 heads and 3 queries */
+    assert_true(fabs(sum - 12) < 1e-4); /* sum of the probabilities of 4 heads and 3 queries */
     expect_logits_bytes(bytes, expected);
     json_decref(header);
     answer_free(&answer);
     json_decref(expected);
 }
 
-/* The items of a batch come back in order. Each has the result that it has alone. */
+/* The answer has the items of a batch in their order. Each item has the same result as alone. */
 static void batches_are_put_together_again(void **state)
 {
     (void)state;
@@ -412,7 +414,7 @@ static char *unpacked(const struct answer *answer, bool gzip, size_t *length)
     return out;
 }
 
-/* The header with the length of the JSON counts uncompressed bytes, in requests and answers. */
+/* The length of the JSON in the header counts uncompressed bytes, in requests and answers. */
 static void both_compressions_work_both_ways(void **state)
 {
     (void)state;
@@ -469,7 +471,7 @@ static void what_is_not_packed_as_said_is_refused(void **state)
     answer_free(&answer);
 }
 
-/* The compression ratio is a thousand. The limit counts uncompressed bytes. */
+/* The body is compressed to a thousandth of its size. The limit counts uncompressed bytes. */
 static void bombs_stop_at_the_payload_limit(void **state)
 {
     (void)state;
@@ -516,7 +518,8 @@ static void optional_inputs_may_be_left_out(void **state)
     }
 }
 
-/* The model's output for three rows under a mask. `mask` is JSON, "" for no mask. The test frees the answer. */
+/* Returns the model's output for three rows with a mask. `mask` is JSON, or "" for no mask. The test frees the
+ * answer. */
 static struct answer masked(const char *mask, const char *bytes)
 {
     char json[4000] = "{\"inputs\": [";
@@ -654,14 +657,14 @@ static void bytes_are_counted(void **state)
     expect_error(&answer, 400, "input \"x\"[0][0][1] is nan");
 }
 
-/* Numbers of 16 bits, and the same numbers as floats. */
+/* A 16-bit number, and the same number as a float. */
 struct half {
     uint16_t bits;
     float value;
 };
 
-/* The binary output for a row of 32 numbers. The row repeats the numbers of `halves`. If `datatype` is FP32, the
- * numbers are sent as floats. The test frees the answer. */
+/* Returns the binary output for a row of 32 numbers. The row repeats the numbers of `halves`. If `datatype` is FP32,
+ * the numbers are sent as floats. The test frees the answer. */
 static struct answer infer_row(const char *datatype, const struct half *halves, size_t count)
 {
     char json[256];
@@ -683,7 +686,7 @@ static struct answer infer_row(const char *datatype, const struct half *halves, 
 static void halves_are_converted_exactly(void **state)
 {
     (void)state;
-    /* subnormal and normal numbers, the smallest and the largest, zeros of both signs */
+    /* subnormal and normal numbers, the smallest and the largest numbers, and zeros of both signs */
     static const struct half fp16[] = {
         {0x3c00, 1},  {0x0001, 0x1p-24f}, {0x03ff, 0x3ffp-24f}, {0x0400, 0x1p-14f}, {0x3c01, 0x401p-10f},
         {0xc000, -2}, {0x63d0, 1000},     {0x8000, -0.0f},      {0x0000, 0},        {0xb555, -0x555p-12f}};

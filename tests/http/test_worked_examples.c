@@ -1,6 +1,6 @@
 /* The models of docs/serve-your-own-module.md classify drawings and texts outside of their training data. The model of
  * docs/serve-with-a-tokenizer.md finds masked words. The expected answer is in the drawing's file name or in this file.
- * If an operation of a graph is wrong, or the way a picture or text is read, the models only guess. */
+ * If an operation of the graph were wrong, or a picture or text were read wrongly, the models would only guess. */
 #include "tests/http/daemon.h"
 
 #include <glob.h>
@@ -12,7 +12,7 @@
 #define PICTURES "docs/examples/drawings/*.*"
 #define MOST_BYTES 65536
 
-/* The first class of the answer. The test frees it. */
+/* Returns the first class of the answer. The test frees it. */
 static char *best_label(struct answer *answer)
 {
     if (answer->status != 200)
@@ -36,7 +36,7 @@ static char *label_of_picture(const struct daemon *daemon, const char *path)
     return best_label(&answer);
 }
 
-/* 40 drawings as PNG and JPEG, of 256 x 256 pixels. At most one answer may be wrong. */
+/* The 40 drawings are PNG and JPEG files of 256 x 256 pixels. At most one answer may be wrong. */
 static void drawings_are_told_apart(void **state)
 {
     (void)state;
@@ -88,7 +88,7 @@ static void languages_are_told_apart(void **state)
     daemon_stop(daemon);
 }
 
-/* The most probable word for the mask. The test frees it. */
+/* Returns the most probable word for the mask. The test frees it. */
 static char *best_word(const struct daemon *daemon, const char *text)
 {
     char body[512];
@@ -99,7 +99,7 @@ static char *best_word(const struct daemon *daemon, const char *text)
     return word;
 }
 
-/* The texts have the form of those that the training script makes. Each kind of fact is needed once. */
+/* The texts have the same form as the texts of the training script. Each kind of fact occurs once. */
 static void masked_words_are_found(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The built-in model that writes. /generate of a daemon without --model must continue texts as
+/* The built-in model that writes text. /generate of a daemon without --model must continue texts as
  * linear-attention-transformer does (weights/writer/examples.json). */
 #include "tests/http/the_daemon.h"
 
@@ -21,7 +21,7 @@ static int stop(void **state)
     return the_daemon_stop(state);
 }
 
-/* A request for the most probable tokens, with the parameters that the library was given. `model` may be NULL. */
+/* Requests the most probable tokens, with the parameters that the library used. `model` may be NULL. */
 static struct answer generate(const json_t *example, const char *inputs, const char *model)
 {
     size_t count = json_array_size(json_object_get(example, "new_ids"));
@@ -88,7 +88,7 @@ static void expect_texts(const char *route, const char *one, const char *other, 
     free(second);
 }
 
-/* config.json of the model has defaults for the choice of tokens. A request may override each default. */
+/* config.json of the model contains defaults for the sampling of tokens. A request may override each default. */
 static void test_the_model_says_how_tokens_are_chosen(void **state)
 {
     (void)state;
@@ -109,7 +109,7 @@ static void test_the_model_says_how_tokens_are_chosen(void **state)
                  true);
 }
 
-/* Requests that name no model. If they generate, the writer answers them. Otherwise the first model answers. */
+/* The requests name no model. If they generate, the writer answers them. Otherwise the first model answers. */
 static void test_only_generation_chooses_the_writer(void **state)
 {
     (void)state;

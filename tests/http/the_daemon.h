@@ -6,11 +6,11 @@
 
 extern struct daemon *the_daemon;
 
-/* Setup of a group: starts the daemon without arguments, so it serves the models of daemon_start. Programs that need
- * arguments have a setup function of their own. */
+/* Setup of a group: starts the daemon without arguments. The daemon serves the models that daemon_start chooses.
+ * Programs that need arguments define their own setup function. */
 int the_daemon_start(void **state);
 
-/* Setup of a group: the same, but the daemon serves the models in its binary. */
+/* Setup of a group: starts the daemon without arguments. The daemon serves the models in its binary. */
 int the_daemon_start_built_in(void **state);
 
 /* Teardown of a group. */
