@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Measures the service times of a daemon. Predicts its latency with the simulation in queueing.py, and measures it,
-too.
+"""Measures the service times of a daemon. Predicts its latency with the simulation in queueing.py, and also measures
+this latency.
 
     capacity.py [SECONDS]
 
-SECONDS is the time of each measured load, by default 30. The daemon runs on one core with one thread, and this program
-on another core. Writes the tables of docs/capacity.md, if SECONDS is at least the default. With 0, only the service
-times are measured, and the tables that follow from them are written.
+SECONDS is the duration of each measured load, by default 30. The daemon runs on one core with one thread, and this
+program on another core. If SECONDS is at least the default, the program writes the tables of docs/capacity.md. With 0,
+it measures only the service times, and writes only the tables that follow from them.
 
-The exit status is 1 if a prediction differs by more than 15 % from the measurement. This holds for the throughput at
-each load, and for the p99 at loads up to JUDGED. The exit status is 2 if other programs used the daemon's core. Such a
-run proves nothing, and the table of the comparison is not written."""
+The exit status is 1 if a prediction differs by more than 15 % from the measurement. The compared figures are the
+throughput at each load, and the p99 at loads up to JUDGED. The exit status is 2 if other programs used the daemon's
+core. Such a run proves nothing, and the table of the comparison is not written."""
 import dataclasses
 import gc
 import itertools
@@ -28,22 +28,22 @@ from queueing import Limits, Service, log_uniform, mean_of, poisson, quantile, s
 from servers import Server
 
 TOLERANCE = 0.15
-MOST_FOREIGN = 0.05  # most time of the daemon's core for other programs, as a part of all time
+MOST_FOREIGN = 0.05  # upper limit for the time that the daemon's core spends on other programs, as a part of all time
 LENGTHS = (16, 256)
 DRAW = log_uniform(*LENGTHS)
 LIMITS = Limits(queue_requests=128)
-LOADS = (0.5, 0.7, 0.8)  # as parts of the measured peak
+LOADS = (0.5, 0.7, 0.8)  # rates of the measured loads, as parts of the measured peak
 JUDGED = 0.7  # at higher loads, the p99 depends too much on the machine's speed, which is not constant
-OVERLOAD = 1.5  # as a multiple of the rate in endless batches
+OVERLOAD = 1.5  # rate of the overload, as a multiple of the rate in endless batches
 SECONDS = 30
 OVERLOAD_S = 8
 SEED = 20261123
-BURSTS = (1, 1, 2, 3, 4, 6, 8, 12, 16)  # requests in a burst of the calibration
-DRAWS, REPEATS = 4, 6  # random lengths for each of BURSTS, and bursts for each of these lengths
-POINT_LOADS = (0.4, 0.6)  # loads for measuring the time of HTTP, as parts of the rate in endless batches
+BURSTS = (1, 1, 2, 3, 4, 6, 8, 12, 16)  # numbers of requests in the bursts of the calibration
+DRAWS, REPEATS = 4, 6  # number of draws of random lengths for each of BURSTS, and number of bursts for each draw
+POINT_LOADS = (0.4, 0.6)  # rates of the loads that measure the time of HTTP, as parts of the rate in endless batches
 POINT_LENGTHS = ((32, 64), (192, 256))
 POINT_S = 2
-SLOWER = 1.02  # factor of the service times, for the column that shows how the p99 depends on them
+SLOWER = 1.02  # factor of the service times in the column that shows how the p99 depends on them
 
 
 # ---- Service times
@@ -58,7 +58,8 @@ class Daemon(Server):
                                                    str(port), *map(str, settings)])
 
     def cpu_s(self):
-        """CPU time of the thread that computes, and CPU time of all other threads. The threads must be idle."""
+        """CPU time of the thread that computes, and CPU time of all other threads. The caller must wait until the
+        threads are idle."""
         lane_s = others_s = 0
         for task in environment.pathlib.Path(f"/proc/{self.process.pid}/task").iterdir():
             used_s = int((task / "schedstat").read_text().split()[0]) / 1e9
@@ -69,8 +70,8 @@ class Daemon(Server):
         return lane_s, others_s
 
     def foreign_s(self):
-        """Time for which the daemon's core worked for other programs, or was taken away from this machine. Only
-        differences have a meaning."""
+        """Time for which the daemon's core worked for other programs, or was taken away from this virtual machine. Only
+        the difference of two results has a meaning."""
         busy = 0
         for line in environment.pathlib.Path("/proc/stat").read_text().splitlines():
             name, *ticks = line.split()
@@ -80,7 +81,7 @@ class Daemon(Server):
         return busy / os.sysconf("SC_CLK_TCK") - sum(self.cpu_s())
 
     def counts(self):
-        """Number of batches so far, of their tokens, and of their requests."""
+        """Number of batches since the start, number of their tokens, and number of their requests."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics") as answer:
             lines = answer.read().decode().splitlines()
         return [sum(float(line.split()[-1]) for line in lines if line.startswith(f"linformerd_batch_{name}"))
@@ -88,7 +89,7 @@ class Daemon(Server):
 
 
 def solve(matrix, right):
-    """Gaussian elimination of a few equations whose matrix is positive definite."""
+    """Solves a few equations whose matrix is positive definite, by Gaussian elimination."""
     rows = [list(row) + [value] for row, value in zip(matrix, right)]
     for i, pivot in enumerate(rows):
         for row in rows[i + 1:]:
@@ -102,7 +103,8 @@ def solve(matrix, right):
 
 
 def fit(points):
-    """Least squares of the relative errors. A point is a pair: the factors of the unknown values, and their sum."""
+    """Least squares of the relative errors of a sum. A point is a pair: the factors of the unknown values in the sum,
+    and the measured sum."""
     scaled = [[factor / total for factor in factors] for factors, total in points]
     size = range(len(scaled[0]))
     matrix = [[sum(row[i] * row[j] for row in scaled) for j in size] for i in size]
@@ -111,8 +113,8 @@ def fit(points):
 
 @dataclasses.dataclass
 class Point:
-    """The daemon's work for some requests. `sent` counts refused requests, too. The times are CPU times of the thread
-    that computes, and of all other threads."""
+    """The daemon's work for some requests. `sent` and `sent_tokens` also count refused requests. `lane_s` is the CPU
+    time of the thread that computes, `others_s` that of all other threads."""
     batches: float
     tokens: float
     requests: float
@@ -123,9 +125,9 @@ class Point:
 
 
 def measure_point(daemon, sent_tokens, sent, send):
-    """Calls send(), which sends these requests. Waits for their answers."""
+    """Measures the work for the requests that send() sends. send() waits for their answers."""
     counts = daemon.counts()
-    time.sleep(0.02)  # until the threads are idle
+    time.sleep(0.02)  # waits until the threads are idle
     began = daemon.cpu_s()
     send()
     time.sleep(0.02)
@@ -135,7 +137,7 @@ def measure_point(daemon, sent_tokens, sent, send):
 
 
 def measure_bursts(daemon, seed):
-    """Batches of many sizes. Requests of a burst arrive together, so they form few batches."""
+    """Points with batches of many sizes. Requests of a burst arrive together, so they form few batches."""
     generator, points = random.Random(seed), []
     for number in range(DRAWS):
         for count in BURSTS:
@@ -146,8 +148,8 @@ def measure_bursts(daemon, seed):
 
 
 def measure_rates(daemon, rough, seed):
-    """Requests at random times, at other rates and lengths than those of the predicted loads. A request that arrives
-    alone takes more time in HTTP than one of a burst."""
+    """Points with requests at random times. Rates and lengths differ from those of the predicted loads. A request that
+    arrives alone needs more time in HTTP than a request of a burst."""
     points = []
     for load, lengths in itertools.product(POINT_LOADS, POINT_LENGTHS):
         draw = log_uniform(*lengths)
@@ -159,7 +161,8 @@ def measure_rates(daemon, rough, seed):
 
 
 def fit_lane(points):
-    """The times of a batch, of a token and of a request, and the median relative error."""
+    """The times of a batch, of a token and of a request, fitted to the points. Also returns the median relative
+    error."""
     sums = [((point.batches, point.tokens, point.requests), point.lane_s) for point in points]
     times = [max(0, value) for value in fit(sums)]
     errors = [abs(sum(time_s * factor for time_s, factor in zip(times, factors)) / lane_s - 1)
@@ -168,7 +171,7 @@ def fit_lane(points):
 
 
 def service_of(bursts, rates):
-    """The service times, and the median relative error of the fit of the computing thread's time."""
+    """The service times, and the median relative error of the fitted times of the computing thread."""
     (batch_s, token_s, request_s), fit_error = fit_lane(bursts)
     http_s, read_token_s = (max(0, value) for value in
                             fit([((point.sent, point.sent_tokens), point.others_s) for point in rates]))
@@ -176,8 +179,8 @@ def service_of(bursts, rates):
 
 
 def calibrate(daemon, seed):
-    """Points of bursts, and of random times."""
-    open_loop.burst(daemon.port, [LENGTHS[1]], 100, SEED)  # warms up
+    """Two lists of points: of bursts, and of requests at random times."""
+    open_loop.burst(daemon.port, [LENGTHS[1]], 100, SEED)  # warms the daemon up
     bursts = measure_bursts(daemon, seed)
     return bursts, measure_rates(daemon, Service(*fit_lane(bursts)[0]), seed)
 
@@ -216,7 +219,7 @@ def error(predicted, measured):
 
 @dataclasses.dataclass
 class Load:
-    """A measured load. Its prediction uses the same times and lengths of requests."""
+    """A measured load. The prediction uses the same arrival times and lengths of requests."""
     name: str
     rate: float
     schedule: list
@@ -224,7 +227,7 @@ class Load:
     counts_p99: bool  # whether an error of the p99 is a failure. Not under overload, where the queue's limit decides
 
     def row(self, service):
-        """A row of the table, and whether the figures are within the tolerance."""
+        """A row of the table, and True if the figures are within the tolerance."""
         predicted, slower = predict(service, self.schedule), predict(service.slower(SLOWER), self.schedule)
         measured = self.measured
         errors = error(predicted.rate, measured.rate), error(predicted.p99_ms, measured.p99_ms)
@@ -248,13 +251,13 @@ def service_table(service, fit_error):
 
 
 def request_bytes():
-    """Mean size of a request."""
+    """Mean size of a request in bytes."""
     generator = random.Random(SEED)
     return sum(len(open_loop.request_of(DRAW(generator), generator)) for _ in range(1000)) / 1000
 
 
 def run_loads(daemon, service, seconds):
-    """Measures the loads. `service` is only for the rate of the overload."""
+    """Measures the loads. `service` only determines the rate of the overload."""
     loads = []
     rate = OVERLOAD * service.most_rate(mean_of(DRAW, SEED))
     schedule = schedule_of(rate, OVERLOAD_S)
@@ -267,7 +270,7 @@ def run_loads(daemon, service, seconds):
 
 
 def compare(loads, service, foreign, seconds):
-    """Returns the exit status."""
+    """Writes the table of the comparison. Returns the exit status."""
     rows, good = zip(*(load.row(service) for load in loads))
     comparison = report.table(COLUMNS, rows) + f"\nOther programs used {max(0, foreign):.1%} of the daemon's core.\n"
     print(comparison)
@@ -282,8 +285,8 @@ def compare(loads, service, foreign, seconds):
 
 def measure_all(seconds, cores):
     """Calibrates before and after the loads, because the speed of a machine may change within minutes. Returns the
-    points of the calibration (bursts and random times), and the loads. Also returns the part of the core's time that
-    other programs used during the loads."""
+    points of the calibration (bursts and random times), and the loads. The last result is the part of the core's time
+    that other programs used during the loads."""
     with Daemon(cores[0]) as daemon:
         bursts, rates = calibrate(daemon, SEED)
         loads, foreign = [], 0
@@ -299,7 +302,7 @@ def measure_all(seconds, cores):
 
 
 def peak_of(service, loads):
-    """The measured peak. Without loads, the predicted one."""
+    """The measured peak rate, or without loads the predicted one."""
     rate = OVERLOAD * service.most_rate(mean_of(DRAW, SEED))
     return loads[0].measured.rate if loads else predict(service, schedule_of(rate, OVERLOAD_S)).rate
 
@@ -312,7 +315,7 @@ def main():
     if len(cores) < 2:
         sys.exit("capacity: expected two cores, one for the daemon and one for the client")
     os.sched_setaffinity(0, {cores[1]})
-    gc.disable()  # so that a collection does not delay a request
+    gc.disable()  # prevents a collection of garbage that would delay a request
     bursts, rates, loads, foreign = measure_all(seconds, cores)
     service, fit_error = service_of(bursts, rates)
     print(service_table(service, fit_error), flush=True)

@@ -1,15 +1,16 @@
 /* client: sends requests to a server on this machine for SECONDS, over CONNECTIONS connections. Each connection sends
- * its next request when its answer is complete.
+ * its next request as soon as the answer to its last request is complete.
  *
  *     client PORT PATH CONNECTIONS SECONDS MIN_LENGTH MAX_LENGTH VOCABULARY [ANSWERS_EACH]
  *
- * Requests are POST PATH {"inputs": [[ids]]}. Their lengths go from MIN_LENGTH to MAX_LENGTH, with a log-uniform
- * distribution, in the same order at each run. The client has one thread, and requests are built beforehand. With
- * ANSWERS_EACH the client continues after SECONDS, until each connection that still works has that many answers. Then
- * it waits for the answers to open requests, at most DRAIN_S after the last request began. So slow answers count, too.
+ * Requests are POST PATH {"inputs": [[ids]]}. Their lengths are log-uniformly distributed from MIN_LENGTH to
+ * MAX_LENGTH, in the same order at each run. The client has one thread, and builds requests beforehand. With
+ * ANSWERS_EACH, the client continues after SECONDS, until each unbroken connection has received ANSWERS_EACH answers.
+ * Afterwards it waits for the answers to open requests, at most DRAIN_S after the last request began. So slow answers
+ * also count.
  *
- * For each answer of status 200 it prints a line "FINISHED_US LATENCY_US TOKENS", with times from the start. The last
- * line is "errors N". */
+ * For each answer with status 200, it prints a line "FINISHED_US LATENCY_US TOKENS", with times from the start. The
+ * last line is "errors N". */
 #define _GNU_SOURCE /* strcasestr */
 #include "tests/unit/tensors.h"
 
@@ -38,13 +39,13 @@
 static const char body_begin[] = "{\"inputs\": [[", body_end[] = "]]}";
 
 struct connection {
-    int fd; /* -1: broken */
+    int fd; /* -1: the connection is broken */
     char request_head[256];
     size_t request_head_bytes, request_bytes, sent;
     char head[HEAD_BYTES]; /* head of the answer, ends with a zero byte */
     size_t head_bytes;
     size_t body_left;
-    bool in_body, under_way; /* in_body: the body is being received. under_way: a request waits for its answer */
+    bool in_body, under_way; /* in_body: the body is being received. under_way: an answer is outstanding */
     int64_t tokens, began_us, answers;
 };
 
@@ -53,13 +54,13 @@ static struct {
     const char *path;
     double seconds;
     int64_t min_length, max_length;
-    char *ids;           /* The text "1,2,3". Its first ends[n] bytes are n ids. */
-    size_t *ends;        /* MAX_LENGTH + 1 */
-    int64_t began_us;    /* CLOCK_MONOTONIC */
+    char *ids;           /* the text "1,2,3,…", whose first ends[n] bytes are n ids */
+    size_t *ends;        /* MAX_LENGTH + 1 values */
+    int64_t began_us;    /* time of the start, CLOCK_MONOTONIC */
     int64_t n_under_way; /* number of open requests */
     int64_t last_us;     /* time when the last request began, CLOCK_MONOTONIC */
     int64_t answers_each;
-    int64_t n_wanting; /* connections with fewer answers */
+    int64_t n_wanting; /* number of connections with fewer answers than answers_each */
     int64_t errors;
 } client;
 
@@ -97,7 +98,8 @@ static int64_t next_length(void)
 
 /* ---- Connections ---- */
 
-/* A server may close a connection that has no open request. uvicorn does this after five seconds. This is no error. */
+/* A server may close a connection that has no open request. uvicorn does this after five seconds. The client does not
+ * count this as an error. */
 static void connection_break(struct connection *connection)
 {
     client.errors += connection->under_way;
@@ -185,7 +187,7 @@ static void request_end(struct connection *connection)
         request_begin(connection);
 }
 
-/* Looks for the end of the head. Returns how many of the bytes belong to the head, or -1 if the client does not
+/* Looks for the end of the head. Returns the number of bytes that belong to the head, or -1 if the client does not
  * understand the answer. */
 static ssize_t read_head(struct connection *connection, const char *bytes, size_t count)
 {
@@ -251,7 +253,7 @@ static int read_arguments(int argc, char **argv, int64_t *connections)
     return 0;
 }
 
-/* Handles events until no request is open, or until the time limit. */
+/* Handles events until no request is open, or until DRAIN_S is over. */
 static void serve_events(void)
 {
     struct epoll_event events[EVENTS];

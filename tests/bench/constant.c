@@ -1,9 +1,10 @@
-/* constant: a server that answers each request with the same bytes, as a lower limit for the daemon's cost. It has the
- * same HTTP library and the same number of threads. It receives each body, and neither parses nor computes anything.
+/* constant: a server that answers each request with the same bytes. Its cost is a lower limit for the daemon's cost. It
+ * uses the same HTTP library and the same number of threads. It receives each body, but neither parses nor computes
+ * anything.
  *
  *     constant THREADS [LENGTH]    LENGTH bytes an answer (400); prints "listening on http://HOST:PORT" to stderr
  *
- * Without SUSPEND in the environment the answer is queued on the event loop at once. With SUSPEND each connection is
+ * Without SUSPEND in the environment, the answer is queued on the event loop at once. With SUSPEND, each connection is
  * suspended, and another thread resumes it, as in a server that answers later. */
 #define _GNU_SOURCE /* accept4 */
 #include <arpa/inet.h>
@@ -44,7 +45,7 @@ static void *resume(void *argument)
     return NULL;
 }
 
-/* *request is the state of the request: 1 after its headers, 2 after it was suspended. */
+/* *state is NULL before the headers of a request, 1 after them, and 2 after the connection was suspended. */
 static enum MHD_Result handle(void *unused, struct MHD_Connection *connection, const char *url, const char *method,
                               const char *version, const char *data, size_t *data_size, void **state)
 {

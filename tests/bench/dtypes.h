@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* -1 for an unknown name. */
+/* Returns -1 for an unknown name. */
 static inline int dtype_from_name(const char *name)
 {
     for (int i = 0; i < DTYPE_COUNT; i++)

@@ -4,8 +4,9 @@
  *
  * DEPTH is 12 by default. Each line takes at least SECONDS (1). DTYPE is f32 or bf16. BATCHxN chooses one shape.
  *
- * GFLOP/s are the FLOPs of `--explain` for the whole forward pass, divided by its time. The plan's products alone run
- * in turns with it (plan_products.h). The last column is the first divided by the second. All values are medians. */
+ * GFLOP/s are the FLOPs of `--explain` for the whole forward pass, divided by its time. In turns with the forward pass,
+ * only the products of its plan run (plan_products.h). The last column is the first rate divided by the second one. All
+ * values are medians. */
 #include "engine/engine.h"
 #include "engine/model.h"
 #include "tests/bench/dtypes.h"
@@ -31,7 +32,7 @@ static double now_s(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* CPU time of all threads of this process. Other programs disturb it least. */
+/* CPU time of all threads of this process. Other programs disturb this time less than the elapsed time. */
 static double cpu_s(void)
 {
     struct timespec time;
@@ -119,7 +120,7 @@ static double explained_flops(const struct model *model, int64_t length)
     return (double)flops;
 }
 
-/* The runs for one line, in seconds. Runs of the model and of its products alternate. */
+/* The measurements for one line, in seconds. Runs of the model and of its products alternate. */
 struct runs {
     double model[MAX_RUNS], cpu[MAX_RUNS], products[MAX_RUNS], share[MAX_RUNS];
     int count;
@@ -131,14 +132,14 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median. Sorts the values. */
+/* Returns the median. Sorts the values. */
 static double median(double *values, int count)
 {
     qsort(values, (size_t)count, sizeof *values, compare);
     return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 
-/* `flops` are those of the model. */
+/* Runs the model and its products in turns. `flops` are those of the model. */
 static void run_in_turns(struct model *model, const struct engine_item *items, int64_t batch, double flops,
                          const struct plan_products *products, double seconds, struct runs *runs)
 {

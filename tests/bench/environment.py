@@ -1,5 +1,5 @@
 """The files that the benchmarks need, in BUILD/bench. These are a virtual environment with other libraries from PyPI,
-the models, and a clone of a repository that is not on PyPI. Each is made when it is first needed."""
+the models, and a clone of a repository that is not on PyPI. Each of them is made when it is first needed."""
 import os
 import pathlib
 import shutil
@@ -26,8 +26,8 @@ def log(name):
 
 
 def make_virtual_environment():
-    """Makes the virtual environment again when requirements.txt changes. It takes some 3 GB. PyPI's torch depends on
-    CUDA, which takes several GB more. So PyTorch's own index comes first."""
+    """Makes the virtual environment again when requirements.txt changes. The environment needs some 3 GB. PyPI's torch
+    depends on CUDA, which needs several GB more. So PyTorch's own index is tried first."""
     wanted = (FOLDER / "requirements.txt").read_text()
     installed = BENCH / "installed.txt"
     if installed.exists() and installed.read_text() == wanted:
@@ -44,7 +44,7 @@ def make_virtual_environment():
 
 
 def model(name, environment=()):
-    """The folder of a model of models.py. If models.py is newer, the folder is written again."""
+    """The folder of a model of models.py. The folder is written if it is missing or older than models.py."""
     make_virtual_environment()
     folder = BENCH / "models" / name
     config, script = folder / "config.json", FOLDER / "models.py"
@@ -57,8 +57,8 @@ def model(name, environment=()):
 
 
 def keras_source():
-    """linformer/attention.py of the repository with the Keras layer: KERAS_PY, or the file in a clone. None if both are
-    missing."""
+    """The path of linformer/attention.py from the repository with the Keras layer: KERAS_PY, or the file in a clone.
+    None if both are missing."""
     if os.environ.get("KERAS_PY"):
         return pathlib.Path(os.environ["KERAS_PY"]).resolve()
     folder = BENCH / "keras"

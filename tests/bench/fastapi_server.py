@@ -4,12 +4,13 @@
     fastapi_server.py FOLDER PORT [pad|equal]
 
 FOLDER holds a linformer.LinformerLM. POST /embed {"inputs": [[ids]]} answers with mean-pooled, normalised vectors of
-the last hidden state. The requests that arrive while a batch runs form the next batch, of at most MAX_BATCH. If the last
-batch had several requests, the server waits for as many requests, but at most MAX_WAIT_S.
+the last hidden state. The requests that arrive while a batch runs form the next batch. A batch has at most MAX_BATCH
+sequences. If the last batch contained several requests, the server waits until as many have arrived, but at most
+MAX_WAIT_S.
 
-pad: a batch is padded to its longest sequence, and pooled over the real rows. The library has no mask. So padding takes
-part in its projection of keys and values, and a vector depends on the other sequences of the batch.
-equal: only sequences of one length share a batch, so the vectors are those of the library."""
+pad: a batch is padded to its longest sequence, and pooled over the real rows. The library has no mask. So its
+projection of keys and values includes the padding, and a vector depends on the other sequences of the batch.
+equal: only sequences of equal length share a batch, so the vectors are those of the library."""
 import asyncio
 import concurrent.futures
 import contextlib
@@ -30,7 +31,7 @@ MAX_WAIT_S = 0.002
 
 class Embedder:
     def __init__(self, folder):
-        with torch.device("meta"):  # creates no weights, because they would be overwritten
+        with torch.device("meta"):  # the parameters have no memory, because load_state_dict replaces them
             self.model = LinformerLM(**json.loads((folder / "config.json").read_text())["kwargs"])
         self.model.load_state_dict(load_file(folder / "model.safetensors"), assign=True)
         self.model.eval().requires_grad_(False)
@@ -50,7 +51,7 @@ class Batcher:
     def __init__(self, embedder, only_equal):
         self.embedder, self.only_equal = embedder, only_equal
         self.waiting, self.arrived = [], asyncio.Event()
-        self.thread = concurrent.futures.ThreadPoolExecutor(1)  # each thread would start its own OpenMP threads
+        self.thread = concurrent.futures.ThreadPoolExecutor(1)  # each thread would start a pool of OpenMP
 
     async def embed(self, ids):
         answer = asyncio.get_running_loop().create_future()
@@ -66,7 +67,7 @@ class Batcher:
         return batch
 
     async def wait_for(self, count, limit_s):
-        """Waits until so many requests have arrived, but at most for this time."""
+        """Waits until `count` requests have arrived, but at most for `limit_s`."""
         loop = asyncio.get_running_loop()
         end = loop.time() + limit_s
         while len(self.waiting) < count and loop.time() < end:

@@ -1,5 +1,5 @@
 /* long_model: writes the folder of a linformer_pytorch.Linformer with random weights, for sequences of INPUT_SIZE rows.
- * Also writes the file `request`: such a sequence as the raw body of a call of /v2.
+ * Also writes the file `request`: a sequence of random rows, as the raw body of a call of /v2.
  *
  *     long_model INPUT_SIZE FOLDER */
 #include "tests/unit/tensors.h"
@@ -36,7 +36,7 @@ static void open_file(const char *folder, const char *name)
     must(file);
 }
 
-/* Random floats, uniform in ±scale. */
+/* Writes random floats, uniformly distributed from -scale to scale. */
 static void write_floats(int64_t count, float scale)
 {
     float block[4096];
@@ -58,7 +58,7 @@ static void add(struct shapes *shapes, int layer, const char *name, int64_t rows
     shapes->count++;
 }
 
-/* The stored tensors. With parameter_sharing "layerwise", all E and F are the same tensor. */
+/* Lists the stored tensors. With parameter_sharing "layerwise", all E and F are the same tensor. */
 static void list_shapes(struct shapes *shapes, int64_t input_size)
 {
     static const char *const projections[] = {"to_q", "to_k", "to_v"};
@@ -84,7 +84,7 @@ static void list_shapes(struct shapes *shapes, int64_t input_size)
     }
 }
 
-/* The other names of E, in the form in which save_model records them. */
+/* Returns the other names of the shared tensor E, in the form in which save_model records them. */
 static json_t *describe_shared(void)
 {
     static const char *const parts[] = {"weight", "bias"};
@@ -127,7 +127,8 @@ static void write_header(const struct shapes *shapes)
     json_decref(header);
 }
 
-/* The matrices keep the variance of their input. The gains of norms are about 1, as at the beginning of training. */
+/* The matrices keep the variance of their input. The gains of the norms are about 1, as at the beginning of
+ * training. */
 static void write_model(const char *folder, int64_t input_size)
 {
     static struct shapes shapes;

@@ -1,10 +1,10 @@
 #!/bin/bash
 # million.sh: compares a sequence of 1 048 576 rows with sequences of 4096 rows, through /v2 in binary. Both models are
 # linformer_pytorch.Linformer with the same arguments (long_model.c). The script prints the time per token of both, and
-# compares the memory with --explain. It fails if a token of the long sequence takes more than 1.5 times as long, or if
-# the memory differs by more than 5 %. It needs 1.1 GB in /tmp (TMPDIR), and 3 GB of memory. The times require an idle
-# machine, because the long sequence waits for memory. Beside ten other busy processes, its tokens took 2.3 times as
-# long as those of the short sequences.
+# compares the memory with --explain. The script fails if a token of the long sequence takes more than 1.5 times as long
+# as a token of a short one. It also fails if the memory differs by more than 5 %. It needs 1.1 GB in /tmp (TMPDIR), and
+# 3 GB of memory. The times require an idle machine, because the long sequence waits for memory. With ten other busy
+# processes, its tokens took 2.3 times as long as those of the short sequences.
 #
 # Options come from the environment:
 #   ROUNDS (5): each has one long sequence, and then as many rows in short sequences. Medians are printed
@@ -48,7 +48,7 @@ call() {
     curl -K "$work/calls" >>"$work/times"
 }
 
-# memory FIELD: memory of the daemon with the long model, in bytes. FIELD is VmRSS (now) or VmHWM (at most).
+# memory FIELD: memory of the daemon with the long model, in bytes. FIELD is VmRSS (current) or VmHWM (peak).
 memory() {
     awk -v field="$1:" '$1 == field { print $2 * 1024 }' "/proc/$long_daemon/status"
 }
@@ -63,7 +63,7 @@ start long "$LONG"
 long_url=$url
 long_daemon=$daemon
 echo "loaded $(memory VmHWM)" >"$work/memory"
-call long "$long_url" 1 # the first request touches the arena
+call long "$long_url" 1 # the first request touches all pages of the daemon's memory
 call short "$short_url" $((LONG / SHORT))
 : >"$work/times"
 for ((round = 0; round < ROUNDS; round++)); do
@@ -74,7 +74,7 @@ done
 echo "most $(memory VmHWM)" >>"$work/memory"
 explained >>"$work/memory"
 
-# Medians of the seconds, and of the engine's milliseconds, for the calls with this name.
+# median NAME FIELD: median of a field of the file times, for the calls with this name.
 median() {
     awk -v name="$1" -v field="$2" '$1 == name { print $field }' "$work/times" | sort -g |
         awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'

@@ -3,7 +3,7 @@
 
     models.py NAME FOLDER
 
-For the model of dholland42's entrypoint.py, KERAS_PY names linformer/attention.py of
+For the model of dholland42's entrypoint.py, the environment variable KERAS_PY is the path of linformer/attention.py of
 https://github.com/dholland42/linformer, which is not on PyPI."""
 import importlib.util
 import os
@@ -61,8 +61,8 @@ def write_causal(name, folder):
     export(LinearAttentionTransformerLM(**CAUSAL[name]), CAUSAL[name], folder)
 
 
-# ---- Modules of export_module(). rows: rows of the Linformer. tokens: the most rows of any value, which the daemon
-# counts.
+# ---- Modules of export_module(). rows: rows of the Linformer. tokens: the largest number of rows of any value. The
+# daemon counts these rows as tokens.
 
 MODULES = {
     "vit_224": dict(label="ViT, 224² pixels", image=224, patch=32, shape=(3, 224, 224), rows=50, tokens=3 * 224 * 224),
@@ -108,7 +108,7 @@ def write_module(name, folder):
     exporter.export_module(make_module(name).eval(), example, folder, daemon=False)
 
 
-# ---- The entrypoint's model: Input, Embedding, LinearMultiHeadAttention over (embedding, embedding).
+# ---- The model of entrypoint.py: Input, Embedding, LinearMultiHeadAttention over (embedding, embedding).
 
 KERAS_KWARGS = dict(num_heads=ENTRYPOINT["num_heads"], key_dim=ENTRYPOINT["hidden_dim"],
                     projection_dim=ENTRYPOINT["projection_dim"])

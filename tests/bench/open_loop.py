@@ -1,6 +1,6 @@
-"""A client that sends requests at random times, even if answers are slow (open loop). It runs in the calling process,
-with one thread. While nothing happens, the thread sleeps. So other programs use the client's core, not the daemon's.
-Give the client a separate core."""
+"""A client that sends requests at random times, without waiting for earlier answers (open loop). It runs in the calling
+process, with one thread. While nothing happens, the thread sleeps, so that other programs use the client's core and not
+the daemon's core. Give the client a separate core."""
 import collections
 import dataclasses
 import math
@@ -9,16 +9,16 @@ import select
 import socket
 import time
 
-IDLE_CONNECTIONS = 16  # opened before the first request
-AWAKE_S = 0.0002  # the client wakes so long before a request, because a sleep may last too long
+IDLE_CONNECTIONS = 16  # number of connections that are opened before the first request
+AWAKE_S = 0.0002  # the client wakes this long before a request is due, because a sleep may last too long
 MOST_CONNECTIONS = 2000
 DRAIN_S = 60
 
 
 @dataclasses.dataclass
 class Result:
-    """`latencies_s`: for each answer with status 200, the time since its request was due. So a delay of the client
-    counts, too. `late_s`: the delay of each request. `ended_s`: time from the start to the last answer."""
+    """`latencies_s`: for each answer with status 200, the time since its request was due. So a delay of the client is
+    included. `late_s`: the delay of each request. `ended_s`: time from the start to the last answer."""
     latencies_s: list = dataclasses.field(default_factory=list)
     late_s: list = dataclasses.field(default_factory=list)
     refused: int = 0
@@ -45,10 +45,11 @@ class Connection:
     def __init__(self, port):
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.due_s, self.answer, self.waits = 0.0, b"", False  # waits: whether a request waits for its answer
+        self.due_s, self.answer, self.waits = 0.0, b"", False  # waits: True while a request waits for its answer
 
     def status(self):
-        """Reads what has arrived. Returns None if the answer is not complete, 0 if the connection broke."""
+        """Reads the bytes that have arrived. Returns the status of a complete answer, None if the answer is not
+        complete, or 0 if the connection broke."""
         try:
             part = self.socket.recv(1 << 20)
         except OSError:
@@ -92,12 +93,12 @@ class Client:
         return True
 
     def sleep(self, seconds):
-        """Waits until an answer arrives, but at most for this time. select has a finer clock than epoll."""
+        """Waits until an answer arrives, but at most `seconds`. select has a finer clock than epoll."""
         if seconds > 0:
             select.select([self.poll.fileno()], [], [], seconds)
 
     def receive(self, result):
-        """Counts the complete answers. Returns how many requests have ended."""
+        """Counts the complete answers. Returns the number of requests that have ended."""
         ended = 0
         for descriptor, _ in self.poll.poll(0):
             connection = self.open[descriptor]

@@ -1,5 +1,5 @@
-"""Predictions for other rates and machines. The simulation computes them from measured service times. capacity.py
-writes these tables into docs/capacity.md."""
+"""Predicted latencies and rates for other request rates and machines. A simulation computes them from measured service
+times. capacity.py writes these tables into docs/capacity.md."""
 import dataclasses
 import math
 
@@ -10,10 +10,10 @@ TARGETS_MS = (10, 20, 50, 100, 200)
 RATES = (1000, 10000, 100000)
 EXAMPLE_RATE, EXAMPLE_P99_MS = 3000, 50
 
-# Assumptions of the outlooks. None of them was measured.
+# Assumptions about other machines. None of them was measured.
 CORES = 64
-THREADS = 8  # threads of a daemon, if several cores compute one batch
-THREADS_EFFICIENCY = 0.8  # efficiency of these threads, for the work that grows with the batch
+THREADS = 8  # number of threads of a daemon, if several cores compute one batch
+THREADS_EFFICIENCY = 0.8  # efficiency of these threads for the work that grows with the batch
 GPUS = 8
 GPU_BATCH_S = 0.002
 GPU_SPEED = 100  # speed relative to one core, for the work that grows with the batch
@@ -26,8 +26,8 @@ def replicas(rate, one):
 
 
 def replica_rows(service, limits, draw_tokens, seed, peak, checked):
-    """peak: the answers of a replica in a second under overload. checked: the part of the peak up to which a measured p99
-    is compared with the predicted one."""
+    """The rows of the table of replicas. peak: number of answers of a replica per second under overload. checked: the
+    part of the peak up to which a measured p99 is compared with the predicted p99."""
     rows = []
     for target_ms in TARGETS_MS:
         one = most_rate(service, limits, draw_tokens, target_ms / 1e3, seed)
@@ -55,8 +55,8 @@ def example(service, limits, draw_tokens, seed):
 
 
 def faster(service, times, batch_s, own_http_cores):
-    """The service times if the work that grows with the batch is `times` as fast. If HTTP has its own cores, the time
-    for HTTP is added to the latency, and keeps no computing core busy."""
+    """The service times if the work that grows with the batch is done `times` times as fast. If HTTP has its own cores,
+    the time for HTTP only adds to the latency."""
     constant_s = service.constant_s + (service.read_s + service.write_s if own_http_cores else 0)
     http = dict(read_s=0, read_token_s=0, write_s=0) if own_http_cores else {}
     return dataclasses.replace(service, batch_s=batch_s, token_s=service.token_s / times,
@@ -64,7 +64,8 @@ def faster(service, times, batch_s, own_http_cores):
 
 
 def outlook_rows(service, limits, draw_tokens, seed):
-    """Rows of: machine, replicas or GPUs, rate of each, rate of all, and cores that HTTP keeps busy at this rate."""
+    """Rows of: machine, requests per second of each daemon, total requests per second, p50 in ms, and number of cores
+    that HTTP keeps busy at the total rate."""
     http_s = service.read_s + service.read_token_s * mean_of(draw_tokens, seed) + service.write_s
     wide = faster(service, THREADS * THREADS_EFFICIENCY, service.batch_s, False)
     machines = [(f"{CORES} cores, {CORES} daemons with 1 thread", CORES, service),

@@ -1,9 +1,9 @@
 #!/bin/bash
 # overhead.sh: the server's own cost, with a model that takes almost no time. It prints requests per second, and CPU
-# time per request. For comparison, it measures the same HTTP library with the same threads and a constant answer. The
-# event loop sends this answer ("constant"), or another thread resumes the connection first ("resumed"). Then it
-# measures start-up and memory with tests/models/bytes and weights/writer. It needs wrk, which shares the machine with
-# the server.
+# time per request. For comparison, it measures constant.c: the same HTTP library with the same threads and a constant
+# answer. The event loop sends this answer ("constant"), or another thread resumes the connection before ("resumed").
+# Afterwards it measures start-up and memory with tests/models/bytes and weights/writer. It needs wrk, which shares the
+# machine with the server.
 #
 # Options come from the environment:
 #   CONNECTIONS (64)  SECONDS_EACH (5) of each run  ROUNDS (3), medians are printed  TOKENS (32) per request
@@ -24,8 +24,8 @@ end() {
     running=
 }
 
-# start COMMAND…: starts the server, and sets `running` and `port` when the server listens. Its output until then is in
-# the file log.
+# start COMMAND…: starts the server, and sets `running` and `port` when the server listens. The file log contains its
+# output up to this line.
 start() {
     local line=
     mkfifo "$work/says"
@@ -42,7 +42,7 @@ start() {
     [ -n "$port" ] || { echo "$1 does not start: $line" >&2 && exit 1; }
 }
 
-# CPU time of the process so far, in clock ticks.
+# ticks: CPU time of the process since its start, in clock ticks.
 ticks() {
     local fields
     read -r -a fields <"/proc/$running/stat"
@@ -76,7 +76,7 @@ load() {
     end
 }
 
-# Medians of the rates and CPU times of a name.
+# median NAME COLUMN: the median of a column of the results with this name.
 median() {
     awk -v name="$1" -v field="$2" '$1 == name { print $field }' "$work/results" | sort -g |
         awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
@@ -117,7 +117,7 @@ for ((i = 0; i < STARTS; i++)); do
 done
 awk -v us="$(median start 2)" -v n="$STARTS" 'BEGIN { printf "models bytes and writer: first answer %.1f ms after exec (median of %d starts)\n", us / 1e3, n }'
 
-# Memory: with the largest texts, at rest and after a run.
+# memory WHEN: prints the resident memory and its peak. The texts have the largest size.
 memory() {
     awk -v when="$1" -v planned="$planned" '
         /^VmHWM/ { most = $2 } /^VmRSS/ { now = $2 }

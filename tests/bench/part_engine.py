@@ -1,4 +1,4 @@
-"""The engine compared with PyTorch, ONNX Runtime and OpenVINO. With the model of the Keras entrypoint, compared with
+"""Compares the engine with PyTorch, ONNX Runtime and OpenVINO. With the model of the Keras entrypoint, compares it with
 TensorFlow."""
 import array
 import math
@@ -17,7 +17,8 @@ PEERS = {"f32": ["torch", "compile", "onnxruntime", "openvino"], "bf16": ["torch
 TITLES = {"torch": "PyTorch", "compile": "torch.compile", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO",
           "keras": "model.predict", "keras_function": "tf.function", "keras_xla": "XLA"}
 SLICE_S, BUDGET_S = 0.3, 25
-MOST_ERROR = {"f32": 1e-4, "bf16": 3e-2}  # a larger error means another computation, whose time has no meaning
+# With a larger error, the other library computes something else, and its time has no meaning.
+MOST_ERROR = {"f32": 1e-4, "bf16": 3e-2}
 
 
 def normal_floats(count, path):
@@ -31,7 +32,7 @@ def normal_floats(count, path):
 
 
 def start(group, model_name, folder, most_tokens, most_items, peers, more_environment=()):
-    """linformerd and the other libraries, in each dtype: "NAME DTYPE"."""
+    """Starts linformerd's worker and the workers of the other libraries in each dtype, with the names "NAME DTYPE"."""
     for dtype in peers:
         group.start(f"{OURS} {dtype}",
                     [environment.program("worker"), folder, dtype, str(most_tokens), str(most_items)],
@@ -46,7 +47,7 @@ def start(group, model_name, folder, most_tokens, most_items, peers, more_enviro
 
 def compare(group, ready, reference, errors):
     """Compares the outputs of the workers with the reference, and returns the workers whose output is right. Only these
-    are measured. `errors` keeps the largest relative L2 distance of each worker over all shapes."""
+    workers are measured. `errors` keeps the largest relative L2 distance of each worker over all shapes."""
     path = environment.BENCH / "output.raw"
     good = []
     for name in ready:
@@ -62,7 +63,7 @@ def compare(group, ready, reference, errors):
 
 
 def cell(times, name, ours):
-    """Milliseconds, and their ratio to the time of linformerd."""
+    """A cell of the table: milliseconds, and their ratio to the time of linformerd."""
     if not times.get(name):
         return "–"
     text = report.number(median_ms(times, name))
@@ -78,7 +79,8 @@ def f32_row(label, batch, length, times):
 
 
 def bf16_row(label, batch, length, times):
-    """If linformerd has no result in bf16, the others are compared with its result in float32."""
+    """A row of the table for bf16. If linformerd has no result in bf16, the others are compared with its result in
+    float32."""
     ours, own_f32 = f"{OURS} bf16", f"{OURS} f32"
     peers = [f"{peer} bf16" for peer in PEERS["bf16"]]
     f32_peers = [f"{peer} f32" for peer in PEERS["f32"]]
@@ -91,7 +93,7 @@ def bf16_row(label, batch, length, times):
 
 
 def measure_model(name, rounds, shapes, errors, failures):
-    """Yields (batch, length, times)."""
+    """Yields (batch, length, times) for each shape."""
     folder = environment.model(name)
     with workers.Workers() as group:
         start(group, name, folder, max(b * n for b, n in shapes), max(b for b, _ in shapes), PEERS)
@@ -133,7 +135,7 @@ def run(options):
     report.write("engine", "\n".join(text))
 
 
-# ---- dholland42's entrypoint: 25 sequences of 2000 ids, dim 256, 8 heads of 128, projected to 64
+# ---- The model of dholland42's entrypoint.py: 25 sequences of 2000 ids, dim 256, 8 heads of 128, projected to 64 rows
 
 KERAS_BATCH, KERAS_LENGTH, KERAS_VOCABULARY = 25, 2000, 100
 KERAS_PEERS = {"f32": ["keras", "keras_function", "keras_xla"]}

@@ -1,6 +1,7 @@
-"""Tokens per second. The daemon's /generate is compared with the library's AutoregressiveWrapper.generate, and with a
-client that requests one token after another from /logits. The time of a step is measured on the engine alone. The
-daemon's rate follows from its own counters, in the time between the prompts and the end of the first sequence."""
+"""Measures generated tokens per second. Compares the daemon's /generate with the library's
+AutoregressiveWrapper.generate, and with a client that requests one token after another from /logits. The time of a step
+is measured on the engine alone. The daemon's rate is computed from its counters, in the time between the last prompt
+and the end of the first sequence."""
 import concurrent.futures
 import http.client
 import json
@@ -20,9 +21,10 @@ COUNTS = [1, 8, 64]
 POSITION = 4096
 PROMPT = POSITION - 64
 NEAR, FAR = 1000, 100_000
-RATE_S = 5         # time of each measured rate of the daemon
-LEAST_S = 1.5      # time of each slice of the engine
-EMBEDDING_BYTES = 20000 * 512 * 4  # of the model `generation`. A step reads one row for each sequence
+RATE_S = 5         # duration of each measurement of the daemon's rate
+LEAST_S = 1.5      # duration of each slice of the engine
+# Bytes of the embedding table of the model `generation`. A step reads one row of this table for each sequence.
+EMBEDDING_BYTES = 20000 * 512 * 4
 VOCABULARY = {"generation": 20000, "generation_long": 256}
 LIBRARY = """
 import json, sys, time, torch
@@ -82,7 +84,7 @@ class Daemon(Server):
         return len(answer["details"]["tokens"])
 
     def batches(self):
-        """Time, number of batches and number of tokens so far."""
+        """Time of reading, number of batches, and number of tokens since the start."""
         text, now = self.get("/metrics"), time.perf_counter()
         found = [float(re.search(rf"^linformerd_batch_{what}{{.*}} (\S+)$", text, re.M)[1])
                  for what in ("tokens_count", "tokens_sum")]
@@ -98,7 +100,7 @@ class Daemon(Server):
                 {"Content-Type": "application/json"})
             open_connections.append(connection)
         before = self.batches()
-        while True:  # until steps without prompts have run for a moment
+        while True:  # waits until batches contain only one new token of each sequence, and no prompt
             time.sleep(0.3)
             now = self.batches()
             if now[1] > before[1] + 5 and now[2] - before[2] == count * (now[1] - before[1]):
@@ -118,7 +120,7 @@ class Daemon(Server):
 
 
 def logits_rate(daemon, count):
-    """A client that requests one token after another from /logits. `count` clients run at once."""
+    """Tokens per second of `count` clients at once. Each client requests one token after another from /logits."""
     rng = random.Random(7)
     prompts = [prompt(rng, "generation", POSITION) for _ in range(count)]
     began = time.perf_counter()
@@ -128,7 +130,8 @@ def logits_rate(daemon, count):
 
 
 def library_rate():
-    """One sequence at a time, because the running sums of more sequences exceed the memory of this machine."""
+    """Tokens per second of the library, with one sequence at a time. The running sums of several sequences exceed the
+    memory of this machine."""
     folder = environment.model("generation")
     found = subprocess.run([environment.PYTHON, "-c", LIBRARY, folder, str(POSITION), "3"], check=True, text=True,
                            stdout=subprocess.PIPE, env=workers.clean_environment(workers.TORCH_ENVIRONMENT))
@@ -136,7 +139,7 @@ def library_rate():
 
 
 def first_token(daemon, rounds):
-    """Seconds of /generate with one token, and of /logits, after POSITION ids."""
+    """Seconds for one token after POSITION ids, by /generate and by /logits."""
     rng, seconds = random.Random(9), {"generate": [], "logits": []}
     for _ in range(rounds):
         ids = prompt(rng, "generation", POSITION)
@@ -161,7 +164,7 @@ class Engine:
             raise RuntimeError(self.group.failures["ours"])
 
     def steps(self, count, first):
-        """Median time of a step in ms."""
+        """Median time of a step in ms, for `count` sequences with `first` earlier rows."""
         self.group.running["ours"].ask(f"steps {count} {first}")
         return statistics.median(self.group.measure(["ours"], 1, LEAST_S, 60)["ours"])
 

@@ -1,4 +1,4 @@
-"""How the time of linformerd grows with the length, the batch, and the number of connections."""
+"""Measures how the time of linformerd grows with the length, the batch, and the number of connections."""
 import statistics
 
 import environment
@@ -10,14 +10,14 @@ LENGTHS = [1 << power for power in range(10, 21)]
 BATCHES = [1, 2, 4, 8, 16, 32, 64]
 BATCH_LENGTH = 128
 CONNECTIONS = [1, 10, 100, 1000, 10000]
-REQUEST_LENGTH, BYTE_VOCABULARY = 32, 256  # for the model in BYTES, whose ids are bytes
+REQUEST_LENGTH, BYTE_VOCABULARY = 32, 256  # length of a request in tokens, and number of ids, for the model in BYTES
 BYTES = environment.ROOT / "tests" / "models" / "bytes"
 SLICE_S, BUDGET_S, LOAD_S = 0.5, 60, 5
 
 
 def measure_shapes(name, shapes, rounds):
-    """{(batch, n): [ms of each round]}. Each round measures all shapes, so that disturbances of the machine affect all
-    of them."""
+    """Returns {(batch, n): [ms of each round]}. Each round measures all shapes, so that disturbances of the machine
+    affect all of them."""
     folder = environment.model(name)
     times = {shape: [] for shape in shapes}
     with workers.Workers() as group:

@@ -1,7 +1,8 @@
-"""Modules around a Linformer, as export_module() writes them, compared with PyTorch, ONNX Runtime and OpenVINO. The
-part is measured in pieces. A piece is one module, one dtype and one batch. Most pieces take one to four minutes, the
-largest takes ten. So a piece fits into a short time without other work on the machine. BUILD/bench/modules keeps the
-result of each piece. After each piece, the section of BENCHMARKS.md is written again from all results."""
+"""Measures modules around a Linformer, as export_module() writes them, and compares them with PyTorch, ONNX Runtime and
+OpenVINO. The measurement consists of pieces. A piece is one module, one dtype and one batch. Most pieces take one to
+four minutes, the largest takes ten. So a piece fits into a short time in which the machine has no other work.
+BUILD/bench/modules keeps the result of each piece. After each piece, the section of BENCHMARKS.md is written again from
+all results."""
 import array
 import json
 import random
@@ -13,9 +14,9 @@ import report
 import workers
 from part_engine import OURS, PEERS, TITLES
 
-# Time limits of a piece. Loading takes some 20 s more.
-PREPARE_S = 400  # compiling, converting and first runs of all programs together. Programs that need longer are left out
-MEASURE_S = 25   # after this time no round begins, except the first three. Three rounds take at most 80 s here
+# Time limits of a piece. Loading needs some 20 s more.
+PREPARE_S = 400  # compiling, converting and first runs of all workers together. A worker that needs longer is left out
+MEASURE_S = 25   # no round begins after this time, except the first three, which need at most 80 s
 PROFILE_S = 2
 
 BATCHES = {"vit_224": [1, 8, 32], "vit_1024": [1, 8], "classifier": [1, 8, 32]}
@@ -59,8 +60,8 @@ def write_input(module, batch, path):
 
 
 def peers_of(piece):
-    """The workers by dtype. In bf16, linformerd in float32 and its fastest competitor are measured again, because
-    ratios come from one round. PyTorch in float32 gives the reference output."""
+    """The workers by dtype. In bf16, linformerd in float32 and its fastest competitor in float32 are measured again,
+    because both times of a ratio must come from the same round. PyTorch in float32 gives the reference output."""
     if piece.dtype == "f32":
         return {"f32": PEERS["f32"]}
     result = Piece(piece.name, "f32", piece.batch).result()
@@ -73,7 +74,7 @@ def f32_peers():
 
 
 def measured(piece, peers, ready):
-    """PyTorch in float32 may run only for its output."""
+    """The names of the workers to measure. In bf16, PyTorch in float32 may run only for its output."""
     only_compared = "torch f32" if piece.dtype == "bf16" and len(peers["f32"]) > 1 else None
     return [name for name in ready if name != only_compared]
 
@@ -113,7 +114,7 @@ def chosen(options):
 
 
 def tables(results):
-    """`results`: pairs of a piece and its result, for the measured pieces."""
+    """The tables of the measured pieces. `results`: pairs of a piece and its result."""
     rows, glue = {"f32": [], "bf16": []}, []
     for piece, result in results:
         row = part_engine.f32_row if piece.dtype == "f32" else part_engine.bf16_row

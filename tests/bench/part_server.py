@@ -1,4 +1,4 @@
-"""linformerd compared with FastAPI and PyTorch. Both have the same model, and get the same requests in turns."""
+"""Compares linformerd with FastAPI and PyTorch. Both serve the same model, and receive the same requests in turns."""
 import statistics
 
 import environment
@@ -11,7 +11,7 @@ VOCABULARY = 20000
 CONNECTIONS = (1, 8, 64)
 LENGTHS = {"128": (128, 128), "16 … 4096": (16, 4096)}
 ROUNDS = 2
-ANSWERS_EACH = 3  # least number of answers of a connection in a slice
+ANSWERS_EACH = 3  # minimum number of answers of each connection in a slice
 STARTS = {OURS: 7, PADS: 3}
 
 
@@ -27,8 +27,8 @@ def environment_of(name):
 
 
 def start_times_ms(folder):
-    """Medians. Each start is a separate process. The first start is not counted, because it reads the files into
-    memory."""
+    """Median times of starts. Each start is a separate process. The first start is not counted, because it reads the
+    files into memory."""
     times = {}
     for name, count in STARTS.items():
         found = []
@@ -40,8 +40,8 @@ def start_times_ms(folder):
 
 
 def measure(servers, lengths, connections, seconds):
-    """{name: Loads}. Only one server runs at a time, and the others are stopped. If all lengths are equal, equal
-    lengths and padding are the same server."""
+    """Returns {name: Loads}. Only one server runs at a time, and the others are stopped (SIGSTOP). The server that
+    batches equal lengths is measured only if lengths differ, because otherwise it never pads."""
     names = [name for name in servers if name != EQUAL or lengths[0] != lengths[1]]
     loads = {name: Loads() for name in names}
     for turn in range(ROUNDS):
@@ -72,7 +72,7 @@ def run(options):
             servers[name] = Server(name, command, environment_of(name))
             servers[name].stop()
         for name in servers:
-            measure({name: servers[name]}, LENGTHS["16 … 4096"], 1, 1)  # warms up
+            measure({name: servers[name]}, LENGTHS["16 … 4096"], 1, 1)  # warms the server up
         for label, lengths in LENGTHS.items():
             for connections in CONNECTIONS:
                 for row in rows_of(label, connections, measure(servers, lengths, connections, options.seconds)):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Another library as a worker: it loads a model once, and then reads commands from standard input.
+"""Runs another library as a worker: loads a model once, and then reads commands from standard input.
 
     peers.py KIND FOLDER DTYPE [THREADS]
 
@@ -8,7 +8,7 @@ the folder's name. If KIND is keras, keras_function or keras_xla, FOLDER holds t
 which models.py saved. DTYPE is f32 or bf16. Without THREADS, a worker uses all cores. All workers read weights and
 inputs from the same files, and run for inference.
 
-Commands, a line each, and answers:
+Commands, one a line, and their answers:
     shape BATCH LENGTH FILE   reads its input from FILE: raw little-endian numbers of this shape. Prepares for the
                               shape, and runs once -> ready
     run SECONDS               runs for this time, at least once -> ms T1 T2 …
@@ -33,8 +33,8 @@ THREADS = int(sys.argv[4]) if len(sys.argv) > 4 else len(os.sched_getaffinity(0)
 
 
 class Torch:
-    """PyTorch, module by module. bf16: weights and activations are bf16, which is faster than the conversions of
-    autocast."""
+    """PyTorch, module by module (eager mode). bf16: weights and activations are bf16, which is faster than the
+    conversions of autocast."""
 
     input_dtype = np.float32
 
@@ -46,7 +46,7 @@ class Torch:
         self.torch, self.version = torch, f"torch {torch.__version__}"
         self.dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[dtype]
         torch.set_num_threads(THREADS)
-        with torch.device("meta"):  # creates no weights, because they would be overwritten
+        with torch.device("meta"):  # the parameters have no memory, because load_state_dict replaces them
             if folder.name in models.MODULES:
                 self.model = models.make_module(folder.name)
             else:
@@ -68,7 +68,8 @@ class Torch:
 
 
 class Compile(Torch):
-    """torch.compile for one shape. The weights are constants, so inductor may choose their layout."""
+    """torch.compile for one shape. The weights are constants, so inductor, its code generator, may choose their
+    layout."""
 
     def prepare(self, x):
         import torch._dynamo
@@ -85,7 +86,7 @@ class Compile(Torch):
 
 
 class OnnxRuntime(Torch):
-    """The graph that torch.onnx exports for the shape."""
+    """ONNX Runtime with the graph that torch.onnx exports for the shape."""
 
     def __init__(self, folder, dtype):
         import onnxruntime
@@ -115,7 +116,8 @@ class OnnxRuntime(Torch):
 
 
 class OpenVino(Torch):
-    """The model converted for the shape. It is optimised for the time of one call ("latency"), which is measured."""
+    """OpenVINO with the model converted for the shape. The model is optimised for the time of one call ("latency"),
+    which is measured."""
 
     def __init__(self, folder, dtype):
         import openvino
@@ -125,7 +127,7 @@ class OpenVino(Torch):
         self.core = openvino.Core()
 
     def prepare(self, x):
-        example = self.torch.from_numpy(x[:1])  # PyTorch runs the example once, which takes memory
+        example = self.torch.from_numpy(x[:1])  # a batch of one needs little memory when PyTorch runs it
         model = self.openvino.convert_model(self.model, example_input=example, input=list(x.shape))
         compiled = self.core.compile_model(model, "CPU", {
             "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": THREADS,
@@ -141,7 +143,7 @@ class OpenVino(Torch):
 
 
 class Keras:
-    """The model as the entrypoint runs it: model.predict."""
+    """The model as entrypoint.py runs it: model.predict."""
 
     input_dtype = np.int32
     jit_compile = False
@@ -166,7 +168,7 @@ class Keras:
 
 
 class KerasFunction(Keras):
-    """The same model as one graph. It avoids predict's handling of batches and callbacks."""
+    """The model as one graph (tf.function), without predict's handling of batches and callbacks."""
 
     def prepare(self, x):
         self.x = self.tensorflow.constant(x)
@@ -178,7 +180,7 @@ class KerasFunction(Keras):
 
 
 class KerasXla(KerasFunction):
-    """The same graph, compiled with XLA."""
+    """The model as one graph, compiled with XLA."""
 
     jit_compile = True
 

@@ -1,9 +1,10 @@
-/* plan_products: runs only the products of a plan, one after another, with the CPU engine's tiles and tasks. These are
- * linear steps, and projections along the sequence. A product has the plan's shape, and runs as often as in the plan.
+/* plan_products: runs only the products of a plan, one after another, with the CPU engine's tiles and tasks. The
+ * products are those of linear steps and of projections along the sequence. Each product has the plan's shape, and runs
+ * as often as in the plan.
  *
  * The two products of attention are left out, because attention computes them in one loop with the softmax (vector.h).
- * Products of one shape share one weight. So this weight stays in faster caches than the weights of several layers.
- * Operands have the engine's element types, so no operand is converted. */
+ * Products of one shape share one weight. So this weight stays in faster caches than the weights of several layers
+ * would. Operands have the engine's element types, so no operand is converted. */
 #ifndef TESTS_BENCH_PLAN_PRODUCTS_H
 #define TESTS_BENCH_PLAN_PRODUCTS_H
 
@@ -15,14 +16,14 @@
 #include <string.h>
 
 #define MAX_PRODUCTS 32
-#define TASKS_A_THREAD 4 /* as in engine/cpu/linear.c */
+#define TASKS_A_THREAD 4 /* number of tasks per thread, as in engine/cpu/linear.c */
 
-/* y (rows, columns) = x (rows, depth) wᵀ, or Eᵀ x with E (rows, depth) and x (rows, columns). */
+/* A product: y (rows, columns) = x (rows, depth) wᵀ, or Eᵀ x with E (rows, depth) and x (rows, columns). */
 struct lone_product {
     bool projection;
     int64_t rows, depth, columns, count;
     struct product_weight *weight;
-    float *e; /* E of a projection in float32 */
+    float *e; /* the matrix E of a projection, in float32 */
 };
 
 struct plan_products {
@@ -67,7 +68,7 @@ static void count_product(struct plan_products *p, bool projection, int64_t rows
     p->flops += 2.0 * (double)rows * (double)depth * (double)columns * (double)count;
 }
 
-/* Counts the plan's products for `batch` items of `length` rows each. */
+/* Lists the plan's products with their numbers of runs, for `batch` items of `length` rows each. */
 static void count_products(struct plan_products *p, const struct plan *plan, int64_t length, int64_t batch)
 {
     for (int i = 0; i < plan->n_steps; i++) {
@@ -75,7 +76,7 @@ static void count_products(struct plan_products *p, const struct plan *plan, int
         int64_t columns = plan->values[step->x].columns, rows = plan_value_rows(plan, step->x, length) * batch;
         const struct plan_weight *weight = step->weight == PLAN_NONE ? NULL : &plan->weights[step->weight];
         if (plan_step_flops(plan, step, length) == 0)
-            continue; /* the product needs items of other lengths */
+            continue; /* this step does not run for items of this length */
         if (step->operation == OP_LINEAR || step->operation == OP_FEED_FORWARD)
             count_product(p, false, rows, columns, weight->rows, 1);
         if (step->operation == OP_FEED_FORWARD)
@@ -106,7 +107,7 @@ static int take_weight(struct plan_products *p, struct lone_product *product, st
                                                       &product->weight, error);
 }
 
-/* The caller must call plan_products_close, also after a failure. */
+/* The caller must call plan_products_close, even after a failure. */
 static int plan_products_open(struct plan_products *p, const struct plan *plan, bool bf16, int64_t length,
                               int64_t batch, struct error *error)
 {
@@ -132,7 +133,7 @@ static int plan_products_open(struct plan_products *p, const struct plan *plan, 
     }
     float *x = lone_floats(x_elements);
     if (bf16)
-        p->products.vector->to_bf16(x_elements, x, (uint16_t *)x); /* converts in place, from the first element on */
+        p->products.vector->to_bf16(x_elements, x, (uint16_t *)x); /* in place: each element is read first */
     p->x = (char *)x;
     p->y_floats = lone_parts(p->y_floats, 16) * 16;
     p->scratch_floats = lone_parts(p->scratch_floats, 16) * 16;
@@ -153,7 +154,7 @@ static void plan_products_close(struct plan_products *p)
     products_close(&p->products);
 }
 
-/* Computes a block of rows with the panels [first, end). */
+/* Computes the rows from `row` on, at most PLAN_ROW_BLOCK, with the panels [first, end) of the weight. */
 static void run_linear_task(const struct plan_products *p, const struct lone_product *product, int64_t row,
                             int64_t first, int64_t end)
 {
@@ -186,7 +187,7 @@ static void run_linear(const struct plan_products *p, const struct lone_product 
                         lone_least(t / blocks * each + each, panels));
 }
 
-/* Projects the columns of x from `column` on, for the features [first, first + count). */
+/* Projects a panel of the columns of x from `column` on. Computes the features [first, first + count) of the result. */
 static void run_projection_task(const struct plan_products *p, const struct lone_product *product, int64_t column,
                                 int64_t first, int64_t count)
 {

@@ -1,6 +1,7 @@
-"""A simulation of the daemon's queue: requests of one model arrive, wait, and are computed in batches. It has discrete
-events and one lane. A batch forms as in server/jobs/batch.c, without generation: it takes waiting requests in order
-until a limit is reached. It passes over at most LOOK_AHEAD requests that do not fit. Each request has one sequence.
+"""A simulation of the daemon's queue: requests of one model arrive, wait, and are computed in batches. It is a
+simulation of discrete events with one lane, which computes one batch at a time. Batches form as in server/jobs/batch.c,
+without generation: a batch receives waiting requests in order until a limit is reached. At most LOOK_AHEAD requests
+that do not fit are passed over. Each request has one sequence.
 All times are in seconds."""
 import collections
 import dataclasses
@@ -8,7 +9,7 @@ import math
 import random
 
 LOOK_AHEAD = 32
-PACE_KEPT = 0.8  # server/jobs/pace.h
+PACE_KEPT = 0.8  # factor by which older batches lose weight in the mean pace, as in server/jobs/pace.h
 READ, WRITE = "read", "write"
 
 
@@ -16,7 +17,7 @@ READ, WRITE = "read", "write"
 class Service:
     """Times of one core. A batch takes batch_s + token_s · tokens + request_s · requests. Reading a request takes
     read_s + read_token_s · tokens, and writing its answer takes write_s. Reading and writing interrupt the batch,
-    because they are on the same core. `constant_s` is the rest of a request's time, which keeps no core busy."""
+    because they are on the same core. `constant_s` is the rest of a request's latency, which keeps no core busy."""
     batch_s: float
     token_s: float
     request_s: float = 0
@@ -32,18 +33,18 @@ class Service:
         return self.read_s + self.read_token_s * tokens
 
     def slower(self, factor):
-        """The same service when everything takes `factor` times as long."""
+        """The service times if everything takes `factor` times as long."""
         return Service(*(factor * value for value in dataclasses.astuple(self)))
 
     def most_rate(self, mean_tokens):
-        """Requests per second in endless batches, without limits and waiting. A real rate is lower."""
+        """Requests per second if batches are endless, without limits and waiting. A real rate is lower."""
         return 1 / ((self.token_s + self.read_token_s) * mean_tokens + self.request_s + self.read_s + self.write_s)
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """The daemon's settings of the same names, with the same defaults. batch_s is --max-batch-ms in seconds. Infinity
-    stands for the value 0, which means no limit."""
+    """The daemon's settings: --max-batch-tokens, --max-batch-requests, --max-batch-ms in seconds, --max-queue-tokens,
+    --max-queue-requests. The values are the defaults. Infinity stands for the setting 0, which means no limit."""
     batch_tokens: int = 16384
     batch_requests: int = 128
     batch_s: float = 0.05
@@ -59,8 +60,9 @@ class Request:
 
 @dataclasses.dataclass
 class Outcome:
-    """`latencies_s` has an entry for each answered request, in the order of the answers. `batches` has the number of
-    requests of each batch. `refused` counts answers 429. `ended_s` is the time of the last answer."""
+    """`latencies_s` has an entry for each answered request, in the order of the answers. `batches` contains the number
+    of requests of each batch. `refused` is the number of answers with status 429. `ended_s` is the time of the last
+    answer."""
     latencies_s: list
     batches: list
     refused: int
@@ -73,10 +75,10 @@ class Queue:
     def __init__(self, service, limits):
         self.service, self.limits = service, limits
         self.requests, self.tokens = collections.deque(), 0
-        self.work, self.work_s = 0.0, 0.0  # as struct pace. Tokens stand for FLOPs
+        self.work, self.work_s = 0.0, 0.0  # work and time of earlier batches, as in struct pace. Tokens stand for FLOPs
 
     def add(self, request):
-        """False if the request does not fit. An empty queue accepts any request."""
+        """Adds the request. Returns False if the request does not fit. An empty queue accepts any request."""
         if self.requests and (len(self.requests) >= self.limits.queue_requests or
                               self.tokens + request.tokens > self.limits.queue_tokens):
             return False
@@ -105,7 +107,7 @@ class Queue:
 
 
 def simulate(arrivals, service, limits):
-    """Simulates all requests to their end. `arrivals` gives them in the order of time."""
+    """Simulates all requests to their end. `arrivals` yields the requests in order of time."""
     arrivals = iter(arrivals)
     coming = next(arrivals, None)
     queue, tasks = Queue(service, limits), collections.deque()  # tasks: [READ or WRITE, request, seconds left]
@@ -154,7 +156,7 @@ def poisson(rate, count, draw_tokens, seed):
 
 
 def quantile(values, fraction):
-    """Nearest rank. NaN without values."""
+    """The quantile of the values (nearest rank), or NaN without values."""
     values = sorted(values)
     return values[max(0, math.ceil(len(values) * fraction) - 1)] if values else math.nan
 
@@ -165,8 +167,8 @@ def mean_of(draw_tokens, seed):
 
 
 def most_rate(service, limits, draw_tokens, p99_s, seed, count=20000):
-    """The highest rate of one replica at which the p99 is at most `p99_s`, and no request is refused. Its error is at
-    most 1 %. The result is 0 if even an almost idle replica is too slow."""
+    """The highest rate of one replica at which the p99 is at most `p99_s`, and no request is refused. The error of this
+    rate is at most 1 %. The result is 0 if even an almost idle replica is too slow."""
     def meets(rate):
         outcome = simulate(poisson(rate, count, draw_tokens, seed), service, limits)
         return outcome.refused == 0 and quantile(outcome.latencies_s, 0.99) <= p99_s

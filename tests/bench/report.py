@@ -1,4 +1,4 @@
-"""BENCHMARKS.md. This module writes the text between the markers of a part. The rest is written by hand."""
+"""Writes the tables of BENCHMARKS.md between the markers of each part. The rest of the file is written by hand."""
 import datetime
 import os
 import pathlib
@@ -26,8 +26,8 @@ def git(*arguments):
 
 
 def commit():
-    """The name of the commit, the name of its engine's tree, and the changed files. If history is rewritten, only the
-    name of the tree stays."""
+    """The name of the commit, the name of the commit's tree engine/, and the names of changed files. If history is
+    rewritten, only the name of the tree stays valid."""
     try:
         changed = git("diff", "--name-only", "HEAD", "--", ":/", ":!*.md").split()
         names = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
@@ -55,7 +55,7 @@ def table(columns, rows):
 
 
 def number(value, digits=3):
-    """Three significant digits without an exponent. An en dash stands for a missing value."""
+    """The value with three significant digits and without an exponent. An en dash stands for a missing value."""
     if value != value:
         return "–"
     if value == 0 or abs(value) >= 10 ** (digits - 1):
@@ -73,7 +73,7 @@ def times(value):
 
 
 def write(part, text):
-    """Writes `text` between the markers of the part, and prints it. If the file has no such markers, adds them at the
+    """Writes `text` between the markers of the part, and prints it. If the file lacks these markers, adds them at the
     end."""
     print(text, flush=True)
     begin, end = f"<!-- begin {part} -->\n", f"<!-- end {part} -->\n"

@@ -1,4 +1,4 @@
-"""Servers under load. They are child processes on ports of this machine. client.c sends the requests."""
+"""Starts servers under load as child processes on ports of this machine. client.c sends the requests."""
 import json
 import os
 import pathlib
@@ -23,8 +23,8 @@ def free_port():
 
 
 class Server:
-    """A server from its start to its end. `command` is a function of the port. `started_ms` is the time from the start
-    to the first answer to POST /embed."""
+    """A running server. `command` is a function of the port. `started_ms` is the time from the start to the first
+    answer to POST /embed."""
 
     def __init__(self, name, command, more_environment=()):
         self.name, self.port = name, free_port()
@@ -48,7 +48,7 @@ class Server:
             with opener.open(request, timeout=START_LIMIT_S) as answer:
                 return len(json.load(answer)) == 1
         except urllib.error.HTTPError as error:
-            if error.code != 503:  # 503: not ready yet
+            if error.code != 503:  # status 503: the server is not ready yet
                 raise
             return False
         except OSError:
@@ -61,7 +61,7 @@ class Server:
         self.process.send_signal(signal.SIGCONT)
 
     def status_mib(self, field):
-        """VmHWM, VmRSS …"""
+        """A field of /proc/PID/status in MiB, such as VmHWM or VmRSS."""
         for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
             if line.startswith(field + ":"):
                 return int(line.split()[1]) / 1024
@@ -86,8 +86,8 @@ class Server:
 
 
 class Load:
-    """The answers of one run of the client. Rates are computed over the time to the last answer. This includes requests
-    that were open when the time was over. So no slow answer is lost."""
+    """The answers of one run of the client. Rates are computed over the time to the last answer. This time includes
+    requests that were open when the client's time was over. So no slow answer is lost."""
 
     def __init__(self, server, connections, seconds, lengths, vocabulary, answers_each=0):
         command = [environment.program("client"), str(server.port), "/embed", str(connections), str(seconds),
@@ -111,7 +111,7 @@ class Loads:
         self.runs.append(Load(*arguments))
 
     def latency_ms(self, percent):
-        """Nearest rank over all rounds."""
+        """The percentile over the answers of all rounds (nearest rank)."""
         values = sorted(value for run in self.runs for value in run.latencies_ms)
         return values[max(0, -(-len(values) * percent // 100) - 1)] if values else float("nan")
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measures the memory that log-probabilities of a long sequence take.
+"""Measures the memory that the log-probabilities of a long sequence need.
 
     targets_memory.py [--tokens 11216] [--vocabulary 20000] [--daemon build/linformerd]
 
 The script writes a linformer.LinformerLM with random weights, and serves this model. Then it sends one sequence to
-/logits with "targets": "next". It prints the daemon's resident memory before the request, and the largest one during
-the request. Both are from /proc/PID/status (VmRSS and VmHWM)."""
+/logits with "targets": "next". It prints the daemon's resident memory before the request, and the peak during the
+request. Both values are from /proc/PID/status (VmRSS and VmHWM)."""
 
 import argparse
 import array
@@ -77,7 +77,7 @@ def memory(process, name):
 
 
 def forget_peak(process):
-    """Sets the largest memory to the current memory."""
+    """Resets the peak of the process's memory (VmHWM) to its current memory."""
     pathlib.Path(f"/proc/{process.pid}/clear_refs").write_text("5")
 
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_bench.sh: the programs of the benchmarks work, and fail when they should. The test covers neither speed, nor the
-# other libraries, which need the network.
+# test_bench.sh: checks that the programs of the benchmarks work, and that they fail when they should. The test covers
+# neither the speed nor the other libraries, which need the network.
 set -euo pipefail
 build=${BUILD:-build}
 work=$(mktemp -d)
@@ -9,7 +9,7 @@ trap '[ -z "$daemon" ] || kill "$daemon"; rm -rf "$work"' EXIT
 trap 'exit 1' PIPE HUP INT TERM
 number=0 failed=0
 
-# result NAME EXPECTED: the whole file $work/out must match the extended regular expression.
+# result NAME EXPECTED: expects that the whole file $work/out matches the extended regular expression EXPECTED.
 result() {
     number=$((number + 1))
     if [[ "$(cat "$work/out")" =~ ^$2$ ]]; then
@@ -31,7 +31,7 @@ result "worker runs shapes, and refuses those that the model cannot" \
     "ready linformerd [^$newline]*${newline}ready${newline}ms [0-9.]+${newline}saved${newline}failed expected [^$newline]*100000${newline}failed no shape yet"
 wc -c <"$work/output" >"$work/out"
 result "the output is (2, 5, dim) floats" $((2 * 5 * 4 * $(grep -o '"dim": *[0-9]*' tests/reference/linformer_encoder/config.json | grep -o '[0-9]*')))
-head -c 4096 /dev/zero | tr '\0' '\100' >"$work/input" # floats of 3.003
+head -c 4096 /dev/zero | tr '\0' '\100' >"$work/input" # floats with the value 3.003
 dim=$(grep -o '"dim": *[0-9]*' tests/reference/linformer_encoder/config.json | grep -o '[0-9]*')
 printf 'pooled %s 2 3\nrun 0\nsave %s\nexplain 5 %s\npooled\n' "$work/input" "$work/pooled" "$work/explained" |
     worker tests/reference/linformer_encoder f32 64 4 >"$work/out"

@@ -1,4 +1,4 @@
-"""The simulation of the queue, compared with theory and with examples that were computed by hand."""
+"""Compares the simulation of the queue with theory, and with examples that were computed by hand."""
 import math
 import sys
 
@@ -9,7 +9,7 @@ ONE_BY_ONE = Limits(batch_requests=1, batch_s=math.inf, queue_tokens=math.inf, q
 
 
 def wait(service, rate, draw_tokens, mean_s):
-    """The mean time in the queue."""
+    """The mean simulated time of a request in the queue."""
     latencies_s = simulate(poisson(rate, 300000, draw_tokens, SEED), service, ONE_BY_ONE).latencies_s
     return sum(latencies_s) / len(latencies_s) - mean_s
 
@@ -43,7 +43,7 @@ def by_hand():
     print("tokens", seconds(simulate(requests, ten_and_tokens, limited).latencies_s))
     two = Limits(batch_requests=2, batch_s=math.inf)
     print("requests", seconds(simulate(requests, ten_and_tokens, two).latencies_s))
-    timed = Limits(batch_s=15)  # the first batch takes 3 s for each token, so 5 tokens take 15 s
+    timed = Limits(batch_s=15)  # the first batch takes 3 s for each token, so 15 s allow 5 tokens
     print("time", seconds(simulate(requests, ten_and_tokens, timed).latencies_s))
     full = simulate(requests, ten_and_tokens, Limits(batch_s=math.inf, queue_requests=1))
     print("full", seconds(full.latencies_s), "refused", full.refused)

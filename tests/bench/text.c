@@ -1,8 +1,8 @@
 /* text: the speed of reading numbers from JSON bodies, and of writing numbers into answers.
  *
- *     text [COUNT]    numbers of each large body (2000000) */
+ *     text [COUNT]    COUNT: amount of numbers in each large body (2000000) */
 #include "server/text/writer.h"
-#include "tests/fake_engine.c" /* replaces the engine */
+#include "tests/fake_engine.c" /* defines the functions of the engine for this program */
 #include "tests/http/native_call.h"
 #include "tests/unit/tensors.h"
 
@@ -25,7 +25,7 @@ static void report(const char *name, int64_t count, size_t bytes, double seconds
            (double)bytes / seconds / 1e6);
 }
 
-/* The shortest of several times for the route's decoder. The job does not run. */
+/* Measures the route's decoder several times, and prints the shortest time. The job does not run. */
 static void time_read(const char *name, const char *path, const char *body, size_t length, int64_t count, int runs)
 {
     struct route_match match;
@@ -50,7 +50,7 @@ static void time_read(const char *name, const char *path, const char *body, size
     report(name, count, length, best);
 }
 
-/* Lists of ROW ids, together `count` ids. The texts `before` and `after` enclose them. */
+/* Writes `count` ids, in lists of ROW ids. The texts `before` and `after` enclose them. */
 static void write_ids(struct writer *body, const char *before, int64_t count, const char *after)
 {
     body->length = 0;
@@ -63,8 +63,8 @@ static void write_ids(struct writer *body, const char *before, int64_t count, co
     writer_text(body, after);
 }
 
-/* Items of ROW rows. `digits` is the precision of the numbers. Python writes a float that was converted to a double
- * with 17 digits. */
+/* Writes items of ROW rows. `digits` is the precision of the numbers. Python writes a float that was converted to a
+ * double with 17 digits. */
 static void write_rows(struct writer *body, int64_t count, int digits)
 {
     body->length = 0;
@@ -83,7 +83,7 @@ static void time_write(const char *name, const float *values, int64_t count,
     struct writer writer = {0};
     double best = 1e9;
     writer_reserve(&writer, (size_t)count * 17);
-    for (int run = 0; run < RUNS; run++) { /* the first run touches the memory */
+    for (int run = 0; run < RUNS; run++) { /* the first run touches the memory for the first time */
         double begin = now_s();
         writer.length = 0;
         write(&writer, values, count);

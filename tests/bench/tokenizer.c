@@ -1,5 +1,6 @@
-/* tokenizer TOKENIZER.json TEXTS SECONDS: encodes all texts of a file again and again, on one thread. TEXTS has for
- * each text u32 number of bytes, the bytes. Prints texts and tokens a second, and what opening takes. */
+/* tokenizer TOKENIZER.json TEXTS SECONDS: encodes all texts of a file again and again, on one thread. TEXTS contains
+ * for each text its number of bytes (u32) and the bytes. Prints texts per second and tokens per second, and the time
+ * and memory that opening needs. */
 #include "server/tokenizer/tokenizer.h"
 
 #include <malloc.h>
@@ -15,7 +16,7 @@ static double now_s(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* Bytes in use by malloc, with its overhead. */
+/* Returns the bytes that malloc has allocated, with its overhead. */
 static size_t heap_bytes(void)
 {
     struct mallinfo2 info = mallinfo2();
@@ -61,7 +62,7 @@ int main(int argc, char **argv)
     double open_ms = (now_s() - begin) * 1e3;
     size_t bytes = heap_bytes() - before;
     struct tokenizer_encoding encoding = {0};
-    encode_all(tokenizer, texts, size, &encoding, &tokens); /* warm */
+    encode_all(tokenizer, texts, size, &encoding, &tokens); /* warms caches */
     tokens = 0;
     double seconds = atof(argv[3]);
     begin = now_s();

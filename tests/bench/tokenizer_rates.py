@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Compares the tokenizer with the package `tokenizers` of PyPI: texts per second on one thread, measured in turns.
+"""Compares linformerd's tokenizer with the Python package `tokenizers`: texts per second on one thread, measured in
+turns.
 
     tokenizer_rates.py --program build/tests/bench/tokenizer --folder build/bench/tokenizers [--size 50000] [--rounds 3]
 
 The texts have 100 words, and are taken from Debian's documentation. The tokenizers are trained on this documentation
-once, and kept in the folder. The last table has the times for one text of a hundred thousand letters and one of a
-million. It shows whether the time grows in proportion to the length."""
+once, and kept in the folder. The last table gives the times for a text of a hundred thousand letters and for a text of
+a million letters. It shows whether the time grows in proportion to the length."""
 import argparse
 import pathlib
 import random
@@ -43,13 +44,13 @@ def save_texts(path, inputs):
 
 
 def ours(program, path, inputs, seconds):
-    """The program's output, by name."""
+    """Runs the program. Returns its output as {name: value}."""
     words = subprocess.run([program, path, inputs, str(seconds)], check=True, stdout=subprocess.PIPE, text=True).stdout.split()
     return dict(zip(words[::2], map(float, words[1::2])))
 
 
 def theirs(tokenizer, inputs, seconds):
-    """Texts per second of encode_batch_fast, which computes no offsets, and of encode."""
+    """Texts per second of `tokenizers`: by encode_batch_fast, which computes no offsets, and by encode."""
     rates = []
     for run in (lambda: tokenizer.encode_batch_fast(inputs), lambda: [tokenizer.encode(text) for text in inputs]):
         began, count = time.monotonic(), 0

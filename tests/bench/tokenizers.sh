@@ -1,6 +1,6 @@
 #!/bin/bash
-# tokenizers.sh [ARGS of tokenizer_rates.py]: compares the tokenizer's rate with that of the package `tokenizers` of
-# PyPI, on one thread.
+# tokenizers.sh [ARGS of tokenizer_rates.py]: compares the rate of linformerd's tokenizer with that of the Python
+# package `tokenizers`, on one thread.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . tests/tokenizers/venv.sh

@@ -3,7 +3,8 @@
  *     vector [SECONDS]   each line takes at least SECONDS (0.1)
  *
  * One thread runs. The operands fit into the second-level cache, like the rows of a task. The rate of a product or an
- * attention is also printed as a part of the multiply-add rate, which a plain loop over registers reaches. */
+ * attention is also printed as a part of the peak rate. The peak rate is that of a plain loop of multiply-adds over
+ * registers. */
 #include "engine/cpu/vector.h"
 #include "tests/unit/tensors.h"
 
@@ -17,7 +18,8 @@
 
 #define ROWS 64
 #define COLUMNS 512
-/* Independent sums. There are more of them than latency times units, and few enough for 16 registers. */
+/* Number of independent sums. It exceeds the latency of a multiply-add times the number of units, and fits into 16
+ * registers. */
 #define SUMS 12
 
 static double now_s(void)
@@ -27,7 +29,7 @@ static double now_s(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* ---- The most that the processor can do: sums in registers, no loads ---- */
+/* ---- The peak of the processor: sums in registers, no loads ---- */
 
 #define MULTIPLY_ADD_LOOP(name, lanes, attributes)                                                       \
     static attributes float name(int64_t rounds)                                                         \
@@ -61,7 +63,7 @@ static const struct {
 };
 
 #ifdef __x86_64__
-/* The processor's instruction for pairs of bf16. The factors are zeros and ones. */
+/* Measures the processor's instruction for pairs of bf16. The factors are ones. */
 static __attribute__((target("avx512f,avx512bf16"))) float multiply_add_bf16(int64_t rounds)
 {
     __m512 sums[SUMS], all = _mm512_setzero_ps();
@@ -79,7 +81,7 @@ static __attribute__((target("avx512f,avx512bf16"))) float multiply_add_bf16(int
 
 static volatile float kept;
 
-/* `operations`: number of multiplications and additions in a round. */
+/* Returns the peak rate. `operations` is the number of multiplications and additions in a round. */
 static double peak_flops(float (*loop)(int64_t rounds), double operations)
 {
     int64_t rounds = 1000000;
@@ -95,7 +97,7 @@ static double peak_flops(float (*loop)(int64_t rounds), double operations)
 
 /* ---- The kernels ---- */
 
-/* Memory with the alignment of the engine's arena and scratch. */
+/* Allocates memory with the alignment of the engine's arena and scratch. */
 static float *aligned(size_t floats)
 {
     float *memory = aligned_alloc(64, (floats * sizeof(float) + 63) / 64 * 64);
@@ -115,7 +117,7 @@ struct bench {
 struct kernel {
     const char *name;
     void (*run)(struct bench *bench);
-    double elements, bytes, flops; /* amounts of a run, 0: not printed */
+    double elements, bytes, flops; /* numbers for one run, 0: not printed */
 };
 
 static void run_layer_norm(struct bench *b)
@@ -167,7 +169,7 @@ static void run_finish_residual(struct bench *b)
     });
 }
 
-/* Softmax of its own result, because the values hardly influence the time. */
+/* Computes the softmax of its own result, because the values hardly influence the time. */
 static void run_softmax(struct bench *b)
 {
     for (int r = 0; r < ROWS; r++)
@@ -236,7 +238,8 @@ static void time_rows(struct bench *bench, double seconds)
         time_kernel(bench, &kernels[i], 0, seconds);
 }
 
-/* rows x k x dim_head. The matrices of 8 heads are side by side, as in the engine. */
+/* Measures attention of `rows` queries over k keys of dim_head columns. The matrices of 8 heads are side by side, as in
+ * the engine. */
 static void time_attend(struct bench *bench, int64_t rows, int64_t k, int64_t dim_head, bool causal, double peak,
                         double seconds)
 {
@@ -278,7 +281,7 @@ static void time_attend(struct bench *bench, int64_t rows, int64_t k, int64_t di
     snprintf(name, sizeof name, "attend %lld x %lld x %lld%s", (long long)rows, (long long)k, (long long)dim_head,
              causal ? ", causal" : "");
     int64_t scores = rows * k;
-    for (int64_t r = 0; causal && r < rows; r++) /* number of keys that a row sees */
+    for (int64_t r = 0; causal && r < rows; r++) /* subtracts the keys that a row does not see */
         scores -= r + 1 < k ? k - r - 1 : 0;
     time_kernel(bench, &(struct kernel){name, run_attend, 0, 0, 4.0 * (double)(scores * dim_head)}, peak, seconds);
     free(bench->attend.scratch);

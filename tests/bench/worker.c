@@ -1,5 +1,5 @@
-/* worker: linformerd's engine, as one of the programs that the benchmarks compare. It loads one model, then reads
- * commands from its standard input. peers.py and tests/gpu/peer.py understand the same commands.
+/* worker: runs linformerd's engine as one of the programs that the benchmarks compare. It loads one model, and then
+ * reads commands from its standard input. peers.py and tests/gpu/peer.py understand the same commands.
  *
  *     worker FOLDER DTYPE MAX_TOKENS MAX_ITEMS [THREADS [DEVICE]]     THREADS 0: one per core. DEVICE: cpu
  *
@@ -35,12 +35,12 @@
 #define MAX_ITEMS 4096
 #define MAX_LINE (PATH_MAX + 8 * MAX_ITEMS)
 
-/* The sequences of a run, one after another in memory. */
+/* The model, and the sequences of a run. Input and output of the sequences are consecutive in memory. */
 struct shape_run {
     struct engine *engine;
     struct model *model;
     struct engine_item *items;
-    int64_t n_items; /* 0 before the first command that sets items */
+    int64_t n_items; /* 0 before the first command that sets sequences */
     char *input;
     float *output;
     size_t output_floats;
@@ -87,7 +87,8 @@ static void shape_free(struct shape_run *run)
     *run = (struct shape_run){.engine = run->engine, .model = run->model};
 }
 
-/* If a batch fails on a device, it runs again on the CPU. Its time must not be measured. */
+/* Runs the sequences once. If a batch fails on a device, it runs again on the CPU. Such a time must not be measured, so
+ * this is an error. */
 static int run_once(const struct shape_run *run, struct error *error)
 {
     if (model_run(run->model, 0, run->items, run->n_items, error) != 0)
@@ -97,7 +98,7 @@ static int run_once(const struct shape_run *run, struct error *error)
                           : error_set(error, "the device failed: %lld batches ran on the CPU", (long long)elsewhere);
 }
 
-/* Sets the item's shape. Returns its rows. */
+/* Sets the item's shape. Returns its number of rows. */
 static int64_t set_size(const struct model_input *input, int64_t length, struct engine_input *given)
 {
     int64_t elements = 1;
@@ -111,7 +112,7 @@ static int64_t set_size(const struct model_input *input, int64_t length, struct 
     return elements / input->columns;
 }
 
-/* Elements of the output of the class, for an item with a given input. */
+/* Returns the number of elements of the class's output, for an item with a given input. */
 static int64_t output_elements(const struct model *model, const struct engine_item *item)
 {
     int64_t shape[ENGINE_MAX_RANK], elements = 1;
@@ -121,7 +122,7 @@ static int64_t output_elements(const struct model *model, const struct engine_it
     return elements;
 }
 
-/* Sets the place of each item in the input, with four bytes for an element, and in the output. */
+/* Sets the place of each item in the input and in the output. An element of the input has four bytes. */
 static int lay_out(struct shape_run *run, const int64_t *lengths, bool pooled, struct error *error)
 {
     const struct model_info *info = model_info(run->model);
@@ -181,7 +182,8 @@ static int shape_set(struct shape_run *run, const int64_t *lengths, int64_t n_it
     return run_once(run, error); /* warms caches */
 }
 
-/* Slots keep the sums of the earlier rows. The numbers in them do not influence the time. */
+/* Sets steps of causal sequences. Slots keep the sums of the earlier rows. The numbers in them do not influence the
+ * time. */
 static int set_steps(struct shape_run *run, const char *arguments, struct error *error)
 {
     static int32_t last_row = 0;
@@ -288,7 +290,7 @@ static uint64_t sum_words(const uint64_t *words, int64_t count)
     return sum;
 }
 
-/* Measures how fast the memory delivers the bytes of the weights. Each thread reads one stretch. */
+/* Measures how fast the memory delivers the bytes of the weights. Each thread reads one contiguous part. */
 static int time_reads(const struct shape_run *run, const char *arguments, struct error *error)
 {
     const int64_t part = 1 << 15; /* number of words */
@@ -341,7 +343,7 @@ static int save_explained(const struct shape_run *run, const char *arguments, st
 
 /* ---- Time by operation ---- */
 
-/* Seconds by operation. [OP_COUNT] is the copy of the inputs. */
+/* Seconds of each operation. [OP_COUNT] is the copy of the inputs. */
 struct profile {
     double inside[OP_COUNT + 1], outside[OP_COUNT + 1], total;
 };
@@ -354,7 +356,8 @@ static bool step_reads_prefix(const struct plan *plan, const struct plan_step *s
     return false;
 }
 
-/* The steps of a class are those from the first to the last step that reads one of its weights. */
+/* Divides the seconds of each step by operation, inside and outside of the class. The steps of the class are those from
+ * the first to the last step that reads one of its weights. */
 static void profile_set(struct profile *profile, const struct plan *plan, const double *seconds, const char *prefix)
 {
     int first = plan->n_steps, last = -1;
@@ -394,7 +397,8 @@ static void print_shares(const struct profile *profile)
     printf("glue %.2f %.2f\n", 100 * (all - products) / profile->total, 100 * products / profile->total);
 }
 
-/* Adds each step's time to `times`. Returns the number of runs, or -1 if a run failed. */
+/* Runs the sequences for `seconds`, and adds each step's time to `times`. Returns the number of runs, or -1 if a run
+ * failed. */
 static int time_steps(struct shape_run *run, double seconds, double *times, struct error *error)
 {
     double begin = now_s();

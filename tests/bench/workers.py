@@ -1,5 +1,6 @@
-"""Long-running programs that each run one model on command (worker.c, peers.py), measured in turns. Other work on a
-machine changes over time. So times of programs that are measured one after another are not comparable. Here, each
+"""Long-running programs that each run one model on command (worker.c, peers.py), measured in turns. Other programs on a
+machine disturb at varying times. So times of programs that are measured one after another are not comparable. Here,
+each
 round gives every worker a short slice. The order changes from round to round. A ratio is the median of the ratios
 within rounds. A worker without a command is stopped (SIGSTOP), so that its threads cannot spin."""
 import ctypes
@@ -14,13 +15,14 @@ CORES = len(os.sched_getaffinity(0))
 
 ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": "1"}
 
-# glibc returns large blocks to the kernel at each free, and faults them in again. This costs PyTorch much time.
-# PyTorch's tuning guide recommends another allocator. These settings have the same effect.
+# By default, glibc returns large blocks to the kernel at each free, and the next use of the block causes page faults.
+# This costs PyTorch much time. PyTorch's tuning guide recommends another allocator. The settings below have the same
+# effect.
 TORCH_ENVIRONMENT = ENVIRONMENT | {
     "MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
     "MALLOC_TOP_PAD_": str(64 << 20), "THP_MEM_ALLOC_ENABLE": "1",
 }
-OUR_ENVIRONMENT = {"GOMP_SPINCOUNT": "1000"}  # the setting with which the daemon starts itself (server/main.c)
+OUR_ENVIRONMENT = {"GOMP_SPINCOUNT": "1000"}  # the daemon's setting for itself (server/main.c)
 UNWANTED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE", "LINFORMERD_THREADS")
 
 
@@ -34,7 +36,8 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent():
-    """A child calls this first. Then the child ends when its parent ends, even if the child is stopped at that time."""
+    """A child process calls this function first. The child then ends when its parent ends, even if the child is stopped
+    at that time."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -43,7 +46,8 @@ class WorkerFailed(Exception):
 
 
 class Worker:
-    """A child process and its pipes. It starts at once. `wait_ready` returns its description, or raises WorkerFailed."""
+    """A child process and its pipes. The process starts at once. `wait_ready` returns its description, or raises
+    WorkerFailed."""
 
     def __init__(self, name, command, log, environment=()):
         self.name, self.log = name, open(log, "w")
@@ -66,7 +70,7 @@ class Worker:
             pass  # the process has ended, which hear() reports
 
     def hear(self):
-        """The words of the answer after the first word, which reports success."""
+        """The words of the answer without the first word, which reports success."""
         word, _, rest = self.process.stdout.readline().strip().partition(" ")
         if not word:
             raise WorkerFailed(f"it ended; see {self.log.name}")
@@ -105,7 +109,7 @@ class Worker:
 
 
 class Workers:
-    """The workers that have started, by name. `failures` has a sentence for each of the others."""
+    """The started workers by name. `failures` contains a sentence for each worker that failed."""
 
     def __init__(self):
         self.running, self.descriptions, self.failures = {}, {}, {}
@@ -149,8 +153,9 @@ class Workers:
         return ready
 
     def prepare_in_turn(self, line, limit_s, first):
-        """Sends the command to one worker after another, because first runs slow down each other. Workers that are not
-        ready within limit_s are ended. limit_s holds for all workers together. Returns the workers that are ready."""
+        """Sends the command to one worker after another, because first runs at the same time would slow down each
+        other. Workers that are not ready within limit_s are ended. limit_s holds for all workers together. Returns the
+        workers that are ready."""
         ready, end = [], time.monotonic() + limit_s
         for name in sorted(self.running, key=lambda name: name != first):
             worker = self.running[name]
@@ -167,8 +172,8 @@ class Workers:
         return ready
 
     def measure(self, names, rounds, slice_s, budget_s):
-        """Median milliseconds of each worker in each round: {name: [ms, …]}. After budget_s no round begins, except the
-        first three."""
+        """Median milliseconds of each worker in each round: {name: [ms, …]}. After budget_s seconds no round begins,
+        except the first three."""
         times = {name: [] for name in names}
         began = time.monotonic()
         for turn in range(rounds):
