@@ -1,8 +1,8 @@
-"""Hooks of schemathesis for test_openapi.py. They leave out some bodies that the OpenAPI document allows."""
+"""Hooks of schemathesis for test_openapi.py. The hooks leave out some bodies that the OpenAPI document allows."""
 
 import schemathesis
 
-# Values that are valid, but take long, or do not fit one of the served models.
+# Values that are valid, but need a long time, or exceed the limits of a served model.
 LARGE = {
     "max_new_tokens": range(9, 1048577),  # the daemon refuses larger values at once
     "max_tokens": range(9, 1048577),
@@ -16,8 +16,8 @@ def is_large(key, value):
 
 
 def is_left_out(value):
-    """Whether the JSON contains a value of LARGE, or a value that JSON Schema cannot tell from a valid one. Such values
-    are a NUL in a key, an integer beyond 64 bits, and an integer that is written as 1.0."""
+    """True if the JSON contains a value of LARGE, or an invalid value that JSON Schema cannot exclude. Such values are
+    a NUL in a key, an integer beyond 64 bits, and an integer that is written as 1.0."""
     if isinstance(value, dict):
         return any("\0" in key or is_large(key, each) or is_left_out(each) for key, each in value.items())
     if isinstance(value, list):

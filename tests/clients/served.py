@@ -7,14 +7,14 @@ import subprocess
 import urllib.request
 
 
-# A model whose tokens are the bytes of a text, and the model that writes texts. They have the names of the built-in
-# models.
+# A model whose tokens are the bytes of a text, and the built-in model that writes texts. They replace the built-in
+# models, and have the same names.
 STAND_INS = ("--model", "builtin=tests/models/bytes", "--model", "builtin-writer=weights/writer")
 
 
 class Daemon:
-    """build/linformerd on a free port, until the end of a with block. `address` is its host and port. Without a model
-    in the arguments, it serves STAND_INS."""
+    """Runs build/linformerd on a free port, until the end of a with block. `address` is the daemon's host and port.
+    Without a model in the arguments, the daemon serves STAND_INS."""
 
     def __init__(self, *arguments):
         if "--model" not in arguments:

@@ -29,7 +29,7 @@ def write_model(folder, config, tensors):
 
 
 def generating_model(folder, **config):
-    """A causal model of bytes with random weights, which can generate."""
+    """Writes a causal model of bytes with random weights, which can generate."""
     random = np.random.default_rng(5)
     dim, heads, ids, length = 16, 2, 259, 256
     shapes = {
@@ -62,8 +62,8 @@ def labelled_graph(inputs, sizes, nodes, **config):
 
 
 def text_model(folder):
-    """Writes a model of texts: the mean of the embeddings of a text, and a linear layer. Returns a function that
-    computes the scores of a text with numpy."""
+    """Writes a model that classifies texts: the mean of the embeddings of a text, and a linear layer. Returns a
+    function that computes the scores of a text with numpy."""
     random = np.random.default_rng(1)
     table, weight, bias = (random.normal(size=s).astype(np.float32) for s in ((259, 8), (3, 8), (3,)))
     nodes = [
@@ -88,7 +88,7 @@ def cases():
 
 
 def calls(case):
-    """A case's calls of forward(): a list of (inputs, outputs), each a dict of arrays by name."""
+    """The stored calls of a case's forward(): a list of (inputs, outputs). Each is a dict of arrays by name."""
     dtypes = {"F32": np.float32, "I64": np.int64, "BOOL": np.bool_}
     with open(f"{CASES}/{case}/calls.safetensors", "rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))

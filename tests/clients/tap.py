@@ -5,7 +5,8 @@ import unittest
 
 
 def run(tests):
-    """Runs pairs (name, function). Prints the results in TAP, and returns the number of failed tests."""
+    """Runs the functions of pairs (name, function). Prints the results in TAP, and returns the number of failed
+    tests."""
     failed = 0
     print(f"1..{len(tests)}")
     for number, (name, function) in enumerate(tests, 1):
@@ -24,7 +25,7 @@ def run(tests):
 
 
 def expect(error, function, *parts):
-    """Calls the function, which must raise an error of this class. Its text must contain all parts. Returns the
+    """Calls the function, which must raise an error of this class. The error's text must contain all parts. Returns the
     error."""
     try:
         function()

@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_clients.sh: clients from PyPI with the daemon, in TAP. requirements.txt has their versions. The environment is in
-# BUILD/clients. When requirements.txt changes, it is made again.
+# test_clients.sh: tests clients from PyPI with the daemon, in TAP. requirements.txt lists their versions. The virtual
+# environment is BUILD/clients. When requirements.txt changes, the environment is made again.
 set -euo pipefail
 environment=${BUILD:-build}/clients
 wanted=tests/clients/requirements.txt

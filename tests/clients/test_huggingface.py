@@ -18,7 +18,7 @@ HEIGHT, WIDTH = 4, 6
 
 
 def picture_model(folder):
-    """Writes a model whose three classes have the means of the picture's channels as logits."""
+    """Writes a model with three classes. The logits are the means of the picture's channels."""
     nodes = [
         {"op": "view", "to": "v", "self": "img", "size": ["batch", 3, HEIGHT * WIDTH]},
         {"op": "mean", "to": "y", "self": "v", "dim": [2]},
@@ -54,7 +54,8 @@ def texts(address, logits):
 
 
 def pictures(address):
-    """The client sends a path and bytes as they are. With parameters, it sends base64. The scores must be the same."""
+    """The client sends the file of a path, or bytes, as the body. With parameters, it sends base64. The scores must be
+    the same."""
     for url in (address, f"{address}/predict"):
         client = InferenceClient(model=url, token="none")
         for path in PICTURES:
@@ -71,8 +72,8 @@ def pictures(address):
 
 
 def masks(address):
-    """For one mask, the client returns a list of fillings. For several masks, the daemon answers with a list of lists,
-    on which the client fails. The client also fails with the answers of Hugging Face's own server."""
+    """For one mask, the client returns a list of candidates. For several masks, the daemon answers with a list of
+    lists, on which the client fails. The client also fails with the answers of Hugging Face's own server."""
     client = InferenceClient(model=f"{address}/fill-mask", token="none")
     found = client.fill_mask("The [MASK] barks in the kennel at night.")
     assert len(found) == 5 and found[0].token_str == "dog" and found[0].score > 0.9
@@ -103,7 +104,8 @@ def refusals(address):
 
 
 def generated(address):
-    """text_generation at the daemon's address, at /generate and at /generate_stream: texts, details and streams."""
+    """text_generation with the daemon's address, with /generate and with /generate_stream: texts, details and
+    streams."""
     client = InferenceClient(model=address, token="none")
     options = dict(max_new_tokens=40, temperature=1.3, seed=11)
     text = client.text_generation("caf\u00e9 ", **options)

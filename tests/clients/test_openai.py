@@ -1,4 +1,4 @@
-"""The package openai, sync and asyncio, with the daemon's built-in model."""
+"""The package openai, sync and asyncio, with the model "builtin", whose tokens are bytes."""
 
 import asyncio
 import base64
@@ -37,7 +37,7 @@ def texts_and_ids(client):
 
 def encodings(client):
     """Without encoding_format, the client requests base64, and decodes the answer. If the caller requests base64, the
-    client returns the text."""
+    client returns the base64 text."""
     text = client.embeddings.create(model=MODEL, input="ab", encoding_format="base64").data[0].embedding
     floats = client.embeddings.create(model=MODEL, input="ab", encoding_format="float")
     plain = client.embeddings.create(model=MODEL, input="ab")
@@ -67,7 +67,7 @@ def errors(client, address):
     support.expect(openai.NotFoundError, lambda: client.images.generate(model=MODEL, prompt="a"), "no such path")
     support.expect(openai.BadRequestError, lambda: create(model=MODEL, input=""), "input is empty")
     support.expect(openai.BadRequestError, lambda: create(model=MODEL, input="a", dimensions=193), "have 192")
-    # Ids of tiktoken, which LangChain sends.
+    # These are ids of tiktoken's vocabulary, which LangChain sends.
     support.expect(openai.BadRequestError, lambda: create(model=MODEL, input=[[9906, 1917]]), "9906", "below 259")
     stranger = openai.OpenAI(base_url=f"http://{address}/v1", api_key="another", max_retries=0)
     raised = support.expect(openai.AuthenticationError, lambda: stranger.models.list(), "API key")
@@ -92,7 +92,8 @@ def asyncio_client(address):
 
 
 def completions(client):
-    """A whole answer has the fields that the client's types describe. The pieces of a stream form the same text."""
+    """A whole answer has the fields that the client's types describe. The joined pieces of a stream are the same
+    text."""
     options = dict(model="bytes", prompt=["caf\u00e9", "b"], max_tokens=40, temperature=1.5, n=2, seed=7, logprobs=2)
     whole = client.completions.create(**options, stop=["zzz"], user="somebody")
     assert whole.object == "text_completion" and whole.id.startswith("cmpl-") and whole.model == "bytes"
@@ -123,7 +124,7 @@ def completions(client):
 
 
 def streams_that_are_left(client):
-    """A client may leave a stream before its end, and send further requests on the same connections."""
+    """A client may close a stream before its end, and send further requests on the same connections."""
     for _ in range(20):
         with client.completions.create(model="bytes", prompt="ab", max_tokens=1000000, stream=True) as stream:
             for _, chunk in zip(range(5), stream):

@@ -21,8 +21,8 @@ SEED = os.environ.get("SEED", "1")
 EXAMPLES = os.environ.get("EXAMPLES", "5")
 MODELS = ["reader", "writer", "none"]
 
-# A value may be valid for the document and not for the model, such as a text without a mask on /fill-mask. On the
-# routes that serve every text, valid requests must succeed, or name a model that does not exist.
+# A value may be valid for the document but not for the model, such as a text without a mask on /fill-mask. Routes that
+# serve every text must answer valid requests with success, or with 404 for a model that does not exist.
 CONFIGURATION = """
 [checks.positive_data_acceptance]
 expected-statuses = ["2xx", "400", "404", "422"]
@@ -52,7 +52,7 @@ def narrowed(document):
         if not isinstance(value, dict):
             return
         if {"required", "properties"} <= set(value.get("anyOf", [{}])[0]):
-            del value["anyOf"][1:]  # leaves `inputs`
+            del value["anyOf"][1:]  # keeps only the alternative with `inputs`
         for name, schema in value.get("properties", {}).items():
             if name in NARROWER:
                 value["properties"][name] = NARROWER[name]

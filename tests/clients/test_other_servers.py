@@ -1,4 +1,4 @@
-"""The client of Ollama, and openai's client of Azure, with the daemon. Their vectors are compared with the vectors of
+"""Ollama's client, and openai's client for Azure, with the daemon. Their vectors are compared with the vectors of
 /embed."""
 
 import json

@@ -44,9 +44,9 @@ def metadata(client, case):
         assert set(expected) <= outputs
         for name, array in inputs.items():
             tensor = known[name]
-            if name == "attn_mask":  # this input has two datatypes and two ranks
+            if name == "attn_mask":  # in the metadata, this input has two datatypes and two ranks
                 continue
-            if len(known.get("x", tensor)["shape"]) == 4 and name == "context":  # this context has any rank
+            if len(known.get("x", tensor)["shape"]) == 4 and name == "context":  # in the metadata, this context has any rank
                 continue
             assert tensor["datatype"] == np_to_triton_dtype(array.dtype)
             assert len(tensor["shape"]) == array.ndim
@@ -108,7 +108,7 @@ def several_at_once(client, case):
 
 
 def body_by_hand(client, case):
-    """A body without tritonclient, as clients send it that write the body themselves."""
+    """Posts the body with only the header for the length of the JSON, as clients without tritonclient's infer() do."""
     inputs, outputs = support.calls(case)[0]
     body, length = client.generate_request_body(tensors(inputs, True))
     response = client._post(
@@ -121,7 +121,8 @@ def body_by_hand(client, case):
 
 
 def raw_bytes(client, case):
-    """A header length of 0: the body is the bytes of the only input, and the answer is the bytes of the output."""
+    """A header length of 0 means that the body is the bytes of the only input. The answer is the bytes of the
+    output."""
     inputs, _ = support.calls(case)[0]
     (array,) = inputs.values()
     response = client._post(
@@ -134,7 +135,8 @@ def raw_bytes(client, case):
 
 
 def attention(client, case):
-    """Outputs that are computed on request only: the matrices P-bar, whose rows sum to one."""
+    """Outputs that the daemon computes only on request: the attention matrices P-bar of the Linformer paper, whose rows
+    sum to one."""
     inputs, _ = support.calls(case)[0]
     result = client.infer(case, tensors(inputs, True), outputs=wanted(["attention.0"], True))
     probabilities = result.as_numpy("attention.0")

@@ -1,11 +1,11 @@
 #!/bin/bash
-# release.sh SUITE…: tests the packages on bare systems of these releases: bookworm (Debian 12), trixie (13), noble
-# (Ubuntu 24.04). Needs root, network, and the wheel of `make wheel`. For each release:
+# release.sh SUITE…: tests the packages on bare systems of these releases: bookworm (Debian 12), trixie (Debian 13),
+# noble (Ubuntu 24.04). Needs root, network, and the wheel of `make wheel`. For each release:
 #   1. `make deb` builds the packages there, and lintian finds no error and no warning
 #   2. on another bare system, apt installs the package, and the daemon serves. All files of the package and the user
 #      exist. After a purge, the files do not exist. The user stays
-#   3. an upgrade and a removal ask systemctl for the right things. An upgrade does not stop the socket
-#   4. on this system, pip installs the wheel into an empty environment, and the daemon serves
+#   3. an upgrade and a removal call systemctl with the right arguments. An upgrade does not stop the socket
+#   4. on the system of step 2, pip installs the wheel into an empty environment, and the daemon serves
 # Not covered: systemd, which needs a machine that boots. A script in the place of systemctl records the calls of dpkg's
 # scripts. KEEP=1 leaves the root file systems.
 set -euo pipefail
@@ -24,7 +24,8 @@ wheels=("$build"/wheel/linformerd-*.whl)
 wheel=${wheels[0]}
 [ -e "$wheel" ] || fail "no wheel in $build/wheel: make wheel"
 
-# in_root ROOT COMMAND: runs a command in separate mount and process namespaces, so that no process outlives it.
+# in_root ROOT COMMAND: runs a command in separate mount and process namespaces. When in_root ends, no process of the
+# command remains.
 in_root() {
     # shellcheck disable=SC2016 # expanded by the inner shell
     unshare --mount --pid --fork --kill-child bash -c '
@@ -42,7 +43,8 @@ logged() {
     "$@" >"$log" 2>&1 || { tail -n 60 "$log" && fail "$*"; }
 }
 
-# Unpacks a bare system. Later runs use its file again.
+# new_root SUITE ROOT: unpacks a bare system into ROOT. The first call for a suite makes the archive, and later calls
+# use it again.
 new_root() {
     local suite=$1 root=$2 bare=$cache/$1.tar script=tests/fresh/debian.sh
     [ "$suite" != noble ] || script=tests/packages/ubuntu.sh
@@ -54,10 +56,10 @@ new_root() {
     tar -C "$root" -xf "$bare"
 }
 
-# Functions for in_root. serve COMMAND…: starts the daemon on a free port, sends a request with bash, and ends the
-# daemon. files: prints the files with the name of the package, except files that pip, apt and the shell write for
-# themselves. record_systemctl: makes dpkg's scripts believe that systemd runs and both units are enabled and active.
-# Their calls of systemctl are lines of /tmp/systemctl.
+# The functions of the scripts of in_root. serve COMMAND…: starts the daemon on a free port, sends a request with bash,
+# and ends the daemon. files: prints the files with the name of the package, except files that pip, apt and the shell
+# write for themselves. record_systemctl: makes dpkg's scripts believe that systemd runs and both units are enabled and
+# active. Their calls of systemctl are lines of /tmp/systemctl.
 # shellcheck disable=SC2016 # expanded within the root
 functions='
     record_systemctl() {
@@ -126,7 +128,7 @@ for suite in "$@"; do
     echo "apt installs, serves and purges, and an upgrade keeps the socket, $SECONDS s"
 
     logged wheel in_root "$clean" "$functions"'
-        apt-get autoremove -y -qq --purge # also the libraries that came with the package
+        apt-get autoremove -y -qq --purge # this also removes the libraries that apt installed for the package
         if ls /usr/lib/*/libmicrohttpd.so.* /usr/lib/*/libopenblas.so.* 2>/dev/null; then exit 1; fi
         python3 -m venv /root/venv && /root/venv/bin/pip install -q --no-index /root/deb/linformerd-*.whl
         serve /root/venv/bin/linformerd

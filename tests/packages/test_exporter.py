@@ -1,5 +1,5 @@
-"""Tests serve() and the exporter of the wheel, in an environment with torch and the Python libraries. Run it with the
-Python of this environment."""
+"""Tests serve() and the exporter of the wheel, in an environment with torch and the Python libraries. Run the script
+with the Python of this environment."""
 
 import os
 import pathlib
@@ -98,7 +98,7 @@ def a_module_is_served_from_memory():
 
 @test
 def a_folder_is_written_and_checked_by_the_daemon_of_the_wheel():
-    os.environ["PATH"] = "/usr/bin:/bin"  # without the command of the wheel
+    os.environ["PATH"] = "/usr/bin:/bin"  # the wheel's command is not in this PATH
     folder = pathlib.Path(os.environ["FOLDER"], "exported")
     with unittest.mock.patch("subprocess.run", wraps=subprocess.run) as called:
         linformerd.export(language_model(), KWARGS, folder, name="kept", pooling="cls")

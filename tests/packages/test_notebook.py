@@ -21,7 +21,7 @@ def executed(notebook):
 
 
 def texts_of(notebook):
-    """For each code cell, its printed text or its value."""
+    """The printed text of each code cell, or the cell's value."""
     return ["".join(one.get("text") or one["data"]["text/plain"] for one in cell.outputs)
             for cell in notebook.cells if cell.cell_type == "code"]
 
@@ -40,7 +40,7 @@ def the_daemon_ends_with_the_kernel():
     code = "import linformerd\nserver = linformerd.serve()\nprint(server.pid)"
     notebook = executed(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)]))
     pid = int(texts_of(notebook)[0])
-    while os.path.exists(f"/proc/{pid}"):  # until the process that inherited the daemon has read its exit status
+    while os.path.exists(f"/proc/{pid}"):  # waits until the process that inherited the daemon has read its exit status
         if " Z " in pathlib.Path(f"/proc/{pid}/stat").read_text():
             break
         time.sleep(0.02)

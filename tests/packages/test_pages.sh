@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_pages.sh: tests the manual page and the completion of flags in bash and zsh, in TAP. --help lists the flags. Not
-# covered: whether man-db finds the page.
+# test_pages.sh: compares the manual page and the completion of flags in bash and zsh with the flags of --help, in TAP.
+# Not covered: whether man-db finds the page.
 # shellcheck disable=SC2317 # functions that are called through check
 set -euo pipefail
 build=$(realpath "${BUILD:-build}")
@@ -29,7 +29,7 @@ manual_prints() {
     [ -z "$warnings" ] || { echo "$warnings" && return 1; }
 }
 
-# The page must have each flag, with its variable and its whole explanation.
+# The page must contain each flag, with its variable and its whole explanation.
 manual_is_complete() {
     local page flag
     page=$(groff -man -Tascii -rLL=10000n "$build/pages/linformerd.8" | sed 's/.\x08//g' | tr -s ' \n' ' ')
@@ -59,8 +59,9 @@ completed_by_bash() {
 }
 
 # ---- zsh
-# completed_by_zsh WORD…: prints the words that zsh offers. Completion needs a terminal, so zsh runs another zsh in one.
-# That zsh replaces compadd, with which completion offers words, and prints them.
+# completed_by_zsh WORD…: prints the words that zsh offers. Completion needs a terminal, so zsh starts an inner zsh in a
+# pseudo-terminal. Completion passes its words to compadd. The inner zsh replaces compadd by a function that prints
+# them.
 completed_by_zsh() {
     # shellcheck disable=SC2016 # zsh expands this
     timeout 60 zsh -f -c '

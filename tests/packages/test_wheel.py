@@ -1,5 +1,5 @@
-"""Tests the wheel in an environment without any other package. Run it with the Python of this environment, in the
-repository."""
+"""Tests the wheel in an environment without any other package. Run the script with the Python of this environment, in
+the root of the repository."""
 
 import importlib.metadata
 import json
@@ -43,7 +43,7 @@ def as_float32(numbers):
 
 
 def exists(pid):
-    """Whether a process runs. A process that has ended, but whose parent has not read its status, does not count."""
+    """True if the process runs. A process that has ended, but whose parent has not read its status, does not count."""
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
@@ -91,7 +91,7 @@ def licences_of_the_libraries_come_along():
 
 @test
 def the_daemon_has_its_own_libraries():
-    # Files under these names that are not libraries. A daemon that reads them does not start.
+    # These files have the names of libraries, but are not libraries. A daemon that reads them does not start.
     folder = pathlib.Path(os.environ["FOLDER"], "wrong")
     folder.mkdir(exist_ok=True)
     for name in ("libjansson.so.4", "libopenblas.so.0", "libgfortran.so.5", "libgnutls.so.30"):
@@ -263,7 +263,7 @@ def the_daemon_ends_with_its_block():
         assert not exists(server.pid)
 
 
-# A process with a server. It prints the id of the daemon, and then executes the last line.
+# The code of a process with a server. It prints the id of the daemon's process, and then executes the last line.
 CHILD = "import linformerd, os, sys, time\nserver = linformerd.serve()\nprint(server.pid, flush=True)\n"
 
 

@@ -1,6 +1,7 @@
 #!/bin/bash
-# test_wheel.sh: tests the wheel that `make wheel` built, in TAP, in two environments. BUILD/packages/bare only has the
-# wheel. BUILD/packages/full also has torch and the Python libraries. release.sh tests other releases.
+# test_wheel.sh: tests the wheel that `make wheel` built, in TAP, in two virtual environments. BUILD/packages/bare
+# contains only the wheel. BUILD/packages/full also contains torch and the Python libraries. release.sh tests the wheel
+# on other releases of the system.
 # shellcheck disable=SC2317 # functions that are called through check
 set -euo pipefail
 build=${BUILD:-build}
@@ -13,8 +14,8 @@ wheels=("$build"/wheel/linformerd-*.whl)
 wheel=${wheels[0]}
 [ -e "$wheel" ] || { echo "test_wheel.sh: no wheel in $build/wheel: make wheel" >&2 && exit 1; }
 
-# environment NAME FILE: makes the environment NAME again if the words of FILE have changed, and installs the wheel into
-# it.
+# environment NAME FILE: makes the environment NAME if it is missing or the words of FILE have changed. Installs the
+# wheel into it.
 environment() {
     local folder=$work/$1
     if ! cmp -s "$2" "$folder/installed.txt"; then
@@ -52,7 +53,7 @@ wheel_is_small() {
     [ "$(stat --format=%s "$wheel")" -lt $((max_mb * 1000 * 1000)) ]
 }
 
-# auditwheel reads the symbols of all files itself, so its platform is independent of wheel.py.
+# auditwheel reads the symbols of all files itself. So its platform tag is independent of wheel.py.
 auditwheel_agrees() {
     local platform=${wheel%.whl}
     "$full" -m auditwheel show "$wheel" | tr -s '\n' ' ' | tee /dev/stderr |

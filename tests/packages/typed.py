@@ -1,4 +1,5 @@
-"""Code of a user, for mypy --strict. The expected type stands after each reveal_type. test_wheel.sh compares them."""
+"""Code of a user, for mypy --strict. The comment after each reveal_type is the expected type. test_wheel.sh compares
+these types with mypy's."""
 
 import linformerd
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # ubuntu.sh TARGET [MMDEBSTRAP OPTION…]: writes a bare Ubuntu from the archive into TARGET, a folder or a .tar. Needs
-# root. SUITE is the release, by default noble (24.04). Debian has no package with Ubuntu's key, so the key also comes
-# from the archive. It must have the fingerprint that Ubuntu publishes.
+# root. SUITE is the release, by default noble (24.04). Debian has no package with Ubuntu's key, so the script also
+# reads the key from the archive. The key must have the fingerprint that Ubuntu publishes.
 set -euo pipefail
 target=$1
 shift

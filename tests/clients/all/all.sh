@@ -1,10 +1,10 @@
 #!/bin/bash
-# all.sh: tests many clients from PyPI with the daemon, in TAP. A file NAME.txt beside this script lists the packages of
-# one environment, BUILD/clients-NAME. If that file changes, the environment is made again. The first line of the file
-# names the scripts that run there. Packages that exclude each other are in different environments. At the end, the
-# table of docs/clients.md is compared with the results, or written with WRITE_PAGES=1. ENVIRONMENTS="NAME…" runs some
-# of the environments, without the table. An environment that pip cannot install is skipped by name. Then the table is
-# neither compared nor written.
+# all.sh: tests many clients from PyPI with the daemon, in TAP. A file NAME.txt in this folder lists the packages of one
+# virtual environment, BUILD/clients-NAME. If NAME.txt changes, the environment is made again. The first line of
+# NAME.txt names the scripts that run in the environment: "langchain" is with_langchain.py. Packages that exclude each
+# other are in different environments. At the end, the table of docs/clients.md is compared with the results, or written
+# with WRITE_PAGES=1. ENVIRONMENTS="NAME…" runs some of the environments, without the table. An environment that pip
+# cannot install is skipped by name. In this case, the table is neither compared nor written.
 set -euo pipefail
 here=tests/clients/all
 build=${BUILD:-build}
@@ -16,7 +16,7 @@ TRIES=$(mktemp)
 export TRIES
 trap 'rm -f "$TRIES"' EXIT
 
-# Makes the environment of a name. Fails if pip cannot install a package.
+# prepare NAME: makes the environment of a name. Fails if pip cannot install a package.
 prepare() {
     local name=$1 wanted=$here/$1.txt environment=$build/clients-$1
     if cmp -s "$wanted" "$environment/installed.txt"; then

@@ -1,5 +1,6 @@
-"""Runs tries of clients. Each try calls a client in its usual way. Its result becomes a line of JSON in the file
-$TRIES. table.py writes the table of docs/clients.md from these lines."""
+"""Runs the tries of a script with_NAME.py. A try is a function that calls a client in its usual way. Its result becomes
+a line of JSON in the file that the environment variable TRIES names. table.py writes the table of docs/clients.md from
+these lines."""
 
 import importlib.metadata
 import json
@@ -20,8 +21,9 @@ TRIES = []
 
 
 def tried(package, called, note="", fails=""):
-    """Marks a function as a try of calls of a package. The names of its parameters choose daemons. note: what a user
-    has to set. fails: why the client does not work. The function then checks that the client still fails."""
+    """Marks a function as a try of the calls `called` of a package. The names of its parameters choose daemons. note:
+    what a user has to set. fails: why the client does not work. With `fails`, the function checks that the client still
+    fails."""
 
     def mark(function):
         TRIES.append((function, {"package": package, "called": called, "note": note, "fails": fails}))
@@ -31,9 +33,9 @@ def tried(package, called, note="", fails=""):
 
 
 def main():
-    """Runs the tries of the script. A try gets the addresses of the daemons that its parameters name. `builtin` has the
-    built-in models, `classes` has a classifier and a model of bytes, `writer` has only the model of bytes, which
-    generates."""
+    """Runs the tries of the script. A try receives the addresses of the daemons that its parameters name. `builtin`
+    serves the models of served.py. `classes` serves a classifier and a model of bytes. `writer` serves only the model
+    of bytes, which generates."""
     with tempfile.TemporaryDirectory() as folder:
         support.generating_model(os.path.join(folder, "bytes"))
         support.text_model(os.path.join(folder, "classes"))
@@ -72,7 +74,7 @@ def attempt(function, record, addresses):
 
 
 def post(url, body):
-    """The daemon's answer, read without the client under test."""
+    """The daemon's answer to a POST, read without the client under test."""
     with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode())) as answer:
         return json.load(answer)
 
@@ -87,7 +89,7 @@ def vectors(address, texts=TEXTS, **keys):
 
 
 def same(found, expected):
-    """Compares vectors. Clients may convert numbers to float32 and back, so small differences are allowed."""
+    """True if the vectors are equal up to small differences. Clients may convert numbers to float32 and back."""
     found, expected = np.asarray(found, np.float64), np.asarray(expected, np.float64)
     assert found.shape == expected.shape, f"shape {found.shape}, expected {expected.shape}"
     assert np.abs(found - expected).max() < 1e-6, f"off by {np.abs(found - expected).max()}"

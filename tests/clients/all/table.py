@@ -1,5 +1,5 @@
-"""Makes the table of docs/clients.md from the results in $TRIES. The page must contain this table. With WRITE_PAGES=1,
-the script writes the table into the page instead. Needs no package."""
+"""Makes the table of docs/clients.md from the results in the file $TRIES. The page must contain this table. With
+WRITE_PAGES=1, the script writes the table into the page instead. Needs no package."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def outcome(entry):
 
 
 def table(entries):
-    """One row for each try. The rows of a client stand together, and its newest release comes first."""
+    """The table with one row for each try. The rows of a client are consecutive, and its newest release comes first."""
     order = []
     for entry in entries:
         if entry["package"] not in order:

@@ -1,4 +1,5 @@
-"""Chroma's embedding functions for OpenAI and Hugging Face servers, and a collection that uses one of them."""
+"""Chroma's embedding functions for OpenAI and Hugging Face servers, and a collection that uses one of these
+functions."""
 
 import sys
 

@@ -1,4 +1,5 @@
-"""openai, huggingface_hub and ollama. The scripts of `make test-clients` try many more of their calls."""
+"""The packages openai, huggingface_hub and ollama. The scripts of `make test-clients` test many more calls of these
+packages."""
 
 import asyncio
 import base64

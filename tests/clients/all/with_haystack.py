@@ -1,4 +1,4 @@
-"""Haystack's embedders for OpenAI, and those for Hugging Face."""
+"""Haystack's embedders for OpenAI, and its embedders for Hugging Face."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""LangChain's classes. The script runs with the releases 1 and 0.3."""
+"""LangChain's classes. The script runs with the releases 1 and 0.3 of langchain-openai."""
 
 import asyncio
 import sys

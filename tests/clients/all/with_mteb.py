@@ -1,4 +1,4 @@
-"""mteb evaluates vectors of the daemon on a small task, whose texts are in this file."""
+"""mteb evaluates vectors of the daemon on a small task. The texts of the task are in this file."""
 
 import sys
 
@@ -23,7 +23,7 @@ class Pairs(MockSTSTask):
 
 
 class Encoder(AbsEncoder):
-    """The class that a user writes so that mteb gets its vectors from a server."""
+    """The class that a user writes so that mteb receives its vectors from a server."""
 
     def __init__(self, address):
         self.address = address

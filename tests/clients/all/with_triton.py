@@ -1,4 +1,4 @@
-"""tritonclient with asyncio, and calls that describe and control models."""
+"""tritonclient with asyncio, and its calls that describe and control models."""
 
 import asyncio
 import sys
@@ -17,7 +17,7 @@ def texts_tensor(name):
 
 
 def logits(address):
-    """Scores of the classes from the native route, in the order of the labels."""
+    """Logits of the classes from the native route /predict, in the order of the labels."""
     scores = post(f"{address}/predict", {"inputs": [[text] for text in TEXTS], "raw_scores": True})
     return [[next(s["score"] for s in row if s["label"] == label) for label in support.LABELS] for row in scores]
 
