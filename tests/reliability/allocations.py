@@ -1,6 +1,6 @@
-"""Rows about allocations that fail in a running daemon: in connections and answers, and in reloads. failing_alloc.c
-lets the n-th allocation fail, for each n. The daemon must answer as usual, refuse the request or the reload, or close
-the connection. Afterwards it must answer requests, and no memory may be lost."""
+"""Rows of docs/reliability.md about allocations that fail in a running daemon, in connections and answers, and in
+reloads. failing_alloc.c lets the n-th allocation fail, for each n. The daemon must answer as usual, refuse the request
+or the reload, or close the connection. Afterwards it must answer requests, and no memory may be lost."""
 
 import gzip
 import json
@@ -18,16 +18,16 @@ from daemon import Client, Daemon, Failure, Skipped, check, request, until
 from resources import ModelFolder
 
 LIBRARY = os.path.abspath(os.path.join(os.environ.get("BUILD", "build"), "tests", "reliability", "failing_alloc.so"))
-# Libraries whose allocations fail, too. GnuTLS is not among them. It computes with GMP, and GMP cannot report a failed
-# allocation. So GnuTLS then ends the process.
+# Libraries whose allocations also fail. GnuTLS is not in the list: it computes with GMP, which cannot report a failed
+# allocation and would end the process.
 LIBRARIES = "libc.so libmicrohttpd.so libjansson.so libz.so "
-MOST = 100000  # more allocations than any operation has
-CHOSEN = 40  # about how many allocations of an operation fail with `some` (each_allocation)
-LOOKS = 100  # how often the number of memory blocks is read
+MOST = 100000  # more than the number of allocations of any operation
+CHOSEN = 40  # approximate number of allocations that fail in an operation with `some` (each_allocation)
+LOOKS = 100  # number of readings of the number of memory blocks
 
 
 class FailingAllocations:
-    """The memory that the daemon and this process share. It has the members of struct control in failing_alloc.c."""
+    """The memory that the daemon and this process share. Its layout is that of struct control in failing_alloc.c."""
 
     def __enter__(self):
         if not os.path.exists(LIBRARY):
@@ -59,16 +59,16 @@ class FailingAllocations:
         return struct.unpack_from("q", self.memory, 16)[0]
 
     def place(self):
-        """The place of the last failed allocation: the file, and the offset for addr2line."""
+        """The place of the last failed allocation: the object file, and the offset for addr2line."""
         name = self.memory[32:32 + 256].split(b"\0")[0].decode()
         return f"{os.path.basename(name)}+{struct.unpack_from('q', self.memory, 24)[0]:#x}"
 
 
 def each_allocation(row, allocations, operation, recover, some):
     """Lets the first allocation of an operation fail, then the second, and so on, until none fails. With `some`, the
-    numbers have gaps, so that about CHOSEN allocations fail. Returns how many have failed."""
+    numbers have gaps, so that about CHOSEN allocations fail. Returns the number of allocations that have failed."""
     step = 1
-    if some:  # counts the allocations
+    if some:  # counts the allocations of the operation
         allocations.arm(MOST)
         operation()
         step = max(1, (MOST - allocations.left()) // CHOSEN)
@@ -94,10 +94,11 @@ def each_allocation(row, allocations, operation, recover, some):
 
 
 def without_loss(row, allocations, daemon, run):
-    """Calls run(some) twice. In the long form, the second call lets all allocations fail, one after another. Returns
-    how many allocations have failed, and how many blocks of memory the second call did not free."""
+    """Calls run(some) twice, first with some=True. In the long form, the second call lets all allocations fail, one
+    after another. Returns the number of allocations that have failed, and the number of memory blocks that the second
+    call did not free."""
     def left():
-        """The smallest number of blocks of several readings. A connection that is being closed still has some
+        """The smallest number of blocks of several readings. A connection that is being closed still owns some
         blocks."""
         until(lambda: daemon.metrics()["linformerd_connections"] == 1, "the connections are closed")
         return min(allocations.live() for _ in range(LOOKS) if daemon.metrics())
@@ -111,7 +112,7 @@ def without_loss(row, allocations, daemon, run):
 # ---- Connections and answers
 
 BODY = '{"inputs": "well"}'
-LARGE = BODY.ljust(100000)  # so large that a worker thread parses it
+LARGE = BODY.ljust(100000)  # so large that a worker thread of the daemon parses it
 INFER = gzip.compress(json.dumps({"inputs": [{"name": "x", "shape": [1, 2], "datatype": "INT64", "data": [102, 115]}]}).encode())
 STREAM = '{"model": "builtin-writer", "inputs": "This option", "parameters": {"max_new_tokens": 3, "do_sample": false}}'
 REQUESTS = {
@@ -126,14 +127,14 @@ REQUESTS = {
     "/generate_stream": request("/generate_stream", STREAM),
     "/v2/repository/index": request("/v2/repository/index", "{}"),
 }
-CHANGING = {"/metrics"}  # their answers differ each time
-STREAMS = {"/generate_stream"}  # an error may come after the status
+CHANGING = {"/metrics"}  # paths with answers that differ each time
+STREAMS = {"/generate_stream"}  # paths with answers in which an error may follow the status
 REFUSALS = (429, 500, 503)
 
 
 def call(daemon, data):
-    """Sends requests on one connection. Returns the answers. An answer is None if the connection ended before it. All
-    are None if the connection broke."""
+    """Sends requests on one connection. Returns the answers. An answer is None if the connection ended before the
+    answer. All answers are None if the connection broke."""
     count = data.count(b" HTTP/1.1\r\n")
     try:
         with Client(daemon) as client:
@@ -144,8 +145,8 @@ def call(daemon, data):
 
 
 def failing_connections(row, tls):
-    """Sends every request many times, each time with one failing allocation. Returns how many allocations failed, the
-    answers by status, and the number of lost blocks."""
+    """Sends every request many times, each time with one failing allocation. Returns the number of allocations that
+    failed, the answers by status, and the number of lost blocks."""
     with FailingAllocations() as allocations, Certificates() as certificates, \
             Daemon("--access-log", "--connection-timeout-s", "3600", *(certificates.flags() if tls else ()), tls=tls,
                    environment=allocations.environment) as daemon:
@@ -177,7 +178,7 @@ def failing_connections(row, tls):
 
 
 class Certificates:
-    """Two pairs of a certificate and its key. The daemon reads a copy of one pair."""
+    """Two certificates with their keys. The daemon reads a copy of one of these pairs."""
 
     def __enter__(self):
         self.path = tempfile.mkdtemp(prefix="reliability-certificates.")
@@ -231,8 +232,8 @@ class Live:
     def __init__(self, allocations, certificates, folder):
         self.certificates = certificates
         self.folder = folder
-        self.number = 0  # state of the newest files
-        self.refusals = 0  # number of reloads after which a part was an old one
+        self.number = 0  # state of the last written files
+        self.refusals = 0  # number of reloads that kept at least one old part
         self.refused = False
         self.keys = os.path.join(folder.path, "keys")
         self.settings = os.path.join(folder.path, "settings.json")
@@ -274,21 +275,20 @@ class Live:
         return answer.status == 200
 
     def is_right(self, embedding):
-        """Allows a difference by rounding. If there is no memory for the weights in oneDNN's order, OpenBLAS computes
+        """Allows a difference from rounding. If there is no memory for the weights in oneDNN's order, OpenBLAS computes
         the products."""
         return max(abs(a - b) for a, b in zip(embedding[0], self.embedding[0], strict=True)) < 1e-5
 
     def change(self):
-        """Changes the files, and reloads them while an allocation may fail. Afterwards, each part must be the old one
-        or the new one."""
+        """Changes the files, and reloads them while an allocation may fail."""
         self.number += 1
         self.write()
         said = self.reload()
         self.refused = "cannot reload" in said or "failed=0" not in said
 
     def recover(self):
-        """The daemon must serve. Then it reloads the same files without a failing allocation. Now all parts must be
-        new."""
+        """After `change`, the daemon must serve, and each part must be the old or the new one. Reloads the same files
+        without a failing allocation. Afterwards, all parts must be new."""
         check(self.accepts(self.number - 1) != self.accepts(self.number), "both keys are valid, or none")
         self.certificate()
         said = self.reload()

@@ -1,5 +1,5 @@
-"""Rows about clients: slow clients, idle clients, clients that vanish, large bodies, and requests that arrive in one
-piece."""
+"""Rows of docs/reliability.md about clients: slow clients, idle clients, clients that vanish, large bodies, and
+requests that arrive in one piece."""
 
 import gzip
 import random
@@ -11,7 +11,7 @@ EMBED = request("/embed", '{"inputs": "well"}')
 
 
 def slow_clients(row):
-    """Slow headers and slow bodies: each client sends a byte, and waits until all others have sent theirs."""
+    """Slow headers and slow bodies: each client sends a byte, and waits until all other clients have sent a byte."""
     count = row.size(200, 4000)
     head = EMBED.index(b"\r\n\r\n") + 4
     with Daemon() as daemon:
@@ -83,7 +83,7 @@ def vanishing_clients(row):
 
 
 def bodies_at_the_limit(row):
-    """Bodies of exactly the limit, of one byte more, and gzip bombs."""
+    """Bodies of exactly the size limit, bodies that exceed the limit by one byte, and gzip bombs."""
     limit = 4 << 20
     rounds = row.size(3, 100)
     embed = b'{"inputs": "well"}'
@@ -111,7 +111,8 @@ def bodies_at_the_limit(row):
 
 
 def requests_in_one_piece(row):
-    """Random sequences of requests on one connection, cut into packets at random bytes, answered in order."""
+    """Random sequences of requests on one connection, cut into packets at random bytes. The requests must be answered
+    in order."""
     count = row.size(300, 20000)
     draw = random.Random(row.seed)
     shapes = [(200, EMBED), (404, request("/nothing")), (200, request("/health")), (422, request("/embed", '{"inputs": [300]}')),

@@ -20,11 +20,11 @@ BINARY = os.environ.get("LINFORMERD") or os.path.join(os.environ.get("BUILD", "b
 
 
 class Failure(Exception):
-    """A promise of a row does not hold."""
+    """A check of a row failed."""
 
 
 class Skipped(Exception):
-    """The row needs something that this machine does not allow."""
+    """The row needs something that this machine does not permit."""
 
 
 def check(condition, text):
@@ -33,7 +33,7 @@ def check(condition, text):
 
 
 def until(condition, text):
-    """Waits until condition() is true."""
+    """Waits until condition() is true. Fails after HANG_S seconds."""
     end = time.monotonic() + HANG_S
     while not condition():
         check(time.monotonic() < end, f"did not happen: {text}")
@@ -41,7 +41,7 @@ def until(condition, text):
 
 
 def parents():
-    """The parent of each process of this machine."""
+    """The parent's number of each process of this machine."""
     found = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -53,7 +53,7 @@ def parents():
 
 
 def end_descendants(number):
-    """Sends a signal to all processes that this process has started, and to those that these have started."""
+    """Sends a signal to all descendants of this process. Stopped processes continue, so that they can end."""
     parent, ended, more = parents(), set(), {os.getpid()}
     while more:
         more = {process for process, of in parent.items() if of in more}
@@ -105,7 +105,7 @@ class Client:
         self.socket.sendall(data)
 
     def send_what_is_taken(self, data):
-        """Sends until the other side has closed the connection."""
+        """Sends the data. The other side may close the connection before all data is sent."""
         try:
             self.socket.sendall(data)
         except OSError as error:
@@ -136,7 +136,7 @@ class Client:
         return data
 
     def answer(self):
-        """The next answer, or None if the connection ends before the end of the answer."""
+        """The next answer, or None if the connection ends before the answer is complete."""
         while True:
             first = self.line()
             if first is None:
@@ -182,18 +182,18 @@ class Client:
         self.socket.close()
 
 
-# A model whose tokens are the bytes of a text, and the model that writes texts. They have the names of the built-in
-# models.
+# A model whose tokens are the bytes of a text, and the built-in model that writes texts. They replace the built-in
+# models, and have the same names.
 TREE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 STAND_INS = ("--model", "builtin=" + os.path.join(TREE, "tests", "models", "bytes"),
              "--model", "builtin-writer=" + os.path.join(TREE, "weights", "writer"))
 
 
 class Daemon:
-    """A process of linformerd. Without a model in the arguments, it serves STAND_INS. log: a descriptor for its
+    """A process of linformerd. Without a model in the arguments, the daemon serves STAND_INS. log: a descriptor for its
     standard error, or None for a file that the tests read. on_socket: the daemon listens on a Unix socket, so the tests
-    need not read its port from the log. user: number of the user that runs it. tls: clients encrypt, and accept every
-    certificate."""
+    need not read its port from the log. user: number of the user that runs the daemon. tls: clients encrypt, and accept
+    every certificate."""
 
     def __init__(self, *arguments, log=None, on_socket=False, user=None, limits=(), environment=None, tls=False):
         self.folder = tempfile.mkdtemp(prefix="reliability.")
@@ -206,7 +206,8 @@ class Daemon:
         if tls:
             self.tls.check_hostname = False
             self.tls.verify_mode = ssl.CERT_NONE
-        self.answers = 0  # number of answers that clients have read. Exact if only one thread at a time reads answers
+        # Number of answers that clients have read. The number is exact if only one thread at a time reads answers.
+        self.answers = 0
         self.log_path = os.path.join(self.folder, "log")
         if "--model" not in arguments:
             arguments = (*STAND_INS, *arguments)
@@ -249,7 +250,7 @@ class Daemon:
         return found
 
     def said(self):
-        """The log so far."""
+        """The lines that the daemon has logged."""
         with open(self.log_path, errors="replace") as file:
             return file.read()
 
@@ -265,7 +266,7 @@ class Daemon:
         return answer.body
 
     def is_well(self, embedding=None):
-        """/health must answer 200, and /embed must give this embedding. Returns the embedding."""
+        """/health must answer 200, and /embed must return this embedding. Returns the embedding."""
         self.expect(200, "/health")
         body = self.expect(200, "/embed", '{"inputs": "well"}')
         check(embedding in (None, body), "a wrong embedding")
@@ -284,7 +285,7 @@ class Daemon:
         return len(self.thread_numbers())
 
     def thread_numbers(self):
-        """The kernel's thread numbers. The kernel does not use a number again soon, so a new number means a new
+        """The numbers of the daemon's threads. The kernel does not soon reuse a number, so a new number means a new
         thread."""
         return set(os.listdir(f"/proc/{self.process.pid}/task"))
 
@@ -292,7 +293,7 @@ class Daemon:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def limit(self, name, value):
-        """Sets a soft limit of the running daemon. None sets the limit of this process."""
+        """Sets a soft limit of the running daemon. None sets the value of this process."""
         soft, hard = resource.getrlimit(name)
         limits = soft if value is None else value, hard
         if self.user is None:
@@ -310,7 +311,7 @@ class Daemon:
         check(os.waitpid(child, 0)[1] == 0, "the limit of the daemon cannot be set")
 
     def end(self):
-        """Sends SIGTERM. Returns the exit status, 0 after an orderly end."""
+        """Sends SIGTERM. Returns the exit status, which is 0 after an orderly end."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:

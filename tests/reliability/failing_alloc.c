@@ -1,5 +1,6 @@
-/* Lets one allocation of a running program fail: the n-th after a moment that another process chooses. The program
- * loads this library with LD_PRELOAD. Both processes map the file that the variable FAILING_ALLOC names. */
+/* failing_alloc: a library that lets one allocation of a running program fail. Another process chooses n, and the n-th
+ * allocation from this moment fails. The program loads the library with LD_PRELOAD. Both processes map the file that
+ * the environment variable FAILING_ALLOC names. */
 #define _GNU_SOURCE /* dladdr, dl_iterate_phdr */
 #include <dlfcn.h>
 #include <errno.h>
@@ -16,19 +17,19 @@
 
 #define SCOPE_BYTES 256
 
-/* The content of the file. allocations.py uses the same offsets. */
+/* The content of the shared file. allocations.py uses the same offsets. */
 struct control {
-    _Atomic int64_t countdown; /* this allocation from now on fails. 0: none fails */
-    _Atomic int64_t failures;  /* number of failed allocations so far */
-    _Atomic int64_t live;      /* blocks that were allocated and not freed */
-    _Atomic uintptr_t place;   /* offset of the last failed call in its object */
-    char object[SCOPE_BYTES];  /* path of this object: the program or a library */
-    char scope[SCOPE_BYTES];   /* names of libraries, each followed by a space. Their calls may fail, too */
+    _Atomic int64_t countdown; /* number of allocations up to the one that fails, 0: none fails */
+    _Atomic int64_t failures;  /* number of allocations that have failed */
+    _Atomic int64_t live;      /* number of blocks that are allocated and not freed */
+    _Atomic uintptr_t place;   /* offset of the caller of the last failed allocation in its object file */
+    char object[SCOPE_BYTES];  /* path of this object file: the program or a library */
+    char scope[SCOPE_BYTES];   /* names of libraries, each followed by a space. Their allocations may also fail */
 };
 
 static struct control unused;
 static struct control *control = &unused;
-static uintptr_t own_begin, own_end; /* addresses of the program */
+static uintptr_t own_begin, own_end; /* address range of the program */
 
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
@@ -36,7 +37,7 @@ void *__libc_realloc(void *block, size_t size);
 void *__libc_memalign(size_t alignment, size_t size);
 void __libc_free(void *block);
 
-/* dl_iterate_phdr names the program first. */
+/* Notes the program's address range. dl_iterate_phdr calls this function for the program first. */
 static int note_program(struct dl_phdr_info *info, size_t size, void *context)
 {
     (void)size;
@@ -65,7 +66,7 @@ __attribute__((constructor)) static void map_control(void)
     control = mapped;
 }
 
-/* Whether the calls of the object at this address may fail. */
+/* Returns true if the allocations of the object file at this address may fail. */
 static bool may_fail(const void *caller)
 {
     Dl_info info;

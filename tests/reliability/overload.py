@@ -1,5 +1,5 @@
-"""Rows about overload. In the long form, they judge rates and times, so the machine must have no other work. In the
-short form, they only judge the answers."""
+"""Rows of docs/reliability.md about overload. In the long form, rows judge rates and times, so the machine must have no
+other work. In the short form, they judge only the answers."""
 
 import collections
 import threading
@@ -9,12 +9,12 @@ from daemon import Client, Daemon, check, request, until
 from traffic import requests_by_route
 
 SEQUENCES = 32
-BATCH_MS = 50  # --max-batch-ms
-QUEUE_MS = 500  # --max-queue-ms
-LEAST_SHARE = 90  # percent of the peak rate that must be answered under overload
-# Numbers of requests in the long form. There must be so many that the p99 without load is not simply the largest time.
-ALONE = 200  # of one client, which waits for each answer
-SATURATED = 40  # of each of two clients, which wait for each answer
+BATCH_MS = 50  # time limit of a batch, --max-batch-ms, in ms
+QUEUE_MS = 500  # time limit of the queue, --max-queue-ms, in ms
+LEAST_SHARE = 90  # percentage of the peak rate that must at least be answered under overload
+# Numbers of requests in the long form. With fewer requests, the p99 without load would be the largest time.
+ALONE = 200  # number of requests of one client, which waits for each answer
+SATURATED = 40  # number of requests of each of two clients, which wait for each answer
 BODY = request("/embed", '{"inputs": [' + ",".join(['"' + "x" * 512 + '"'] * SEQUENCES) + '], "dimensions": 1}')
 
 
@@ -28,7 +28,7 @@ def ask(daemon, results, embedding, failures):
         check(answer.status in (200, 429), f"status {answer.status}")
         check(answer.status == 429 or answer.body == embedding, "a wrong answer")
         results.append((answer.status, time.monotonic() - started))
-    except Exception as failure:  # pylint: disable=broad-except # the row fails with it
+    except Exception as failure:  # pylint: disable=broad-except # any error makes the row fail
         failures.append(failure)
 
 
@@ -38,8 +38,8 @@ def percentile(times, percent):
 
 
 def at_rate(daemon, rate, seconds, embedding):
-    """Sends requests at a constant rate, even if answers are late. Returns the status and the time of each answer, and
-    the duration."""
+    """Sends requests at a constant rate, even if answers are late. Returns the status and the latency of each answer,
+    and the whole duration."""
     results, failures, threads = [], [], []
     started = time.monotonic()
     for i in range(int(rate * seconds)):
@@ -57,8 +57,8 @@ def at_rate(daemon, rate, seconds, embedding):
 
 
 def in_turn(daemon, clients, count, embedding):
-    """Each client sends `count` requests, and waits for each answer. Returns the status and the time of each answer,
-    and the duration."""
+    """Each client sends `count` requests, and waits for each answer. Returns the status and the latency of each answer,
+    and the whole duration."""
     results, failures = [], []
     started = time.monotonic()
 
@@ -86,7 +86,8 @@ def state_of(daemon):
 
 
 def compare_states(before, daemon, counts):
-    """Threads, descriptors and counts must be right. Returns the growth of the resident memory in percent."""
+    """Threads, descriptors and counts must be the expected ones. Returns the growth of the resident memory in
+    percent."""
     after = state_of(daemon)
     check(after[1] == before[1], f"{after[1]} threads in place of {before[1]}")
     until(lambda: daemon.descriptors() <= before[2], "the descriptors are free")
@@ -95,8 +96,8 @@ def compare_states(before, daemon, counts):
 
 
 def twice_the_peak(row, seconds, arguments, goal):
-    """Sends twice the rate that the daemon can answer. goal(median, p99) gets the times without load. It returns the
-    highest p99 that accepted requests may have. All times are in milliseconds."""
+    """Sends twice the rate that the daemon can answer. goal(median, p99) receives the latencies without load. It
+    returns the highest p99 that accepted requests may have. All times are in milliseconds."""
     with Daemon(*arguments) as daemon:
         with Client(daemon) as client:
             client.send(BODY)
@@ -128,14 +129,14 @@ def twice_the_peak(row, seconds, arguments, goal):
 
 
 def overload(row):
-    """A queue for two requests. The p99 may be at most twice the p99 without load, plus the time of one batch."""
+    """The queue holds two requests. The p99 may be at most twice the p99 without load, plus the time of one batch."""
     return twice_the_peak(row, row.size(5, 600), ("--max-queue-requests", str(2 * SEQUENCES), "--max-batch-requests", str(SEQUENCES)),
                           lambda _, slow_ms: 2 * slow_ms + BATCH_MS)
 
 
 def overload_by_time(row):
-    """The default queue, bounded by --max-queue-ms. A request may wait for this time, and then take the p99 without
-    load and the time of one batch. The daemon estimates the wait from the mean speed. So the goal multiplies the wait
-    by the ratio of p99 and median."""
+    """The queue has its default size, and is bounded by --max-queue-ms. A request may wait for this time, and then need
+    the p99 without load and the time of one batch. The daemon estimates the wait from the mean speed. So the goal
+    multiplies the wait by the ratio of p99 and median."""
     return twice_the_peak(row, row.size(5, 30), ("--max-queue-ms", str(QUEUE_MS)),
                           lambda median_ms, slow_ms: QUEUE_MS * slow_ms / median_ms + slow_ms + BATCH_MS)

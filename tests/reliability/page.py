@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the table of docs/reliability.md. Rows report figures, which results.json keeps. The texts around the figures
-are in this file.
+"""Writes the table of docs/reliability.md. The rows of reliability.py report figures, which results.json keeps. The
+texts around the figures are in this file.
 
     page.py         writes the table from results.json. A run does this itself, so this is only needed if a text changed
     page.py check   fails if the table of the page is not that of results.json. Also fails if results.json or this file
                     has a row that reliability.py lacks, or if one of them lacks a row of reliability.py
 
-RESULTS and PAGE name other files."""
+The environment variables RESULTS and PAGE name other files."""
 
 import datetime
 import json
@@ -23,7 +23,7 @@ RESULTS = os.path.join(FOLDER, "results.json")
 PAGE = os.path.join(TREE, "docs", "reliability.md")
 BEGIN, END = "<!-- begin rows -->\n", "<!-- end rows -->\n"
 
-# For each row: what was tried, how often, and what was lost. The row reports the figures in braces.
+# For each row: what was tried, how often, and what was lost. The row's figures replace the braces.
 OVERLOAD = ("{refused} requests, which were refused with 429 at once. The other {answered} were answered, with a median of "
             "{median_ms:.0f} ms ({idle_median_ms:.0f} ms without load). The goals are explained below. Answers in a second: "
             "{rate:.1f}, which is {share:.0f} % of the peak (goal: at least {least_share} %). p99 of a refusal: "
@@ -166,7 +166,7 @@ class Formatter(string.Formatter):
 
 
 def in_words(statuses):
-    """"closed: 2, 200: 30" becomes "2 closed connections, 30 with 200"."""
+    """Converts "closed: 2, 200: 30" to "2 closed connections, 30 with 200"."""
     return re.sub(r"(\d+): (\d+)", r"\2 with \1", re.sub(r"closed: (\d+)", r"\1 closed connections", statuses))
 
 
@@ -179,7 +179,7 @@ def cells(name, figures):
 
 
 def report(name, figures):
-    """The cells of a row as text for a log."""
+    """The cells of a row, as text for a log."""
     return ". ".join(cells(name, figures))
 
 
@@ -190,7 +190,7 @@ def git(*arguments):
 
 
 def commit():
-    """The commit, and whether files differ from it. Files that a run writes do not count."""
+    """The commit, with a note if files differ from it. Files that a run writes do not count."""
     own = [":!" + os.path.relpath(path, TREE) for path in (RESULTS, PAGE)]
     try:
         changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/", *own)
@@ -218,7 +218,7 @@ def read_results(path):
 
 
 def keep(path, run, name, seconds, figures):
-    """Replaces the earlier result of the row. Removes runs of which no row is left."""
+    """Replaces the earlier result of the row. Removes runs that no row refers to."""
     results = read_results(path)
     figures = {key: round(value, 3) if isinstance(value, float) else value for key, value in figures.items()}
     results["rows"][name] = {"began": run["began"], "seconds": round(seconds), "figures": figures}
@@ -234,7 +234,7 @@ def keep(path, run, name, seconds, figures):
 # ---- The page
 
 def table(results):
-    """The table of the rows, each with the number of its run, and then the table of the runs."""
+    """The table of the rows, each with the number of its run, followed by the table of the runs."""
     numbers = {run["began"]: i for i, run in enumerate(results["runs"], 1)}
     lines = ["| tried | how often | lost | run |", "|---|---|---|---|"]
     for name in TEXTS:
@@ -268,7 +268,7 @@ def write(results_path, page):
 
 
 def faults(results_path, page, names):
-    """The faults of the page and of the results. names: the rows of a run."""
+    """The faults of the page and of the results. names: the names of the rows of reliability.py."""
     results = read_results(results_path)
     found = [f"{page}: there is a row {name}, and no run has such a row" for name in results["rows"] if name not in names]
     found += [f"{results_path}: there is no row {name}. 'make reliability ARGS={name}' runs it" for name in names

@@ -1,4 +1,5 @@
-"""Rows that run other programs. These programs try faults, and print what they did. `make reliability` builds them."""
+"""Rows of docs/reliability.md that run other programs. These programs try faults, and print what they did. `make
+reliability` builds the programs."""
 
 import concurrent.futures
 import glob
@@ -27,14 +28,14 @@ def run_program(command, **variables):
 
 
 def numbers_in(said, pattern):
-    """The integers in the groups of the pattern, which must match."""
+    """The integers in the groups of the pattern. The pattern must match."""
     found = re.search(pattern, said)
     check(found, f"{pattern} was expected in\n{said[-3000:]}")
     return [int(number) for number in found.groups()]
 
 
 def programs(pattern):
-    """The programs whose paths match the pattern."""
+    """The paths of the programs that match the pattern."""
     found = sorted(path for path in glob.glob(pattern) if os.access(path, os.X_OK) and "." not in os.path.basename(path))
     check(found, f"{pattern}: there is no program. 'make reliability' builds it")
     return found
@@ -74,7 +75,7 @@ def restarts(row):
 
 
 def damaged(row, paths, count):
-    """Gives each program `count` damaged inputs. Each processor runs one program at a time. Returns the outputs."""
+    """Gives each program `count` damaged inputs. One program at a time runs on each processor. Returns the outputs."""
     def run(path):
         return run_program(["tests/fuzz/mutate.sh", path], SEED=row.seed, COUNT=str(count))
 

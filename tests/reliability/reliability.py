@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tries faults and hostile clients against a daemon that serves. Each row is one TAP test. Its comment says how often a
-fault was tried, and what was lost.
+"""Tries faults and hostile clients against a daemon that serves. A row is a function, one TAP test, and one line of the
+table of docs/reliability.md. The TAP comment of a row says how often a fault was tried, and what was lost.
 
     reliability.py [NAME…]   runs the rows of these names. By default, runs the rows that no other test runs, and that
                              do not judge times
@@ -38,12 +38,12 @@ ROWS = [traffic.mixed_traffic, clients.slow_clients, clients.idle_connections, c
         allocations.failing_allocations_reloaded, overload.overload, overload.overload_by_time, programs.slots,
         programs.failing_allocations, programs.restarts, programs.damaged_inputs, programs.damaged_folders]
 JUDGES_TIMES = [overload.overload, overload.overload_by_time]
-# Other targets run these: `make test` and `make test-all`.
+# `make test` and `make test-all` also run these rows.
 PROGRAMS = [run for run in ROWS if run.__module__ == "programs"]
 
 
-LIMIT_S = 5400  # of a long run
-CLEANING_S = 60  # time for the end of a row, after which the whole run ends at once
+LIMIT_S = 5400  # default time limit of a long run, in seconds
+CLEANING_S = 60  # time for the running row to end after the limit. When it is over, the whole run ends at once
 
 
 class Overdue(Exception):
@@ -68,7 +68,7 @@ def give_up(*_):
 
 
 def bound(limit_s):
-    """Raises Overdue in this thread after limit_s seconds."""
+    """Raises Overdue in this thread after limit_s seconds. 0: no limit."""
     def end(*_):
         signal.signal(signal.SIGALRM, give_up)
         signal.alarm(CLEANING_S)

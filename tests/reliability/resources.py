@@ -1,5 +1,5 @@
-"""Rows about resources that run out or change under the daemon: descriptors, memory, threads, the log, model files,
-clocks."""
+"""Rows of docs/reliability.md about resources that run out or change while the daemon runs: descriptors, memory,
+threads, the log, model files, clocks."""
 
 import fcntl
 import http.server
@@ -21,8 +21,8 @@ TREE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
 
 def few_descriptors(row):
-    """Many more clients than the running daemon has descriptors. First the clients send requests, then they are
-    idle."""
+    """There are many more clients than the daemon has descriptors. In the first part the clients send requests. In the
+    second part they are idle."""
     rounds, count, idle = row.size(3, 100), 300, 40
     with Daemon("--connection-timeout-s", "2") as daemon:
         embedding = daemon.is_well()
@@ -39,7 +39,7 @@ def few_descriptors(row):
             check(kept.ask("/health").status == 200, "/health fails")
             clients = [Client(daemon) for _ in range(idle)]
             check(kept.ask("/health").status == 200, "/health fails on an open connection")
-        daemon.is_well(embedding)  # a new connection. The daemon must have closed idle connections for it
+        daemon.is_well(embedding)  # this connection is new. The daemon must have closed idle connections for it
         for client in clients:
             client.close()
         daemon.is_well(embedding)
@@ -76,8 +76,8 @@ def little_memory(row):
 
 
 def no_threads(row):
-    """The running daemon may not create threads while it answers, reloads, loads and unloads. Only one of its functions
-    then needs another thread: libcurl starts one to search for the address of a collector."""
+    """The running daemon may not create threads while it answers, reloads, loads and unloads. Only one function would
+    need another thread: libcurl starts a thread to resolve the name of a collector."""
     rounds = row.size(10, 300)
     # The limit has no effect on root. So root runs the daemon as another user.
     user = NOBODY if os.getuid() == 0 else None
@@ -86,7 +86,7 @@ def no_threads(row):
                    "--otlp-endpoint", collector.url, user=user) as daemon:
         daemon.limit(resource.RLIMIT_NPROC, 1)
         threads = daemon.thread_numbers()
-        embedding = daemon.is_well()  # sends the first span
+        embedding = daemon.is_well()  # this request causes the first span
         for _ in range(rounds):
             daemon.is_well(embedding)
             folder.touch()
@@ -112,11 +112,11 @@ MOST_THREADS = 24
 
 
 def starts_with_few_threads(folder):
-    """Starts the daemon with 2, 3, … allowed threads. Returns how many daemons served, and how many ended with a
-    message."""
+    """Starts the daemon with 2, 3, … allowed threads. Returns the number of daemons that served, and the number of
+    daemons that ended with a message."""
     served = refused = 0
     for most in range(2, MOST_THREADS + 1):
-        # The limit counts all processes of a user. So this user must have no other process.
+        # The limit counts all processes of a user. So the daemon runs as a user without other processes.
         user = 1000000 + os.getpid() if os.getuid() == 0 else None
         try:
             with Daemon("--model", "builtin=" + folder.path, "--threads", "4", user=user,
@@ -133,7 +133,7 @@ def starts_with_few_threads(folder):
 
 
 class Collector:
-    """A collector of spans, whose address has this machine's name. So libcurl must search for an address."""
+    """A collector of spans. Its URL contains this machine's name, which libcurl must resolve."""
 
     def __enter__(self):
         bodies = self.bodies = []
@@ -203,7 +203,7 @@ class ModelFolder:
 
 
 def damaged_models(row):
-    """The weights are truncated, overwritten or replaced while the daemon serves. Then SIGHUP arrives."""
+    """The weights are truncated, overwritten or replaced while the daemon serves. SIGHUP follows."""
     count = row.size(20, 1000)
     draw = random.Random(row.seed)
     with ModelFolder() as folder, Daemon("--model", "builtin=" + folder.path) as daemon:
@@ -227,7 +227,7 @@ def damaged_models(row):
 
 
 def full_log(row):
-    """The log goes to a disk that is always full, and to a file that has reached its limit."""
+    """The log goes to a disk that is always full, and to a file that has reached its size limit."""
     count = row.size(200, 20000)
     with open("/dev/full", "wb") as full:
         lost, kept = logged_requests(count, full, lambda: b"")
@@ -242,7 +242,7 @@ def full_log(row):
 
 
 def blocked_log(row):
-    """The log goes to a pipe that is full, while nothing reads it. Later it is read."""
+    """The log goes to a full pipe that nobody reads for some time."""
     count = row.size(3000, 20000)
     read_end, write_end = os.pipe()
     fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 4096)
@@ -268,7 +268,7 @@ LOST = b"log lines were lost"
 
 
 def whole_lines(text):
-    """The number of whole lines. Lines about lost lines do not count."""
+    """The number of whole lines in the text. Lines that report lost lines do not count."""
     return sum(line.endswith(b"\n") and LOST not in line for line in text.splitlines(keepends=True))
 
 
@@ -281,8 +281,8 @@ def lines_of_a_start():
 
 
 def logged_requests(count, log, text, limits=(), end=lambda: None):
-    """Sends requests. text(): the log so far. Each line must be in the log, or be counted as lost. Returns how many
-    lines of the log were lost, and how many were not."""
+    """Sends `count` requests. text() returns the bytes of the log. Each line must be in the log or be counted as lost.
+    Returns the number of lost lines, and the number of lines in the log."""
     written = lines_of_a_start()
     with Daemon("--access-log", log=log, on_socket=True, limits=limits) as daemon:
         embedding = daemon.is_well()

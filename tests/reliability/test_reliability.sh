@@ -1,5 +1,5 @@
 #!/bin/bash
-# test_reliability.sh: runs the short form of docs/reliability.md, which measures no times.
+# test_reliability.sh: runs the short form of reliability.py, which measures no times.
 command -v python3 >/dev/null || {
     echo "1..1"
     echo "ok 1 - reliability # SKIP there is no python3 (docker/packages.sh reliability)"

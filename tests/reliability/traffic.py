@@ -1,4 +1,4 @@
-"""A row with mixed valid and invalid requests on all documented routes."""
+"""A row of docs/reliability.md with mixed valid and invalid requests on all documented routes."""
 
 import collections
 import json
@@ -39,8 +39,8 @@ BODIES = {
     "/v2/models/{model}/versions/{version}/infer": INFER,
     "/v2/repository/index": ["{}"],
 }
-# Routes that refuse every request, because these models do not support them, or because --model-control is not set. All
-# other routes have a valid request.
+# Routes that refuse every request, because the served models do not support them, or because --model-control is not
+# set. Every other route has a valid request.
 REFUSED = {
     "/predict": '{"inputs": "cp"}',
     "/classify": '{"input": "cp"}',
@@ -62,7 +62,7 @@ class Route:
     def __init__(self, method, template, description):
         self.method = method
         self.template = template
-        self.name = re.sub(r"\{[^}]*\}", "{}", template)  # the label in /metrics
+        self.name = re.sub(r"\{[^}]*\}", "{}", template)  # label of the route in /metrics
         self.statuses = {int(status) for status in description["responses"]}
         model = "builtin-writer" if template.endswith("/completions") else "builtin"
         self.path = self.path_of(model)
@@ -75,27 +75,27 @@ class Route:
             QUERIES.get(self.template, "")
 
     def accepts(self, status):
-        """Whether the status fits a valid request."""
+        """True if a valid request may have this status."""
         return 400 <= status < 429 and status in self.statuses if self.refused else status == 200
 
     def may_refuse(self, status):
-        """Whether the status fits any request if the daemon is not overloaded."""
+        """True if any request to a daemon without overload may have this status."""
         return status in self.statuses and (status == 200 or 400 <= status < 429)
 
 
 def documented_routes():
-    """All routes of the OpenAPI document. A new route must get a request in this file."""
+    """All routes of the OpenAPI document. A new route needs a request in this file."""
     with open(os.path.join(TREE, "server", "dialects", "openapi.json")) as file:
         paths = json.load(file)["paths"]
     return [Route(method.upper(), template, description) for template, methods in paths.items()
             for method, description in methods.items()]
 
 
-LASTING = 10000  # from this number of requests of each client on, memory may not grow
+LASTING = 10000  # the growth of memory is judged from this number of requests of each client on
 
 
 def mutated(draw, body):
-    """The body with a few bytes changed, removed, repeated or added."""
+    """The body after a few random changes: bytes are changed, removed, repeated or added."""
     data = bytearray(body.encode())
     for _ in range(draw.randint(1, 3)):
         at = draw.randrange(len(data) + 1)
@@ -143,14 +143,14 @@ def send_some(daemon, seed, count, routes, expected, counts, failures):
             if draw.random() < 0.02 or answer.headers.get("connection", "").lower() == "close":
                 client.close()
                 client = Client(daemon)
-    except Exception as failure:  # pylint: disable=broad-except # the row fails with it
+    except Exception as failure:  # pylint: disable=broad-except # any error makes the row fail
         failures.append(failure)
     finally:
         client.close()
 
 
 def requests_by_route(daemon):
-    """The counts of /metrics by route and status, without the route /metrics itself."""
+    """The counts of /metrics by route and status, without the counts of the route /metrics."""
     found = collections.Counter()
     for name, value in daemon.metrics().items():
         if name.startswith("linformerd_requests_total{"):
@@ -160,7 +160,7 @@ def requests_by_route(daemon):
 
 
 def answers_when_idle(daemon, routes):
-    """The answers that must not change, by path and body."""
+    """The answers of an idle daemon that must not change, by path and body."""
     expected = {}
     for route in routes:
         for body in route.bodies:
@@ -204,7 +204,7 @@ def mixed_traffic(row):
         found = requests_by_route(daemon) - before
         check(found == counts, f"/metrics counts {found - counts} more, and {counts - found} less")
         grown = 100 * (state[2] - first[2]) / first[2]
-        # The growth includes the memory of the first requests. So it is only judged after many requests.
+        # The growth includes the memory of the first requests. So the growth is judged only after many requests.
         check(count < LASTING or grown < 1, f"resident memory grew by {grown:.1f} % from {first[2]} KiB")
         refused = sum(value for (_, status), value in counts.items() if status != 200)
         return {"requests": total, "clients": clients, "routes": len(routes), "refused": refused, "hourly": total // 3600,

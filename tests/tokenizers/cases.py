@@ -1,4 +1,4 @@
-"""The tokenizers of the comparison. Every part of the format is in at least one of them."""
+"""The tokenizers of the comparison. Every part of the format tokenizer.json is in at least one of them."""
 import json
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -123,8 +123,8 @@ def subwords(lines, size):
 
 
 def fused(lines, size):
-    """A BPE without an unk token leaves out unknown symbols. With byte_fallback and a prefix, the library's offsets are
-    odd."""
+    """A BPE without an unknown token omits unknown symbols. With byte_fallback and a prefix, the offsets of the library
+    are inconsistent."""
     tokenizer = Tokenizer(models.BPE(byte_fallback=True, continuing_subword_prefix="@", fuse_unk=True, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation()])
     bpe(tokenizer, lines, size, ["<unk>"] + [f"<0x{byte:02X}>" for byte in range(0x20, 0xF0)], continuing_subword_prefix="@")
@@ -203,8 +203,8 @@ def t5(lines, size, rules=None):
 
 
 def small_rules():
-    """A file of replacements of clusters and of single characters. Some are longer than the text that they replace,
-    some shorter, some empty."""
+    """A file of replacements of clusters and of single characters. Some replacements are longer than the text that they
+    replace, some are shorter, and some are empty."""
     import tempfile
     pairs = [("ﬁ", "fi"), ("½", "1/2"), ("é", "e"), ("e\u0301", "é"), ("\r\n", " "), ("\n", " "), ("\t", " "), ("…", "..."),
              ("\u200b", ""), ("ß", "ss"), ("Å", "A"), ("　", " "), ("Ａ", "A"), ("ガ", "ga"), ("\u0301", ""), ("가", "ga")]
@@ -236,7 +236,7 @@ def pieces(lines, size):
 
 
 def whole(lines, size):
-    """Unigram over whole texts."""
+    """A Unigram model over whole texts, which no pre-tokenizer splits."""
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.normalizer = normalizers.Replace(" ", "▁")
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
@@ -265,8 +265,8 @@ def splits(lines, size):
 
 CASES = {case.__name__: case for case in (gpt2, roberta, llama3, qwen, llama2, clip, subwords, fused, bert, bert_cased, words,
                                           speech, t5, xlmr, pieces, whole, bytes_first, splits)}
-LARGE = {"xlmr"}  # its table has 300 kB, so make.py leaves it out
+LARGE = {"xlmr"}  # the table of this tokenizer has 300 kB, so make.py leaves the tokenizer out
 
-# Cases with expressions that Oniguruma computes. The distribution's version may know fewer characters than the version
-# in `tokenizers`.
+# Cases with regular expressions, which the project runs with Oniguruma. The distribution's Oniguruma may know fewer
+# characters than the Oniguruma in `tokenizers`.
 EXPRESSIONS = {"clip", "splits"}

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compares the project's tokenizer with the package `tokenizers` of PyPI, with new tokenizers and new texts.
+"""Compares the project's tokenizer with the Python package `tokenizers`, with newly trained tokenizers and new texts.
 
     compare.py --program build/tests/tokenizers/encode [--count 10000] [--seed 1] [--size 2000] [CASE…]
 
-The tokenizers are those of cases.py, trained again, and --random tokenizers of random parts around the trained models.
-Ids, offsets, special mask, tokens' texts and decoded texts must be equal for all texts. The texts of cases.py's
-tokenizers include bytes that are not UTF-8, and a letter that is repeated a million times."""
+The tokenizers are those of cases.py, trained again. Additional tokenizers, whose number is --random, have random parts
+around the trained models. Ids, offsets, special mask, tokens' texts and decoded texts must be equal for all texts. The
+texts for the tokenizers of cases.py include bytes that are not UTF-8, and a letter that is repeated a million times."""
 import argparse
 import json
 import pathlib
@@ -24,7 +24,7 @@ import texts
 
 
 def invalid_bytes(seed):
-    """UTF-8 that is cut, surrogates as bytes, and other invalid bytes."""
+    """Truncated UTF-8, surrogates as bytes, and other invalid bytes."""
     chance = random.Random(seed)
     whole = "é中😀a b".encode()
     fixed = [b"\xed\xa0\x80a\xed\xb0\x80", b"a\xff\xfeb", b"\xc0\xaf", b"\xf4\x90\x80\x80", b"\xe4\xb8", b"\xf0\x9f\x98 x"]
@@ -32,8 +32,8 @@ def invalid_bytes(seed):
 
 
 def assigned(data):
-    """Whether all characters are assigned in the version of Unicode of Python's tables. Debian's Oniguruma has about
-    this version."""
+    """True if all characters are assigned in the Unicode version of Python's tables. Debian's Oniguruma has about this
+    version."""
     return all(unicodedata.category(character) != "Cn" for character in data.decode("utf-8", "replace"))
 
 
@@ -67,7 +67,7 @@ def compare(name, tokenizer, program, inputs, quiet=False):
 
 def random_tokenizers(count, seed, trained, lines, program):
     """Compares tokenizers of random parts. Parts that `tokenizers` refuses, or on which it panics, have no reference
-    and are left out. Parts that the project refuses with a message are counted, and are no fault."""
+    and are left out. Parts that the project refuses with a message are counted, and are not a failure."""
     models = [document["model"] for document in trained]
     charsmaps = [part["precompiled_charsmap"] for document in trained
                  for part in (document["normalizer"] or {}).get("normalizers", []) if part["type"] == "Precompiled"]

@@ -81,7 +81,7 @@ int main(int argc, char **argv)
     struct tokenizer_encoding encoding = {0};
     int status = 0;
     for (uint32_t size; status == 0 && fread(&size, sizeof size, 1, stdin) == 1;) {
-        char *text = malloc((size_t)size + 1); /* a separate block, so that a sanitizer sees a read beyond it */
+        char *text = malloc((size_t)size + 1); /* a separate block, so that a sanitizer detects a read beyond it */
         status = !text || fread(text, 1, size, stdin) != size || put_encoding(tokenizer, text, size, &encoding) != 0;
         fflush(stdout);
         free(text);

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes tests/tokenizers/reference/: small tokenizers, and the results of the package `tokenizers` of PyPI for some
+"""Writes tests/tokenizers/reference/: small tokenizers, and the results of the Python package `tokenizers` for some
 texts.
 
     make.py [--size 500] [--count 200]
 
 texts.json is a list of texts. NAME.json is a tokenizer. NAME.results.json has a list for each text: the ids, the
-offsets in one list, the decoded text, and the decoded text without special tokens. For the first TOKENS texts, it also
-has the texts of the tokens. tests/unit/test_tokenizers.c reads these files."""
+offsets in one list, the decoded text, and the decoded text without special tokens. The lists of the first TOKENS texts
+also contain the texts of the tokens. tests/unit/test_tokenizers.c reads these files."""
 import argparse
 import json
 import pathlib

@@ -1,10 +1,11 @@
-/* options: the options that a tokenizer.json itself sets. The library `tokenizers` applies them by default. */
+/* options: the options that a tokenizer.json itself contains. The library `tokenizers` applies them by default. */
 #ifndef TESTS_TOKENIZERS_OPTIONS_H
 #define TESTS_TOKENIZERS_OPTIONS_H
 
 #include "server/tokenizer/parts.h"
 
-/* truncate_left and max_length are from the file's truncation section. Without this section, nothing is cut. */
+/* Returns these options. truncate_left and max_length are from the file's truncation section. Without this section,
+ * texts are not truncated. */
 static inline struct tokenizer_options tokenizer_options_of(const struct tokenizer *tokenizer)
 {
     const struct truncation_section *truncation = &tokenizer->truncation;

@@ -47,7 +47,7 @@ def expected(tokenizer, text):
 
 
 def differences(found, wanted):
-    """The keys whose values differ. For errors, only compares whether both results are errors."""
+    """The keys whose values differ. Error messages may differ."""
     if "error" in wanted or "error" in found:
         return [] if ("error" in wanted) == ("error" in found) else ["error"]
     return [key for key in wanted if found[key] != wanted[key]]

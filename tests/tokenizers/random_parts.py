@@ -7,9 +7,9 @@ def maybe(chance, value, probability=0.5):
 
 
 def pattern(chance, empty=True):
-    """A random pattern. `empty` allows patterns that match the empty text. A normalizer may not use them. It would
-    insert text at the start, which has no place in the original. The next steps of `tokenizers` then repeat or lose
-    characters, or panic."""
+    """A random pattern. `empty` allows patterns that match the empty text. A normalizer must not use such patterns. It
+    would insert text at the start, which has no position in the original text. The next steps of `tokenizers` would
+    repeat or lose characters, or panic."""
     strings = [" ", "a", "th", "é", "--", "  ", "中", ".", "_", "\n"] + [""] * empty
     expressions = [r"\s+", r"\w+", r"[aeiou]", r"\d", r"(?i)the", r"\p{Lu}", r"[^\s]+", r"(?<=a)b", r"\p{L}+|\p{N}",
                    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"]

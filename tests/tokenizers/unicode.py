@@ -3,8 +3,8 @@
 
     unicode.py >server/tokenizer/unicode_table.c
 
-The parts of `tokenizers` use different versions of Unicode. So the script tests each property of each code point with
-the installed library. This takes a minute."""
+The components of `tokenizers` use different versions of Unicode. So the script tests each property of each code point
+with the installed library. This takes a minute."""
 import tokenizers
 from tokenizers import Regex, normalizers, pre_tokenizers
 
@@ -17,7 +17,7 @@ def normalized(normalizer):
 
 
 def splits(pre_tokenizer):
-    """The code points around which the pre-tokenizer cuts."""
+    """The code points before and after which the pre-tokenizer splits."""
     return {code for code in CODES if len(pre_tokenizer.pre_tokenize_str(f"\1{chr(code)}\1")) > 1}
 
 
@@ -51,7 +51,7 @@ def properties():
 
 
 def scripts():
-    """A number for the script of each code point. 0 means any script. Such a code point is joined with both
+    """The number of the script of each code point. 0 means any script. Such a code point is joined with both
     neighbours."""
     cut = pre_tokenizers.UnicodeScripts()
 
@@ -73,7 +73,7 @@ def scripts():
 
 
 def runs(values):
-    """(first code, value) of each run. Surrogates have value 0."""
+    """Yields (first code, value) for each run of code points with equal values. Surrogates have the value 0."""
     last = None
     for code in range(0x110000):
         value = values.get(code, 0)

@@ -1,4 +1,5 @@
-# venv.sh, sourced: makes the environment BUILD/tokenizers/venv, again if its requirements change, and sets $python.
+# venv.sh, sourced: makes the environment BUILD/tokenizers/venv if it is missing or its requirements have changed. Sets
+# $python.
 # shellcheck shell=bash
 venv=${BUILD:-build}/tokenizers/venv
 requirements=tests/tokenizers/requirements.txt
@@ -8,6 +9,6 @@ if ! cmp -s "$requirements" "$venv/installed.txt"; then
     "$venv/bin/pip" install --quiet --disable-pip-version-check "--requirement=$requirements"
     cp "$requirements" "$venv/installed.txt"
 fi
-# shellcheck disable=SC2034 # for the script that sources this
+# shellcheck disable=SC2034 # for the script that sources this file
 python=$venv/bin/python
 export PYTHONDONTWRITEBYTECODE=1 TOKENIZERS_PARALLELISM=false
