@@ -1,7 +1,7 @@
 /* load REFERENCE URL PROGRESS SEED [large]: sends a constant mix of requests to URL, and compares each answer with the
  * answer of a single daemon at REFERENCE. Ends at SIGTERM, and prints its counts. The exit status is 1 if an answer
- * failed or was wrong. PROGRESS is a file for the number of answers so far. "large": all bodies are larger than the
- * buffers of the proxies.
+ * failed or was wrong. The program writes the number of answers since its start into the file PROGRESS. "large": all
+ * bodies are larger than the buffers of the proxies.
  *
  * The client itself never sends a request again. */
 #include <curl/curl.h>
@@ -19,15 +19,15 @@
 
 enum { THREADS = 6, REQUESTS = 48, PAUSE_US = 3000, REPORTED = 10 };
 
-/* Results may differ by rounding on processors without AVX-512 (docs/operations.md). Wrong answers differ much more,
+/* On processors without AVX-512, rounding may change results (docs/operations.md). Wrong answers differ much more,
  * because the texts are random. */
 #define TOLERANCE 1e-4
 
 struct request {
     const char *path;
     char *body;
-    long status;    /* of the reference */
-    json_t *answer; /* of the reference. NULL if it is not JSON */
+    long status;    /* status of the reference's answer */
+    json_t *answer; /* JSON of the reference's answer, NULL if the answer is not JSON */
 };
 
 static struct request requests[REQUESTS];
@@ -62,8 +62,8 @@ static char *random_text(uint64_t *state, size_t least, size_t most)
     return text;
 }
 
-/* Routes with work whose answers are the same each time, a route without work, and requests that the daemon refuses.
- * Some bodies are above 64 KiB, so the daemon reads them in its workers. */
+/* Routes that compute and whose answers are the same each time, a route without computing, and requests that the daemon
+ * refuses. Some bodies are larger than 64 KiB, so worker threads of the daemon read them. */
 static const struct kind {
     const char *path, *format;
     size_t least, most;
@@ -82,7 +82,7 @@ static const struct kind {
     {"/nowhere", "{\"inputs\": \"%s\"}", 1, 20},
 };
 
-/* HAProxy and nginx have buffers of 256 KiB. */
+/* These bodies are larger than the buffers of HAProxy and nginx, which have 256 KiB. */
 static const struct kind large[] = {
     {"/embed", "{\"truncate\": true, \"inputs\": \"%s\"}", 300000, 900000},
     {"/logits", "{\"truncate\": true, \"inputs\": \"%s\", \"positions\": \"last\", \"top_k\": 5}", 300000, 900000},
@@ -104,9 +104,9 @@ static void make_request(struct request *request, const struct kind *kind, uint6
 /* ---- Calls ---- */
 
 struct answer {
-    long status; /* 0: none */
+    long status; /* 0: no answer */
     char reason[CURL_ERROR_SIZE];
-    char id[64]; /* the header x-request-id */
+    char id[64]; /* the value of the header x-request-id */
     char *body;
     size_t length;
 };
@@ -135,7 +135,8 @@ struct upload {
     size_t left;
 };
 
-/* libcurl cannot call this function for the same bytes again, because it gets no function for seeking. */
+/* Gives libcurl the next bytes of the body. libcurl cannot send the body again, because it has no function for
+ * seeking. */
 static size_t give_body(char *to, size_t size, size_t count, void *context)
 {
     struct upload *upload = context;
@@ -188,7 +189,7 @@ static bool same_objects(const json_t *a, const json_t *b)
     if (json_object_size(a) != json_object_size(b))
         return false;
     json_object_foreach ((json_t *)a, key, value) {
-        bool varies = strcmp(key, "id") == 0 || strcmp(key, "created") == 0; /* in OpenAI's answers */
+        bool varies = strcmp(key, "id") == 0 || strcmp(key, "created") == 0; /* these fields vary in OpenAI's answers */
         if (!json_object_get(b, key) || (!varies && !same(value, json_object_get(b, key))))
             return false;
     }
@@ -218,7 +219,7 @@ static bool same(const json_t *a, const json_t *b)
     return json_equal(a, b);
 }
 
-/* The fault of an answer. NULL if there is none. */
+/* Returns the fault of an answer, or NULL if the answer is right. */
 static const char *fault_of(const struct answer *answer, const struct request *request, const char *id)
 {
     if (answer->status == 0)
@@ -233,7 +234,7 @@ static const char *fault_of(const struct answer *answer, const struct request *r
     return equal ? NULL : "another body";
 }
 
-/* Answers with a status of 5xx or 429, or without one, have failed. All others with a fault are wrong. */
+/* An answer with a fault has failed if its status is 5xx or 429, or if there is no status. Otherwise it is wrong. */
 static void judge(const struct answer *answer, const struct request *request, const char *id)
 {
     const char *fault = fault_of(answer, request, id);
@@ -268,7 +269,8 @@ static void *send_requests(void *argument)
     return NULL;
 }
 
-/* Asks the reference. Returns -1 if it does not answer with JSON. */
+/* Makes the requests, and sends them to the reference. Returns -1 if an answer is not JSON, or has an unexpected
+ * status. */
 static int prepare(const char *reference)
 {
     uint64_t state = seed * 2 + 1;

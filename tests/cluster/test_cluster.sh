@@ -1,8 +1,8 @@
 #!/bin/bash
 # test_cluster.sh: tests three daemons behind HAProxy, and then behind nginx, with the configurations of docker/. Under
-# a constant load, daemons are killed, drained, restarted, reloaded and stopped. No answer may fail or be wrong. Then
-# the same is tried with bodies that are larger than the buffers of the proxies. Then generations run for longer than the
-# proxies wait for other answers. Each may be computed only once.
+# a constant load, daemons are killed, drained, restarted, reloaded and stopped. No answer may fail or be wrong.
+# Afterwards, some events are tried with bodies that are larger than the buffers of the proxies. At the end, generations
+# run for longer than the proxies wait for other answers. Each generation may be computed only once.
 #   SEED=N                    seed of the requests (random)
 #   FULL=1                    each event happens twice instead of once, and nginx is tested, too
 #   PROXIES="haproxy nginx"   the proxies that are tested
@@ -17,8 +17,8 @@ proxies=${PROXIES:-haproxy${FULL:+ nginx}}
 rounds=$([ -n "${FULL:-}" ] && echo 2 || echo 1)
 timeout_s=10 # time after which the proxies give up on a daemon, instead of 75 s
 work=$(mktemp -d)
-chmod 711 "$work" # the workers of nginx have another user
-processes=() # processes that must end with the script
+chmod 711 "$work" # the workers of nginx run as another user
+processes=() # ids of the processes that must end with the script
 failed=0
 
 end() {
@@ -38,10 +38,10 @@ die() {
     exit 1
 }
 
-# ---- Daemons. One to three are behind the proxy. Number 0 gives the expected answers.
+# ---- Daemons. Daemons 1 to 3 are behind the proxy. Daemon 0 is the reference: it returns the expected answers.
 declare -A pid port log
 
-# start NUMBER: starts a daemon on the port that it had before, or on a free one.
+# start NUMBER: starts a daemon on its last port, or at first on a free port.
 start() {
     log[$1]=$work/daemon-$1-$SECONDS-$RANDOM.log
     : >"${log[$1]}"
@@ -57,14 +57,14 @@ start() {
     port[$1]=${line##*:}
 }
 
-# ended NUMBER STATUS: waits for the end of a daemon.
+# ended NUMBER STATUS: waits for the end of a daemon. Its exit status must be STATUS.
 ended() {
     local status=0
     wait "${pid[$1]}" 2>/dev/null || status=$?
     [ "$status" = "$2" ] || die "daemon $1 ended with status $status, expected $2"
 }
 
-# served NUMBER: prints how many requests for work a daemon has answered since its start.
+# served NUMBER: prints the number of requests for /embed and /logits that a daemon has answered since its start.
 served() {
     curl -s "http://127.0.0.1:${port[$1]}/metrics" |
         awk '/^linformerd_requests_total\{route="\/(embed|logits)"/ { sum += $NF } END { print sum + 0 }'
@@ -73,7 +73,7 @@ served() {
 # ---- The load. The number of its answers is the clock of the test.
 answers() { cat "$work/progress" 2>/dev/null || echo 0; }
 
-# more COUNT: waits for so many further answers.
+# more COUNT: waits until the load has received COUNT further answers.
 more() {
     local until=$(($(answers) + $1))
     while [ "$(answers)" -lt "$until" ]; do
@@ -133,14 +133,14 @@ end_proxy() {
     wait "$proxy" || true
 }
 
-# Prints how many requests the proxy has sent again. Prints nothing if the proxy does not count them.
+# Prints the number of requests that the proxy has sent again. Prints nothing if the proxy does not count them.
 sent_again() {
     [ -z "$retries_of" ] ||
         curl -s "$retries_of" |
         awk '/^haproxy_backend_retry_warnings_total\{proxy="(daemons|generation)"/ { sum += $2 } END { print sum + 0 }'
 }
 
-# ---- Events. Each event ends when the daemon gets requests again.
+# ---- Events. event_NAME DAEMON ROUND: each event ends when the daemon receives requests again.
 event_kill() {
     kill -9 "${pid[$1]}"
     ended "$1" 137
@@ -157,7 +157,7 @@ event_drain() {
     used "$1"
 }
 
-event_restart() { # at once, without the drain delay
+event_restart() { # the daemon ends at once, without the drain delay
     kill -INT "${pid[$1]}"
     ended "$1" 0
     start "$1"
@@ -177,8 +177,8 @@ event_reload() { # both models are loaded again, while the old versions answer
     used "$1"
 }
 
-# In the first round, the daemon stands still for longer than the proxy waits. Its requests go elsewhere. In the other
-# rounds, the daemon answers them late.
+# In the first round, the daemon is stopped for longer than the proxy waits. The proxy sends its requests to other
+# daemons. In the other rounds, the daemon answers its requests late.
 event_stop() {
     kill -STOP "${pid[$1]}"
     sleep $(($2 == 1 ? timeout_s + 2 : 3))
@@ -187,7 +187,7 @@ event_stop() {
     used "$1"
 }
 
-# All daemons stand still until each client of the load waits. So the daemon has requests when it is killed.
+# All daemons are stopped until each client of the load waits. So the daemon has open requests when it is killed.
 event_cut() {
     local before=
     kill -STOP "${pid[1]}" "${pid[2]}" "${pid[3]}"
@@ -203,7 +203,7 @@ event_cut() {
     used "$1"
 }
 
-# begin_load [large]
+# begin_load [large]: starts the load, and waits for 100 answers.
 begin_load() {
     rm -f "$work/progress"
     "$build/tests/cluster/load" "http://127.0.0.1:${port[0]}" "http://127.0.0.1:$public" "$work/progress" "$seed" "$@" \
@@ -213,7 +213,7 @@ begin_load() {
     more 100
 }
 
-# end_load [WORD]: ends the load, and shows what it said, after a word. The exit status is that of the load.
+# end_load [WORD]: ends the load, and prints its output, each line behind WORD. The exit status is that of the load.
 end_load() {
     local status=0
     kill "$load"
@@ -229,13 +229,13 @@ run() {
     begin_load
     for ((round = 1; round <= rounds; round++)); do
         for event in kill drain restart reload stop; do
-            "event_$event" $((events++ % 3 + 1)) "$round" # each event of a round hits another daemon
+            "event_$event" $((events++ % 3 + 1)) "$round" # each event of a round affects another daemon
             echo "# $1: round $round: $event: $(answers) answers so far"
         done
     done
     local retries
     retries=$(sent_again)
-    for ((round = 1; round <= 20; round++)); do # at the moment of an event, there may be no request
+    for ((round = 1; round <= 20; round++)); do # restarts a daemon again if no event has met an open request
         [ "$retries" = 0 ] || break
         event_restart 1
         retries=$(sent_again)
@@ -249,8 +249,8 @@ run() {
 }
 
 # ---- Large bodies
-# run_large PROXY EVENT…: sends bodies that are larger than the buffers of the proxy, while these events hit daemon 1.
-# Sets `lost` to the number of failed answers, or to nothing if an answer was wrong.
+# run_large PROXY EVENT…: sends bodies that are larger than the buffers of the proxy, while the events affect daemon 1.
+# Sets `lost` to the number of failed answers, or to an empty text if an answer was wrong.
 run_large() {
     local event
     run_proxy "$1" "${timeout_s}s" 1h
@@ -261,13 +261,14 @@ run_large() {
     lost=$(sed -nE 's/^[0-9]+ answers, ([0-9]+) failed, 0 wrong$/\1/p' "$work/load.log")
 }
 
-# lost_at_most MOST LEAST NAME: one test of `lost`.
+# lost_at_most MOST LEAST NAME: tests that `lost` is between LEAST and MOST.
 lost_at_most() {
     if [ -z "$lost" ] || [ "$lost" -gt "$1" ] || [ "$lost" -lt "$2" ]; then printf 'not ' && failed=1; fi
     echo "ok $((++number)) - $3 (${lost:-unknown} lost)"
 }
 
-# HAProxy cannot keep a body that is larger than its buffer. nginx keeps such a body in a file. The load has six clients.
+# HAProxy cannot keep a body that is larger than its buffer. nginx keeps such a body in a file. The load has six
+# clients, so at most six bodies are lost.
 large_bodies() {
     run_large "$1" drain reload
     lost_at_most 0 0 "$1: no large body is lost when a daemon drains or reloads"
@@ -291,7 +292,8 @@ generations() {
     awk '/^linformerd_generations_total/ { sum += $NF } END { print sum + 0 }' <<<"$values"
 }
 
-# generate PATH TOKENS: prints the status of a generation. It takes longer than a proxy's limit that is below a second.
+# generate PATH TOKENS: prints the status of a generation. The generation takes longer than 100 ms, the lower timeout of
+# the proxy.
 generate() {
     local body
     body="\"max_new_tokens\": $2, \"do_sample\": false"
@@ -302,7 +304,7 @@ generate() {
 }
 
 # generate_all PROXY TIMEOUT GENERATION_TIMEOUT STATUS PATH…: sends a generation to each path at the same time. Each
-# must get this status, and must begin only once.
+# generation must have this status, and must begin only once.
 generate_all() {
     local before begun path paths=("${@:5}") senders=()
     run_proxy "$1" "$2" "$3"

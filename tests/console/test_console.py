@@ -28,13 +28,13 @@ from served import Daemon  # noqa: E402
 
 MODULES = "tests/modules/reference/"
 HOSTILE = ["<img src=x onerror=document.title='owned'>", '"><script>document.title="owned"<b>', "a&b?c#d%20e=f 'g' é"]
-WAIT_MS = 120_000  # only a page with a fault makes a test wait so long
+WAIT_MS = 120_000  # time limit of each wait in ms, which only a page with a fault reaches
 KEY = "sesame-1"
 
 
 @contextlib.contextmanager
 def opened(browser, daemon, expected=(), ready="ready", **options):
-    """A page of the console. At the end, the page must not have reported any faults except those that match
+    """A page of the console. When the page is closed, it must have reported no faults except those that match
     `expected`."""
     faults = []
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, "accept_downloads": True, **options})
@@ -110,10 +110,10 @@ def a_phone_needs_no_sideways_scrolling(browser):
 
 
 def all_controls_are_reached_by_tab(browser):
-    """Tab reaches every control that can be used, and leaves it again."""
+    """Tab reaches every control that can be used, and then leaves it."""
     with Daemon() as daemon, opened(browser, daemon) as page:
         use_all_forms(page)
-        page.click("#pause")  # the rows of a table must not change meanwhile
+        page.click("#pause")  # so the rows of a table do not change
         wanted = page.evaluate("""() => {
             const all = [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']")];
             const usable = all.filter((node) => !node.disabled && node.checkVisibility({ visibilityProperty: true }));
@@ -145,7 +145,8 @@ def less_motion_is_respected(browser):
 
 
 def the_policy_is_in_force(browser):
-    """A script or style that is not in the page's own files has no effect. The page refuses markup from strings."""
+    """A script or style that is not in the page's own files has no effect. The page cannot insert markup from
+    strings."""
     expected = ["policy: script-src", "policy: style-src", "policy: require-trusted-types-for", "Content Security Policy", "requires 'Trusted"]
     with Daemon() as daemon, opened(browser, daemon, expected) as page:
         page.evaluate("""() => {
@@ -159,7 +160,7 @@ def the_policy_is_in_force(browser):
         assert page.evaluate("(() => { try { document.body.innerHTML = '<b>'; return 'set'; } catch (e) { return e.name; } })()") == "TypeError"
 
 
-# ---- Parts
+# ---- Sections of the page
 
 
 def charts_follow_the_metrics(browser):
@@ -181,7 +182,7 @@ def charts_follow_the_metrics(browser):
 
 
 def polling_pauses(browser):
-    """While the page is hidden, or after Pause, it requests nothing."""
+    """While the page is hidden, or after Pause, the page requests nothing."""
     with Daemon() as daemon, opened(browser, daemon) as page:
         seen = []
         page.on("request", lambda request: seen.append(request.url))
@@ -278,8 +279,8 @@ def text_is_streamed(browser):
 
 
 def generation_is_stopped(browser):
-    """The model has no end token, and the daemon is suspended while Stop is pressed. So the stream cannot end by
-    itself."""
+    """The stream cannot end before Stop is pressed: the model has no end token, and the daemon is suspended at that
+    time."""
     with Daemon("--model", "tests/reference/linear_attention_lm_causal") as daemon, opened(browser, daemon) as page:
         page.fill("#generate textarea", "5 6 7")
         page.fill("#generate [name=count]", "100000")
@@ -295,7 +296,7 @@ def generation_is_stopped(browser):
 
 
 def models_of_all_kinds(browser):
-    """An image is classified. The page does not offer what a model cannot do, and gives the reason."""
+    """An image is classified. The page offers only what a model can do, and gives the reason for what is missing."""
     picture = "tests/images/rgb.png"
     models = ["vit_linformer", "tagger", "token_classifier"]
     arguments = [word for name in models for word in ("--model", MODULES + name)] + ["--model", "tests/reference/linformer_encoder"]
@@ -390,7 +391,7 @@ def the_program_in_the_document_draws_the_same(browser):
 
 @contextlib.contextmanager
 def named_models(names):
-    """Arguments for models whose config.json gives them these names."""
+    """The arguments of the daemon for models whose config.json contains these names."""
     with tempfile.TemporaryDirectory() as folder:
         arguments = []
         for index, name in enumerate(names):

@@ -1,8 +1,8 @@
 #!/bin/bash
-# test_console.sh: tests the console in headless Chromium, in TAP. Chromium is the distribution's. Python packages drive
-# it and search for faults of accessibility. Their versions are in requirements.txt. The environment is BUILD/console.
-# If that file changes, the environment is made again. SCREENSHOTS=FOLDER writes the pictures of docs/console.md into a
-# folder.
+# test_console.sh: tests the console in headless Chromium, in TAP. Chromium is the distribution's package. Python
+# packages control it, and search for faults of accessibility. requirements.txt lists their versions. The virtual
+# environment is BUILD/console. If requirements.txt changes, the environment is made again. SCREENSHOTS=FOLDER writes
+# the pictures of docs/console.md into a folder.
 set -euo pipefail
 environment=${BUILD:-build}/console
 wanted=tests/console/requirements.txt

@@ -1,8 +1,8 @@
 #!/bin/bash
 # debian.sh TARGET [MMDEBSTRAP OPTION…]: writes a bare Debian from the archive into TARGET, a folder or a .tar. Needs
-# root. SUITE is the release, by default bookworm (12). If this machine has the same release, its sources are used,
-# otherwise Debian's own. If this machine has a proxy for apt, the result contains its address. So the result is for
-# tests, not for publication.
+# root. SUITE is the release, by default bookworm (Debian 12). If this machine has the same release, its apt sources are
+# used, otherwise Debian's own. If this machine has a proxy for apt, the result contains the proxy's address. So the
+# result is for tests, not for publication.
 set -euo pipefail
 target=$1
 shift

@@ -11,7 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 work=$(mktemp -d /var/tmp/linformerd-fresh.XXXXXX)
-inside='' # the process that holds the namespaces of the running chroot
+inside='' # id of the process that keeps the namespaces of the running chroot
 
 cleanup() {
     [ -z "$inside" ] || kill -KILL "$inside" 2>/dev/null || true
@@ -24,8 +24,8 @@ fail() {
 }
 [ "$(id -u)" = 0 ] || fail "needs root: it makes root file systems and changes into them"
 
-# in_root ROOT USER COMMAND: runs a command in separate mount and process namespaces, so that no process outlives it. It
-# replaces the shell that calls it, so call it in a subshell.
+# in_root ROOT USER COMMAND: runs a command in separate mount and process namespaces. When in_root ends, no process of
+# the command remains. in_root replaces the calling shell, so call it in a subshell.
 in_root() {
     # shellcheck disable=SC2016 # expanded by the inner shell
     exec unshare --mount --pid --fork --kill-child bash -c '
@@ -37,7 +37,7 @@ in_root() {
         exec chroot "$1" su - "$2" -c "cd ~/linformerd && $3"' - "$@" </dev/null
 }
 
-# serves ROOT USER: `make run` in the root must answer requests from outside on the port of the README.
+# serves ROOT USER: `make run` in ROOT must answer requests from outside on port 8080, the port in README.md.
 serves() {
     local log=$work/run.log
     ! docker/healthcheck.sh 2>/dev/null || fail "something serves on port 8080 already"

@@ -40,7 +40,7 @@ NEW_TOKENS = 200
 
 
 def load(name):
-    """AutoregressiveWrapper around a reference model, and the other inputs of its forward()."""
+    """Returns AutoregressiveWrapper around a reference model, and the other inputs of the model's forward()."""
     with open(os.path.join(CASES, name, "config.json")) as file:
         kwargs = json.load(file)["kwargs"]
     tensors = load_file(os.path.join(CASES, name, "model.safetensors"))
@@ -93,7 +93,8 @@ def scores(models):
 
 
 def of_wrapper(logits, options):
-    """The probabilities in the order of AutoregressiveWrapper.generate: first a filter, then the temperature."""
+    """The probabilities, with the steps in the order of AutoregressiveWrapper.generate: first a filter, and then the
+    temperature."""
     if "filter_thres" in options:
         logits = top_k(logits, thres=options["filter_thres"])
     if options.get("top_p_library"):
@@ -102,7 +103,7 @@ def of_wrapper(logits, options):
 
 
 def of_transformers(logits, options, history):
-    """The probabilities in the order of transformers and of text-generation-inference."""
+    """The probabilities, with the steps in the order of transformers and of text-generation-inference."""
     ids = torch.tensor([history], dtype=torch.long)
     if "repetition_penalty" in options:
         logits = logits_process.RepetitionPenaltyLogitsProcessor(options["repetition_penalty"])(ids, logits)

@@ -39,10 +39,10 @@ from linformer_pytorch import LinformerEncDec, LinformerLM, Padder
 NEW_TOKENS = 200
 MARGIN = 5e-4
 FEWEST = 4
-LEVELS = 7      # number of values of weights on each side of 0
-ATTEMPTS = 6    # prompts of each length
-AT_ONCE = 16    # seeds that the processes share
-OUT_SCALE = 5   # factor of the logits, which enlarges their margins
+LEVELS = 7      # number of different values of a weight on each side of 0
+ATTEMPTS = 6    # number of tried prompts of each length
+AT_ONCE = 16    # number of seeds that the processes share
+OUT_SCALE = 5   # factor of the logits, which enlarges the distances between them
 
 
 class TooClose(Exception):
@@ -58,14 +58,15 @@ def greedy(logits, thres):
 
 
 def few_values(model):
-    """Changes norms and biases from 0 and 1, enlarges the logits, and rounds all weights to a few values."""
+    """Moves the parameters of norms and the biases away from 0 and 1, enlarges the logits, and rounds all weights to a
+    few values."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() == 1:
                 parameter.add_(torch.randn_like(parameter) * 0.1)
             if name.endswith(("out.weight", "to_logits.weight", "head.weight")) and "to_out" not in name:
                 parameter.mul_(OUT_SCALE)
-            levels = 1 if parameter.numel() > 50000 else LEVELS  # the memories are large
+            levels = 1 if parameter.numel() > 50000 else LEVELS  # large parameters get only three values
             step = parameter.abs().max() / levels
             parameter.copy_((parameter / step).round() * step)
     return model.eval()
@@ -230,8 +231,7 @@ def linformer_lm(rng):
 
 
 def linformer_decoder(rng):
-    """A model in decoder_mode. Padder appends zeros to the ids only, so `embeddings` have seq_len rows from the
-    start."""
+    """A model in decoder_mode. Padder appends zeros only to the ids. So `embeddings` must have seq_len rows."""
     size = rng.randint(20, 64)
     kwargs = pytorch_kwargs(rng, size) | {"causal": True, "decoder_mode": True}
     model = few_values(LinformerLM(**kwargs))
@@ -279,7 +279,7 @@ class Model:
         return found[0].tolist()
 
     def check_in_double(self, prompt, found):
-        """In double precision, the same ids must be the best by MARGIN."""
+        """In double precision, each id must also have the largest logit, by at least MARGIN."""
         most, sequence = self.wrapper.max_seq_len, prompt + found
         self.wrapper.double()
         inputs = {name: t.double() if t.is_floating_point() else t for name, t in self.inputs.items()}
@@ -294,7 +294,7 @@ class Model:
             self.wrapper.float()
 
     def runs(self, rng):
-        """One run with a short prompt, and one with a prompt of any length."""
+        """Yields a run with a short prompt, and a run with a prompt of any length."""
         most = self.wrapper.max_seq_len
         for longest in (min(6, most), min(most + most // 2, 600)):
             for _ in range(ATTEMPTS):
@@ -312,7 +312,7 @@ class Model:
 
     def files(self, runs):
         for module in self.wrapper.modules():
-            if hasattr(module, "cpu_state"):  # random numbers of reversible layers, for training
+            if hasattr(module, "cpu_state"):  # state for random numbers of reversible layers, which only training needs
                 module.cpu_state = None
         with tempfile.TemporaryDirectory() as folder:
             self.export(self.exported, self.kwargs, folder, daemon=False, **self.config)
@@ -325,7 +325,8 @@ KINDS = [(84, language_model), (8, with_context), (8, pair), (12, linformer_lm),
 
 
 def draw(arguments):
-    """Returns the seed, the name of the folder and its files, or None and a reason."""
+    """Returns the seed, the name of the folder, and the folder's files. If there are no runs, returns the seed, None
+    and a reason."""
     make, seed = arguments
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -334,7 +335,7 @@ def draw(arguments):
     try:
         model = make(rng)
         runs = list(model.runs(rng))
-    except (AssertionError, RuntimeError, IndexError) as error:  # errors of the library
+    except (AssertionError, RuntimeError, IndexError) as error:  # these are errors of the library
         return seed, None, f"{type(error).__name__}: {str(error)[:100]}"
     if not runs:
         return seed, None, "ids too close, or too few"

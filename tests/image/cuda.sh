@@ -1,9 +1,9 @@
 #!/bin/bash
-# cuda.sh: builds docker/Dockerfile.cuda unchanged, and runs its image on the CPU. It needs neither NVIDIA's images and
-# archive, nor a GPU. Ubuntu 24.04 from its own archive replaces NVIDIA's images. One of the two images gets this
-# machine's CUDA toolkit. The other gets a package libcublas-VERSION, made from this machine's cuBLAS. So each RUN line
-# is executed, nvcc compiles the engine with Ubuntu's compiler, and the engine finds its libraries. The test does not
-# cover other contents of NVIDIA's images.
+# cuda.sh: builds docker/Dockerfile.cuda unchanged, and runs its image on the CPU. The script needs neither NVIDIA's
+# images and archive, nor a GPU. Ubuntu 24.04 from its own archive replaces NVIDIA's images. The replacement of the
+# image for compiling contains this machine's CUDA toolkit. The replacement of the image for running contains a package
+# libcublas-VERSION, made from this machine's cuBLAS. So each RUN line is executed, nvcc compiles the engine with
+# Ubuntu's compiler, and the engine finds its libraries. The test does not cover other contents of NVIDIA's images.
 # It needs root, podman, mmdebstrap, dpkg-dev, network, and nvcc in TOOLKIT=FOLDER (/usr/local/cuda). CUBLAS=FOLDER is
 # the folder above include/cublasLt.h, by default the toolkit's. The test is not part of `make test`, because it takes
 # minutes and 4 GB. CACHE_DIR keeps the replacements of the images.
@@ -35,7 +35,7 @@ cgroup_manager = "cgroupfs"
 events_logger = "file"
 X
 
-# ubuntu PACKAGES: makes a bare Ubuntu in $work/root. Debian has no key of Ubuntu's, so the signature of the archive is
+# ubuntu PACKAGES: makes a bare Ubuntu in $work/root. Debian has no key of Ubuntu, so the signature of the archive is
 # not checked. The result is only for this test.
 ubuntu() {
     rm -rf "$work/root"
@@ -45,7 +45,7 @@ ubuntu() {
         --include="apt,ca-certificates$1" noble "$work/root" "$work/ubuntu.list"
 }
 
-# import IMAGE PATH
+# import IMAGE PATH: makes an image from $work/root. PATH is put before the usual PATH.
 import() {
     tar -C "$work/root" -c . | podman import -q -c 'CMD ["bash"]' \
         -c "ENV PATH=$2/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" - "$1"
@@ -86,7 +86,7 @@ for _ in $(seq 60); do
 done
 podman healthcheck run "$name"
 podman logs "$name" 2>&1 | tee "$work/log"
-grep -q 'no NVIDIA driver' "$work/log" # the engine was loaded, and the log has the reason why the CPU serves
+grep -q 'no NVIDIA driver' "$work/log" # the engine was loaded, and the log contains the reason why the CPU serves
 podman stop -t 60 "$name"
 [ "$(podman inspect -f '{{.State.ExitCode}}' "$name")" = 0 ]
 echo "built and run: $(podman image inspect -f '{{.Size}}' "$image") bytes"

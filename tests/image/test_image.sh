@@ -6,7 +6,7 @@
 # covers Dockerfile.cuda.
 # shellcheck disable=SC2317 # functions that are called through expect and trap
 set -euo pipefail
-MAX_MB=${MAX_MB:-200}                       # size of the image. docs/docker.md gives the sizes of its parts
+MAX_MB=${MAX_MB:-200}                       # maximum size of the image in MB. docs/docker.md lists its parts
 # Folder that keeps the base image. The first run takes a minute, later runs take seconds.
 cache=${CACHE_DIR:-/var/tmp/linformerd-image}
 base=docker.io/library/debian:bookworm-slim
@@ -27,7 +27,7 @@ work=$(mktemp -d)
 cleanup() {
     podman rm -f -t 0 "$name" || true
     podman rmi -f "$image" || true
-    podman image prune -f --filter until=24h || true # layers of older sources
+    podman image prune -f --filter until=24h || true # removes layers of older sources
     rm -rf "$work"
 } >/dev/null 2>&1
 trap cleanup EXIT
@@ -52,7 +52,7 @@ cgroup_manager = "cgroupfs"
 events_logger = "file"
 X
 
-# An image like Docker Hub's: no documentation, and no files that apt leaves behind.
+# Makes an image like Docker Hub's: without documentation, and without files that apt leaves behind.
 make_base() {
     local drop=path-exclude=/usr/share
     cat >"$work/docker-clean" <<'X'
@@ -69,7 +69,7 @@ X
 }
 
 number=0 failed=0
-# expect NAME COMMAND…: one test.
+# expect NAME COMMAND…: a test that passes if the command succeeds.
 expect() {
     local what=$1
     shift
@@ -83,7 +83,8 @@ expect() {
     fi
 }
 inspect() { jq -e "$1" "$work/image.json"; }
-# Sends a request in the container's network namespace. There, the port is free, and no other server can answer.
+# Sends a request in the container's network namespace. In this namespace, the port is free, and no other server can
+# answer.
 ask() { nsenter -n -t "$pid" curl -fsS --retry-connrefused --retry 100 --retry-delay 1 "$@"; }
 on_all_addresses() { nsenter -n -t "$pid" ss -ltnH 'sport = :8080' | tee /dev/stderr | grep -qE '(0\.0\.0\.0|\*|\[::\]):8080'; }
 embeds() { ask http://127.0.0.1:8080/embed --json '{"inputs": "hello"}' | jq -e '.[0] | length > 0'; }

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """make.py FOLDER [--random N] [--seed S]: pictures, and the tensors that torchvision makes of them.
 
-Writes pictures and cases.json into FOLDER. For each case it also writes the tensor (3, height, width): NAME.f32 in
-float32, or NAME.u8 in bytes if `image` leaves the bytes as they are. In cases.json, "pictures" has a list of
-{"picture", "image", "expected"}, where `image` is the key of config.json. "refused" has a list of
-{"picture", "reason"}. All pictures are drawn here from a fixed seed. Needs pillow, torch and torchvision.
+Writes pictures and cases.json into FOLDER. A case is a picture with a value of `image`, a key of config.json. For each
+case, the script also writes the tensor (3, height, width): NAME.f32 in float32, or NAME.u8 in bytes if `image` leaves
+the bytes as they are. In cases.json, "pictures" is a list of {"picture", "image", "expected"}, and "refused" is a list
+of {"picture", "reason"}. The script draws all pictures from a fixed seed. It needs pillow, torch and torchvision.
 
 The files in tests/images/ were written by `make.py tests/images` with pillow 13.0, torchvision 0.28 and torch 2.13.
-With --random N, FOLDER gets N random cases instead, for IMAGE_CASES=FOLDER build/tests/unit/test_image_read."""
+With --random N, the script writes N random cases into FOLDER instead, for IMAGE_CASES=FOLDER
+build/tests/unit/test_image_read."""
 import argparse
 import io
 import json
@@ -21,14 +22,14 @@ from PIL import Image
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms._presets import ImageClassification
 
-BYTES = {"scale": 1, "mean": [0, 0, 0], "std": [1, 1, 1]}  # the tensor is the bytes themselves
+BYTES = {"scale": 1, "mean": [0, 0, 0], "std": [1, 1, 1]}  # with these keys, the tensor contains the bytes themselves
 FILTERS = {"bilinear": InterpolationMode.BILINEAR, "bicubic": InterpolationMode.BICUBIC}
 
 
 # ---- Pictures
 
 def draw(height, width, channels=3, seed=0):
-    """Waves with noise. They are smooth enough for a JPEG, and rough enough to show a wrong weight."""
+    """Waves with noise. They are smooth enough for a JPEG, and rough enough to show a wrong weight of the resizing."""
     random = numpy.random.default_rng(seed)
     y, x = numpy.mgrid[:height, :width]
     waves = [numpy.sin(x * random.uniform(0.1, 1) + y * random.uniform(0.1, 1) + c) for c in range(channels)]
@@ -88,7 +89,7 @@ def colours(count):
 def pictures():
     plain = Image.fromarray(draw(23, 37))
     exif = Image.Exif()
-    exif[0x112] = 6  # turned by 90 degrees, which PIL ignores
+    exif[0x112] = 6  # PIL does not apply this rotation by 90 degrees
     yield "rgb444.jpg", saved(plain, "JPEG", quality=95, subsampling="4:4:4")
     yield "rgb422.jpg", jpeg(23, 37, subsampling="4:2:2")
     yield "rgb420.jpg", jpeg(41, 29, subsampling="4:2:0", quality=60)

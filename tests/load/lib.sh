@@ -2,8 +2,8 @@
 #   URL          a running daemon. Without it, the script starts build/linformerd (LINFORMERD) on a free port
 #   REQUESTS     number of measured requests (400)
 #   CONCURRENCY  number of requests that are open at any time (8)
-#   LENGTH       bytes of each text (64). If lengths vary, they go from MIN_LENGTH to MAX_LENGTH (8 to 1024)
-# curl keeps its connections, and sends the next request when an answer is complete. It shares the machine with the
+#   LENGTH       bytes of each text (64). Variable lengths are from MIN_LENGTH to MAX_LENGTH (8 to 1024)
+# curl keeps its connections, and sends the next request when an answer is complete. curl shares the machine with the
 # daemon, and its own work is a part of the measurement. So only rates below curl's own rate have a meaning.
 # shellcheck shell=bash
 REQUESTS=${REQUESTS:-400} CONCURRENCY=${CONCURRENCY:-8} LENGTH=${LENGTH:-64}
@@ -11,19 +11,19 @@ MIN_LENGTH=${MIN_LENGTH:-8} MAX_LENGTH=${MAX_LENGTH:-1024}
 work=$(mktemp -d)
 daemon=
 trap 'load_end' EXIT
-trap 'exit 1' PIPE HUP INT TERM # the daemon must end with this script, for any reason
+trap 'exit 1' PIPE HUP INT TERM # a signal must also end the daemon
 
 load_end() {
     [ -z "$daemon" ] || { kill "$daemon" && wait "$daemon"; } || true
     rm -rf "$work"
 }
 
-# Sets URL to the given one, or starts a daemon.
+# Keeps URL if it is given. Otherwise starts a daemon, and sets URL to its address.
 load_start() {
     [ -z "${URL:-}" ] || return 0
     "${LINFORMERD:-build/linformerd}" --port 0 --model "builtin=$(dirname "${BASH_SOURCE[0]}")/../models/bytes" >"$work/daemon.log" 2>&1 &
     daemon=$!
-    trap 'load_end' EXIT # Set again, because load_run at the end of a pipe is a subshell, which does not inherit traps
+    trap 'load_end' EXIT # set again, because a subshell at the end of a pipe does not inherit traps
     until URL=$(grep -om1 'listening on http://[^ ]*' "$work/daemon.log"); do
         kill -0 "$daemon" 2>/dev/null || { cat "$work/daemon.log" >&2 && daemon='' && exit 1; }
         sleep 0.05
@@ -31,7 +31,7 @@ load_start() {
     URL=${URL#listening on }
 }
 
-# load_lengths uniform|mixed: prints REQUESTS lengths, one on each line. Mixed lengths are uniform in their logarithm,
+# load_lengths uniform|mixed: prints REQUESTS lengths, one on each line. Mixed lengths are log-uniformly distributed,
 # with a fixed seed. So two runs have the same lengths.
 load_lengths() {
     awk -v n="$REQUESTS" -v kind="$1" -v length_="$LENGTH" -v low="$MIN_LENGTH" -v high="$MAX_LENGTH" 'BEGIN {
@@ -63,12 +63,12 @@ load_run() {
         }' >"$work/requests"
 
     started_ns=$(date +%s%N)
-    curl -K "$work/requests" >"$work/answers" 2>"$work/complaints" || true # errors are counted below
+    curl -K "$work/requests" >"$work/answers" 2>"$work/complaints" || true # faults of answers are counted below
     finished_ns=$(date +%s%N)
 
     sort -k 2,2 -g "$work/answers" |
         awk -v name="$1" -v wanted="$REQUESTS" -v at_once="$CONCURRENCY" -v ns=$((finished_ns - started_ns)) '
-        function percentile(p) { return 1000 * time[int(n * p / 100 + 0.999999)] } # nearest rank
+        function percentile(p) { return 1000 * time[int(n * p / 100 + 0.999999)] } # the percentile by nearest rank
         $1 == 200 { time[++n] = $2 }
         $1 != 200 { status[$1]++ }
         { answered++ }

@@ -1,6 +1,7 @@
 #!/bin/bash
-# mixed.sh: requests embeddings, and for every fourth text logits. The texts have MIN_LENGTH to MAX_LENGTH bytes,
-# uniform in the logarithm. So many texts are short, and a few are long, as in real traffic. For options, see lib.sh.
+# mixed.sh: requests logits for every fourth text, and embeddings for the other texts. The texts have MIN_LENGTH to
+# MAX_LENGTH bytes, log-uniformly distributed. Most texts are short and a few are long, as in real traffic. For options,
+# see lib.sh.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"

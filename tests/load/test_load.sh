@@ -1,14 +1,15 @@
 #!/bin/bash
-# test_load.sh: the load scripts work, count correctly, and fail if answers are not 200. The test does not cover speed.
+# test_load.sh: tests that the load scripts work, count correctly, and fail if answers are not 200. The test does not
+# cover speed.
 set -euo pipefail
 here=$(dirname "$0")
 # shellcheck source-path=SCRIPTDIR source=lib.sh
-. "$here/lib.sh" # the daemon of the fifth test, and a work folder, which is removed at the end
+. "$here/lib.sh" # defines the daemon of the fifth test and the folder $work, which is removed at the end
 export REQUESTS=24 CONCURRENCY=4 MAX_LENGTH=256
 out=$work/out
 failed=0
 
-# result NUMBER NAME PATTERN…: each pattern must be in the output
+# result NUMBER NAME PATTERN…: expects each pattern in the output.
 result() {
     local number=$1 name=$2 pattern missing=
     shift 2
@@ -17,13 +18,13 @@ result() {
     echo "ok $number - $name"
 }
 
-# Daemons that the scripts start record their process.
+# The scripts start this wrapper as the daemon. It records its process id.
 real=${LINFORMERD:-build/linformerd}
 printf '#!/bin/bash\necho $$ >>"%s"\nexec "%s" "$@"\n' "$work/started" "$real" >"$work/linformerd"
 chmod +x "$work/linformerd"
 export LINFORMERD=$work/linformerd
 
-# Runs a script. The last line of its output is its exit status.
+# script NAME: runs NAME.sh. Writes its output and, in the last line, its exit status to the file $out.
 script() { { "$here/$1.sh" 2>&1 && echo "exit 0" || echo "exit $?"; } >"$out"; }
 
 echo 1..6
