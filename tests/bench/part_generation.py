@@ -58,7 +58,7 @@ class Daemon(Server):
             environment.LINFORMERD, "--port", str(port), "--model", folder, "--dtype", dtype,
             "--request-timeout-ms", "600000", "--max-queue-tokens", "1000000"])
 
-    def answers(self):  # A model that only takes ids needs no /embed
+    def answers(self):  # by /health, because the model accepts no text on /embed
         try:
             return self.get("/health") is not None
         except OSError:

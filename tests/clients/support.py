@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 
-from served import Daemon  # noqa: F401 (scripts take these from here)
+from served import Daemon  # noqa: F401 (scripts import these from here)
 from tap import expect, run  # noqa: F401
 
 CASES = "tests/reference"

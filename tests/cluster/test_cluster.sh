@@ -6,7 +6,7 @@
 #   SEED=N                    seed of the requests (random)
 #   FULL=1                    each event happens twice instead of once, and nginx is tested, too
 #   PROXIES="haproxy nginx"   the proxies that are tested
-# The test judges by counts. A slow machine takes longer, but has the same result.
+# The result depends only on counts. A slow machine needs more time, but has the same result.
 # shellcheck disable=SC2317 # functions are called by name
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -86,8 +86,8 @@ static void silent_connections_hold_up_nobody(void **state)
     daemon_stop(daemon);
 }
 
-/* libmicrohttpd's own event loop takes a fixed number of events at a time. If exactly that many are ready, it waits for
- * more before it handles them. The daemon must answer any number of simultaneous requests. */
+/* libmicrohttpd's own event loop reads a fixed number of events at a time. If exactly this number is ready, it waits
+ * for more events before it handles them. The daemon must answer any number of simultaneous requests. */
 static void requests_of_one_moment_are_all_answered(void **state)
 {
     (void)state;

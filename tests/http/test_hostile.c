@@ -1,4 +1,4 @@
-/* Each client that misbehaves gets an answer or a closed connection. Other clients are not affected. */
+/* Each client that misbehaves receives an answer or a closed connection. Other clients are not affected. */
 #include "tests/http/the_daemon.h"
 
 #include <stdio.h>

@@ -9,8 +9,8 @@
 
 #define TOLERANCE 1e-5
 
-/* Each reference case gets one of these prefixes. The names of linformer.Linformer begin with "net." even without a
- * prefix. */
+/* The tensors of each reference case have one of these prefixes. The names of linformer.Linformer begin with "net."
+ * even without a prefix. */
 static const char *const prefixes[] = {"module.", "net.", "_orig_mod.", "model.", "", "_orig_mod.module."};
 
 static void set_name(struct checkpoint_tensor *tensor, const char *prefix)

@@ -1,4 +1,4 @@
-/* Prompts: a request that names a prompt gets the same answer as a request whose texts begin with this prompt. */
+/* Prompts: a request that names a prompt has the same answer as a request whose texts begin with this prompt. */
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 

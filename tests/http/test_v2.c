@@ -66,7 +66,7 @@ static struct answer infer(const struct daemon *daemon, const char *path, const 
     return daemon_call(daemon, &(struct call){.path = path, .body = json, .headers = {"Content-Type:"}});
 }
 
-/* Frees the answer. */
+/* Expects the error in an answer, and frees the answer. */
 static void expect_error(struct answer *answer, long status, const char *part)
 {
     const char *message = json_string_value(json_object_get(answer->json, "error"));

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""make.py FOLDER [--random N] [--seed S]: pictures, and the tensors that torchvision makes of them.
+"""make.py FOLDER [--random N] [--seed S]: writes pictures, and the tensors that torchvision makes of them.
 
 Writes pictures and cases.json into FOLDER. A case is a picture with a value of `image`, a key of config.json. For each
 case, the script also writes the tensor (3, height, width): NAME.f32 in float32, or NAME.u8 in bytes if `image` leaves
