@@ -120,11 +120,10 @@ json_t *daemon_get_json(const struct daemon *daemon, const char *path);
 /* Returns the JSON in a file. Fails the test if the file cannot be read. The caller must free the result. */
 json_t *json_of_file(const char *path);
 
-/* Sends a POST. Expects a failure in the form of the native routes, whose message contains `part`.
- * expect_failure_answer frees the answer. */
+/* Sends a POST, and expects a failure in the form of the native routes. Its message must contain `part`. */
 void expect_failure(const struct daemon *daemon, const char *path, const char *body, long status, const char *type,
                     const char *part);
-/* Frees the answer. */
+/* Expects a failure in the form of the native routes in an answer. Frees the answer. */
 void expect_failure_answer(struct answer *answer, long status, const char *type, const char *part);
 
 double json_number_at(const json_t *list, size_t index);
