@@ -30,9 +30,9 @@ struct infer_request {
 
 /* Returns a body that requests `outputs` by name. Without names, the body requests the output of the class. The caller
  * frees the body. */
-struct infer_body infer_body_of(const struct infer_tensor *inputs, size_t n_inputs, const char *const *outputs,
-                                size_t n_outputs);
-void infer_body_free(struct infer_body *body);
+struct infer_request infer_body_of(const struct infer_tensor *inputs, size_t n_inputs, const char *const *outputs,
+                                   size_t n_outputs);
+void infer_body_free(struct infer_request *body);
 
 /* An answer with status 200. The caller frees it. */
 struct infer_answer {
@@ -47,7 +47,7 @@ struct infer_answer infer_send(const struct daemon *daemon, const char *model, c
 /* infer_call and infer_read are the two steps of infer_send. Any thread may call infer_call. Only the test's thread may
  * call infer_read, which takes over the answer of infer_call. `curl` is an easy handle that keeps its connection. NULL
  * stands for a new handle. */
-struct answer infer_call(const struct daemon *daemon, const char *model, const struct infer_body *body, void *curl);
+struct answer infer_call(const struct daemon *daemon, const char *model, const struct infer_request *body, void *curl);
 struct infer_answer infer_read(struct answer answer);
 size_t infer_count(const struct infer_answer *answer); /* number of outputs */
 struct infer_tensor infer_output(const struct infer_answer *answer, size_t index);
@@ -75,7 +75,7 @@ size_t case_tensors(const struct weights *calls, int index, const char *way, str
 
 /* Returns the body of call `index`. The body requests each output that the case stores. If there is no such call,
  * `bytes` is NULL. */
-struct infer_body case_body(const struct weights *calls, int index);
+struct infer_request case_body(const struct weights *calls, int index);
 
 /* Compares each output of the call with the case. The shapes must be equal. The relative L2 error of each output must
  * be at most `tolerance`. Returns the largest error. */

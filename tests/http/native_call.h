@@ -1,13 +1,15 @@
-/* native_call: calls of the native routes without a socket. Models run in the fake engine. Unit tests, allocation tests
- * and the fuzzer include this header. It adds these models:
- * - "bytes" reads text, "ids" reads only ids, "rows" reads floats.
- * - "tensors", "classes", "score" and "pictures" are modules. "tensors" reads floats, "classes" and "score" read text,
- *   "pictures" reads pictures. The last three return one vector per item. Only "classes" has names for its columns.
- * - "words" reads text through a tokenizer.json (WordPiece with a template). Its configuration has the prompt "query".
- *   It generates without slots: each new token runs the whole sequence again.
+/* native_call: calls routes without a socket, with the fake engine. Unit tests, allocation tests and the fuzzer use it.
+ * native_open adds these models:
+ * - "bytes" accepts text, "ids" accepts only ids, "rows" accepts floats.
+ * - "tensors", "classes", "score" and "pictures" are modules, whose inputs are tensors. "tensors" accepts floats.
+ *   "classes" and "score" accept text. "pictures" accepts pictures. The last three return one vector for each item.
+ *   Only the columns of "classes" have names.
+ * - "words" accepts text with a tokenizer.json (WordPiece with a template). It has the prompt "query". It generates
+ *   without slots, so each of its jobs contains whole sequences.
  * - "pair" has several inputs, and the same tokenizer.
- * - "writer" reads text like "bytes". It generates with slots, which keep the state of a sequence.
- * Include this header in only one source file of a program. */
+ * - "writer" accepts text like "bytes". It generates with slots, so each of its jobs contains only new rows.
+ *
+ * Include this header in one file of a program. */
 #ifndef TESTS_HTTP_NATIVE_CALL_H
 #define TESTS_HTTP_NATIVE_CALL_H
 
@@ -43,7 +45,7 @@ static inline void native_add(const char *name, const struct model_info *info, s
                                                  .bos_token = -1};
 }
 
-/* Gives the model that was added last a text codec with one id per byte. */
+/* Gives the model that was added last a tokenizer with one id for each byte. */
 static inline void native_add_bytes(void)
 {
     struct error error;
@@ -63,7 +65,7 @@ static inline void native_add_tokenizer(const char *path)
     free(json);
 }
 
-/* Adds the models that are modules. Their inputs are tensors. The last three modules return one vector per item. */
+/* Adds the models that are modules. Their inputs are tensors. The last three return one vector for each item. */
 static inline void native_open_modules(struct model_info info)
 {
     static struct served_label labels[] = {{"cat", true}, {"dog", false}, {"\"cow\"", false}, {"cat", false}};
@@ -109,7 +111,7 @@ static inline void native_open_modules(struct model_info info)
     native_models[native_set.n_models - 1].image = image_settings_default(4, 6);
 }
 
-/* Adds a model whose inputs are ids, more ids, a mask, floats, and a mask for scores. */
+/* Adds a model whose inputs are ids, more ids, a mask, floats, and a mask that is added to scores. */
 static inline void native_open_pair(struct model_info info)
 {
     static struct model_input inputs[] = {
@@ -130,7 +132,7 @@ static inline void native_open_pair(struct model_info info)
     native_add_tokenizer("tests/tokenizers/reference/bert.json");
 }
 
-/* Adds a model that generates bytes of text. Its jobs contain only the new rows. */
+/* Adds a model that generates bytes of text. Its jobs contain only new rows. */
 static inline void native_open_writer(struct model_info info)
 {
     static struct model_input ids = {.name = "x",
@@ -219,8 +221,8 @@ static inline int native_run_jobs(struct request *request)
     return request->failure.kind == FAILURE_NONE ? 0 : -1;
 }
 
-/* Returns 0 and sets request->answer, or returns -1 and sets request->failure. In both cases the caller must call
- * request_close. */
+/* Calls the POST route of a path. On success returns 0, and request->answer is complete. Otherwise sets
+ * request->failure and returns -1. In both cases the caller must call request_close. */
 static inline int native_call(const char *path, const char *body, size_t length, struct request *request)
 {
     struct route_match match;

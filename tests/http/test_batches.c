@@ -103,7 +103,7 @@ struct request {
     struct infer_tensor inputs[MAX_INPUTS];
     size_t n_inputs;
     int64_t n_items; /* number of items that may be in different batches */
-    struct infer_body body;
+    struct infer_request body;
     struct infer_answer alone[MOST_ITEMS]; /* results of each item while the daemon runs nothing else */
     struct answer answer;                  /* answer while the daemon runs other requests */
 };
