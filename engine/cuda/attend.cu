@@ -1,9 +1,10 @@
 /* Attention in float, for elements of every type. A block computes ROWS query rows of one head. It processes the keys
  * in tiles of TILE keys, so that the matrix of all scores is never in memory:
  *     1. score_tile:  scores (ROWS, TILE) = scale * queries keysᵀ + mask
- *     2. add_tile:    scores become exp(score - maximum), and out += these weights times the tile's values
- * For each row the block keeps the maximum and the sum so far. When the maximum grows, sum and output of the row are
- * scaled down. attend_rows divides by the sum at the end. A thread computes 4 x 4 scores of a tile, and 4 x 4 results.
+ *     2. add_tile:    scores become weights exp(score - maximum), and out += weights * values
+ * For each row, the block keeps the maximum of the scores so far, and the sum of the weights so far. When the maximum
+ * grows, the block scales down the row's sum and output. attend_rows divides by the sum at the end. A thread computes 4
+ * x 4 scores of a tile, and 4 x 4 results.
  *
  * For items that request the softmax itself, separate kernels write it (give_weights). */
 #include "engine/cuda/attend.h"
@@ -11,8 +12,9 @@
 #include "engine/cuda/results.h"
 
 #define ROWS 64
-#define TILE 64 /* keys */
-/* Features of queries and keys in shared memory at a time, and features of values that a block computes. */
+#define TILE 64 /* number of keys of a tile */
+/* Number of features of queries and keys in shared memory at a time. Also the number of features of values that a block
+ * computes. */
 #define FEATURES 64
 #define EACH 4
 #define SIDE \
@@ -62,15 +64,15 @@ struct state {
     float maximum[EACH], sum[EACH], out[EACH][EACH];
 };
 
-/* The rows of one head that a block computes. */
+/* Some rows of one head, which a block computes. */
 struct head_rows {
     struct sequence s;
-    int64_t index, rows; /* `index` is that of the first row in the sequence. rows <= ROWS */
+    int64_t index, rows; /* index of the first row in the sequence, and number of rows, at most ROWS */
     int64_t head, kv_head, first_value;
 };
 
-/* Copies `count` rows of FEATURES elements as floats. x is (there, columns). Further elements become 0. All threads of
- * the block must call it. */
+/* Copies `count` rows of FEATURES elements as floats. x is (there, columns). Elements outside of x become 0. All
+ * threads of the block must call it. */
 template <int N, typename T>
 static __device__ void copy_rows(float (*to)[FEATURES + PAD], const T *x, int64_t stride, int64_t there,
                                  int64_t columns, int count)
@@ -156,7 +158,7 @@ static __device__ __forceinline__ void raise(struct state *state, int i, float m
         state->out[i][v] *= factor;
 }
 
-/* Maximum and sum over the SIDE threads that share rows. */
+/* side_maximum and side_sum return the maximum and the sum over the SIDE threads that share rows. */
 static __device__ __forceinline__ float side_maximum(float x)
 {
     for (int apart = SIDE / 2; apart > 0; apart /= 2)
@@ -226,7 +228,7 @@ static __device__ void attend_rows(const struct attention<T> *a, const struct he
         add_tile(a, p, tile, first, scores, &state);
     }
     for (int i = 0; i < EACH && row + i < p->rows; i++) {
-        if (a->key_room > p->s.keys && !a->causal) { /* further keys have score 0 and value 0 */
+        if (a->key_room > p->s.keys && !a->causal) { /* keys up to key_room have score 0 and value 0 */
             raise(&state, i, 0);
             state.sum[i] += (float)(a->key_room - p->s.keys) * expf(-state.maximum[i]);
         }
@@ -264,7 +266,8 @@ static __global__ void __launch_bounds__(THREADS) attend(struct attention<T> a, 
     attend_rows(&a, &p, (struct tile *)dynamic_shared_memory);
 }
 
-/* Grid: x is a group of ROWS positions of one sequence of the call. y and z are as above. */
+/* Grid: x is a group of ROWS positions of one sequence of the call. y is the head, z is the group of features of the
+ * values. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     attend_call(struct attention<T> a, int64_t item, int64_t width, int64_t positions)
@@ -278,20 +281,21 @@ static __global__ void __launch_bounds__(THREADS)
 /* ---- The softmax itself, for items that request it ---- */
 
 #define WARPS 4
-#define WEIGHTS_AT_ONCE 64 /* least number of rows for which scratch has room */
+#define WEIGHTS_AT_ONCE 64 /* number of rows for which scratch always has room */
 
 static int64_t keys_in_all(const struct plan *plan, const struct plan_step *step)
 {
     return most(plan_most_sequence_rows(plan, step->keys), step->attend.key_room);
 }
 
-/* Room for WEIGHTS_AT_ONCE rows of weights. In weigh_call, also for as many rows of weights of one head. */
+/* Room for WEIGHTS_AT_ONCE rows of weights, and for the same number of rows of one head in weigh_call. */
 int64_t cuda_attend_scratch(const struct plan *plan, const struct plan_step *step)
 {
     return 2 * WEIGHTS_AT_ONCE * keys_in_all(plan, step);
 }
 
-/* Writes the weights of the head for one position to row (all). All threads of the warp must call it. */
+/* Writes the softmax over all keys, (all), of one head and one position to `row`. All threads of the warp must call
+ * it. */
 template <typename T>
 static __device__ void weigh_row(const struct attention<T> *a, const struct sequence *s, int64_t position, int64_t head,
                                  int64_t all, float *row)
@@ -317,7 +321,7 @@ static __device__ void weigh_row(const struct attention<T> *a, const struct sequ
         row[j] /= sum;
 }
 
-/* Computes rows [first, first + rows) of (heads, positions, all). */
+/* Computes rows [first, first + rows) of the softmax (heads, positions, all keys). */
 template <typename T>
 static __global__ void weigh(struct attention<T> a, int64_t item, int64_t positions, int64_t first, int64_t rows,
                              int64_t all, float *weights)
@@ -329,7 +333,8 @@ static __global__ void weigh(struct attention<T> a, int64_t item, int64_t positi
     weigh_row(&a, &s, (first + row) % positions, (first + row) / positions, all, weights + row * all);
 }
 
-/* Computes rows [first, first + rows) of (sequences, positions, all), which are means over the heads. */
+/* Computes rows [first, first + rows) of the softmax (sequences, positions, all keys). They are means over the
+ * heads. */
 template <typename T>
 static __global__ void weigh_call(struct attention<T> a, int64_t item, int64_t width, int64_t positions, int64_t first,
                                   int64_t rows, int64_t all, float *of_head, float *weights)
@@ -349,7 +354,7 @@ static __global__ void weigh_call(struct attention<T> a, int64_t item, int64_t w
         weights[j] /= (float)a.heads;
 }
 
-/* Writes the softmax of each item that requests it, as many rows at a time as fit in scratch. */
+/* Writes the softmax of each item that requests it. Computes at a time the rows that fit in scratch. */
 template <typename T>
 static void give_weights(struct cuda_run *run, const struct plan_step *step, const struct attention<T> *a)
 {
@@ -379,9 +384,9 @@ static void give_weights(struct cuda_run *run, const struct plan_step *step, con
 
 /* ---- Sequences that come in several batches ---- */
 
-/* A context comes only with the first part of a sequence. The keys and values that are computed from it stay in the
- * slot of the sequence, in float. With a later part of the sequence they are copied from the slot. Each item has k rows
- * of them, and a warp copies a row. */
+/* A context comes only with the first part of a sequence. The keys and values that are computed from the context stay
+ * in the sequence's slot, as floats. For later parts of the sequence, they are copied from the slot. Each item has k
+ * rows of keys and values, and a warp copies one row. */
 template <typename T, int N>
 static __global__ void keep_rows(int64_t rows, int64_t k, int64_t columns, struct states states, int64_t offset, T *x)
 {

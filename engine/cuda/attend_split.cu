@@ -1,17 +1,18 @@
-/* Attention on tensor cores, for floats (split.h). A block computes some query rows of one head. A warp has 16 * TALL
- * of them. The block processes the keys in tiles of TILE keys, and copies one tile while it reads another:
+/* Attention on tensor cores, for floats (split.h). A block computes some query rows of one head. Each of its warps
+ * computes 16 * TALL rows. The block processes the keys in tiles of TILE keys, and copies one tile while it reads
+ * another:
  *     1. score_tile:  scores = scale * queries keysᵀ + mask
- *     2. weigh:       scores become exp(score - maximum). For a new maximum, sum and output so far are scaled down
+ *     2. weigh:       scores become weights exp(score - maximum). A new maximum scales down sum and output so far
  *     3. add_tile:    out += weights values
- * At the end, end_rows divides by the sums. Features are padded with zeros to WIDE.
+ * At the end, end_rows divides the output by the sums. Features are padded with zeros to WIDE.
  *
- * Of 16 rows and 8 columns of scores or results, the thread with g = warp_thread() / 4 and t = warp_thread() % 4 has
- * x[0], x[1] = (g, 2t), (g, 2t + 1) and x[2], x[3] = (g + 8, 2t), (g + 8, 2t + 1). */
+ * Fragments (tensor.h) of scores or results are (16, 8). With g = warp_thread() / 4 and t = warp_thread() % 4, the
+ * elements of a thread are x[0], x[1] = (g, 2t), (g, 2t + 1) and x[2], x[3] = (g + 8, 2t), (g + 8, 2t + 1). */
 #include "engine/cuda/attention.h"
 #include "engine/cuda/split.h"
 
 #define WARPS 4
-#define TILE 32 /* keys */
+#define TILE 32 /* number of keys of a tile */
 /* Unused floats after each row. They put the parts of a fragment into different memory banks. */
 #define ROW_PAD 4
 
@@ -21,22 +22,22 @@ template <int WIDE> struct split_keys {
     float keys[TILE][WIDE + ROW_PAD], values[TILE][WIDE + ROW_PAD];
 };
 
-/* A block's shared memory: 36, 68 or 99 KiB for a WIDE of 32, 64 or 128. */
+/* A block's shared memory. It is 36, 68 or 99 KiB if WIDE is 32, 64 or 128. */
 template <int WIDE, int TALL> struct split_shared {
     float queries[block_rows<TALL>][WIDE + ROW_PAD];
     struct split_keys<WIDE> tiles[2];
 };
 
-/* The rows of one head that a block computes. */
+/* Some rows of one head, which a block computes. */
 struct split_rows {
     struct sequence s;
-    int64_t index, rows; /* `index` is that of the first row in the sequence */
+    int64_t index, rows; /* index of the first row in the sequence, and number of rows */
     int64_t head, kv_head;
     int64_t behind; /* number of keys that at least one of the rows reads */
 };
 
-/* The state of the softmax for a warp's rows. A thread has some of the rows: row 16 i + 8 half + g is [i][half]. `sum`
- * is the sum over the thread's own columns only. */
+/* The state of the softmax for a warp's rows. Row 16 i + 8 half + g is element [i][half] of the thread. `sum` is the
+ * sum over the thread's own columns only. */
 template <int WIDE, int TALL> struct split_state {
     float out[TALL][WIDE / 8][4];
     float maximum[TALL][2], sum[TALL][2];
@@ -54,8 +55,8 @@ static __device__ void copy_tile(const struct attention<float> &a, const struct 
                                               a.value_columns, there, a.dim_value, a.packed);
 }
 
-/* Adds the mask to the scores of 16 rows from `row` on. Sets scores of keys that a row does not read to minus infinity.
- */
+/* Adds the mask to the scores of 16 rows, beginning with `row`. Sets scores of keys that a row does not read to minus
+   infinity. */
 static __device__ __forceinline__ void mask_scores(const struct attention<float> &a, const struct split_rows &p,
                                                    int64_t first, int row, float (&scores)[TILE / 8][4])
 {
@@ -76,7 +77,7 @@ static __device__ __forceinline__ void mask_scores(const struct attention<float>
     }
 }
 
-/* Computes the scores of the warp's rows, from `row` on, and of the tile's keys. */
+/* Computes the scores of the warp's rows, beginning with `row`, for the keys of the tile. */
 template <int WIDE, int TALL>
 static __device__ __forceinline__ void score_tile(const struct attention<float> &a, const struct split_rows &p,
                                                   const struct split_shared<WIDE, TALL> *shared,
@@ -91,7 +92,7 @@ static __device__ __forceinline__ void score_tile(const struct attention<float> 
 #pragma unroll
             for (int j = 0; j < 4; j++)
                 scores[i][n][j] = 0;
-#pragma unroll 1 /* loading later fragments meanwhile would need more registers than there are */
+#pragma unroll 1 /* unrolling would load later fragments early, and needs more registers than a thread has */
     for (int c = 0; c < WIDE; c += SPLIT_DEPTH) {
         struct split<4> queries[TALL], keys;
 #pragma unroll
@@ -119,7 +120,8 @@ static __device__ __forceinline__ void score_tile(const struct attention<float> 
     }
 }
 
-/* Raises the maximum of the rows in `half` to at least `maximum`, and scales down their sums and output. */
+/* Raises the maximum of each row of the thread with this `half` to at least `maximum`. Scales down the sums and output
+ * of these rows. */
 template <int WIDE, int TALL>
 static __device__ __forceinline__ void raise(struct split_state<WIDE, TALL> *state, int i, int half, float maximum)
 {
@@ -158,9 +160,9 @@ static __device__ __forceinline__ void weigh(float (&scores)[TALL][TILE / 8][4],
         }
 }
 
-/* out += weights times values, for 16 keys of the tile, whose first value is `values`. A thread's two weights of
- * neighbouring keys 2t, 2t + 1 take the places of columns t, t + 4 in the operand A. So the values of these keys take
- * the places of rows t, t + 4 in the operand B. */
+/* out += weights times values, for 16 keys of the tile. `values` points to the first key's values. A thread has the
+ * weights of the neighbouring keys 2t and 2t + 1. They take the places of columns t and t + 4 in the operand A. So the
+ * values of these keys take the places of rows t and t + 4 in the operand B. */
 template <int WIDE, int TALL>
 static __device__ __forceinline__ void add_values(const struct split<4> (&weights)[TALL][2],
                                                   const float (*values)[WIDE + ROW_PAD],
@@ -191,7 +193,8 @@ static __device__ __forceinline__ void add_values(const struct split<4> (&weight
     }
 }
 
-/* Likewise, for all keys of the tile. Half of the weights are split at a time, because registers are scarce. */
+/* out += weights times values, for all keys of the tile. Half of the weights are split at a time, because registers are
+ * scarce. */
 template <int WIDE, int TALL>
 static __device__ __forceinline__ void add_tile(const float (&weights)[TALL][TILE / 8][4],
                                                 const struct split_keys<WIDE> *tile,
@@ -213,7 +216,7 @@ static __device__ __forceinline__ void add_tile(const float (&weights)[TALL][TIL
     }
 }
 
-/* Divides by the sums, and writes the results. */
+/* Divides the output by the sums, and writes the results. */
 template <int WIDE, int TALL>
 static __device__ __forceinline__ void end_rows(const struct attention<float> &a, const struct split_rows &p, int row,
                                                 struct split_state<WIDE, TALL> *state)
@@ -224,7 +227,7 @@ static __device__ __forceinline__ void end_rows(const struct attention<float> &a
         for (int half = 0; half < 2; half++) {
             state->sum[i][half] += __shfl_xor_sync(WHOLE_WARP, state->sum[i][half], 1);
             state->sum[i][half] += __shfl_xor_sync(WHOLE_WARP, state->sum[i][half], 2);
-            if (a.key_room > p.s.keys && !a.causal) { /* further keys have score 0 and value 0 */
+            if (a.key_room > p.s.keys && !a.causal) { /* keys up to key_room have score 0 and value 0 */
                 raise(state, i, half, 0);
                 state->sum[i][half] += (float)(a.key_room - p.s.keys) * expf(-state->maximum[i][half]);
             }
@@ -305,7 +308,7 @@ static __global__ void __launch_bounds__(WARPS *WARP, 2)
     attend_rows<WIDE, TALL>(a, p, (struct split_shared<WIDE, TALL> *)dynamic_shared_memory);
 }
 
-/* Returns false if the device has not enough shared memory. */
+/* Returns false if the device lacks shared memory. */
 template <int WIDE, int TALL>
 static bool launch_attention(struct cuda_run *run, const struct plan_step *step, const struct attention<float> *a)
 {

@@ -2,51 +2,52 @@
  * processes the keys in tiles of TILE keys:
  *     1. multiply_keys:  scores = queries keysᵀ
  *     2. mask_scores:    scale, mask, and minus infinity for keys that a row does not read
- *     3. weigh:          scores become exp(score - maximum). For a new maximum, sum and output so far are scaled down
+ *     3. weigh:          scores become weights exp(score - maximum). A new maximum scales down sum and output so far
  *     4. add_values:     out += weights values
- * After the last tile, end_rows divides by the sums. Queries, keys, values and results have 16 bits. Scores, maxima,
- * sums and `out` are floats. Step 4 rounds the weights to 16 bits. Features are padded with zeros to WIDE.
+ * After the last tile, end_rows divides the output by the sums. Queries, keys, values and results have 16 bits. Scores,
+ * maxima, sums and `out` are floats. Step 4 rounds the weights to 16 bits. Features are padded with zeros to WIDE.
  *
  * A unit of work is one head and one block of rows. The warps of a thread block divide these rows. A thread block
- * computes one or several units, one after another. Each thread block has a part of a multiprocessor's shared memory.
- * If the plan fixes the number of keys, this part may have room for all keys and values of a head. These then stay in
- * shared memory for all units of the block that read them. Otherwise shared memory has room for two tiles, and one of
- * them is copied while the other is read. Both ways add in the same order, so results do not depend on the device's
+ * computes one or several units, one after another. Each thread block uses a part of a multiprocessor's shared memory.
+ * If the plan fixes the number of keys, this part may be large enough for all keys and values of a head. In this case,
+ * they stay in shared memory for all units of the block that read them. Otherwise shared memory contains two tiles. One
+ * tile is copied while the other is read. Both ways add in the same order, so results do not depend on the device's
  * shared memory.
  *
- * Fragments (tensor.h) of scores or results have 16 rows and 8 columns. Let g = warp_thread() / 4 and t = warp_thread()
- * % 4. Then this thread has x[0], x[1] = (g, 2t), (g, 2t + 1) and x[2], x[3] = (g + 8, 2t), (g + 8, 2t + 1). */
+ * Fragments (tensor.h) of scores or results are (16, 8). With g = warp_thread() / 4 and t = warp_thread() % 4, the
+ * elements of a thread are x[0], x[1] = (g, 2t), (g, 2t + 1) and x[2], x[3] = (g + 8, 2t), (g + 8, 2t + 1). */
 #include "engine/cuda/attention.h"
 #include "engine/cuda/tensor.h"
 
 #include <float.h>
 
 #define LOG2_E 1.44269504f
-#define TILE 64 /* keys */
-/* Thread blocks that keep a multiprocessor busy. If there are more units, each block computes several. */
+#define TILE 64 /* number of keys of a tile */
+/* Number of thread blocks that keep a multiprocessor busy. If there are more units, each block computes several
+ * units. */
 #define BLOCKS 4
 #define MOST_UNITS 8
 
-/* Threads of a thread block. */
+/* Number of threads of a thread block. */
 template <int TALL> constexpr int threads = PADDER_BLOCK_ROWS / (16 * TALL) * WARP;
 
-/* Thread blocks that a multiprocessor runs at a time, as far as registers suffice. docs/cuda.md lists the registers and
- * the shared memory. A multiprocessor has 65536 registers. */
+/* Number of thread blocks that a multiprocessor runs at a time. Each of its 65536 registers belongs to one thread, and
+ * limits this number. docs/cuda.md lists the registers and the shared memory of a block. */
 template <int WIDE> constexpr int resident_blocks = WIDE <= 64 ? 2 : 1;
 
-/* The order of units: for each row block of the table, all heads that share keys and values. */
+/* The order of units: for each row block of the table, all query heads that share a head of keys and values. */
 struct units {
     const struct row_block *blocks;
     int64_t n_blocks;
-    int64_t query_heads; /* heads of queries that share one head of keys */
+    int64_t query_heads; /* number of query heads that share one head of keys and values */
     int each;            /* number of units for each thread block */
-    bool resident;       /* all keys of a head are in shared memory */
+    bool resident;       /* all keys and values of a head stay in shared memory */
 };
 
-/* A block's shared memory consists of places for tiles. Place 0 first has the rows of queries, and at the end the rows
- * of results. If the keys are resident, tile i has place i + 1. Otherwise it has place 1 if i is even, and place 0 if i
- * is odd. This is safe: the queries have been read when tile 1 is copied, and all tiles have been read when results are
- * written. */
+/* A block's shared memory consists of places for tiles. Place 0 contains the rows of queries at first, and the rows of
+ * results at the end. If the keys are resident, tile i is in place i + 1. Otherwise, tile i is in place 1 if i is even,
+ * and in place 0 if i is odd. Place 0 is safe to use: tile 1 is copied after the queries have been read, and results
+ * are written after all tiles have been read. */
 template <typename T, int WIDE> struct key_tile {
     T keys[TILE][WIDE + PAD], values[TILE][WIDE + PAD];
 };
@@ -69,8 +70,8 @@ static __device__ void copy_tile(const struct attention<T> *a, const struct sequ
     copies_commit();
 }
 
-/* The rows of a warp: queries, and the state of the softmax. A thread has some of the 16 * TALL rows: row 16 i + 8 half
- * + g is [i][half]. `sum` is the sum over the thread's own columns only. */
+/* The rows of a warp: queries, and the state of the softmax. Of the 16 * TALL rows, row 16 i + 8 half + g is element
+ * [i][half] of the thread. `sum` is the sum over the thread's own columns only. */
 template <int WIDE, int TALL> struct rows_state {
     uint32_t queries[TALL][WIDE / 16][4];
     float out[TALL][WIDE / 8][4];
@@ -80,19 +81,19 @@ template <int WIDE, int TALL> struct rows_state {
 /* One head of one block of rows. */
 struct unit {
     struct sequence s;
-    int64_t head, index; /* `index` is that of the first row in the sequence */
-    int64_t rows, tiles; /* `tiles` counts the tiles of keys that at least one row reads */
+    int64_t head, index; /* the head, and the index of the first row in the sequence */
+    int64_t rows, tiles; /* number of rows, and number of tiles of keys that at least one row reads */
     bool masked;         /* the item has a mask */
 };
 
-/* Loads the queries of the warp's rows, through the warp's own part of shared memory, and sets sums to 0. It waits for
- * all copies that the thread has started. */
+/* Loads the queries of the warp's rows through the warp's own part of shared memory, and sets the sums to 0. The
+ * function waits for all copies that the thread has started. */
 template <typename T, int WIDE, int TALL>
 static __device__ void begin_rows(const struct attention<T> *a, const struct unit *u, T (*rows)[WIDE + PAD],
                                   struct rows_state<WIDE, TALL> *state)
 {
     int first = (int)(threadIdx.x / WARP) * 16 * TALL;
-    __syncwarp(); /* the results of the previous unit were read */
+    __syncwarp(); /* the warp has read the results of the previous unit */
     copy_rows<T, WIDE>(
         rows + first,
         a->queries + (u->s.query + (u->index + first) * u->s.width) * a->query_columns + u->head * a->dim_head,
@@ -116,7 +117,8 @@ static __device__ void begin_rows(const struct attention<T> *a, const struct uni
 }
 
 /* scores = queries keysᵀ for the warp's rows and the tile's keys. A fragment of the keys is loaded once for all rows,
- * because shared memory is slower than tensor cores. The same holds for the values below. */
+ * because shared memory is slower than tensor cores. For the same reason, add_values loads a fragment of values
+ * once. */
 template <typename T, int WIDE, int TALL>
 static __device__ __forceinline__ void multiply_keys(const uint32_t (&queries)[TALL][WIDE / 16][4],
                                                      const T (*keys)[WIDE + PAD], float (&scores)[TALL][TILE / 8][4])
@@ -132,7 +134,7 @@ static __device__ __forceinline__ void multiply_keys(const uint32_t (&queries)[T
     for (int c = 0; c < WIDE / 16; c++)
 #pragma unroll
         for (int n = 0; n < TILE / 8; n += 2) {
-            uint32_t b[4]; /* keys n * 8 … + 15, features c * 16 … + 15 */
+            uint32_t b[4]; /* keys n * 8 … n * 8 + 15, features c * 16 … c * 16 + 15 */
             load_matrices(
                 b, &keys[n * 8 + warp_thread() / 16 * 8 + warp_thread() % 8][c * 16 + warp_thread() / 8 % 2 * 8]);
 #pragma unroll
@@ -143,9 +145,9 @@ static __device__ __forceinline__ void multiply_keys(const uint32_t (&queries)[T
         }
 }
 
-/* For the unit's 16 rows from `row` on, adds the mask, and sets scores of keys that a row does not read to minus
- * infinity. Returns the factor by which `weigh` must still multiply the scores: scale * log2(e) if no score was
- * changed, else 1. The scale is not negative, so the largest score stays the largest. */
+/* For 16 rows of the unit, beginning with `row`, adds the mask. Sets scores of keys that a row does not read to minus
+ * infinity. Returns the factor by which `weigh` must still multiply the scores. It is 1 if the function has changed the
+ * scores, and scale * log2(e) otherwise. The scale is not negative, so the largest score stays the largest. */
 template <typename T>
 static __device__ __forceinline__ float mask_scores(const struct attention<T> *a, const struct unit *u, int64_t first,
                                                     int row, float (&scores)[TILE / 8][4])
@@ -153,7 +155,7 @@ static __device__ __forceinline__ float mask_scores(const struct attention<T> *a
     if (!a->causal && !u->masked && first + TILE <= u->s.keys)
         return a->scale * LOG2_E;
     struct sequence s = u->s;
-    /* Loaded here, because keeping it for all tiles would need registers. */
+    /* The mask is loaded here. Keeping it for all tiles would need registers. */
     s.mask = a->masks ? a->masks[s.axis_sequence] : score_mask();
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -167,7 +169,8 @@ static __device__ __forceinline__ float mask_scores(const struct attention<T> *a
                 bool seen = key < s.keys && (!a->causal || key <= position);
                 float score = scores[n][half * 2 + j] * a->scale;
                 score = seen ? score + mask_score(a, &s, u->head, position, key) : -INFINITY;
-                if (score >= -FLT_MAX) /* a sum with a mask of -FLT_MAX stays finite. Minus infinity and NaN are kept */
+                if (score >=
+                    -FLT_MAX) /* a score with a mask of -FLT_MAX stays finite. Minus infinity and NaN do not change */
                     score = fmaxf(score * LOG2_E, -FLT_MAX);
                 scores[n][half * 2 + j] = score;
             }
@@ -175,13 +178,14 @@ static __device__ __forceinline__ float mask_scores(const struct attention<T> *a
     return 1;
 }
 
-/* The maximum to subtract from scores. If all scores are minus infinity, it is 0, so that their powers are 0. */
+/* The maximum to subtract from scores. It is 0 if all scores are minus infinity, so that their powers are 0. */
 static __device__ __forceinline__ float base_of(float maximum)
 {
     return maximum == -INFINITY ? 0 : maximum;
 }
 
-/* Raises the maximum *at of the rows in `half` to at least `maximum`, and scales down their sums and output. */
+/* Raises the maximum *at of the thread's row with this `half` to at least `maximum`. Scales down the sum and output of
+ * this row. */
 template <int WIDE>
 static __device__ __forceinline__ void raise(float (&out)[WIDE / 8][4], int half, float maximum, float *at, float *sum)
 {
@@ -223,7 +227,7 @@ static __device__ __forceinline__ void weigh(float (&scores)[TILE / 8][4], float
 }
 
 /* out += weights times the values of the tile. The weights of 16 keys are one operand A of multiply_add. They come from
- * two fragments of scores, for 8 keys each. */
+ * two fragments of scores. Each fragment covers 8 keys. */
 template <typename T, int WIDE, int TALL>
 static __device__ __forceinline__ void add_values(const float (&weights)[TALL][TILE / 8][4],
                                                   const T (*values)[WIDE + PAD], float (&out)[TALL][WIDE / 8][4])
@@ -238,7 +242,7 @@ static __device__ __forceinline__ void add_values(const float (&weights)[TALL][T
                 a[i][j] = pair_of<T>(weights[i][n + j / 2][j % 2 * 2], weights[i][n + j / 2][j % 2 * 2 + 1]);
 #pragma unroll
         for (int c = 0; c < WIDE / 8; c += 2) {
-            uint32_t b[4]; /* keys n * 8 … + 15, features c * 8 … + 15 */
+            uint32_t b[4]; /* keys n * 8 … n * 8 + 15, features c * 8 … c * 8 + 15 */
             load_matrices_transposed(b, &values[n * 8 + warp_thread() % 16][c * 8 + warp_thread() / 16 * 8]);
 #pragma unroll
             for (int i = 0; i < TALL; i++) {
@@ -249,7 +253,7 @@ static __device__ __forceinline__ void add_values(const float (&weights)[TALL][T
     }
 }
 
-/* Processes one tile of keys. A warp without rows of the unit does nothing. */
+/* Processes one tile of keys. A warp does nothing if none of its rows belongs to the unit. */
 template <typename T, int WIDE, int TALL>
 static __device__ __forceinline__ void attend_tile(const struct attention<T> *a, const struct unit *u, int64_t first,
                                                    const struct key_tile<T, WIDE> *tile,
@@ -268,13 +272,13 @@ static __device__ __forceinline__ void attend_tile(const struct attention<T> *a,
     add_values<T, WIDE, TALL>(scores, tile->values, state->out);
 }
 
-/* Divides by the sums, and writes the results through the warp's own part of shared memory. */
+/* Divides the output by the sums, and writes the results through the warp's own part of shared memory. */
 template <typename T, int WIDE, int TALL>
 static __device__ void end_rows(const struct attention<T> *a, const struct unit *u, T (*rows)[WIDE + PAD],
                                 struct rows_state<WIDE, TALL> *state)
 {
     int first = (int)(threadIdx.x / WARP) * 16 * TALL;
-    __syncwarp(); /* the queries were read */
+    __syncwarp(); /* the warp has read the queries */
 #pragma unroll
     for (int i = 0; i < TALL; i++)
 #pragma unroll
@@ -282,7 +286,7 @@ static __device__ void end_rows(const struct attention<T> *a, const struct unit 
             float sum = state->sum[i][half];
             sum += __shfl_xor_sync(WHOLE_WARP, sum, 1);
             sum += __shfl_xor_sync(WHOLE_WARP, sum, 2);
-            if (a->key_room > u->s.keys && !a->causal) { /* additional keys have score 0 and value 0 */
+            if (a->key_room > u->s.keys && !a->causal) { /* keys up to key_room have score 0 and value 0 */
                 raise<WIDE>(state->out[i], half, 0, &state->maximum[i][half], &sum);
                 sum += (float)(a->key_room - u->s.keys) * power_of_two(-state->maximum[i][half]);
             }
@@ -309,21 +313,21 @@ static __device__ void end_rows(const struct attention<T> *a, const struct unit 
     }
 }
 
-/* Starts the first copies of the unit: all keys and values of the sequence if they stay in shared memory, else the
- * first tile. All threads of the block must call this function and the functions below. */
+/* Starts the first copies of the unit. They are all keys and values of the sequence if these stay in shared memory, and
+ * the first tile otherwise. All threads of the block must call this function and the functions below. */
 template <typename T, int WIDE>
 static __device__ void fetch_tiles(const struct attention<T> *a, const struct unit *u, int64_t kv_head, bool resident,
                                    struct key_tile<T, WIDE> *tiles)
 {
     int64_t last = resident ? u->s.keys : u->tiles > 0 ? 1 : 0;
     if (resident)
-        __syncthreads(); /* the data of the previous sequence were read */
+        __syncthreads(); /* all threads have read the data of the previous sequence */
     for (int64_t tile = 0; tile * TILE < last; tile++)
         copy_tile<T, WIDE>(a, &u->s, kv_head, tile, &tiles[tile + 1]);
 }
 
-/* Computes the unit if tiles do not stay. The next tile is copied while a tile is processed. The second tile takes the
- * place of the queries. */
+/* Computes the unit if tiles do not stay in shared memory. The next tile is copied while a tile is processed. The
+ * second tile takes the place of the queries. */
 template <typename T, int WIDE, int TALL>
 static __device__ void attend_streamed(const struct attention<T> *a, const struct unit *u, int64_t kv_head,
                                        struct key_tile<T, WIDE> *tiles, struct rows_state<WIDE, TALL> *state)
@@ -341,8 +345,8 @@ static __device__ void attend_streamed(const struct attention<T> *a, const struc
     }
 }
 
-/* Computes the unit if tiles stay. `fetched` tells that copies of tiles were started before begin_rows, which has
- * waited for them. The barrier makes the tiles visible to all threads. */
+/* Computes the unit if tiles stay in shared memory. `fetched` tells whether fetch_tiles has started copies of tiles.
+ * begin_rows has waited for these copies. The barrier makes the tiles visible to all threads. */
 template <typename T, int WIDE, int TALL>
 static __device__ void attend_resident(const struct attention<T> *a, const struct unit *u, bool fetched,
                                        struct key_tile<T, WIDE> *tiles, struct rows_state<WIDE, TALL> *state)
@@ -374,7 +378,7 @@ static __device__ struct unit unit_of(const struct attention<T> *a, const struct
     return u;
 }
 
-/* Grid: x is a group of `each` units, y is the head of keys and values. */
+/* Grid: x is a group of units.each units, y is the head of keys and values. */
 template <typename T, int WIDE, int TALL>
 static __global__ void __launch_bounds__(threads<TALL>, resident_blocks<WIDE>)
     attend_tensor(struct attention<T> a, struct units units)
@@ -382,11 +386,11 @@ static __global__ void __launch_bounds__(threads<TALL>, resident_blocks<WIDE>)
     struct key_tile<T, WIDE> *tiles = (struct key_tile<T, WIDE> *)dynamic_shared_memory;
     T(*rows)[WIDE + PAD] = ((struct row_tile<T, WIDE> *)tiles)->rows;
     struct rows_state<WIDE, TALL> state;
-    int64_t sequence = -1; /* of the tiles that stay */
+    int64_t sequence = -1; /* the sequence whose tiles are in shared memory */
     for (int i = 0; i < units.each; i++) {
         struct unit u = unit_of(&a, &units, (int64_t)blockIdx.x * units.each + i, blockIdx.y);
         if (u.rows == 0)
-            continue; /* for all threads of the block */
+            continue; /* all threads of the block continue together */
         bool fetch = !units.resident || u.s.axis_sequence != sequence;
         if (fetch)
             fetch_tiles<T, WIDE>(&a, &u, blockIdx.y, units.resident, tiles);

@@ -1,13 +1,13 @@
-/* choice: finds the largest values of many, in descending order. A value and its column are combined into one number,
+/* choice: finds the largest of many values, in descending order. A value and its column are combined into one number,
  * the rank. A larger value has a higher rank. A NaN has the highest rank. Of equal values, the lower column has the
- * higher rank. The value to find next has the highest rank below that of the value found last. So values need not be
- * marked or moved. */
+ * higher rank. Each search finds the highest rank below the rank that the previous search found. So found values need
+ * not be marked or moved. */
 #ifndef ENGINE_CUDA_CHOICE_H
 #define ENGINE_CUDA_CHOICE_H
 
 #include "engine/cuda/gpu.h"
 
-#define BEST_OF_ALL 0xffffffffffffffffull /* above all ranks */
+#define BEST_OF_ALL 0xffffffffffffffffull /* higher than every rank */
 
 static __device__ __forceinline__ unsigned long long rank_of(float value, int64_t column)
 {

@@ -1,27 +1,28 @@
-/* A convolution is a product: each window is gathered into a row, and these rows are multiplied by W. */
+/* convolve: computes a convolution as a matrix product. Each window is gathered into a row, and these rows are
+ * multiplied by W. */
 #include "engine/cuda/convolve.h"
 #include "engine/cuda/linear.h"
 
-/* ---- Along the sequence ---- Row j of y is made of rows [j * stride, (j + 1) * stride) of x: windows do not overlap.
- * A window becomes a row (columns, stride), in the order that the product with W needs. Only windows that begin within
- * a sequence are gathered. The other rows of y are equal to the bias. */
+/* ---- Along the sequence ---- Row j of y is computed from rows [j * stride, (j + 1) * stride) of x, so windows do not
+ * overlap. A window becomes a row (columns, stride), in the order that the product with W needs. Only windows that
+ * begin within a sequence are gathered. The other rows of y are equal to the bias. */
 
 #ifndef WINDOW_ROWS
-#define WINDOW_ROWS 16384 /* rows of x whose windows are in scratch at a time */
+#define WINDOW_ROWS 16384 /* number of rows of x whose windows are in scratch at a time */
 #endif
 
 template <typename T> struct convolution {
-    const T *x;                 /* (rows, columns), where columns are groups of d */
-    const T *weight;            /* (weights * d, d * stride), which is (out, in, stride) as in nn.Conv1d */
+    const T *x;                 /* (rows, columns). The columns are groups of d columns */
+    const T *weight;            /* (weights * d, d * stride), where each W is (out, in, stride) as in nn.Conv1d */
     const float *bias;          /* (weights, d) */
-    const int64_t *starts, *to; /* by sequence: the first row of x, and the first row of y */
+    const int64_t *starts, *to; /* by sequence: index of its first row in x, and in y */
     int64_t n_sequences, columns, d, stride, k;
     bool shared; /* true if all groups share one W. Otherwise each group has its own */
     T *y;        /* (sequences * k, columns) */
 };
 
-/* The windows of all sequences share one numbering, which is computed from the first rows of the sequences. A sequence
- * of n rows has at least n / stride numbers, rounded up. Some numbers have no window. */
+/* The windows of all sequences share one numbering, which is computed from the first rows of the sequences. In this
+ * numbering, a sequence of n rows has at least n / stride numbers, rounded up. Some numbers belong to no window. */
 template <typename T> static __device__ int64_t first_window(const struct convolution<T> *c, int64_t sequence)
 {
     return c->starts[sequence] / c->stride + sequence;
@@ -40,8 +41,8 @@ template <typename T> static __device__ int64_t sequence_of_window(const struct 
     return sequence;
 }
 
-/* Gathers windows from `first` on: rows (windows, columns, stride). Rows after the last row of the sequence count as 0.
- * Grid: x is the window and N of its rows. */
+/* Gathers windows into `rows` (windows, columns, stride), beginning with number `first`. Rows after the last row of the
+ * sequence count as 0. Grid: x is a window, and a group of N of its rows. */
 template <typename T, int N> static __global__ void gather_windows(struct convolution<T> c, int64_t first, T *rows)
 {
     unsigned parts = (unsigned)(c.stride / N);
@@ -57,7 +58,7 @@ template <typename T, int N> static __global__ void gather_windows(struct convol
     }
 }
 
-/* Computes sums (windows, columns): each group of columns times its W. */
+/* Computes `sums` (windows, columns): the product of each group of columns and its W. */
 template <typename T>
 static void multiply_windows(struct cuda_run *run, const struct convolution<T> *c, int64_t windows, const T *rows,
                              float *sums)
@@ -84,7 +85,7 @@ static void multiply_windows(struct cuda_run *run, const struct convolution<T> *
 template <typename T> static __global__ void place_windows(int64_t rows, struct convolution<T> c, const float *sums)
 {
     int64_t row = warp_of_grid(), sequence = row / c.k, window = row % c.k;
-    /* Not a sequence of the batch, but one that rounds the batch up to its shape. */
+    /* the sequence does not belong to the batch, and only rounds it up to its shape */
     if (row >= rows || c.to[sequence] == c.to[sequence + 1])
         return;
     bool there = window * c.stride < c.starts[sequence + 1] - c.starts[sequence];
@@ -111,7 +112,7 @@ static int64_t windows_at_once(const struct plan *plan, const struct plan_step *
     return least(most(1, WINDOW_ROWS / step->convolve_sequence.stride), most_windows(plan, step));
 }
 
-/* Room for windows as rows, then for the sums of all windows. */
+/* Number of floats for windows as rows, followed by the sums of all windows. */
 int64_t cuda_convolve_sequence_scratch(const struct plan *plan, const struct plan_step *step)
 {
     int64_t at_once = windows_at_once(plan, step);
@@ -155,24 +156,24 @@ template <typename T> void cuda_convolve_sequence(struct cuda_run *run, const st
     launch_rows(run, place_windows<T>, c.n_sequences * c.k, c, sums);
 }
 
-/* ---- Of images: rows are pixels, and each pixel of y has a window (height, width, channels) of x ---- */
+/* ---- Convolutions of images. Rows are pixels. Each pixel of y is computed from a window (height, width, channels) of
+ * x ---- */
 
 #ifndef IMAGE_ROWS
-#define IMAGE_ROWS 1024 /* pixels of y whose windows are in scratch at a time */
+#define IMAGE_ROWS 1024 /* number of pixels of y whose windows are in scratch at a time */
 #endif
 
-/* Some pixels of y of an item. The images of an item follow one another. */
+/* Describes the windows of some pixels of y of an item. The images of an item follow one another. */
 struct image_windows {
     struct plan_window window;
-    struct plan_image image, made;     /* the images of x and of y */
+    struct plan_image image, made;     /* sizes of the images of x and of y */
     int64_t channels;                  /* number of channels of x */
-    int64_t first_channel, n_channels; /* the channels of a window */
-    int64_t first;                     /* number of the first one among the item's pixels of y */
+    int64_t first_channel, n_channels; /* first channel, and number of channels, of a window */
+    int64_t first;                     /* number of the first of these pixels among all pixels of y of the item */
 };
 
-/* For a pixel of y, the index of an element of x in its window: pixel (u, v) and a channel. -1 if it is outside of the
- * image.
- */
+/* The index of an element of x in the window of a pixel of y. The element is pixel (u, v) of the window, and a channel.
+ * Returns -1 if the pixel is outside of the image. */
 static __device__ __forceinline__ int64_t window_element(const struct image_windows &w, int64_t pixel, int64_t u,
                                                          int64_t v, int64_t channel)
 {
@@ -230,7 +231,7 @@ int64_t cuda_convolve_image_scratch(const struct plan *plan, const struct plan_s
     return IMAGE_ROWS * plan->weights[step->weight].columns;
 }
 
-/* Calls work(windows, rows, x, y) for parts of at most IMAGE_ROWS pixels of y. */
+/* Calls work(windows, rows, x, y) for groups of at most IMAGE_ROWS pixels of y. */
 template <typename T, typename Work>
 static void each_part(struct cuda_run *run, const struct plan_step *step, Work work)
 {
@@ -264,7 +265,7 @@ template <typename T> void cuda_convolve_image(struct cuda_run *run, const struc
     });
 }
 
-/* ---- Of images, in groups of columns, with a product for each group ---- */
+/* ---- Convolutions of images in groups of columns, with a product for each group ---- */
 
 int64_t cuda_convolve_groups_scratch(const struct plan *plan, const struct plan_step *step)
 {
@@ -303,7 +304,7 @@ template <typename T> void cuda_convolve_groups(struct cuda_run *run, const stru
     });
 }
 
-/* ---- Of images, in groups of one column. A thread computes a column of y ---- */
+/* ---- Convolutions of images in groups of one column. A thread computes a column of y ---- */
 
 template <typename T>
 static __global__ void convolve_pixels(struct image_windows w, int64_t columns, const T *x, const float *weight,

@@ -18,7 +18,7 @@ bool cublas_library_load(struct cublas_library *library)
         return false;
     const struct {
         const char *name;
-        void *function; /* address of the member */
+        void *function; /* address of the member that receives the function's address */
     } functions[] = {
         {"cublasCreate_v2", (void *)&library->create},
         {"cublasDestroy_v2", (void *)&library->destroy},

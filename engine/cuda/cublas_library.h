@@ -1,6 +1,6 @@
-/* cublas_library: the types of cuBLAS for a dtype, and the functions of libcublas for products of several sizes.
- * cuBLASLt, with which the engine is linked, lacks these functions. cuBLAS has them from version 12.5 on, so they are
- * looked up at run time. */
+/* cublas_library: the types of cuBLAS for a dtype, and the functions of libcublas that compute products of several
+ * sizes in one launch. The engine is linked with cuBLASLt, which lacks these functions. cuBLAS has them from version
+ * 12.5 on, so they are looked up at run time. */
 #ifndef ENGINE_CUDA_CUBLAS_LIBRARY_H
 #define ENGINE_CUDA_CUBLAS_LIBRARY_H
 
@@ -8,7 +8,7 @@ extern "C" {
 #include "config/config.h"
 }
 
-#include <cublasLt.h> /* has the types of cuBLAS, too */
+#include <cublasLt.h> /* also declares the types of cuBLAS */
 
 static inline cudaDataType_t cublas_type_of(enum dtype dtype)
 {
@@ -32,9 +32,9 @@ struct cublas_library {
     cublasStatus_t (*create)(cublasHandle_t *handle);
     cublasStatus_t (*destroy)(cublasHandle_t handle);
     cublasStatus_t (*set_stream)(cublasHandle_t handle, cudaStream_t stream);
-    /* cublasGemmGroupedBatchedEx. A group is products of the same size. All arrays but A, B and C are in host memory,
-     * by group, and are read before the function returns. A, B and C are arrays of pointers in device memory, by
-     * product. */
+    /* cublasGemmGroupedBatchedEx. A group is products of the same size. A, B and C are arrays in device memory, with
+     * one pointer for each product. All other arrays are in host memory, with one element for each group. cuBLAS reads
+     * these before the function returns. */
     cublasStatus_t (*multiply_grouped)(cublasHandle_t handle, const cublasOperation_t transpose_a[],
                                        const cublasOperation_t transpose_b[], const int m[], const int n[],
                                        const int k[], const void *alpha, const void *const a[], cudaDataType_t a_type,
@@ -43,8 +43,8 @@ struct cublas_library {
                                        int groups, const int group_size[], cublasComputeType_t compute);
 };
 
-/* Loads libcublas of the CUDA version that the engine was compiled with. It stays loaded. Returns false if the machine
- * has none, or if it is older than 12.5. */
+/* Loads libcublas of the CUDA version that the engine was compiled with. The library stays loaded. Returns false if the
+ * machine has no libcublas, or one older than 12.5. */
 bool cublas_library_load(struct cublas_library *library);
 
 #endif

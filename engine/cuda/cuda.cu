@@ -1,14 +1,14 @@
 /* cuda: the CUDA backend. The file opens a device, makes models resident, and contains the table of the backend's
  * functions.
  *
- * A model's weights are uploaded once. Its activations lie in one arena, at the offsets that the plan states. The arena
+ * A model's weights are uploaded once. Its activations are in one arena, at the offsets that the plan states. The arena
  * is allocated when the model is loaded. A batch is processed as follows:
  *     1. It is laid out in the pinned memory of a lane, and copied to the device (upload.h).
  *     2. The plan's steps are launched. The launches depend on the shape of the batch (shape.h), and batches of the
- * same shape replay a graph (graphs.h).
+ *        same shape replay a CUDA graph (graphs.h).
  *     3. The results are copied to the host, and there to the items (results.h).
- * These run on three streams, so that the batch of one lane is copied while that of another lane is computed (lane.h).
- * The operations are in the other .cu files, and operations.cu lists them. */
+ * These three run on three streams. So the batch of one lane is copied while the batch of another lane is computed
+ * (lane.h). The operations are in the other .cu files, and operations.cu lists them. */
 #include "engine/cuda/fusion.h"
 #include "engine/cuda/lane.h"
 #include "engine/cuda/weights.h"
@@ -29,7 +29,7 @@ struct backend_model {
 
 int cuda_fail(struct error *error, const char *what, cudaError_t status)
 {
-    cudaGetLastError(); /* clears the error, which would be reported again otherwise */
+    cudaGetLastError(); /* clears the error. Otherwise a later call would report it again */
     return error_set(error, "%s: %s", what, cudaGetErrorString(status));
 }
 
@@ -72,8 +72,8 @@ static __global__ void any_kernel()
 {
 }
 
-/* Checks that there are kernels for the device. The build chooses the kinds of devices (CUDA_ARCHS). On other devices
- * each launch would fail. */
+/* Checks that the engine contains kernels for the device. The build chooses the kinds of devices (CUDA_ARCHS). On any
+ * other device, each launch would fail. */
 static int check_kernels(const struct backend *backend, struct error *error)
 {
     cudaFuncAttributes attributes;
@@ -85,8 +85,8 @@ static int check_kernels(const struct backend *backend, struct error *error)
                      cudaGetErrorString(status));
 }
 
-/* Names the CUDA version that the driver supports, and the one that the engine was built with. Versions are numbers
- * like 12040 for 12.4. Within a major version, an older driver suffices. */
+/* Names the CUDA version that the driver supports, and the CUDA version that the engine was built with. Versions are
+ * numbers like 12040 for 12.4. Within a major version, an older driver suffices. */
 static int fail_driver(int driver, struct error *error)
 {
     int built = CUDART_VERSION;
@@ -98,7 +98,7 @@ static int fail_driver(int driver, struct error *error)
         driver / 1000, driver % 1000 / 10, built / 1000, built % 1000 / 10, built / 1000);
 }
 
-/* cudaGetDeviceCount does not write the count without a driver, or with an old one. */
+/* cudaGetDeviceCount does not write the count if there is no driver, or an old driver. */
 static int count_devices(struct error *error)
 {
     int count = 0, driver = 0;
@@ -111,15 +111,15 @@ static int count_devices(struct error *error)
 }
 
 /* Chooses the device for the calling thread. Each function of the backend calls it first, because a thread keeps its
- * device until it chooses another. */
+ * device until it chooses another device. */
 static int choose_device(const struct backend *backend, struct error *error)
 {
     cudaError_t status = cudaSetDevice(backend->device);
     return status == cudaSuccess ? 0 : cuda_fail(error, "the CUDA device cannot be used", status);
 }
 
-/* Likewise, for functions that cannot fail. On a broken device both calls may return an old error, although they
- * succeed. Returns false if the thread is still on another device, which may be a healthy one. */
+/* Like choose_device, for functions that cannot fail. On a broken device, both calls may return an old error, although
+ * the calls succeed. Returns false if the thread is still on another device, which may be a working device. */
 static bool return_to_device(const struct backend *backend)
 {
     int current = -1;
@@ -199,7 +199,7 @@ static enum dtype dtype(const struct backend *backend)
     return backend->dtype;
 }
 
-/* False, because cuBLASLt chooses different algorithms for different numbers of rows. */
+/* Returns false, because cuBLASLt chooses different algorithms for different numbers of rows. */
 static bool batch_invariant(const struct backend *)
 {
     return false;
@@ -236,12 +236,13 @@ static int64_t scratch_floats(const struct plan *plan, enum dtype dtype)
     return floats;
 }
 
-/* Allocates memory for the slots. It is not cleared, because the first rows of a sequence do not read the slot. */
+/* Allocates memory for the slots. The memory is not cleared, because the first rows of a sequence do not read their
+ * slot. */
 static int reserve_slots(struct backend_model *model, struct error *error)
 {
     const struct plan *plan = model->plan;
     char what[128];
-    size_t bytes; /* the product may overflow, because config.json may contain any window */
+    size_t bytes; /* the product below may overflow, because config.json may contain a window of any size */
     if (plan->n_slots == 0)
         return 0;
     snprintf(what, sizeof what, "the states of %lld sequences (--max-generations)", (long long)plan->n_slots);
@@ -374,7 +375,7 @@ const struct backend_functions backend_cuda = {
     .run = run_batch,
 };
 
-/* The symbol that the daemon looks up. Returns NULL to a daemon whose interface differs (backend_abi). */
+/* The symbol that the daemon looks up. Returns NULL if the daemon's interface differs (backend_abi). */
 extern "C" __attribute__((visibility("default"))) const struct backend_functions *linformerd_backend(uint64_t abi)
 {
     return abi == backend_abi() ? &backend_cuda : NULL;

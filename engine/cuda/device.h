@@ -8,8 +8,8 @@
 
 struct backend {
     int device;
-    bool failed; /* a call of the CUDA runtime failed, so closing ends with a reset of the device. Several threads set
-                    it: use atomics */
+    bool failed; /* a call of the CUDA runtime failed, so closing the device ends with a reset. Several threads set it:
+                    use atomics */
     /* Streams for copies to the device, for kernels, and for copies to the host. They run concurrently. */
     cudaStream_t up, compute, down;
     cudaStream_t loading;   /* stream for uploads of weights. No batch waits for it */
@@ -21,8 +21,8 @@ struct backend {
     enum dtype dtype;
     bool split; /* products of floats run on tensor cores (split.h) */
     int processors;
-    size_t shared_bytes;  /* most shared memory that a block can have */
-    size_t shared_by_two; /* the same, if two blocks must fit on a multiprocessor */
+    size_t shared_bytes;  /* maximum shared memory of a block */
+    size_t shared_by_two; /* maximum shared memory of a block if two blocks must fit on a multiprocessor */
     char description[320];
 };
 

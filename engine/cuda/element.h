@@ -45,7 +45,7 @@ template <> __device__ __forceinline__ f16 of_float<f16>(float x)
     return __float2half_rn(x);
 }
 
-/* A pack is 16 bytes of elements, which are 4 or 8 elements. */
+/* Number of elements in a pack of 16 bytes: 4 or 8. */
 template <typename T> constexpr int PACK = 16 / (int)sizeof(T);
 
 /* Instantiates an operation for each type of elements. Use it once for each operation. Otherwise symbols are
@@ -55,7 +55,8 @@ template <typename T> constexpr int PACK = 16 / (int)sizeof(T);
     template void operation<bf16>(struct cuda_run * run, const struct plan_step *step);  \
     template void operation<f16>(struct cuda_run * run, const struct plan_step *step);
 
-/* Loads N elements as floats. N is 1 or a number of whole packs. Packs must begin at a multiple of 16 bytes. */
+/* Loads N elements as floats. N is 1 or a multiple of PACK<T>. If N is a multiple of PACK<T>, `from` must be aligned to
+ * 16 bytes. */
 template <int N, typename T> static __device__ __forceinline__ void load(float (&x)[N], const T *from)
 {
     if constexpr (N % PACK<T> == 0)

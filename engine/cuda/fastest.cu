@@ -2,16 +2,18 @@
 
 #include <time.h>
 
-#define LEAST_MILLISECONDS 0.4f /* least duration of a measurement, because events are some microseconds late */
+#define LEAST_MILLISECONDS 0.4f /* minimum duration of a measurement, because events are some microseconds late */
 #ifndef MOST_REPETITIONS
-#define MOST_REPETITIONS 128 /* most launches in a measurement. More would wait for room in the stream's queue */
+/* Maximum number of launches in a measurement. More launches would wait for room in the stream's queue. */
+#define MOST_REPETITIONS 128
 #endif
-/* Number of measurements. The shortest one counts, because disturbances can only prolong one. */
+/* Number of measurements. The shortest measurement counts, because disturbances can only prolong a measurement. */
 #define MEASUREMENTS 3
-#define HOPELESS 1.3f              /* an algorithm slower than this factor times the fastest is not measured again */
-#define CLEARLY_FASTER 0.97f       /* a clearly faster algorithm takes less than this factor times the other time, */
-#define MILLISECONDS_FASTER 0.001f /* and at least this much less. A smaller difference may be chance */
-#define CYCLES_TO_LAUNCH 10000     /* 5 microseconds at 2 GHz */
+#define HOPELESS 1.3f        /* an algorithm slower than this factor times the fastest is not measured again */
+#define CLEARLY_FASTER 0.97f /* a clearly faster algorithm takes less than this factor times the other time */
+/* A clearly faster algorithm takes at least this much less time. A smaller difference may be chance. */
+#define MILLISECONDS_FASTER 0.001f
+#define CYCLES_TO_LAUNCH 10000 /* clock cycles for each launch: 5 microseconds at 2 GHz */
 
 int stopwatch_open(struct stopwatch *watch, struct error *error)
 {
@@ -44,8 +46,8 @@ static __global__ void let_time_pass(int64_t cycles)
         ;
 }
 
-/* Keeps the stream busy until all products are launched. The reason is that the device computes a small product faster
- * than the host launches it. The time of launches must not be measured, because graphs avoid it. */
+/* Keeps the stream busy until all products are launched. The device may compute a small product faster than the host
+ * launches it. The measurement must not contain the time of launches, because graphs avoid it. */
 static void hold_up(struct cuda_run *run, int launches)
 {
     struct cuda_run now = *run;
@@ -54,8 +56,8 @@ static void hold_up(struct cuda_run *run, int launches)
     note(run, now.status);
 }
 
-/* Returns the milliseconds of a number of consecutive launches. Negative if the algorithm cannot run, or if the device
- * failed. */
+/* Returns the milliseconds of `repetitions` consecutive launches. The result is negative if the algorithm cannot run,
+ * or if the device failed. */
 static float measure(struct cuda_run *run, struct stopwatch *watch, int repetitions, int number,
                      const launch_algorithm &launch)
 {
@@ -75,12 +77,13 @@ static float measure(struct cuda_run *run, struct stopwatch *watch, int repetiti
     return runs && goes_on(run) ? milliseconds : -1;
 }
 
-/* Milliseconds of one launch. The fastest algorithm so far takes `least`, or 0 if there is none. *repetitions is raised
- * until a measurement lasts long enough. Negative in the same cases as `measure`. */
+/* Returns the milliseconds of one launch. `least` is the time of the fastest algorithm so far, or 0 if there is none.
+ * *repetitions is raised until a measurement lasts long enough. The result is negative in the same cases as that of
+ * `measure`. */
 static float time_of(struct cuda_run *run, struct stopwatch *watch, float least, int *repetitions, int number,
                      const launch_algorithm &launch)
 {
-    /* One launch first, because CUDA may have to load the kernel. */
+    /* The first launch is not measured, because CUDA may have to load the kernel. */
     float shortest = measure(run, watch, 1, number, launch);
     if (shortest < 0)
         return -1;
@@ -102,8 +105,8 @@ static bool is_clearly_faster(float milliseconds, float others)
     return milliseconds < others * CLEARLY_FASTER && milliseconds < others - MILLISECONDS_FASTER;
 }
 
-/* Measures the first algorithm again, and returns whether it is as fast as the fastest. Its earlier measurement was the
- * first of all, perhaps while the device was still raising its clocks. */
+/* Measures the first algorithm again, and returns whether it is as fast as the fastest algorithm. Its earlier
+ * measurement was the first of all, perhaps while the device was still raising its clock rate. */
 static bool is_as_fast(struct cuda_run *run, struct stopwatch *watch, float least, int *repetitions,
                        const launch_algorithm &launch)
 {

@@ -17,14 +17,14 @@ void stopwatch_free(struct stopwatch *watch);
 /* Launches the algorithm with the given number on the run's stream. Returns false if the algorithm cannot run. */
 typedef std::function<bool(int)> launch_algorithm;
 
-/* Returns the fastest of `count` algorithms, or the first if none is clearly faster. The time taken is subtracted from
- * run->tuning_milliseconds. Measuring ends when no time is left. If no time is left at the start, the function returns
- * the first algorithm. It returns -1 if none of the measured algorithms can run, or if the device failed. After a
- * failure of the device, run->status contains the error.
+/* Returns the fastest of `count` algorithms, or the first algorithm if no other algorithm is clearly faster. The time
+ * taken is subtracted from run->tuning_milliseconds. Measuring ends when no time is left. If no time is left at the
+ * start, the function returns the first algorithm. It returns -1 if none of the measured algorithms can run, or if the
+ * device failed. After a failure of the device, run->status contains the error.
  *
- * run->submitting is held while algorithms are launched, but not while they run. Batches that are submitted meanwhile
- * run after them on the same stream, so both can use the same memory. Only one thread at a time may call it for a
- * device. */
+ * run->submitting is held while algorithms are launched, but not while they run. Other threads may submit batches while
+ * the algorithms run. These batches run after the algorithms on the same stream, so both can use the same memory. For
+ * each device, only one thread at a time may call this function. */
 int fastest_find(struct cuda_run *run, struct stopwatch *watch, int count, const launch_algorithm &launch);
 
 #endif

@@ -3,7 +3,8 @@
 #include "engine/cuda/linear.h"
 
 #ifndef FEED_FORWARD_ROWS
-/* Rows whose hidden part is in scratch at a time. With elements of 16 bits, twice as many. */
+/* Number of rows whose hidden part is in scratch at a time. The hidden part is the result of the first product. With
+ * elements of 16 bits, the number is twice as large. */
 #define FEED_FORWARD_ROWS 4096
 #endif
 
@@ -12,7 +13,7 @@ int64_t cuda_feed_forward_scratch(const struct plan *plan, const struct plan_ste
     return least(FEED_FORWARD_ROWS, plan->max_rows) * plan->weights[step->weight].rows;
 }
 
-/* g (rows, 2 * columns): h[r, i] = activation(g[r, i]) * g[r, columns + i] overwrites g[r, i]. */
+/* Overwrites g[r, i] with activation(g[r, i]) * g[r, columns + i]. g is (rows, 2 * columns). */
 template <typename T, int N>
 static __global__ void gate_in_place(int64_t rows, int64_t columns, struct plan_activation activation, T *g)
 {
@@ -28,7 +29,7 @@ static __global__ void gate_in_place(int64_t rows, int64_t columns, struct plan_
     }
 }
 
-/* The second product, for rows [first, first + linear.rows), whose hidden part is in scratch. */
+/* Computes the second product for rows [first, first + linear.rows). Their hidden part is in scratch. */
 template <typename T>
 static void feed_second(struct cuda_run *run, const struct plan_step *step, int64_t first, struct linear<T> linear)
 {
@@ -43,7 +44,7 @@ static void feed_second(struct cuda_run *run, const struct plan_step *step, int6
     cuda_linear_rows(run, &linear);
 }
 
-/* Computes one block of rows after another, so that the hidden part fits in scratch. */
+/* Computes the rows in blocks, so that the hidden part fits in scratch. */
 template <typename T> void cuda_feed_forward(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t rows = rows_of(run, step->x), depth = columns_of(run, step->x);

@@ -12,7 +12,7 @@ static struct norm norm_of(struct cuda_run *run, const struct plan_step *step)
     return norm;
 }
 
-/* Where to write the operand of the norm, if other steps read it. Otherwise NULL. */
+/* The place for the operand of the norm, if other steps read the operand. NULL if none reads it. */
 template <typename T>
 static T *row_to_keep(const struct cuda_run *run, const struct plan_step *first, const struct plan_step *last)
 {
@@ -29,7 +29,8 @@ template <typename T> struct embedding {
     int64_t period, columns, vocabulary;
 };
 
-/* Sets `values` to the row of the table for the id, from a column on. Sets them to NaN if the table has no such row. */
+/* Sets `values` to N elements of the table's row for the id, beginning with a column. Sets them to NaN if the table has
+ * no such row. */
 template <typename T, int N>
 static __device__ __forceinline__ void load_embedding(float (&values)[N], const struct embedding<T> &e, int32_t id,
                                                       int64_t column)
@@ -40,7 +41,7 @@ static __device__ __forceinline__ void load_embedding(float (&values)[N], const 
         load(values, e.table + id * e.columns + column);
 }
 
-/* y is the norm of the sums, or without a norm the sums themselves. */
+/* y is the norm of the sums. If norm.gain is NULL, y is the sums themselves. */
 template <typename T, int N>
 static __global__ void embed_with_positions(int64_t rows, struct embedding<T> e, struct norm norm, T *sums, T *y)
 {
@@ -83,7 +84,8 @@ static __global__ void embed_with_sinusoids(int64_t rows, struct embedding<T> e,
     }
 }
 
-/* The uploaded ids. The copy of the ids in the arena is not read, because this kernel may overwrite it. */
+/* The uploaded ids. The kernel does not read the copy of the ids in the arena, because the kernel may overwrite this
+ * copy. */
 static const int32_t *uploaded_ids(const struct cuda_run *run, int value)
 {
     int input = 0;
@@ -103,7 +105,7 @@ template <typename T> static embedding<T> embedding_of(struct cuda_run *run, con
     return e;
 }
 
-/* `norm` is NULL if no norm follows. */
+/* `norm` is the layer norm that follows, or NULL. */
 template <typename T>
 static void launch_embedding(struct cuda_run *run, const struct plan_step *step, const struct plan_step *norm)
 {
@@ -173,8 +175,8 @@ template <typename T> static void run_add_norm(struct cuda_run *run, const struc
 
 /* ---- A norm whose rows are shifted ---- */
 
-/* Writes a part of a row, which belongs to one segment, to the row `shift` further on. If no row is shifted to the
- * row's own place, writes zeros there. */
+/* Writes a pack of a row to the row that is `shift` rows further. All elements of the pack belong to one segment. If no
+ * row is shifted to the row's own place, writes zeros to this place. */
 template <typename T, int N>
 static __device__ __forceinline__ void shift_pack(const float (&values)[N], int64_t columns, int64_t shift,
                                                   int64_t position, int64_t length, T *y)
@@ -186,7 +188,7 @@ static __device__ __forceinline__ void shift_pack(const float (&values)[N], int6
         store(y, zeros);
 }
 
-/* A warp normalises a row and writes its segments to the rows that they are shifted to. */
+/* Normalises rows, and writes each segment to the row that it is shifted to. A warp computes one row. */
 template <typename T, int N>
 static __global__ void norm_and_shift(int64_t rows, int64_t columns, const T *x, struct places places, struct norm norm,
                                       struct shifts shifts, T *normed, T *y)
@@ -247,22 +249,22 @@ static bool overlap(const struct plan_value *a, const struct plan_value *b)
     return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
 }
 
-/* Whether the step has this operation, and its x is the result of the step before it. */
+/* Whether the step has this operation, and reads the result of the step before it as x. */
 static bool follows(const struct plan *plan, int step, enum operation operation)
 {
     return step < plan->n_steps && plan->steps[step].operation == operation &&
            plan->steps[step].x == plan->steps[step - 1].y;
 }
 
-/* Likewise, for a layer norm of whole rows. */
+/* Whether the step is a layer norm of whole rows, and reads the result of the step before it as x. */
 static bool norm_follows(const struct plan *plan, int step)
 {
     return follows(plan, step, OP_LAYER_NORM) &&
            plan->weights[plan->steps[step].weight].columns == plan->values[plan->steps[step].x].columns;
 }
 
-/* Whether a fused kernel may write one value while it reads the other. It may if both are at the same place and have
- * the same number of columns, because a warp reads its row before it writes it. */
+/* Whether a fused kernel may write one value while it reads the other. Both may be at the same place if they have the
+ * same number of columns, because a warp reads its row before it writes the row. */
 static bool may_write_over(const struct plan *plan, int written, int read)
 {
     const struct plan_value *y = &plan->values[written], *x = &plan->values[read];
@@ -298,8 +300,8 @@ template <typename T> static struct cuda_launch fuse_add(const struct plan *plan
 }
 
 /* A row of x is written to several rows of y. So x and y must not overlap, and y must have all rows of the item. A
- * shift that keeps a segment in slots is not fused. Otherwise the warp of an item's last row would write the segment
- * before the warp of the first row has read the old one. */
+ * shift that keeps a segment in slots is not fused. In a fused kernel, the warp of an item's last row could write the
+ * segment before the warp of the first row has read the old segment. */
 template <typename T> static struct cuda_launch fuse_norm(const struct plan *plan, int i)
 {
     struct cuda_launch launch = {};

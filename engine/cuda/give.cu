@@ -3,11 +3,13 @@
 #include "engine/cuda/results.h"
 #include "engine/cuda/top_k.h"
 
-#define POOL_WARPS 16 /* warps that share an item's rows */
-#define POOL_ROWS 128 /* rows of a partial sum. One chain of additions over thousands of rows would lose digits */
-/* Rows that a thread loads at once. An item has few blocks, which would otherwise wait for each row. */
+#define POOL_WARPS 16 /* number of warps that share an item's rows */
+/* Number of rows of a partial sum. One chain of additions over thousands of rows would lose digits. */
+#define POOL_ROWS 128
+/* Number of rows that a thread loads at once. An item has few blocks, which would wait for each row if they loaded rows
+ * one by one. */
 #define POOL_AT_ONCE 16
-#define OUTPUT_ROWS 256 /* rows of the output in scratch at a time */
+#define OUTPUT_ROWS 256 /* number of rows of the output in scratch at a time */
 
 /* Transposes x (rows, columns) to y (columns, rows), channels first. Grid: x is a row of x, which is a pixel. */
 template <typename T> static __global__ void turn(int64_t rows, int64_t columns, const T *x, float *y)
@@ -22,7 +24,7 @@ int64_t cuda_give_image_scratch(const struct plan *plan, const struct plan_step 
     return plan->max_rows * plan->values[step->x].columns;
 }
 
-/* In the memory for results, an image takes the place of requested rows, one for each pixel. */
+/* In the memory for results, an image takes the place of requested rows. Each pixel takes the place of one row. */
 template <typename T> void cuda_give_image(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t columns = columns_of(run, step->x), given = 0;
@@ -61,7 +63,7 @@ static __global__ void copy_ids(int64_t rows, int64_t columns, const int32_t *x,
         copy[row * columns + c] = (float)x[row * columns + c];
 }
 
-/* Writes rows [first, first + rows) of x to `place`, as floats. */
+/* Writes rows [first, first + rows) of x to `place` in device memory, as floats. */
 template <typename T>
 static void leave_rows(struct cuda_run *run, const struct plan_step *step, int64_t first, int64_t rows, float *place)
 {
@@ -75,7 +77,8 @@ static void leave_rows(struct cuda_run *run, const struct plan_step *step, int64
     });
 }
 
-/* Copies rows [first, first + rows) of x to `to`, a part at a time, because the memory for results is too small. */
+/* Copies rows [first, first + rows) of x to `to` in several parts, because not all rows fit in the memory for
+ * results. */
 template <typename T>
 static void give_rows(struct cuda_run *run, const struct plan_step *step, int64_t first, int64_t rows, float *to)
 {
@@ -122,7 +125,8 @@ template <typename T> void cuda_give_tensor(struct cuda_run *run, const struct p
     }
 }
 
-/* Calls take(element) for a column, in every POOL_WARPS-th row from `first` on, in order. */
+/* Calls take(element) for the elements of a column in rows `first`, first + POOL_WARPS, first + 2 POOL_WARPS, …, in
+ * this order. */
 template <typename T, typename Take>
 static __device__ __forceinline__ void each_row(int64_t columns, const T *x, int64_t first, int64_t behind, Take take)
 {
@@ -138,7 +142,8 @@ static __device__ __forceinline__ void each_row(int64_t columns, const T *x, int
     }
 }
 
-/* The part of the sum over a column that a warp computes. It reads every POOL_WARPS-th row, and adds partial sums. */
+/* The warp's share of the sum over a column. The warp reads every POOL_WARPS-th row, and adds up partial sums of
+ * POOL_ROWS rows. */
 template <typename T> static __device__ float sum_rows(int64_t columns, const T *x, int64_t rows)
 {
     float sum = 0;
@@ -151,7 +156,7 @@ template <typename T> static __device__ float sum_rows(int64_t columns, const T 
     return sum;
 }
 
-/* Likewise, the part of the maximum. A NaN stays a NaN, as in torch.max. */
+/* The larger number. A NaN stays a NaN, as in torch.max. */
 static __device__ __forceinline__ float larger_of(float a, float b)
 {
     return b > a || isnan(b) ? b : a;
@@ -164,7 +169,7 @@ template <typename T> static __device__ float maximum_of_rows(int64_t columns, c
     return maximum;
 }
 
-/* Grid: x is the item, y is a group of WARP columns, one for each thread of a warp. */
+/* Grid: x is the item, y is a group of WARP columns. Each thread of a warp computes one column. */
 template <typename T>
 static __global__ void __launch_bounds__(POOL_WARPS *WARP)
     pool(int64_t columns, const T *x, const int64_t *starts, const struct device_item *items, float *pooled)
@@ -212,8 +217,8 @@ template <typename T> void cuda_give_pooled(struct cuda_run *run, const struct p
 
 /* ---- The output of the model's class: only the requested rows ---- */
 
-/* Places in scratch for OUTPUT_ROWS rows: of x, of the output, of the best values and their columns, and of the
- * log-probabilities. */
+/* Places in scratch for OUTPUT_ROWS rows: rows of x, rows of the output, their largest values with the columns of
+ * these, and their log-probabilities. */
 struct output_places {
     void *rows;
     float *output, *top_values;
@@ -261,8 +266,8 @@ static void multiply_output(struct cuda_run *run, const struct plan_step *step, 
     cuda_products_multiply(run, &product);
 }
 
-/* Chooses algorithms for the numbers of rows in the shape. Places in the results and in scratch have the same
- * alignment, so the algorithms fit both. */
+/* Chooses algorithms for the numbers of rows in the shape. The algorithms suit places in the results and in scratch,
+ * because both have the same alignment. */
 template <typename T>
 static void choose_output(struct cuda_run *run, const struct plan_step *step, const struct output_places *places)
 {
@@ -275,7 +280,7 @@ static void choose_output(struct cuda_run *run, const struct plan_step *step, co
         multiply_output<T>(run, step, last, places);
 }
 
-/* Computes the requested rows [first, first + count) of the output, count <= OUTPUT_ROWS. */
+/* Computes the requested rows [first, first + count) of the output. `count` is at most OUTPUT_ROWS. */
 template <typename T>
 static void compute_output(struct cuda_run *run, const struct plan_step *step, int64_t first, int64_t count,
                            const struct output_places *places)
@@ -297,7 +302,7 @@ static void compute_output(struct cuda_run *run, const struct plan_step *step, i
         cuda_top_k(run, &output, run->shape->top_k, places->top_values, places->top_columns);
 }
 
-/* Copies the best values of the row to the item. */
+/* Copies the largest values of the row to the item. */
 static void deliver_top(struct cuda_run *run, const struct wanted_row *wanted, int64_t row,
                         const struct output_places *places)
 {
@@ -309,7 +314,8 @@ static void deliver_top(struct cuda_run *run, const struct wanted_row *wanted, i
                  k * (int64_t)sizeof(int32_t));
 }
 
-/* Copies the requested rows [first, first + count) to their items. Used if they do not fit in the results. */
+/* Copies the requested rows [first, first + count) to their items. Used if the rows do not fit in the memory for
+ * results. */
 static void deliver(struct cuda_run *run, int64_t first, int64_t count, int64_t columns,
                     const struct output_places *places)
 {
@@ -330,7 +336,8 @@ static void deliver(struct cuda_run *run, int64_t first, int64_t count, int64_t 
     }
 }
 
-/* Places for the rows from `first` on: in the results, or in scratch for arrays that no item requests. */
+/* Places for the rows from `first` on. They are in the memory for results. Arrays that no item requests are in
+ * scratch. */
 static struct output_places places_in_results(const struct cuda_run *run, int64_t first, int64_t columns,
                                               struct output_places scratch)
 {

@@ -1,10 +1,10 @@
-/* gpu: what kernels share. Rules for a kernel:
+/* gpu: functions that kernels share. Rules for a kernel:
  *     - It is a static function, launched by a launch function of run.h.
- *     - Its blocks are whole warps.
+ *     - The number of threads in a block is a multiple of the warp size.
  *     - Threads of a warp exchange values only by full-warp shuffles, in which every thread of the warp must take part.
  *     - A template function uses dynamic_shared_memory as its shared memory. Other functions may also use __shared__
- * variables. The address sanitizer of the tests finds overruns of dynamic_shared_memory, and of __shared__ variables in
- * functions that are no templates. */
+ *       variables. The address sanitizer of the tests finds overruns of dynamic_shared_memory. In functions that are
+ *       not templates, it also finds overruns of __shared__ variables. */
 #ifndef ENGINE_CUDA_GPU_H
 #define ENGINE_CUDA_GPU_H
 

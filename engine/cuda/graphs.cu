@@ -26,7 +26,7 @@ void graphs_free(struct graphs *graphs)
     free(graphs->places);
 }
 
-/* The place of the shape. A new shape gets the place that has not been used for the longest time. */
+/* Finds the place of the shape. A new shape receives the place that has not been used for the longest time. */
 static struct graph *find(struct graphs *graphs, const struct plan *plan, const struct batch_shape *shape)
 {
     struct graph *oldest = &graphs->places[0];
@@ -46,9 +46,8 @@ static struct graph *find(struct graphs *graphs, const struct plan *plan, const 
     return oldest;
 }
 
-/* After a failure place->exec stays NULL, and the error is cleared. If the device does not work, the launches that
- * follow will fail, too.
- */
+/* If capturing fails, place->exec stays NULL, and the error is cleared. If the device does not work, the launches that
+ * follow will fail, too. */
 static void capture(struct graph *place, struct cuda_run *run, cudaStream_t stream,
                     void (*launch_steps)(struct cuda_run *run))
 {

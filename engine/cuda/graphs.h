@@ -1,7 +1,7 @@
 /* graphs: the CUDA graphs of a lane. Batches of the same shape (shape.h) launch the same kernels. The first batch of a
- * shape is launched kernel by kernel. During this batch CUDA loads the kernels, and cuBLASLt chooses those algorithms
- * that cuda_products_warm has not chosen. The second batch is captured in a graph. From then on, a batch of the shape
- * is one launch.
+ * shape is launched kernel by kernel. During this batch, CUDA loads the kernels, and cuBLASLt chooses the algorithms
+ * that cuda_products_warm has not chosen. The second batch is captured in a CUDA graph. Each later batch of the shape
+ * is one launch of this graph.
  *
  * At most GRAPHS shapes are kept. A new shape replaces the shape that has not been used for the longest time. If a
  * graph cannot be captured or instantiated, batches of its shape are launched kernel by kernel. */
@@ -16,9 +16,9 @@
 
 struct graph {
     struct batch_shape shape;
-    uint64_t used;        /* number of the lane's batch that used this element last. 0 if the element is free */
-    int attempts;         /* failed attempts to capture the graph */
-    cudaGraphExec_t exec; /* NULL if not captured */
+    uint64_t used;        /* number of the lane's last batch that used this element. 0 if the element is free */
+    int attempts;         /* number of failed attempts to capture the graph */
+    cudaGraphExec_t exec; /* NULL if the graph is not captured */
 };
 
 struct graphs {

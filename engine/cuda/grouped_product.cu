@@ -4,12 +4,13 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#define ALIGNED_BYTES 16 /* rows of matrices begin at multiples of it. Otherwise cuBLAS may read across boundaries */
+/* Rows of matrices begin at multiples of this number. Otherwise cuBLAS may read beyond a matrix. */
+#define ALIGNED_BYTES 16
 
 struct cuda_grouped {
     struct cublas_library library;
-    cublasHandle_t handle; /* NULL until it is needed, or if cuBLAS has no grouped products */
-    bool tried;            /* whether starting cuBLAS was tried */
+    cublasHandle_t handle; /* NULL until cuBLAS is started, and if cuBLAS has no grouped products */
+    bool tried;            /* whether the engine has tried to start cuBLAS */
 };
 
 struct cuda_grouped *cuda_grouped_open()
@@ -31,7 +32,7 @@ static void start(struct cuda_grouped *grouped)
     grouped->tried = true;
     if (!cublas_library_load(&grouped->library) || grouped->library.create(&grouped->handle) != CUBLAS_STATUS_SUCCESS)
         grouped->handle = NULL;
-    cudaGetLastError(); /* a device without memory for cuBLAS has not failed */
+    cudaGetLastError(); /* clears the error, because a device without memory for cuBLAS has not failed */
 }
 
 static int64_t most_stride(const struct cuda_product *p)
@@ -48,13 +49,14 @@ bool cuda_grouped_possible(struct cuda_grouped *grouped, struct cuda_run *run, c
         most(most(p->rows, p->columns), most(most_depth, most_stride(p))) > INT_MAX)
         return false;
     if (run->tuning_milliseconds > 0)
-        start(grouped); /* without the lock, because it takes long. Batches use the handle only after the choice */
+        start(grouped); /* the caller does not hold run->submitting, because starting takes long. Batches use the handle
+                           only later */
     return grouped->handle != NULL;
 }
 
-#define ARRAYS 10 /* that cuBLAS reads, with 4 bytes for each group */
+#define ARRAYS 10 /* number of arrays that cuBLAS reads, with 4 bytes for each group */
 
-/* Takes the next of the arrays, and fills it with the value. */
+/* Reserves the next array in `room`, and fills it with the value. */
 template <typename Value> static Value *repeat(void **room, int count, Value value)
 {
     static_assert(sizeof(Value) == 4, "ARRAYS counts arrays of this size");

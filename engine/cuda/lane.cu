@@ -26,7 +26,7 @@ void lane_free(struct cuda_lane *lane)
     shape_free(&lane->shape);
 }
 
-/* Whether an item requests the softmax of an attention, which is copied to the item while steps run. */
+/* Whether an item requests the softmax of an attention. The softmax is copied to the item while steps run. */
 static bool wants_attention(const struct plan *plan, const struct batch *batch)
 {
     for (int64_t i = 0; i < batch->n_items; i++)
@@ -58,7 +58,8 @@ static void launch_steps(struct cuda_run *run)
     }
 }
 
-/* Lays out the batch in the lane's memory and copies it to the device. Batches of other lanes may run meanwhile. */
+/* Lays out the batch in the lane's memory and copies it to the device. Batches of other lanes may run during the
+ * copy. */
 static void send(struct cuda_lane *lane, const struct backend *backend, struct cuda_run *run)
 {
     shape_of_batch(run->plan, run->batch, &lane->shape);
@@ -93,7 +94,8 @@ static void submit(struct cuda_lane *lane, struct backend *backend, struct cuda_
     if (goes_on(run))
         note(run, cudaStreamWaitEvent(backend->down, lane->is_computed, 0));
     if (lane->results.fit)
-        results_hand_on(run); /* copies attention maps to the items, because results_fetch needs their memory */
+        results_hand_on(
+            run); /* copies attention maps to the items, because results_fetch needs the memory of these maps */
     if (goes_on(run))
         note(run, results_fetch(&lane->results, run->plan, run->batch, backend->down));
     if (goes_on(run))
@@ -101,8 +103,8 @@ static void submit(struct cuda_lane *lane, struct backend *backend, struct cuda_
     pthread_mutex_unlock(&backend->submitting);
 }
 
-/* After a failure or a refusal: waits until nothing uses the lane's memory any more. If the device fails meanwhile, its
- * failure may be the reason why cuBLASLt refused. Then it counts as a failure of the device. */
+/* Called after a failure or a refusal. Waits until nothing uses the lane's memory. If the device fails during the wait,
+ * this may be the reason why cuBLASLt failed. The batch then counts as a failure of the device. */
 static void drain(struct backend *backend, struct cuda_run *run)
 {
     pthread_mutex_lock(&backend->submitting);

@@ -1,13 +1,13 @@
-/* lane: the part of an engine's lane (engine.h) that belongs to one model. One batch of the model at a time runs there.
- * While the device computes the batch of lane A, it copies the batch of lane B:
+/* lane: the part of an engine's lane (engine.h) that belongs to one model. A lane runs one batch at a time. While the
+ * device computes the batch of lane A, it copies the batch of lane B:
  *
  *     up:       A up     B up                          A up
  *     compute:           A compute      B compute
  *     down:                             A down         B down
  *
  * A lane has its own memory for uploads and results. The memory for activations and scratch belongs to the model, and
- * the model's lanes use it in turn. A lane's thread waits until the results of its batch have arrived before it starts
- * the next batch. So the lane's memory is free then. */
+ * the model's lanes use it alternately. A lane's thread starts the next batch after the results of its batch have
+ * arrived. At this time, the lane's memory is free. */
 #ifndef ENGINE_CUDA_LANE_H
 #define ENGINE_CUDA_LANE_H
 
@@ -17,7 +17,7 @@
 #include "engine/cuda/upload.h"
 #include "engine/cuda/waiting.h"
 
-#define LANES 2 /* lanes of each model. A third lane would only wait for the second */
+#define LANES 2 /* number of lanes of each model. A third lane would only wait for the second */
 
 struct cuda_lane {
     struct batch_shape shape; /* shape of the current batch */

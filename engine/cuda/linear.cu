@@ -2,8 +2,8 @@
 #include "engine/cuda/linear.h"
 #include "engine/cuda/product_method.h"
 
-/* Applies bias, activation and residual after a product, in place. cuBLASLt cannot do so, because it would add the
- * residual before the activation. */
+/* Applies bias, activation and residual after a product, in place. cuBLASLt would add the residual before the
+ * activation. */
 template <typename T, int N>
 static __global__ void finish_linear(int64_t rows, int64_t columns, const T *bias, struct plan_activation activation,
                                      const T *residual, T *y)
@@ -24,7 +24,7 @@ static __global__ void finish_linear(int64_t rows, int64_t columns, const T *bia
     }
 }
 
-/* Chooses whether cuBLASLt computes bias and GELU of the step's product, or a kernel after the product. Both use the
+/* Chooses the method for bias and GELU of the step's product: cuBLASLt, or a kernel after the product. Both use the
  * tanh approximation. */
 static void choose_gelu(struct cuda_run *run, struct cuda_product product)
 {
@@ -40,8 +40,8 @@ static void choose_gelu(struct cuda_run *run, struct cuda_product product)
                           });
 }
 
-/* cuBLASLt's GELU is the tanh approximation, with an error of up to 4.7e-4. Only the rounding error of bfloat16 is
- * larger, so only bfloat16 uses it. */
+/* cuBLASLt's GELU is the tanh approximation, with an error of up to 4.7e-4. Among the dtypes, only bfloat16 has a
+ * larger rounding error. So only bfloat16 uses this approximation. */
 template <typename T> void cuda_linear_rows(struct cuda_run *run, const struct linear<T> *linear)
 {
     const struct plan_weight *weight = &run->plan->weights[linear->weight];
@@ -89,7 +89,7 @@ static void linear_part(struct cuda_run *run, const struct plan_step *step, int6
     cuda_linear_rows(run, &linear);
 }
 
-/* Computes one product of all rows, if the step computes all sequences or leaves out few rows. Otherwise computes one
+/* Computes one product of all rows, if the step computes all sequences or omits few rows. Otherwise computes one
  * product for each group of neighbouring selected sequences, with the rows rounded up by shape_round_rows. */
 template <typename T> void cuda_linear(struct cuda_run *run, const struct plan_step *step)
 {
@@ -100,7 +100,7 @@ template <typename T> void cuda_linear(struct cuda_run *run, const struct plan_s
         linear_part<T>(run, step, 0, rows_of(run, step->x));
         return;
     }
-    starts_of(run, step->x); /* fails if the batch could be replayed by a graph */
+    starts_of(run, step->x); /* refuses the batch if a graph may replay it */
     const struct layout *layout = &run->batch->layouts[run->plan->values[step->x].axis];
     for (int64_t sequence = 0, behind; sequence < layout->n_sequences; sequence = behind) {
         for (behind = sequence; behind < layout->n_sequences && shape_selects(run->batch, step, behind);)

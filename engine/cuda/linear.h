@@ -5,14 +5,14 @@
 #include "engine/cuda/products.h"
 
 /* out (rows, columns) = activation(x (rows, depth) Wᵀ + bias) + residual (rows, columns). W (columns, depth) and bias
- * (columns) are weights of the plan. Rows of x are x_stride elements apart. */
+ * (columns) are weights of the plan. x_stride is the stride of x in elements. */
 template <typename T> struct linear {
     int64_t rows;
     const T *x;
     int64_t x_stride;
     int weight, bias;
     struct plan_activation activation;
-    const T *residual; /* or NULL */
+    const T *residual; /* may be NULL */
     T *out;
 };
 template <typename T> void cuda_linear_rows(struct cuda_run *run, const struct linear<T> *linear);

@@ -1,25 +1,24 @@
-/* Linear attention. A sequence is every fold-th row of an item. Its context (d, e) is a sum over its keys and values.
+/* Linear attention. A sequence is every fold-th row of an item. Its context is a sum over its keys and values
+ * (linear_attention.h). The kernels are:
  *
- *     soften_queries   queries become scale * softmax, in scratch
- * and then, if attention is not causal,
- *     sum_context      each block sums up a part of the context of a sequence
- *     join_parts       the parts of one context are combined in a fixed order
- *     read_context     y = queries context
- * or, if it is causal,
- *     walk_sequence    a block processes a sequence chunk by chunk, with the context of the rows so far. Within a chunk
- * it multiplies queries and keys
+ *     soften_queries   queries become scale * softmax, in scratch. Raw queries become scale * query
+ *     sum_context      not causal: each block sums up a part of the context of a sequence
+ *     join_parts       not causal: the parts of one context are combined in a fixed order
+ *     read_context     not causal: y = queries context
+ *     walk_sequence    causal: a block processes a sequence chunk by chunk, with the context of the rows so far. Within
+ *                      a chunk, it multiplies queries and keys
  *
- * Sequences that come in several batches are computed likewise, but linear_attend_parts.cu walks along them.
+ * If the rows of a causal sequence come in several batches, kernels of linear_attend_parts.cu replace walk_sequence.
  *
  * Which rows are added up together depends only on the sequence. linear_attention.h describes the tiles. */
 #include "engine/cuda/linear_attend.h"
 #include "engine/cuda/linear_attention.h"
 
 #ifndef PART_KEYS
-#define PART_KEYS 256 /* least rows of a part. See part_rows_of */
+#define PART_KEYS 256 /* minimum number of rows of a part. See part_rows_of */
 #endif
 #ifndef CONTEXTS_BYTES
-#define CONTEXTS_BYTES ((int64_t)64 << 20) /* most bytes of contexts in scratch at a time */
+#define CONTEXTS_BYTES ((int64_t)64 << 20) /* maximum size in bytes of the contexts in scratch at a time */
 #endif
 
 /* ---- Sequences and their pieces ---- */
@@ -32,7 +31,7 @@ static __device__ struct fold_rows fold_rows_of(const int64_t *starts, int64_t f
 }
 
 /* A piece is rows [begin, end) of a sequence. The pieces of all sequences share one numbering, which is computed from
- * the first rows of the items. Some numbers have no piece. */
+ * the first rows of the items. Some numbers belong to no piece. A piece of keys is a part. */
 struct fold_piece {
     int64_t sequence, number, begin, end;
     int64_t count; /* number of pieces of the sequence, at least 1. 0 if no piece has this number */
@@ -75,8 +74,8 @@ template <typename T> static __device__ bool has_context(const struct linear_att
     return sequence >= a->first_sequence && sequence < a->first_sequence + a->n_sequences;
 }
 
-/* Keys of another input come only with the first part of a sequence. Their context (heads, d, e) then stays in the
- * slot. A step that is not causal keeps nothing else there. */
+/* Keys of another input come only with the first part of a sequence. Their context (heads, d, e) stays in the
+ * sequence's slot. A step that is not causal keeps nothing else in the slot. */
 template <typename T>
 static __device__ float *context_of(const struct linear_attention<T> *a, int64_t sequence, int64_t head)
 {
@@ -85,7 +84,7 @@ static __device__ float *context_of(const struct linear_attention<T> *a, int64_t
                  : a->contexts + ((sequence - a->first_sequence) * a->heads + head) * a->d * a->e;
 }
 
-/* Whether an earlier batch has left the sequence's context in its slot. */
+/* Whether the sequence's slot contains the context, because an earlier batch computed it. */
 template <typename T> static __device__ bool knows_context(const struct linear_attention<T> *a, int64_t sequence)
 {
     return state_of(a->states, sequence / a->fold) && a->states.items[sequence / a->fold].earlier > 0;
@@ -119,8 +118,8 @@ struct summation {
     float maxima[SHARE][TILE], sums[TILE];
 };
 
-/* The index in `parts` of the first part of a sequence with several parts. The others follow. Such a sequence is so
- * long that its parts end before those of the next sequence begin. */
+/* The index in `parts` of the first part of a sequence with several parts. The sequence's other parts follow. Such a
+ * sequence is long, so its parts end before the parts of the next sequence begin. */
 template <typename T> static __device__ int64_t first_place(const struct linear_attention<T> *a, int64_t sequence)
 {
     int64_t count = fold_rows_of(a->key_starts, a->fold, sequence).count;
@@ -153,8 +152,8 @@ static __device__ void find_maxima(const struct linear_attention<T> *a, const st
     __syncthreads();
 }
 
-/* Writes a tile of the part, or of the context itself if the sequence has one part. If all rows are masked, the sums
- * are 0. */
+/* Writes a tile of a part to `parts`. If the sequence has one part, writes a tile of the context itself. If all rows
+ * are masked, the sums are 0. */
 template <typename T>
 static __device__ void write_part(const struct linear_attention<T> *a, const struct fold_piece *part, int64_t head,
                                   int64_t feature, int64_t column, const struct summation *shared,
@@ -177,7 +176,8 @@ static __device__ void write_part(const struct linear_attention<T> *a, const str
     to[a->d + feature + threadIdx.x] = shared->sums[threadIdx.x];
 }
 
-/* Grid: x is a part of the keys of a sequence, y is the head, z selects features and columns of the context. */
+/* Grid: x is a part of the keys of a sequence, y is the head, z selects the tile of features and the tile of columns of
+ * the context. */
 template <typename T> static __global__ void __launch_bounds__(THREADS, 4) sum_context(struct linear_attention<T> a)
 {
     struct summation *shared = (struct summation *)dynamic_shared_memory;
@@ -194,7 +194,7 @@ template <typename T> static __global__ void __launch_bounds__(THREADS, 4) sum_c
         __syncthreads();
         add_product(shared->powers, shared->values, products);
         share += share_of_row(shared->powers);
-        __syncthreads(); /* the next tiles take their place */
+        __syncthreads(); /* the next tiles overwrite these tiles */
     }
     share = sum_of_shares(share);
     if (threadIdx.x % SHARE == 0)
@@ -203,8 +203,8 @@ template <typename T> static __global__ void __launch_bounds__(THREADS, 4) sum_c
     write_part(&a, &part, head, feature, column, shared, products);
 }
 
-/* Combines the parts of one row of a context, for sequences with several parts. Grid: x is sequence and head, y is the
- * row. */
+/* Combines the parts of one row of a context, for sequences with several parts. Grid: x is a sequence and a head, y is
+ * the row. */
 template <typename T> static __global__ void join_parts(struct linear_attention<T> a)
 {
     int64_t sequence = a.first_sequence + blockIdx.x / a.heads, head = blockIdx.x % a.heads, i = blockIdx.y;
@@ -218,7 +218,7 @@ template <typename T> static __global__ void join_parts(struct linear_attention<
     for (int64_t c = threadIdx.x; c < a.e; c += blockDim.x) {
         float sum = 0, product = 0;
         for (const float *part = parts; part < behind; part += next) {
-            /* 0 for a part whose rows are all masked. */
+            /* The factor is 0 for a part whose rows are all masked. */
             float factor = part[0] == -INFINITY ? 0 : expf(part[0] - maximum);
             sum += factor * part[a.d];
             product += factor * part[2 * a.d - i + i * a.e + c];
@@ -231,7 +231,8 @@ struct context_tiles {
     float queries[TILE][ROOM], context[TILE][ROOM];
 };
 
-/* y[r, h] = queries[r, h] context. Grid: x is a group of TILE rows of a sequence, y is the head, z selects columns. */
+/* y[r, h] = queries[r, h] context. Grid: x is a group of TILE rows of a sequence, y is the head, z selects the tile of
+ * columns. */
 template <typename T> static __global__ void __launch_bounds__(THREADS) read_context(struct linear_attention<T> a)
 {
     struct context_tiles *shared = (struct context_tiles *)dynamic_shared_memory;
@@ -250,15 +251,15 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) read_con
         }
         __syncthreads();
         add_product(shared->queries, shared->context, sums);
-        __syncthreads(); /* the next tiles take their place */
+        __syncthreads(); /* the next tiles overwrite these tiles */
     }
     write_rows(&a, &piece.rows, head, piece.begin, piece.end, column, sums, NULL);
 }
 
 /* ---- Causal ---- */
 
-/* A row reads earlier buckets. If buckets are single rows, it also reads itself. Grid: x is sequence and head, y
- * selects columns. */
+/* Processes causal sequences. A row reads earlier buckets. If buckets are single rows, a row also reads itself. Grid: x
+ * is a sequence and a head, y selects the tile of columns. */
 template <typename T> static __global__ void __launch_bounds__(THREADS, 3) walk_sequence(struct linear_attention<T> a)
 {
     struct walk *shared = (struct walk *)dynamic_shared_memory;
@@ -289,7 +290,8 @@ template <typename T> static __global__ void __launch_bounds__(THREADS, 3) walk_
 
 /* ---- On the host ---- */
 
-/* Rounded up to whole packs, so that the contexts after them begin at multiples of 16 bytes. */
+/* Number of floats of the queries in scratch. It is rounded up to whole packs, so that the contexts after the queries
+ * begin at multiples of 16 bytes. */
 static int64_t query_floats(const struct plan *plan, const struct plan_step *step)
 {
     return parts_of(plan->max_rows * step->linear_attend.heads * step->linear_attend.dim_head, PACK<float>) *
@@ -301,7 +303,7 @@ static int64_t walk_floats(int64_t d)
     return parts_of(d, TILE) * TILE * ROOM;
 }
 
-/* Floats of the contexts of one sequence in scratch. */
+/* Number of floats of the contexts of one sequence in scratch. */
 static int64_t context_floats(const struct plan_step *step)
 {
     if (!step->linear_attend.causal)
@@ -312,7 +314,7 @@ static int64_t context_floats(const struct plan_step *step)
                : 0;
 }
 
-/* Floats of the sums of one sequence in scratch. */
+/* Number of floats of the sums of one sequence in scratch. */
 static int64_t sums_floats(const struct plan *plan, const struct plan_step *step)
 {
     bool kept = plan->n_slots > 0 && step->state != PLAN_NONE && step->linear_attend.causal;
@@ -332,7 +334,7 @@ static int64_t part_rows_of(const struct plan_step *step)
     return most(PART_KEYS, 4 * step->linear_attend.dim_value);
 }
 
-/* Floats of all parts (first_place). */
+/* Number of floats of all parts in scratch (first_place). */
 static int64_t parts_floats(const struct plan *plan, const struct plan_step *step)
 {
     return step->linear_attend.causal ? 0
@@ -374,7 +376,7 @@ template <typename T> static linear_attention<T> attention_of(struct cuda_run *r
     return a;
 }
 
-/* The sequences whose contexts are in `a`. */
+/* Computes the sequences of a.first_sequence and a.n_sequences. */
 template <typename T>
 static void attend_sequences(struct cuda_run *run, const struct plan_step *step, const struct linear_attention<T> &a)
 {

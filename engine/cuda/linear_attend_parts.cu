@@ -1,25 +1,25 @@
-/* Causal linear attention of sequences that come in several batches. A slot keeps the context of a sequence's earlier
- * rows, for each fold and head: sums (d, e) of powers times values, then sums (d) of the powers. If a bucket has
- * several rows, the same sums over the rows of the incomplete bucket follow. No row reads them before the bucket is
- * complete.
+/* Causal linear attention of sequences whose rows come in several batches (linear_attention.h). For each fold and head,
+ * a slot keeps the context of a sequence's earlier rows. It consists of sums (d, e) of powers times values, followed by
+ * sums (d) of the powers. If a bucket has several rows, the same sums over the rows of the incomplete bucket follow. No
+ * row reads the sums of a bucket before the bucket is complete.
  *
- *     walk_part    several rows: a block walks along them like walk_sequence, from the kept context on
- *     keep_sums    copies the sums of the powers to the slot. All blocks of walk_part for a sequence read the old ones
+ *     walk_part    several rows: a block processes them like walk_sequence, beginning with the kept context
+ *     keep_sums    copies the sums of the powers to the slot, after all blocks of walk_part have read the old sums
  *     step_row     one row: a block reads the context once, adds the row to it, and writes it back
  *
- * The number of the item's rows decides which kernels run. So the same parts of a sequence give the same bits in any
- * batch. */
+ * Only the number of the item's rows decides which kernels run. So the same part of a sequence has results with the
+ * same bits in any batch. */
 #include "engine/cuda/linear_attention.h"
 
 #define STEP_THREADS 256
 
-/* One head of one sequence, which has rows in this batch. */
+/* One head of one sequence with rows in this batch. */
 struct head_part {
     struct fold_rows rows;
-    int64_t item_rows; /* the item's rows in this batch, of all folds */
-    int64_t earlier;   /* rows of this sequence in earlier batches */
+    int64_t item_rows; /* number of the item's rows in this batch, in all folds */
+    int64_t earlier;   /* number of rows of this sequence in earlier batches */
     float *complete;   /* sums over complete buckets. NULL if the item is a whole sequence */
-    float *pending;    /* sums over the incomplete bucket. They are undefined if it has no rows yet */
+    float *pending;    /* sums over the incomplete bucket. They are undefined if this bucket has no rows */
 };
 
 template <typename T>
@@ -46,16 +46,16 @@ static __device__ struct head_part part_of(const struct linear_attention<T> *a, 
 template <typename T> static __device__ void clear_context(const struct linear_attention<T> *a, const struct path *p)
 {
     float *context = (float *)p->context;
-    __syncthreads(); /* the context was read */
+    __syncthreads(); /* all threads have read the context */
     for (int64_t i = threadIdx.x; i < a->walk_floats; i += THREADS)
         context[i] = 0;
 }
 
-/* Adds kept sums to the context. */
+/* Adds sums of the slot to the context. */
 template <typename T>
 static __device__ void add_kept(const struct linear_attention<T> *a, const struct path *p, const float *kept)
 {
-    __syncthreads(); /* the context is written, and was read */
+    __syncthreads(); /* all threads have written and read the context */
     for (int64_t i = threadIdx.x; i < a->d * TILE; i += THREADS)
         if (p->column + i % TILE < a->e)
             p->context[i / TILE][i % TILE] += kept[i / TILE * a->e + p->column + i % TILE];
@@ -63,11 +63,11 @@ static __device__ void add_kept(const struct linear_attention<T> *a, const struc
         p->context[i][TILE] += kept[a->d * a->e + i];
 }
 
-/* Writes the context to a slot, but its sums of powers to scratch, for keep_sums. */
+/* Writes the context to a slot. Its sums of powers are written to scratch, for keep_sums. */
 template <typename T>
 static __device__ void keep_context(const struct linear_attention<T> *a, const struct path *p, float *kept, float *sums)
 {
-    __syncthreads(); /* the context is written */
+    __syncthreads(); /* all threads have written the context */
     for (int64_t i = threadIdx.x; i < a->d * TILE; i += THREADS)
         if (p->column + i % TILE < a->e)
             kept[i / TILE * a->e + p->column + i % TILE] = p->context[i / TILE][i % TILE];
@@ -91,8 +91,9 @@ static __device__ void add_rows(const struct linear_attention<T> *a, const struc
         add_chunk(a, p, shared, begin, begin + chunk < end ? begin + chunk : end);
 }
 
-/* Computes the rows of the bucket that an earlier batch left incomplete, and adds them to its sums. If the bucket is
- * complete then, adds these sums to the context. Returns the number of rows. */
+/* Continues the bucket that an earlier batch left incomplete. Computes the rows of this batch that belong to this
+ * bucket, and adds them to the bucket's sums. If the bucket is complete afterwards, adds these sums to the context.
+ * Returns the number of computed rows. */
 template <typename T>
 static __device__ int64_t walk_pending(const struct linear_attention<T> *a, const struct path *p,
                                        const struct head_part *part, struct walk *shared, float *sums)
@@ -112,7 +113,7 @@ static __device__ int64_t walk_pending(const struct linear_attention<T> *a, cons
     return count < left ? count : left;
 }
 
-/* Computes the rows from `start` on, where a bucket begins. */
+/* Computes all rows from row `start` on. A bucket begins with row `start`. */
 template <typename T>
 static __device__ void walk_buckets(const struct linear_attention<T> *a, const struct path *p,
                                     const struct head_part *part, struct walk *shared, int64_t start, float *sums)
@@ -132,7 +133,7 @@ static __device__ void walk_buckets(const struct linear_attention<T> *a, const s
     keep_context(a, p, part->pending, sums + a->d);
 }
 
-/* Grid: x is sequence and head, y selects columns. */
+/* Grid: x is a sequence and a head, y selects the tile of columns. */
 template <typename T> static __global__ void __launch_bounds__(THREADS, 3) walk_part(struct linear_attention<T> a)
 {
     struct walk *shared = (struct walk *)dynamic_shared_memory;
@@ -156,7 +157,8 @@ template <typename T> static __global__ void __launch_bounds__(THREADS, 3) walk_
         walk_buckets(&a, &path, &part, shared, start, sums);
 }
 
-/* Grid: x is sequence and head. Sums of an incomplete bucket without rows are copied, too, and are not read. */
+/* Grid: x is a sequence and a head. The sums of an incomplete bucket are also copied if the bucket has no rows, but
+ * nothing reads them. */
 template <typename T> static __global__ void keep_sums(struct linear_attention<T> a)
 {
     int64_t sequence = a.first_sequence + blockIdx.x / a.heads, head = blockIdx.x % a.heads;
@@ -180,15 +182,15 @@ template <typename T> void linear_attend_parts(struct cuda_run *run, const struc
 
 /* ---- One row ---- */
 
-/* Where the row is in its sequence. */
+/* The place of the row in its sequence. */
 struct turn {
     bool is_first;     /* the sequence has no earlier rows, and its sums are undefined */
-    bool opens_bucket; /* it is the first row of its bucket, and the sums of an incomplete bucket are undefined */
-    bool fills_bucket; /* it is the last row of its bucket */
-    bool reads_itself; /* a bucket is one row */
+    bool opens_bucket; /* the row is the first row of its bucket, and the sums of an incomplete bucket are undefined */
+    bool fills_bucket; /* the row is the last row of its bucket */
+    bool reads_itself; /* a bucket is one row, so the row reads itself */
 };
 
-/* Adds a row's products to N kept sums. Sets `seen` to the sums that the row reads. */
+/* Adds a row's products to N sums of the slot. Sets `seen` to the sums that the row reads. */
 template <int N>
 static __device__ __forceinline__ void add_to_kept(struct turn turn, float *complete, float *pending,
                                                    const float (&added)[N], float (&seen)[N])
@@ -211,11 +213,12 @@ static __device__ __forceinline__ void add_to_kept(struct turn turn, float *comp
 
 /* A block's shared memory. */
 template <int N> struct step_memory {
-    float results[STEP_THREADS * N]; /* (groups, columns): shares of the results */
+    float results[STEP_THREADS * N]; /* (groups, columns): each group's share of the results */
     float shares[STEP_THREADS / WARP];
 };
 
-/* Returns max(query · sums, epsilon), and adds the row's powers to the sums. All threads of the block must call it. */
+/* Returns max(query · sums, epsilon), and adds the row's powers to the sums of powers. All threads of the block must
+ * call it. */
 template <typename T, int N>
 static __device__ float step_divisor(const struct linear_attention<T> *a, const struct head_part *part,
                                      struct turn turn, const float *query, const T *key, bool seen,
@@ -237,7 +240,8 @@ static __device__ float step_divisor(const struct linear_attention<T> *a, const 
     return sum < PLAN_CAUSAL_EPSILON ? PLAN_CAUSAL_EPSILON : sum; /* a NaN stays a NaN */
 }
 
-/* A group of `lanes` threads reads whole rows of the context, N columns a thread. Grid: x is item and head. */
+/* Grid: x is an item and a head. Each group of `lanes` threads reads whole rows of the context. A thread reads N
+ * columns at a time. */
 template <typename T, int N>
 static __global__ void __launch_bounds__(STEP_THREADS) step_row(struct linear_attention<T> a, int lanes)
 {
@@ -277,7 +281,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) step_row(struct linear_at
                 sum += shared->results[g * lanes * N + c];
             a.out[(row * a.heads + head) * a.e + first + c] = of_float<T>(sum / divisor);
         }
-        __syncthreads(); /* the next columns take their place */
+        __syncthreads(); /* the next columns overwrite these results */
     }
 }
 

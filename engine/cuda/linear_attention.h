@@ -1,9 +1,14 @@
 /* linear_attention: the parameters of a step of linear attention, with pointers to device memory, and its products of
- * tiles. The kernels of linear_attend.cu compute whole sequences, those of linear_attend_parts.cu sequences that come
- * in several batches.
+ * tiles. The kernels of linear_attend.cu compute whole sequences. The kernels of linear_attend_parts.cu compute
+ * sequences whose rows come in several batches. Words used here:
  *
- * An item here is a sequence of the axis. A sequence here is every fold-th row of an item: sequence s has the rows s %
- * fold, s % fold + fold, … of item s / fold.
+ *     item      a sequence of the axis
+ *     sequence  every fold-th row of an item. Item i has the sequences i * fold + f, with the rows f, f + fold, …
+ *     powers    exp(K), or exp(K - maxima)
+ *     context   (d, e): the sum of powers times values over the rows. If not causal, divided by the sums of the powers
+ *     bucket    neighbouring rows of a sequence. Causal: a row reads only the buckets before its own
+ *     chunk     at most TILE rows that a block reads together, and then adds to a causal context
+ *     part      neighbouring rows of a sequence that is not causal, at most part_rows
  *
  * Products are computed tile by tile. The tiles (TILE, TILE) are in shared memory, as floats. A block computes TILE of
  * the e columns. */
@@ -13,45 +18,48 @@
 #include "engine/cuda/run.h"
 
 #define TILE 32
-/* Floats of a row of a tile in memory, so that rows lie in different banks and begin at multiples of 16 bytes. */
+/* Number of floats of a tile's row in memory. Unused floats put rows into different banks, and rows begin at multiples
+ * of 16 bytes. */
 #define ROOM (TILE + 4)
-#define EACH 4          /* columns of a product that a thread computes, in each of two rows */
-#define HALF (TILE / 2) /* the distance between these rows */
+#define EACH 4          /* number of columns of a product that a thread computes, in each of two rows */
+#define HALF (TILE / 2) /* distance between the two rows of a thread */
 #define SIDE (TILE / EACH)
 #define THREADS (HALF * SIDE)
-#define SHARE (THREADS / TILE) /* threads that add up one row */
+#define SHARE (THREADS / TILE) /* number of threads that add up one row of a tile */
 #ifndef SHARED_FEATURES
-#define SHARED_FEATURES 256 /* the largest d whose context walk_sequence has in shared memory */
+#define SHARED_FEATURES 256 /* largest d for which the context of a causal sequence is in shared memory */
 #endif
 
 typedef float tile_row[ROOM];
 
 template <typename T> struct linear_attention {
-    const T *keys;                            /* (rows of keys, key_columns) */
-    const T *values;                          /* (rows of keys, value_columns) */
-    const int32_t *mask;                      /* (rows of keys), 0 for a masked row. NULL if there is no mask */
-    const int64_t *query_starts, *key_starts; /* by item */
+    const T *keys;       /* (rows of keys, key_columns) */
+    const T *values;     /* (rows of keys, value_columns) */
+    const int32_t *mask; /* (rows of keys), 0 for a masked row. NULL if there is no mask */
+    const int64_t *query_starts,
+        *key_starts; /* by item: index of its first row of queries, and of its first row of keys */
     int64_t n_items;
     int64_t key_columns, value_columns, heads, first_head, d, e, fold, bucket;
     /* The sequences of this launch. Their contexts are in `contexts`, or in shared memory if they are causal and d <=
      * SHARED_FEATURES. */
     int64_t first_sequence, n_sequences;
-    /* If not causal: rows of a part. The last part of a sequence may have fewer. */
+    /* Number of rows of a part, if the attention is not causal. The last part of a sequence may have fewer rows. */
     int64_t part_rows;
-    /* Floats of the context of one block. See struct walk. */
+    /* Number of floats of the context of one block. See struct walk. */
     int64_t walk_floats;
-    const float *queries; /* (rows, heads * d): scale * softmax */
-    /* The contexts of sequences: (sequences, heads, d, e). If causal, they are (sequences, heads, column tiles, d
-     * rounded up to TILE, ROOM), and are only used if d > SHARED_FEATURES. See struct walk. */
+    const float *queries; /* (rows, heads * d): the scaled softmax of each query */
+    /* The contexts of sequences: (sequences, heads, d, e). If the attention is causal, they are (sequences, heads,
+     * column tiles, d rounded up to TILE, ROOM), and are only used if d > SHARED_FEATURES. See struct walk. */
     float *contexts;
-    /* (parts, heads), for the parts of sequences with several parts: maxima (d), sums (d) and context (d, e). */
+    /* (parts, heads), for the sequences with several parts. Each element has maxima (d), sums (d) and a context (d,
+     * e). */
     float *parts;
     float *sums; /* (sequences, heads, 2, d): see linear_attend_parts.cu */
     struct states states;
     T *out; /* (rows, heads * e) */
 };
 
-/* The rows of a sequence: `count` rows from `first` on, which are fold rows apart. */
+/* Rows of a sequence: `count` rows, beginning with row `first`. Two neighbours are `fold` rows of the item apart. */
 struct fold_rows {
     int64_t first, count;
 };
@@ -68,7 +76,7 @@ static __device__ __forceinline__ int own_column()
     return (int)threadIdx.x % SIDE * EACH;
 }
 
-/* sums += a b for tiles a and b. The thread computes rows own_row() + HALF i and columns own_column() + j. */
+/* sums += a b, for tiles a and b. The thread computes rows own_row() + HALF i and columns own_column() + j. */
 static __device__ __forceinline__ void add_product(const tile_row *a, const tile_row *b, float (&sums)[2][EACH])
 {
 #pragma unroll 2
@@ -88,7 +96,7 @@ static __device__ __forceinline__ void add_product(const tile_row *a, const tile
     }
 }
 
-/* The thread's share of the sum over row threadIdx.x / SHARE of a tile. */
+/* The thread's share of the sum of row threadIdx.x / SHARE of a tile. */
 static __device__ __forceinline__ float share_of_row(const tile_row *tile)
 {
     float share = 0;
@@ -97,7 +105,8 @@ static __device__ __forceinline__ float share_of_row(const tile_row *tile)
     return share;
 }
 
-/* The thread's share of a row of queries times the sums, which are in column TILE of the context. */
+/* The thread's share of the product of a row of queries and the sums of powers. These sums are in column TILE of the
+ * context. */
 static __device__ __forceinline__ float share_of_sums(const tile_row *queries, const tile_row *context)
 {
     float share = 0;
@@ -106,7 +115,7 @@ static __device__ __forceinline__ float share_of_sums(const tile_row *queries, c
     return share;
 }
 
-/* The sum of the shares of a row. Each thread that shares the row gets it. */
+/* The sum of the shares of a row. Each thread that shares the row receives it. */
 static __device__ __forceinline__ float sum_of_shares(float share)
 {
     for (int apart = SHARE / 2; apart > 0; apart /= 2)
@@ -114,8 +123,8 @@ static __device__ __forceinline__ float sum_of_shares(float share)
     return share;
 }
 
-/* Loads a tile of queries: rows [begin, end), features from `feature` on. Further elements become 0, as in the
- * functions below. */
+/* Loads a tile of queries: rows [begin, end), and TILE features from number `feature` on. Elements beyond the end
+ * become 0. This also holds for the functions below. */
 template <typename T>
 static __device__ void load_queries(const struct linear_attention<T> *a, const struct fold_rows *rows, int64_t head,
                                     int64_t begin, int64_t end, int64_t feature, tile_row *tile)
@@ -134,7 +143,7 @@ template <typename T> static __device__ __forceinline__ bool is_seen(const struc
     return !a->mask || a->mask[row];
 }
 
-/* Loads a tile of exp(K - maxima), transposed to (features, rows). Without maxima, loads exp(K). */
+/* Loads a tile of exp(K - maxima), transposed to (features, rows). If `maxima` is NULL, loads exp(K). */
 template <typename T>
 static __device__ void load_powers(const struct linear_attention<T> *a, const struct fold_rows *rows, int64_t head,
                                    int64_t begin, int64_t end, int64_t feature, const float *maxima, tile_row *tile)
@@ -149,7 +158,7 @@ static __device__ void load_powers(const struct linear_attention<T> *a, const st
     }
 }
 
-/* Loads a tile of values: (rows, columns from `column` on). */
+/* Loads a tile of values: rows, and TILE columns from number `column` on. */
 template <typename T>
 static __device__ void load_values(const struct linear_attention<T> *a, const struct fold_rows *rows, int64_t head,
                                    int64_t begin, int64_t end, int64_t column, tile_row *tile)
@@ -164,7 +173,7 @@ static __device__ void load_values(const struct linear_attention<T> *a, const st
     }
 }
 
-/* Writes the thread's part of rows [begin, end) of y, divided by `divisors` unless that is NULL. */
+/* Writes the thread's part of rows [begin, end) of y. Divides it by `divisors`, unless `divisors` is NULL. */
 template <typename T>
 static __device__ void write_rows(const struct linear_attention<T> *a, const struct fold_rows *rows, int64_t head,
                                   int64_t begin, int64_t end, int64_t column, const float (&sums)[2][EACH],
@@ -181,8 +190,9 @@ static __device__ void write_rows(const struct linear_attention<T> *a, const str
 
 /* ---- The walk of a causal sequence ---- */
 
-/* A block's shared memory. The context (d rounded up, ROOM) follows it in shared memory, or is in a.contexts. Its
- * columns are sums of powers times values. Column TILE contains the sums of the powers. */
+/* A block's shared memory. The context (d rounded up to TILE, ROOM) follows the struct in shared memory, or is in
+ * a->contexts. Columns 0 to TILE - 1 of the context are sums of powers times values. Column TILE contains the sums of
+ * the powers. */
 struct walk {
     float queries[TILE][ROOM], powers[TILE][ROOM], values[TILE][ROOM], scores[TILE][ROOM];
     float divisors[TILE];
@@ -195,7 +205,7 @@ struct path {
     tile_row *context;
 };
 
-/* Keeps the scores of keys that a row of the chunk reads. Other scores become 0. */
+/* Keeps the scores of the keys that a row of the chunk reads. Sets all other scores to 0. */
 static __device__ __forceinline__ void keep_scores(struct walk *shared, int64_t bucket, const float (&scores)[2][EACH])
 {
     for (int i = 0; i < 2; i++) {
@@ -205,9 +215,9 @@ static __device__ __forceinline__ void keep_scores(struct walk *shared, int64_t 
     }
 }
 
-/* Computes rows [begin, end) of y, at most TILE, from the context so far. If `inner`, the chunk may have several
- * buckets. Then a row also reads the buckets of the chunk before its own. If a bucket is one row, the row also reads
- * itself. All threads of the block must call it. */
+/* Computes rows [begin, end) of y, at most TILE rows, from the context of earlier chunks. If `inner`, the chunk may
+ * consist of several buckets. A row then also reads the buckets of the chunk before its own. If a bucket is one row,
+ * the row also reads itself. All threads of the block must call it. */
 template <typename T>
 static __device__ void read_chunk(const struct linear_attention<T> *a, const struct path *p, struct walk *shared,
                                   int64_t begin, int64_t end, bool inner)
@@ -215,7 +225,7 @@ static __device__ void read_chunk(const struct linear_attention<T> *a, const str
     int64_t known = end < p->keys.count ? end : p->keys.count;
     float sums[2][EACH] = {}, scores[2][EACH] = {}, share = 0;
     for (int64_t feature = 0; feature < a->d; feature += TILE) {
-        __syncthreads(); /* the previous tiles were read, and the context is written */
+        __syncthreads(); /* all threads have read the previous tiles, and written the context */
         load_queries(a, &p->queries, p->head, begin, end, feature, shared->queries);
         if (inner)
             load_powers(a, &p->keys, p->head, begin, known, feature, NULL, shared->powers);
@@ -239,7 +249,7 @@ static __device__ void read_chunk(const struct linear_attention<T> *a, const str
     write_rows(a, &p->queries, p->head, begin, end, p->column, sums, shared->divisors);
 }
 
-/* Adds rows [begin, end) of keys and values, at most TILE, to the context. */
+/* Adds rows [begin, end) of keys and values, at most TILE rows, to the context. */
 template <typename T>
 static __device__ void add_chunk(const struct linear_attention<T> *a, const struct path *p, struct walk *shared,
                                  int64_t begin, int64_t end)
@@ -247,7 +257,7 @@ static __device__ void add_chunk(const struct linear_attention<T> *a, const stru
     for (int64_t feature = 0; feature < a->d; feature += TILE) {
         tile_row *context = p->context + feature;
         float sums[2][EACH] = {};
-        __syncthreads(); /* tiles and context were read */
+        __syncthreads(); /* all threads have read the tiles and the context */
         load_powers(a, &p->keys, p->head, begin, end, feature, NULL, shared->powers);
         if (feature == 0)
             load_values(a, &p->keys, p->head, begin, end, p->column, shared->values);
@@ -262,20 +272,20 @@ static __device__ void add_chunk(const struct linear_attention<T> *a, const stru
     }
 }
 
-/* The number of rows of a chunk: as many whole buckets as fit into TILE rows, or TILE rows of a longer bucket. */
+/* The number of rows of a chunk: the whole buckets that fit into TILE rows, or TILE rows of a longer bucket. */
 template <typename T> static __device__ __forceinline__ int64_t chunk_rows(const struct linear_attention<T> *a)
 {
     return a->bucket < TILE ? TILE / a->bucket * a->bucket : TILE;
 }
 
-/* Shared memory of a block that walks along a sequence. */
+/* Size in bytes of the shared memory of a block that walks along a causal sequence. */
 template <typename T> static inline size_t walk_bytes(const struct linear_attention<T> *a)
 {
     return sizeof(struct walk) + (a->d > SHARED_FEATURES ? 0 : (size_t)a->walk_floats * sizeof(float));
 }
 
-/* Causal attention of the sequences first_sequence to first_sequence + n_sequences - 1. Leaves out sequences of items
- * that have no slot, or have only one row in this batch. */
+/* Causal attention of the sequences first_sequence to first_sequence + n_sequences - 1. Omits sequences of items
+ * without a slot, and of items with only one row in this batch. */
 template <typename T> void linear_attend_parts(struct cuda_run *run, const struct linear_attention<T> *a);
 
 /* Causal attention of all items that have a slot, and one row in this batch. */

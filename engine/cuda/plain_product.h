@@ -6,11 +6,11 @@
 #include "engine/cuda/product.h"
 #include "engine/cuda/run.h"
 
-/* Computes the whole product. Sums are in float, even with tf32. GELU uses its tanh approximation, like cuBLASLt's. */
+/* Computes the whole product. Sums are in float, even with tf32. GELU uses the tanh approximation, as in cuBLASLt. */
 void plain_product(struct cuda_run *run, const struct cuda_product *product);
 
-/* Finishes a product that cuBLASLt computed without bias and GELU: out = gelu(out + bias), or only one of both. With
- * elements of 16 bits, `out` is rounded once more than in a product that cuBLASLt finishes. */
+/* Finishes a product that cuBLASLt computed without bias and GELU: out = gelu(out + bias), or only bias or GELU. With
+ * elements of 16 bits, `out` is rounded twice. A product that cuBLASLt finishes itself is rounded once. */
 void plain_product_finish(struct cuda_run *run, const struct cuda_product *product);
 
 #endif

@@ -21,9 +21,9 @@ struct cuda_product {
     bool float_out;    /* out, bias and add are floats, even if elements have 16 bits */
     void *out;
     int64_t out_stride;
-    /* Above 1, one launch computes `count` products, without bias, add and gelu. a_distance is the number of elements
-     * from the A of one product to the A of the next. It is 0 if all products share A. The same holds for b_distance
-     * and out_distance. */
+    /* If `count` is above 1, one launch computes `count` products, without bias, add and gelu. a_distance is the number
+     * of elements from the A of one product to the A of the next. It is 0 if all products share A. The same holds for
+     * b_distance and out_distance. */
     int64_t count;
     int64_t a_distance, b_distance, out_distance;
 };

@@ -1,5 +1,5 @@
-/* product_method: who computes a step, cuBLAS or a kernel of the engine. The choice is made once for each step, while
- * the model is loaded. It holds for all batches.
+/* product_method: chooses whether cuBLAS or a kernel of the engine computes a step. The choice is made once for each
+ * step, while the model is loaded. It applies to all batches.
  *
  *     step                                  PRODUCT_BY_LIBRARY                    PRODUCT_BY_KERNEL
  *     projection of full sequences          one launch with a product for each    project, project_tensor
@@ -19,7 +19,7 @@
  * support the method. */
 typedef std::function<bool(struct cuda_run *, enum product_method)> launch_method;
 
-/* A member of cuda_launch: method or method_by_length. */
+/* A pointer to a member of cuda_launch: `method` or `method_by_length`. */
 typedef enum product_method cuda_launch::*chosen_method;
 
 static inline enum product_method product_method_of(const struct cuda_run *run)
@@ -30,8 +30,8 @@ static inline enum product_method product_method_of(const struct cuda_run *run)
 /* Chooses the method of the current step if it is PRODUCT_UNDECIDED. run->choosing must be set. `possible` tells
  * whether cuBLAS can compute the step. The rules, in this order:
  *
- *     - If it cannot, the method is PRODUCT_BY_KERNEL.
- *     - An earlier step of the same sizes gives its method.
+ *     - If `possible` is false, the method is PRODUCT_BY_KERNEL.
+ *     - If an earlier step has the same sizes, the method is that of the earlier step.
  *     - If time is left for measuring (run->tuning_milliseconds), the clearly faster method is chosen.
  *     - Otherwise the method is `usual`. */
 void product_method_choose(struct cuda_run *run, chosen_method chosen, bool possible, enum product_method usual,

@@ -18,22 +18,22 @@ void cuda_products_close(struct cuda_products *products);
  * product that fails sets run->product_failed. */
 void cuda_products_multiply(struct cuda_run *run, const struct cuda_product *product);
 
-/* While algorithms are chosen: whether cuBLASLt has one for the product, which must have been passed to
- * cuda_products_multiply before. */
+/* While algorithms are chosen: returns whether cuBLASLt has an algorithm for the product. The product must have been
+ * passed to cuda_products_multiply before. */
 bool cuda_products_has(struct cuda_run *run, const struct cuda_product *product);
 
-/* For timing launches on the device (fastest.h). */
+/* The stopwatch for timing launches on the device (fastest.h). */
 struct stopwatch *cuda_products_stopwatch(struct cuda_products *products);
 
-/* For products of several depths in one launch (grouped_product.h). */
+/* The handle for products of several depths in one launch (grouped_product.h). */
 struct cuda_grouped *cuda_products_grouped(struct cuda_products *products);
 
-/* Chooses algorithms for the plan's products with weights in advance, for the shapes of batches that will occur
- * (shape.h). So no batch has to wait for the choice. Algorithms are timed on the run's stream, for at most
- * run.tuning_milliseconds, beginning with the largest products. When the time is over, the first candidate is used: the
- * engine's own kernel if it can compute the product, otherwise cuBLASLt's own choice. For all other products, an
- * algorithm is chosen when a batch needs it. Batches of other models may run meanwhile. Returns -1 if the device
- * failed. */
+/* Chooses algorithms in advance for the plan's products with weights, for the shapes of batches that will occur
+ * (shape.h). Therefore, no batch has to wait for the choice. Algorithms are timed on the run's stream, for at most
+ * run.tuning_milliseconds, beginning with the largest products. When this time is over, the first candidate is used. It
+ * is the engine's own kernel if this kernel can compute the product, and cuBLASLt's own choice otherwise. For all other
+ * products, an algorithm is chosen when a batch needs it. Batches of other models may run during the function. Returns
+ * -1 if the device failed. */
 int cuda_products_warm(struct cuda_run run, struct error *error);
 
 #endif

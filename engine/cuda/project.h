@@ -1,6 +1,5 @@
-/* project: projections along the sequence, from n rows to k. The launch of a step may also compute the next step (see
- * fusion.h).
- */
+/* project: projections along the sequence, from n rows to k rows. The launch of a step may also compute the next step
+ * (fusion.h). */
 #ifndef ENGINE_CUDA_PROJECT_H
 #define ENGINE_CUDA_PROJECT_H
 
@@ -14,7 +13,7 @@ template <typename T> void cuda_project_call(struct cuda_run *run, const struct 
  * weights and y. */
 bool cuda_projects_pair(const struct plan *plan, const struct plan_step *step);
 
-/* Whether the launch of the step reads the lengths of the batch's sequences on the host. Then no graph can replay the
+/* Whether the launch of the step reads the lengths of the batch's sequences on the host. If so, no graph can replay the
  * batch. */
 bool cuda_projects_by_length(const struct cuda_run *run, const struct plan_step *step);
 

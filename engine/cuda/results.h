@@ -1,11 +1,11 @@
 /* results: copies requested results from the device to the items' buffers.
  *
- * The shape of a batch (shape.h) determines where most results are placed in device memory. Steps write them there.
- * While the next batch is computed, the device copies them to pinned host memory with the same layout. Then the host
- * copies them to the items.
+ * Steps write most results to one block of device memory. The shape of the batch (shape.h) determines the place of each
+ * result in this block. While the next batch is computed, the device copies the block to pinned host memory with the
+ * same layout. The host then copies the results to the items.
  *
- * Two kinds of results are copied while their batch is computed. The first are outputs with many rows and a large
- * vocabulary, if they do not fit into this memory. The second are the softmaxes of attentions. Both are copied through
+ * Two kinds of results are copied while their own batch is computed. The first are outputs with many rows and a large
+ * vocabulary, if they do not fit into the block. The second are the softmaxes of attentions. Both are copied through
  * the two halves of the pinned memory. While the host copies from one half to the items, the device fills the other
  * half. */
 #ifndef ENGINE_CUDA_RESULTS_H
@@ -17,21 +17,22 @@
 struct results_half {
     char *host;
     size_t used;
-    struct results_piece *pieces; /* pieces with their destinations. n_pieces of PIECES are used */
+    struct results_piece *pieces; /* (PIECES): each piece with its destination. n_pieces of them are used */
     int n_pieces;
-    cudaEvent_t is_there; /* happens when all pieces are in the host's memory */
+    cudaEvent_t is_there; /* recorded after the copies of all pieces to host memory */
 };
 
 struct results {
     char *host, *device; /* `bytes` each. The host's memory is pinned */
     size_t bytes;
     bool fit;      /* the results of the batch fit in the memory. Otherwise steps copy their results while they run */
-    int64_t top_k; /* for how many best columns of each wanted row there is memory */
+    int64_t top_k; /* number of largest columns of each wanted row for which the block has room */
     int64_t hidden_columns, output_columns;
-    /* Offsets of arrays: hidden has an entry per row, pooled per item, the others per wanted row. */
+    /* Offsets of arrays in the block. `hidden` has one entry for each row, `pooled` one for each item. The other arrays
+     * have one entry for each wanted row. */
     size_t hidden, pooled, output, top_values, top_columns, log_probabilities;
-    size_t *tensors; /* by output of a module: the offset of the rows of the output's value. Set only if an item
-                        requests the output */
+    size_t *tensors; /* by output of a module: the offset of the rows of the output's value. Set only for outputs that
+                        an item requests */
     struct results_half halves[2]; /* the halves of `host` */
     int filling;                   /* the half that is being filled */
 };
@@ -40,20 +41,19 @@ struct results {
 int results_open(const struct plan *plan, struct results *results, struct error *error);
 void results_free(struct results *results);
 
-/* Computes the places of the results for batches of a shape. */
+/* Computes the places of the results for batches of the shape. */
 void results_lay_out(struct results *results, const struct plan *plan, const struct batch_shape *shape);
 
 /* Copies the items' requested results to the host's memory. */
 cudaError_t results_fetch(const struct results *results, const struct plan *plan, const struct batch *batch,
                           cudaStream_t stream);
 
-/* Copies the results from the host's memory to the items. The copies of results_fetch must have ended. */
+/* Copies the results from the host's memory to the items. The copies that results_fetch started must have ended. */
 void results_deliver(const struct results *results, const struct plan *plan, const struct batch *batch);
 
-/* Copies from the device to an item, on the run's stream. So kernels that are launched later may overwrite `from`. The
- * caller must call results_hand_on afterwards. Only then has the item received the data. If the results of the batch
- * fit, results_hand_on must be called before results_fetch.
- */
+/* Copies from the device to an item's buffer `to`, on the run's stream. So kernels that are launched later may
+ * overwrite `from`. The caller must call results_hand_on afterwards, which completes the copies into the buffers. If
+ * `fit` is true, results_hand_on must be called before results_fetch. */
 void results_copy(struct cuda_run *run, void *to, const void *from, int64_t bytes);
 void results_hand_on(struct cuda_run *run);
 

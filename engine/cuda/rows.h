@@ -22,7 +22,8 @@ template <typename T> void cuda_reshape(struct cuda_run *run, const struct plan_
 template <typename T> void cuda_cut_padding(struct cuda_run *run, const struct plan_step *step);
 template <typename T> void cuda_pad_rows(struct cuda_run *run, const struct plan_step *step);
 
-/* Adds the rows of the tables for a position to `values`. Like the library, it first sums the two rows. */
+/* Adds to `values` the rows of both position tables for a position. Like the library, the function first sums the two
+ * rows. */
 template <typename T, int N>
 static __device__ __forceinline__ void add_tables(float (&values)[N], const T *major, const T *minor, int64_t column)
 {
@@ -34,8 +35,8 @@ static __device__ __forceinline__ void add_tables(float (&values)[N], const T *m
         values[i] += minor ? tables[i] + minors[i] : tables[i];
 }
 
-/* One element of a row that has `half` sines, and then `half` cosines. Angles are products in float, as in the library.
- */
+/* One element of a row that consists of `half` sines, followed by `half` cosines. Angles are products in float, as in
+   the library. */
 static __device__ __forceinline__ float sinusoid(float position, const float *frequencies, int64_t column, int64_t half)
 {
     float angle = position * frequencies[column % half];
@@ -54,7 +55,7 @@ static inline struct shifts shifts_of(const struct plan_step *step)
     return shifts;
 }
 
-/* The segment of a column, shifts.count for columns after the last segment. */
+/* The number of the segment that contains a column. It is shifts.count for columns after the last segment. */
 static __device__ __forceinline__ int segment_of(const struct shifts &shifts, int64_t columns, int64_t column)
 {
     /* A division of 32 bits is much faster than one of 64 bits. */

@@ -1,8 +1,10 @@
-/* run: the data that an operation reads while a batch runs, functions that launch its kernels, and one row of the table
- * of operations.
+/* run: the data that a step reads while a batch runs, functions that launch kernels, and the struct for one row of the
+ * table of operations.
  *
- * The kernels of this folder use the letters of engine/plan/operations.h. T is the type of elements (element.h). A
- * shape is (rows, columns), row-major. A stride is the distance between two rows, in elements. */
+ * engine/plan/plan.h explains the words plan, step, value, axis, call and slot. An item is one input of a request,
+ * usually one sequence (engine/plan/item.h). T is the type of stored elements (element.h). Formulas in this folder use
+ * the letters that engine/plan/operations.h lists. A shape is (rows, columns), row-major. A stride is the distance
+ * between two rows, in elements. */
 #ifndef ENGINE_CUDA_RUN_H
 #define ENGINE_CUDA_RUN_H
 
@@ -18,34 +20,37 @@ struct cuda_products;
 struct results;
 struct upload;
 
-/* An attention mask of an item, in device memory. Like the mask in engine_input (engine/plan/item.h). */
+/* An attention mask of an item, in device memory. It is a copy of a mask in struct engine_input
+ * (engine/plan/item.h). */
 struct score_mask {
     const void *data; /* (masks, length, keys). NULL if the item has no mask */
-    int64_t length;   /* rows of one mask. 1 if all positions share one row */
+    int64_t length;   /* number of rows of one mask. 1 if all positions share this row */
     int64_t each;     /* distance in rows between the masks of two heads. 0 if all heads share one mask */
     bool floats;      /* the elements are floats. Otherwise they are bytes */
 };
 
-/* What kernels read of an item. */
+/* The facts about an item that kernels read. */
 struct device_item {
-    int64_t own_rows;    /* the item's rows of the last hidden state, without padding */
+    int64_t own_rows;    /* number of the item's rows of the last hidden state, without padding */
     int64_t first, last; /* indices of the rows of its first and last position */
     int64_t slot;        /* the same as engine_item.slot */
-    int64_t earlier;     /* number of rows that its sequence had in earlier batches */
-    int64_t top_k;       /* number of best columns requested for each of its rows of the output */
+    int64_t earlier;     /* number of the sequence's rows that earlier batches have computed */
+    int64_t top_k;       /* number of largest columns that the item requests for each row of its output */
     bool softmax;
     enum pooling pooling;
 };
 
-/* The rows of an axis: tables on the device, like those of padder.h.
+/* Tables in device memory that describe the rows of an axis, like struct layout in padder.h.
  *
- * Tables have as many entries as the batch's shape (shape.h). The entries after those of the batch describe items
- * without rows, blocks without rows, and requests for row 0. */
+ * The number of entries is that of the batch's shape (shape.h), so a table may have more entries than the batch needs.
+ * The additional entries describe items without rows, blocks without rows, and requests for row 0. */
 struct device_axis {
-    const int64_t *starts;      /* by sequence */
-    const int64_t *item_starts; /* by item. Equal to the pointer `starts` if each item is one sequence */
-    const int64_t *lengths;     /* by sequence: its number of rows, including rows that this axis omits (AXIS_WANTED) */
-    const int32_t *positions;   /* by row. NULL if a row's position is its number in the sequence */
+    const int64_t *starts;      /* by sequence: index of its first row */
+    const int64_t *item_starts; /* by item: index of its first row. The pointer is equal to `starts` if each item is one
+                                   sequence */
+    const int64_t *lengths;     /* by sequence: number of its rows, including rows that this axis omits (AXIS_WANTED) */
+    const int32_t
+        *positions; /* by row: its position in its sequence. NULL if row r of sequence s has position r - starts[s] */
     const struct row_block *blocks;
 };
 
@@ -54,7 +59,7 @@ struct places {
     const int64_t *starts, *lengths;
     const int32_t *positions;
     int64_t n_sequences;
-    const struct device_item *items; /* by sequence. NULL if all sequences of the plan are whole */
+    const struct device_item *items; /* by sequence. NULL if the plan has no slots, so all sequences are whole */
 };
 
 /* Whether the row belongs to a sequence of the batch. Rows that were added to round the batch up to its shape have no
@@ -97,15 +102,17 @@ static __device__ __forceinline__ int64_t row_at(struct places places, int64_t s
     return row;
 }
 
-/* The memory that a step has in the slots of sequences that come in several batches (plan_step.state). */
+/* The memory of one step in all slots. A slot keeps data of a sequence whose rows come in several batches
+ * (plan_step.state). */
 struct states {
-    const struct device_item *items; /* NULL if the step keeps nothing. Then state_of returns NULL for all items */
-    float *first;                    /* the step's memory in slot 1 */
-    int64_t stride;                  /* floats from one slot to the next */
+    const struct device_item
+        *items;     /* NULL if the step keeps no data in slots. Then state_of returns NULL for all items */
+    float *first;   /* the step's memory in slot 1 */
+    int64_t stride; /* number of floats from one slot to the next */
 };
 
-/* The memory for the sequence. NULL if the item is a whole sequence. In a plan with slots each item is one sequence, so
- * `sequence` is also the number of the item. */
+/* The step's memory in the slot of the sequence. NULL if the item is a whole sequence, without a slot. In a plan with
+ * slots each item is one sequence, so `sequence` is also the number of the item. */
 static __device__ __forceinline__ float *state_of(struct states states, int64_t sequence)
 {
     bool kept = states.items && states.items[sequence].slot > 0;
@@ -114,7 +121,7 @@ static __device__ __forceinline__ float *state_of(struct states states, int64_t 
 
 struct cuda_run;
 
-/* Who computes a step that both cuBLASLt and a kernel of the engine can compute (product_method.h). */
+/* How to compute a step that both cuBLASLt and a kernel of the engine can compute (product_method.h). */
 enum product_method { PRODUCT_UNDECIDED, PRODUCT_BY_LIBRARY, PRODUCT_BY_KERNEL };
 
 /* How a step is launched: alone, or together with the steps after it (fusion.h). */
@@ -122,35 +129,37 @@ struct cuda_launch {
     void (*run)(struct cuda_run *run, const struct plan_step *step);
     int steps;                  /* number of steps in the launch, beginning with this step */
     bool keeps;                 /* the launch also stores the last step's input, because other steps read it */
-    enum product_method method; /* chosen once, while the model is loaded. Then it stays the same for all batches */
-    /* Likewise, for a projection of sequences of several lengths. The library is cuBLAS with grouped products. */
+    enum product_method method; /* chosen when the model is loaded, and the same for all batches */
+    /* The method of a projection along the sequence (OP_PROJECT_SEQUENCE) if its sequences have several lengths.
+     * PRODUCT_BY_LIBRARY is a grouped product of cuBLAS. */
     enum product_method method_by_length;
 };
 
 struct cuda_run {
     const struct plan *plan;
-    struct cuda_launch *launches; /* by step of the plan. See fusion.h */
+    struct cuda_launch *launches; /* by step of the plan (fusion.h) */
     const struct batch *batch;
-    /* The shape of the batch. Launches depend on it instead of the actual numbers of rows and items. */
+    /* The shape of the batch. Launches use the rounded numbers of rows and items in it instead of the actual
+     * numbers. */
     const struct batch_shape *shape;
     struct cuda_products *products;
     cudaStream_t stream;
     char *arena;
     enum dtype dtype;
     bool split;                      /* products of floats run on tensor cores (split.h) */
-    size_t shared_bytes;             /* most shared memory that a block can have */
-    size_t shared_by_two;            /* the same, if two blocks must fit on a multiprocessor */
-    int processors;                  /* multiprocessors of the device */
+    size_t shared_bytes;             /* maximum shared memory of a block */
+    size_t shared_by_two;            /* maximum shared memory of a block if two blocks must fit on a multiprocessor */
+    int processors;                  /* number of multiprocessors of the device */
     void *const *weights;            /* by weight: its elements on the device. The array itself is in host memory */
-    float *const *float_weights;     /* the same, for weights that are read as floats */
+    float *const *float_weights;     /* by weight: the same for weights that are read as floats */
     const struct device_axis *axes;  /* by axis. The array itself is in host memory */
-    const struct device_item *items; /* on the device */
+    const struct device_item *items; /* by item. In device memory */
     float *slots;                    /* (plan->n_slots, plan->state_floats). NULL if the plan has no slots */
-    const int64_t *sizes;            /* (items, sizes of the plan), like batch->sizes, but on the device */
-    const struct wanted_row *wanted; /* all requested rows of the batch, on the device */
-    /* By input: a table by item, on the device. The outer array is in host memory. */
+    const int64_t *sizes;            /* (items, sizes of the plan): a copy of batch->sizes in device memory */
+    const struct wanted_row *wanted; /* all requested rows of the batch, in device memory */
+    /* By input: a table with one mask for each item, in device memory. The outer array is in host memory. */
     const struct score_mask *const *masks;
-    float *scratch; /* scratch of the current step. Use scratch_of */
+    float *scratch; /* temporary device memory of the current step. Use scratch_of */
     int64_t scratch_floats;
     const struct upload *upload;
     struct results *results;      /* the results of the operations OP_GIVE_… */
@@ -158,15 +167,16 @@ struct cuda_run {
     bool is_repeatable;           /* launches depend only on the shape, so a graph can replay them */
     bool capturing; /* launches are recorded in a graph. Nothing runs, and calls that query the device are errors */
     bool choosing;  /* algorithms for products are being chosen. Nothing else is launched */
-    double tuning_milliseconds;  /* while choosing: the time left for measuring */
-    pthread_mutex_t *submitting; /* the device's mutex. The caller holds it, except while algorithms are chosen. Then
-                                    functions lock it themselves */
+    double tuning_milliseconds;  /* while choosing: the time left for measuring, in milliseconds */
+    pthread_mutex_t *submitting; /* the device's mutex. Functions that launch expect that the caller holds it. While
+                                    algorithms are chosen, functions lock it themselves */
     cudaError_t status;          /* the first failure. After a failure nothing is launched */
     bool product_failed;         /* cuBLAS failed. Perhaps the device failed, too */
-    const char *refusal;         /* the reason why the device, which works, cannot run this batch. NULL if it can */
+    const char *
+        refusal; /* the reason why this batch cannot run on the device, although the device works. NULL if it can run */
 };
 
-/* Whether the run has not failed and was not refused so far. */
+/* Whether the batch has neither failed nor been refused so far. */
 static inline bool goes_on(const struct cuda_run *run)
 {
     return run->status == cudaSuccess && !run->product_failed && !run->refusal;
@@ -267,7 +277,7 @@ static inline struct places places_of(const struct cuda_run *run, int value)
     return places;
 }
 
-/* Whether the current step keeps something in slots. */
+/* Whether the current step keeps data in slots. */
 static inline bool has_states(const struct cuda_run *run)
 {
     return run->slots && run->step->state != PLAN_NONE;
@@ -285,7 +295,7 @@ static inline struct states states_of(const struct cuda_run *run)
 }
 
 /* The next three functions tell which kinds of items the current step must compute. The kinds are whole sequences,
- * items with a slot and one row, and items with a slot and several rows. For a step that keeps nothing in slots, all
+ * items with a slot and one row, and items with a slot and several rows. For a step that keeps no data in slots, all
  * items count as whole sequences. */
 static inline bool computes_whole_sequences(const struct cuda_run *run)
 {
@@ -323,7 +333,7 @@ static inline void note(struct cuda_run *run, cudaError_t status)
 #define SHARED_BYTES ((size_t)48 << 10) /* shared memory that every kernel may use without allow_shared */
 
 /* Shared memory that a kernel may use with allow_shared on every device. Compute capabilities 8.6, 8.9 and 12.0 have
- * this much, and others more. */
+ * this much. Others have more. */
 #define LEAST_SHARED_BYTES ((size_t)99 << 10)
 
 /* Raises the kernel's limit of shared memory. There is one limit for each kernel on each device. It is never lowered,
@@ -363,17 +373,17 @@ static void launch(struct cuda_run *run, void (*kernel)(Parameters...), int64_t 
     launch_shared(run, kernel, blocks, others, threads, 0, arguments...);
 }
 
-#define ROWS_A_BLOCK 8 /* rows of a block in launch_rows */
+#define ROWS_A_BLOCK 8 /* rows that a block computes in launch_rows */
 
-/* Launches a kernel with one warp for each row (warp_of_grid). Its first argument is the number of rows. */
+/* Launches a kernel with one warp for each row (warp_of_grid). The kernel's first argument is the number of rows. */
 template <typename... Parameters, typename... Arguments>
 static void launch_rows(struct cuda_run *run, void (*kernel)(Parameters...), int64_t rows, Arguments... arguments)
 {
     launch(run, kernel, parts_of(rows, ROWS_A_BLOCK), 1, ROWS_A_BLOCK * WARP, rows, arguments...);
 }
 
-/* Calls call(n), where n is the number of elements that a thread handles at a time. It is a pack (element.h) if the
- * columns are a multiple of it, else 1. */
+/* Calls call(n), where n is the number of elements that a thread handles at a time. n is PACK<T> (element.h) if
+ * `columns` is a multiple of PACK<T>, and 1 otherwise. */
 template <typename T, typename Call> static void with_pack(int64_t columns, Call call)
 {
     if (columns % PACK<T> == 0)
@@ -389,10 +399,10 @@ enum float_weights { FLOAT_UNSAID, FLOAT_NONE, FLOAT_BIAS, FLOAT_ALL };
  * no kernel: has_operation (engine/backend.h) returns false. */
 struct cuda_operation {
     void (*run)(struct cuda_run *run, const struct plan_step *step);
-    /* Floats of scratch for the largest batch. cuda_no_scratch if the operation needs none. */
+    /* Number of floats of scratch for the largest batch. cuda_no_scratch if the operation needs none. */
     int64_t (*scratch)(const struct plan *plan, const struct plan_step *step);
     enum float_weights floats;
-    bool by_item; /* the operation has a launch for each item, so plans with it use no graphs */
+    bool by_item; /* the operation launches a kernel for each item, so plans with this operation use no graphs */
 };
 
 int64_t cuda_no_scratch(const struct plan *plan, const struct plan_step *step);

@@ -5,17 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_STEP 16 /* rows */
+#define LEAST_STEP 16 /* in rows: the smallest difference between two rounded numbers of rows */
 #ifndef SPOILED_ROWS
 #define SPOILED_ROWS 4096 /* computing this many rows takes about as long as launching several products */
 #endif
 #ifndef FULL_ROWS
-#define FULL_ROWS 2048 /* likewise. With fewer rows, launches without a graph would take longer than the kernels */
+/* Minimum number of rows of a full sequence, unless every sequence of every batch is full. With fewer rows, launches
+ * without a graph would take longer than the kernels. */
+#define FULL_ROWS 2048
 #endif
 #ifndef GROUPED_ROWS
-#define GROUPED_ROWS 8192 /* the fewest rows in grouped products, likewise. An estimate: not measured */
+/* Minimum number of rows in grouped products together. With fewer rows, launches would take longer than the kernels.
+ * Estimated, not measured. */
+#define GROUPED_ROWS 8192
 #endif
-#define FINE_FROM 1024 /* in rows. Below it there are four sizes between two powers of two, and above it eight */
+/* In rows. Between two powers of two there are four rounded numbers below this limit, and eight above. */
+#define FINE_FROM 1024
 
 int shape_open(const struct plan *plan, struct batch_shape *shape, struct error *error)
 {
@@ -39,7 +44,7 @@ void shape_free(struct batch_shape *shape)
     shape->selected = shape->full = NULL;
 }
 
-/* The arena has no room for more than `most` rows. */
+/* The result is at most `most`, because the arena has no room for more rows. */
 int64_t shape_round_rows(int64_t rows, int64_t most)
 {
     int64_t power = LEAST_STEP;
@@ -59,7 +64,7 @@ int64_t shape_rows_below(int64_t rows)
     return below;
 }
 
-/* Rounds up to a power of two. */
+/* Rounds up to a power of two, but to at most `most`. */
 static int64_t round_count(int64_t count, int64_t most)
 {
     int64_t power = 1;
@@ -113,7 +118,7 @@ int64_t shape_most_full(const struct plan *plan, int step)
 static enum selected count_full(const struct plan *plan, const struct batch *batch, const struct plan_step *step)
 {
     int64_t rows = shape_full_rows(plan, step), count = 0;
-    if (rows == 0) /* perhaps a step without x */
+    if (rows == 0) /* the step may have no x */
         return SELECTED_NONE;
     const struct layout *layout = &batch->layouts[plan->values[step->x].axis];
     for (int64_t sequence = 0; sequence < layout->n_sequences; sequence++)
@@ -178,7 +183,7 @@ static void find_wants(const struct plan *plan, const struct batch *batch, struc
     shape->top_k = top_k == 0 ? 0 : round_count(top_k, plan->output_columns);
 }
 
-/* Kernels on states of sequences tell these kinds of items apart. */
+/* Finds the kinds of items in the batch. Kernels that use slots compute each kind in a different way. */
 static void find_kinds(const struct plan *plan, const struct batch *batch, struct batch_shape *shape)
 {
     shape->whole_sequences = plan->n_slots == 0;
@@ -265,7 +270,7 @@ uint64_t shape_hash(const struct plan *plan, const struct batch_shape *shape)
     const int64_t own[] = {shape->n_items,         shape->n_wanted,    shape->top_k,        shape->hidden,
                            shape->pooled,          shape->output,      shape->softmax,      shape->targets,
                            shape->whole_sequences, shape->single_rows, shape->several_rows, (int64_t)shape->tensors};
-    uint64_t hash = 14695981039346656037u; /* FNV-1a, of words */
+    uint64_t hash = 14695981039346656037u; /* FNV-1a over words instead of bytes */
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         hash = (hash ^ (uint64_t)own[i]) * 1099511628211u;
     for (int i = 0; i < plan->n_axes; i++)

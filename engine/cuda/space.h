@@ -1,4 +1,4 @@
-/* space: operations that visit the elements of a space, for each item. */
+/* space: operations over a space. A space lists which elements a step visits in each item (engine/plan/space.h). */
 #ifndef ENGINE_CUDA_SPACE_H
 #define ENGINE_CUDA_SPACE_H
 
@@ -12,11 +12,11 @@ template <typename T> void cuda_arrange(struct cuda_run *run, const struct plan_
 template <typename T> void cuda_combine(struct cuda_run *run, const struct plan_step *step);
 template <typename T> void cuda_select(struct cuda_run *run, const struct plan_step *step);
 
-/* The space of a step (engine/plan/space.h), with the sizes that the device needs to evaluate it. */
+/* The space of a step, with the sizes from which the device evaluates the space for an item. */
 struct device_space {
     struct plan_space space;
     struct space_operands operands;
-    const int64_t *sizes; /* (items, n_sizes) */
+    const int64_t *sizes; /* (items, n_sizes), in device memory */
     int n_sizes;
 };
 

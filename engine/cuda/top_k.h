@@ -11,7 +11,7 @@ struct output_rows {
     float *x;                        /* (rows, columns) */
 };
 
-/* Writes the log-probability of each row's target, or 0 for a row without one. `to` is (rows). Call it before
+/* Writes the log-probability of each row's target to `to` (rows), or 0 for a row without a target. Call it before
  * cuda_softmax_output. */
 void cuda_log_probabilities(struct cuda_run *run, const struct output_rows *output, float *to);
 
@@ -20,9 +20,9 @@ void cuda_log_probabilities(struct cuda_run *run, const struct output_rows *outp
  */
 void cuda_softmax_output(struct cuda_run *run, const struct output_rows *output);
 
-/* Writes the largest values of each row and their columns, in descending order, as many as the row's item requests.
- * values and columns are (rows, room). A NaN counts as larger than any number. Of equal values, the lower column comes
- * first. The CPU has the same rules. Call it after cuda_softmax_output. */
+/* Writes the largest values of each row and their columns, in descending order. Their number is the top_k of the row's
+ * item. `values` and `columns` are (rows, room). A NaN counts as larger than any number. Of equal values, the lower
+ * column comes first. The CPU engine applies the same rules. Call it after cuda_softmax_output. */
 void cuda_top_k(struct cuda_run *run, const struct output_rows *output, int64_t room, float *values, int32_t *columns);
 
 #endif

@@ -1,34 +1,35 @@
-/* upload: copies the inputs of a batch, and its tables of items and rows, to the device. They are written to pinned
- * host memory, and copied in one piece. The shape of the batch (shape.h) determines their places. An attention mask has
- * an element for each row and key, and its size depends on the request. So masks have separate memory. */
+/* upload: copies the inputs of a batch, and its tables of items and rows, to the device. Both are written to one block
+ * of pinned host memory, which is copied in one piece. The shape of the batch (shape.h) determines the place of each
+ * input and table in the block. The size of an attention mask depends on the request, because a mask has an element for
+ * each row and key. So masks have separate memory. */
 #ifndef ENGINE_CUDA_UPLOAD_H
 #define ENGINE_CUDA_UPLOAD_H
 
 #include "engine/cuda/run.h"
 
-/* Offsets of the tables of an axis. */
+/* Offsets of the tables of an axis in the block. */
 struct axis_places {
     size_t starts, item_starts, lengths, positions, blocks;
 };
 
-/* Memory for the masks of a batch. This memory is empty at first, and grows. Apart from CUDA graphs, no other memory is
- * allocated while batches run. */
+/* Memory for the masks of a batch. Its size is 0 at first, and grows when a batch needs more. Apart from CUDA graphs,
+ * no other memory is allocated while batches run. */
 struct mask_room {
-    char *host, *device; /* `bytes` each. The memory of the host is pinned */
+    char *host, *device; /* two blocks of `bytes` bytes. Host memory is pinned */
     size_t bytes, used;
 };
 
 /* The memory of a lane's uploads, and the offsets in it for the current batch. */
 struct upload {
-    char *host, *device; /* `bytes` each. The memory of the host is pinned */
+    char *host, *device; /* two blocks of `bytes` bytes. Host memory is pinned */
     size_t bytes, used;
     struct mask_room room;
-    struct axis_places *axes;                                /* by axis */
-    size_t items, sizes, wanted;                             /* offsets */
-    size_t rows[ENGINE_MAX_INPUTS];                          /* offset of each input that has a value */
-    size_t masks[ENGINE_MAX_INPUTS];                         /* offsets of the tables of score masks */
-    struct device_axis *on_device;                           /* by axis */
-    const struct score_mask *score_masks[ENGINE_MAX_INPUTS]; /* on the device */
+    struct axis_places *axes;        /* by axis: offsets of its tables */
+    size_t items, sizes, wanted;     /* offsets of the tables of items, sizes and wanted rows */
+    size_t rows[ENGINE_MAX_INPUTS];  /* by input: offset of its rows. Only for inputs that have a value */
+    size_t masks[ENGINE_MAX_INPUTS]; /* by input: offset of its table of score masks */
+    struct device_axis *on_device;   /* by axis: pointers to its tables in device memory */
+    const struct score_mask *score_masks[ENGINE_MAX_INPUTS]; /* by input: its table of score masks in device memory */
 };
 
 /* Allocates memory for the largest batch. The caller must call upload_free, even after failure. */

@@ -1,9 +1,9 @@
-/* waiting: how a lane's thread waits for its batch. A thread that sleeps until an interrupt wakes it notices the end 20
- * microseconds late, and in virtual machines up to 100 microseconds late. A thread that polls keeps a CPU core busy.
+/* waiting: how a lane's thread waits for the end of its batch. A thread that sleeps until an interrupt notices the end
+ * 20 microseconds late, and in virtual machines up to 100 microseconds late. A thread that polls keeps a CPU core busy.
  *
- * So the thread expects the batch to take as long as the last batch of the same shape (shape.h). Long before the
- * expected end it checks only now and then. Around the expected end it polls. If the batch takes longer, the thread
- * sleeps. */
+ * The thread therefore expects the batch to take as long as the last batch of the same shape (shape.h). Long before the
+ * expected end, it sleeps, and checks every 150 microseconds. Around the expected end, it polls. If the batch takes
+ * longer, the thread sleeps until the interrupt. */
 #ifndef ENGINE_CUDA_WAITING_H
 #define ENGINE_CUDA_WAITING_H
 
@@ -18,7 +18,7 @@
  * each other. */
 struct durations {
     uint64_t hashes[KNOWN_SHAPES];
-    int64_t nanoseconds[KNOWN_SHAPES]; /* 0 if not known */
+    int64_t nanoseconds[KNOWN_SHAPES]; /* 0 if not measured yet */
 };
 
 /* Waits for the event at the end of a batch of the shape. Call it right after submitting the batch. Records the

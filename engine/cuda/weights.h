@@ -1,5 +1,5 @@
 /* weights: the weights of a plan in device memory. A weight is stored as elements of the dtype, as floats, or as both,
- * as the steps need it. */
+ * depending on the steps that read it. */
 #ifndef ENGINE_CUDA_WEIGHTS_H
 #define ENGINE_CUDA_WEIGHTS_H
 
