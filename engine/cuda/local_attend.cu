@@ -1,30 +1,31 @@
 /* Attention within windows. A warp computes a row of one head, 32 keys at a time, with a running maximum as in
  * attend.cu.
  *
- * The rows of a sequence may come in several batches. Its slot then keeps the keys and values of two windows, in float:
- * for each head keys (2 * window, d), then values (2 * window, d). Position p is row p % (2 * window), so a new row
- * takes the place of a row that no later row reads. A block computes a row of such a sequence and one head. Each warp
- * reads every PART_WARPS-th group of 32 keys. The warps' results are added up in a fixed order. */
+ * The rows of a sequence may come in several batches. In this case, the sequence's slot keeps the keys and values of
+ * two windows, as floats. For each head, it contains keys (2 * window, d), followed by values (2 * window, d). Position
+ * p is row p % (2 * window). So a new row replaces a row that no later row reads. A block computes one head of one row
+ * of such a sequence. Each warp reads every PART_WARPS-th group of 32 keys. The warps' results are added up in a fixed
+ * order. */
 #include "engine/cuda/local_attend.h"
 
 #define WARPS 4
-#define VALUES 128    /* features that a warp computes */
-#define PART_WARPS 8  /* warps that share a row of a sequence that comes in several batches */
-#define KEY_THREADS 8 /* threads of such a warp that read a key together */
+#define VALUES 128    /* number of features that a warp computes */
+#define PART_WARPS 8  /* number of warps that share a row of a sequence whose rows come in several batches */
+#define KEY_THREADS 8 /* number of threads of such a warp that read one key together */
 
 template <typename T> struct local_attention {
     const T *queries;       /* (rows, query_columns) */
-    const T *keys, *values; /* (rows, key_columns) */
+    const T *keys, *values; /* (rows, key_columns) each */
     const int32_t *mask;    /* (rows), 0 for a masked key. NULL if there is no mask */
-    const int64_t *starts;  /* by sequence */
+    const int64_t *starts;  /* by sequence: index of its first row */
     int64_t query_columns, key_columns, heads, first_head, d, window;
     bool causal;
     struct states states;
     T *out;
 };
 
-/* The keys of the windows that a row reads: rows [first, behind). The windows have `slots` positions, of which some may
- * be outside the sequence. */
+/* The keys of the windows that a row reads: rows [first, behind). The windows have `slots` positions, and some of them
+ * may be outside the sequence. */
 struct neighbours {
     int64_t first, behind, slots;
 };
@@ -44,7 +45,7 @@ template <typename T> static __device__ bool is_seen(const struct local_attentio
 }
 
 /* The result of a row that reads no key: the mean of all values of its windows, where values outside the sequence count
- * as -1. The library behaves like this, because it sets the scores of hidden keys to one number. */
+ * as -1. The library has the same result, because it sets the scores of all hidden keys to one number. */
 template <typename T>
 static __device__ float mean_value(const struct local_attention<T> *a, const struct neighbours *n, const T *values)
 {
@@ -54,7 +55,7 @@ static __device__ float mean_value(const struct local_attention<T> *a, const str
     return sum / (float)n->slots;
 }
 
-/* The product of a query and a key, N elements at a time. */
+/* The scalar product of a query and a key. Loads N elements at a time. */
 template <typename T, int N> static __device__ float product_of(const T *query, const T *key, int64_t d)
 {
     float sum = 0;
@@ -68,7 +69,7 @@ template <typename T, int N> static __device__ float product_of(const T *query, 
     return sum;
 }
 
-/* Grid: x is a group of WARPS rows, y is the head, z selects features. */
+/* Grid: x is a group of WARPS rows, y is the head, z selects a group of VALUES features. */
 template <typename T, int N>
 static __global__ void local_attend(struct local_attention<T> a, int64_t rows, int64_t n_sequences)
 {
@@ -91,7 +92,7 @@ static __global__ void local_attend(struct local_attention<T> a, int64_t rows, i
             score = scale * product_of<T, N>(query, keys + key * a.key_columns, a.d);
         float raised = fmaxf(maximum, warp_maximum(score));
         if (raised == -INFINITY)
-            continue; /* for all threads of the warp: the row has read no key so far */
+            continue; /* all threads of the warp continue: the row has read no key so far */
         float factor = expf(maximum - raised), weight = expf(score - raised);
         maximum = raised;
         sum = sum * factor + warp_sum(weight);
@@ -110,15 +111,15 @@ static __global__ void local_attend(struct local_attention<T> a, int64_t rows, i
                 of_float<T>(maximum == -INFINITY ? mean_value(&a, &n, values + feature + v * WARP) : results[v] / sum);
 }
 
-/* ---- Sequences that come in several batches ---- */
+/* ---- Sequences whose rows come in several batches ---- */
 
-/* One head of a row, with the memory of its sequence in the slot. Positions count from the first row of the whole
- * sequence. */
+/* One head of a row, with pointers to the keys and values of its sequence in the slot. Positions count from the first
+ * row of the whole sequence. */
 template <typename T> struct part_row {
-    int64_t position, earlier; /* rows before `earlier` were in other batches */
-    int64_t first;             /* the position of the first key that the row reads. The last one is its own */
-    int64_t place;             /* row % (2 * window), of the row's own key */
-    const T *keys, *values;    /* of the batch, from position `earlier` on */
+    int64_t position, earlier; /* position of the row, and number of rows in earlier batches */
+    int64_t first;             /* position of the first key that the row reads. Its last key is its own */
+    int64_t place;             /* row of the slot for the row's own key */
+    const T *keys, *values;    /* of this batch. They begin with position `earlier` */
     float *kept_keys, *kept_values;
 };
 
@@ -139,7 +140,7 @@ static __device__ struct part_row<T> part_row_of(const struct local_attention<T>
     return p;
 }
 
-/* The thread's share of the product of a query and the key at a position. KEY_THREADS threads share a key. */
+/* The thread's share of the scalar product of a query and the key at a position. KEY_THREADS threads share a key. */
 template <typename T, int N>
 static __device__ float share_of_key(const struct local_attention<T> *a, const struct part_row<T> *p, const T *query,
                                      int64_t position)
@@ -161,8 +162,8 @@ static __device__ float share_of_key(const struct local_attention<T> *a, const s
     return sum;
 }
 
-/* Computes the scores of WARP keys from `first` on. Thread j gets the score of key `first` + j. Positions after the
- * row's own have score minus infinity. All threads of the warp must call it. */
+/* Computes the scores of WARP keys, beginning with position `first`. Thread j receives the score of key first + j. Keys
+ * after the row's own key have the score minus infinity. All threads of the warp must call it. */
 template <typename T, int N>
 static __device__ float scores_of_keys(const struct local_attention<T> *a, const struct part_row<T> *p, const T *query,
                                        int64_t first)
@@ -194,7 +195,7 @@ struct warp_result {
     float maximum, sum, values[VALUES / WARP];
 };
 
-/* All threads of the warp must call it. */
+/* Reads the warp's keys, and adds their values to the result. All threads of the warp must call it. */
 template <typename T, int N>
 static __device__ void read_keys(const struct local_attention<T> *a, const struct part_row<T> *p, const T *query,
                                  int64_t feature, struct warp_result *result)
@@ -234,8 +235,9 @@ static __device__ float join_warps(const struct part_memory *shared, int feature
     return value / sum;
 }
 
-/* Grid: x is a row, y is the head, z selects features. If a sequence has only one row in the batch, this kernel also
- * writes the row to the slot, because no other row of the batch reads its place there. */
+/* Grid: x is a row, y is the head, z selects a group of VALUES features. If a sequence has only one row in the batch,
+ * this kernel also writes the row to the slot. This is safe, because no other row of the batch reads the row's place in
+ * the slot. */
 template <typename T, int N> static __global__ void attend_part(struct local_attention<T> a, int64_t n_sequences)
 {
     struct part_memory *shared = (struct part_memory *)dynamic_shared_memory;
@@ -266,8 +268,8 @@ template <typename T, int N> static __global__ void attend_part(struct local_att
     p.kept_values[p.place * a.d + feature] = to_float(p.values[feature]);
 }
 
-/* Keeps the last two windows of sequences that have several rows in the batch. A warp keeps a row. Grid: y is the head.
- */
+/* Writes to the slot the last two windows of sequences that have several rows in the batch. A warp writes a row. Grid:
+   y is the head. */
 template <typename T> static __global__ void keep_rows(struct local_attention<T> a, int64_t rows, int64_t n_sequences)
 {
     int64_t row = warp_of_grid(), head = blockIdx.y;

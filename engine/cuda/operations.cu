@@ -1,4 +1,4 @@
-/* The table of kernels, with one for each operation of the plan and each type of elements. */
+/* operations: the table of kernels. It has one row for each operation of the plan and each type of elements. */
 #include "engine/cuda/attend.h"
 #include "engine/cuda/convolve.h"
 #include "engine/cuda/feed_forward.h"
@@ -17,7 +17,7 @@ int64_t cuda_no_scratch(const struct plan *, const struct plan_step *)
     return 0;
 }
 
-/* The compiler reports an operation without a case, because the switch has no default. */
+/* The switch has no default, so the compiler reports an operation without a case. */
 template <typename T> static struct cuda_operation row_of(enum operation operation)
 {
     switch (operation) {

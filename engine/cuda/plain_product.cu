@@ -1,7 +1,8 @@
 #include "engine/cuda/activate.h"
 #include "engine/cuda/plain_product.h"
 
-/* Rows and columns of `out` for each block, and depth at a time. A thread computes one element of `out`. */
+/* Number of rows and columns of `out` that a block computes. Also the number of elements of the depth that it
+ * multiplies at a time. A thread computes one element of `out`. */
 #define TILE 16
 #define THREADS (TILE * TILE)
 
@@ -16,7 +17,7 @@ static __device__ __forceinline__ float element_of(const void *matrix, int64_t s
     return to_float(((const T *)matrix)[transposed ? column * stride + row : row * stride + column]);
 }
 
-/* Applies bias and GELU. The kernel then adds `add`. */
+/* Applies bias and GELU to a sum. The sum contains the element of `add` already. */
 template <typename T>
 static __device__ __forceinline__ float finished(const struct cuda_product &p, int64_t column, float sum)
 {
@@ -25,7 +26,8 @@ static __device__ __forceinline__ float finished(const struct cuda_product &p, i
     return p.gelu ? gelu_tanh_of(sum) : sum;
 }
 
-/* A block computes a tile of `out`, whose elements have the type To. Grid: x is the tile, y one of several products. */
+/* A block computes a tile of `out`. The elements of `out` have the type To. Grid: x is the tile, y is the number of the
+ * product. */
 template <typename T, typename To>
 static __global__ void __launch_bounds__(THREADS) multiply_tile(struct cuda_product p)
 {
@@ -45,7 +47,7 @@ static __global__ void __launch_bounds__(THREADS) multiply_tile(struct cuda_prod
         __syncthreads();
         for (int i = 0; i < TILE; i++)
             sum += tiles->a[y][i] * tiles->b[i][x];
-        __syncthreads(); /* the next tiles will overwrite these */
+        __syncthreads(); /* the next tiles will overwrite these tiles */
     }
     if (row >= p.rows || column >= p.columns)
         return;
@@ -55,7 +57,7 @@ static __global__ void __launch_bounds__(THREADS) multiply_tile(struct cuda_prod
     ((To *)p.out)[place] = of_float<To>(finished<To>(p, column, sum));
 }
 
-/* A warp finishes a row, and a thread N elements at a time. */
+/* Adds the bias and computes GELU, in place. A warp computes a row. A thread computes N elements at a time. */
 template <typename To, int N> static __global__ void finish_product(int64_t rows, struct cuda_product p)
 {
     int64_t row = warp_of_grid();

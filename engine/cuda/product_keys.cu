@@ -1,17 +1,20 @@
-/* A block is one warp, and computes one row. For each head it finds the keys of both halves with the largest scores.
- * Then it finds the pairs with the largest sums of scores, and adds their values. */
+/* product_keys: a row retrieves values by product keys. Each head has two halves of a query, and n keys for each half.
+ * A pair of keys, one of each half, selects one of n * n values. A block is one warp, and computes one row. For each
+ * head, it finds the keys of both halves with the largest scores. Among the pairs of these keys, it finds the pairs
+ * with the largest sums of scores, and adds their values. */
 #include "engine/cuda/choice.h"
 #include "engine/cuda/product_keys.h"
 
 #define BEST PLAN_BEST_KEYS
 #ifndef ROWS_AT_ONCE
-#define ROWS_AT_ONCE 4096 /* rows whose scores are in scratch at a time */
+#define ROWS_AT_ONCE 4096 /* number of rows whose scores are in scratch at a time */
 #endif
 
 template <typename T> struct retrieval {
     const T *x, *keys, *values;
     int64_t columns, heads, n, d, y_columns;
-    float *scores; /* (rows, 2, n) */
+    float
+        *scores; /* (rows, 2 n + y_columns): the scores (2, n) of one head of a row, and sums (y_columns) over heads */
     T *y;
 };
 
@@ -23,7 +26,7 @@ struct found {
 
 static_assert(BEST == WARP, "a thread has the weight of a pair");
 
-/* Computes the scores of the head's keys in both halves, and finds the largest in each half. */
+/* Computes the scores of the head's keys in both halves, and finds the keys with the largest scores in each half. */
 template <typename T>
 static __device__ void find_keys(const struct retrieval<T> *t, const T *x, int64_t head, float *scores,
                                  struct found *found)
@@ -73,7 +76,7 @@ static __device__ void find_pairs(struct found *found)
     __syncthreads();
 }
 
-/* The weighted sum of the 32 values of a head, for one column of y. */
+/* The weighted sum of the values of a head's 32 pairs, for one column of y. */
 template <typename T>
 static __device__ float weigh_values(const struct retrieval<T> *t, const struct found *found, int64_t column)
 {
@@ -85,7 +88,7 @@ static __device__ float weigh_values(const struct retrieval<T> *t, const struct 
     return sum;
 }
 
-/* Sums over the heads are in scratch, after the scores. */
+/* Computes one row. Sums over the heads are in scratch, after the scores of the row. */
 template <typename T> static __global__ void __launch_bounds__(WARP) retrieve(struct retrieval<T> t, int64_t first)
 {
     struct found *found = (struct found *)dynamic_shared_memory;
@@ -96,7 +99,7 @@ template <typename T> static __global__ void __launch_bounds__(WARP) retrieve(st
         find_pairs(found);
         for (int64_t c = threadIdx.x; c < t.y_columns; c += blockDim.x)
             sums[c] = (head == 0 ? 0 : sums[c]) + weigh_values(&t, found, c);
-        __syncthreads(); /* the next head will overwrite the keys found */
+        __syncthreads(); /* the next head will overwrite the keys that were found */
     }
     for (int64_t c = threadIdx.x; c < t.y_columns; c += blockDim.x)
         t.y[row * t.y_columns + c] = of_float<T>(sums[c]);

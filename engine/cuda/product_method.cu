@@ -9,7 +9,7 @@ static bool same_weight(const struct plan *plan, int a, int b)
     return plan->weights[a].rows == plan->weights[b].rows && plan->weights[a].columns == plan->weights[b].columns;
 }
 
-/* Whether launches of the two steps take the same time. */
+/* Whether the two steps have the same sizes, so that their launches take the same time. */
 static bool same_sizes(const struct cuda_run *run, int a, int b)
 {
     const struct plan *plan = run->plan;

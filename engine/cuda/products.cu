@@ -1,10 +1,10 @@
 /* Products of matrices by cuBLASLt, and the choice of an algorithm for each shape. cuBLASLt proposes algorithms,
- * beginning with the best by its own estimate. While a model is loaded, they are timed, with arbitrary content of
- * memory, and the fastest is remembered (fastest.h). For a shape that was not timed, the first algorithm is used. If
- * cuBLASLt has no algorithm for a shape, the kernels of plain_product.h compute the product.
+ * beginning with the best by its own estimate. While a model is loaded, these algorithms are timed (fastest.h). The
+ * content of memory does not matter for this. The fastest algorithm is remembered. For a shape that was not timed, the
+ * first algorithm is used. If cuBLASLt has no algorithm for a shape, the kernels of plain_product.h compute the
+ * product.
  *
- * If products of floats run on tensor cores (split.h), the kernel of split_product.h is an algorithm, too, and the
- * first of all. */
+ * If products of floats run on tensor cores (split.h), the kernel of split_product.h is the first algorithm. */
 #include "engine/cuda/cublas_library.h"
 #include "engine/cuda/fastest.h"
 #include "engine/cuda/grouped_product.h"
@@ -18,31 +18,32 @@
 #ifndef WORKSPACE_BYTES
 #define WORKSPACE_BYTES ((size_t)32 << 20)
 #endif
-#define SETS 1024    /* sets of remembered shapes, like the sets of a CPU cache */
-#define WAYS 8       /* shapes in a set */
-#define CANDIDATES 8 /* most algorithms that are timed for a shape */
+#define SETS 1024    /* number of sets of remembered shapes. They work like the sets of a CPU cache */
+#define WAYS 8       /* number of shapes in a set */
+#define CANDIDATES 8 /* maximum number of algorithms of cuBLASLt that are timed for a shape */
 
 /* All properties on which the choice of an algorithm depends. */
 struct algorithm_shape {
     int64_t rows, columns, depth, a_stride, b_stride, out_stride;
     int64_t count, a_distance, b_distance, out_distance;
-    uint32_t a_alignment, b_alignment, add_alignment, out_alignment; /* bytes */
+    uint32_t a_alignment, b_alignment, add_alignment,
+        out_alignment; /* in bytes: addresses of the matrices are multiples of these */
     int32_t transpose_a, transpose_b, bias, add, gelu, float_out, finish_apart, dtype;
 };
 
-/* How much of a product cuBLASLt computes. The values up to LT_NOTHING are tried in this order. The first one for which
- * cuBLASLt has an algorithm is used. */
+/* How much of a product cuBLASLt computes. The values up to LT_NOTHING are tried in this order. The first value for
+ * which cuBLASLt has an algorithm is used. */
 enum cublas_extent {
-    LT_WHOLE,   /* all of it */
-    LT_PRODUCT, /* all except bias and GELU, which plain_product_finish computes */
-    LT_NOTHING, /* nothing: plain_product computes it */
-    LT_SPLIT,   /* nothing: split_product computes it */
+    LT_WHOLE,   /* the whole product */
+    LT_PRODUCT, /* the product without bias and GELU, which plain_product_finish computes */
+    LT_NOTHING, /* nothing. plain_product computes the product */
+    LT_SPLIT,   /* nothing. split_product computes the product */
 };
 
 struct remembered {
     struct algorithm_shape shape;
     enum cublas_extent extent;
-    cublasLtMatmulAlgo_t algorithm; /* used with LT_WHOLE and LT_PRODUCT */
+    cublasLtMatmulAlgo_t algorithm; /* the algorithm of cuBLASLt, with LT_WHOLE and LT_PRODUCT */
 };
 
 struct cuda_products {
@@ -101,7 +102,8 @@ struct cuda_grouped *cuda_products_grouped(struct cuda_products *products)
     return products->grouped;
 }
 
-/* The largest power of two, at most 256, that divides the addresses. They are `bytes` bytes apart. */
+/* The largest power of two, at most 256, that divides the addresses of all matrices. The first address is `pointer`,
+ * and two neighbours are `bytes` bytes apart. */
 static uint32_t alignment_of(const void *pointer, int64_t bytes)
 {
     uintptr_t bits = (uintptr_t)pointer | (uintptr_t)bytes | 256;
@@ -109,7 +111,7 @@ static uint32_t alignment_of(const void *pointer, int64_t bytes)
 }
 
 /* The description of a product for cuBLASLt. cuBLASLt expects matrices in column-major order. So it computes outᵀ = Bᵀ
- * Aᵀ, and B comes first. */
+ * Aᵀ, and B is its first matrix. */
 struct description {
     cublasLtMatmulDescOpaque_t how;
     cublasLtMatrixLayoutOpaque_t first, second, out;
@@ -122,7 +124,7 @@ static void lay_out(cublasLtMatrixLayoutOpaque_t *layout, cudaDataType_t type, i
                              (uint64_t)(transposed ? columns : rows), stride);
 }
 
-/* Repeats the matrix for each of several products. */
+/* Describes `count` matrices of the same layout, which are `distance` elements apart. */
 static void repeat(cublasLtMatrixLayoutOpaque_t *layout, int64_t count, int64_t distance)
 {
     int32_t products = (int32_t)count;
@@ -165,7 +167,7 @@ static struct algorithm_shape shape_of(const struct cuda_product *p, enum dtype 
 {
     struct algorithm_shape shape;
     int64_t bytes = cublas_type_of(dtype) == CUDA_R_32F ? 4 : 2;
-    memset(&shape, 0, sizeof shape); /* because the struct is compared and hashed as bytes */
+    memset(&shape, 0, sizeof shape); /* clears the padding, because the struct is compared and hashed as bytes */
     shape.rows = p->rows;
     shape.columns = p->columns;
     shape.depth = p->depth;
@@ -208,7 +210,7 @@ static int find_algorithms(struct cuda_products *products, struct description *d
     cublasLtMatmulPreferenceOpaque_t preference;
     cublasLtMatmulHeuristicResult_t results[CANDIDATES];
     const size_t workspace_bytes = WORKSPACE_BYTES;
-    /* Parts of a sum are floats, and are added in a fixed order. */
+    /* Partial sums are floats, and are added in a fixed order. */
     uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     int found = 0;
     cublasLtMatmulPreferenceInit(&preference);
@@ -255,8 +257,9 @@ static enum cublas_extent extent_after(enum cublas_extent extent, const struct c
     return extent == LT_WHOLE && (product->bias || product->gelu) ? LT_PRODUCT : LT_NOTHING;
 }
 
-/* Finds an algorithm for the shape, for `extent` of the product, or else for the next smaller one. If split_product can
- * compute the product, it is algorithm 0, and those of cuBLASLt follow. */
+/* Finds an algorithm for the shape. Tries `extent` of the product first. If there is no algorithm for it, tries the
+ * next smaller extent. If split_product can compute the product, it is algorithm 0, and the algorithms of cuBLASLt
+ * follow. */
 static void choose(struct cuda_run *run, const struct cuda_product *product, const struct algorithm_shape *shape,
                    enum cublas_extent extent, struct remembered *chosen)
 {
@@ -290,7 +293,8 @@ static bool is_of(const struct remembered *place, const struct algorithm_shape *
     return memcmp(&place->shape, shape, sizeof *shape) == 0;
 }
 
-/* The place of the shape in its set. A new shape gets an empty place, or the place of another shape. */
+/* The place of the shape in its set. A new shape receives an empty place. If there is none, it receives the place of
+ * another shape. */
 static struct remembered *place_of(struct cuda_products *products, const struct algorithm_shape *shape)
 {
     struct remembered *set = products->remembered[hash_of(shape) % SETS];
@@ -304,7 +308,8 @@ static struct remembered *place_of(struct cuda_products *products, const struct 
     return way < WAYS ? &set[way] : &set[products->replaced++ % WAYS];
 }
 
-/* Chooses an algorithm and remembers it. The lock is necessary because batches use remembered algorithms meanwhile. */
+/* Chooses an algorithm and remembers it. The lock is necessary, because batches use remembered algorithms at the same
+ * time. */
 static void prepare(struct cuda_run *run, const struct cuda_product *product)
 {
     struct algorithm_shape shape = shape_of(product, run->dtype);
@@ -362,8 +367,8 @@ void cuda_products_multiply(struct cuda_run *run, const struct cuda_product *pro
         choose(run, product, &shape, extent_after(place->extent, product), place);
         status = launch_as(run, product, place);
     }
-    if (cublas_refuses(status)) /* during capturing there may be no remembered algorithm, and none may be chosen. The
-                               next launch chooses one */
+    if (cublas_refuses(status)) /* during capturing, an algorithm may be missing, and cannot be chosen. The next launch
+                                   of this product chooses it */
         run->refusal = "a product of matrices cannot be captured";
     else if (status != CUBLAS_STATUS_SUCCESS)
         run->product_failed = true;
@@ -381,7 +386,8 @@ bool cuda_products_has(struct cuda_run *run, const struct cuda_product *product)
 
 /* ---- Before the first batch ---- */
 
-/* Runs those steps of the plan that are products with weights, for the shape run->shape. */
+/* Runs the steps of the plan that are products with weights, for the shape run->shape. Only the algorithms are
+ * chosen. */
 static void choose_for(struct cuda_run *run)
 {
     for (int i = 0; i < run->plan->n_steps; i++) {
@@ -392,8 +398,8 @@ static void choose_for(struct cuda_run *run)
     }
 }
 
-/* Runs the projections that may multiply full sequences (shape_full_rows), for shapes with full sequences. If
- * `largest` is set, only for the largest shape, for which the method is chosen. Otherwise for all shapes. */
+/* Runs the projections that may multiply full sequences (shape_full_rows), for shapes with full sequences. With
+ * `largest`, runs only the largest shape, and the method is chosen for this shape. Otherwise runs all shapes. */
 static void choose_for_full(struct cuda_run *run, struct batch_shape *shape, bool largest)
 {
     const struct plan *plan = run->plan;
@@ -429,7 +435,7 @@ int cuda_products_warm(struct cuda_run run, struct error *error)
     run.shape = &shape;
     run.choosing = true;
     choose_for_full(&run, &shape, true);
-    /* For each, the largest number of rows is tried. */
+    /* Algorithms are chosen for several numbers of items. The largest number of rows is assumed for each. */
     for (int64_t items = plan->max_items; items > 1; items = count_below(items)) {
         shape_of_size(plan, plan->max_rows, items, &shape);
         choose_for(&run);

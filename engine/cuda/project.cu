@@ -1,36 +1,41 @@
-/* y (k, columns) = Eᵀ x + e for all sequences of the batch at once. E (n, k) has a row for each position, and only its
- * first rows are used. There are two methods (product_method.h). Sequences with all n rows may be products of cuBLASLt.
- * In large batches, sequences of several lengths may be grouped products of cuBLAS (project_grouped.cu). The kernels
- * compute all other sequences. A block multiplies one part of the rows of a sequence. This file has the kernels without
- * tensor cores, for float elements. project_split.cu has those on tensor cores for floats, and project_tensor.cu those
- * for elements of 16 bits. finish_projection then adds up the parts. */
+/* project: y (k, columns) = Eᵀ x + e for all sequences of the batch at once. E (n, k) has a row for each position. A
+ * sequence with fewer than n rows uses only the first rows of E.
+ *
+ * There are two methods (product_method.h). Sequences with all n rows may be products of cuBLASLt. In large batches,
+ * sequences of several lengths may be grouped products of cuBLAS (project_grouped.cu). Kernels of the engine compute
+ * all other sequences.
+ *
+ * A block of these kernels multiplies one part of the rows of a sequence. This file contains the kernel for floats
+ * without tensor cores. project_split.cu contains the kernel for floats on tensor cores, and project_tensor.cu the
+ * kernel for elements of 16 bits. Afterwards, finish_projection adds up the parts. */
 #include "engine/cuda/product_method.h"
 #include "engine/cuda/products.h"
 #include "engine/cuda/project.h"
 #include "engine/cuda/projection.h"
 
-#define TILE 64  /* rows and columns of y in a block */
-#define DEPTH 16 /* rows of x and E that are in shared memory at a time */
-#define EACH 4   /* rows and columns of the tile that a thread computes */
-/* The number of rows of x in a part. It is so small that one sequence with thousands of rows keeps a large device busy.
- * With elements of 16 bits it is twice as large, because tensor cores sum up rows faster than parts can be written. If
- * y is small, it is a quarter, because otherwise there would be few blocks. The number depends on nothing else. So the
- * sums of a sequence are added in the same order in every batch. */
+#define TILE 64  /* number of rows, and of columns, of y that a block computes */
+#define DEPTH 16 /* number of rows of x and E in shared memory at a time */
+#define EACH 4   /* number of rows, and of columns, of the tile that a thread computes */
+/* The number of rows of x in a part. It is small, so that one sequence with thousands of rows keeps a large device
+ * busy. With elements of 16 bits, the number is twice as large, because tensor cores sum up rows faster than parts can
+ * be written. If y has at most FEW_SUMS elements, the number is a quarter, because there would be few blocks otherwise.
+ * The number depends on nothing else. So the sums of a sequence are added in the same order in every batch. */
 #ifndef PART_ROWS
 #define PART_ROWS 512
 #endif
 #ifndef FEW_SUMS
-#define FEW_SUMS (256 * 64) /* most elements of a small y */
+#define FEW_SUMS (256 * 64) /* maximum number of elements of a small y */
 #endif
 #define THREADS (TILE / EACH * (TILE / EACH))
 
 /* A block's shared memory. If E is transposed, a warp stores columns of e. Four unused elements at the end of each row
- * put a column into different memory banks. */
+ * put the elements of a column into different memory banks. */
 struct projection_tiles {
     float e[DEPTH][TILE + 4], x[DEPTH][TILE];
 };
 
-/* Loads rows [row, row + DEPTH) of the part: columns of x from `column` on, and of E from `j` on. The rest is zeros. */
+/* Loads tiles of rows [row, row + DEPTH) of the part. The tile of x begins with column `column`, the tile of E with
+ * column `j`. Elements outside of x and E become 0. */
 template <typename T>
 static __device__ void load_tiles(const struct projection<T> *p, const struct sequence_part *part, int64_t row,
                                   int64_t j, int64_t group, int64_t column, struct projection_tiles *tiles)
@@ -39,7 +44,7 @@ static __device__ void load_tiles(const struct projection<T> *p, const struct se
     const T *e = p->own.weight + group * p->of_group;
     for (int i = (int)threadIdx.x; i < DEPTH * TILE; i += THREADS) {
         int r = p->across == 1 ? i % DEPTH : i / TILE,
-            c = p->across == 1 ? i / DEPTH : i % TILE; /* neighbouring threads read neighbours of E */
+            c = p->across == 1 ? i / DEPTH : i % TILE; /* neighbouring threads read neighbouring elements of E */
         bool inside = row + r < part->rows && j + c < p->k;
         tiles->e[r][c] = inside ? to_float(e[(position + r) * p->across + (j + c) * p->along]) : 0;
     }
@@ -51,7 +56,7 @@ static __device__ void load_tiles(const struct projection<T> *p, const struct se
     }
 }
 
-/* Grid: x is the part, y selects rows of y (take_tile), z selects the group and its columns. */
+/* Grid: x is the part. y selects rows of y (take_tile). z selects the group and its columns. */
 template <typename T> static __global__ void __launch_bounds__(THREADS) project(struct projection<T> p)
 {
     struct projection_tiles *tiles = (struct projection_tiles *)dynamic_shared_memory;
@@ -76,7 +81,7 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) project(
                 for (int c = 0; c < EACH; c++)
                     sums[r][c] += e[r] * x[c];
         }
-        __syncthreads(); /* the next tiles take their place */
+        __syncthreads(); /* the next tiles overwrite these tiles */
     }
     for (int r = 0; r < EACH; r++)
         for (int c = 0; c < EACH; c++)
@@ -84,13 +89,13 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) project(
                 write_sum(&p, &part, j + own_row + r, group * p.group_columns + column + own_column + c, sums[r][c]);
 }
 
-/* Adds up parts, adds biases, and writes the columns of y that follow those of x. The grid's x is the sequence and row
- * j of the result, its y is the projection. */
+/* Adds up the parts, adds biases, and writes the columns of y that follow the columns of x. Grid: x is the sequence and
+ * the row j of its y, y is the projection. */
 template <typename T> static __global__ void finish_projection(struct projection<T> p)
 {
     int64_t j = blockIdx.x % p.k, sequence = blockIdx.x / p.k;
     bool multiplied = is_multiplied(&p, p.starts[sequence + 1] - p.starts[sequence]);
-    p.multiplied = 0; /* so that part_of finds all sequences */
+    p.multiplied = 0; /* part_of then also finds sequences that cuBLAS has computed */
     struct sequence_part part = part_of(&p, sequence, 0);
     if (part.count == 0)
         return;
@@ -124,7 +129,7 @@ template <typename T> static int64_t part_rows_of(int64_t k, int64_t columns)
     return k * columns > FEW_SUMS ? rows : rows / 4;
 }
 
-/* The number of floats for the parts of one projection. It suffices for every batch (see first_place). */
+/* The number of floats for the parts of one projection. It suffices for every batch (first_place). */
 template <typename T> static int64_t places_for(const struct plan *plan, const struct plan_step *step)
 {
     int64_t k = plan_constant_rows(plan, plan->values[step->y].axis);
@@ -141,7 +146,7 @@ template <typename T> int64_t cuda_project_sequence_scratch(const struct plan *p
     return most(parts, grouped_projection_scratch(sequences, step->project_sequence.groups, count));
 }
 
-/* Checking the shapes of the weights suffices: they determine k, and the columns of x determine those of y. */
+/* Checking the shapes of the weights suffices. They determine k, and the columns of x determine the columns of y. */
 bool cuda_projects_pair(const struct plan *plan, const struct plan_step *step)
 {
     const struct plan_step *other = step + 1;
@@ -180,7 +185,7 @@ template <typename T> static projection<T> projection_of(struct cuda_run *run, c
         p.second.parts += places_for<T>(run->plan, step);
     }
     p.x = elements_of<T>(run, step->x);
-    if (!run->choosing) { /* without a batch there are no tables */
+    if (!run->choosing) { /* while algorithms are chosen, there is no batch, and no tables */
         p.starts = device_starts_of(run, step->x);
         p.to = device_starts_of(run, step->y);
         p.selecting = step->only.axis == PLAN_NONE ? NULL : run->axes[step->only.axis].starts;
@@ -202,7 +207,7 @@ template <typename T> static projection<T> projection_of(struct cuda_run *run, c
     return p;
 }
 
-/* Computes the sequences that are left to the engine's own kernel. */
+/* Computes with the engine's own kernel the sequences that no product of cuBLAS computes. */
 template <typename T>
 static void project_by_kernel(struct cuda_run *run, const struct plan_step *step, const struct projection<T> *p)
 {
@@ -227,8 +232,8 @@ template <typename T> static void finish(struct cuda_run *run, const struct proj
 
 /* ---- Choosing a method ---- */
 
-/* Sequences for timing the methods without a batch. Each is `shorter` rows shorter than the one before it, and the
- * first has n rows. If `shorter` is 0, all are full. */
+/* Sequences for timing the methods without a batch. The first sequence has n rows. Each other sequence is `shorter`
+ * rows shorter than the sequence before it. If `shorter` is 0, all sequences are full. */
 struct example {
     int64_t count, n, shorter;
 };
@@ -239,7 +244,8 @@ static __device__ int64_t example_start(struct example example, int64_t sequence
     return sequence * example.n - sequence * (sequence - 1) / 2 * example.shorter;
 }
 
-/* The tables of the example on the device: (count + 1) first rows of x, and as many of y. */
+/* Writes the tables of the example in device memory: (count + 1) first rows in x, followed by (count + 1) first rows in
+ * y. */
 static __global__ void lay_out_example(struct example example, int64_t k, int64_t *tables)
 {
     for (int64_t i = threadIdx.x; i <= example.count; i += blockDim.x) {
@@ -248,7 +254,8 @@ static __global__ void lay_out_example(struct example example, int64_t k, int64_
     }
 }
 
-/* Fills the tables, although algorithms are being chosen, and sets the members of p that describe sequences. */
+/* Fills the tables. Sets the members of p that describe sequences. The kernel that fills them is launched although
+ * run->choosing is set. */
 template <typename T>
 static void lay_out_now(struct cuda_run *run, struct example example, int64_t *tables, struct projection<T> *p)
 {
@@ -280,7 +287,8 @@ static void choose_for_full_sequences(struct cuda_run *run, const struct plan_st
                           });
 }
 
-/* The kernel is the usual method, because a graph can replay it. */
+/* Chooses the method for sequences of several lengths. The kernel is the usual method, because a graph can replay
+ * it. */
 template <typename T>
 static void choose_by_length(struct cuda_run *run, const struct plan_step *step, struct projection<T> p,
                              struct example example, int64_t *tables)
@@ -320,7 +328,7 @@ static void choose_projection(struct cuda_run *run, const struct plan_step *step
     if (launch->method != PRODUCT_UNDECIDED && launch->method_by_length != PRODUCT_UNDECIDED)
         return;
     if (cuda_take_memory((void **)&tables, (size_t)(2 * (full.count + 1)) * sizeof *tables, "tables", &error) != 0)
-        return; /* the methods stay PRODUCT_UNDECIDED. Then the kernel computes the step */
+        return; /* the methods stay PRODUCT_UNDECIDED, so the kernel computes the step */
     choose_for_full_sequences(run, step, p, full, possible, tables);
     choose_by_length(run, step, p, (struct example){full.count, n, n / (2 * full.count)}, tables);
     cudaFree(tables);
@@ -328,7 +336,7 @@ static void choose_projection(struct cuda_run *run, const struct plan_step *step
 
 /* ---- Running ---- */
 
-/* The number of rows of the sequences that cuBLASLt computes in this batch. 0 if it computes none. */
+/* The number of rows of the sequences that cuBLASLt computes in this batch. 0 if it computes no sequence. */
 static int64_t multiplied_rows(const struct cuda_run *run, const struct plan_step *step)
 {
     int number = (int)(step - run->plan->steps);
@@ -336,7 +344,7 @@ static int64_t multiplied_rows(const struct cuda_run *run, const struct plan_ste
     return library ? shape_full_rows(run->plan, step) : 0;
 }
 
-/* Whether grouped products compute the other sequences. */
+/* Whether grouped products compute the sequences that cuBLASLt does not compute. */
 static bool is_grouped(const struct cuda_run *run, const struct plan_step *step)
 {
     const struct cuda_launch *launch = &run->launches[step - run->plan->steps];
@@ -350,14 +358,14 @@ bool cuda_projects_by_length(const struct cuda_run *run, const struct plan_step 
     return divided || is_grouped(run, step);
 }
 
-/* Computes the sequences that cuBLASLt does not compute by grouped products. Returns false if cuBLAS cannot compute
- * them, or memory is lacking. */
+/* Computes by grouped products the sequences that cuBLASLt does not compute. Returns false if cuBLAS cannot compute
+ * them, or if memory is lacking. */
 template <typename T>
 static bool multiply_lengths(struct cuda_run *run, const struct plan_step *step, const struct projection<T> *p)
 {
     const struct layout *layout = &run->batch->layouts[run->plan->values[step->x].axis];
     int *depths = (int *)calloc((size_t)layout->n_sequences, sizeof *depths), selected = 0;
-    starts_of(run, step->x); /* fails if the batch could be replayed by a graph */
+    starts_of(run, step->x); /* refuses the batch if a graph may replay it */
     for (int64_t i = 0; depths && i < layout->n_sequences; i++) {
         int64_t rows = layout->starts[i + 1] - layout->starts[i];
         if (shape_selects(run->batch, step, i) && rows != p->multiplied)
@@ -396,7 +404,8 @@ template <typename T> void cuda_project_sequence(struct cuda_run *run, const str
 
 /* ---- OP_PROJECT_CALL: an item is w sequences, and y is (w, d, k) ---- */
 
-/* y[s, c, j] += t[c] E[j, n] for the row t after each sequence. A block computes one (s, c). */
+/* y[s, c, j] += t[c] E[j, n], where t is a row that follows the n rows of each sequence. Each block computes all j of
+ * one pair (s, c). */
 template <typename T>
 static __global__ void add_tail(int64_t k, int64_t d, const T *tail, const T *last, int64_t stride, T *y)
 {

@@ -1,21 +1,22 @@
 /* Projections of full sequences (shape_full_rows), by products of cuBLASLt.
  *
- * A product computes y (k, columns) = Eᵀ (k, n) x (n, columns) of many neighbouring sequences: E is shared, x and y are
- * a fixed distance apart. Only sequences of n rows are computed so, even if all sequences of a batch have another
- * common length. So the length of a sequence decides in which order its sums are added. The batch decides it only if it
- * suits grouped products (shape_groups).
+ * A product computes y (k, columns) = Eᵀ (k, n) x (n, columns) of many neighbouring sequences. They share E. Their x
+ * and y are a fixed distance apart. Only sequences of n rows are computed in this way, even if all sequences of a batch
+ * have another common length. So the length of a sequence decides in which order its sums are added. The batch matters
+ * only if it suits grouped products (shape_groups).
  *
  * E and F of the same x are two launches, because their results are two values of the plan. */
 #include "engine/cuda/products.h"
 #include "engine/cuda/projection.h"
 
-/* What a projection repeats: products with these distances between their matrices, in elements. */
+/* Products that differ only in the places of their matrices: `count` products with these distances between their
+ * matrices, in elements. */
 struct repetition {
     int64_t count, e, x, y;
 };
 
-/* The products of the repetitions. The longest one is in one launch. While algorithms are chosen, the function returns
- * whether cuBLASLt has one for each launch. */
+/* Computes the products of all combinations of the three repetitions. The longest repetition is in one launch. While
+ * algorithms are chosen, the function returns whether cuBLASLt has an algorithm for each launch. */
 template <typename T>
 static bool multiply_repeated(struct cuda_run *run, struct cuda_product product, const struct repetition repeated[3])
 {
@@ -45,13 +46,14 @@ static bool multiply_repeated(struct cuda_run *run, struct cuda_product product,
     return possible;
 }
 
-/* Elements from `a` to `b`, which may lie in different allocations. */
+/* Number of elements from `a` to `b`, which may be in different allocations. */
 template <typename T> static int64_t distance(const T *a, const T *b)
 {
     return ((int64_t)(uintptr_t)b - (int64_t)(uintptr_t)a) / (int64_t)sizeof(T);
 }
 
-/* One product for each group and projection, for `count` sequences of n rows. x of the first begins at `row`. */
+/* Describes the product of the first group and projection, for the first of several sequences of n rows. The sequence's
+ * x begins at `row`. */
 template <typename T>
 static struct cuda_product product_of(const struct projection<T> *p, int64_t n, int64_t sequence, int64_t row)
 {
@@ -94,7 +96,7 @@ void multiply_some(struct cuda_run *run, const struct plan_step *step, const str
 {
     const struct layout *layout = &run->batch->layouts[run->plan->values[step->x].axis];
     const int64_t *starts = layout->starts;
-    starts_of(run, step->x); /* fails if the batch could be replayed by a graph */
+    starts_of(run, step->x); /* refuses the batch if a graph may replay it */
     for (int64_t sequence = 0, count; sequence < layout->n_sequences; sequence += count + (count == 0)) {
         for (count = 0; sequence + count < layout->n_sequences &&
                         starts[sequence + count + 1] - starts[sequence + count] == n &&

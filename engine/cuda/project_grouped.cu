@@ -1,10 +1,11 @@
-/* Projections of sequences of several lengths, as one launch of cuBLAS (grouped_product.h). The products of a sequence
- * are a group: one for each group of columns, of the first projection and then of the second. */
+/* Projections of sequences of several lengths, in one launch of cuBLAS (grouped_product.h). The products of a sequence
+ * form a group of this launch. They are one product for each group of columns, first of the first projection, and then
+ * of the second. */
 #include "engine/cuda/grouped_product.h"
 #include "engine/cuda/products.h"
 #include "engine/cuda/projection.h"
 
-#define MATRICES 3 /* of a product: E, x and y */
+#define MATRICES 3 /* number of matrices of a product: E, x and y */
 
 template <typename T> static int products_of(const struct projection<T> *p)
 {
@@ -18,12 +19,12 @@ template <typename T> static __device__ bool is_grouped(const struct projection<
 }
 
 /* Writes the addresses of each product's matrices. The grid's x is the sequence. The products of the computed sequences
- * follow each other. */
+ * follow one another, without gaps for other sequences. */
 template <typename T>
 static __global__ void address_matrices(struct projection<T> p, const void **e, const void **x, void **y)
 {
     int groups = (int)(p.columns / p.group_columns), products = groups * p.count;
-    int64_t sequence = blockIdx.x, earlier = 0; /* computed sequences before it */
+    int64_t sequence = blockIdx.x, earlier = 0; /* number of computed sequences before this sequence */
     if (!is_grouped(&p, sequence))
         return;
     for (int64_t i = 0; i < sequence; i++)

@@ -3,11 +3,11 @@
 #include "engine/cuda/projection.h"
 #include "engine/cuda/split_tile.h"
 
-#define LARGE 128 /* lines of the tiles */
+#define LARGE 128 /* number of lines of a large tile. SMALL is that of a small tile */
 #define SMALL 64
 
-/* Grid: x is the part. y is the rows of y (take_tile). z is a group, and columns of this group. If E is TURNED, memory
- * holds the positions of a row of E one after another. */
+/* Grid: x is the part. y selects rows of y (take_tile). z selects the group and its columns. If E is TURNED, the
+ * positions of a row of E are neighbours in memory. */
 template <int LINES, bool TURNED>
 static __global__ void __launch_bounds__(SPLIT_WARPS *WARP, split_resident<LINES>)
     multiply_part(struct projection<float> p, bool e_packed, bool x_packed)
@@ -33,7 +33,7 @@ static __global__ void __launch_bounds__(SPLIT_WARPS *WARP, split_resident<LINES
     });
 }
 
-/* With TURNED, a pack of E may contain positions after the part. They are multiplied by zeros. */
+/* With TURNED, a pack of E may contain positions after the part. These are multiplied by zeros. */
 template <int LINES, bool TURNED>
 static void launch_tiles(struct cuda_run *run, const struct plan_step *step, const struct projection<float> *p)
 {
@@ -47,7 +47,7 @@ static void launch_tiles(struct cuda_run *run, const struct plan_step *step, con
                   e_packed, x_packed);
 }
 
-/* Chooses the faster tiles that fit into shared memory. The result has the same bits with both. */
+/* Chooses the faster tiles that fit into shared memory. With both sizes of tiles, the result has the same bits. */
 template <bool TURNED>
 static void choose_tiles(struct cuda_run *run, const struct plan_step *step, const struct projection<float> *p)
 {

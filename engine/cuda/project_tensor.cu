@@ -1,23 +1,22 @@
 /* Projections along the sequence on tensor cores, for elements of 16 bits. A block multiplies `depth` rows of E and x
- * at a time, which are called a stage. Meanwhile it copies later stages. Shared memory has room for STAGES stages. The
- * product is E (k, positions) times x (positions, columns). If memory holds E by positions, its fragments are loaded
- * transposed, like those of x. */
+ * at a time, which are called a stage. At the same time, it copies later stages. Shared memory has room for STAGES
+ * stages. The product is E (k, positions) times x (positions, columns). If the rows of E in memory are positions, its
+ * fragments are loaded transposed, like the fragments of x. */
 #include "engine/cuda/projection.h"
 #include "engine/cuda/tensor.h"
 
 #define STAGES 4
-#define WARPS 8 /* 2 along k, 4 along the columns */
+#define WARPS 8 /* warps of a block: 2 along k, 4 along the columns */
 
-/* Blocks at a time on a multiprocessor, as far as registers suffice. So threads have at most 128 registers with large
- * tiles, and 80 with small ones. docs/cuda.md lists the shared memory. */
+/* Number of blocks that a multiprocessor runs at a time. It limits the registers of a thread to 128 with large tiles,
+ * and to 80 with small tiles. docs/cuda.md lists the shared memory. */
 template <int TALL> constexpr int resident_blocks = TALL < 128 ? 3 : 2;
 
-/* Rows of x in a stage. Small tiles have more rows. They are multiplied so fast that warps would otherwise mostly wait
- * for each other.
- */
+/* Number of rows of x in a stage. It is larger with small tiles. Their rows are multiplied so fast that warps would
+ * mostly wait for each other if a stage had few rows. */
 template <int TALL> constexpr int depth = TALL < 128 ? 64 : 32;
 
-/* A tile of E in the same order as E in memory: (positions, k), or if TURNED (k, positions). */
+/* A tile of E in the same order as E in memory. It is (k, positions) if TURNED, and (positions, k) otherwise. */
 template <typename T, int TALL, bool TURNED> struct e_tile {
     T of[depth<TALL>][TALL + PAD];
 };
@@ -30,14 +29,14 @@ template <typename T, int TALL, int WIDE, bool TURNED> struct tile_stage {
     T x[depth<TALL>][WIDE + PAD];
 };
 
-/* The tile of y that a block computes: rows from `j` on, and columns of a group from `column` on. */
+/* The tile of y that a block computes. It begins with row `j`, and with column `column` of a group. */
 struct output_tile {
     int64_t j, group, column;
-    bool e_packed, x_packed; /* rows begin at multiples of 16 bytes */
+    bool e_packed, x_packed; /* rows of E, and of x, begin at multiples of 16 bytes */
 };
 
-/* Copies `count` rows of WIDE elements to shared memory, like copy_rows. If rows are packed, a thread stays in its
- * column. So it computes the place of each pack from the last one, without a product of 64 bits. */
+/* Copies `count` rows of WIDE elements to shared memory, like copy_rows. If rows are packed, a thread copies packs of
+ * one column. It computes the place of each pack from the previous place, without a multiplication of 64 bits. */
 template <typename T, int WIDE>
 static __device__ __forceinline__ void copy_tile(T (*to)[WIDE + PAD], const T *x, int64_t stride, int64_t there,
                                                  int64_t columns, bool packed, int count)
@@ -89,7 +88,8 @@ static __device__ __forceinline__ void load_e(uint32_t (&a)[4], const struct e_t
     load_matrices(a, &e->of[j + warp_thread() % 16][d + warp_thread() / 16 * 8]);
 }
 
-/* Computes the elements of a warp: TALL / 2 by WIDE / 4 of the tile, from `row` and `column` on. */
+/* Computes the part of the tile that belongs to a warp. It is (TALL / 2, WIDE / 4), and begins with `row` and
+ * `column`. */
 template <typename T, int TALL, int WIDE, bool TURNED>
 static __device__ __forceinline__ void multiply_stage(const struct tile_stage<T, TALL, WIDE, TURNED> *stage, int row,
                                                       int column, float (&sums)[TALL / 32][WIDE / 32][4])
@@ -121,12 +121,12 @@ template <typename T> static __device__ __forceinline__ void store_pair(T *to, f
     *(uint32_t *)to = pair_of<T>(lower, upper);
 }
 
-/* Where a thread stores its sums: rows 0, 8, 16 … of `to` that are below `rows`, and of each the columns 0, 1, 8, 9 …
- * below `columns`. */
+/* The place for a thread's sums. The thread stores rows 0, 8, 16 … of `to`, as far as they are below `rows`. Of each
+ * row, it stores the columns 0, 1, 8, 9 …, as far as they are below `columns`. */
 template <typename To> struct thread_output {
     To *to;
     int64_t stride, rows, columns;
-    const float *bias; /* by row, or NULL */
+    const float *bias; /* by row. NULL if no bias is added */
     bool pairs;        /* columns 2 i and 2 i + 1 can be stored at once */
 };
 
@@ -155,7 +155,8 @@ static __device__ __forceinline__ void store_sums(const struct thread_output<To>
     }
 }
 
-/* Writes the sums of a warp: to y with the bias if the sequence has only one part, else to `parts`. */
+/* Writes the sums of a warp. If the sequence has only one part, adds the bias and writes to y. Otherwise writes to
+ * `parts`. */
 template <typename T, int TALL, int WIDE>
 static __device__ __forceinline__ void write_sums(const struct projection<T> *p, const struct sequence_part *part,
                                                   const struct output_tile *place, int row, int column,
@@ -177,7 +178,7 @@ static __device__ __forceinline__ void write_sums(const struct projection<T> *p,
                            sums);
 }
 
-/* Grid: x is the part. y is the rows of y (take_tile). z is a group, and columns of this group. */
+/* Grid: x is the part. y selects rows of y (take_tile). z selects the group and its columns. */
 template <typename T, int TALL, int WIDE, bool TURNED>
 static __global__ void __launch_bounds__(WARPS *WARP, resident_blocks<TALL>)
     project_tensor(struct projection<T> p, bool e_packed, bool x_packed)
@@ -218,8 +219,8 @@ static void launch_projection(struct cuda_run *run, const struct plan_step *step
                   STAGES * sizeof(struct tile_stage<T, TALL, WIDE, TURNED>), *p, e_packed, x_packed);
 }
 
-/* Chooses small tiles if large ones would leave multiprocessors idle. An element of y is summed up in the same order
- * with both. */
+/* Chooses small tiles if large tiles would leave multiprocessors idle. With both sizes, the sums of an element of y are
+ * added in the same order. */
 template <typename T, bool TURNED>
 static void choose_tile(struct cuda_run *run, const struct plan_step *step, const struct projection<T> *p)
 {

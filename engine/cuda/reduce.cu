@@ -1,13 +1,14 @@
-/* The blocks of an item divide its results. A warp computes one result, or a block computes one group of a norm. The
- * order of additions depends only on the item. */
+/* Several blocks share the results of one item. A warp computes one result. For a group norm, a block computes one
+ * group. The order of additions depends only on the item. */
 #include "engine/cuda/reduce.h"
 #include "engine/cuda/space.h"
 
 #define THREADS 256
-#define RESULTS_A_BLOCK 32 /* approximately, for an item that has all rows of the batch */
-#define MOST_BLOCKS 4096   /* most blocks of a launch. They continue with further results */
+#define RESULTS_A_BLOCK 32 /* approximate number of results of a block, for an item that has all rows of the batch */
+/* Maximum number of blocks of a launch. If there are more results, each block computes further results. */
+#define MOST_BLOCKS 4096
 
-/* Blocks for each item. */
+/* The number of blocks for each item. */
 static int64_t blocks_of(const struct cuda_run *run, int64_t results)
 {
     return most(1, least(parts_of(results, RESULTS_A_BLOCK), MOST_BLOCKS / items_of(run)));
@@ -19,14 +20,15 @@ template <typename T> struct group_norm {
     const T *x;
     T *y;
     const int64_t *starts, *sizes;
-    /* `sequences` is the index of the size that counts the sequences of an item, or PLAN_NONE for one. */
+    /* `sequences` is the index of the size that counts the sequences of an item, or PLAN_NONE if an item is one
+     * sequence. */
     int n_sizes, sequences;
     int64_t columns, groups;
     const float *gain, *bias;
     float epsilon;
 };
 
-/* The sum over the threads of a block. `sums` has a float for each of its warps. */
+/* The sum over the threads of a block. `sums` has room for one float of each warp. */
 static __device__ float block_sum(float x, float *sums)
 {
     float sum = 0;
@@ -40,7 +42,7 @@ static __device__ float block_sum(float x, float *sums)
     return sum;
 }
 
-/* One group of one sequence: x and y begin at its first element. */
+/* Normalises one group of one sequence. x and y point to the first element of the group. */
 template <typename T>
 static __device__ void normalise_group(const struct group_norm<T> &norm, int64_t rows, int64_t column, const T *x, T *y,
                                        float *sums)
@@ -100,12 +102,12 @@ template <typename T> void cuda_group_norm(struct cuda_run *run, const struct pl
 
 /* ---- Reductions over a space ---- */
 
-/* The elements of an operand: T, ids, or floats of a weight. */
+/* The elements of an operand. They are elements of type T, ids, or floats of a weight. */
 template <typename T> struct elements {
     const T *values;
     const int32_t *ids;
     const float *floats;
-    const int64_t *starts; /* NULL for a weight */
+    const int64_t *starts; /* by item: index of its first row. NULL for a weight */
     int64_t columns;
 };
 
@@ -136,15 +138,15 @@ static __device__ __forceinline__ float element_at(const struct elements<T> &ele
 
 template <typename T> struct over_space {
     struct device_space device;
-    int inner; /* number of inner dimensions, over which one result is computed */
+    int inner; /* number of inner dimensions. A result is computed from all elements of these dimensions */
     struct elements<T> x, z;
     const int64_t *y_starts;
     int64_t y_columns;
     T *y;
     enum plan_reduction reduction;
-    float parameter; /* parameter of the reduction, or scale of a product */
+    float parameter; /* the parameter of a reduction, or the scale of OP_MULTIPLY */
     bool logarithm;
-    bool multiplies; /* the inner dimension is k. Before it are m and n */
+    bool multiplies; /* OP_MULTIPLY: the inner dimension is k. The two dimensions before it are m and n */
 };
 
 template <typename T> static over_space<T> space_of_step(struct cuda_run *run, const struct plan_step *step)
@@ -158,13 +160,13 @@ template <typename T> static over_space<T> space_of_step(struct cuda_run *run, c
     return over;
 }
 
-/* The result that a warp computes. */
+/* One result, which a warp computes. */
 template <typename T> struct result {
     const struct over_space<T> *over;
     const struct space_dimension *inner;
     int64_t item, count;
     struct space_offsets first;
-    T *y; /* the item's */
+    T *y; /* the item's first element of y */
 };
 
 template <typename T> static __device__ __forceinline__ float result_element(const struct result<T> &r, int64_t index)
@@ -173,7 +175,7 @@ template <typename T> static __device__ __forceinline__ float result_element(con
     return element_at(r.over->x, r.item, place.at.x);
 }
 
-/* Calls compute(result) for each result of the item, in all threads of a warp. The grid is (blocks, items). */
+/* Calls compute(result) for each result of the item, in all threads of one warp. The grid is (blocks, items). */
 template <typename T, typename Compute>
 static __device__ __forceinline__ void each_result(int64_t blocks, const struct over_space<T> &over, Compute compute)
 {
@@ -183,7 +185,7 @@ static __device__ __forceinline__ void each_result(int64_t blocks, const struct 
         return;
     if (threadIdx.x == 0) {
         *space = space_of_item(over.device, item);
-        if (over.multiplies) /* sets strides to 0 that the operation does not read */
+        if (over.multiplies) /* x does not depend on n, and z does not depend on m, so these strides are 0 */
             space->dimensions[space->rank - 2].stride.x = space->dimensions[space->rank - 3].stride.z = 0;
     }
     __syncthreads();
@@ -231,7 +233,8 @@ static __device__ __forceinline__ float join(enum plan_reduction reduction, floa
     return reduction == REDUCTION_PRODUCT ? a * b : a + b;
 }
 
-/* Combines f(element) of all elements by sum, product, maximum or minimum. Every thread of the warp gets the result. */
+/* Combines f(element) of all elements by sum, product, maximum or minimum. Every thread of the warp receives the
+ * result. */
 template <typename T, typename Function>
 static __device__ __forceinline__ float join_all(const struct result<T> &r, enum plan_reduction reduction, Function f)
 {
@@ -312,7 +315,7 @@ template <typename T> static __global__ void reduce_results(int64_t blocks, stru
     });
 }
 
-/* One thread adds the elements one after another. */
+/* Computes running sums. One thread adds the elements one after another. */
 template <typename T> static __global__ void cumulate_results(int64_t blocks, struct over_space<T> over)
 {
     each_result(blocks, over, [](const struct result<T> &r) {

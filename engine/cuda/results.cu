@@ -3,12 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALIGNMENT 256 /* bytes */
+#define ALIGNMENT 256 /* of each array of results, in bytes */
 #ifndef RESULTS_BYTES
-#define RESULTS_BYTES ((size_t)64 << 20) /* most bytes for results. Larger results are copied through the halves */
+#define RESULTS_BYTES ((size_t)64 << 20) /* maximum size of the block. Larger results are copied through the halves */
 #endif
 #ifndef PIECES
-#define PIECES 4096 /* most pieces in a half */
+#define PIECES 4096 /* maximum number of pieces in a half */
 #endif
 
 struct results_piece {
@@ -23,8 +23,7 @@ static size_t place(size_t *used, int64_t rows, int64_t columns, bool wanted)
     return offset;
 }
 
-/* Sets the offsets, and returns the bytes of all results. */
-/* A tensor has as many rows as its value has in the shape. */
+/* Sets the offsets of tensors. The number of rows of a tensor is that of its value in the shape. */
 static void lay_out_tensors(struct results *results, const struct plan *plan, const struct batch_shape *shape,
                             size_t *used)
 {
@@ -38,6 +37,7 @@ static void lay_out_tensors(struct results *results, const struct plan *plan, co
     }
 }
 
+/* Sets the offsets of all results. Returns the size of all results in bytes. */
 static size_t lay_out(struct results *results, const struct plan *plan, const struct batch_shape *shape)
 {
     size_t used = 0;
@@ -70,7 +70,8 @@ static int open_halves(struct results *results, struct error *error)
     return 0;
 }
 
-/* Bytes of the longest row that is copied through the results: of the last hidden state, or of a tensor. */
+/* The size in bytes of the longest row that is copied through the halves. It is a row of the last hidden state, or of a
+ * tensor. */
 static size_t longest_row(const struct plan *plan)
 {
     int64_t columns = plan->hidden_columns;
@@ -119,9 +120,9 @@ void results_lay_out(struct results *results, const struct plan *plan, const str
     results->fit = lay_out(results, plan, shape) <= results->bytes;
 }
 
-/* ---- To the host ---- */
+/* ---- From the device to the host ---- */
 
-/* Copies elements [first, first + count) of the array at the offset. */
+/* Copies elements [first, first + count) of the array at the offset to the host. */
 static cudaError_t fetch(const struct results *results, size_t offset, int64_t first, int64_t count,
                          cudaStream_t stream)
 {
@@ -147,7 +148,7 @@ static cudaError_t fetch_hidden(const struct results *results, const struct plan
     return status;
 }
 
-/* Copies the rows of each tensor, with one copy for each group of neighbouring items that request it. */
+/* Copies the rows of each tensor, with one copy for each group of neighbouring items that request the tensor. */
 static cudaError_t fetch_tensors(const struct results *results, const struct plan *plan, const struct batch *batch,
                                  cudaStream_t stream)
 {
@@ -184,8 +185,8 @@ static bool wants_targets(const struct engine_item *item)
     return item->targets != NULL;
 }
 
-/* Copies an array with `columns` elements per requested row, for the items that it is wanted for. One copy brings all
- * neighbouring rows of such items. */
+/* Copies an array with `columns` elements for each requested row. Copies only rows of items for which is_wanted returns
+ * true. Neighbouring rows of such items are one copy. */
 static cudaError_t fetch_rows(const struct results *results, const struct batch *batch,
                               bool (*is_wanted)(const struct engine_item *item), size_t offset, int64_t columns,
                               cudaStream_t stream)
@@ -199,7 +200,7 @@ static cudaError_t fetch_rows(const struct results *results, const struct batch 
     return status;
 }
 
-/* Copies requested rows, their best columns and their log-probabilities. */
+/* Copies requested rows, their largest columns and their log-probabilities. */
 static cudaError_t fetch_output(const struct results *results, const struct batch *batch, cudaStream_t stream)
 {
     cudaError_t status = fetch_rows(results, batch, wants_whole_rows, results->output, results->output_columns, stream);
@@ -234,7 +235,7 @@ cudaError_t results_fetch(const struct results *results, const struct plan *plan
     return status == cudaSuccess ? fetch_output(results, batch, stream) : status;
 }
 
-/* ---- To the items ---- */
+/* ---- From the host to the items ---- */
 
 static const float *at(const struct results *results, size_t offset, int64_t element)
 {

@@ -1,5 +1,5 @@
-/* Operations on rows. A warp computes a row. Each of its threads processes N columns at a time, which is a pack
- * (element.h) or 1. */
+/* Operations on rows. A warp computes a row. Each of its threads processes N columns at a time. N is 1, or the number
+ * of elements of a pack (element.h). */
 #include "engine/cuda/activate.h"
 #include "engine/cuda/norm.h"
 #include "engine/cuda/rows.h"
@@ -99,7 +99,7 @@ static __global__ void activate(int64_t rows, int64_t columns, const T *x, struc
     }
 }
 
-/* The integer part. INT32_MIN for a NaN, and for a number outside of int32_t, such as 2^31. */
+/* Sets *y to the integer part of x. It is INT32_MIN for a NaN, and for a number outside of int32_t, such as 2^31. */
 static __device__ __forceinline__ void set_converted(int32_t *y, float x)
 {
     *y = fabsf(x) < 2147483648.0f ? (int32_t)x : INT32_MIN;
@@ -115,7 +115,7 @@ static __device__ __forceinline__ float to_float(int32_t x)
     return (float)x;
 }
 
-/* From ids, or to ids. */
+/* Computes an activation that reads ids or writes ids. */
 template <typename From, typename To>
 static __global__ void convert(int64_t rows, int64_t columns, const From *x, struct plan_activation activation, To *y)
 {
@@ -251,8 +251,9 @@ template <typename T> void cuda_gate(struct cuda_run *run, const struct plan_ste
 
 /* The neighbours of a row of x are the rows before and after it in memory. y may have fewer rows than x.
  *
- * If the sequence comes in several batches, its slot keeps a segment of the last row, which moves to the next row. The
- * warp of the sequence's first row in y reads the kept segment, and then writes the new one. No other row reads it. */
+ * The rows of a sequence may come in several batches. The first segment of a row moves to the next row. So the
+ * sequence's slot keeps the first segment of the last row. The warp of the sequence's first row in y reads the kept
+ * segment, and writes the new segment afterwards. No other warp accesses the slot. */
 template <typename T, int N>
 static __global__ void shift_tokens(int64_t rows, int64_t columns, const T *x, struct places from, struct places to,
                                     struct shifts shifts, struct states states, T *y)
@@ -275,14 +276,14 @@ static __global__ void shift_tokens(int64_t rows, int64_t columns, const T *x, s
         else if (reads_state)
             load(values, state + c);
         store(y + row * columns + c, values);
-        if (state && shift > 0) { /* the first segment */
+        if (state && shift > 0) { /* only the first segment is shifted to a later row */
             load(values, last + c);
             store(state + c, values);
         }
     }
 }
 
-/* Every pack lies in one segment. */
+/* N is chosen so that every pack is in one segment. */
 template <typename T> void cuda_shift_tokens(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t columns = columns_of(run, step->x);
@@ -293,7 +294,8 @@ template <typename T> void cuda_shift_tokens(struct cuda_run *run, const struct 
     });
 }
 
-/* Turns each pair of neighbouring features by its angle. A row of the table has d / 2 sines, then d / 2 cosines. */
+/* Turns each pair of neighbouring features by its angle. A row of the table consists of d / 2 sines, followed by d / 2
+ * cosines. */
 template <typename T>
 static __global__ void rotate(int64_t rows, int64_t columns, int64_t dim_head, const T *x, struct places places,
                               const float *table, T *y)
@@ -340,7 +342,7 @@ template <typename T> static void cut_padding_of(struct cuda_run *run, const str
     });
 }
 
-/* The value may hold floats, ids or masks. */
+/* The value may contain floats, ids or masks. */
 template <typename T> void cuda_cut_padding(struct cuda_run *run, const struct plan_step *step)
 {
     if (run->plan->values[step->x].ids)
@@ -349,7 +351,7 @@ template <typename T> void cuda_cut_padding(struct cuda_run *run, const struct p
         cut_padding_of<T>(run, step);
 }
 
-/* Rows beyond the batch are not copied: x may have no room for them. */
+/* Rows that round the batch up to its shape are not copied, because x may have no room for them. */
 template <typename T> static __global__ void reshape(int64_t rows, int64_t columns, const T *x, struct places to, T *y)
 {
     int64_t row = warp_of_grid();
@@ -366,7 +368,7 @@ template <typename T> static void reshape_of(struct cuda_run *run, const struct 
                     places_of(run, step->y), elements_of<T>(run, step->y));
 }
 
-/* The elements of a batch keep their order, so nothing is to be done if the plan places x and y in the same memory. */
+/* The elements of a batch keep their order, so no work is necessary if the plan places x and y in the same memory. */
 template <typename T> void cuda_reshape(struct cuda_run *run, const struct plan_step *step)
 {
     if (run->plan->values[step->x].ids)
@@ -375,7 +377,7 @@ template <typename T> void cuda_reshape(struct cuda_run *run, const struct plan_
         reshape_of<T>(run, step);
 }
 
-/* An element of y's type. */
+/* Converts the number to the type of y's elements. */
 static __device__ __forceinline__ int32_t element_like(const int32_t *, int32_t number)
 {
     return number;
@@ -386,7 +388,7 @@ template <typename T> static __device__ __forceinline__ T element_like(const T *
     return of_float<T>((float)number);
 }
 
-/* If `x` is NULL, it counts as ones. */
+/* If `x` is NULL, all its elements count as 1. */
 template <typename T>
 static __global__ void pad_rows(int64_t rows, int64_t columns, const T *x, struct places from, int32_t fill,
                                 struct places to, T *y)
@@ -408,7 +410,7 @@ template <typename T> static void pad_rows_of(struct cuda_run *run, const struct
                 step->pad_rows.fill, places_of(run, step->y), elements_of<T>(run, step->y));
 }
 
-/* The value may hold floats, ids or a mask. */
+/* The value may contain floats, ids or masks. */
 template <typename T> void cuda_pad_rows(struct cuda_run *run, const struct plan_step *step)
 {
     if (run->plan->values[step->y].ids)
@@ -468,8 +470,8 @@ int64_t cuda_gather_rows_scratch(const struct plan *plan, const struct plan_step
     return in_place ? plan->max_rows * plan->values[step->x].columns : 0;
 }
 
-/* If x and y are in the same memory, warps would read rows that other warps have overwritten. Then rows are copied
- * through scratch. */
+/* If x and y are in the same memory, warps would read rows that other warps have overwritten. In this case, rows are
+ * copied through scratch. */
 template <typename T> static void gather_rows_of(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t columns = columns_of(run, step->x), rows = rows_of(run, step->y);
@@ -482,7 +484,7 @@ template <typename T> static void gather_rows_of(struct cuda_run *run, const str
     });
 }
 
-/* The value may hold floats, ids or masks. */
+/* The value may contain floats, ids or masks. */
 template <typename T> void cuda_gather_rows(struct cuda_run *run, const struct plan_step *step)
 {
     if (run->plan->values[step->x].ids)

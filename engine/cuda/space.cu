@@ -1,18 +1,20 @@
-/* Each element of y depends on one element of each operand. A thread computes single elements. The blocks of an item
- * divide its elements. Each block evaluates the space itself. */
+/* Each element of y depends on one element of each operand. A thread computes single elements. Several blocks share the
+ * elements of one item. Each block evaluates the space for its item. */
 #include "engine/cuda/space.h"
 
 #define THREADS 256
-#define ELEMENTS_A_BLOCK 1024 /* approximately, for an item that has all rows of the batch */
-#define MOST_BLOCKS 4096      /* most blocks of a launch. Their threads continue with further elements */
+/* Approximate number of elements of a block, for an item that has all rows of the batch. */
+#define ELEMENTS_A_BLOCK 1024
+/* Maximum number of blocks of a launch. If there are more elements, each thread computes further elements. */
+#define MOST_BLOCKS 4096
 
-/* The elements of an operand, and their type. */
+/* What an operand consists of: one number, elements of type T, floats of a weight, or ids. */
 enum holding { HOLDS_NUMBER, HOLDS_ELEMENTS, HOLDS_FLOATS, HOLDS_IDS };
 
 struct operand {
     enum holding holding;
     const void *elements;
-    const int64_t *starts; /* by item: its first row. NULL for a weight, which all items share */
+    const int64_t *starts; /* by item: index of its first row. NULL for a weight, which all items share */
     int64_t columns;
     float number;
 };
@@ -128,7 +130,7 @@ static __device__ __forceinline__ float function_of(enum plan_function function,
     return NAN;
 }
 
-/* The three operations. They compute in the type C. */
+/* The functions of the three operations. They return a C, which is float or int32_t. */
 struct arrange_function {
     template <typename T, typename C>
     __device__ __forceinline__ C of(const struct step_operands &o, int64_t item, const struct space_offsets &at) const
@@ -190,7 +192,7 @@ static void launch_over(struct cuda_run *run, const struct plan_step *step, cons
                   device_item_starts_of(run, step->y), columns, elements_of<Y>(run, step->y));
 }
 
-/* y may have ids. */
+/* Launches the kernel for y of ids, or for y of elements. */
 template <typename T, typename Function>
 static void launch_any(struct cuda_run *run, const struct plan_step *step, const struct step_operands &operands,
                        Function function)

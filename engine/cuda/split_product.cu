@@ -1,7 +1,7 @@
 #include "engine/cuda/split_product.h"
 #include "engine/cuda/split_tile.h"
 
-#define LARGE 128 /* lines of the tiles */
+#define LARGE 128 /* number of lines of a large tile. SMALL is that of a small tile */
 #define SMALL 64
 
 bool split_product_fits(const struct cuda_run *run, const struct cuda_product *product)
@@ -34,7 +34,8 @@ static __device__ __forceinline__ void put_pair(const struct cuda_product &p, in
         out[1] = y;
 }
 
-/* A block computes a tile of `out`. Blocks that follow each other have the same rows, so A is read from the cache. */
+/* A block computes a tile of `out`. Neighbouring blocks compute tiles of the same rows, so they read A from the
+ * cache. */
 template <int LINES, bool A_ALONG>
 static __global__ void __launch_bounds__(SPLIT_WARPS *WARP, split_resident<LINES>)
     multiply_split(struct cuda_product p, bool a_packed, bool b_packed, bool paired)
@@ -68,7 +69,7 @@ template <int LINES, bool A_ALONG> static void launch_tiles(struct cuda_run *run
                   SPLIT_STAGES * sizeof(struct split_stage<LINES, A_ALONG, true>), *p, a_packed, b_packed, paired);
 }
 
-/* Chooses the faster tiles that fit into shared memory. The result has the same bits with both. */
+/* Chooses the faster tiles that fit into shared memory. With both sizes of tiles, the result has the same bits. */
 template <bool A_ALONG> static void choose_tiles(struct cuda_run *run, const struct cuda_product *p)
 {
     int64_t large = parts_of(p->rows, LARGE) * parts_of(p->columns, LARGE);

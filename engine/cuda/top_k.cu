@@ -1,9 +1,11 @@
-/* Two algorithms for the largest `count` values of a row. choice.h explains ranks.
+/* top_k: two algorithms for the largest `count` values of a row. choice.h explains ranks.
  *
- * Few, up to WARP: one pass. Each warp keeps the largest values so far, one in each thread. At the end the block merges
- * those of its warps. Many: first the rank of the smallest of these values is found, eight bits in each pass. Then
- * values with at least this rank are gathered and sorted. This needs four passes if the values differ, and up to eight
- * if many are equal.
+ * If `count` is at most WARP, one pass suffices. Each warp keeps its largest values so far, one in each thread. At the
+ * end, the block merges the values of its warps.
+ *
+ * If `count` is larger, the block first finds the rank of the smallest of the largest values, eight bits in each pass.
+ * It then gathers the values with at least this rank, and sorts them. This needs four passes if the values differ, and
+ * up to eight passes if many values are equal.
  *
  * The limit between both algorithms is a guess. It was never measured on a device. */
 #include "engine/cuda/choice.h"
@@ -14,9 +16,9 @@
 #endif
 #define WARPS TOP_K_WARPS
 #define THREADS (WARPS * WARP)
-#define FEW WARP     /* values that a warp keeps, one in each thread */
-#define AT_ONCE 4    /* values that a thread loads at once */
-#define DIGIT_BITS 8 /* bits of a rank that a pass finds */
+#define FEW WARP     /* number of values that a warp keeps, one in each thread */
+#define AT_ONCE 4    /* number of values that a thread loads at once */
+#define DIGIT_BITS 8 /* number of bits of a rank that a pass finds */
 #define DIGITS (1 << DIGIT_BITS)
 
 /* ---- Softmax ---- */
@@ -25,7 +27,8 @@ struct softmax {
     float maximum, sum;
 };
 
-/* The sum or the maximum over the block. Every thread gets it. `shares` has one float for each warp. */
+/* block_sum and block_maximum return the sum and the maximum over the block to every thread. `shares` has room for one
+ * float of each warp. */
 static __device__ __forceinline__ float block_sum(float x, float *shares)
 {
     float sum = 0;
@@ -101,10 +104,10 @@ void cuda_softmax_output(struct cuda_run *run, const struct output_rows *output)
     launch(run, softmax_rows, output->rows, 1, THREADS, *output, run->items);
 }
 
-/* ---- Few ---- */
+/* ---- At most WARP values ---- */
 
-/* Merges one more `rank` of each thread, or 0, into *kept. These are the highest ranks of the warp so far, in
- * descending order, one in each thread. They are 0 if there are fewer. */
+/* Merges one more `rank` of each thread into *kept. A rank of 0 is ignored. *kept contains the highest ranks of the
+ * warp so far, in descending order, one in each thread. It is 0 in threads beyond the number of ranks so far. */
 static __device__ __forceinline__ void keep_best(unsigned long long *kept, unsigned long long rank, int count)
 {
     unsigned long long worst = __shfl_sync(WHOLE_WARP, *kept, count - 1);
@@ -119,7 +122,7 @@ static __device__ __forceinline__ void keep_best(unsigned long long *kept, unsig
     }
 }
 
-/* The values of a row: value(column). */
+/* The highest ranks in the warp's share of a row, one in each thread. value(column) returns a value of the row. */
 template <typename Value> static __device__ unsigned long long best_of_share(int64_t columns, Value value, int count)
 {
     unsigned long long kept = 0;
@@ -135,7 +138,7 @@ template <typename Value> static __device__ unsigned long long best_of_share(int
     return kept;
 }
 
-/* The place of a value is the number of larger values. */
+/* Merges the ranks of all warps. The place of a value in the result is the number of larger values. */
 template <typename Value>
 static __device__ void choose_few(int64_t columns, Value value, int count, unsigned long long *ranks, float *top_values,
                                   int32_t *top_columns)
@@ -155,13 +158,13 @@ static __device__ void choose_few(int64_t columns, Value value, int count, unsig
     }
 }
 
-/* ---- Many ---- */
+/* ---- More than WARP values ---- */
 
 /* The shared memory of a block while it searches the rank of the smallest of the largest values. */
 struct selection {
-    int counts[DIGITS]; /* by next digit: number of ranks that begin with the digits found so far */
-    int digit, left;    /* the next digit, and how many of the ranks with this digit are searched */
-    bool all;           /* all ranks with this digit are searched */
+    int counts[DIGITS]; /* by next digit: number of ranks that begin with the digits found so far and this digit */
+    int digit, left;    /* the next digit, and how many ranks with this digit are among the highest ranks */
+    bool all;           /* all ranks with this digit are among the highest ranks */
     int gathered;
 };
 
@@ -180,7 +183,8 @@ template <typename Work> static __device__ __forceinline__ void each_rank(int64_
     }
 }
 
-/* The first warp finds the next digit of the searched rank from the counts. Thread 0 has the highest digits. */
+/* Finds the next digit of the searched rank from the counts. All threads of the first warp must call it. Thread 0 has
+ * the highest digits. */
 static __device__ void find_digit(struct selection *s, int wanted)
 {
     const int each = DIGITS / WARP;
@@ -200,7 +204,8 @@ static __device__ void find_digit(struct selection *s, int wanted)
     s->all = s->left == s->counts[first];
 }
 
-/* The rank of the smallest of the `count` largest values of x, or a number between it and the next lower rank. */
+/* Finds the rank of the smallest of the `count` largest values of x. The result may be smaller than this rank, but is
+ * larger than the next lower rank. */
 static __device__ unsigned long long least_of_best(int64_t columns, const float *x, int count, struct selection *s)
 {
     unsigned long long found = 0; /* digits found so far */
@@ -218,7 +223,7 @@ static __device__ unsigned long long least_of_best(int64_t columns, const float 
         __syncthreads();
         found = found << DIGIT_BITS | (unsigned)s->digit;
         count = s->left;
-        if (s->all) /* it is true at the last digit at the latest, because no two ranks are equal */
+        if (s->all) /* `all` is true at the last digit at the latest, because no two ranks are equal */
             return found << shift;
     }
 }
@@ -236,7 +241,7 @@ static __device__ __forceinline__ void put_in_order(float *values, int32_t *colu
 }
 
 /* A bitonic sort in descending order. Every comparison puts the larger value first. So values that fill the array up to
- * a power of two would stay at the end, and are left out. */
+ * a power of two would stay at the end. They are therefore omitted. */
 static __device__ void sort(int count, float *values, int32_t *columns)
 {
     for (int size = 2; size < 2 * count; size *= 2)
@@ -268,7 +273,7 @@ static __device__ void choose_many(int64_t columns, const float *x, int count, s
     sort(count, top_values, top_columns);
 }
 
-/* ---- Both ---- */
+/* ---- Any number of values ---- */
 
 static __global__ void __launch_bounds__(THREADS) choose(struct output_rows output, const struct device_item *items,
                                                          int64_t room, float *top_values, int32_t *top_columns)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALIGNMENT 256 /* bytes */
+#define ALIGNMENT 256 /* of each table, in bytes */
 #define THREADS 256
 
 static size_t aligned(size_t bytes)
@@ -37,7 +37,7 @@ static void free_masks(struct mask_room *room)
     memset(room, 0, sizeof *room);
 }
 
-/* Computes the places of all data except for the masks themselves. */
+/* Computes the places of all data in the block, except for the masks themselves. */
 static void lay_out(struct upload *upload, const struct plan *plan, const struct batch_shape *shape)
 {
     size_t n_items = (size_t)shape->n_items;
@@ -105,7 +105,8 @@ static void fill(struct upload *upload, size_t offset, const void *data, size_t 
     memset(upload->host + offset + used, 0, all - used);
 }
 
-/* Writes the full numbers of rows of the sequences. On an axis that omits some rows, each item has one sequence. */
+/* Writes the numbers of rows of the sequences, including rows that the axis omits. On an axis that omits some rows,
+ * each item has one sequence. */
 static void fill_lengths(int64_t *lengths, const struct plan *plan, const struct batch *batch,
                          const struct batch_shape *shape, int axis)
 {
@@ -167,7 +168,8 @@ static void fill_items(struct upload *upload, const struct plan *plan, const str
          (size_t)shape->n_wanted * sizeof *batch->wanted);
 }
 
-/* The bytes of the item's mask, or 0 if it has none. The mask is in memory already, so its size does not overflow. */
+/* The size in bytes of the item's mask, or 0 if the item has no mask. The mask exists in memory, so its size does not
+ * overflow. */
 static size_t mask_bytes(const struct engine_item *item, int input)
 {
     int64_t rows = most(1, item->inputs[input].n_masks) * item->inputs[input].length;
@@ -176,7 +178,7 @@ static size_t mask_bytes(const struct engine_item *item, int input)
     return (size_t)(rows * item->inputs[input].columns) * (item->inputs[input].floats ? sizeof(float) : 1);
 }
 
-/* After a failure the room is empty. */
+/* Allocates the room. After a failure, the room is empty. */
 static cudaError_t take_room(struct mask_room *room, size_t bytes)
 {
     cudaError_t status = cudaMalloc((void **)&room->device, bytes);
@@ -189,8 +191,8 @@ static cudaError_t take_room(struct mask_room *room, size_t bytes)
     return status;
 }
 
-/* Makes room for the masks of the batch. The room at least doubles, so that it seldom grows. If memory does not suffice
- * for this, it grows just enough. */
+/* Makes room for the masks of the batch. If the room is too small, it at least doubles, so that it seldom grows. If
+ * there is no memory for this, the room becomes just large enough. */
 static cudaError_t make_room(struct mask_room *room, const struct plan *plan, const struct batch *batch)
 {
     size_t bytes = 0, doubled = 2 * room->bytes;
@@ -207,7 +209,7 @@ static cudaError_t make_room(struct mask_room *room, const struct plan *plan, co
     return take_room(room, bytes);
 }
 
-/* Fills the items' masks. Each item's mask may have another shape. */
+/* Copies the items' masks to the room, and fills the table of masks. Each item's mask may have another shape. */
 static void fill_masks(struct upload *upload, const struct batch *batch, const struct batch_shape *shape, int input)
 {
     struct score_mask *masks = (struct score_mask *)(upload->host + upload->masks[input]);

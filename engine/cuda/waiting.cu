@@ -3,12 +3,12 @@
 #include <sched.h>
 #include <time.h>
 
-/* The thread polls for some nanoseconds before and after the expected end. They are an eighth of the expected time,
- * within these limits. */
+/* The thread polls for some nanoseconds before and after the expected end. Their number is an eighth of the expected
+ * time, within these limits. */
 #define LEAST_AROUND 500000
 #define MOST_AROUND 2000000
 
-/* Nanoseconds between two checks before this time. An early end is noticed at most this late. */
+/* Nanoseconds between two checks before the thread polls. An early end is noticed at most this late. */
 #define PAUSE 150000
 
 static int64_t now_nanoseconds(void)

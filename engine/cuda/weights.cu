@@ -6,11 +6,12 @@
 #define STAGED ((int64_t)4 << 20) /* number of floats that the device rounds at a time */
 #endif
 #define THREADS 256
-#define LEAST_INFINITE_F16 65520.0f /* rounds to infinity */
+#define LEAST_INFINITE_F16 65520.0f /* the smallest float that rounds to infinity in f16 */
 
 enum reading { AS_ELEMENTS = 1, AS_FLOATS = 2 };
 
-/* How the step reads the weight, as a set of bits of enum reading. 0 if it does not read the weight. */
+/* How the step reads the weight: a set of bits of enum reading. The set is empty if the step does not read the
+ * weight. */
 static int reading_of(const struct plan_step *step, int weight)
 {
     enum float_weights floats = cuda_operation_of(DTYPE_F32, step->operation)->floats;
@@ -60,7 +61,8 @@ static cudaError_t launch_rounding(enum dtype dtype, int64_t count, const float 
     return run.status;
 }
 
-/* Uploads the weight in pieces through `staged`. The stream keeps the pieces in order. */
+/* Uploads the weight in pieces through `staged`, and rounds it. The stream keeps the copies and kernels in order, so
+ * each piece can use the same memory. */
 static cudaError_t round_weight(const struct plan_weight *weight, enum dtype dtype, float *staged, void *elements,
                                 cudaStream_t stream)
 {
@@ -106,7 +108,8 @@ static int upload_weight(struct device_weights *weights, const struct plan *plan
     const struct plan_weight *weight = &plan->weights[index];
     bool halves = dtype == DTYPE_BF16 || dtype == DTYPE_F16;
     int readings = readings_of(plan, index);
-    if (!weight->data || weight->rows * weight->columns == 0) /* a pass has replaced it by another weight */
+    if (!weight->data || weight->rows * weight->columns ==
+                             0) /* the weight is empty, or a pass of the plan has replaced it by another weight */
         return 0;
     if ((!halves || readings & AS_FLOATS) && upload_floats(weights, weight, index, stream, error) != 0)
         return -1;
