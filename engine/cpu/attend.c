@@ -1,16 +1,16 @@
-/* One head of a block of n query rows, with its k keys, is
+/* Softmax attention. For one head of a block of n query rows, with k keys, a task computes
  *
  *     scores (n, k) = scale * queries (n, d) keys (k, d)ᵀ + mask (n, k)
  *     y (n, e)      = softmax of each row of scores, times values (k, e)
  *
- * A task first packs the keys and values of the head. This means that it copies them in the order in which products
- * read them. Then vector_attend.c computes the block. It also writes the softmax, if the item requests it. */
+ * A task first packs the keys and values of the head: it copies them in the order in which products read them. Then
+ * vector_attend.c computes the block. It also writes the softmax, if the item requests it. */
 #include "engine/cpu/attend.h"
 
 #include <string.h>
 
-/* The part of the item's mask (masks, n, k) for queries from `position` on. If the item has several masks, which only
- * calls have, `number` selects one. A mask of one row is used for all positions. */
+/* The part of the item's mask (masks, n, k) for queries from `position` on. Only calls may have several masks, and
+ * `number` selects one of them. A mask of one row is used for all positions. */
 static struct vector_mask mask_of(const struct engine_item *item, const struct plan_step *step, int64_t k,
                                   int64_t number, int64_t position)
 {
@@ -30,20 +30,22 @@ static struct vector_mask mask_of(const struct engine_item *item, const struct p
 
 /* ---- OP_ATTEND: a sequence has k rows of keys ---- */
 
-/* What a thread keeps from one task to the next. */
+/* Packed keys and values, which a thread keeps from one task to the next. */
 struct packed_head {
-    int64_t sequence, kv_head; /* those of the packed keys and values. `sequence` is -1 if nothing is packed */
-    float *packed;             /* vector_packed_keys floats */
-    float *scratch;            /* vector_attend_scratch floats, directly after `packed` */
+    int64_t sequence,
+        kv_head;    /* sequence and head of the packed keys and values. `sequence` is -1 if nothing is packed */
+    float *packed;  /* vector_packed_keys floats */
+    float *scratch; /* vector_attend_scratch floats, directly after `packed` */
 };
 
-/* Packs the keys and values of one head, unless the thread's previous task has packed the same ones. */
+/* Packs the keys and values of one head, unless the thread's previous task has packed the same keys and values. */
 static void pack_head(const struct cpu_run *run, const struct plan_step *step, int64_t sequence, int64_t kv_head,
                       struct packed_head *head)
 {
     if (head->sequence == sequence && head->kv_head == kv_head)
         return;
-    const int64_t *starts = layout_of(run, step->keys)->starts + sequence; /* the sequence with the keys */
+    const int64_t *starts =
+        layout_of(run, step->keys)->starts + sequence; /* first row of the keys, and the row after the last */
     int64_t d = columns_of(run, step->x) / step->attend.heads, e = columns_of(run, step->y) / step->attend.heads;
     int64_t key_columns = columns_of(run, step->keys), value_columns = columns_of(run, step->values);
     int64_t k = starts[1] - starts[0];
@@ -65,9 +67,9 @@ static void pack_head(const struct cpu_run *run, const struct plan_step *step, i
         head->packed);
 }
 
-/* The number of rows from `row` on, before `end`, that one call can compute. The kernel needs the position of a row for
- * causal or masked scores and for a requested softmax. It computes positions by counting from the first row, so the
- * rows of one call of the kernel must have consecutive positions. */
+/* The number of rows from `row` on, before `end`, that one call of the vector kernel can compute. The kernel needs
+ * positions for causal scores, for masks, and for a requested softmax. It counts positions from the first row. So the
+ * rows of one call must have consecutive positions. */
 static int64_t rows_at_once(const struct cpu_run *run, const struct plan_step *step, bool softmax, int64_t row,
                             int64_t end)
 {
@@ -80,18 +82,19 @@ static int64_t rows_at_once(const struct cpu_run *run, const struct plan_step *s
     return rows;
 }
 
-/* One head of a block of query rows. */
+/* Computes one head of a block of query rows. */
 static void attend_block(const struct cpu_run *run, const struct plan_step *step, const struct row_block *block,
                          int64_t head, struct packed_head *packed)
 {
-    /* On an AXIS_SIZED, an item may have several sequences. Then the step has neither masks nor a requested softmax. */
+    /* On an AXIS_SIZED, an item may have several sequences. In this case, attend.index is PLAN_NONE, and the step has
+     * neither masks nor a requested softmax. */
     const struct engine_item *item = step->attend.index == PLAN_NONE ? NULL : &run->batch->items[block->sequence];
     int64_t owner = padder_owner(layout_of(run, step->keys), block->sequence);
     const int64_t *keys = layout_of(run, step->keys)->starts + owner;
     int64_t query_columns = columns_of(run, step->x), out_columns = columns_of(run, step->y);
     int64_t d = query_columns / step->attend.heads, e = out_columns / step->attend.heads, k = keys[1] - keys[0];
     int64_t zero_keys = most(step->attend.key_room - k, 0), end = block->first + block->rows;
-    float *softmax = padder_softmax(run->plan, item, step); /* (h, n, k + zero_keys), n without padding */
+    float *softmax = padder_softmax(run->plan, item, step); /* (h, n, k + zero_keys). n does not count padding */
     int64_t n = softmax ? padder_own_rows(run->plan, item, run->plan->values[step->x].axis) : 0;
     pack_head(run, step, owner, head * step->attend.kv_heads / step->attend.heads, packed);
     for (int64_t row = block->first, rows; row < end; row += rows) {
@@ -122,22 +125,21 @@ static void attend_block(const struct cpu_run *run, const struct plan_step *step
     }
 }
 
-/* The block and head of a task. The tasks of a sequence are consecutive. Consecutive tasks share a head, so a thread
- * can reuse packed keys. */
+/* Finds the block and the head of a task. The tasks of a sequence are consecutive. Consecutive tasks share a head, so a
+ * thread can reuse packed keys. */
 static const struct row_block *block_of_task(const struct layout *layout, int64_t heads, int64_t task, int64_t *head)
 {
-    /* The tasks of a sequence are consecutive, so block task / heads is in the task's sequence. It need not be the
-     * task's own block. */
+    /* Block task / heads belongs to the sequence of the task, but need not be the task's own block. */
     const struct row_block *block = &layout->blocks[task / heads];
     int64_t start = layout->starts[block->sequence], rows = layout->starts[block->sequence + 1] - start;
-    int64_t before = (block->first - start) / PADDER_BLOCK_ROWS; /* earlier blocks of the sequence */
+    int64_t before = (block->first - start) / PADDER_BLOCK_ROWS; /* number of earlier blocks of the sequence */
     int64_t first = task / heads - before, blocks = parts_of(rows, PADDER_BLOCK_ROWS);
     int64_t in_sequence = task - first * heads;
     *head = in_sequence / blocks;
     return &layout->blocks[first + in_sequence % blocks];
 }
 
-/* The rows of a value that one sequence has. */
+/* The first of the rows of one sequence in a value. Sets *bytes to the size of these rows. */
 static void *rows_of_sequence(const struct cpu_run *run, int value, int64_t sequence, size_t *bytes)
 {
     const int64_t *starts = layout_of(run, value)->starts + sequence;
@@ -146,8 +148,9 @@ static void *rows_of_sequence(const struct cpu_run *run, int value, int64_t sequ
     return elements_of(run, value, starts[0] * columns);
 }
 
-/* A context comes only with the first part of a sequence. Its keys and values are then copied into the slot. With a
- * later part of the sequence they are copied from the slot. In a plan with slots each item is one sequence. */
+/* Copies keys and values of a context into slots, or from slots. A context comes only with the first part of a
+ * sequence, whose slot then keeps the context's keys and values. For a later part, they are copied from the slot. In a
+ * plan with slots each item is one sequence. */
 static void keep_keys(const struct cpu_run *run, const struct plan_step *step)
 {
     for (int64_t i = 0; run->plan->n_slots > 0 && i < run->batch->n_items; i++) {
@@ -195,10 +198,10 @@ int64_t cpu_attend_scratch(const struct cpu_run *run, const struct plan_step *st
  * its own k keys. The division into tasks depends only on the item, so the results do not depend on the other items of
  * the batch. */
 
-#define BLOCK_POSITIONS 64 /* most positions of a task */
+#define BLOCK_POSITIONS 64 /* maximum number of positions of a task */
 
-/* Adds the softmax (count) of one head to the sum over the heads. After the last head, divides the sum to get the mean.
- */
+/* Adds the softmax (count) of one head to the sum over the heads. After the last head, divides the sum by the number of
+ * heads. */
 static void add_softmax(int64_t head, int64_t heads, int64_t count, const float *softmax, float *mean)
 {
     for (int64_t i = 0; i < count; i++)
@@ -220,8 +223,8 @@ static int64_t positions_of(const struct cpu_run *run, int value, int64_t item)
     return (starts[1] - starts[0]) / width_of(run, value, item);
 }
 
-/* Computes positions [first, first + BLOCK_POSITIONS) of one sequence, one head after another. So the softmaxes of the
- * heads are added in a fixed order. */
+/* Computes positions [first, first + BLOCK_POSITIONS) of one sequence, one head after another, so that the softmaxes of
+ * the heads are added in a fixed order. */
 static void attend_sequence(const struct cpu_run *run, const struct plan_step *step, int64_t b, int64_t sequence,
                             int64_t first)
 {
@@ -231,8 +234,8 @@ static void attend_sequence(const struct cpu_run *run, const struct plan_step *s
     int64_t n = positions_of(run, step->x, b), k = positions_of(run, step->keys, b);
     int64_t rows = least(BLOCK_POSITIONS, n - first), zero_keys = most(step->attend.key_room - k, 0),
             keys = k + zero_keys;
-    float *mean = padder_softmax(run->plan, item, step); /* (w, n, keys): mean over the heads */
-    float *softmax = scratch_of(run);                    /* (BLOCK_POSITIONS, keys): of one head */
+    float *mean = padder_softmax(run->plan, item, step); /* (w, n, keys): the mean over the heads */
+    float *softmax = scratch_of(run);                    /* (BLOCK_POSITIONS, keys): the softmax of one head */
     float *packed = softmax + BLOCK_POSITIONS * keys;    /* vector_packed_keys floats */
     for (int64_t head = 0; head < step->attend.heads; head++) {
         int64_t column = sequence * columns + head * d;
@@ -272,7 +275,8 @@ static void attend_sequence(const struct cpu_run *run, const struct plan_step *s
 void cpu_attend_call(const struct cpu_run *run, const struct plan_step *step)
 {
     for (int64_t b = 0; b < run->batch->n_items; b++) {
-        int64_t blocks = parts_of(positions_of(run, step->x, b), BLOCK_POSITIONS); /* blocks of one sequence */
+        int64_t blocks =
+            parts_of(positions_of(run, step->x, b), BLOCK_POSITIONS); /* number of blocks of one sequence */
         int64_t tasks = width_of(run, step->x, b) * blocks;
 #pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
         for (int64_t t = 0; t < tasks; t++)

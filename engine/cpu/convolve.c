@@ -1,24 +1,25 @@
-/* A convolution along the sequence is a product: each window is gathered into a row, and these rows are multiplied by
- * W. Row j of y is computed from rows [j * stride, (j + 1) * stride) of x, so windows do not overlap. */
+/* convolve: computes a convolution along the sequence as a matrix product. Each window is gathered into a row, and
+ * these rows are multiplied by W. Row j of y is computed from rows [j * stride, (j + 1) * stride) of x, so windows do
+ * not overlap. */
 #include "engine/cpu/convolve.h"
 
 #include <string.h>
 
-#define WINDOWS_PER_TILE 16 /* windows of a task, which computes one group of columns */
+#define WINDOWS_PER_TILE 16 /* number of windows of a task, which computes one group of columns */
 
 struct sequence_convolution {
     const struct cpu_run *run;
     const struct plan_step *step;
-    const float *x;      /* (rows, columns), where columns are groups of d */
-    const float *weight; /* (weights * d, d * stride), which is (out, in, stride) as in nn.Conv1d */
+    const float *x;      /* (rows, columns). The columns are groups of d columns */
+    const float *weight; /* (weights * d, d * stride), where each W is (out, in, stride) as in nn.Conv1d */
     const float *bias;   /* (weights, d) */
     float *y;            /* (sequences * k, columns) */
     int64_t columns, d, stride, k;
-    int64_t weights; /* number of weights: 1 if all groups share one, else the number of groups */
+    int64_t weights; /* number of matrices W: 1 if all groups share one, and the number of groups otherwise */
 };
 
-/* out[i, t] = x[window * stride + t, i], (d, stride), for a sequence of `rows` rows. Rows after the last row of the
- * sequence count as 0. */
+/* Gathers one window: out[i, t] = x[window * stride + t, i]. `out` is (d, stride). x contains the `rows` rows of a
+ * sequence. Rows after them count as 0. */
 static void gather_rows(const struct sequence_convolution *c, const float *x, int64_t rows, int64_t window, float *out)
 {
     int64_t first = window * c->stride;

@@ -1,6 +1,7 @@
-/* Rows of x and y are pixels. Each pixel of y depends on a window of x, (height, width, channels), with the size of the
- * kernel. A window is gathered into a row, and these rows are multiplied by W. If windows have one channel, there is no
- * matrix product. Then the window is summed up for many channels at once. */
+/* Convolutions of images. Rows of x and y are pixels. Each pixel of y depends on a window of x, (height, width,
+ * channels), with the size of the convolution's kernel. A window is gathered into a row, and these rows are multiplied
+ * by W. If windows have one channel, there is no matrix product. In this case, the window is summed up for many
+ * channels at once. */
 #include "engine/cpu/convolve_image.h"
 #include "engine/cpu/linear.h"
 
@@ -15,11 +16,12 @@ struct image_convolution {
     float *y;                       /* (rows, columns) */
     int64_t channels, columns, rows;
     int64_t pixels;                    /* number of pixels of a window */
-    int64_t first_channel, n_channels; /* the channels of a window */
+    int64_t first_channel, n_channels; /* first channel, and number of channels, of a window */
 };
 
-/* The image of a row of y. `pixels` points to the pixels of x. The first pixel of the window is (top, left), which may
- * be outside of the image. */
+/* The window of a row of y, in the item's image of x. `image` is the size of the image of x, and `made` that of y.
+ * `pixels` points to the pixels of x. The first pixel of the window is (top, left), which may be outside of the
+ * image. */
 struct window_place {
     int64_t item;
     struct plan_image image, made;
@@ -66,7 +68,7 @@ static void find_window(const struct image_convolution *c, int64_t r, struct win
     place->left = pixel % place->made.width * c->window->stride[1] - c->window->before[1];
 }
 
-/* The pixel of x at (u, v) of the window. NULL if it is outside of the image. */
+/* The pixel of x at (u, v) of the window. NULL if the pixel is outside of the image. */
 static const float *window_pixel(const struct image_convolution *c, const struct window_place *place, int64_t u,
                                  int64_t v)
 {
@@ -90,12 +92,13 @@ static void gather_pixels(const struct image_convolution *c, const struct window
         }
 }
 
-/* Does the same if the window has all channels of neighbouring pixels. Then a line of the window is copied at a time.
- */
+/* Does the same as gather_pixels, one line of the window at a time. The window must contain all channels, and its
+ * pixels must be neighbours in the image. */
 static void gather_lines(const struct image_convolution *c, const struct window_place *place, float *out)
 {
     int64_t width = c->window->size[1], left = place->left;
-    int64_t first = most(left, 0), end = least(left + width, place->image.width); /* columns inside the image */
+    int64_t first = most(left, 0),
+            end = least(left + width, place->image.width); /* the columns of the window that are inside the image */
     size_t pixel = (size_t)c->channels * sizeof *out;
     for (int64_t u = 0; u < c->window->size[0]; u++, out += width * c->channels) {
         int64_t i = place->top + u * c->window->dilation[0];
@@ -110,7 +113,7 @@ static void gather_lines(const struct image_convolution *c, const struct window_
     }
 }
 
-/* Gathers the windows of rows [first, first + count) of y: out (count, window). */
+/* Gathers the windows of rows [first, first + count) of y into `out` (count, window). */
 static void gather_windows(const struct image_convolution *c, int64_t first, int64_t count, float *out)
 {
     bool lines = c->n_channels == c->channels && c->window->dilation[1] == 1;
@@ -153,7 +156,7 @@ int64_t cpu_convolve_image_scratch(const struct cpu_run *run, const struct plan_
 /* ---- OP_CONVOLVE_GROUPS: a task is one group of one image, so the products have the same shapes in every batch ----
  */
 
-/* Some pixels of one group: y = scale * (windows Wᵀ + e). */
+/* Computes some pixels of one group: y = scale * (windows Wᵀ + e). */
 static void multiply_group(const struct image_convolution *c, int64_t group, int64_t row, int64_t count)
 {
     const float *weight = weight_of(c->run, c->step->weight), *bias = weight_of(c->run, c->step->bias);
@@ -203,7 +206,7 @@ int64_t cpu_convolve_groups_scratch(const struct cpu_run *run, const struct plan
 
 /* ---- OP_CONVOLVE_CHANNELS: a task is PLAN_ROW_BLOCK pixels of the batch ---- */
 
-/* Columns of y that read one column of x. */
+/* Computes a pixel of y if several columns of y read the same column of x. */
 static void convolve_copies(const struct image_convolution *c, int64_t taps, const float *const *x,
                             const float *const *w, const float *bias, float *y)
 {
@@ -216,7 +219,7 @@ static void convolve_copies(const struct image_convolution *c, int64_t taps, con
     }
 }
 
-/* One pixel of y. `x` and `w` are arrays for one pointer per pixel of a window. */
+/* Computes one pixel of y. `x` and `w` have room for one pointer for each pixel of a window. */
 static void convolve_pixel(const struct image_convolution *c, const struct window_place *place, const float **x,
                            const float **w, float *y)
 {
@@ -253,7 +256,7 @@ void cpu_convolve_channels(const struct cpu_run *run, const struct plan_step *st
         convolve_channels(&c, t * PLAN_ROW_BLOCK);
 }
 
-/* Room for two pointers for each pixel of a window. A pointer is as large as two floats. */
+/* Number of floats for two pointers for each pixel of a window. A pointer is as large as two floats. */
 int64_t cpu_convolve_channels_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
     (void)run;

@@ -1,6 +1,6 @@
 /* cpu: the CPU backend, which runs the steps of a plan in order on OpenMP threads. Each model has one arena and one
  * block of scratch. */
-#define _GNU_SOURCE /* sched_getaffinity */
+#define _GNU_SOURCE /* for sched_getaffinity */
 #include "engine/backend.h"
 #include "engine/cpu/elements.h"
 #include "engine/cpu/operations.h"
@@ -12,10 +12,10 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define ALIGNMENT 64 /* bytes */
+#define ALIGNMENT 64 /* in bytes: one cache line */
 
-/* A batch with fewer FLOPs takes less than about a millisecond. One thread runs it. Several threads would have to be
- * woken and awaited at each step. Between steps they would occupy cores that the server could use. */
+/* A batch with fewer FLOPs takes less than about a millisecond, and one thread runs it. Several threads would have to
+ * wake up and wait for each other at each step. Between steps, they would occupy cores that the server could use. */
 #define FLOPS_ALONE 1e8
 
 struct backend {
@@ -27,19 +27,21 @@ struct backend {
 
 struct backend_model {
     struct backend *backend;
-    struct cpu_run run;                  /* all members except for the batch */
-    struct product_weight **packed;      /* by weight. NULL if no products_linear_tile reads it */
-    struct product_weight **projections; /* by weight. NULL if no projection in bf16 reads it */
-    enum element *elements;              /* by value */
+    struct cpu_run run; /* all members except for the batch */
+    struct product_weight *
+        *packed; /* by weight: its copy for products_linear_tile. NULL if no step reads it in this way */
+    struct product_weight *
+        *projections;       /* by weight: its copy for projections in bf16. NULL if no step reads it in this way */
+    enum element *elements; /* by value: the type of its elements */
     atomic_bool failed;
     double row_flops;    /* approximate FLOPs for one row, in the steps that compute all rows */
     double wanted_flops; /* FLOPs for one requested row of the output */
-    void *memory;        /* the arena, then the scratch of the threads, then the shared scratch */
+    void *memory;        /* the arena, the scratch of the threads, the shared scratch, and the slots, in this order */
     size_t memory_bytes, scratch_bytes;
 };
 
-/* How many processors the container may use, by its limit of CPU time, rounded up. The limit is in cpu.max of cgroup
- * v2, as "quota period" or "max period". Returns `most` if there is no limit. */
+/* The number of processors that the container may use, from its limit of CPU time, rounded up. The limit is in cpu.max
+ * of cgroup v2, as "quota period" or "max period". Returns `most` if there is no limit, or if the limit is higher. */
 static int quota_cores(int most)
 {
     FILE *file = fopen("/sys/fs/cgroup/cpu.max", "r");
@@ -52,8 +54,8 @@ static int quota_cores(int most)
     return cores;
 }
 
-/* The number of cores that this process may use. It is less than that of the machine under taskset or in a container.
- */
+/* The number of cores that this process may use. With taskset or in a container, it may be less than the number of
+ * cores of the machine. */
 static int usable_cores(void)
 {
     cpu_set_t set;
@@ -127,11 +129,11 @@ static void unprepare(struct backend_model *model)
     free(model);
 }
 
-/* Maps memory for arena and scratch. The pages are zeroed, so that even surplus rows of the first batch contain finite
+/* Maps memory for arena and scratch. The pages are zeroed, so that even unused rows of the first batch contain finite
  * numbers. Pages become resident only when batches use them. */
 static int map_memory(struct backend_model *model, size_t arena_bytes, size_t thread_bytes)
 {
-    size_t slots_bytes; /* the product may overflow, because config.json may contain any window */
+    size_t slots_bytes; /* the product below may overflow, because config.json may contain a window of any size */
     if (__builtin_mul_overflow((size_t)model->run.plan->n_slots * sizeof(float), (size_t)model->run.plan->state_floats,
                                &slots_bytes) ||
         __builtin_add_overflow(arena_bytes, model->scratch_bytes, &model->memory_bytes) ||
@@ -150,7 +152,8 @@ static int map_memory(struct backend_model *model, size_t arena_bytes, size_t th
     return 0;
 }
 
-/* Whether the step reads the weight as floats. The sums of the columns of E are computed from its floats. */
+/* Whether the step reads the weight as floats. If y has a column with sums of E, they are computed from the floats of
+ * E. */
 static bool is_read_otherwise(const struct products *products, const struct plan_step *step, int weight)
 {
     bool packed = cpu_tiles_weight(step, weight) ||
@@ -228,8 +231,8 @@ static int choose_elements(struct backend_model *model, const struct plan *plan,
     return 0;
 }
 
-/* The floats of scratch that the steps need at most: for each thread, and shared. Both are rounded up to whole cache
- * lines. */
+/* The largest number of floats of scratch that a step needs for each thread, and the largest number that all threads
+ * share. Both are rounded up to whole cache lines. */
 static void size_scratch(const struct cpu_run *run, int64_t *thread, int64_t *shared)
 {
     *thread = *shared = 0;
@@ -312,7 +315,7 @@ static size_t scratch_bytes(const struct backend_model *model)
     return model->scratch_bytes;
 }
 
-/* Products are computed in whole blocks of rows. */
+/* Approximate FLOPs of the batch. Rows are rounded up, because products are computed in whole blocks of rows. */
 static double batch_flops(const struct backend_model *model, const struct batch *batch)
 {
     const struct plan *plan = model->run.plan;
@@ -333,7 +336,7 @@ static int enter(struct backend *backend, struct error *error)
     return team_start(backend->threads, error);
 }
 
-/* Runs the steps for run->batch. A step gets only the kinds of scratch that its row in operations.c declares. */
+/* Runs the step for run.batch. A step can use only the kinds of scratch that its row in operations.c declares. */
 static void run_step(struct cpu_run run, const struct plan_step *step)
 {
     const struct cpu_operation *operation = &cpu_operations[step->operation];
@@ -345,7 +348,8 @@ static void run_step(struct cpu_run run, const struct plan_step *step)
     operation->run(&run, step);
 }
 
-/* The thread that serves a failed device has not called `enter`. If it cannot start a team, it computes alone. */
+/* The number of threads that run the batch. The thread that serves a failed device has not called `enter`. If it cannot
+ * start a team of threads, it computes alone. */
 static int team_for(const struct backend_model *model, const struct batch *batch)
 {
     struct error error;
@@ -353,7 +357,7 @@ static int team_for(const struct backend_model *model, const struct batch *batch
     return alone || team_start(model->run.threads, &error) != 0 ? 1 : model->run.threads;
 }
 
-/* The time now, in seconds. 0 if the times of the batch are not measured. */
+/* The time in seconds. 0 if the times of the batch are not measured. */
 static double now_s(const struct batch *batch)
 {
     struct timespec time = {0};
@@ -362,7 +366,7 @@ static double now_s(const struct batch *batch)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* Adds the time since `begin` to that of a step. Returns the time now. */
+/* Adds the time since `begin` to the time of a step. Returns the current time. */
 static double add_time(const struct batch *batch, int step, double begin)
 {
     double now = now_s(batch);

@@ -1,5 +1,6 @@
 /* If products are in bf16, each product rounds its operands. If only products read a value, the step that writes the
- * value rounds it once instead. The results are the same, and only half as many bytes are written and read. */
+ * value rounds it, and products need not. The results are the same, and only half as many bytes are written and
+ * read. */
 #include "engine/cpu/elements.h"
 #include "engine/cpu/operations.h"
 
@@ -16,7 +17,7 @@ enum element cpu_value_element(const struct plan *plan, bool bf16, int value)
             return ELEMENT_F32;
         written |= step->y == value;
     }
-    return written ? ELEMENT_BF16 : ELEMENT_F32; /* no step writes an input */
+    return written ? ELEMENT_BF16 : ELEMENT_F32; /* an input is written by no step, and stays float */
 }
 
 void cpu_choose_elements(const struct plan *plan, bool bf16, enum element *elements)

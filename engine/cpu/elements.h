@@ -5,7 +5,7 @@
 
 #include "engine/cpu/vector.h"
 
-/* The element type of a value in the arena. `bf16` tells whether products are in bf16. If not, every value is
+/* The element type of a value in the arena. `bf16` tells whether products are in bf16. If it is false, every value is
  * ELEMENT_F32. */
 enum element cpu_value_element(const struct plan *plan, bool bf16, int value);
 

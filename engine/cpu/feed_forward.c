@@ -1,19 +1,19 @@
-/* A task computes both products for a block of rows, so that the rows between the products stay in a core's cache.
- * These rows are called the hidden part. At the end, fewer blocks than threads may be left. A short batch has only such
- * blocks. All threads share these blocks: they first compute panels of the hidden part, then panels of the result. In
- * both cases the same tiles are computed, so the bits are the same.
- */
+/* feed_forward: a task computes both products for a block of rows, so that the result of the first product stays in a
+ * core's cache. This result is called the hidden part. After several rounds, fewer blocks than threads may be left. A
+ * short batch consists only of such blocks. All threads share these blocks. They first compute panels of the hidden
+ * part, and then panels of the result. Both ways compute the same tiles, so the bits are the same. */
 #include "engine/cpu/feed_forward.h"
 #include "engine/cpu/linear.h"
 
-/* The parameters of a feed-forward step, with pointers. */
+/* The parameters of a feed-forward step, with pointers to its matrices. */
 struct feed_forward {
     const struct cpu_run *run;
     const struct plan_step *step;
-    const float *residual; /* (rows, out), or NULL */
+    const float *residual; /* (rows, out). NULL if there is no residual */
     float *y;              /* (rows, out) */
     enum element hidden_element;
-    int64_t rows, in, hidden, out; /* `hidden` is the number of columns of the hidden part after the gate */
+    int64_t rows, in, hidden,
+        out; /* number of rows, and numbers of columns of x, of the hidden part after the gate, and of y */
     int64_t panels, second_panels; /* number of panels of each of the two weights */
 };
 
@@ -41,7 +41,8 @@ static int64_t product_scratch(const struct cpu_run *run, const struct plan_step
         most(cpu_linear_block_scratch(run, step->weight), cpu_linear_block_scratch(run, step->second_weight)), 16);
 }
 
-/* After it comes the hidden part of a block, (PLAN_ROW_BLOCK, hidden). Before the gate it is twice as wide. */
+/* After the scratch of the products, the scratch contains the hidden part of a block, (PLAN_ROW_BLOCK, hidden). Before
+ * the gate, the hidden part is twice as wide. */
 int64_t cpu_feed_forward_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
     return product_scratch(run, step) + PLAN_ROW_BLOCK * run->plan->weights[step->weight].rows;
@@ -116,8 +117,8 @@ static void compute_alone(const struct feed_forward *f, int64_t blocks)
     }
 }
 
-/* Computes the `count` blocks from `first` on, all threads together. count < threads. The hidden part of block first +
- * i is in the scratch of thread i. */
+/* Computes `count` blocks, beginning with block `first`, by all threads together. `count` is less than the number of
+ * threads. The hidden part of block first + i is in the scratch of thread i. */
 static void compute_shared(const struct feed_forward *f, int64_t first, int64_t count)
 {
     int64_t tasks = count * f->panels, second_tasks = count * f->second_panels;

@@ -1,4 +1,5 @@
-/* feed_forward: multiplies rows by two weights in turn. The rows between the two products stay in scratch memory. */
+/* feed_forward: multiplies rows by one weight, and the result by a second weight. The result of the first product stays
+ * in scratch memory. */
 #ifndef ENGINE_CPU_FEED_FORWARD_H
 #define ENGINE_CPU_FEED_FORWARD_H
 

@@ -5,10 +5,10 @@
 #include <math.h>
 #include <string.h>
 
-#define ROWS_A_BLOCK 128   /* rows that mean pooling sums up at a time */
-#define CHANNELS_A_TASK 16 /* channels of an image, which are 64 bytes of each pixel */
+#define ROWS_A_BLOCK 128   /* number of rows that mean pooling sums up at a time */
+#define CHANNELS_A_TASK 16 /* number of channels of an image in a task. They are 64 bytes of each pixel */
 
-/* The item's rows of the last hidden state, without padding. */
+/* The number of the item's rows of the last hidden state, without padding. */
 static int64_t own_rows(const struct cpu_run *run, int64_t item)
 {
     return padder_own_rows(run->plan, &run->batch->items[item], run->plan->hidden_axis);
@@ -25,8 +25,8 @@ void cpu_give_hidden(const struct cpu_run *run, const struct plan_step *step)
                    (size_t)(own_rows(run, b) * columns) * sizeof *x);
 }
 
-/* pooled (columns) = mean of x (rows, columns). First each block of rows is summed up, then the sums of the blocks. One
- * chain of additions over thousands of rows would lose digits. `block` has room for a row. */
+/* pooled (columns) = mean of x (rows, columns). Each block of rows is summed up first, and the sums of the blocks
+ * afterwards. One chain of additions over thousands of rows would lose digits. `block` has room for one row. */
 static void pool_mean(int64_t rows, int64_t columns, const float *x, float *block, float *pooled)
 {
     memset(pooled, 0, (size_t)columns * sizeof *pooled);
@@ -76,7 +76,7 @@ void cpu_give_pooled(const struct cpu_run *run, const struct plan_step *step)
 
 int64_t cpu_give_pooled_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
-    return run->plan->values[step->x].columns; /* the sums of a block */
+    return run->plan->values[step->x].columns; /* room for the sums of a block */
 }
 
 /* ---- The output of the model's class: only the requested rows, PLAN_ROW_BLOCK at a time ---- */
@@ -89,7 +89,7 @@ int64_t cpu_give_output_scratch(const struct cpu_run *run, const struct plan_ste
     return PLAN_ROW_BLOCK * (plan->weights[step->weight].columns + plan->weights[step->weight].rows);
 }
 
-/* The natural logarithm of the probability of the row's target. */
+/* The natural logarithm of the probability of the row's target. 0 if the row has no target. */
 static float log_probability(const struct cpu_run *run, const struct wanted_row *wanted, int64_t columns,
                              const float *row)
 {
@@ -133,7 +133,7 @@ static void output_layer(const struct cpu_run *run, const struct plan_step *step
         cpu_linear_block(run, &block, p, p + 1, scratch_of(run));
 }
 
-/* Whether all items request plain rows, without softmax, top_k and targets. */
+/* Whether all items request plain rows, without softmax, top_k, targets, or a call of `finish`. */
 static bool wants_plain_rows(const struct batch *batch)
 {
     for (int64_t b = 0; b < batch->n_items; b++)
@@ -142,8 +142,8 @@ static bool wants_plain_rows(const struct batch *batch)
     return true;
 }
 
-/* Without an output layer results are rows of x (rows, columns). One loop copies them all. A loop for each block would
- * wake the threads 16 384 times for a million rows. */
+/* Copies rows of x (rows, columns) to the items, if there is no output layer. One loop copies all rows. A loop for each
+ * block would wake the threads 16 384 times for a million rows. */
 static void copy_rows(const struct cpu_run *run, const float *x, int64_t columns)
 {
     const struct batch *batch = run->batch;
@@ -205,7 +205,7 @@ void cpu_give_image(const struct cpu_run *run, const struct plan_step *step)
 
 /* ---- A module's tensor ---- */
 
-#define TENSOR_BLOCK 65536 /* elements of a task */
+#define TENSOR_BLOCK 65536 /* number of elements of a task */
 
 static void give_elements(const struct cpu_run *run, int value, int64_t first, int64_t count, float *out)
 {

@@ -5,6 +5,6 @@
 #include "engine/cpu/run.h"
 
 cpu_kernel cpu_give_hidden, cpu_give_pooled, cpu_give_output, cpu_give_image, cpu_give_tensor;
-cpu_scratch cpu_give_pooled_scratch, cpu_give_output_scratch; /* for all threads together */
+cpu_scratch cpu_give_pooled_scratch, cpu_give_output_scratch; /* scratch that all threads share */
 
 #endif

@@ -1,20 +1,20 @@
-/* A task normalises some columns of one sequence, in whole groups. It reads its rows three times: for the mean, for the
+/* A task normalises some columns of one sequence, in whole groups. It reads the rows three times: for the mean, for the
  * variance and for the result. */
 #include "engine/cpu/group_norm.h"
 
 #include <math.h>
 #include <string.h>
 
-#define TASK_COLUMNS 64 /* least columns of a task, unless the value has fewer */
+#define TASK_COLUMNS 64 /* minimum number of columns of a task, unless the value has fewer columns */
 
 struct group_norm_step {
     const struct cpu_run *run;
     const struct plan_step *step;
-    int64_t columns, size; /* `size` is the number of columns of a group */
-    int64_t task_columns;  /* whole groups */
+    int64_t columns, size; /* number of columns of x, and of a group */
+    int64_t task_columns;  /* number of columns of a task, which are whole groups */
 };
 
-/* Scratch of a task, with an element for each of its columns. */
+/* Scratch of a task. Each array has an element for each column of the task. */
 struct statistics {
     double *sums;
     float *mean, *factor;
@@ -29,7 +29,7 @@ static double mean_of_group(int64_t size, const double *sums, double count)
     return sum / count;
 }
 
-/* Finds mean and factor for columns [first, first + columns) of x (rows, columns). */
+/* Computes mean and factor for columns [first, first + columns) of x (rows, columns). */
 static void find_statistics(const struct group_norm_step *norm, int64_t rows, int64_t first, int64_t columns,
                             const float *x, struct statistics statistics)
 {
@@ -59,7 +59,7 @@ static void normalise(const struct group_norm_step *norm, struct padder_sequence
     int64_t columns = least(norm->task_columns, norm->columns - first);
     int64_t place = sequence.first * norm->columns + first;
     const float *x = floats_of(run, norm->step->x) + place, *bias = weight_of(run, norm->step->bias);
-    double *sums = (double *)scratch_of(run); /* (columns), like the others */
+    double *sums = (double *)scratch_of(run); /* (columns) doubles, followed by mean (columns) and factor (columns) */
     struct statistics statistics = {sums, (float *)(sums + columns), (float *)(sums + columns) + columns};
     find_statistics(norm, sequence.rows, first, columns, x, statistics);
     run->vector->normalise_rows(sequence.rows, columns, x, norm->columns, statistics.mean, statistics.factor,
@@ -81,5 +81,5 @@ void cpu_group_norm(const struct cpu_run *run, const struct plan_step *step)
 
 int64_t cpu_group_norm_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
-    return 4 * columns_of(run, step->x); /* in floats. A double takes the place of two */
+    return 4 * columns_of(run, step->x); /* in floats. A double is as large as two floats */
 }

@@ -1,6 +1,6 @@
 #include "engine/cpu/linear.h"
 
-#define TASKS_A_THREAD 4 /* least tasks for each thread, if there are enough tiles */
+#define TASKS_A_THREAD 4 /* minimum number of tasks for each thread, if there are enough tiles */
 
 int64_t cpu_linear_panels(const struct cpu_run *run, int weight)
 {
@@ -43,11 +43,12 @@ void cpu_linear_block(const struct cpu_run *run, const struct linear_block *bloc
     }
 }
 
-/* A task is a block of rows with all panels. If that makes too few tasks, a task is a block with some of the panels. */
+/* A task is a block of rows with all panels. If there are too few such tasks, a task is a block with some of the
+ * panels. */
 void cpu_linear(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct plan_weight *weight = &run->plan->weights[step->weight]; /* (columns, depth) */
-    const float *residual = floats_of(run, step->z);                      /* (rows, columns), or NULL */
+    const float *residual = floats_of(run, step->z); /* (rows, columns). NULL if there is no residual */
     int64_t rows = rows_of(run, step->x), depth = weight->columns, columns = weight->rows;
     int64_t panels = cpu_linear_panels(run, step->weight), blocks = parts_of(rows, PLAN_ROW_BLOCK);
     if (rows == 0 || !cpu_selects_rows(run, step, 0, rows))

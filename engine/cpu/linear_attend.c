@@ -1,30 +1,30 @@
-/* One head of one sequence, with queries Q (n, d), keys K (m, d) and values V (m, e), is
+/* Linear attention. For one head of one sequence, with queries Q (n, d), keys K (m, d) and values V (m, e), it is
  *
  *     context (d, e) = softmax(K)ᵀ V              the softmax of each column of K
  *     y (n, e)       = scale softmax(Q) context   the softmax of each row of Q, or Q itself with raw_queries
  *
- * The softmax of a column needs the sum over all m rows, so it is computed in parts. The context is summed up from the
- * powers exp(K - maximum). At the end it is divided by the sums of these powers.
+ * The softmax of a column needs the sum over all m rows, so it is computed in parts. The powers are exp(K - maximum).
+ * The context is first summed up from powers times values. At the end, it is divided by the sums of the powers.
  *
- * The causal form has exp(K) in place of softmax(K). It divides the rows into buckets of equal length. A row of y reads
- * the context of earlier buckets only, and has its own denominator. With buckets of 1 row, a row also reads itself. The
- * context is summed up chunk by chunk. A chunk is one large bucket, or several small buckets. Within a chunk of several
- * buckets, the rows of earlier buckets are read through scores between the rows, as in ordinary attention.
+ * The causal form uses exp(K) in place of softmax(K). It divides the rows into buckets of equal length. A row of y
+ * reads the context of earlier buckets only, and has its own denominator. If a bucket is 1 row, a row also reads
+ * itself. The context is summed up chunk by chunk. A chunk is one large bucket, or several small buckets. Within a
+ * chunk of several buckets, a row reads earlier buckets through scores between the rows, as in ordinary attention.
  *
- * A step with fold f divides each sequence into f sequences, which are computed separately. Folded sequence i has the
- * rows at positions i, i + f, i + 2 f, … of the whole sequence.
+ * A step with fold f divides each sequence into f sequences, which are computed separately. Folded sequence i contains
+ * the rows at positions i, i + f, i + 2 f, … of the whole sequence.
  *
- * The rows of a sequence may come in several batches (engine_item.slot). Its slot then keeps context and sums. If a
- * bucket has several rows, the slot also keeps the sums over the rows of an incomplete bucket, because later rows of
- * this bucket must not read them yet. */
+ * The rows of a sequence may come in several batches (engine_item.slot). In this case, its slot keeps the context and
+ * the sums of powers. If a bucket has several rows, the slot also keeps the sums over the rows of an incomplete bucket.
+ * They are separate, because later rows of this bucket must not read them yet. */
 #include "engine/cpu/linear_attend.h"
 
 #include <math.h>
 #include <string.h>
 
-#define BLOCK_ROWS 128 /* rows that are computed at a time */
-/* In rows. If a bucket has fewer rows, a chunk is several buckets. It has at least this many rows, and at most
- * BLOCK_ROWS. */
+#define BLOCK_ROWS 128 /* number of rows that are computed at a time */
+/* In rows. If a bucket has fewer rows, a chunk is several buckets. Such a chunk has at least INNER_BUCKET rows, and at
+ * most BLOCK_ROWS. */
 #define INNER_BUCKET 64
 
 /* Sums over keys. */
@@ -33,8 +33,8 @@ struct key_sums {
     float *sums;    /* (d): sum of the powers */
 };
 
-/* One head of one sequence, and the calling thread's scratch. The sequence may be a folded one. Then neighbouring rows
- * are `fold` rows apart in memory, and the strides contain this factor. */
+/* One head of one sequence, and the calling thread's scratch. If the sequence is a folded sequence, its neighbouring
+ * rows are `fold` rows apart in memory. The strides contain this factor. */
 struct head_sequence {
     const struct cpu_run *run;
     const struct plan_step *step;
@@ -45,16 +45,16 @@ struct head_sequence {
     float *out;           /* (query_rows, e) */
     int64_t query_stride, key_stride, value_stride, out_stride, mask_stride;
     int64_t query_rows, key_rows, d, e;
-    int64_t earlier_rows;    /* rows of the sequence in earlier batches */
-    bool in_parts;           /* true if the sequence has a slot, which must have all sums after this batch */
-    float *rows;             /* (BLOCK_ROWS, d): a block of queries, prepared for the product */
+    int64_t earlier_rows;    /* number of rows of the sequence in earlier batches */
+    bool in_parts;           /* the sequence has a slot, which must contain all sums after this batch */
+    float *rows;             /* (BLOCK_ROWS, d): a block of queries after load_queries */
     float *powers;           /* (BLOCK_ROWS, d): a block of exp(keys - maxima) */
-    float *scores;           /* (BLOCK_ROWS, BLOCK_ROWS) */
-    float *product;          /* (BLOCK_ROWS, e) */
-    struct key_sums seen;    /* sums over the keys so far. If the sequence has a slot, they are in the slot */
-    struct key_sums pending; /* with a slot: sums over the rows of an incomplete bucket */
+    float *scores;           /* (BLOCK_ROWS, BLOCK_ROWS): scores between the rows of a chunk */
+    float *product;          /* (BLOCK_ROWS, e): the product of these scores and the values */
+    struct key_sums seen;    /* sums over the keys so far. If the sequence has a slot, these sums are in the slot */
+    struct key_sums pending; /* sums over the rows of an incomplete bucket. Only if the sequence has a slot */
     struct key_sums block;   /* sums over one block */
-    float *maxima;           /* (d): of each column of the keys */
+    float *maxima;           /* (d): maximum of each column of the keys. 0 in the causal form */
 };
 
 static bool is_masked(const struct head_sequence *s, int64_t row)
@@ -77,15 +77,15 @@ static void clear_sums(const struct head_sequence *s, struct key_sums sums)
     memset(sums.sums, 0, (size_t)s->d * sizeof(float));
 }
 
-/* to += from */
+/* to += from. */
 static void add_sums(const struct head_sequence *s, struct key_sums from, struct key_sums to)
 {
     s->run->vector->add(s->d * s->e, to.context, from.context, 1.0f, to.context);
     s->run->vector->add(s->d, to.sums, from.sums, 1.0f, to.sums);
 }
 
-/* Adds a block, whose powers are loaded. The block is summed up separately first, because one long chain of additions
- * would lose digits. */
+/* Adds the block whose powers are loaded to `to`. The block is summed up separately first, because one long chain of
+ * additions would lose digits. */
 static void add_block(const struct head_sequence *s, int64_t first, int64_t rows, struct key_sums to)
 {
     products_multiply(s->run->products, &(struct product){
@@ -114,7 +114,7 @@ static void add_rows(const struct head_sequence *s, int64_t first, int64_t end, 
     }
 }
 
-/* Loads queries (rows, d) into s->rows: scale * softmax(query), or with raw_queries scale * query. */
+/* Loads queries (rows, d) into s->rows as scale * softmax(query). With raw_queries, loads scale * query. */
 static void load_queries(const struct head_sequence *s, int64_t first, int64_t rows)
 {
     float scale = s->step->linear_attend.scale;
@@ -128,7 +128,7 @@ static void load_queries(const struct head_sequence *s, int64_t first, int64_t r
     }
 }
 
-/* out (rows, e) = rows (rows, d) context (d, e) */
+/* out (rows, e) = rows (rows, d) context (d, e). */
 static void read_context(const struct head_sequence *s, int64_t first, int64_t rows)
 {
     products_multiply(s->run->products, &(struct product){
@@ -144,9 +144,8 @@ static void read_context(const struct head_sequence *s, int64_t first, int64_t r
                                         });
 }
 
-/* maxima = the maximum of each column over the keys that are not masked. Rows between two masked rows are processed
- * together.
- */
+/* Raises maxima[c] to the maximum of column c over the keys that are not masked. Rows between two masked rows are
+ * processed together. */
 static void raise_maxima(const struct head_sequence *s)
 {
     for (int64_t first = 0, end; first < s->key_rows; first = end + 1) {
@@ -156,8 +155,8 @@ static void raise_maxima(const struct head_sequence *s)
     }
 }
 
-/* Computes context = softmax(K)ᵀ V, with the softmax of each column of K. If all rows are masked, the sums are 0, and
- * so is the result. */
+/* Computes context = softmax(K)ᵀ V, with the softmax of each column of K. If all rows are masked, the sums and the
+ * context are 0. */
 static void sum_all_keys(const struct head_sequence *s)
 {
     clear_sums(s, s->seen);
@@ -170,7 +169,8 @@ static void sum_all_keys(const struct head_sequence *s)
             s->seen.context[i * s->e + e] /= s->seen.sums[i];
 }
 
-/* Every query reads the context of all keys. All keys come with the first part of a sequence. */
+/* The form that is not causal. Every query reads the context of all keys. All keys come with the first part of a
+ * sequence. */
 static void attend_all(const struct head_sequence *s)
 {
     if (s->earlier_rows == 0)
@@ -183,8 +183,8 @@ static void attend_all(const struct head_sequence *s)
 }
 
 /* For each row of a chunk of several buckets, adds to `out` the part that comes from earlier buckets of this chunk. If
- * buckets have 1 row, a row also reads itself. inner[r] becomes the sum of the scores of row r, which is a part of its
- * denominator. */
+ * a bucket is 1 row, a row also reads itself. Sets inner[r] to the sum of the scores of row r, which is a part of the
+ * row's denominator. */
 static void attend_chunk(const struct head_sequence *s, int64_t first, int64_t rows, float *inner)
 {
     int64_t bucket = s->step->linear_attend.bucket;
@@ -238,8 +238,8 @@ static void divide(const struct head_sequence *s, int64_t first, int64_t rows, c
     }
 }
 
-/* Computes the results of rows [start, end). They read the sums over the keys so far. With inner_scores, [start, end)
- * is a chunk of several buckets. Then a row also reads the rows of earlier buckets of this chunk. */
+/* Computes the results of rows [start, end). These rows read the sums over the keys so far. With inner_scores, [start,
+ * end) is a chunk of several buckets, and a row also reads earlier buckets of this chunk. */
 static void read_rows(const struct head_sequence *s, int64_t start, int64_t end, bool inner_scores)
 {
     for (int64_t first = start; first < end; first += BLOCK_ROWS) {
@@ -255,8 +255,8 @@ static void read_rows(const struct head_sequence *s, int64_t start, int64_t end,
     }
 }
 
-/* Computes the first rows of this batch, up to the end of the bucket that an earlier batch left incomplete. Returns
- * their number. */
+/* Computes the first rows of this batch, up to the end of the bucket that an earlier batch left incomplete. Returns the
+ * number of these rows. */
 static int64_t attend_pending(const struct head_sequence *s)
 {
     int64_t bucket = s->step->linear_attend.bucket, done = s->earlier_rows % bucket;
@@ -272,8 +272,8 @@ static int64_t attend_pending(const struct head_sequence *s)
     return rows;
 }
 
-/* Computes a single new row of a sequence with a slot, as generation needs it. The sums are in the slot, and are read
- * and written only once. */
+/* Computes a single new row of a sequence with a slot, as in generation. The sums are in the slot, and are read and
+ * written only once. */
 static void attend_next(const struct head_sequence *s)
 {
     const struct vector_functions *vector = s->run->vector;
@@ -297,8 +297,8 @@ static void attend_next(const struct head_sequence *s)
     }
 }
 
-/* Processes one chunk after another. First the rows of the chunk read the sums. Then the chunk is added to the sums.
- * The rows of one large bucket do not read each other. Several small buckets fit in one block. */
+/* Processes one chunk after another. The rows of the chunk read the sums first. Afterwards, the chunk is added to the
+ * sums. The rows of one large bucket do not read one another. Several small buckets fit in one block. */
 static void attend_causal(const struct head_sequence *s)
 {
     int64_t bucket = s->step->linear_attend.bucket, chunk = bucket;
@@ -318,7 +318,7 @@ static void attend_causal(const struct head_sequence *s)
         int64_t end = least(start + chunk, s->query_rows), complete = end - (end - start) % bucket;
         read_rows(s, start, end, inner_scores);
         if (end == s->query_rows && !s->in_parts)
-            break; /* no row reads the sums of this chunk any more */
+            break; /* no later row reads the sums of this chunk */
         add_rows(s, start, complete, s->seen);
         if (complete < end)
             add_rows(s, complete, end, s->pending);
@@ -332,8 +332,8 @@ static struct key_sums place_sums(const struct head_sequence *s, float **memory)
     return sums;
 }
 
-/* Divides the scratch for the sequence. `state` is the head's piece of the slot, or NULL without a slot. For keys of
- * another input the slot keeps only the finished context, without sums. */
+/* Places the arrays of the sequence in the scratch. `state` is the head's part of the slot, or NULL without a slot. If
+ * the attention is not causal, the slot keeps only the finished context, without sums. */
 static void place(struct head_sequence *s, float *scratch, float *state)
 {
     int64_t d = s->d, e = s->e;
@@ -356,7 +356,7 @@ static void place(struct head_sequence *s, float *scratch, float *state)
 
 int64_t cpu_linear_attend_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
-    (void)run; /* only the step matters */
+    (void)run; /* the scratch depends only on the step */
     int64_t d = step->linear_attend.dim_head, e = step->linear_attend.dim_value;
     return 2 * BLOCK_ROWS * d + BLOCK_ROWS * e + BLOCK_ROWS * BLOCK_ROWS + 2 * d * e + 3 * d;
 }
@@ -370,7 +370,7 @@ static int64_t state_floats(const struct plan_step *step)
     return (step->linear_attend.bucket > 1 ? 2 : 1) * (d * e + d);
 }
 
-/* The number of rows among `rows` rows that lie at offset, offset + fold, offset + 2 * fold, … */
+/* The number of rows among `rows` rows at offset, offset + fold, offset + 2 * fold, … */
 static int64_t folded_rows(int64_t rows, int64_t offset, int64_t fold)
 {
     return rows > offset ? (rows - offset + fold - 1) / fold : 0;
@@ -388,7 +388,7 @@ static struct head_sequence sequence_of(const struct cpu_run *run, const struct 
     int64_t value_column = (step->linear_attend.first_head + head) * e,
             column = (step->linear_attend.first_head + head) * d;
     int64_t earlier = padder_earlier_rows(run->plan, run->batch, sequence);
-    int64_t offset = ((f - earlier) % fold + fold) % fold; /* of the folded sequence's first row in this batch */
+    int64_t offset = ((f - earlier) % fold + fold) % fold; /* offset of the folded sequence's first row in this batch */
     int64_t owner = padder_owner(keys, sequence);
     int64_t query = from->starts[sequence] + offset, key = keys->starts[owner] + offset;
     float *state = state_of(run, sequence);

@@ -1,9 +1,10 @@
-/* Sequences are cut into windows. A row reads the keys of its own window and of the two windows beside it. If attention
- * is causal, it reads the keys up to its own position, in its own window and the window before it. Rows of one window
- * and one head are computed together.
+/* Attention within windows of a sequence. A row reads the keys of its own window and of the two windows beside it. If
+ * attention is causal, the row reads only keys up to its own position, in its own window and the window before it. Rows
+ * of one window and one head are computed together.
  *
- * The rows of a sequence may come in several batches (engine_item.slot). Its slot then keeps the keys and values of two
- * windows: the last row's window, and the window before it. Rows read the keys of earlier batches there. */
+ * The rows of a sequence may come in several batches (engine_item.slot). In this case, its slot keeps the keys and
+ * values of two windows: the last row's window, and the window before it. Rows read the keys of earlier batches in the
+ * slot. */
 #include "engine/cpu/local_attend.h"
 
 #include <math.h>
@@ -14,20 +15,20 @@ struct window_rows {
     const struct cpu_run *run;
     const struct plan_step *step;
     const float *queries;       /* (rows, d) */
-    const float *keys, *values; /* (k, d), with rows key_stride apart */
+    const float *keys, *values; /* (k, d) each. Rows are key_stride apart */
     const int32_t *mask;        /* (k), 0 for a masked key. NULL if there is no mask */
     float *out;                 /* (rows, d) */
     float *scratch;
     int64_t query_stride, key_stride, out_stride; /* key_stride is also the stride of the values */
     int64_t rows, k;
-    int64_t first_seen; /* number of keys up to the key of the first row, which is included */
-    int64_t slots;      /* number of rows in these windows. (slots - k) of them lie outside the sequence */
+    int64_t first_seen; /* number of keys up to the key of the first row, including this key */
+    int64_t slots; /* number of positions of the windows that the rows read. (slots - k) of these are outside of the
+                      sequence */
 };
 
 /* For a row that reads no key, sets out (d) to the mean of all values of its windows. Values outside the sequence count
- * as -1. The library behaves like this, because it sets the scores of hidden keys to one number. If all keys are
- * hidden, all slots have the same weight.
- */
+ * as -1. The library sets the scores of hidden keys to one number. So all positions of its windows have the same weight
+ * if all keys are hidden. */
 static void mean_of_slots(const struct window_rows *p, float *out)
 {
     int64_t d = p->step->local_attend.dim_head;
@@ -37,7 +38,7 @@ static void mean_of_slots(const struct window_rows *p, float *out)
         out[i] = (out[i] - (float)(p->slots - p->k)) / (float)p->slots;
 }
 
-/* Converts the mask to bytes. Returns the first key that is not masked, or k if all are masked. */
+/* Converts the mask to bytes. Returns the first key that is not masked, or k if all keys are masked. */
 static int64_t load_mask(const struct window_rows *p, uint8_t *bytes)
 {
     int64_t first = p->k;
@@ -89,9 +90,9 @@ static void attend_window(const struct window_rows *p)
             mean_of_slots(p, p->out + r * p->out_stride);
 }
 
-/* Rows of x from `position` to the end of their window, or to `end`. Positions count from the first row that the
- * sequence has in this batch. `earlier` is the position of this row in the whole sequence. All keys of these rows
- * belong to the sequence. */
+/* Describes rows of x: from `position` to the end of their window, or to `end` if it comes first. Positions count from
+ * the first row of the sequence in this batch. `earlier` is the position of this first row in the whole sequence. The
+ * keys that it describes are those of this batch. */
 static struct window_rows rows_of_window(const struct cpu_run *run, const struct plan_step *step, int64_t sequence,
                                          int64_t earlier, int64_t position, int64_t end, int64_t head)
 {
@@ -124,16 +125,17 @@ static struct window_rows rows_of_window(const struct cpu_run *run, const struct
     };
 }
 
-/* ---- Sequences in parts ---- */
+/* ---- Sequences whose rows come in several batches ---- */
 
-/* One head's keys or values in a slot: (2 * window, d). Rows of the window before, then rows of the current window. */
+/* One head's keys or values in a slot: (2 * window, d). The rows of the previous window are followed by the rows of the
+ * current window. */
 struct kept_rows {
     float *rows;
     int64_t window, d;
 };
 
-/* Copies `count` rows from `from` on, rows `stride` apart, to the current window from row `first` on. A window that
- * begins moves the current one before it. */
+/* Copies `count` rows, which begin at `from` and are `stride` apart, to the slot. They become rows `first`, first + 1,
+ * … of the current window. If `first` is 0, a new window begins, and the current window becomes the previous window. */
 static void keep_rows(struct kept_rows kept, const float *from, int64_t stride, int64_t first, int64_t count)
 {
     float *current = kept.rows + kept.window * kept.d;
@@ -158,7 +160,7 @@ static void attend_part(const struct cpu_run *run, const struct plan_step *step,
         struct window_rows rows = rows_of_window(run, step, sequence, earlier, position, length, head);
         keep_rows(keys, floats_of(run, step->keys) + first_row + position * stride, stride, in_window, rows.rows);
         keep_rows(values, floats_of(run, step->values) + first_row + position * stride, stride, in_window, rows.rows);
-        if (own - window < 0) { /* some keys were in an earlier batch, or there is no window before */
+        if (own - window < 0) { /* some keys were in an earlier batch, or there is no previous window */
             bool before = earlier + own >= window;
             rows.keys = keys.rows + (before ? 0 : window * d);
             rows.values = values.rows + (before ? 0 : window * d);
@@ -172,7 +174,7 @@ static void attend_part(const struct cpu_run *run, const struct plan_step *step,
     }
 }
 
-/* Rows of one block and one head, window after window. */
+/* Computes the rows of one block and one head, window after window. */
 static void attend_block(const struct cpu_run *run, const struct plan_step *step, const struct row_block *block,
                          int64_t head)
 {
@@ -194,7 +196,8 @@ void cpu_local_attend(const struct cpu_run *run, const struct plan_step *step)
         int64_t head = t % step->local_attend.heads;
         if (!state_of(run, block->sequence))
             attend_block(run, step, block, head);
-        else if (block->first == layout->starts[block->sequence]) /* a part is one task */
+        else if (block->first ==
+                 layout->starts[block->sequence]) /* the rows of a sequence with a slot are one task for each head */
             attend_part(run, step, block->sequence, head);
     }
 }
@@ -203,7 +206,7 @@ int64_t cpu_local_attend_scratch(const struct cpu_run *run, const struct plan_st
 {
     int64_t longest = run->plan->max_rows, d = step->local_attend.dim_head;
     int64_t keys = least(least(step->local_attend.window, longest) * (step->local_attend.causal ? 2 : 3), longest);
-    if (run->plan->n_slots > 0) /* of two windows, however few rows a batch has */
+    if (run->plan->n_slots > 0) /* even a batch of few rows may read two windows */
         keys = 2 * step->local_attend.window;
     return vector_packed_keys(keys, d, d) + vector_attend_scratch(d, d) + keys / (int64_t)sizeof(float) + 1;
 }

@@ -1,12 +1,12 @@
-/* A task is some rows of one product. Its shape depends only on the item. Matrices whose rows or columns are contiguous
- * are multiplied in place. Others are copied tile by tile. */
+/* A task is some rows of one product. The shape of a task depends only on the item. Matrices whose rows or columns are
+ * contiguous are multiplied in place. Other matrices are copied tile by tile. */
 #include "engine/cpu/multiply.h"
 #include "engine/plan/space.h"
 
 #include <string.h>
 
 #define TASK_ROWS 256
-#define PRODUCTS_ALONE 65536 /* one thread computes a step with fewer multiplications */
+#define PRODUCTS_ALONE 65536 /* limit in multiplications. One thread computes a step with fewer multiplications */
 #define TASKS_A_THREAD 4
 
 #define TILE_ROWS 64
@@ -19,7 +19,7 @@ struct strided_matrix {
     int64_t row, column;
 };
 
-/* An item's products: y (m, n) = scale * x (m, k) z (k, n) for each element of the outer dimensions. */
+/* The products of an item: y (m, n) = scale * x (m, k) z (k, n) for each element of the outer dimensions. */
 struct multiplication {
     const struct cpu_run *run;
     float scale;
@@ -60,7 +60,8 @@ static struct multiplication multiplication_of(const struct cpu_run *run, const 
 
 /* ---- Matrices in place ---- */
 
-/* Whether OpenBLAS can read the rows of a matrix (rows, columns) at this stride. OpenBLAS counts in int. */
+/* Whether OpenBLAS can read the rows of a matrix (rows, columns) at this stride. OpenBLAS requires that a stride fits
+ * into an int. */
 static bool is_stride(int64_t stride, int64_t rows, int64_t columns)
 {
     return rows <= 1 || (stride >= columns && stride <= INT32_MAX);
@@ -77,7 +78,8 @@ static bool is_dense(const struct strided_matrix *matrix, int64_t rows, int64_t 
     return by_rows || by_columns;
 }
 
-/* Computes c (m, n) = a (m, k) b (k, n), if all matrices can be used in place. The rows of c are contiguous. */
+/* Computes c (m, n) = a (m, k) b (k, n) if all matrices can be used in place, with contiguous rows of c. Otherwise
+ * returns false. */
 static bool multiply_dense(const struct cpu_run *run, struct strided_matrix a, struct strided_matrix b,
                            struct strided_matrix c, int64_t m, int64_t n, int64_t k)
 {
@@ -147,7 +149,7 @@ static void scale_rows(struct strided_matrix y, int64_t m, int64_t n, float scal
             out[i * y.row + j * y.column] *= scale;
 }
 
-/* Computes rows [row, row + m) of the product at `at`. */
+/* Computes rows [row, row + m) of one product. `at` gives the places of its matrices. */
 static void multiply_rows(const struct multiplication *p, const struct space_offsets *at, int64_t row, int64_t m)
 {
     struct strided_matrix x = part_of((struct strided_matrix){p->x.at + at->x, p->x.row, p->x.column}, row, 0);
@@ -164,7 +166,7 @@ static void multiply_rows(const struct multiplication *p, const struct space_off
         scale_rows(y, m, p->n, p->scale);
 }
 
-/* Computes one of `parts` parts of the products of an item. */
+/* Computes part number `part` of an item's products, which are divided into `parts` parts. */
 static void multiply_part(const struct multiplication *p, int64_t part, int64_t parts)
 {
     int64_t blocks = parts_of(p->m, TASK_ROWS), all = space_count(p->outer, p->n_outer) * blocks;

@@ -11,8 +11,8 @@
 #endif
 #endif
 
-/* Names of the shared object. Error messages contain the first name, which oneDNN itself uses. Debian 13 has another.
- */
+/* Names of the shared object. Error messages contain the first name, which oneDNN itself uses. Debian 13 uses another
+ * name. */
 #if defined DNNL_VERSION_MAJOR && DNNL_VERSION_MAJOR == 2
 #define ONEDNN_LIBRARY "libdnnl.so.2"
 #define ONEDNN_LIBRARIES ONEDNN_LIBRARY
@@ -68,7 +68,7 @@ struct onednn_functions {
 
 /* Describes how a matrix lies in memory. Version 2 of oneDNN stores the description by value. Version 3 allocates it,
  * so each description must be released by forget_matrix. forget_matrix does nothing for a zeroed struct. The functions
- * return a dnnl_status_t, except forget_matrix and matrix_bytes. */
+ * on matrices return a dnnl_status_t, except forget_matrix and matrix_bytes. */
 struct matrix {
     dnnl_memory_desc_t desc;
 };
@@ -99,7 +99,7 @@ static inline void forget_matrix(const struct onednn_functions *call, struct mat
     (void)call, (void)matrix;
 }
 
-/* Replaces the matrix's description by the one that the primitive chose. */
+/* Replaces the matrix's description by the description that the primitive chose. */
 static inline int ask_matrix(const struct onednn_functions *call, const_dnnl_primitive_desc_t primitive,
                              dnnl_query_t what, struct matrix *matrix)
 {
@@ -152,7 +152,7 @@ static inline void forget_matrix(const struct onednn_functions *call, struct mat
     matrix->desc = NULL;
 }
 
-/* Replaces the matrix's description by the one that the primitive chose. */
+/* Replaces the matrix's description by the description that the primitive chose. */
 static inline int ask_matrix(const struct onednn_functions *call, const_dnnl_primitive_desc_t primitive,
                              dnnl_query_t what, struct matrix *matrix)
 {

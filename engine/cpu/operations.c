@@ -15,8 +15,8 @@
 #include "engine/cpu/rows.h"
 #include "engine/cpu/space.h"
 
-/* An operation without a row here has no kernel. Plans with such an operation are refused, with a message that names
- * it. */
+/* An operation without a row in this table has no kernel. Plans with such an operation are refused, with a message that
+ * names the operation. */
 const struct cpu_operation cpu_operations[] = {
     [OP_EMBED] = {cpu_embed, cpu_no_scratch, cpu_no_scratch},
     [OP_ADD_POSITIONS] = {cpu_add_positions, cpu_no_scratch, cpu_no_scratch},

@@ -1,4 +1,4 @@
-/* operations: the CPU's table of kernels, one row for each operation of the plan. */
+/* operations: the CPU's table of kernels. It has one row for each operation of the plan. */
 #ifndef ENGINE_CPU_OPERATIONS_H
 #define ENGINE_CPU_OPERATIONS_H
 

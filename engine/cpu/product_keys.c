@@ -1,7 +1,6 @@
-/* A query has two halves. In each head, each half has n keys. The BEST keys with the largest scores are kept. A pair
- * (i, j) of kept keys selects value i * n + j of the memory. Its score is the sum of the two scores. The values of the
- * BEST pairs are summed up, weighted by the softmax of the pairs' scores.
- */
+/* Each head has a query of two halves, and n keys for each half. For each half, the BEST keys with the largest scores
+ * are kept. A pair (i, j) of kept keys selects value i * n + j of the memory. The pair's score is the sum of the scores
+ * of its keys. The values of the BEST pairs are summed up, weighted by the softmax of the pairs' scores. */
 #include "engine/cpu/product_keys.h"
 #include "engine/cpu/top_k.h"
 
@@ -9,8 +8,8 @@
 
 #define BEST PLAN_BEST_KEYS
 
-/* scores (rows, n) of one half and head for a block of rows: x (rows, d) K (n, d)ᵀ. In x (rows, 2, h, d) the half is an
- * outer dimension. In K (h, n, 2, d) it is an inner one. */
+/* Computes scores (rows, n) of one half and head for a block of rows: x (rows, d) K (n, d)ᵀ. The stored x is (rows, 2,
+ * h, d), where the half is an outer dimension. The stored K is (h, n, 2, d), where the half is an inner dimension. */
 static void score(const struct cpu_run *run, const struct plan_step *step, const struct row_block *block, int64_t head,
                   int64_t half, float *scores)
 {
@@ -32,7 +31,7 @@ static void score(const struct cpu_run *run, const struct plan_step *step, const
 }
 
 /* Adds the result of one head to a row y (columns). It is the sum of the best pairs' values, weighted by the softmax of
- * the pairs' scores. first and second (n) are the scores of the two halves. */
+ * the pairs' scores. `first` (n) and `second` (n) are the scores of the two halves. */
 static void add_best(const struct cpu_run *run, const struct plan_weight *values, int64_t n, const float *first,
                      const float *second, float *y)
 {

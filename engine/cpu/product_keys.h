@@ -1,5 +1,5 @@
-/* product_keys: product key memory (OP_RETRIEVE). It is a table of n * n rows, and has two sets of n keys. A pair of
- * keys, one of each set, stands for a row of the table. */
+/* product_keys: product key memory (OP_RETRIEVE). It consists of a table of n * n rows and two sets of n keys. A pair
+ * of keys, one from each set, selects a row of the table. */
 #ifndef ENGINE_CPU_PRODUCT_KEYS_H
 #define ENGINE_CPU_PRODUCT_KEYS_H
 

@@ -11,13 +11,14 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#define ALIGNMENT 64 /* bytes */
+#define ALIGNMENT 64 /* in bytes: one cache line */
 
-/* The values in cblas.h, which is not needed for building. */
+/* Constants of cblas.h, which is not needed for building. */
 enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 };
 
-/* Names for OPENBLAS_CORETYPE. OpenBLAS 0.3.21 does not know Zen 4 and 5, and uses its Haswell kernels there. Its
- * SkylakeX kernels are 1.8 times faster on them. Without a name OpenBLAS chooses. */
+/* Names for OPENBLAS_CORETYPE. OpenBLAS 0.3.21 does not recognise the processors Zen 4 and 5, and uses its Haswell
+ * kernels for them. On these processors, its SkylakeX kernels are 1.8 times faster. Without a name, OpenBLAS
+ * chooses. */
 static const char *const core_types[SET_COUNT] = {[SET_AVX2] = "Haswell", [SET_AVX512] = "SkylakeX"};
 
 /* Shortens "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH …" and "SkylakeX" to "OpenBLAS 0.3.21 SkylakeX". */
@@ -55,7 +56,7 @@ static bool cpu_has_amx(void)
 }
 
 /* Whether a row has the same bits in every batch. This was measured for many numbers of rows, positions and threads. It
- * holds for OpenBLAS' SkylakeX kernels, and not for its Haswell kernels. It holds for oneDNN's kernels for AVX-512.
+ * is true for OpenBLAS' SkylakeX kernels and oneDNN's kernels for AVX-512. It is false for OpenBLAS' Haswell kernels.
  * Kernels that use AMX were never measured. */
 static bool are_batch_invariant(const struct products *products, const char *core_name)
 {
@@ -68,7 +69,7 @@ static bool are_batch_invariant(const struct products *products, const char *cor
  * constructor or in a product. */
 #define OPENBLAS_LOAD_BYTES (INT64_C(304) << 20)
 #define OPENBLAS_BUFFER_BYTES (INT64_C(128) << 20)
-#define OPENBLAS_MOST_BUFFERS 128 /* OpenBLAS in Debian has room for 256 */
+#define OPENBLAS_MOST_BUFFERS 128 /* OpenBLAS in Debian has room for 256 buffers */
 
 static int refuse_address_space(int64_t bytes, int threads, struct error *error)
 {
@@ -85,7 +86,8 @@ static int refuse_address_space(int64_t bytes, int threads, struct error *error)
                      needed, threads, (long long)(limit.rlim_cur >> 20));
 }
 
-/* Checks that there is enough address space, by mapping as much as OpenBLAS will map, and unmapping it. */
+/* Checks that there is enough address space, by mapping the number of bytes that OpenBLAS will map, and unmapping
+ * them. */
 static int check_address_space(int threads, struct error *error)
 {
     void *loaded = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_NOLOAD);
@@ -99,7 +101,8 @@ static int check_address_space(int threads, struct error *error)
     return 0;
 }
 
-/* Lets OpenBLAS map a buffer for each thread now. It keeps them, so no product has to map one. */
+/* Lets OpenBLAS map a buffer for each thread in advance. OpenBLAS keeps the buffers, so no product has to map a
+ * buffer. */
 static void reserve_buffers(const struct products *products, int count)
 {
     void *buffers[OPENBLAS_MOST_BUFFERS];
@@ -123,7 +126,7 @@ static int open_openblas(enum instruction_set set, struct products *products, st
         setenv("OPENBLAS_CORETYPE", core_types[set], 1);
     else
         unsetenv("OPENBLAS_CORETYPE");
-    /* Our threads compute different tiles, so OpenBLAS must not start its own. */
+    /* The engine's threads compute different tiles, so OpenBLAS must not start its own threads. */
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
     products->library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
     if (!products->library)
@@ -158,7 +161,8 @@ static int open_bf16(enum instruction_set set, enum product_library library, str
     return onednn_open(products->threads, true, &products->onednn, error) == 0 || !wanted ? 0 : -1;
 }
 
-/* oneDNN's kernels for AVX-512 give a row the same bits for every number of rows. Those for AVX2 do not. */
+/* Opens oneDNN if float products use it. Its kernels for AVX-512 compute a row with the same bits for every number of
+ * rows. Its kernels for AVX2 do not. */
 static int open_f32(enum instruction_set set, enum product_library library, struct products *products,
                     struct error *error)
 {
@@ -189,7 +193,7 @@ int products_open(enum instruction_set set, enum product_library library, bool b
     return -1;
 }
 
-/* The libraries stay loaded, because threads still have thread-local storage of them. */
+/* The libraries stay loaded, because threads still contain thread-local storage of the libraries. */
 void products_close(struct products *products)
 {
     onednn_close(products->onednn);
@@ -202,10 +206,11 @@ void products_close(struct products *products)
 /* One of `packed` and `data` is set, unless there are no elements. */
 struct product_weight {
     int64_t columns, depth;
-    const float *data;            /* (columns, depth) for OpenBLAS, or words for the functions of vector.h */
-    float *owned;                 /* equals `data` if it must be freed. NULL if the caller keeps it */
-    size_t bytes;                 /* size of the memory at `owned` */
-    struct onednn_weight *packed; /* oneDNN */
+    const float
+        *data;    /* (columns, depth) floats for OpenBLAS, or words (vector_words.h) for the functions of vector.h */
+    float *owned; /* equals `data` if this memory must be freed. NULL if the caller keeps it */
+    size_t bytes; /* size of the memory at `owned` */
+    struct onednn_weight *packed; /* the weight as packed by oneDNN */
 };
 
 /* Whether the functions of vector.h compute the tiles of the weight. */
@@ -219,7 +224,7 @@ static int64_t words_of(int64_t elements)
     return (elements + 1) / 2;
 }
 
-/* Allocates the words of the weight. NULL if memory is lacking. */
+/* Allocates memory for the words of the weight. Returns NULL if memory is lacking. */
 static float *allocate_words(struct product_weight *weight, int64_t floats)
 {
     weight->bytes = ((size_t)floats * sizeof(float) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -282,7 +287,8 @@ int products_take_weight(const struct products *products, int64_t columns, int64
 /* The number of positions of e that are transposed at a time. It is even. */
 #define TURNED 256
 
-/* Copies positions [first, first + count) of column j of E to part (count). j counts the columns of all groups. */
+/* Copies positions [first, first + count) of column j of E to part (count). j is a number among the columns of all
+ * groups. */
 static void projection_part(int64_t n, int64_t k, bool transposed, const float *e, int64_t j, int64_t first,
                             int64_t count, float *part)
 {
@@ -291,7 +297,7 @@ static void projection_part(int64_t n, int64_t k, bool transposed, const float *
         part[i] = from[transposed ? i : i * k];
 }
 
-/* Packs Eᵀ (groups * k, n) as words. Kernels may read some rows after it, which are set to 0. */
+/* Packs Eᵀ (groups * k, n) as words. Kernels may read some rows after these rows. They are set to 0. */
 int products_take_projection(const struct products *products, int64_t groups, int64_t n, int64_t k, bool transposed,
                              const float *e, struct product_weight **taken, struct error *error)
 {
@@ -333,7 +339,7 @@ size_t products_weight_bytes(const struct product_weight *weight)
 
 /* ---- Tiles of products with a weight ---- */
 
-/* The scratch contains the tile, oneDNN's scratchpad, and the rows as bf16. */
+/* The scratch contains the tile, oneDNN's scratchpad, and the rows as bf16, in this order. */
 
 #define TILE_FLOATS (PLAN_ROW_BLOCK * PRODUCTS_PANEL)
 #define SCRATCHPAD_FLOATS (ONEDNN_SCRATCHPAD_BYTES / (int64_t)sizeof(float))
@@ -406,7 +412,7 @@ int products_linear_tile(const struct products *products, const struct product_t
 
 /* ---- Projections ---- */
 
-/* The scratch contains the result, then the scratch of `project` in vector.h. */
+/* The scratch contains the result, followed by the scratch of `project` in vector.h. */
 
 static int64_t projected_floats(int64_t k)
 {

@@ -1,5 +1,6 @@
 /* products: matrix products, cut into tiles. The shape of a tile depends only on the model and the item. One thread
- * computes a tile. The tile has the same bits wherever it lies in the matrix. So results do not depend on the batch.
+ * computes a tile. The bits of the tile do not depend on its place in the matrix. So results do not depend on the
+ * batch.
  *
  * The code that computes each kind of product:
  *                                   float32                                 bf16
@@ -7,8 +8,8 @@
  *     projection along a sequence   OpenBLAS                                vector.h
  *     any other                     OpenBLAS                                OpenBLAS, in float32
  *
- * Products of rows and a weight are called linear, after nn.Linear. oneDNN reads weights in a packed order of its own.
- * Only its kernels for AVX-512 compute a row with the same bits for every number of rows.
+ * Products of rows and a weight are called linear, after nn.Linear. oneDNN reads weights in its own packed order. Only
+ * its kernels for AVX-512 compute a row with the same bits for every number of rows.
  *
  * The caller of a successful products_open must call products_close, after freeing all weights. */
 #ifndef ENGINE_CPU_PRODUCTS_H
@@ -23,18 +24,19 @@ struct products {
     void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float *a,
                   int lda, const float *b, int ldb, float beta, float *c, int ldc);
     struct onednn *onednn; /* NULL if oneDNN computes no products */
-    bool needs_onednn;     /* the settings name oneDNN, so a weight that it cannot pack is an error */
+    bool needs_onednn;     /* the settings name oneDNN, so a weight that oneDNN cannot pack is an error */
     int threads;
-    bool bf16;                             /* products with weights multiply bf16 numbers and sum them up in float32 */
-    const struct vector_functions *vector; /* the functions for the instruction set. With bf16, those for AVX512_BF16 */
+    bool bf16; /* products with weights multiply bf16 numbers and sum them up in float32 */
+    const struct vector_functions
+        *vector; /* the functions for the instruction set. If `bf16`, the functions for AVX512_BF16 */
     bool batch_invariant;
-    char description[160]; /* "OpenBLAS 0.3.21 SkylakeX, oneDNN 2.6.3" */
+    char description[160]; /* for example "OpenBLAS 0.3.21 SkylakeX, oneDNN 2.6.3" */
 };
 
 /* Loads OpenBLAS with kernels for the instruction set, and oneDNN. OpenBLAS reads OPENBLAS_CORETYPE from the
  * environment while it is loaded. This function sets the variable, so call it before other threads exist. OpenBLAS
- * stays loaded with these kernels after products_close. Returns -1 if a necessary library is missing. After success the
- * message in `error` is empty, unless LIBRARY_AUTO would use oneDNN but cannot. Then the message is the reason. */
+ * stays loaded with these kernels after products_close. Returns -1 if a necessary library is missing. After success,
+ * the message in `error` is usually empty. If LIBRARY_AUTO would use oneDNN, but cannot, the message is the reason. */
 int products_open(enum instruction_set set, enum product_library library, bool bf16, int threads,
                   struct products *products, struct error *error);
 void products_close(struct products *products);
@@ -43,62 +45,64 @@ void products_close(struct products *products);
 struct product_weight;
 
 /* Makes a weight of w (columns, depth) for products_linear_tile. If `owned`, w was allocated by malloc, and this
- * function takes it over, even on failure. Otherwise the caller keeps w until the weight is freed. After success the
- * caller must call products_free_weight. If oneDNN cannot pack the weight, other code multiplies it, and `error` gives
- * the reason even after success. If the settings name oneDNN (needs_onednn), this is a failure instead. In all other
- * cases of success `error` is empty. */
+ * function becomes its owner, even on failure. Otherwise the caller keeps w until the weight is freed. After success
+ * the caller must call products_free_weight. If oneDNN cannot pack the weight, other code multiplies it, and `error`
+ * gives the reason even after success. If the settings name oneDNN (needs_onednn), a weight that oneDNN cannot pack is
+ * a failure. In all other cases of success, `error` is empty. */
 int products_take_weight(const struct products *products, int64_t columns, int64_t depth, float *w, bool owned,
                          struct product_weight **weight, struct error *error);
 void products_free_weight(const struct products *products, struct product_weight *weight); /* NULL is harmless */
-/* Resident bytes, not counting a w that the caller keeps. */
+/* The resident bytes of the weight, not counting a w that the caller keeps. */
 size_t products_weight_bytes(const struct product_weight *weight);
 
-/* Makes a weight of e for products_project. e is (groups * k, n) if transposed, else (groups * n, k). Call it only if
- * products are in bf16. The caller keeps e. After success the caller must call products_free_weight. */
+/* Makes a weight of e for products_project. e is (groups * k, n) if `transposed`, and (groups * n, k) otherwise. Call
+ * it only if products are in bf16. The caller keeps e. After success the caller must call products_free_weight. */
 int products_take_projection(const struct products *products, int64_t groups, int64_t n, int64_t k, bool transposed,
                              const float *e, struct product_weight **weight, struct error *error);
 
-/* Floats of scratch that a thread needs. The first function is for products_linear_tile with a weight of this depth,
- * the second for products_project to k rows. */
+/* The number of floats of scratch that a thread needs. products_linear_scratch is for products_linear_tile with a
+ * weight of this depth. products_project_scratch is for products_project to k rows. */
 int64_t products_linear_scratch(const struct products *products, int64_t depth);
 int64_t products_project_scratch(const struct products *products, int64_t k);
 
-/* Prepares x (rows, depth) for tiles of the weight. `rows` is at most PLAN_ROW_BLOCK. Returns the x to pass to the
- * tiles. This is x itself, or a copy in the scratch with another element type. The memory of PLAN_ROW_BLOCK rows must
- * be readable. The content of rows beyond `rows` does not matter, because a row of a product does not depend on other
- * rows. `element` must be ELEMENT_F32 unless products are in bf16. */
+/* Prepares x (rows, depth) for tiles of the weight. `rows` is at most PLAN_ROW_BLOCK. Returns the pointer to pass to
+ * the tiles. It points to x itself, or to a copy in the scratch with another element type. All PLAN_ROW_BLOCK rows must
+ * be readable memory. The content of rows beyond `rows` does not matter, because a row of a product does not depend on
+ * other rows. `element` must be ELEMENT_F32 unless products are in bf16. */
 const void *products_linear_rows(const struct products *products, const struct product_weight *weight, int64_t rows,
                                  enum element element, const void *x, float *scratch);
 
-/* A tile: one panel of the columns of x wᵀ, with bias, activation and residual. Panel p has the columns from p *
- * PRODUCTS_PANEL to (p + 1) * PRODUCTS_PANEL - 1, as far as w has them. */
+/* A tile: one panel of the columns of x wᵀ, with bias, activation and residual. Panel p consists of the columns p *
+ * PRODUCTS_PANEL … (p + 1) * PRODUCTS_PANEL - 1. The last panel may have fewer columns. */
 struct product_tile {
     const struct product_weight *weight;
     int64_t panel;
-    const void *x;               /* returned by products_linear_rows */
-    struct vector_finish finish; /* pointers for all columns of the weight. finish.x is not read */
+    const void *x;               /* the pointer that products_linear_rows returned */
+    struct vector_finish finish; /* pointers for all columns of the weight. finish.x is not used */
 };
 
-/* `thread` is the number of the calling thread, less than products.threads. Returns -1 if oneDNN ran out of memory. */
+/* Computes the tile. `thread` is the number of the calling thread, less than products.threads. Returns -1 if oneDNN ran
+ * out of memory. */
 int products_linear_tile(const struct products *products, const struct product_tile *tile, float *scratch, int thread);
 
 /* A part of the projection of one sequence by E (n, k): some rows and some columns of the sequence. */
 struct product_projection {
     const struct product_weight *weight;
-    int64_t first_k, k;  /* the columns of E to use. The columns of the groups follow one another */
+    int64_t first_k,
+        k; /* first column of E, and number of columns, that are used. The columns of the groups follow one another */
     int64_t first, rows; /* positions in the sequence, which are rows of E. `first` is even, because a word in bf16
                             holds two neighbouring rows of E */
     int64_t columns;     /* at most VECTOR_PANEL */
-    const void *x;       /* (rows, columns). x_stride is the distance between rows in elements */
+    const void *x;       /* (rows, columns). x_stride is the distance between two rows, in elements */
     int64_t x_stride;
     enum element x_element;
 };
 
-/* Returns the result (k, columns), which lies in the scratch. The distance between its rows is VECTOR_PANEL floats. */
+/* Returns the result (k, columns). It is in the scratch, and its rows are VECTOR_PANEL floats apart. */
 float *products_project(const struct products *products, const struct product_projection *projection, float *scratch);
 
-/* c (m, n) = a b, computed by the calling thread. a is (m, k), or (k, m) if transposed. b is (k, n), or (n, k) if
- * transposed. Strides count floats. */
+/* c (m, n) = a b, computed by the calling thread. a is (m, k), or (k, m) if transpose_a. b is (k, n), or (n, k) if
+ * transpose_b. Strides count floats. */
 struct product {
     int64_t m, n, k;
     const float *a, *b;

@@ -11,13 +11,13 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define ALIGNMENT 64 /* bytes */
-#define TRIED 16     /* rows and columns of the small weight that is packed when the library is opened */
+#define ALIGNMENT 64 /* in bytes: one cache line */
+#define TRIED 16     /* number of rows, and of columns, of the small weight that is packed when the library is opened */
 #define ONEDNN_CODE_BYTES ((size_t)16 << 20) /* several times the size of a primitive's code */
 
 /* The numbers of rows for which primitives are made. The kernels compute a row with the same bits for all of these
- * numbers. This was measured, and tests/unit/test_products.c tests it. Generation has products with few rows. They take
- * only the time to read the weight. */
+ * numbers. This was measured, and tests/unit/test_products.c tests it. In generation, products have few rows. Such a
+ * product takes only the time to read the weight. */
 static const int64_t row_counts[] = {1, 4, 8, 16, 32, 48, 56, PLAN_ROW_BLOCK};
 enum { ROW_COUNTS = sizeof row_counts / sizeof *row_counts };
 
@@ -28,10 +28,10 @@ struct thread_memory {
 
 struct primitive {
     dnnl_primitive_t primitive;
-    struct thread_memory *of_threads; /* one for each thread */
+    struct thread_memory *of_threads; /* by thread: its memory objects */
 };
 
-/* The primitives for all panels of one width and depth. They live while a panel uses them. */
+/* The primitives for all panels of one width and depth. They are freed when the last weight that uses them is freed. */
 struct shape {
     int64_t depth, width;
     int64_t users;
@@ -44,20 +44,21 @@ struct onednn {
     void *library;
     struct onednn_functions call;
     dnnl_engine_t engine;
-    /* One for each thread, then one for packing, because weights may be packed while batches run. */
+    /* One for each thread, followed by one for packing, because weights may be packed while batches run. */
     dnnl_stream_t *streams;
     int threads;
     bool bf16;
-    struct shape *shapes; /* only one pack or free at a time changes it */
+    struct shape *shapes; /* a list. It changes when a weight is packed or freed, by one thread at a time */
     char description[48];
 };
 
 struct onednn_weight {
     int64_t panels;
     size_t bytes;
-    char *data;                 /* all panels, one after another */
-    struct shape *whole, *last; /* shapes of all panels but the last, and of the last panel. NULL until found */
-    dnnl_memory_t memories[];   /* one for each panel */
+    char *data; /* all panels, one after another */
+    struct shape *whole,
+        *last; /* the shape of all panels except the last, and the shape of the last panel. NULL until found */
+    dnnl_memory_t memories[]; /* by panel: its memory object */
 };
 
 static const char *const failure = "oneDNN: %s failed with status %d";
@@ -213,7 +214,7 @@ static int describe_product(const struct onednn *onednn, const struct matrix *x,
     return status;
 }
 
-/* How the operands of a primitive lie in memory. */
+/* Descriptions of the operands of a primitive except the weight. */
 struct operands {
     struct matrix x, y, scratchpad;
 };
@@ -245,8 +246,8 @@ static int create_described(const struct onednn *onednn, dnnl_primitive_desc_t d
     return status;
 }
 
-/* Makes the primitive y (rows, width) = x (rows, depth) w (depth, width). shape->packed describes how w lies in memory.
- * If its format kind is "any", the library chooses. */
+/* Creates the primitive y (rows, width) = x (rows, depth) w (depth, width). shape->packed describes how w is stored in
+ * memory. If its format kind is "any", the library chooses the description, and the function sets it. */
 static int create_primitive(const struct onednn *onednn, int64_t rows, struct shape *shape, struct primitive *primitive)
 {
     const struct onednn_functions *call = &onednn->call;
@@ -268,7 +269,8 @@ static int create_primitive(const struct onednn *onednn, int64_t rows, struct sh
     return status;
 }
 
-/* After success the caller must call drop_shape. Returns NULL after a failure, and sets `status` to the reason. */
+/* Returns the shape, and creates it if it does not exist. After success the caller must call drop_shape. Returns NULL
+ * after a failure, and sets `status` to the reason. */
 static struct shape *use_shape(struct onednn *onednn, int64_t depth, int64_t width, int *status)
 {
     for (struct shape *shape = onednn->shapes; shape; shape = shape->next) {
@@ -288,7 +290,7 @@ static struct shape *use_shape(struct onednn *onednn, int64_t depth, int64_t wid
     *status =
         describe_matrix(&onednn->call, &shape->packed, sizes, onednn->bf16 ? dnnl_bf16 : dnnl_f32, dnnl_format_tag_any);
     for (int i = ROW_COUNTS - 1; i >= 0 && *status == 0;
-         i--) /* the primitive for the largest number of rows determines how the weight lies */
+         i--) /* the primitive for the largest number of rows determines how the weight is stored */
         *status = create_primitive(onednn, row_counts[i], shape, &shape->primitives[i]);
     if (*status != 0) {
         free_shape(onednn, shape);
@@ -338,7 +340,7 @@ static int reorder(const struct onednn *onednn, const struct matrix *from, dnnl_
     return status;
 }
 
-/* Packs w (width, depth) to the panel's place. */
+/* Packs w (width, depth) into the panel's memory. */
 static int pack_panel(const struct onednn *onednn, const struct shape *shape, const float *w, dnnl_memory_t panel)
 {
     const struct onednn_functions *call = &onednn->call;
@@ -346,7 +348,7 @@ static int pack_panel(const struct onednn *onednn, const struct shape *shape, co
     struct matrix from = {0};
     dnnl_memory_t memory;
     void *address;
-    memcpy(&address, &w, sizeof address); /* oneDNN only reads it */
+    memcpy(&address, &w, sizeof address); /* oneDNN only reads w, so removing `const` is safe */
     int status = describe_strides(call, &from, sizes, dnnl_f32, strides);
     if (status != 0)
         return status;
@@ -432,7 +434,7 @@ int onednn_tile(const struct onednn *onednn, const struct onednn_weight *weight,
     const struct thread_memory *own = &primitive->of_threads[thread];
     dnnl_stream_t stream = onednn->streams[thread];
     void *source;
-    memcpy(&source, &x, sizeof source); /* oneDNN only reads it */
+    memcpy(&source, &x, sizeof source); /* oneDNN only reads x, so removing `const` is safe */
     place_memory(call, own->x, source, stream);
     place_memory(call, own->y, y, stream);
     place_memory(call, own->scratchpad, scratchpad, stream);
@@ -445,7 +447,7 @@ int onednn_tile(const struct onednn *onednn, const struct onednn_weight *weight,
     return call->dnnl_primitive_execute(primitive->primitive, stream, 4, arguments) == dnnl_success ? 0 : -1;
 }
 
-#else /* without headers, or with those of another version, OpenBLAS computes all products */
+#else /* without headers of a supported version, oneDNN is not used */
 
 int onednn_open(int threads, bool bf16, struct onednn **onednn, struct error *error)
 {

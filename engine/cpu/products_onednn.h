@@ -6,7 +6,7 @@
 
 #include "engine/cpu/vector.h"
 
-#define ONEDNN_SCRATCHPAD_BYTES 4096 /* oneDNN 2.6.3 needs 640 */
+#define ONEDNN_SCRATCHPAD_BYTES 4096 /* scratchpad of a primitive. oneDNN 2.6.3 needs 640 bytes */
 
 struct onednn;
 struct onednn_weight;
@@ -15,18 +15,18 @@ struct onednn_weight;
  * on this machine. Also returns -1 if this program was built without oneDNN's headers. */
 int onednn_open(int threads, bool bf16, struct onednn **onednn, struct error *error);
 void onednn_close(struct onednn *onednn);                    /* NULL is harmless */
-const char *onednn_description(const struct onednn *onednn); /* "oneDNN 2.6.3" */
+const char *onednn_description(const struct onednn *onednn); /* for example "oneDNN 2.6.3" */
 
-/* Packs w (columns, depth). The caller keeps w. Only one thread at a time may pack or free a weight. Tiles of other
- * weights may run meanwhile. */
+/* Packs w (columns, depth). The caller keeps w. Only one thread at a time may pack or free a weight. During this, other
+ * threads may run tiles of other weights. */
 int onednn_pack(struct onednn *onednn, int64_t columns, int64_t depth, const float *w, struct onednn_weight **weight,
                 struct error *error);
 void onednn_free_weight(struct onednn *onednn, struct onednn_weight *weight);
 size_t onednn_weight_bytes(const struct onednn_weight *weight);
 
-/* y (rows, width) = x (rows, depth) wᵀ for one panel. Both x and y have memory for `rows` rounded up to the next number
- * in row_counts (products_onednn.c), at most PLAN_ROW_BLOCK. `scratchpad` has ONEDNN_SCRATCHPAD_BYTES. Returns -1 if
- * memory is lacking. */
+/* y (rows, width) = x (rows, depth) wᵀ for one panel. Both x and y must have memory for more rows: `rows` rounded up to
+ * the next number in row_counts (products_onednn.c), at most PLAN_ROW_BLOCK. `scratchpad` has ONEDNN_SCRATCHPAD_BYTES
+ * bytes. Returns -1 if memory is lacking. */
 int onednn_tile(const struct onednn *onednn, const struct onednn_weight *weight, int64_t panel, int64_t rows,
                 const void *x, float *y, void *scratchpad, int thread);
 

@@ -1,19 +1,19 @@
-/* Computes y (k, columns) = Eᵀ x + e for each sequence x (n, columns). Only the first n rows of E are used.
+/* project: computes y (k, columns) = Eᵀ x + e for each sequence x (n, columns). Only the first n rows of E are used.
  *
  * A task is a sequence and a tile of columns. In bf16 a task may compute only a part of the k rows of y. A sequence
  * longer than CHUNK_ROWS is projected in chunks of rows, whose results are added in a fixed order. So the order of
  * additions depends only on the length of the sequence. */
 #include "engine/cpu/project.h"
 
-#define TILE_COLUMNS 64 /* columns of x in a task */
-#define TASK_ROWS 256   /* rows of y that a task in bf16 computes at most */
-#define CHUNK_ROWS 8192 /* rows of x in a chunk */
-#define SUMS_AT_ONCE 64 /* columns of E that are summed up at the same time */
+#define TILE_COLUMNS 64 /* number of columns of x in a task */
+#define TASK_ROWS 256   /* maximum number of rows of y that a task in bf16 computes */
+#define CHUNK_ROWS 8192 /* number of rows of x in a chunk */
+#define SUMS_AT_ONCE 64 /* number of columns of E that are summed up at the same time */
 
 _Static_assert(TILE_COLUMNS <= VECTOR_PANEL, "a tile is a panel");
 
-/* The parameters of a step, with pointers. Each group of columns has its own E and bias. A tile belongs to one group.
- */
+/* The parameters of a step, with pointers to its matrices. Each group of columns has its own E and bias. A tile belongs
+ * to one group. */
 struct sequence_projection {
     const struct cpu_run *run;
     const struct plan_step *step;
@@ -21,14 +21,14 @@ struct sequence_projection {
     const char *x;                  /* (rows, columns) */
     char *y;                        /* (sequences * k, y_columns) */
     enum element x_element, y_element;
-    const float *weight;                 /* E of all groups: (groups * n, k), or transposed (groups * k, n) */
-    const struct product_weight *packed; /* the same weight in bf16. NULL if products are in float */
-    const float *bias;                   /* e: (groups, k), or NULL */
+    const float *weight;                 /* E of all groups: (groups * n, k). If transposed, it is (groups * k, n) */
+    const struct product_weight *packed; /* the same weight packed in bf16. NULL if products are in float */
+    const float *bias;                   /* e of all groups: (groups, k). NULL if there is no bias */
     int64_t columns, y_columns, k;
     int64_t groups, group_columns, tiles;
-    int64_t weight_columns, weight_rows; /* shape of the E of a group, as stored */
+    int64_t weight_columns, weight_rows; /* shape of the stored E of one group */
     bool transposed;
-    /* After the columns for x, y has a column with sums of E, and a column with biases. */
+    /* After the columns for x, y may have a column with sums of E, and a column with biases. */
     bool sums_column, bias_column;
 };
 
@@ -63,7 +63,7 @@ static struct sequence_projection projection_of(const struct cpu_run *run, const
     };
 }
 
-/* Where to write the result (k, y_columns) of a sequence or of a chunk. */
+/* The memory for the result (k, y_columns) of a sequence or of a chunk. */
 struct target {
     char *out;
     enum element element;
@@ -83,13 +83,13 @@ static void write_row(const struct sequence_projection *p, const struct target *
     });
 }
 
-/* Writes the columns of y that follow those of x. For each row j of y they are the sum of E[p, j] over `rows` positions
- * p, and e[j]. `weight` points to E at the first of these positions. */
+/* Writes the columns of y that follow the columns for x. In row j of y, the first is the sum of E[p, j] over `rows`
+ * positions p. The second is e[j]. `weight` points to E at the first of these positions. */
 static void add_columns(const struct sequence_projection *p, const float *weight, int64_t rows,
                         const struct target *target)
 {
-    int64_t along = p->transposed ? 1 : p->weight_columns;  /* floats from one position to the next */
-    int64_t across = p->transposed ? p->weight_columns : 1; /* floats from one j to the next */
+    int64_t along = p->transposed ? 1 : p->weight_columns;  /* number of floats from one position to the next */
+    int64_t across = p->transposed ? p->weight_columns : 1; /* number of floats from one j to the next */
     for (int64_t j = 0; p->sums_column && j < p->k; j += SUMS_AT_ONCE) {
         int64_t count = least(SUMS_AT_ONCE, p->k - j);
         double sums[SUMS_AT_ONCE] = {0};
@@ -103,7 +103,7 @@ static void add_columns(const struct sequence_projection *p, const float *weight
         write_row(p, target, j, p->columns + p->sums_column, 1, &(float){target->with_bias ? p->bias[j] : 0});
 }
 
-/* A task: rows [first, first + rows) of a sequence as the input, one tile of columns, and rows [k, k_end) of y. */
+/* A task: reads rows [first, first + rows) of a sequence, in one tile of columns. Computes rows [k, k_end) of y. */
 struct project_task {
     int64_t sequence, first, rows, tile, k, k_end;
 };
@@ -194,9 +194,9 @@ static char *result_of(const struct sequence_projection *p, int64_t sequence)
     return p->y + p->to->starts[sequence] * p->y_columns * element_bytes(p->y_element);
 }
 
-/* The number of rows of y that a task computes. In bf16 it is at most TASK_ROWS, and less if threads would be idle
- * otherwise. It must not be small, because each task packs its columns of x again. It does not affect the bits of the
- * results. */
+/* The number of rows of y that a task computes. In bf16, it is at most TASK_ROWS. It is smaller if some threads would
+ * have no task otherwise. It must not be very small, because each task packs its columns of x again. The number does
+ * not change the bits of results. */
 static int64_t rows_a_task(const struct sequence_projection *p, int64_t tasks)
 {
     int64_t parts = parts_of(p->run->threads, tasks > 0 ? tasks : 1);
@@ -226,8 +226,8 @@ static void project_short(const struct sequence_projection *p)
     }
 }
 
-/* Computes a sequence of several chunks. Each chunk writes its result (k, y_columns) to shared scratch. The sum of
- * these results is written to y. */
+/* Computes a sequence of several chunks. The result (k, y_columns) of each chunk is written to shared scratch. The sum
+ * of these results is written to y. */
 static void project_long(const struct sequence_projection *p, int64_t sequence)
 {
     int64_t rows = sequence_rows(p, sequence), chunks = parts_of(rows, CHUNK_ROWS), size = p->k * p->y_columns;
@@ -268,7 +268,7 @@ int64_t cpu_project_sequence_scratch(const struct cpu_run *run, const struct pla
     return products_project_scratch(run->products, least(rows_per_sequence_of(run->plan, step->y), TASK_ROWS));
 }
 
-/* Room for the result of each chunk of the longest sequence: (chunks, k, y_columns). */
+/* Number of floats for the result of each chunk of the longest sequence: (chunks, k, y_columns). */
 int64_t cpu_project_sequence_shared_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct plan *plan = run->plan;
@@ -279,8 +279,9 @@ int64_t cpu_project_sequence_shared_scratch(const struct cpu_run *run, const str
 
 /* ---- OP_PROJECT_CALL: an item is w sequences ---- */
 
-/* Row p * w + s of x is position p of sequence s. So x can be read as (n, w * d). Each column of this matrix yields one
- * row of k results, and these rows are stored as (w, d, k). Later steps read the same memory as y (k * w, d). */
+/* Row p * w + s of x is position p of sequence s. So x is also a matrix (n, w * d). Each column of this matrix yields
+ * one row of k results, and these rows are stored as (w, d, k). Later steps read the same memory as a matrix y (k * w,
+ * d). */
 
 /* Computes columns [column, column + TILE_COLUMNS) of the item's w * d columns. A tile may contain columns of several
  * sequences. */
@@ -288,7 +289,8 @@ static void project_call_tile(const struct cpu_run *run, const struct plan_step 
 {
     const struct plan_weight *e = &run->plan->weights[step->weight];
     const float *bias = weight_of(run, step->bias); /* (k) */
-    const float *tail = weight_of(run, step->tail); /* (d): an additional last position of every sequence, or NULL */
+    const float *tail =
+        weight_of(run, step->tail); /* (d): an additional last position of every sequence. NULL if there is none */
     int64_t d = columns_of(run, step->x), width = width_of(run, step->x, b), columns = width * d, k = e->rows;
     const int64_t *from = layout_of(run, step->x)->starts + b, *to = layout_of(run, step->y)->starts + b;
     int64_t n = (from[1] - from[0]) / width, count = least(TILE_COLUMNS, columns - column);

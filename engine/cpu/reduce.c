@@ -1,8 +1,8 @@
-/* The outer dimensions of the space index the results, and its inner dimensions are reduced. A strip is a number of
- * neighbouring results along the last outer dimension. It is computed in one of two ways, depending on the item's
- * strides:
+/* Reductions over a space. Its outer dimensions index the results, and its inner dimensions are reduced. A strip
+ * consists of at most STRIP neighbouring results along the last outer dimension. A strip is computed in one of two
+ * ways, depending on the item's strides:
  *
- *     side by side: each result reads its next element in turn. Good if elements of neighbouring results are adjacent.
+ *     side by side: all results of the strip read their next element at the same time. Good if these are adjacent.
  *     one by one: a result reads STRIP elements at a time, into STRIP partial results, which are combined at the end.
  *
  * Results are doubles, so that many floats can be added in order without losing digits. */
@@ -14,26 +14,26 @@
 #include <string.h>
 
 #define STRIP 128
-#define ELEMENTS_ALONE 16384 /* one thread computes a step whose x has fewer elements */
+#define ELEMENTS_ALONE 16384 /* limit in elements. One thread computes a step whose x has fewer elements */
 #define TASKS_A_THREAD 4
 
-/* A step for one item. */
+/* The reduction of a step, for one item. */
 struct reducer {
     const struct cpu_run *run;
     const struct plan_step *step;
-    int n_outer, n_inner; /* n_outer >= 1 */
+    int n_outer, n_inner; /* number of outer and of inner dimensions. n_outer is at least 1 */
     struct space_dimension outer[PLAN_SPACE_RANK], inner[PLAN_SPACE_RANK];
     struct space_offsets first;
-    int64_t count;  /* elements for one result */
-    const float *x; /* the elements of the item */
-    bool x_ids;     /* the elements are int32_t */
+    int64_t count;  /* number of elements that one result reads */
+    const float *x; /* the item's elements of x */
+    bool x_ids;     /* elements of x are int32_t */
     float *y;
     bool side_by_side;
 };
 
-/* Neighbouring results, at most STRIP. */
+/* At most STRIP neighbouring results. */
 struct strip {
-    struct space_offsets at; /* place of the first result */
+    struct space_offsets at; /* places of the first result in x and y */
     struct space_offsets stride;
     int64_t count;
 };
@@ -88,7 +88,8 @@ static void for_strips(const struct reducer *r, int64_t part, int64_t parts,
     }
 }
 
-/* Divides the items into parts. The strips are the same for any number of parts. */
+/* Computes all strips of all items. Each item is divided into parts, which are tasks for the threads. The strips are
+ * the same for any number of parts. */
 static void for_items(const struct cpu_run *run, const struct plan_step *step, int reduced, bool writes_inner,
                       void (*compute)(const struct reducer *r, const struct strip *strip))
 {
@@ -102,7 +103,7 @@ static void for_items(const struct cpu_run *run, const struct plan_step *step, i
     }
 }
 
-/* Returns `count` elements of x as contiguous floats. If they are not, copies them to `room`. */
+/* Returns `count` elements of x as contiguous floats. If they are not contiguous floats, copies them to `room`. */
 static const float *bring(const struct reducer *r, int64_t from, int64_t stride, int64_t count, float *room)
 {
     const float *x = r->x + from;
@@ -124,7 +125,7 @@ static void fill(int64_t n, double value, double *y)
         y[i] = value;
 }
 
-/* The number with which a result starts, which does not change it. */
+/* The start value of a result. Combining it with a number gives this number. */
 static double start_of(enum plan_reduction reduction)
 {
     if (reduction == REDUCTION_MAXIMUM || reduction == REDUCTION_ARGMAX)
@@ -134,7 +135,7 @@ static double start_of(enum plan_reduction reduction)
     return reduction == REDUCTION_PRODUCT ? 1 : 0;
 }
 
-/* Computes all results y (strip->count) of a strip from their elements. */
+/* Computes all results y (strip->count) of a strip from their elements, side by side. */
 static void reduce_side_by_side(const struct reducer *r, const struct strip *strip, struct vector_reduction reduction,
                                 double *y)
 {
@@ -160,7 +161,7 @@ static double join(const struct vector_reduction *reduction, double a, double b)
     return reduction->reduction == REDUCTION_PRODUCT ? a * b : a + b;
 }
 
-/* The largest of `count` partial results, and its place. A NaN counts as the largest. Of equal ones the first is
+/* The largest of `count` partial results, and its place. A NaN counts as the largest. Of equal results, the first is
  * chosen. */
 static double join_argmax(int64_t count, const double *parts, const double *places, double *place)
 {
@@ -175,7 +176,7 @@ static double join_argmax(int64_t count, const double *parts, const double *plac
     return parts[best];
 }
 
-/* Computes one result, whose first element is at x[from]. Sets *place with REDUCTION_ARGMAX. */
+/* Computes one result, whose first element is at x[from]. For REDUCTION_ARGMAX, sets *place. */
 static double reduce_one(const struct reducer *r, struct space_offsets from, struct vector_reduction reduction,
                          double *place)
 {
@@ -220,7 +221,8 @@ static void reduce_one_by_one(const struct reducer *r, const struct strip *strip
     }
 }
 
-/* Computes y (strip->count). `mean` is (strip->count) for deviations, else NULL. `places` is (strip->count). */
+/* Computes the results y (strip->count) of a strip. `mean` is (strip->count) for variances and deviations, and NULL
+ * otherwise. `places` is (strip->count). */
 static void reduce_strip(const struct reducer *r, const struct strip *strip, enum plan_reduction kind,
                          const double *mean, double *places, double *y)
 {
@@ -233,11 +235,11 @@ static void reduce_strip(const struct reducer *r, const struct strip *strip, enu
 
 /* ---- OP_REDUCE ---- */
 
-/* Finishes a result after its last element. */
+/* Computes a result from the combination y of its elements. */
 static double finish(const struct plan_step *step, double y, double place, double count)
 {
     double parameter = (double)step->reduce.parameter;
-    double variance = y / fmax(count - parameter, 0); /* infinite or NaN if the divisor is 0, as in torch */
+    double variance = y / fmax(count - parameter, 0); /* it is infinite or NaN if the divisor is 0, as in torch */
     switch (step->reduce.reduction) {
     case REDUCTION_MEAN:
         return y / count;
@@ -300,7 +302,8 @@ void cpu_reduce(const struct cpu_run *run, const struct plan_step *step)
 
 /* ---- OP_SOFTMAX: y contains the exponentials until their sum is known ---- */
 
-/* y[i] = exp(x[i] - maximum[i]) for element `place` of each result. If `as_it_is`, y[i] = x[i] - maximum[i]. */
+/* y[i] = exp(x[i] - maximum[i]) for one element of each result of the strip. `place` is the place of the first result's
+ * element. If `as_it_is`, y[i] = x[i] - maximum[i]. */
 static void exponentials(const struct reducer *r, const struct strip *strip, struct space_offsets place,
                          const float *maximum, bool as_it_is, float *y)
 {
@@ -323,7 +326,7 @@ static void softmax_side_by_side(const struct reducer *r, const struct strip *st
         maximum[i] = (float)largest[i];
     fill(strip->count, 0, sums);
     struct space_place place = space_at(r->inner, r->n_inner, strip->at, 0);
-    for (int64_t e = 0; e < r->count; e++) { /* afterwards the place is the first one again */
+    for (int64_t e = 0; e < r->count; e++) { /* after this loop, `place` is the first place again */
         exponentials(r, strip, place.at, maximum, false, y);
         r->run->vector->reduce(&sum, strip->count, y, sums);
         space_next(r->inner, r->n_inner, &place);
@@ -357,7 +360,7 @@ static double sum_of_exponentials(const struct vector_functions *vector, int64_t
     return result;
 }
 
-/* Computes one softmax whose elements of y are contiguous. Copies x to y, then computes the softmax in place. */
+/* Computes one softmax whose elements of y are contiguous. Copies x to y, and computes the softmax in place. */
 static void softmax_dense(const struct reducer *r, struct space_offsets at)
 {
     const struct vector_reduction largest = {.reduction = REDUCTION_MAXIMUM};

@@ -5,9 +5,9 @@
 
 #define ROWS_PER_TASK PLAN_ROW_BLOCK
 #define ELEMENTS_A_COPY (INT64_C(1) << 16)
-#define CHUNK 256 /* ids that are converted at a time */
+#define CHUNK 256 /* number of ids that are converted at a time */
 
-/* ---- On single rows ---- */
+/* ---- Operations on single rows ---- */
 
 /* y[r] = table[ids[r]]. Checks each id, because ids may be computed from floats of a request. */
 void cpu_embed(const struct cpu_run *run, const struct plan_step *step)
@@ -45,7 +45,7 @@ void cpu_add_positions(const struct cpu_run *run, const struct plan_step *step)
     const struct layout *layout = layout_of(run, step->x);
     const float *x = floats_of(run, step->x);               /* (rows, columns) */
     const float *major = weight_of(run, step->table);       /* (positions / period, columns) */
-    const float *minor = weight_of(run, step->minor_table); /* (period, columns), or NULL */
+    const float *minor = weight_of(run, step->minor_table); /* (period, columns). NULL if there is only one table */
     float *y = floats_of(run, step->y);                     /* (rows, columns) */
     int64_t columns = columns_of(run, step->x), period = step->add_positions.period;
 #pragma omp parallel for num_threads(threads_for(run, layout->n_blocks))
@@ -89,14 +89,15 @@ static const float *read_floats(const struct cpu_run *run, int value, int64_t fi
     return room;
 }
 
-/* The integer part. INT32_MIN for a NaN, and for a number outside of int32_t, such as 2^31. */
+/* Sets ids to the integer parts of x. They are INT32_MIN for a NaN, and for a number outside of int32_t, such as
+ * 2^31. */
 static void ids_of_floats(int64_t count, const float *x, int32_t *ids)
 {
     for (int64_t i = 0; i < count; i++)
         ids[i] = fabsf(x[i]) < 2147483648.0f ? (int32_t)x[i] : INT32_MIN;
 }
 
-/* Computes elements [first, first + count). There are at most CHUNK if x or y contains ids. */
+/* Computes elements [first, first + count). If x or y contains ids, count is at most CHUNK. */
 static void activate_elements(const struct cpu_run *run, const struct plan_step *step, int64_t first, int64_t count)
 {
     float x_room[CHUNK], y_room[CHUNK];
@@ -119,7 +120,7 @@ void cpu_activate(const struct cpu_run *run, const struct plan_step *step)
 
 void cpu_add(const struct cpu_run *run, const struct plan_step *step)
 {
-    const float *x = floats_of(run, step->x), *z = floats_of(run, step->z); /* (rows, columns), like y */
+    const float *x = floats_of(run, step->x), *z = floats_of(run, step->z); /* (rows, columns) each, like y */
     float *y = floats_of(run, step->y);
     int64_t columns = columns_of(run, step->x), rows = rows_of(run, step->x), tasks = parts_of(rows, ROWS_PER_TASK);
 #pragma omp parallel for num_threads(threads_for(run, tasks))
@@ -130,7 +131,7 @@ void cpu_add(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
-/* The plan may place x and y in the same memory. Then rows that the mask keeps need no work. */
+/* The plan may place x and y in the same memory. In this case, rows that the mask keeps need no work. */
 void cpu_mask_rows(const struct cpu_run *run, const struct plan_step *step)
 {
     const float *x = floats_of(run, step->x);   /* (rows, columns), like y */
@@ -148,8 +149,8 @@ void cpu_mask_rows(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
-/* Angles are products in float, as in the library. With exact products the sines would differ. For example, if the
- * position is a million and the frequency near 1, a float has only 4 bits after the point. */
+/* Angles are products in float, as in the library. With exact products, the sines would differ. For example, if the
+ * position is a million and the frequency near 1, the angle has only 4 bits after the binary point. */
 void cpu_add_sinusoids(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct layout *layout = layout_of(run, step->x);
@@ -182,7 +183,7 @@ void cpu_concatenate(const struct cpu_run *run, const struct plan_step *step)
 
 void cpu_gate(const struct cpu_run *run, const struct plan_step *step)
 {
-    const float *x = floats_of(run, step->x); /* (rows, 2 * columns): values, then gates */
+    const float *x = floats_of(run, step->x); /* (rows, 2 * columns): values, followed by gates */
     float *y = floats_of(run, step->y);       /* (rows, columns) */
     int64_t columns = columns_of(run, step->y), rows = rows_of(run, step->x), tasks = parts_of(rows, ROWS_PER_TASK);
 #pragma omp parallel for num_threads(threads_for(run, tasks))
@@ -196,11 +197,11 @@ void cpu_gate(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
-/* ---- On rows and their neighbours ---- */
+/* ---- Operations on rows and their neighbours ---- */
 
-/* Computes y, the row at `position` of a sequence with `length` rows. Each segment is copied from a neighbour of the
- * row x. The neighbours are the rows before and after x in memory. `before` is the first segment of the sequence's last
- * row in an earlier batch, or NULL if there is no such row. */
+/* Computes the row y at `position` of a sequence with `length` rows. x is the same row before the shift. Each segment
+ * is copied from a neighbour of x. The neighbours are the rows before and after x in memory. `before` is the first
+ * segment of the sequence's last row in an earlier batch, or NULL if there is no such row. */
 static void shift_row(const struct plan_step *step, int64_t columns, int64_t position, int64_t length, const float *x,
                       const float *before, float *y)
 {
@@ -228,7 +229,7 @@ static void keep_last_rows(const struct cpu_run *run, const struct plan_step *st
                    (size_t)segment * sizeof(float));
 }
 
-/* The axis of y may contain fewer rows than that of x: only the rows that the item requests. */
+/* The axis of y may contain fewer rows than the axis of x: only the rows that the item requests. */
 void cpu_shift_tokens(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct layout *from = layout_of(run, step->x), *to = layout_of(run, step->y);
@@ -253,7 +254,8 @@ void cpu_shift_tokens(const struct cpu_run *run, const struct plan_step *step)
     keep_last_rows(run, step);
 }
 
-/* Turns each pair of neighbouring features by its angle. angles: d / 2 sines, then d / 2 cosines, for every head. */
+/* Turns each pair of neighbouring features by its angle. `angles` consists of d / 2 sines, followed by d / 2 cosines.
+ * All heads share these angles. */
 static void rotate_row(int64_t columns, int64_t d, const float *x, const float *angles, float *y)
 {
     const float *sines = angles, *cosines = angles + d / 2;
@@ -280,7 +282,7 @@ void cpu_rotate(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
-/* The value may also contain ids or masks. They also have 4 bytes per element. */
+/* The value may also contain ids or masks. Elements of ids and masks also have 4 bytes. */
 void cpu_cut_padding(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct layout *from = layout_of(run, step->x), *to = layout_of(run, step->y);
@@ -292,8 +294,8 @@ void cpu_cut_padding(const struct cpu_run *run, const struct plan_step *step)
                (size_t)((to->starts[b + 1] - to->starts[b]) * columns) * sizeof *y);
 }
 
-/* Items follow one another without gaps in both x and y, so the elements of a batch keep their places. As above,
- * elements have 4 bytes. The plan may place x and y in the same memory. */
+/* Items follow one another without gaps in both x and y, so the elements of a batch keep their places. As in
+ * cpu_cut_padding, elements have 4 bytes. The plan may place x and y in the same memory. */
 void cpu_reshape(const struct cpu_run *run, const struct plan_step *step)
 {
     const float *x = floats_of(run, step->x);

@@ -1,7 +1,9 @@
-/* run: the data that a kernel reads while a step runs, functions to find its matrices, and one row of the table of
- * operations. A kernel is the function of this backend that computes one operation.
+/* run: the data that a kernel reads while a step runs, functions that find the step's matrices, and the struct for one
+ * row of the table of operations. A kernel is the function of this backend that computes one operation.
+ * engine/plan/plan.h explains the words plan, step, value, axis, call and slot. An item is one input of a request,
+ * usually one sequence (engine/plan/item.h).
  *
- * The kernels of this folder use the letters of engine/plan/operations.h. A shape is (rows, columns), row-major. A
+ * Formulas in this folder use the letters that engine/plan/operations.h lists. A shape is (rows, columns), row-major. A
  * stride is the distance between two rows, in elements. Matrix products use the letters of BLAS instead: c (m, n) = a
  * (m, k) b (k, n).
  *
@@ -22,9 +24,9 @@ struct cpu_run {
     const struct plan *plan;
     const struct batch *batch;
     const struct products *products;
-    /* By weight: packed for products_linear_tile, or NULL if kernels read the floats in plan->weights. */
+    /* By weight: its copy that is packed for products_linear_tile. NULL if kernels read the floats in plan->weights. */
     struct product_weight *const *packed;
-    /* By weight: packed for projections in bf16, or NULL if kernels read the floats in plan->weights. */
+    /* By weight: its copy that is packed for projections in bf16. NULL if kernels read the floats in plan->weights. */
     struct product_weight *const *projections;
     const struct vector_functions *vector;
     char *arena;
@@ -33,37 +35,38 @@ struct cpu_run {
     int threads;
     const struct plan_step *step; /* the step that runs */
     float *scratch; /* (threads, scratch_floats). NULL if the operation's row in operations.c has no thread scratch */
-    int64_t scratch_floats; /* floats of scratch for each thread */
-    float *shared;          /* scratch for all threads together. NULL if the operation's row has no shared scratch */
-    atomic_bool *failed;    /* set when a product fails. Then the results of the batch are undefined */
+    int64_t scratch_floats; /* number of floats of scratch for each thread */
+    float *shared;          /* scratch that all threads share. NULL if the operation's row has no shared scratch */
+    atomic_bool *failed;    /* set when a product fails. The results of the batch are undefined after a failure */
 };
 
 typedef void cpu_kernel(const struct cpu_run *run, const struct plan_step *step);
 
-/* Floats of scratch that a step needs for the largest batch. Only the members plan and products of `run` are set. */
+/* The number of floats of scratch that a step needs for the largest batch. Only the members plan and products of `run`
+ * are set. */
 typedef int64_t cpu_scratch(const struct cpu_run *run, const struct plan_step *step);
 cpu_scratch cpu_no_scratch;
 
 /* How a kernel reads step->weight. Kernels always read second_weight like WEIGHT_TILES. */
 enum weight_use {
-    WEIGHT_FLOATS,     /* the plan's floats */
+    WEIGHT_FLOATS,     /* the floats in plan->weights */
     WEIGHT_TILES,      /* packed for products_linear_tile, by products_take_weight */
-    WEIGHT_PROJECTION, /* packed by products_take_projection if products run in bf16. Otherwise the plan's floats */
+    WEIGHT_PROJECTION, /* packed by products_take_projection if products run in bf16. Otherwise like WEIGHT_FLOATS */
 };
 
 /* One row of the table in operations.c. If a row lacks one of the functions, the operation is treated as if it had no
  * kernel: has_operation (engine/backend.h) returns false. */
 struct cpu_operation {
     cpu_kernel *run;
-    cpu_scratch *thread_scratch; /* floats for each thread. cpu_no_scratch if it needs none */
-    cpu_scratch *shared_scratch; /* floats for all threads together. cpu_no_scratch if it needs none */
+    cpu_scratch *thread_scratch; /* number of floats for each thread. cpu_no_scratch if the kernel needs none */
+    cpu_scratch *shared_scratch; /* number of floats that all threads share. cpu_no_scratch if the kernel needs none */
     enum weight_use weight;
     bool writes_bf16; /* the kernel can write y as bf16 */
-    bool reads_bf16;  /* the kernel can read x, keys and values as bf16. It always reads z as floats */
+    bool reads_bf16;  /* the kernel can read x, keys and values as bf16. The kernel always reads z as floats */
 };
 
 /* cpu_selects tells whether the step computes the sequence. cpu_selects_rows tells whether it computes any sequence
- * with rows in [first, first + rows) of x. See plan_selection in plan.h. */
+ * with rows in [first, first + rows) of x. plan_step.only selects the sequences of a step by their numbers of rows. */
 bool cpu_selects(const struct cpu_run *run, const struct plan_step *step, int64_t sequence);
 bool cpu_selects_rows(const struct cpu_run *run, const struct plan_step *step, int64_t first, int64_t rows);
 
@@ -79,7 +82,7 @@ static inline void *elements_of(const struct cpu_run *run, int value, int64_t fi
     return run->arena + run->plan->values[value].offset + first * element_bytes(run->elements[value]);
 }
 
-/* A value of floats. NULL for PLAN_NONE. */
+/* Pointer to a value of floats. NULL for PLAN_NONE. */
 static inline float *floats_of(const struct cpu_run *run, int value)
 {
     if (value == PLAN_NONE)
@@ -89,7 +92,7 @@ static inline float *floats_of(const struct cpu_run *run, int value)
     return (float *)(run->arena + run->plan->values[value].offset);
 }
 
-/* A value of ids, or a mask. NULL for PLAN_NONE. */
+/* Pointer to a value of ids, or to a mask. NULL for PLAN_NONE. */
 static inline const int32_t *ids_of(const struct cpu_run *run, int value)
 {
     return value == PLAN_NONE ? NULL : (const int32_t *)(run->arena + run->plan->values[value].offset);
@@ -115,13 +118,13 @@ static inline int64_t columns_of(const struct cpu_run *run, int value)
     return run->plan->values[value].columns;
 }
 
-/* The rows of all items together. */
+/* The number of rows of all items together. */
 static inline int64_t rows_of(const struct cpu_run *run, int value)
 {
     return layout_of(run, value)->item_starts[run->batch->n_items];
 }
 
-/* Rows of each sequence. They must be the same for all items. */
+/* The number of rows of each sequence. It must be the same for all items. */
 static inline int64_t rows_per_sequence_of(const struct plan *plan, int value)
 {
     return plan_constant_rows(plan, plan->values[value].axis);
@@ -135,9 +138,9 @@ static inline int64_t width_of(const struct cpu_run *run, int value, int64_t ite
 
 /* ---- Sequences in parts ---- */
 
-/* The part of a slot in which the running step keeps what later rows of the sequence need. NULL if the step keeps
- * nothing, or if the item is a whole sequence. In a plan with slots each item is one sequence, so `sequence` is also
- * the number of the item. */
+/* The memory of the running step in the slot of the sequence. There, the step keeps what later rows of the sequence
+ * need. NULL if the step keeps nothing, or if the item is a whole sequence. In a plan with slots each item is one
+ * sequence, so `sequence` is also the number of the item. */
 static inline float *state_of(const struct cpu_run *run, int64_t sequence)
 {
     if (run->plan->n_slots == 0 || run->step->state == PLAN_NONE || run->batch->items[sequence].slot == 0)
@@ -145,7 +148,7 @@ static inline float *state_of(const struct cpu_run *run, int64_t sequence)
     return run->slots + (run->batch->items[sequence].slot - 1) * run->plan->state_floats + run->step->state;
 }
 
-/* A row's position in its whole sequence, which counts the rows of earlier batches. */
+/* A row's position in its whole sequence, counting the rows of earlier batches. */
 static inline int64_t whole_position_of(const struct cpu_run *run, const struct layout *layout, int64_t sequence,
                                         int64_t row)
 {
@@ -154,8 +157,9 @@ static inline int64_t whole_position_of(const struct cpu_run *run, const struct 
 
 /* ---- Threads ---- */
 
-/* The number of threads for a number of tasks. It is always one or all. A region with one thread leaves libgomp's other
- * threads as they are. Between two larger numbers, libgomp would end threads or create new ones. */
+/* The number of threads for a number of tasks. It is always 1 or run->threads. A parallel region with one thread does
+ * not change libgomp's other threads. Between two larger numbers of threads, libgomp would end threads or create new
+ * threads. */
 static inline int threads_for(const struct cpu_run *run, int64_t tasks)
 {
     return tasks > 1 ? run->threads : 1;
@@ -169,7 +173,7 @@ static inline float *scratch_of(const struct cpu_run *run)
     return run->scratch + omp_get_thread_num() * run->scratch_floats;
 }
 
-/* The scratch of all threads together. */
+/* The scratch that all threads share. */
 static inline float *shared_scratch_of(const struct cpu_run *run)
 {
     if (!run->shared)

@@ -1,31 +1,31 @@
 /* Each element of y depends on one element of each operand. So the dimensions of the space can be visited in any order,
- * and the space of an item can be divided anywhere. */
+ * and the space of an item can be divided into parts at any place. */
 #include "engine/cpu/space.h"
 #include "engine/plan/space.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define ELEMENTS_ALONE 16384 /* one thread computes a step with fewer elements */
+#define ELEMENTS_ALONE 16384 /* limit in elements. One thread computes a step with fewer elements */
 #define TASKS_A_THREAD 4
 #define SHORT_RUN 16 /* a dimension with fewer elements is too short for the inner loop */
-#define SQUARE 16    /* rows and columns of a square, whose cache lines stay in the cache */
-#define CHUNK 256    /* elements that are gathered for each call of a vector function */
+#define SQUARE 16    /* number of rows, and of columns, of a square whose cache lines stay in the cache */
+#define CHUNK 256    /* number of elements that are gathered for each call of a vector function */
 
-/* The elements of an operand for one item. Each has 4 bytes. */
+/* The elements of an operand for one item. Each element has 4 bytes. */
 struct item_operand {
     const float *elements;
     bool ids; /* the elements are int32_t */
 };
 
-/* The part of a step for one item that a thread computes. */
+/* One part of a step for one item, computed by one thread. */
 struct space_task {
     const struct cpu_run *run;
     const struct plan_step *step;
     struct evaluated_space space; /* a part of the item's space */
     struct item_operand x, z, condition;
     float *y;
-    float x_number, z_number; /* memory for operands that are one number */
+    float x_number, z_number; /* memory for operands that consist of one number */
 };
 
 /* ---- The order of the dimensions ---- */
@@ -37,8 +37,8 @@ static void bring_last(struct space_dimension *dimensions, int rank, int from)
     dimensions[rank - 1] = moved;
 }
 
-/* Chooses the dimension for the inner loop. It is the dimension that is contiguous in y. If this dimension is too
- * short, or if there is none, it is the longest dimension. */
+/* Chooses the dimension for the inner loop. It is the dimension that is contiguous in y. If no dimension is contiguous
+ * in y, or if it is too short, the longest dimension is chosen. */
 static int inner_of(const struct evaluated_space *space)
 {
     int longest = 0;
@@ -80,7 +80,7 @@ static int64_t first_element(const struct cpu_run *run, int value, int64_t item)
     return layout_of(run, value)->item_starts[item] * columns_of(run, value);
 }
 
-/* `number` is used if the operand is neither a value nor a weight. Its strides are 0. */
+/* `number` is used if the operand is neither a value nor a weight. The strides of such an operand are 0. */
 static struct item_operand operand_of(const struct cpu_run *run, int value, int weight, const float *number,
                                       int64_t item)
 {
@@ -91,7 +91,7 @@ static struct item_operand operand_of(const struct cpu_run *run, int value, int 
     return (struct item_operand){elements + first_element(run, value, item), ids};
 }
 
-/* A number with the element type of y. */
+/* The number in the element type of y. If `ids`, it is an int32_t in the bits of a float. */
 static float number_for(bool ids, float number)
 {
     int32_t id = (int32_t)number;
@@ -151,7 +151,7 @@ static void compute(const struct cpu_run *run, const struct plan_step *step,
 
 /* ---- Copies ---- */
 
-/* y (rows, columns) = x, copied in squares. The strides of x are those of the two dimensions. */
+/* y (rows, columns) = x, copied in squares. The strides of x and y are those of the two dimensions. */
 static void copy_squares(const struct space_dimension *rows, const struct space_dimension *columns, const float *x,
                          float *y)
 {
@@ -162,8 +162,8 @@ static void copy_squares(const struct space_dimension *rows, const struct space_
                     y[r * rows->stride.y + c * columns->stride.y] = x[r * rows->stride.x + c * columns->stride.x];
 }
 
-/* y[c, r] = x[r, c], where y is (columns, rows) without gaps. Used for few rows, such as the channels of an image. With
- * a constant number of rows the compiler makes this a loop over vectors. */
+/* y[c, r] = x[r, c], where y is (columns, rows) without gaps. Used for few rows, such as the channels of an image. If
+ * the number of rows is a constant, the compiler generates a loop over vectors. */
 static inline void interleave(int64_t rows, int64_t columns, const float *x, int64_t x_stride, float *restrict y)
 {
     for (int64_t c = 0; c < columns; c++)
@@ -193,7 +193,7 @@ static void copy(const struct space_dimension *rows, const struct space_dimensio
         memcpy(y + r * rows->stride.y, x + r * rows->stride.x, (size_t)columns->count * sizeof *y);
 }
 
-/* Moves the dimension that is contiguous in x next to the inner one, unless it is the inner one. */
+/* Moves the dimension that is contiguous in x next to the inner dimension, unless it is the inner dimension. */
 static void order_for_squares(struct evaluated_space *space)
 {
     int outer = space->rank - 1;
@@ -237,8 +237,8 @@ void cpu_arrange(const struct cpu_run *run, const struct plan_step *step)
 
 /* ---- Functions of several operands ---- */
 
-/* Returns the `count` elements from `from` on as contiguous floats. If necessary they are copied to `room`. If
- * `as_ids`, ids are not converted. */
+/* Returns `count` elements, beginning at `from`, as contiguous floats. If necessary, the elements are copied to `room`.
+ * If `as_ids`, ids are not converted. */
 static const float *bring(struct item_operand operand, const float *from, int64_t stride, int64_t count, bool as_ids,
                           float *room)
 {

@@ -1,4 +1,4 @@
-/* space: operations that visit the elements of a space, for each item. */
+/* space: operations over a space. A space lists which elements a step visits in each item (engine/plan/space.h). */
 #ifndef ENGINE_CPU_SPACE_H
 #define ENGINE_CPU_SPACE_H
 

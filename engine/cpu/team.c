@@ -1,4 +1,4 @@
-#define _GNU_SOURCE /* gettid, tgkill */
+#define _GNU_SOURCE /* for gettid and tgkill */
 #include "engine/cpu/team.h"
 
 #include <ctype.h>
@@ -14,12 +14,12 @@
 /* A thread that is started only to test whether the system allows it. */
 struct trial {
     pthread_t thread;
-    pthread_mutex_t *gate; /* held until all threads are started */
+    pthread_mutex_t *gate; /* locked by the starting thread until all threads are started */
     pid_t id;
 };
 
-/* The bytes that OMP_STACKSIZE or GOMP_STACKSIZE requests. The value is a number with the unit b, k, m or g. Without a
- * unit it counts KiB. Returns 0 if the variable is not set or not valid. */
+/* The number of bytes that the text of OMP_STACKSIZE or GOMP_STACKSIZE requests. The text is a number with the unit b,
+ * k, m or g. Without a unit, the number counts KiB. Returns 0 if the variable is not set or not valid. */
 static size_t stack_bytes(const char *text)
 {
     static const char units[] = "bkmg";
@@ -64,7 +64,7 @@ static int try_threads(int count)
     size_t stack = stack_bytes(size ? size : getenv("GOMP_STACKSIZE"));
     pthread_attr_init(&attributes);
     if (stack > 0)
-        pthread_attr_setstacksize(&attributes, stack); /* like libgomp, ignore a size that is refused */
+        pthread_attr_setstacksize(&attributes, stack); /* a refused size is ignored, as in libgomp */
     int started = 0, failure = 0;
     pthread_mutex_lock(&gate);
     for (; started < count && failure == 0; started += failure == 0) {
@@ -93,7 +93,7 @@ int team_start(int threads, struct error *error)
     omp_set_dynamic(0); /* teams keep their size, because a smaller team would end threads, and the next team would
                            start them again */
 #pragma omp parallel num_threads(threads)
-    (void)omp_get_thread_num(); /* the compiler may remove an empty region */
+    (void)omp_get_thread_num(); /* the region must not be empty, because the compiler may remove an empty region */
     most = threads;
     return 0;
 }

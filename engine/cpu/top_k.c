@@ -1,4 +1,4 @@
-/* The caller's arrays contain a heap of the largest values so far, with the smallest of them at the root. At the end
+/* The caller's arrays contain a heap of the largest values so far, with the smallest of them at the root. At the end,
  * the heap is sorted. */
 #include "engine/cpu/top_k.h"
 

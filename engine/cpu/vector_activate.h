@@ -6,7 +6,7 @@
 
 #include <float.h>
 
-/* For each element: `yes` if the bits of the mask are set, else `no`. */
+/* For each element: `yes` if all bits of its mask are set, and `no` if none is set. */
 INLINE vector choose(integers mask, vector yes, vector no)
 {
     return (vector)(((integers)yes & mask) | ((integers)no & ~mask));
@@ -34,8 +34,8 @@ INLINE vector with_sign(vector x, vector sign)
 
 /* ---- erf and GELU ---- */
 
-/* erf(x) = x P(x²) / Q(x²), a minimax fit of degrees 5 and 5 on |x| <= 3.925. For larger |x|, erf rounds to ±1 in
- * float. The relative error is below 4e-7. */
+/* erf(x) = x P(x²) / Q(x²), where P and Q are a minimax fit of degree 5 each on |x| <= 3.925. For larger |x|, erf
+ * rounds to ±1 in float. The relative error is below 4e-7. */
 INLINE vector error_function(vector x)
 {
     vector u = x * x;
@@ -51,7 +51,8 @@ INLINE vector error_function(vector x)
     q = q * u + 0.11418232321739197f;
     q = q * u + 0.5022411942481995f;
     q = q * u + 1.0f;
-    vector near = where_less(x, all(-3.925f), all(-1), x * p / q); /* exactly -1, so that x Φ(x) is 0 */
+    vector near =
+        where_less(x, all(-3.925f), all(-1), x * p / q); /* exactly -1 for large negative x, so that x Φ(x) is 0 */
     return where_less(all(3.925f), x, all(1), near);
 }
 
@@ -59,8 +60,8 @@ INLINE vector error_function(vector x)
 
 /* Φ(x) = 1/2 + x P(x²), where P is a minimax fit of degree 6 on |x| <= 4. For |x| > 4, |x P(16)| is more than 1/2, and
  * Φ is clamped to 0 or 1. The error of Φ is at most 1.1e-4. Below x = -3, Φ itself is not much larger than this error,
- * and GELU is close to 0. The rounding error of x changes GELU more than this: x is a sum of products of bf16 numbers,
- * which have 8 significant bits. */
+ * and GELU is close to 0. The rounding error of x changes GELU more than the error of Φ. The reason is that x is a sum
+ * of products of bf16 numbers, which have 8 significant bits. */
 INLINE vector gelu_of(vector x)
 {
     vector u = smaller(x * x, all(16));
@@ -91,8 +92,8 @@ INLINE vector relu_of(vector x)
 
 /* ---- Exponentials and logarithms ---- */
 
-/* e^x - 1. Near 0 it is x q(x) with the polynomial q of exp_bounded. Elsewhere the subtraction loses one bit at most.
- */
+/* e^x - 1. Near 0, it is x q(x) with the polynomial q of exp_quotient. Elsewhere the subtraction loses one bit at
+ * most. */
 INLINE vector expm1_of(vector x)
 {
     vector far = exp_of(x) - 1.0f;
@@ -106,7 +107,7 @@ INLINE vector sigmoid_of(vector x)
     return where_less(x, all(0), e * positive, positive);
 }
 
-/* Near 0, uses the polynomial of tanhf in the Cephes library. */
+/* Near 0, tanh is computed by the polynomial of tanhf in the Cephes library. */
 INLINE vector tanh_of(vector x)
 {
     vector size = absolute_of(x), u = x * x;
@@ -134,7 +135,8 @@ INLINE vector log_of_ratio(vector s)
     return p * u * s + 2.0f * s;
 }
 
-/* x = 2^n m with m in [sqrt(1/2), sqrt(2)). ln 2 is added in two parts, as in exp. */
+/* log(x) = n ln 2 + log(m), where x = 2^n m with m in [sqrt(1/2), sqrt(2)). n ln 2 is added in two parts, as in
+ * exp_bounded. */
 INLINE vector log_of(vector x)
 {
     integers subnormal = x < all(FLT_MIN);
@@ -193,13 +195,13 @@ INLINE vector sign_of(vector x)
     return where_less(x, all(0), all(-1), where_less(all(0), x, all(1), all(0)));
 }
 
-/* For each element: 1 if the bits of the mask are set, else 0. */
+/* For each element: 1 if all bits of its mask are set, and 0 if none is set. */
 INLINE vector one_where(integers mask)
 {
     return choose(mask, all(1), all(0));
 }
 
-/* Not inlined because the switch is long. So the loops for the usual activations stay short. */
+/* Not inlined, because the switch is long. The loops for the usual activations stay short. */
 static __attribute__((noinline)) vector function_of(struct plan_activation f, vector x)
 {
     switch (f.kind) {

@@ -1,12 +1,12 @@
 /* Attention of one head: out = softmax(scale * queries keysᵀ + mask) values, as struct vector_attend describes it.
  *
- * A group of at most GROUP_ROWS query rows processes the keys in tiles of TILE_KEYS. So its scores and a panel of keys
- * fit in the first-level cache, whatever the number of keys. For each tile:
- *     1. multiply:       scores (rows, keys) = queries (rows, d) keys (keys, d)ᵀ
- * 2. raise_maximum: applies scale and mask. A row with a new maximum scales down its sum and its output so far
- *     3. weigh:          scores become exp(score - maximum), and are added to the row's sum
- *     4. multiply:       out (rows, e) += scores (rows, keys) values (keys, e)
- * At the end finish_row divides out by the sum. The work on a row and its order do not depend on the rows beside it. */
+ * A group of at most GROUP_ROWS query rows processes the keys in tiles of TILE_KEYS. So the group's scores and a panel
+ * of keys fit in the first-level cache for any number of keys. For each tile:
+ *     1. multiply:      scores (rows, keys) = queries (rows, d) keys (keys, d)ᵀ
+ *     2. raise_maximum: applies scale and mask. If a row's maximum grows, its sum and output so far are scaled down
+ *     3. weigh:         scores become exp(score - maximum), and are added to the row's sum
+ *     4. multiply:      out (rows, e) += scores (rows, keys) values (keys, e)
+ * At the end, finish_row divides the output by the sum. Other rows change neither the work on a row nor its order. */
 #include "engine/cpu/vector_tile.h"
 
 #define GROUP_ROWS VECTOR_GROUP_ROWS
@@ -14,7 +14,7 @@
 
 _Static_assert(GROUP_ROWS % TILE_ROWS == 0 && TILE_KEYS % PANEL == 0 && WIDTH <= VECTOR_WIDTH, "tiles fit");
 
-/* Not inlined: within other functions the sums would not stay in registers. */
+/* Not inlined. Within other functions, the compiler would not keep the sums in registers. */
 static __attribute__((noinline)) void multiply_full_tile(const float *a, int64_t a_stride, int64_t depth,
                                                          const float *b, float *c, int64_t c_stride, bool add,
                                                          int64_t wide)
@@ -28,9 +28,9 @@ static __attribute__((noinline)) void multiply_row(const float *a, int64_t depth
     multiply_rows(a, 0, depth, b, c, 0, add, 1, wide);
 }
 
-/* c (rows, wide vectors) = a b, or += if `add`, for at most GROUP_ROWS rows and one panel. If at most TILE_ROWS / 2
- * rows remain at the end, they are computed one by one. If more remain, they are computed as a whole tile. The surplus
- * rows of this tile are not used. */
+/* c (rows, wide vectors) = a b, for at most GROUP_ROWS rows and one panel. If `add`, adds the product to c. If at most
+ * TILE_ROWS / 2 rows remain at the end, they are computed one by one. If more rows remain, a whole tile is computed.
+ * The additional rows of this tile are not used. */
 static void multiply(int64_t rows, const float *a, int64_t a_stride, int64_t depth, const float *b, int64_t wide,
                      float *c, int64_t c_stride, bool add)
 {
@@ -43,7 +43,8 @@ static void multiply(int64_t rows, const float *a, int64_t a_stride, int64_t dep
 
 /* ---- Packing of keys and values ---- */
 
-/* The packed form is panels of keys (d, PANEL keys), then panels of values (k, PANEL columns), all in words. */
+/* The packed form consists of panels of keys (d, PANEL keys), followed by panels of values (k, PANEL columns). All
+ * elements are words (vector_words.h). */
 
 void VARIANT(vector_pack_keys)(const struct vector_keys *keys, float *packed)
 {
@@ -64,18 +65,18 @@ void VARIANT(vector_pack_keys)(const struct vector_keys *keys, float *packed)
 /* A group of rows, and its state between two tiles. */
 struct group {
     const struct vector_attend *attend;
-    int64_t first, rows; /* rows of the block */
+    int64_t first, rows; /* number of the first row in the block, and number of rows */
     int64_t room;        /* number of rows, rounded up to whole tiles of the product */
     int64_t seen;        /* number of keys that at least one of the rows reads */
-    float *scores;       /* (GROUP_ROWS, TILE_KEYS). Later they become exponentials, as words */
+    float *scores;       /* (GROUP_ROWS, TILE_KEYS). Exponentials replace the scores, as words */
     float *out;          /* (GROUP_ROWS, dim_room) */
-    float *queries;      /* words (GROUP_ROWS, dim_head) */
+    float *queries;      /* (GROUP_ROWS, dim_head), in words */
     int64_t dim_room;    /* dim_value rounded up to whole vectors */
     float maxima[GROUP_ROWS];
-    vector sums[GROUP_ROWS]; /* of the exponentials. The sum of a row is the sum of the elements of its vector */
+    vector sums[GROUP_ROWS]; /* sums of exponentials. The sum of a row is the sum over the elements of its vector */
 };
 
-/* scores (count) = scale * scores + mask, for the keys from `key` on */
+/* scores (count) = scale * scores + mask, for the keys from `key` on. */
 static void add_mask(const struct vector_attend *attend, int64_t row, int64_t key, int64_t count, float *scores)
 {
     const struct vector_mask *mask = &attend->mask;
@@ -86,7 +87,7 @@ static void add_mask(const struct vector_attend *attend, int64_t row, int64_t ke
         scores[j] = attend->scale * scores[j] + ((mask->bytes[first + j] != 0) == mask->byte ? mask->score : 0);
 }
 
-/* Multiplies by `factor` the sums of row r that were computed with its old maximum: sum, output and softmax. */
+/* Multiplies by `factor` the results of row r that were computed with its old maximum: sum, output and softmax. */
 static void scale_down(struct group *g, int64_t r, int64_t keys_before, float factor)
 {
     const struct vector_attend *attend = g->attend;
@@ -101,7 +102,7 @@ static void scale_down(struct group *g, int64_t r, int64_t keys_before, float fa
         softmax[j] *= factor;
 }
 
-/* The factor for scores in weigh. With a mask it is 1, because add_mask has already scaled them. */
+/* The factor for scores in weigh. With a mask, it is 1, because add_mask has already scaled the scores. */
 static float scale_of(const struct vector_attend *attend)
 {
     return attend->mask.floats || attend->mask.bytes ? 1.0f : attend->scale;
@@ -131,7 +132,7 @@ static void raise_maximum(struct group *g, int64_t r, int64_t key, int64_t count
     scale_down(g, r, key, factor[0]);
 }
 
-/* exp(x), x <= 0 or NaN. */
+/* exp(x), for x <= 0 or NaN. */
 INLINE vector weight_of(vector x)
 {
 #ifdef __AVX512BF16__
@@ -160,9 +161,9 @@ void VARIANT(vector_weigh)(int64_t n, const float *x, float *y)
         store_part(y + i, weight_of(load_part(x + i, n - i, 0)), n - i);
 }
 
-/* The row's scores become exp(scale * (score - maximum)), in words. They need no more memory than the scores, so they
- * overwrite the scores. If a row has read no key yet, its maximum is -infinity. It is replaced by 0, so that exp
- * returns 0. */
+/* The row's scores become exp(scale * (score - maximum)), in words. The words need no more memory than the scores, so
+ * they overwrite the scores. If a row has read no key yet, its maximum is -infinity. In this case, 0 is subtracted
+ * instead, so that exp returns 0. */
 static void weigh(struct group *g, int64_t r, int64_t key, int64_t count)
 {
     const struct vector_attend *attend = g->attend;
@@ -183,13 +184,13 @@ static void weigh(struct group *g, int64_t r, int64_t key, int64_t count)
     g->sums[r] = sums;
 }
 
-/* Writes the row's output, and its softmax, divided by the sum. If a row reads no key, its output is NaN, and so is its
- * softmax. */
+/* Divides the row's output and its softmax by the sum, and writes them. If a row reads no key, its output and its
+ * softmax are NaN. */
 static void finish_row(const struct group *g, int64_t r)
 {
     const struct vector_attend *attend = g->attend;
     int64_t row = g->first + r, zeros = attend->causal ? 0 : attend->zero_keys;
-    vector zero = exp_bounded(all(-g->maxima[r] * scale_of(attend))); /* the exponential for a key with score 0 */
+    vector zero = exp_bounded(all(-g->maxima[r] * scale_of(attend))); /* the exponential of a key with score 0 */
     float sum = sum_across(g->sums[r]);
     float inverse = 1.0f / (zeros > 0 ? sum + (float)zeros * zero[0] : sum), *from = g->out + r * g->dim_room;
     void *out = element_room(attend->out_element, attend->out, row * attend->out_stride);
@@ -228,7 +229,7 @@ static void attend_group(struct group *g)
     }
 }
 
-/* Starts a group with the rows of the block from `first` on, at most GROUP_ROWS rows. */
+/* Starts a group of at most GROUP_ROWS rows of the block, beginning with row `first`. */
 static void begin_group(struct group *g, int64_t first)
 {
     const struct vector_attend *attend = g->attend;

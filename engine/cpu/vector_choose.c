@@ -1,7 +1,7 @@
 #include "engine/cpu/vector.h"
 #include "engine/plan/arithmetic.h"
 
-/* A word consists of two elements of a column. */
+/* Rounds the depth up to whole words. A word consists of two neighbouring elements of a column. */
 int64_t vector_packed_weight(int64_t columns, int64_t depth)
 {
     return (depth + 1) / 2 * round_up(columns, VECTOR_WIDTH);

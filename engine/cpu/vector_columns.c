@@ -1,4 +1,4 @@
-/* Arithmetic down the columns of a matrix. Sums are in double precision, so that many rows can be added in order
+/* Arithmetic along the columns of a matrix. Sums are in double precision, so that many rows can be added in order
  * without losing digits. The inner loops run along a row, and the compiler vectorises them. */
 #include "engine/cpu/vector_type.h"
 
@@ -26,7 +26,7 @@ void VARIANT(vector_normalise_rows)(int64_t rows, int64_t columns, const float *
     }
 }
 
-/* Computes columns [c, c + N * WIDTH) for all taps, in N registers. */
+/* Computes columns [c, c + N * WIDTH) for all taps. The sums are in N registers. */
 #define CONVOLVE_VECTORS(N)                                                         \
     for (; c + (N)*WIDTH <= columns; c += (N)*WIDTH) {                              \
         vector sums[N];                                                             \
@@ -118,8 +118,8 @@ void VARIANT(vector_reduce)(const struct vector_reduction *reduction, int64_t n,
     }
 }
 
-/* Processes N * WIDTH columns of all rows of a context. Adds power[i] * value to row i, and returns in y the sum of
- * query[i] times row i. */
+/* Processes N * WIDTH columns of all rows of a context. Adds powers[i] * value to row i, and sets y to the sum of
+ * query[i] times row i over all rows. */
 #define CONTEXT_VECTORS(N)                                                                 \
     for (; c + (N)*WIDTH <= columns; c += (N)*WIDTH) {                                     \
         vector sums[N], added[N];                                                          \

@@ -1,4 +1,5 @@
-/* Functions of two numbers, and the choice between two. They are plain loops, which the compiler vectorises. */
+/* Functions of two numbers, and the choice between two numbers. The functions are plain loops, which the compiler
+ * vectorises. */
 #include "engine/cpu/vector_type.h"
 
 /* The remainder has the sign of z, as in torch and Python. */
@@ -17,7 +18,7 @@ INLINE float floor_divide(float x, float z)
     return z == 0 ? x / z : rintf(down ? quotient - 1 : quotient);
 }
 
-/* If x or z is a NaN, so is the result. */
+/* If x or z is a NaN, the result is a NaN. */
 INLINE float maximum_of(float x, float z)
 {
     return x > z || x != x ? x : z;

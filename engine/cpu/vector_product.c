@@ -3,11 +3,11 @@
  * cache. */
 #include "engine/cpu/vector_tile.h"
 
-#define SHORT_ROWS 4 /* rows of a smaller tile, for the last rows of a block */
+#define SHORT_ROWS 4 /* number of rows of a smaller tile, for the last rows of a block */
 
 _Static_assert(TILE_ROWS == VECTOR_TILE_ROWS && PANEL == VECTOR_PANEL && WORD_ELEMENTS == 2, "as vector.h says");
 
-/* Not inlined: within other functions the sums would not stay in registers. */
+/* Not inlined. Within other functions, the compiler would not keep the sums in registers. */
 static __attribute__((noinline)) void multiply_full_tile(const float *a, int64_t a_stride, int64_t depth,
                                                          const float *b, float *c, int64_t c_stride, bool add,
                                                          int64_t wide)
@@ -58,7 +58,8 @@ INLINE void prefetch_rows(const struct vector_finish *finish)
     }
 }
 
-/* Computes rows [first, first + rows) of a block times one panel of the weight. */
+/* Computes the product of rows [first, first + rows) of a block and one panel of the weight, with the operations after
+ * it. */
 static void linear_rows(const struct vector_linear *linear, const struct vector_finish *panel, const float *weight,
                         int64_t first, int64_t rows)
 {
@@ -80,7 +81,8 @@ static void linear_rows(const struct vector_linear *linear, const struct vector_
     VARIANT(vector).finish_linear(&finish);
 }
 
-/* A block of 64 rows is ten tiles of 6 rows and a short one of 4, so tiles read no more than PLAN_ROW_BLOCK rows. */
+/* A block of 64 rows is ten tiles of 6 rows and a short tile of 4 rows. So tiles read no more than PLAN_ROW_BLOCK
+ * rows. */
 void VARIANT(vector_linear)(const struct vector_linear *linear)
 {
     const struct vector_finish *finish = &linear->finish;
@@ -94,8 +96,8 @@ void VARIANT(vector_linear)(const struct vector_linear *linear)
 
 _Static_assert(PLAN_ROW_BLOCK % TILE_ROWS <= SHORT_ROWS, "a block's last rows are a short tile");
 
-/* Adds the last row of x, if the number of rows is odd. A word of E contains two positions. The second position of the
- * last word does not belong to x, so it is set to 0. */
+/* Adds the product of the last row of x, if the number of rows is odd. A word of E contains two positions. The second
+ * position of the last word does not belong to x, so it is set to 0. */
 static void project_last_row(const struct vector_project *p, const float *packed, int64_t wide, float *alone)
 {
     int64_t word = p->rows / WORD_ELEMENTS;

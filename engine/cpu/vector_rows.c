@@ -5,14 +5,16 @@
 
 /* ---- Sines ---- */
 
-/* Angles are reduced in double precision, because in long sequences they have few digits after the point. */
+/* Angles are reduced in double precision, because a float has few digits after the point for angles of long
+ * sequences. */
 
-#define LARGEST_ANGLE 4194304.0f /* in radians. The C library computes sines of larger angles */
+#define LARGEST_ANGLE 4194304.0f /* in radians. The C library computes the sines of larger angles */
 
 typedef double doubles __attribute__((vector_size(8 * WIDTH)));
 typedef int64_t long_integers __attribute__((vector_size(8 * WIDTH)));
 
-/* angle = r + q π/2 with |r| <= π/4. Adding 1.5 * 2^52 rounds to an integer, which is then in the low bits. */
+/* angle = r + q π/2 with |r| <= π/4. Adding 1.5 * 2^52 rounds angle / (π/2) to the integer q, which the low bits then
+ * contain. */
 INLINE vector reduce_angle(vector angle, integers *q)
 {
     const double rounder = 6755399441055744.0;
@@ -21,8 +23,8 @@ INLINE vector reduce_angle(vector angle, integers *q)
     return __builtin_convertvector(exact - (shifted - rounder) * 1.57079632679489662, vector);
 }
 
-/* Sine and cosine for |angle| <= LARGEST_ANGLE, at most 1.2e-7 off. The polynomials are those of Cephes' sinf and cosf.
- */
+/* Sine and cosine for |angle| <= LARGEST_ANGLE. The error is at most 1.2e-7. The polynomials are those of Cephes' sinf
+ * and cosf. */
 INLINE void sine_and_cosine(vector angle, vector *sine, vector *cosine)
 {
     integers q, swap;
@@ -116,8 +118,8 @@ static void to_bf16(int64_t n, const float *x, uint16_t *y)
         store_elements(ELEMENT_BF16, y + i, load_part(x + i, n - i, 0), n - i);
 }
 
-/* Computes four sums at a time, so that an addition need not wait for the previous one. The order is always the same.
- */
+/* Computes four sums at a time, so that an addition need not wait for the previous addition. The order is always the
+ * same. */
 INLINE float row_sum(int64_t n, const float *x)
 {
     vector sums[4] = {{0}};
@@ -133,7 +135,7 @@ INLINE float row_sum(int64_t n, const float *x)
     return sum_across((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-/* The sum of (x - mean)² */
+/* The sum of (x - mean)². */
 INLINE float row_square_distance(int64_t n, const float *x, float mean)
 {
     vector sums[4] = {{0}};
@@ -183,7 +185,7 @@ static void layer_norm(int64_t rows, int64_t columns, const float *x, const floa
         layer_norm_as(rows, columns, x, gain, bias, epsilon, ELEMENT_BF16, y);
 }
 
-/* Skips NaNs. In the softmax their exponentials are NaN anyway. */
+/* The largest number of the row. NaNs are skipped. In the softmax, their exponentials make all results NaN. */
 INLINE float row_maximum(int64_t n, const float *x)
 {
     vector largest = all(-INFINITY);
@@ -218,9 +220,10 @@ static void softmax(int64_t n, float scale, float *x)
         x[i] *= inverse;
 }
 
-#define LOG_SUM_BLOCK 512 /* elements that are summed up in floats. The sums of blocks are added in double */
+/* Number of elements that are summed up in floats. The sums of such blocks are added in double. */
+#define LOG_SUM_BLOCK 512
 
-/* The sum of exp(x - maximum), n <= LOG_SUM_BLOCK. */
+/* The sum of exp(x - maximum) over n elements. n is at most LOG_SUM_BLOCK. */
 INLINE float sum_of_exponentials(int64_t n, const float *x, float maximum)
 {
     vector sums = {0};

@@ -1,12 +1,12 @@
-/* vector_tile: small matrix products whose sums stay in registers. Attention, products with weights and projections use
- * them. They multiply words (vector_words.h). */
+/* vector_tile: small matrix products whose sums stay in registers. They multiply words (vector_words.h). Attention,
+ * products with weights, and projections use these products. */
 #ifndef ENGINE_CPU_VECTOR_TILE_H
 #define ENGINE_CPU_VECTOR_TILE_H
 
 #include "engine/cpu/vector_words.h"
 
-/* A tile has TILE_ROWS by TILE_VECTORS sums. The sums fill all registers except TILE_VECTORS registers for b and one
- * for a. */
+/* A tile has TILE_ROWS by TILE_VECTORS sums. The sums fill all vector registers except TILE_VECTORS registers for b and
+ * one register for a. */
 #if WIDTH == 16 || defined(__aarch64__)
 #define TILE_ROWS 6
 #define TILE_VECTORS 4
@@ -20,14 +20,14 @@
 
 #define PANEL (TILE_VECTORS * WIDTH)
 
-/* n floats, rounded up to whole vectors. */
+/* The smallest number of floats that is at least n and fills whole vectors. */
 INLINE int64_t whole_vectors(int64_t n)
 {
     return (n + WIDTH - 1) / WIDTH * WIDTH;
 }
 
-/* c (rows, `wide` vectors) = a (rows, depth) b (depth, `wide` vectors), or += if `add`. a and b consist of words, c of
- * floats. */
+/* c (rows, `wide` vectors) = a (rows, depth) b (depth, `wide` vectors). If `add`, adds the product to c. a and b
+ * consist of words, c of floats. */
 INLINE void multiply_tile(const float *a, int64_t a_stride, int64_t depth, const float *b, float *c, int64_t c_stride,
                           bool add, int rows, int wide)
 {
@@ -86,8 +86,8 @@ INLINE void multiply_rows(const float *a, int64_t a_stride, int64_t depth, const
 #endif
 
 /* Makes words of elements, and transposes a square (WIDTH, WIDTH) of them. Each round interleaves rows i and i + WIDTH
- * / 2, which rotates the bits of an element's index by one. After log2(WIDTH) rounds row and column have changed
- * places. */
+ * / 2, which rotates the bits of an element's index by one. After log2(WIDTH) rounds, the row and the column of each
+ * element are exchanged. */
 INLINE void transpose(enum element element, const void *from, int64_t from_stride, float *to, int64_t to_stride)
 {
     vector rows[WIDTH], next[WIDTH];

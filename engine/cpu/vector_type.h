@@ -1,5 +1,5 @@
-/* vector_type: vectors of WIDTH floats, and exp. Sources that include it are compiled once for each instruction set.
- * VECTOR_VARIANT names the set: avx512_bf16, avx512, avx2 or baseline.
+/* vector_type: a type for vectors of WIDTH floats, with its basic functions and exp. Sources that include this header
+ * are compiled once for each instruction set. VECTOR_VARIANT names the set: avx512_bf16, avx512, avx2 or baseline.
  *
  * The code uses the vector extension of GCC and clang, which compiles for any processor. It uses intrinsics only where
  * neither compiler finds the best single instruction. */
@@ -26,7 +26,7 @@
 
 #define JOIN_NAMES(name, variant) name##_##variant
 #define JOIN(name, variant) JOIN_NAMES(name, variant)
-#define VARIANT(name) JOIN(name, VECTOR_VARIANT) /* vector_attend_avx512 … */
+#define VARIANT(name) JOIN(name, VECTOR_VARIANT) /* for example vector_attend_avx512 */
 
 typedef float vector __attribute__((vector_size(4 * WIDTH)));
 typedef int32_t integers __attribute__((vector_size(4 * WIDTH)));
@@ -65,7 +65,7 @@ INLINE void store_part(float *to, vector v, int64_t count)
     memcpy(to, &v, (size_t)count * sizeof(float));
 }
 
-/* For each element: `yes` if x < y, else `no`. If x or y is a NaN, `no`. */
+/* For each element: `yes` if x < y, and `no` otherwise. If x or y is a NaN, the result is `no`. */
 INLINE vector where_less(vector x, vector y, vector yes, vector no)
 {
 #if defined(__AVX512F__)
@@ -117,7 +117,7 @@ INLINE vector smaller(vector x, vector y)
 #define ROTATE_1(v) SHUFFLE(v, v, 1, 2, 3, 0)
 #endif
 
-/* a b + c, rounded only once if the processor has such an instruction. */
+/* a b + c, rounded only once if the processor has an instruction for this. */
 INLINE vector multiply_add(vector a, vector b, vector c)
 {
 #if defined(__AVX512F__)
@@ -158,8 +158,9 @@ INLINE vector largest_across(vector v)
 
 /* ---- exp ---- */
 
-/* Computes 2^n p, which is e^x, for p in [0.7, 1.42] and integers n. A result below 2^-126 becomes 0, so there are no
- * subnormals. A NaN stays a NaN. `shifted` is n + 1.5 * 2^23, so its low bits are n. */
+/* Computes 2^n p for p in [0.7, 1.42] and integers n. x is the number whose exponential is 2^n p. A result below 2^-126
+ * becomes 0, so there are no subnormals. If x is NaN, so is the result. `shifted` is n + 1.5 * 2^23, so its low bits
+ * are n. */
 INLINE vector scale_by_power(vector p, vector n, vector shifted, vector x)
 {
     const float least = -87.33654f;
@@ -187,9 +188,9 @@ INLINE vector exp_quotient(vector r)
     return q * r + 1.0f;
 }
 
-/* exp(x) for x <= 88.7228. vector.h states the error. Uses x = n ln 2 + r with |r| <= ln 2 / 2, and e^r = 1 + r q(r). n
- * ln 2 is subtracted in two parts. ln 2 is split so that the first part has few bits, and its product with n is exact.
- * Adding 1.5 * 2^23 rounds to an integer. */
+/* exp(x) for x <= 88.7228. vector.h states the error. Uses x = n ln 2 + r with |r| <= ln 2 / 2, and e^r = 1 + r q(r).
+ * Adding 1.5 * 2^23 rounds x / ln 2 to the integer n. n ln 2 is subtracted in two parts. The first part of ln 2 has few
+ * bits, so its product with n is exact. */
 INLINE vector exp_bounded(vector x)
 {
     const float rounder = 12582912.0f;

@@ -20,7 +20,7 @@ INLINE int64_t words_of(int64_t elements)
     return (elements + WORD_ELEMENTS - 1) / WORD_ELEMENTS;
 }
 
-/* Pointers to element i of the row. The first function is for reading, the second for writing. */
+/* Pointers to element i of the row. elements_at is for reading, element_room for writing. */
 INLINE const void *elements_at(enum element element, const void *row, int64_t i)
 {
     return (const char *)row + i * element_bytes(element);
@@ -31,7 +31,8 @@ INLINE void *element_room(enum element element, void *row, int64_t i)
     return (char *)row + i * element_bytes(element);
 }
 
-/* Rounds to the nearest, ties to even. A NaN stays a NaN. AVX512_BF16 turns subnormals into 0, as its products do. */
+/* Rounds to the nearest, ties to even. A NaN stays a NaN. The instruction of AVX512_BF16 turns subnormals into 0, like
+ * its instruction for products. */
 INLINE halves to_halves(vector x)
 {
 #ifdef __AVX512BF16__
@@ -48,7 +49,7 @@ INLINE vector from_halves(halves x)
     return (vector)(__builtin_convertvector(x, bits) << 16);
 }
 
-/* Loads the first `count` elements, count <= WIDTH. The other elements of the vector are 0. */
+/* Loads the first `count` elements, at most WIDTH. The other elements of the vector are 0. */
 INLINE vector load_elements(enum element element, const void *from, int64_t count)
 {
     if (element == ELEMENT_F32)
@@ -77,7 +78,8 @@ INLINE void store_elements(enum element element, void *to, vector v, int64_t cou
         memcpy(to, &x, (size_t)count * sizeof(uint16_t));
 }
 
-/* A vector whose WIDTH words are `word`. The bits are copied as integers, because as a float they may be a NaN. */
+/* A vector whose WIDTH words are `word`. The bits are copied as integers, because the word may be a NaN if it is read
+ * as a float. */
 INLINE vector all_word(const float *word)
 {
 #ifdef __AVX512BF16__
@@ -89,7 +91,7 @@ INLINE vector all_word(const float *word)
 #endif
 }
 
-/* a b + c. If words are pairs of bf16, the sum of both products and c. */
+/* a b + c for each word. If words are pairs of bf16, both products of a pair are added to c. */
 INLINE vector multiply_words(vector a, vector b, vector c)
 {
 #ifdef __AVX512BF16__
@@ -99,7 +101,8 @@ INLINE vector multiply_words(vector a, vector b, vector c)
 #endif
 }
 
-/* Makes WIDTH words of the first `count` elements of a row, count <= WIDTH * WORD_ELEMENTS. Further elements are 0. */
+/* Makes WIDTH words from the first `count` elements of a row, at most WIDTH * WORD_ELEMENTS elements. Elements after
+ * these count as 0. */
 INLINE vector load_words(enum element element, const void *from, int64_t count)
 {
 #ifdef __AVX512BF16__
@@ -133,8 +136,8 @@ INLINE void copy_words(enum element element, const void *from, int64_t count, fl
                    words_of(count - i));
 }
 
-/* Makes one word for each of `count` columns, from WORD_ELEMENTS rows that lie `stride` elements apart. If there are
- * fewer `rows`, the missing elements are 0. */
+/* Makes one word for each of `count` columns, from WORD_ELEMENTS rows that are `stride` elements apart. If `rows` is
+ * smaller than WORD_ELEMENTS, the missing elements are 0. */
 INLINE vector load_column_words(enum element element, const void *from, int64_t stride, int64_t rows, int64_t count)
 {
 #ifdef __AVX512BF16__

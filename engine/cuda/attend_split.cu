@@ -56,7 +56,7 @@ static __device__ void copy_tile(const struct attention<float> &a, const struct 
 }
 
 /* Adds the mask to the scores of 16 rows, beginning with `row`. Sets scores of keys that a row does not read to minus
-   infinity. */
+ * infinity. */
 static __device__ __forceinline__ void mask_scores(const struct attention<float> &a, const struct split_rows &p,
                                                    int64_t first, int row, float (&scores)[TILE / 8][4])
 {

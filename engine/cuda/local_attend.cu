@@ -269,7 +269,7 @@ template <typename T, int N> static __global__ void attend_part(struct local_att
 }
 
 /* Writes to the slot the last two windows of sequences that have several rows in the batch. A warp writes a row. Grid:
-   y is the head. */
+ * y is the head. */
 template <typename T> static __global__ void keep_rows(struct local_attention<T> a, int64_t rows, int64_t n_sequences)
 {
     int64_t row = warp_of_grid(), head = blockIdx.y;

@@ -36,7 +36,7 @@ static __device__ __forceinline__ void add_tables(float (&values)[N], const T *m
 }
 
 /* One element of a row that consists of `half` sines, followed by `half` cosines. Angles are products in float, as in
-   the library. */
+ * the library. */
 static __device__ __forceinline__ float sinusoid(float position, const float *frequencies, int64_t column, int64_t half)
 {
     float angle = position * frequencies[column % half];
