@@ -1,5 +1,5 @@
-# The loops that gain from wide registers are compiled once for each width, and the daemon chooses when it starts.
-# Other machines have the baseline only. vector_product.c is for bf16, and has one width.
+# On x86-64, the loops that are faster with wide registers are compiled once for each instruction set in VECTORS. The
+# daemon chooses one set when it starts. Other machines use the baseline only. vector_product.c is only for avx512_bf16.
 ifneq ($(filter x86_64-%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
 VECTORS := avx512_bf16 avx512 avx2 baseline
 PRODUCT := engine/cpu/vector_product_avx512_bf16.c
@@ -9,10 +9,10 @@ DEFINES := -DVECTOR_BASELINE_ONLY
 endif
 WIDE    := engine/cpu/vector_rows.c engine/cpu/vector_combine.c engine/cpu/vector_columns.c \
            engine/cpu/vector_attend.c engine/cpu/vector_product.c
-# Names of objects, as those of sources have: vector_rows_avx2.c stands for vector_rows.c compiled for AVX2.
+# Source names for the list of objects. For example, vector_rows_avx2.c stands for vector_rows.c compiled for AVX2.
 WIDE_SOURCES := $(foreach wide,$(filter-out %_product.c,$(WIDE)),$(VECTORS:%=$(wide:.c=)_%.c)) $(PRODUCT)
 
-# The thread sanitizer does not look into these loops. In its build only one thread runs them, because OpenMP's runtime is
+# The thread sanitizer does not check these loops. In its build, only one thread runs them, because OpenMP's runtime is
 # not instrumented.
 ifeq ($(SANITIZE),thread)
 $(WIDE_SOURCES:%.c=$(BUILD)/%.o): private SANITIZER :=

@@ -1,6 +1,6 @@
-# The CUDA engine for devices, a shared object: nvcc compiles it. tests/cuda/shim.mk has it for the processor.
-# NVCC, CUBLAS (the folder above include/cublasLt.h) and CUDA_ARCHS (compute capabilities) follow from what is installed,
-# and each may be set. Nothing is asked before a target needs it.
+# Builds the CUDA engine for devices, a shared object, with nvcc. tests/cuda/shim.mk builds it for the CPU.
+# NVCC is the compiler, CUBLAS the folder above include/cublasLt.h, and CUDA_ARCHS the compute capabilities. Each of
+# these variables may be set. Otherwise toolkit.sh finds the value on this machine when a target needs it.
 toolkit     = $(shell NVCC='$(NVCC)' CUBLAS='$(CUBLAS)' engine/cuda/toolkit.sh $(1))
 NVCC       ?= nvcc
 CUBLAS     ?=
@@ -10,11 +10,11 @@ CUBLAS_AT   = $(eval CUBLAS_AT := $$(call toolkit,cublas))$(CUBLAS_AT)
 CUBLAS_LT   = $(eval CUBLAS_LT := $$(call toolkit,library))$(CUBLAS_LT)
 KERNELS    := $(sort $(shell find engine/cuda -name '*.cu'))
 
-# The last capability also as PTX, which later devices compile for themselves when the engine is loaded.
+# The last capability is also compiled to PTX. The driver compiles PTX for later devices when the engine is loaded.
 newest      = $(lastword $(CUDA_ARCHS))
 GPU_CODE    = $(foreach arch,$(CUDA_ARCHS),-gencode arch=compute_$(arch),code=sm_$(arch)) \
               -gencode arch=compute_$(newest),code=compute_$(newest)
-# A Python package with cuBLAS has a runtime's headers, too: those of the toolkit come first.
+# A Python package with cuBLAS also contains headers of a CUDA runtime. With -idirafter, the toolkit's headers come first.
 for_device  = $(COMPILER) -std=c++20 -O3 $(GPU_CODE) -I. -Xcompiler -idirafter,$(CUBLAS_AT)/include \
               -Xcompiler -fPIC,-fvisibility=hidden,-Werror=switch
 nvcc        = $(say) $(for_device)
@@ -22,7 +22,7 @@ nvcc        = $(say) $(for_device)
 cuda: $(BUILD)/libengine_cuda.so ## [CI, where nvcc and cuBLAS are; by hand, last 2026-11-22] builds build/libengine_cuda.so with nvcc (CUDA 12.4 or later)
 $(KERNELS:%.cu=$(BUILD)/%.o): $(BUILD)/%.o: %.cu $(BUILD)/flags_cuda
 	$(nvcc) -MD -MP -c -o $@ $<
-# It looks for cuBLAS where it was linked with it, too: a toolkit's folder need not be one of the system's.
+# At run time, the shared object also searches the folder of the linked cuBLAS, because the system may not search it.
 $(BUILD)/libengine_cuda.so: $(KERNELS:%.cu=$(BUILD)/%.o)
 	$(nvcc) -shared -cudart static -Xlinker --exclude-libs,ALL -o $@ $^ \
 	    -Xlinker $(CUBLAS_LT) -Xlinker -rpath=$(abspath $(dir $(CUBLAS_LT)))
@@ -30,9 +30,9 @@ $(BUILD)/flags_cuda: FORCE
 	@NVCC='$(NVCC)' CUBLAS='$(CUBLAS)' engine/cuda/toolkit.sh check
 	$(call keep,$(for_device))
 
-# clang as a second compiler. It checks syntax and types, of the code for the device and of that for the host, and emits
-# nothing. It wants two headers of which no kernel needs anything: one of cuRAND, and one that CUDA 13 lacks. If cuBLAS is
-# missing, the shim's header takes its place.
+# clang is a second compiler. It checks syntax and types of the code for the device and of the code for the host, and
+# writes no objects. It requires two headers that no kernel needs: one of cuRAND, and one that CUDA 13 lacks. Empty
+# files replace these headers if they are missing. If cuBLAS is missing, the header of the shim (tests/cuda/shim) is used.
 CLANG       = $(eval CLANG := $$(call toolkit,clang))$(CLANG)
 CUDA_FOLDER = $(eval CUDA_FOLDER := $$(call toolkit,folder))$(CUDA_FOLDER)
 clang_cuda  = $(say) $(CLANG) -x cuda -std=c++20 -fsyntax-only --cuda-path=$(CUDA_FOLDER) --cuda-gpu-arch=sm_80 -nocudalib \

@@ -1,16 +1,16 @@
 #!/bin/bash
 # toolkit.sh nvcc|folder|cublas|library|archs|check|check-compiler|clang|oldest: prints a fact about CUDA on this machine.
-# If the machine lacks the thing, it prints nothing.
-#   nvcc     the compiler: on the PATH, else in /usr/local/cuda or /usr/local/nvidia
+# Prints nothing if the machine lacks the requested program, folder or library.
+#   nvcc     the compiler: on the PATH, or in /usr/local/cuda or /usr/local/nvidia
 #   folder   the folder of the compiler's toolkit
 #   cublas   the folder above include/cublasLt.h: the compiler's toolkit, /usr/local/cuda, Debian's /usr, or a Python package
 #   library  libcublasLt.so in that folder
-#   archs    the compute capabilities to compile for: of 80 90 100 120 those that the compiler knows
+#   archs    the compute capabilities to compile for: those among 80 90 100 120 that the compiler supports
 #   clang    a clang that compiles CUDA with the compiler's headers: version 16 or later
-#   oldest   the oldest version of CUDA that compiles the engine
+#   oldest   the oldest version of CUDA that can compile the engine
 #   check    prints nothing if the engine can be compiled. Otherwise prints what is missing, status 1
-#   check-compiler  the same without cuBLAS
-# NVCC=PROGRAM and CUBLAS=FOLDER name programs and folders in other places.
+#   check-compiler  like check, but does not require cuBLAS
+# The environment variables NVCC=PROGRAM and CUBLAS=FOLDER name a compiler and a folder of cuBLAS in other places.
 set -euo pipefail
 oldest=12.4
 
@@ -18,7 +18,7 @@ find_nvcc() {
     PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin command -v "${NVCC:-nvcc}" || true
 }
 
-# The compiler's own word: what is on the PATH may be a script that starts it.
+# Asks the compiler for its folder, because the program on the PATH may be a script that starts the compiler.
 toolkit_of_nvcc() {
     local nvcc=$1
     "$nvcc" --dryrun -c -x cu /dev/null 2>&1 | sed -n 's/^#\$ TOP=//p'
@@ -31,7 +31,8 @@ library_in() {
     done
 }
 
-# In a Python package of the compiler's own version: nvidia-cublas has nvidia/cu13, nvidia-cublas-cu12 nvidia/cublas.
+# Prints the folders of a Python package for CUDA version $1. The package nvidia-cublas installs nvidia/cu13, and
+# nvidia-cublas-cu12 installs nvidia/cublas.
 python_folders() {
     local name=nvidia/cu$1
     [ "$1" != 12 ] || name=nvidia/cublas
@@ -64,7 +65,8 @@ find_archs() {
     echo "${archs[@]}"
 }
 
-# Versions 14 and 15 refuse the headers of CUDA 13: their own header of textures needs a template that is gone.
+# Versions 14 and 15 cannot compile the headers of CUDA 13. Their own header for textures needs a template that CUDA 13
+# lacks.
 find_clang() {
     local clang
     [ -n "$(find_nvcc)" ] || return 0
