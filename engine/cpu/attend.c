@@ -32,8 +32,8 @@ static struct vector_mask mask_of(const struct engine_item *item, const struct p
 
 /* Packed keys and values, which a thread keeps from one task to the next. */
 struct packed_head {
-    int64_t sequence,
-        kv_head;    /* sequence and head of the packed keys and values. `sequence` is -1 if nothing is packed */
+    /* Sequence and head of the packed keys and values. `sequence` is -1 if nothing is packed. */
+    int64_t sequence, kv_head;
     float *packed;  /* vector_packed_keys floats */
     float *scratch; /* vector_attend_scratch floats, directly after `packed` */
 };
@@ -44,8 +44,8 @@ static void pack_head(const struct cpu_run *run, const struct plan_step *step, i
 {
     if (head->sequence == sequence && head->kv_head == kv_head)
         return;
-    const int64_t *starts =
-        layout_of(run, step->keys)->starts + sequence; /* first row of the keys, and the row after the last */
+    /* First row of the keys, and the row after the last. */
+    const int64_t *starts = layout_of(run, step->keys)->starts + sequence;
     int64_t d = columns_of(run, step->x) / step->attend.heads, e = columns_of(run, step->y) / step->attend.heads;
     int64_t key_columns = columns_of(run, step->keys), value_columns = columns_of(run, step->values);
     int64_t k = starts[1] - starts[0];
@@ -275,8 +275,8 @@ static void attend_sequence(const struct cpu_run *run, const struct plan_step *s
 void cpu_attend_call(const struct cpu_run *run, const struct plan_step *step)
 {
     for (int64_t b = 0; b < run->batch->n_items; b++) {
-        int64_t blocks =
-            parts_of(positions_of(run, step->x, b), BLOCK_POSITIONS); /* number of blocks of one sequence */
+        /* Number of blocks of one sequence. */
+        int64_t blocks = parts_of(positions_of(run, step->x, b), BLOCK_POSITIONS);
         int64_t tasks = width_of(run, step->x, b) * blocks;
 #pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
         for (int64_t t = 0; t < tasks; t++)

@@ -97,8 +97,8 @@ static void gather_pixels(const struct image_convolution *c, const struct window
 static void gather_lines(const struct image_convolution *c, const struct window_place *place, float *out)
 {
     int64_t width = c->window->size[1], left = place->left;
-    int64_t first = most(left, 0),
-            end = least(left + width, place->image.width); /* the columns of the window that are inside the image */
+    /* The columns of the window that are inside the image. */
+    int64_t first = most(left, 0), end = least(left + width, place->image.width);
     size_t pixel = (size_t)c->channels * sizeof *out;
     for (int64_t u = 0; u < c->window->size[0]; u++, out += width * c->channels) {
         int64_t i = place->top + u * c->window->dilation[0];

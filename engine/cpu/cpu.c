@@ -28,10 +28,10 @@ struct backend {
 struct backend_model {
     struct backend *backend;
     struct cpu_run run; /* all members except for the batch */
-    struct product_weight *
-        *packed; /* by weight: its copy for products_linear_tile. NULL if no step reads it in this way */
-    struct product_weight *
-        *projections;       /* by weight: its copy for projections in bf16. NULL if no step reads it in this way */
+    /* By weight: its copy for products_linear_tile. NULL if no step reads it in this way. */
+    struct product_weight **packed;
+    /* By weight: its copy for projections in bf16. NULL if no step reads it in this way. */
+    struct product_weight **projections;
     enum element *elements; /* by value: the type of its elements */
     atomic_bool failed;
     double row_flops;    /* approximate FLOPs for one row, in the steps that compute all rows */

@@ -12,8 +12,8 @@ struct feed_forward {
     const float *residual; /* (rows, out). NULL if there is no residual */
     float *y;              /* (rows, out) */
     enum element hidden_element;
-    int64_t rows, in, hidden,
-        out; /* number of rows, and numbers of columns of x, of the hidden part after the gate, and of y */
+    /* Number of rows, and numbers of columns of x, of the hidden part after the gate, and of y. */
+    int64_t rows, in, hidden, out;
     int64_t panels, second_panels; /* number of panels of each of the two weights */
 };
 

@@ -48,7 +48,8 @@ void cpu_linear_block(const struct cpu_run *run, const struct linear_block *bloc
 void cpu_linear(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct plan_weight *weight = &run->plan->weights[step->weight]; /* (columns, depth) */
-    const float *residual = floats_of(run, step->z); /* (rows, columns). NULL if there is no residual */
+    /* (rows, columns). NULL if there is no residual. */
+    const float *residual = floats_of(run, step->z);
     int64_t rows = rows_of(run, step->x), depth = weight->columns, columns = weight->rows;
     int64_t panels = cpu_linear_panels(run, step->weight), blocks = parts_of(rows, PLAN_ROW_BLOCK);
     if (rows == 0 || !cpu_selects_rows(run, step, 0, rows))

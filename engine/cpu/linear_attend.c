@@ -14,9 +14,9 @@
  * A step with fold f divides each sequence into f sequences, which are computed separately. Folded sequence i contains
  * the rows at positions i, i + f, i + 2 f, … of the whole sequence.
  *
- * The rows of a sequence may come in several batches (engine_item.slot). In this case, its slot keeps the context and
- * the sums of powers. If a bucket has several rows, the slot also keeps the sums over the rows of an incomplete bucket.
- * They are separate, because later rows of this bucket must not read them yet. */
+ * The rows of a sequence may come in several batches (engine_item.slot). In this case, the sequence's slot keeps the
+ * context and the sums of powers. If a bucket has several rows, the slot also keeps the sums over the rows of an
+ * incomplete bucket. They are separate, because later rows of this bucket must not read them yet. */
 #include "engine/cpu/linear_attend.h"
 
 #include <math.h>

@@ -2,9 +2,9 @@
  * attention is causal, the row reads only keys up to its own position, in its own window and the window before it. Rows
  * of one window and one head are computed together.
  *
- * The rows of a sequence may come in several batches (engine_item.slot). In this case, its slot keeps the keys and
- * values of two windows: the last row's window, and the window before it. Rows read the keys of earlier batches in the
- * slot. */
+ * The rows of a sequence may come in several batches (engine_item.slot). In this case, the sequence's slot keeps the
+ * keys and values of two windows: the last row's window, and the window before it. Rows read the keys of earlier
+ * batches in the slot. */
 #include "engine/cpu/local_attend.h"
 
 #include <math.h>
@@ -22,8 +22,8 @@ struct window_rows {
     int64_t query_stride, key_stride, out_stride; /* key_stride is also the stride of the values */
     int64_t rows, k;
     int64_t first_seen; /* number of keys up to the key of the first row, including this key */
-    int64_t slots; /* number of positions of the windows that the rows read. (slots - k) of these are outside of the
-                      sequence */
+    /* Number of positions of the windows that the rows read. (slots - k) of these are outside of the sequence. */
+    int64_t slots;
 };
 
 /* For a row that reads no key, sets out (d) to the mean of all values of its windows. Values outside the sequence count
@@ -91,8 +91,8 @@ static void attend_window(const struct window_rows *p)
 }
 
 /* Describes rows of x: from `position` to the end of their window, or to `end` if it comes first. Positions count from
- * the first row of the sequence in this batch. `earlier` is the position of this first row in the whole sequence. The
- * keys that it describes are those of this batch. */
+ * the first row of the sequence in this batch. `earlier` is the position of this first row in the whole sequence. Only
+ * keys of this batch are described. */
 static struct window_rows rows_of_window(const struct cpu_run *run, const struct plan_step *step, int64_t sequence,
                                          int64_t earlier, int64_t position, int64_t end, int64_t head)
 {
@@ -196,8 +196,7 @@ void cpu_local_attend(const struct cpu_run *run, const struct plan_step *step)
         int64_t head = t % step->local_attend.heads;
         if (!state_of(run, block->sequence))
             attend_block(run, step, block, head);
-        else if (block->first ==
-                 layout->starts[block->sequence]) /* the rows of a sequence with a slot are one task for each head */
+        else if (block->first == layout->starts[block->sequence]) /* a sequence with a slot is one task per head */
             attend_part(run, step, block->sequence, head);
     }
 }

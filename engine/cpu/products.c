@@ -206,10 +206,10 @@ void products_close(struct products *products)
 /* One of `packed` and `data` is set, unless there are no elements. */
 struct product_weight {
     int64_t columns, depth;
-    const float
-        *data;    /* (columns, depth) floats for OpenBLAS, or words (vector_words.h) for the functions of vector.h */
-    float *owned; /* equals `data` if this memory must be freed. NULL if the caller keeps it */
-    size_t bytes; /* size of the memory at `owned` */
+    /* (columns, depth) floats for OpenBLAS, or words (vector_words.h) for the functions of vector.h. */
+    const float *data;
+    float *owned;                 /* equals `data` if this memory must be freed. NULL if the caller keeps it */
+    size_t bytes;                 /* size of the memory at `owned` */
     struct onednn_weight *packed; /* the weight as packed by oneDNN */
 };
 

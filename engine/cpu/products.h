@@ -27,8 +27,8 @@ struct products {
     bool needs_onednn;     /* the settings name oneDNN, so a weight that oneDNN cannot pack is an error */
     int threads;
     bool bf16; /* products with weights multiply bf16 numbers and sum them up in float32 */
-    const struct vector_functions
-        *vector; /* the functions for the instruction set. If `bf16`, the functions for AVX512_BF16 */
+    /* The functions for the instruction set. If `bf16`, the functions for AVX512_BF16. */
+    const struct vector_functions *vector;
     bool batch_invariant;
     char description[160]; /* for example "OpenBLAS 0.3.21 SkylakeX, oneDNN 2.6.3" */
 };
@@ -88,8 +88,8 @@ int products_linear_tile(const struct products *products, const struct product_t
 /* A part of the projection of one sequence by E (n, k): some rows and some columns of the sequence. */
 struct product_projection {
     const struct product_weight *weight;
-    int64_t first_k,
-        k; /* first column of E, and number of columns, that are used. The columns of the groups follow one another */
+    /* First column of E, and number of columns, that are used. The columns of the groups follow one another. */
+    int64_t first_k, k;
     int64_t first, rows; /* positions in the sequence, which are rows of E. `first` is even, because a word in bf16
                             holds two neighbouring rows of E */
     int64_t columns;     /* at most VECTOR_PANEL */

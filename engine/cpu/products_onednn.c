@@ -56,8 +56,8 @@ struct onednn_weight {
     int64_t panels;
     size_t bytes;
     char *data; /* all panels, one after another */
-    struct shape *whole,
-        *last; /* the shape of all panels except the last, and the shape of the last panel. NULL until found */
+    /* The shape of all panels except the last, and the shape of the last panel. NULL until found. */
+    struct shape *whole, *last;
     dnnl_memory_t memories[]; /* by panel: its memory object */
 };
 

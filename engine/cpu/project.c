@@ -289,8 +289,8 @@ static void project_call_tile(const struct cpu_run *run, const struct plan_step 
 {
     const struct plan_weight *e = &run->plan->weights[step->weight];
     const float *bias = weight_of(run, step->bias); /* (k) */
-    const float *tail =
-        weight_of(run, step->tail); /* (d): an additional last position of every sequence. NULL if there is none */
+    /* (d): an additional last position of every sequence. NULL if there is none. */
+    const float *tail = weight_of(run, step->tail);
     int64_t d = columns_of(run, step->x), width = width_of(run, step->x, b), columns = width * d, k = e->rows;
     const int64_t *from = layout_of(run, step->x)->starts + b, *to = layout_of(run, step->y)->starts + b;
     int64_t n = (from[1] - from[0]) / width, count = least(TILE_COLUMNS, columns - column);

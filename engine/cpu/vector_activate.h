@@ -51,8 +51,8 @@ INLINE vector error_function(vector x)
     q = q * u + 0.11418232321739197f;
     q = q * u + 0.5022411942481995f;
     q = q * u + 1.0f;
-    vector near =
-        where_less(x, all(-3.925f), all(-1), x * p / q); /* exactly -1 for large negative x, so that x Φ(x) is 0 */
+    /* Exactly -1 for large negative x, so that x Φ(x) is 0. */
+    vector near = where_less(x, all(-3.925f), all(-1), x * p / q);
     return where_less(all(3.925f), x, all(1), near);
 }
 

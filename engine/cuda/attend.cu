@@ -288,7 +288,7 @@ static int64_t keys_in_all(const struct plan *plan, const struct plan_step *step
     return most(plan_most_sequence_rows(plan, step->keys), step->attend.key_room);
 }
 
-/* Room for WEIGHTS_AT_ONCE rows of weights, and for the same number of rows of one head in weigh_call. */
+/* Number of floats for WEIGHTS_AT_ONCE rows of weights, and for the same number of rows of one head in weigh_call. */
 int64_t cuda_attend_scratch(const struct plan *plan, const struct plan_step *step)
 {
     return 2 * WEIGHTS_AT_ONCE * keys_in_all(plan, step);
@@ -354,7 +354,7 @@ static __global__ void weigh_call(struct attention<T> a, int64_t item, int64_t w
         weights[j] /= (float)a.heads;
 }
 
-/* Writes the softmax of each item that requests it. Computes at a time the rows that fit in scratch. */
+/* Writes the softmax of each item that requests it. Several rows are computed at a time, as far as scratch has room. */
 template <typename T>
 static void give_weights(struct cuda_run *run, const struct plan_step *step, const struct attention<T> *a)
 {

@@ -308,7 +308,7 @@ static __global__ void __launch_bounds__(WARPS *WARP, 2)
     attend_rows<WIDE, TALL>(a, p, (struct split_shared<WIDE, TALL> *)dynamic_shared_memory);
 }
 
-/* Returns false if the device lacks shared memory. */
+/* Returns false if the device's shared memory is too small. */
 template <int WIDE, int TALL>
 static bool launch_attention(struct cuda_run *run, const struct plan_step *step, const struct attention<float> *a)
 {

@@ -169,8 +169,8 @@ static __device__ __forceinline__ float mask_scores(const struct attention<T> *a
                 bool seen = key < s.keys && (!a->causal || key <= position);
                 float score = scores[n][half * 2 + j] * a->scale;
                 score = seen ? score + mask_score(a, &s, u->head, position, key) : -INFINITY;
-                if (score >=
-                    -FLT_MAX) /* a score with a mask of -FLT_MAX stays finite. Minus infinity and NaN do not change */
+                /* A score with a mask of -FLT_MAX stays finite. Minus infinity and NaN do not change. */
+                if (score >= -FLT_MAX)
                     score = fmaxf(score * LOG2_E, -FLT_MAX);
                 scores[n][half * 2 + j] = score;
             }

@@ -8,10 +8,10 @@
 template <typename T> struct attention {
     const T *queries;       /* (rows, query_columns) */
     const T *keys, *values; /* (rows of keys, key_columns) and (rows of keys, value_columns) */
-    const int64_t *query_starts,
-        *key_starts; /* by sequence: index of its first row of queries, and of its first row of keys */
-    const int32_t
-        *positions; /* by row of queries: its position. NULL if the position of a row is its number in the sequence */
+    /* By sequence: index of its first row of queries, and of its first row of keys. */
+    const int64_t *query_starts, *key_starts;
+    /* By row of queries: its position. NULL if the position of a row is its number in the sequence. */
+    const int32_t *positions;
     const struct score_mask
         *masks; /* by item. Here, each item is one sequence of the axis. NULL if no item may have a mask */
     int64_t query_columns, key_columns, value_columns, out_columns;

@@ -156,8 +156,8 @@ template <typename T> void cuda_convolve_sequence(struct cuda_run *run, const st
     launch_rows(run, place_windows<T>, c.n_sequences * c.k, c, sums);
 }
 
-/* ---- Convolutions of images. Rows are pixels. Each pixel of y is computed from a window (height, width, channels) of
- * x ---- */
+/* ---- Convolutions of images ---- Rows are pixels. Each pixel of y is computed from a window (height, width, channels)
+ * of x. */
 
 #ifndef IMAGE_ROWS
 #define IMAGE_ROWS 1024 /* number of pixels of y whose windows are in scratch at a time */

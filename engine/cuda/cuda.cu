@@ -7,7 +7,7 @@
  *     2. The plan's steps are launched. The launches depend on the shape of the batch (shape.h), and batches of the
  *        same shape replay a CUDA graph (graphs.h).
  *     3. The results are copied to the host, and there to the items (results.h).
- * These three run on three streams. So the batch of one lane is copied while the batch of another lane is computed
+ * The three stages run on three streams. So the batch of one lane is copied while the batch of another lane is computed
  * (lane.h). The operations are in the other .cu files, and operations.cu lists them. */
 #include "engine/cuda/fusion.h"
 #include "engine/cuda/lane.h"

@@ -14,7 +14,7 @@ KERNELS    := $(sort $(shell find engine/cuda -name '*.cu'))
 newest      = $(lastword $(CUDA_ARCHS))
 GPU_CODE    = $(foreach arch,$(CUDA_ARCHS),-gencode arch=compute_$(arch),code=sm_$(arch)) \
               -gencode arch=compute_$(newest),code=compute_$(newest)
-# A Python package with cuBLAS also contains headers of a CUDA runtime. With -idirafter, the toolkit's headers come first.
+# A Python package with cuBLAS also contains headers of a CUDA runtime. With -idirafter, the toolkit has priority.
 for_device  = $(COMPILER) -std=c++20 -O3 $(GPU_CODE) -I. -Xcompiler -idirafter,$(CUBLAS_AT)/include \
               -Xcompiler -fPIC,-fvisibility=hidden,-Werror=switch
 nvcc        = $(say) $(for_device)
@@ -32,7 +32,7 @@ $(BUILD)/flags_cuda: FORCE
 
 # clang is a second compiler. It checks syntax and types of the code for the device and of the code for the host, and
 # writes no objects. It requires two headers that no kernel needs: one of cuRAND, and one that CUDA 13 lacks. Empty
-# files replace these headers if they are missing. If cuBLAS is missing, the header of the shim (tests/cuda/shim) is used.
+# files replace these headers if they are missing. If cuBLAS is missing, the shim's header (tests/cuda/shim) is used.
 CLANG       = $(eval CLANG := $$(call toolkit,clang))$(CLANG)
 CUDA_FOLDER = $(eval CUDA_FOLDER := $$(call toolkit,folder))$(CUDA_FOLDER)
 clang_cuda  = $(say) $(CLANG) -x cuda -std=c++20 -fsyntax-only --cuda-path=$(CUDA_FOLDER) --cuda-gpu-arch=sm_80 -nocudalib \

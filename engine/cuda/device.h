@@ -8,8 +8,9 @@
 
 struct backend {
     int device;
-    bool failed; /* a call of the CUDA runtime failed, so closing the device ends with a reset. Several threads set it:
-                    use atomics */
+    /* A call of the CUDA runtime failed, so closing the device ends with a reset. Several threads set it: use
+     * atomics. */
+    bool failed;
     /* Streams for copies to the device, for kernels, and for copies to the host. They run concurrently. */
     cudaStream_t up, compute, down;
     cudaStream_t loading;   /* stream for uploads of weights. No batch waits for it */

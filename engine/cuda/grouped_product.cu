@@ -49,8 +49,8 @@ bool cuda_grouped_possible(struct cuda_grouped *grouped, struct cuda_run *run, c
         most(most(p->rows, p->columns), most(most_depth, most_stride(p))) > INT_MAX)
         return false;
     if (run->tuning_milliseconds > 0)
-        start(grouped); /* the caller does not hold run->submitting, because starting takes long. Batches use the handle
-                           only later */
+        /* The caller does not hold run->submitting, because starting takes long. Batches use the handle only later. */
+        start(grouped);
     return grouped->handle != NULL;
 }
 

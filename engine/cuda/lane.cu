@@ -94,8 +94,8 @@ static void submit(struct cuda_lane *lane, struct backend *backend, struct cuda_
     if (goes_on(run))
         note(run, cudaStreamWaitEvent(backend->down, lane->is_computed, 0));
     if (lane->results.fit)
-        results_hand_on(
-            run); /* copies attention maps to the items, because results_fetch needs the memory of these maps */
+        /* Copies attention maps to the items, because results_fetch needs the memory of these maps. */
+        results_hand_on(run);
     if (goes_on(run))
         note(run, results_fetch(&lane->results, run->plan, run->batch, backend->down));
     if (goes_on(run))

@@ -36,8 +36,8 @@ template <typename T> struct linear_attention {
     const T *keys;       /* (rows of keys, key_columns) */
     const T *values;     /* (rows of keys, value_columns) */
     const int32_t *mask; /* (rows of keys), 0 for a masked row. NULL if there is no mask */
-    const int64_t *query_starts,
-        *key_starts; /* by item: index of its first row of queries, and of its first row of keys */
+    /* By item: index of its first row of queries, and of its first row of keys. */
+    const int64_t *query_starts, *key_starts;
     int64_t n_items;
     int64_t key_columns, value_columns, heads, first_head, d, e, fold, bucket;
     /* The sequences of this launch. Their contexts are in `contexts`, or in shared memory if they are causal and d <=
@@ -47,7 +47,7 @@ template <typename T> struct linear_attention {
     int64_t part_rows;
     /* Number of floats of the context of one block. See struct walk. */
     int64_t walk_floats;
-    const float *queries; /* (rows, heads * d): the scaled softmax of each query */
+    const float *queries; /* (rows, heads * d): the scaled softmax of each query, or the scaled query itself */
     /* The contexts of sequences: (sequences, heads, d, e). If the attention is causal, they are (sequences, heads,
      * column tiles, d rounded up to TILE, ROOM), and are only used if d > SHARED_FEATURES. See struct walk. */
     float *contexts;

@@ -117,7 +117,7 @@ static __global__ void local_attend(struct local_attention<T> a, int64_t rows, i
  * row of the whole sequence. */
 template <typename T> struct part_row {
     int64_t position, earlier; /* position of the row, and number of rows in earlier batches */
-    int64_t first;             /* position of the first key that the row reads. Its last key is its own */
+    int64_t first;             /* position of the first key that the row reads. The last key is the row's own key */
     int64_t place;             /* row of the slot for the row's own key */
     const T *keys, *values;    /* of this batch. They begin with position `earlier` */
     float *kept_keys, *kept_values;

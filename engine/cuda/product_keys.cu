@@ -13,8 +13,8 @@
 template <typename T> struct retrieval {
     const T *x, *keys, *values;
     int64_t columns, heads, n, d, y_columns;
-    float
-        *scores; /* (rows, 2 n + y_columns): the scores (2, n) of one head of a row, and sums (y_columns) over heads */
+    /* (rows, 2 n + y_columns): the scores (2, n) of one head of a row, and sums (y_columns) over heads. */
+    float *scores;
     T *y;
 };
 

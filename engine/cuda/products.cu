@@ -1,7 +1,7 @@
 /* Products of matrices by cuBLASLt, and the choice of an algorithm for each shape. cuBLASLt proposes algorithms,
  * beginning with the best by its own estimate. While a model is loaded, these algorithms are timed (fastest.h). The
- * content of memory does not matter for this. The fastest algorithm is remembered. For a shape that was not timed, the
- * first algorithm is used. If cuBLASLt has no algorithm for a shape, the kernels of plain_product.h compute the
+ * timed products read arbitrary content of memory. The fastest algorithm is remembered. For a shape that was not timed,
+ * the first algorithm is used. If cuBLASLt has no algorithm for a shape, the kernels of plain_product.h compute the
  * product.
  *
  * If products of floats run on tensor cores (split.h), the kernel of split_product.h is the first algorithm. */
@@ -26,8 +26,8 @@
 struct algorithm_shape {
     int64_t rows, columns, depth, a_stride, b_stride, out_stride;
     int64_t count, a_distance, b_distance, out_distance;
-    uint32_t a_alignment, b_alignment, add_alignment,
-        out_alignment; /* in bytes: addresses of the matrices are multiples of these */
+    /* In bytes: addresses of the matrices are multiples of these. */
+    uint32_t a_alignment, b_alignment, add_alignment, out_alignment;
     int32_t transpose_a, transpose_b, bias, add, gelu, float_out, finish_apart, dtype;
 };
 
@@ -367,8 +367,9 @@ void cuda_products_multiply(struct cuda_run *run, const struct cuda_product *pro
         choose(run, product, &shape, extent_after(place->extent, product), place);
         status = launch_as(run, product, place);
     }
-    if (cublas_refuses(status)) /* during capturing, an algorithm may be missing, and cannot be chosen. The next launch
-                                   of this product chooses it */
+    /* During capturing, an algorithm may be missing, and cannot be chosen. The next launch of this product chooses
+     * it. */
+    if (cublas_refuses(status))
         run->refusal = "a product of matrices cannot be captured";
     else if (status != CUBLAS_STATUS_SUCCESS)
         run->product_failed = true;

@@ -3,7 +3,7 @@
 #include "engine/cuda/projection.h"
 #include "engine/cuda/split_tile.h"
 
-#define LARGE 128 /* number of lines of a large tile. SMALL is that of a small tile */
+#define LARGE 128 /* number of lines of a large tile. A small tile consists of SMALL lines */
 #define SMALL 64
 
 /* Grid: x is the part. y selects rows of y (take_tile). z selects the group and its columns. If E is TURNED, the

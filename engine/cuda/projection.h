@@ -19,10 +19,10 @@ template <typename T> struct projected {
 };
 
 template <typename T> struct projection {
-    struct projected<T> own,
-        second; /* the first and the second projection. A block of the second projection copies `second` to `own` */
-    int count;  /* number of projections: 1 or 2 */
-    const T *x; /* (rows, columns) */
+    /* The first and the second projection. A block of the second projection copies `second` to `own`. */
+    struct projected<T> own, second;
+    int count;                  /* number of projections: 1 or 2 */
+    const T *x;                 /* (rows, columns) */
     const int64_t *starts, *to; /* by sequence: index of its first row in x, and in y */
     /* By sequence: index of its first row on the axis that selects sequences. NULL if all sequences are computed. */
     const int64_t *selecting;

@@ -31,8 +31,9 @@ struct results {
     /* Offsets of arrays in the block. `hidden` has one entry for each row, `pooled` one for each item. The other arrays
      * have one entry for each wanted row. */
     size_t hidden, pooled, output, top_values, top_columns, log_probabilities;
-    size_t *tensors; /* by output of a module: the offset of the rows of the output's value. Set only for outputs that
-                        an item requests */
+    /* By output of a module: the offset of the rows of the output's value. Set only for outputs that an item
+     * requests. */
+    size_t *tensors;
     struct results_half halves[2]; /* the halves of `host` */
     int filling;                   /* the half that is being filled */
 };

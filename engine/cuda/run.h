@@ -45,12 +45,12 @@ struct device_item {
  * The number of entries is that of the batch's shape (shape.h), so a table may have more entries than the batch needs.
  * The additional entries describe items without rows, blocks without rows, and requests for row 0. */
 struct device_axis {
-    const int64_t *starts;      /* by sequence: index of its first row */
-    const int64_t *item_starts; /* by item: index of its first row. The pointer is equal to `starts` if each item is one
-                                   sequence */
-    const int64_t *lengths;     /* by sequence: number of its rows, including rows that this axis omits (AXIS_WANTED) */
-    const int32_t
-        *positions; /* by row: its position in its sequence. NULL if row r of sequence s has position r - starts[s] */
+    const int64_t *starts; /* by sequence: index of its first row */
+    /* By item: index of its first row. The pointer is equal to `starts` if each item is one sequence. */
+    const int64_t *item_starts;
+    const int64_t *lengths; /* by sequence: number of its rows, including rows that this axis omits (AXIS_WANTED) */
+    /* By row: its position in its sequence. NULL if row r of sequence s has position r - starts[s]. */
+    const int32_t *positions;
     const struct row_block *blocks;
 };
 
@@ -105,8 +105,8 @@ static __device__ __forceinline__ int64_t row_at(struct places places, int64_t s
 /* The memory of one step in all slots. A slot keeps data of a sequence whose rows come in several batches
  * (plan_step.state). */
 struct states {
-    const struct device_item
-        *items;     /* NULL if the step keeps no data in slots. Then state_of returns NULL for all items */
+    /* NULL if the step keeps no data in slots. Then state_of returns NULL for all items. */
+    const struct device_item *items;
     float *first;   /* the step's memory in slot 1 */
     int64_t stride; /* number of floats from one slot to the next */
 };
@@ -167,13 +167,14 @@ struct cuda_run {
     bool is_repeatable;           /* launches depend only on the shape, so a graph can replay them */
     bool capturing; /* launches are recorded in a graph. Nothing runs, and calls that query the device are errors */
     bool choosing;  /* algorithms for products are being chosen. Nothing else is launched */
-    double tuning_milliseconds;  /* while choosing: the time left for measuring, in milliseconds */
-    pthread_mutex_t *submitting; /* the device's mutex. Functions that launch expect that the caller holds it. While
-                                    algorithms are chosen, functions lock it themselves */
-    cudaError_t status;          /* the first failure. After a failure nothing is launched */
-    bool product_failed;         /* cuBLAS failed. Perhaps the device failed, too */
-    const char *
-        refusal; /* the reason why this batch cannot run on the device, although the device works. NULL if it can run */
+    double tuning_milliseconds; /* while choosing: the time left for measuring, in milliseconds */
+    /* The device's mutex. Functions that launch expect that the caller holds it. While algorithms are chosen, functions
+     * lock it themselves. */
+    pthread_mutex_t *submitting;
+    cudaError_t status;  /* the first failure. After a failure nothing is launched */
+    bool product_failed; /* cuBLAS failed. Perhaps the device failed, too */
+    /* The reason why this batch cannot run on the device, although the device works. NULL if it can run. */
+    const char *refusal;
 };
 
 /* Whether the batch has neither failed nor been refused so far. */

@@ -27,12 +27,13 @@ struct batch_shape {
     bool whole_sequences, single_rows, several_rows;
     bool hidden, pooled;           /* some item requests this result */
     bool output, softmax, targets; /* some item requests this result for its rows of the output */
-    uint64_t tensors;              /* one bit for each output of the module, set if some item requests the output. Use
-                                      shape_wants_tensor */
-    int64_t *rows;                 /* by axis: number of rows, rounded up */
-    int64_t *sequences;            /* by axis: number of sequences, rounded up */
-    enum selected *selected;       /* by step: whether it computes none, some or all sequences */
-    enum selected *full; /* by step: whether none, some or all sequences are selected and full (shape_full_rows) */
+    /* One bit for each output of the module, set if some item requests the output. Use shape_wants_tensor. */
+    uint64_t tensors;
+    int64_t *rows;           /* by axis: number of rows, rounded up */
+    int64_t *sequences;      /* by axis: number of sequences, rounded up */
+    enum selected *selected; /* by step: whether it computes none, some or all sequences */
+    /* By step: whether none, some or all sequences are selected and full (shape_full_rows). */
+    enum selected *full;
 };
 
 /* After success the caller must call shape_free. */

@@ -1,7 +1,7 @@
 #include "engine/cuda/split_product.h"
 #include "engine/cuda/split_tile.h"
 
-#define LARGE 128 /* number of lines of a large tile. SMALL is that of a small tile */
+#define LARGE 128 /* number of lines of a large tile. A small tile consists of SMALL lines */
 #define SMALL 64
 
 bool split_product_fits(const struct cuda_run *run, const struct cuda_product *product)

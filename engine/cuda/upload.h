@@ -24,11 +24,12 @@ struct upload {
     char *host, *device; /* two blocks of `bytes` bytes. Host memory is pinned */
     size_t bytes, used;
     struct mask_room room;
-    struct axis_places *axes;        /* by axis: offsets of its tables */
-    size_t items, sizes, wanted;     /* offsets of the tables of items, sizes and wanted rows */
-    size_t rows[ENGINE_MAX_INPUTS];  /* by input: offset of its rows. Only for inputs that have a value */
-    size_t masks[ENGINE_MAX_INPUTS]; /* by input: offset of its table of score masks */
-    struct device_axis *on_device;   /* by axis: pointers to its tables in device memory */
+    struct axis_places *axes;    /* by axis: offsets of its tables */
+    size_t items, sizes, wanted; /* offsets of the tables of items, sizes and wanted rows */
+    /* By input: offset of its rows. Only for inputs that have a value. */
+    size_t rows[ENGINE_MAX_INPUTS];
+    size_t masks[ENGINE_MAX_INPUTS];                         /* by input: offset of its table of score masks */
+    struct device_axis *on_device;                           /* by axis: pointers to its tables in device memory */
     const struct score_mask *score_masks[ENGINE_MAX_INPUTS]; /* by input: its table of score masks in device memory */
 };
 

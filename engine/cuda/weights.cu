@@ -108,8 +108,8 @@ static int upload_weight(struct device_weights *weights, const struct plan *plan
     const struct plan_weight *weight = &plan->weights[index];
     bool halves = dtype == DTYPE_BF16 || dtype == DTYPE_F16;
     int readings = readings_of(plan, index);
-    if (!weight->data || weight->rows * weight->columns ==
-                             0) /* the weight is empty, or a pass of the plan has replaced it by another weight */
+    /* The weight is empty, or a pass of the plan has replaced it by another weight. */
+    if (!weight->data || weight->rows * weight->columns == 0)
         return 0;
     if ((!halves || readings & AS_FLOATS) && upload_floats(weights, weight, index, stream, error) != 0)
         return -1;
