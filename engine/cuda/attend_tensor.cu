@@ -31,8 +31,8 @@
 /* Number of threads of a thread block. */
 template <int TALL> constexpr int threads = PADDER_BLOCK_ROWS / (16 * TALL) * WARP;
 
-/* Number of thread blocks that a multiprocessor runs at a time. Each of its 65536 registers belongs to one thread, and
- * limits this number. docs/cuda.md lists the registers and the shared memory of a block. */
+/* Number of thread blocks that a multiprocessor runs at a time. Its 65536 registers limit this number. docs/cuda.md
+ * lists the registers and the shared memory of a block. */
 template <int WIDE> constexpr int resident_blocks = WIDE <= 64 ? 2 : 1;
 
 /* The order of units: for each row block of the table, all query heads that share a head of keys and values. */
