@@ -6,7 +6,7 @@
 
 #define FIRST_CAPACITY 4096
 
-/* Makes room for `length` more bytes. The caller has checked the limit of the body. */
+/* Makes room for `length` more bytes. The caller has checked that they do not exceed the limit of the body. */
 static enum body_status grow(struct body *body, size_t length)
 {
     size_t capacity = body->capacity ? body->capacity * 2 : FIRST_CAPACITY;

@@ -7,12 +7,12 @@
 
 #include <stddef.h>
 
-/* Zero the struct. Then set share.budget and limit, and lead if necessary. Memory grows with the bytes that have
- * arrived, never with the length that a client announces. */
+/* Zero the struct. Then set share.budget and `limit`, and also `lead` if binary data needs alignment. Memory grows with
+ * the bytes that have arrived, never with the length that a client announces. */
 struct body {
-    struct share share; /* a share of the budget for all bodies that are being received */
-    size_t limit;       /* most bytes of this body */
-    size_t lead;        /* unused bytes before `data`. They align binary data that follows the JSON in the body */
+    struct share share; /* share of the budget that limits all bodies being received */
+    size_t limit;       /* maximum length of this body in bytes */
+    size_t lead; /* number of unused bytes before `data`. They align binary data that follows the JSON in the body */
     char *data;
     size_t length, capacity;
 };

@@ -7,12 +7,13 @@
 #include <zlib.h>
 
 #define STEP_BYTES (32 * 1024)
-#define INPUT_BYTES (UINT32_C(1) << 30) /* most bytes to give zlib at once, because it counts in 32 bits */
-#define DEFLATE_MEMORY 8                /* zlib's default */
+/* Maximum number of bytes to pass to zlib at once, because zlib counts in 32 bits. */
+#define INPUT_BYTES (UINT32_C(1) << 30)
+#define DEFLATE_MEMORY 8 /* zlib's default for the parameter memLevel of deflateInit2 */
 
 static const struct {
     const char *name;
-    int window_bits; /* tells zlib which format is meant */
+    int window_bits; /* the value of the parameter windowBits that selects this format in zlib */
 } formats[] = {
     [CODING_NONE] = {"identity", 0},
     [CODING_GZIP] = {"gzip", MAX_WBITS + 16},
@@ -34,7 +35,7 @@ enum coding coding_of(const char *content_encoding)
                                                  : CODING_NONE;
 }
 
-/* Reads a list such as "gzip;q=0.8, deflate". Unknown codings are skipped. */
+/* Parses a header such as "gzip;q=0.8, deflate". Unknown codings are skipped. */
 enum coding coding_wanted(const char *accept_encoding)
 {
     enum coding best = CODING_NONE;
@@ -70,7 +71,7 @@ static int cannot_unpack(struct failure *failure, enum coding coding, const char
                        formats[coding].name, why);
 }
 
-/* Turns the status of one inflate() into 0 or a failure. */
+/* Converts the status of one inflate() call to 0, or to a failure and -1. */
 static int check_step(int status, const z_stream *stream, enum coding coding, struct failure *failure)
 {
     switch (status) {
@@ -140,7 +141,7 @@ int coding_unpack(enum coding coding, struct body *body, struct failure *failure
     return result;
 }
 
-/* Uses the fastest level, because floats become hardly smaller at higher levels. */
+/* Uses the fastest level. Higher levels compress floats hardly better. */
 bool coding_pack(enum coding coding, struct writer *answer)
 {
     struct writer packed = {0};

@@ -14,17 +14,17 @@ enum coding {
     CODING_UNKNOWN,
 };
 
-enum coding coding_of(const char *content_encoding); /* NULL and "identity" are CODING_NONE */
-/* The known coding with the highest q. CODING_NONE if there is none. */
+enum coding coding_of(const char *content_encoding); /* returns CODING_NONE for NULL and for "identity" */
+/* Returns the known coding with the highest q in the header Accept-Encoding. Returns CODING_NONE if there is none. */
 enum coding coding_wanted(const char *accept_encoding);
-const char *coding_name(enum coding coding); /* the name in Content-Encoding. NULL for CODING_NONE */
+const char *coding_name(enum coding coding); /* the coding's name in Content-Encoding. NULL for CODING_NONE */
 
-/* Replaces the compressed bytes of the body by the uncompressed bytes. Limit and budget of the body hold for the
- * uncompressed bytes, so a small body cannot become a huge one. CODING_NONE changes nothing. On failure sets `failure`
- * and returns -1. The caller frees the body in every case. */
+/* Replaces the compressed bytes of the body by the uncompressed bytes. The limit and the budget of the body also apply
+ * to the uncompressed bytes. So a small body cannot expand beyond the limit. With CODING_NONE, the body stays
+ * unchanged. On failure sets `failure` and returns -1. The caller frees the body in every case. */
 int coding_unpack(enum coding coding, struct body *body, struct failure *failure);
 
-/* Compresses the answer. Returns false if memory is lacking. Then the answer is unchanged. */
+/* Compresses the answer. If memory is lacking, returns false and leaves the answer unchanged. */
 bool coding_pack(enum coding coding, struct writer *answer);
 
 #endif

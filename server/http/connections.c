@@ -1,14 +1,14 @@
-/* connections: a table by descriptor, and a list of the idle connections, which begins with the longest idle. One lock
- * guards both.
+/* connections: a table indexed by descriptor, and a list of the idle connections. The connection that has been idle
+ * longest comes first in the list. One lock guards the table and the list.
  *
- * Between connections_started and connections_closed the descriptor is certainly open. Only then may it be shut down.
- * Before connections_started it may be closed already, because libmicrohttpd closes a new descriptor if memory is
- * lacking. Then its number may belong to another file. It may even be admitted again before connections_lost is called,
- * so that the slot belongs to the newer connection. So the shutdown of a connection that has not started is delayed
- * until it has.
+ * Between connections_started and connections_closed the descriptor is certainly open. Only during this time may it be
+ * shut down. Before connections_started, the descriptor may already be closed, because libmicrohttpd closes a new
+ * descriptor if memory is lacking. Its number may then belong to another file, or to a newer connection. The newer
+ * connection may even be admitted before connections_lost is called for the older one. So the shutdown of a connection
+ * is delayed until connections_started.
  *
  * A connection that has not reached its event loop yet counts as idle. So a burst of new connections cannot exceed the
- * limit. It also cannot prevent the eviction of a silent connection. */
+ * limit of connections, and cannot prevent the eviction of a silent connection. */
 #define _GNU_SOURCE /* F_DUPFD_CLOEXEC */
 #include "server/http/connections.h"
 
@@ -23,30 +23,31 @@
 #include <sys/socket.h>
 
 enum {
-    SPARE_DESCRIPTORS = 768,   /* for the files of models, epoll sets, lingering sockets and so on */
-    HIGHER_DESCRIPTORS = 4096, /* slots beyond the limit, because other files use low descriptor numbers */
-    NONE = -1,                 /* no descriptor */
+    SPARE_DESCRIPTORS = 768,   /* kept for other uses, such as files of models, epoll sets and lingering sockets */
+    HIGHER_DESCRIPTORS = 4096, /* slots beyond the limit of connections. Other files use low numbers, so the descriptors
+                                  of connections can be higher than the limit */
+    NONE = -1,                 /* stands for "no descriptor" */
 };
 
-/* How long the daemon, before it stops, waits for the first request of a new connection. */
+/* How long connections_settle waits for the first request of a new connection, in nanoseconds. */
 #define START_PATIENCE_NS INT64_C(1000000000)
 
 /* A client is slow if it holds memory for more than one second, plus one second per SLOW_BYTES_PER_S bytes of this
- * memory. Slow clients are shut down only if memory is short. */
+ * memory. Connections of slow clients are shut down only if memory is short. */
 #define SLOW_BYTES_PER_S (INT64_C(4) << 20)
 #define SECOND_NS INT64_C(1000000000)
 
 enum slot_state { SLOT_FREE, SLOT_IDLE, SLOT_BUSY, SLOT_EVICTED };
 
 struct slot {
-    int previous, next;  /* descriptors in the idle list, or NONE */
-    unsigned char state; /* enum slot_state */
-    bool started;        /* libmicrohttpd has the descriptor */
+    int previous, next;  /* descriptors of the neighbours in the idle list, or NONE */
+    unsigned char state; /* a value of enum slot_state */
+    bool started;        /* libmicrohttpd has accepted the descriptor */
     bool unread;
     bool silent; /* the client has sent no request yet */
     int64_t admission;
     int64_t admitted_ns;
-    struct share *share; /* set by connections_holds. NULL if there is none */
+    struct share *share; /* the share of memory that connections_holds has set. NULL if there is none */
     int64_t held_ns;     /* time when the client began to hold the share */
 };
 
@@ -55,19 +56,20 @@ struct connections {
     int64_t limit;
 
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* signalled when a connection was closed, or is not silent any more */
+    pthread_cond_t changed; /* signalled when a connection was closed, or when a client has sent its first request */
     int64_t admissions;     /* number of admissions so far */
     int64_t count;          /* number of connections that are admitted and not closed */
-    int64_t evicted;        /* number of these connections in the state SLOT_EVICTED */
-    int ending;      /* SHUT_RD, then SHUT_RDWR, when connections_finish shuts all connections down. NONE before */
+    int64_t evicted;        /* number of connections in the state SLOT_EVICTED. `count` includes them */
+    int ending;      /* the last argument of shutdown() for all connections: SHUT_RD, later SHUT_RDWR. NONE before
+                        connections_finish */
     bool dismissing; /* connections_dismiss was called */
     int first_idle, last_idle;
     int n_slots;
     struct slot slots[];
 };
 
-/* The number of connections for which there are descriptors, at most `limit`. A process with few descriptors uses a
- * quarter of them for connections. */
+/* The number of connections for which there are enough descriptors, at most `limit`. If the process may open only few
+ * descriptors, connections use a quarter of them. */
 static int64_t lower_limit(int64_t limit)
 {
     struct rlimit descriptors;
@@ -119,7 +121,7 @@ int64_t connections_limit(const struct connections *connections)
     return connections->limit;
 }
 
-/* ---- The idle list. The lock is held ---- */
+/* ---- The idle list. Callers hold the lock ---- */
 
 static void idle_append(struct connections *connections, int fd)
 {
@@ -131,7 +133,7 @@ static void idle_append(struct connections *connections, int fd)
     slot->state = SLOT_IDLE;
 }
 
-/* Sets the state of the slot, which is not SLOT_IDLE. Removes the slot from the list if it was idle. */
+/* Sets a state other than SLOT_IDLE. Removes the slot from the list if it was idle. */
 static void idle_remove(struct connections *connections, int fd, enum slot_state state)
 {
     struct slot *slot = &connections->slots[fd];
@@ -144,7 +146,8 @@ static void idle_remove(struct connections *connections, int fd, enum slot_state
 
 /* ---- The life of a connection ---- */
 
-/* The lock is held. A connection that has not started is shut down in connections_started. */
+/* Calls shutdown() for a connection that has started. connections_started shuts down the others later. The lock is
+ * held. */
 static void shut(struct connections *connections, int fd, int how)
 {
     if (connections->slots[fd].started)
@@ -159,7 +162,7 @@ static void evict(struct connections *connections, int fd)
     shut(connections, fd, SHUT_RDWR);
 }
 
-/* The lock is held. */
+/* Frees the slot of a connection that is closed. The lock is held. */
 static void release(struct connections *connections, int fd)
 {
     connections->evicted -= connections->slots[fd].state == SLOT_EVICTED;
@@ -174,7 +177,8 @@ int64_t connections_admit(struct connections *connections, int fd)
     int64_t admission = 0;
     pthread_mutex_lock(&connections->lock);
     if (admitted && connections->slots[fd].state != SLOT_FREE)
-        /* Libmicrohttpd lost the earlier descriptor. The call of connections_lost is still to come. */
+        /* Libmicrohttpd has lost the earlier connection with this descriptor. connections_lost will still be called for
+         * it. */
         release(connections, fd);
     if (admitted && connections->count - connections->evicted >= connections->limit) {
         int oldest = connections->first_idle;
@@ -260,7 +264,7 @@ void connections_holds(struct connections *connections, int fd, struct share *sh
     pthread_mutex_unlock(&connections->lock);
 }
 
-/* The bytes of the budget that this connection holds. 0 if its client is not slow. The lock is held. */
+/* The bytes of the budget that this connection holds, if its client is slow. 0 otherwise. The lock is held. */
 static int64_t held_slowly(const struct slot *slot, const struct budget *budget, int64_t now)
 {
     if (slot->state == SLOT_FREE || slot->state == SLOT_EVICTED || !slot->share || slot->share->budget != budget)
@@ -306,7 +310,7 @@ void connections_closed(struct connections *connections, int fd)
         linger_add(connections->room, copy);
 }
 
-/* The time until which to wait for silent connections. 0 if there are none. The lock is held. */
+/* The time until which connections_settle waits for silent connections. 0 if there are none. The lock is held. */
 static int64_t patience_until(const struct connections *connections)
 {
     int64_t now = clock_ns(), until = 0;
@@ -319,7 +323,7 @@ static int64_t patience_until(const struct connections *connections)
     return until;
 }
 
-/* The lock is held. */
+/* Calls shutdown() for all connections, also for those that start later. The lock is held. */
 static void shut_all(struct connections *connections, int how)
 {
     connections->ending = how;
@@ -329,7 +333,7 @@ static void shut_all(struct connections *connections, int how)
     }
 }
 
-/* Waits for a change. Returns false if the time `until_ns` has passed. The lock is held. */
+/* Waits for a change of the table. Returns false if the time `until_ns` has passed. The lock is held. */
 static bool wait_until(struct connections *connections, int64_t until_ns)
 {
     struct timespec until = {.tv_sec = until_ns / SECOND_NS, .tv_nsec = until_ns % SECOND_NS};
@@ -358,7 +362,7 @@ void connections_dismiss(struct connections *connections, int64_t patience_ns)
     connections->dismissing = true;
     for (int fd = 0; fd < connections->n_slots; fd++)
         if (rests(&connections->slots[fd]))
-            shut(connections, fd, SHUT_RD); /* a request that has arrived is still read */
+            shut(connections, fd, SHUT_RD); /* SHUT_RD, because a request that has already arrived must still be read */
     while (connections->first_idle != NONE && wait_until(connections, last_ns))
         ;
     pthread_mutex_unlock(&connections->lock);
@@ -368,7 +372,8 @@ void connections_finish(struct connections *connections, int64_t patience_ns)
 {
     connections_settle(connections);
     pthread_mutex_lock(&connections->lock);
-    shut_all(connections, SHUT_RD); /* bytes that have arrived can still be read. After them the stream ends */
+    shut_all(connections,
+             SHUT_RD); /* bytes that have already arrived can still be read. The end of the stream follows them */
     int64_t last_ns = clock_ns() + patience_ns;
     while (connections->count > 0 && wait_until(connections, last_ns))
         ;

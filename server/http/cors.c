@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* Whether the list "https://a.example,https://b.example", or "*", contains the origin. Browsers send an origin in lower
- * case, so the comparison needs no other case. */
+/* Whether the list contains the origin. An example of a list is "https://a.example,https://b.example". The list "*"
+ * contains each origin. The comparison is case-sensitive, because browsers send origins in lower case. */
 static bool is_allowed(const char *list, const char *origin)
 {
     if (strcmp(list, "*") == 0)
@@ -36,7 +36,7 @@ void cors_headers(const struct request *request, const struct route_match *match
     }
     add(context, "Access-Control-Allow-Methods", match->allow);
     add(context, "Access-Control-Allow-Headers", "*, Authorization"); /* "*" does not include Authorization */
-    add(context, "Access-Control-Max-Age", "7200");                   /* the most that Chromium accepts, in seconds */
+    add(context, "Access-Control-Max-Age", "7200"); /* in seconds: the maximum that Chromium accepts */
 }
 
 bool cors_is_foreign(const struct request *request)

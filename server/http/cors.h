@@ -5,20 +5,20 @@
 
 #include "server/http/routes.h"
 
-/* Calls `add` with `context` for each header of the answer to this request. Without the setting, there are none. The
- * strings are valid only during the call. `match` is the matched route if the method is OPTIONS, and NULL for all other
- * methods. */
+/* Calls `add` with `context` for each header of the answer to this request. Without the setting, the answer needs no
+ * such headers. The strings are valid only during the call. `match` is the matched route if the method is OPTIONS, and
+ * NULL for all other methods. */
 void cors_headers(const struct request *request, const struct route_match *match,
                   void (*add)(void *context, const char *name, const char *value), void *context);
 
-/* Whether the browser says that a page of another origin sent the request, and the setting does not name this origin.
- * Browsers tell this in the header Sec-Fetch-Site, to servers with TLS and to servers on the same machine. Other
- * clients do not send this header. The header is also right behind a proxy, where a comparison of Origin with Host
- * would not be. */
+/* Whether a page of another origin sent the request, and the setting does not name this origin. A browser reports the
+ * kind of origin in the header Sec-Fetch-Site, if the server uses TLS or runs on the same machine. Clients that are not
+ * browsers do not send this header. The header stays correct behind a proxy, where a comparison of Origin with Host
+ * could fail. */
 bool cors_is_foreign(const struct request *request);
 
 /* Whether the request has no header Origin, or an origin that the setting names. A browser sends Origin with each POST,
- * and other clients do not send it. So only pages that the setting names are trusted. */
+ * and clients that are not browsers do not send it. So among pages, only those that the setting names are trusted. */
 bool cors_trusts(const struct request *request);
 
 #endif

@@ -1,22 +1,23 @@
-/* event_loop: the lock guards the inbox. The eventfd is written while the lock is held. Other threads touch the loop
- * only while they hold the lock. So the loop cannot end while one of them still uses it.
+/* event_loop: the lock guards the inbox. Other threads access the loop, and write its eventfd, only while they hold the
+ * lock. So the loop cannot be freed while another thread still uses it.
  *
- * libmicrohttpd 0.9.75 and 1.0.1 may miss that a client has left. They watch a socket edge-triggered, and stop reading
- * after a read that did not fill their buffer. If the last bytes of a client and the end of its stream arrive together,
- * this read returns the bytes, and no further edge follows. So the end stays unread until the connection times out.
+ * libmicrohttpd 0.9.75 and 1.0.1 may miss that a client has left. They watch a socket in edge-triggered mode, and stop
+ * reading after a read that did not fill the buffer. If the last bytes of a client and the end of its stream arrive
+ * together, this read returns only the bytes. No further event follows, so the end stays unread until the connection
+ * times out.
  *
  * So each socket is also in `leaving`, a second epoll set that waits only for the end of the stream (EPOLLRDHUP). The
- * set costs nothing while all clients stay. For each socket that it reports, the loop calls shutdown(SHUT_RD). Then the
- * kernel sends a new edge, and libmicrohttpd continues to read. A client that has closed only its sending half loses
- * nothing. The bytes that have arrived can still be read, and the answer can still be written.
+ * set costs nothing while all clients stay. For each socket that it reports, the loop calls shutdown(SHUT_RD). The
+ * shutdown causes a new event, and libmicrohttpd continues to read. A client that has closed only its sending half
+ * loses nothing. The bytes that have arrived can still be read, and the answer can still be written.
  *
- * `leaving` is level-triggered: it reports a socket until the socket is closed. So if libmicrohttpd misses the new
- * edge, too, another shutdown follows. A half-closed client that waits for its answer is reported all the time.
- * LEAVING_PAUSE_NS limits how often the set is read.
+ * `leaving` is level-triggered: it reports a socket until the socket is closed. So if libmicrohttpd also misses the new
+ * event, another shutdown follows. The socket of a half-closed client that waits for its answer is reported all the
+ * time. LEAVING_PAUSE_NS limits how often the set is read.
  *
  * libmicrohttpd 0.9.75 runs a TLS handshake again and again while the client has not sent its next bytes, because it
  * keeps the socket marked as readable. So a client that pauses in its handshake would use a whole CPU. If a handshake
- * is in progress, and nothing happened for QUIET_TURNS turns, the loop waits a millisecond in each turn. */
+ * is in progress and QUIET_TURNS turns brought no event, the loop waits a millisecond in each turn. */
 #define _GNU_SOURCE /* pthread_setname_np, EPOLLRDHUP */
 #include "server/http/event_loop.h"
 
@@ -38,7 +39,7 @@
 #include <unistd.h>
 
 enum {
-    LEAVING_AT_ONCE = 1024, /* events */
+    LEAVING_AT_ONCE = 1024, /* maximum number of events that one read of `leaving` returns */
     QUIET_TURNS = 32,
 };
 #define LEAVING_PAUSE_NS INT64_C(100000000)
@@ -62,18 +63,19 @@ struct event_loop {
     struct MHD_Daemon *daemon;
     pthread_t thread;
 
-    /* Only the thread of the loop uses these. */
+    /* Only the thread of the loop uses the members from here to `quiet_turns`. */
     int leaving;               /* an epoll set of all sockets of the loop, only for EPOLLRDHUP */
-    int64_t look_ns;           /* time at which `leaving` is read again. 0 means together with the next events */
-    struct epoll_event *ended; /* (LEAVING_AT_ONCE) */
+    int64_t look_ns;           /* time at which `leaving` is read again. 0 if its events wake the thread */
+    struct epoll_event *ended; /* the events of `leaving`, an array of LEAVING_AT_ONCE elements */
     int handshakes;            /* number of TLS handshakes in progress */
-    int quiet_turns;           /* turns since the last event, if libmicrohttpd wanted to run at once in each of them */
+    int quiet_turns; /* number of turns since the last event in which libmicrohttpd wanted to run again at once */
 
     pthread_mutex_t lock;
     struct inbox inbox;
-    int wake;                /* an eventfd, which is readable while `woken` is true */
-    bool woken;              /* the inbox contains something new */
-    int64_t asked, answered; /* number of questions whether the loop turns, and of those that it has answered */
+    int wake;   /* an eventfd, which is readable while `woken` is true */
+    bool woken; /* `wake` was written, because an entry of the inbox or a question (below) waits for the thread */
+    int64_t asked, answered; /* number of calls of event_loop_turns that asked for a turn, and how many of them a turn
+                                has answered */
 };
 
 static void log_message(void *context, const char *format, va_list arguments)
@@ -195,8 +197,8 @@ static void end_leaving(struct event_loop *loop)
     loop->look_ns = count > 0 ? now + LEAVING_PAUSE_NS : 0;
 }
 
-/* How long the thread may wait: until libmicrohttpd's next timeout, or until `leaving` is read again. -1 means without
- * a limit. */
+/* The time that the thread may wait, in milliseconds: until libmicrohttpd's next timeout, or until `leaving` is read
+ * again. -1 means no limit. */
 static int wait_ms(const struct event_loop *loop)
 {
     MHD_UNSIGNED_LONG_LONG milliseconds = 0;
@@ -216,7 +218,7 @@ static void wait_for_events(struct event_loop *loop)
     struct pollfd polled[] = {
         {.fd = MHD_get_daemon_info(loop->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd, .events = POLLIN},
         {.fd = loop->wake, .events = POLLIN},
-        {.fd = loop->look_ns > 0 ? -1 : loop->leaving, .events = POLLIN}, /* poll skips an entry of -1 */
+        {.fd = loop->look_ns > 0 ? -1 : loop->leaving, .events = POLLIN}, /* poll ignores the descriptor -1 */
     };
     int timeout_ms = wait_ms(loop);
     loop->quiet_turns = timeout_ms == 0 && loop->handshakes > 0 ? loop->quiet_turns + 1 : 0;
@@ -234,8 +236,8 @@ static void *run_loop(void *argument)
         wait_for_events(loop);
         struct inbox inbox = take_inbox(loop);
         if (inbox.closing) {
-            assert(!inbox.arrivals && !inbox.resumptions); /* callers of event_loop_close guarantee this. Otherwise
-                                                              these entries would be lost */
+            /* Callers of event_loop_close guarantee this. The loop would lose these entries. */
+            assert(!inbox.arrivals && !inbox.resumptions);
             break;
         }
         add_arrivals(loop, inbox.arrivals);
@@ -247,7 +249,8 @@ static void *run_loop(void *argument)
 }
 
 /* Adds a new socket to `leaving`, or removes a socket whose connection has ended. Closing the socket would not remove
- * it, because a copy of the descriptor may linger. By then its number may belong to another connection. */
+ * it, because a copy of the descriptor may stay open (linger.h). When this copy is closed, the number of the descriptor
+ * may belong to another connection. */
 static void socket_changed(void *argument, struct MHD_Connection *connection, void **socket_context,
                            enum MHD_ConnectionNotificationCode code)
 {
@@ -259,7 +262,8 @@ static void socket_changed(void *argument, struct MHD_Connection *connection, vo
         *socket_context = tls_handshake_begin(connection, &loop->handshakes);
     else if (!started)
         tls_handshake_forget(*socket_context);
-    /* If there is no memory for the set, the end of this client's stream is noticed when the connection times out. */
+    /* If memory is lacking for an entry of the set, the daemon notices the end of this client's stream only when the
+     * connection times out. */
     epoll_ctl(loop->leaving, started ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, descriptor, &event);
     loop->options.changed(loop, connection, socket_context, code);
 }

@@ -2,7 +2,7 @@
  *
  * libmicrohttpd could start its own threads, but these may sleep while there is work. MHD_epoll asks epoll_wait for 128
  * events. If it receives all 128, it asks for more events before it handles them, and may wait (daemon.c of 0.9.75).
- * Here libmicrohttpd never waits. Our thread waits, and calls MHD_run when there is something to do. */
+ * Here libmicrohttpd never waits. The thread of event_loop.c waits for events, and calls MHD_run to handle them. */
 #ifndef SERVER_EVENT_LOOP_H
 #define SERVER_EVENT_LOOP_H
 
@@ -16,17 +16,17 @@ struct tls;
 
 /* The callbacks of libmicrohttpd receive the event loop as their first argument. They run on the thread of the loop. */
 struct event_loop_options {
-    /* MHD_OPTION_URI_LOG_CALLBACK. */
+    /* libmicrohttpd calls it for the option MHD_OPTION_URI_LOG_CALLBACK. */
     void *(*target)(void *loop, const char *target, struct MHD_Connection *connection);
     MHD_AccessHandlerCallback handle;
     MHD_RequestCompletedCallback completed;
     MHD_NotifyConnectionCallback changed;
-    /* Called when the descriptor that was added with this number was closed, because memory is lacking. `changed` may
-     * or may not have been called for it before. It may be called on any thread. */
+    /* Called after the descriptor that was added with this number was closed because memory was lacking. `changed` may
+     * have been called for it before. `lost` may be called on any thread. */
     void (*lost)(void *context, int descriptor, int64_t number);
     void *context;
     unsigned int max_connections, timeout_s;
-    size_t connection_memory; /* bytes */
+    size_t connection_memory; /* memory of libmicrohttpd for each connection, in bytes */
     struct tls *tls;          /* the certificate for all connections of the loop. NULL if they are not encrypted */
 };
 
@@ -40,14 +40,14 @@ int event_loop_open(const struct event_loop_options *options, struct event_loop 
 void *event_loop_context(const struct event_loop *loop);
 
 /* Any thread may call these two functions. Afterwards the loop owns the descriptor or the resumption, and the caller
- * must not touch it any more. `number` is passed to `lost`, because by then another connection may have the same
- * descriptor. */
+ * must not access it any more. If the descriptor is lost, `number` is passed to `lost` with the descriptor, because a
+ * newer connection may already use the same descriptor. */
 void event_loop_add(struct event_loop *loop, int descriptor, int64_t number, const struct sockaddr *address,
                     socklen_t length);
 void event_loop_resume(struct event_loop *loop, struct resumption *resumption);
 
-/* Whether the loop has made a turn since the last call. A turn handles all events that are ready. The first call
- * returns true. Only one thread may call it. */
+/* Whether the loop has completed a turn since the last call. A turn handles all events that are ready. The first call
+ * returns true. Only one thread may call event_loop_turns. */
 bool event_loop_turns(struct event_loop *loop);
 
 /* Call it when all connections are closed and no new ones can come. libmicrohttpd aborts the process if it is stopped
