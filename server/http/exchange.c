@@ -10,13 +10,13 @@
  *     exchange_answer    calls the route's `answer`
  *     exchange_reply     sends the answer or the failure
  *
- * After a failure, or if the route needs no job, the next step is exchange_reply. A worker reads large bodies,
- * compressed bodies, bodies that may contain pictures, and the requests of heavy routes. It also writes large answers.
- * The event loop does the rest.
+ * After a failure, or if the route needs no job, the next step is exchange_reply. A worker thread runs exchange_read
+ * for large bodies, compressed bodies, bodies that may contain pictures, and heavy routes. A worker also runs
+ * exchange_answer for large answers. The event loop does the rest.
  *
  * A streamed answer (stream.h) is sent while jobs run. For such an answer, job_done calls stream_job_done. The first
- * text resumes the connection, and the reply starts. From then on, two threads use the exchange. The event loop calls
- * only exchange_stream, read_stream and exchange_completed. The writer of the stream calls all other functions.
+ * text resumes the connection, and the reply starts. From this time on, two threads use the exchange. The event loop
+ * calls only exchange_stream, read_stream and exchange_completed. The writer of the stream calls all other functions.
  *
  * Without a stream, only one thread at a time changes an exchange. Suspending and resuming the connection orders the
  * threads, so an exchange needs no lock. After the job was submitted, job_wanted may run on several threads of the
@@ -40,12 +40,14 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define LARGE_BYTES (64 * 1024)     /* bytes of JSON, which take about a millisecond to read or write */
-#define LARGE_TEXT_BYTES (8 * 1024) /* bytes of text, which a tokenizer.json turns into ids in about a millisecond */
-#define ALIGNMENT 16                /* in bytes. The engine reads the binary data of a body in place */
+/* More bytes of JSON count as large. JSON of this size takes about a millisecond to read or write. */
+#define LARGE_BYTES (64 * 1024)
+/* More bytes of text count as large. A tokenizer.json converts this text to ids in about a millisecond. */
+#define LARGE_TEXT_BYTES (8 * 1024)
+#define ALIGNMENT 16 /* in bytes, for binary data in a body, because the engine reads these data in place */
 
-/* Times after the body was complete, for clients that have closed the connection or only its sending half
- * (one_job_wanted, several_jobs_wanted). */
+/* Times after the body was complete. They decide whether a client that has closed the connection, or only its sending
+ * half, still waits for its answer (one_job_wanted, several_jobs_wanted). */
 #define HALF_CLOSE_NS INT64_C(1000000000)
 #define HALF_CLOSE_SOON_NS INT64_C(100000000)
 
@@ -56,7 +58,8 @@ enum stage {
     STAGE_REPLY,  /* request.answer or request.failure is ready to be sent */
 };
 
-/* How far a request for work has passed the gate (gate.h), and which call must follow. */
+/* The last step of a request for work through the gate (gate.h), and the call that must follow. A request for work is a
+ * request to a model, to /tokenize or to /decode. */
 enum passage {
     PASSAGE_NONE,     /* no call must follow */
     PASSAGE_ADMITTED, /* gate_accept or gate_abandon must follow */
@@ -65,7 +68,8 @@ enum passage {
 };
 
 struct exchange {
-    struct task task; /* the first member, so that a pointer to the task is a pointer to the exchange */
+    /* Must be the first member: functions convert a pointer to the task to a pointer to the exchange. */
+    struct task task;
     struct framing_target target;
     struct exchange_shared *shared; /* NULL until the headers have arrived */
     struct event_loop *loop;        /* the event loop of the connection */
@@ -77,15 +81,16 @@ struct exchange {
     enum stage stage;
     enum passage passage;
     bool suspended;
-    _Atomic bool half_closed; /* the client had closed its sending half when its body was complete. If the request may
-                                 have several jobs, also true if it did so within HALF_CLOSE_SOON_NS */
-    struct stream *stream;    /* NULL if the answer is not streamed */
-    bool streaming;           /* the connection was resumed to send the stream */
+    /* The client had closed its sending half when its body was complete. If the request may have several jobs, also
+     * true if the client did so within HALF_CLOSE_SOON_NS after that. */
+    _Atomic bool half_closed;
+    struct stream *stream; /* NULL if the answer is not streamed */
+    bool streaming;        /* the connection was resumed to send the stream */
     struct body body;
-    enum coding coding; /* compression of the body */
+    enum coding coding; /* the compression of the body that the client sent */
     struct request request;
     struct reply reply;
-    int64_t complete_ns; /* CLOCK_MONOTONIC: the body was complete */
+    int64_t complete_ns; /* CLOCK_MONOTONIC, in nanoseconds: the time at which the body was complete */
 };
 
 int connection_descriptor(struct MHD_Connection *connection)
@@ -106,7 +111,7 @@ static bool is_large(int64_t bytes)
     return bytes > LARGE_BYTES;
 }
 
-/* Gives the exchange to a worker. Clients take turns at the workers. */
+/* Gives the exchange to a worker. The workers serve the clients in turn (workers.h). */
 static void exchange_hand_on(struct exchange *exchange, struct workers *workers, void (*run)(struct task *task))
 {
     exchange->task.run = run;
@@ -123,7 +128,7 @@ static void exchange_suspend(struct exchange *exchange)
     MHD_suspend_connection(exchange->connection);
 }
 
-/* Returns the exchange to its event loop. The caller must not touch it any more. */
+/* Returns the exchange to its event loop. The caller must not access the exchange afterwards. */
 static void exchange_resume(struct exchange *exchange, enum stage stage)
 {
     exchange->stage = stage;
@@ -143,7 +148,8 @@ enum client_state {
     CLIENT_GONE,  /* the connection was reset */
 };
 
-/* Asks the kernel without reading, because bytes that wait may be encrypted, or belong to the next request. */
+/* Asks the kernel for the state of the connection. Reading would not work, because bytes that wait may be encrypted, or
+ * belong to the next request. */
 static enum client_state client_state(const struct exchange *exchange)
 {
     struct pollfd polled = {.fd = exchange->descriptor, .events = POLLRDHUP};
@@ -152,7 +158,8 @@ static enum client_state client_state(const struct exchange *exchange)
     return polled.revents & (POLLHUP | POLLERR | POLLNVAL) ? CLIENT_GONE : CLIENT_ENDED;
 }
 
-/* Like client_state, but can be called while the event loop may close the connection. */
+/* Like client_state, but also allowed while the event loop may close the connection, as it may during a streamed
+ * answer. */
 static enum client_state job_client_state(const struct exchange *exchange)
 {
     if (!exchange->stream)
@@ -164,22 +171,25 @@ static enum client_state job_client_state(const struct exchange *exchange)
     return state;
 }
 
-/* The two functions below are called if the client has closed the connection, or only its sending half. They return
- * whether the client is assumed to wait for its answer. The two cases look the same, and only the time distinguishes
- * them. A client that closes only its sending half does so right after its request. A client that leaves does so after
- * it has waited. */
+/* The two functions below are called if the client has closed the connection, or only its sending half. The kernel
+ * reports both cases in the same way, and only the time distinguishes them. A client that closes only its sending half
+ * does so right after its request, and waits for the answer. A client that leaves closes the connection later. The
+ * functions return whether the client is assumed to wait for its answer. `waited_ns` is the time since the body was
+ * complete. */
 
-/* For a request with one job. The client counts as waiting if its half was already closed when the body was complete.
- * Otherwise the time of closing is unknown, and the client counts as waiting until HALF_CLOSE_NS after the body. */
+/* For a request with one job. If the sending half was already closed when the body was complete, the client counts as
+ * waiting. Otherwise the time of closing is unknown, and the client counts as waiting until HALF_CLOSE_NS after the
+ * body. */
 static bool one_job_wanted(const struct exchange *exchange, int64_t waited_ns)
 {
     return exchange->half_closed || waited_ns < HALF_CLOSE_NS;
 }
 
-/* For a request that may have several jobs, whose work ends at once if the client is gone. The client counts as waiting
- * only if its half was closed when the body was complete, or if a call finds it closed within HALF_CLOSE_SOON_NS. The
- * client then counts as waiting until HALF_CLOSE_NS after the body, or longer once its stream has begun. A client that
- * has left resets the connection when text of the stream is sent to it. */
+/* For a request that may have several jobs, whose work ends at once if the client is gone. The client can count as
+ * waiting only if its sending half was closed early: when the body was complete, or when a call within
+ * HALF_CLOSE_SOON_NS finds it closed. Before a stream has begun, the client counts as waiting until HALF_CLOSE_NS after
+ * the body. After that it always counts as waiting, because a client that has left resets the connection when it
+ * receives text of the stream. */
 static bool several_jobs_wanted(struct exchange *exchange, int64_t waited_ns)
 {
     if (waited_ns < HALF_CLOSE_SOON_NS)
@@ -188,7 +198,8 @@ static bool several_jobs_wanted(struct exchange *exchange, int64_t waited_ns)
 }
 
 /* Returns false if the client is gone, so that the job need not run. libmicrohttpd does not watch a suspended
- * connection. So this function reads the state of the socket, which stays open while the connection is suspended. */
+ * connection. So this function asks the kernel for the state of the socket, which stays open while the connection is
+ * suspended. */
 static bool job_wanted(struct job *job)
 {
     struct exchange *exchange = job_exchange(job);
@@ -218,7 +229,7 @@ static void exchange_record(struct exchange *exchange)
                });
 }
 
-/* Makes the calls that must still follow at the gate. */
+/* Makes the call to the gate that must still follow. */
 static void exchange_leave(struct exchange *exchange)
 {
     struct gate *gate = &exchange->shared->gate;
@@ -265,7 +276,7 @@ static void exchange_pack(struct exchange *exchange)
         request->answer_encoding = coding_name(coding);
 }
 
-/* Sets request.answer or request.failure from the outcome of the job. */
+/* Calls the route's `answer` if the job succeeded. Sets request.answer or request.failure. */
 static void exchange_answer(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
@@ -317,7 +328,7 @@ static void submit_next(struct exchange *exchange)
     batcher_submit(exchange->shared->service.options.batcher, request->batcher_index, &request->job);
 }
 
-/* Whether the request needs another job. If so, request->job contains its items. */
+/* Whether the request needs another job. If true, request->job contains the items of this job. */
 static bool job_goes_on(struct request *request)
 {
     return request->job.status == JOB_OK && request->next && request->next(request);
@@ -325,8 +336,8 @@ static bool job_goes_on(struct request *request)
 
 static void stream_job_done(struct exchange *exchange);
 
-/* Called on a lane's thread or on the deadline thread. These threads must not write answers, because batches wait for
- * them. So a worker writes a large answer, and the event loop writes a small one. */
+/* Called on the thread of a lane or of the deadlines (batcher.h). These threads must not write answers, because batches
+ * wait for them. So a worker writes a large answer, and the event loop writes a small one. */
 static void job_done(struct job *job)
 {
     struct exchange *exchange = job_exchange(job);
@@ -369,8 +380,8 @@ static int stream_send(struct exchange *exchange)
     return 0;
 }
 
-/* Sends the last text of the stream. After a failure, this text is an event with the failure. Returns -1 if it cannot
- * be sent. */
+/* Sends the last text of the stream. After a failure, this text is an event with the failure. Returns -1 if the text
+ * cannot be sent. */
 static int stream_send_last(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
@@ -382,8 +393,8 @@ static int stream_send_last(struct exchange *exchange)
     return request->failure.kind == FAILURE_GONE ? -1 : stream_send(exchange);
 }
 
-/* Ends the writer's side of the stream. Frees the exchange, unless the connection still sends the stream. The caller
- * must not touch the exchange any more. */
+/* Ends the writer's side of the stream. Frees the exchange, unless the connection is still sending the stream. The
+ * caller must not access the exchange afterwards. */
 static void stream_finish(struct exchange *exchange, bool broken)
 {
     bool asleep = false;
@@ -473,7 +484,7 @@ static enum outcome exchange_decode(struct exchange *exchange)
 }
 
 /* Opens the stream of a streamed answer, suspends the connection, and submits the job. After success, the batcher owns
- * the exchange. On failure sets request.failure and returns -1. */
+ * the exchange, and the caller must not access it. On failure sets request.failure and returns -1. */
 static int exchange_run(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
@@ -482,12 +493,12 @@ static int exchange_run(struct exchange *exchange)
         if (!exchange->stream)
             return failure_memory(&request->failure);
     }
-    exchange_suspend(exchange); /* before batcher_submit, because the job may be done before it returns */
+    exchange_suspend(exchange); /* before batcher_submit, because the job may end before batcher_submit returns */
     return exchange_submit(exchange);
 }
 
-/* Reads the body, on any thread. Returns true if the reply is ready, and the connection is not suspended. Returns false
- * if another thread has taken over the exchange. */
+/* Decodes the body and calls the route's `read`, on any thread. Returns true if the reply is ready, and the connection
+ * is not suspended. Returns false if another thread has taken over the exchange. */
 static bool exchange_read(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
@@ -525,9 +536,9 @@ static void task_read(struct task *task)
 }
 
 /* Whether the event loop may call the route's `read` itself. A body that may contain a picture must go to a worker,
- * because even a small file may have many pixels. The JSON may name the model, and it is not read yet. So if any served
- * model reads pictures, a body counts as one that may contain a picture. If any served model has a tokenizer.json, a
- * body counts as text for it, and its limit is LARGE_TEXT_BYTES. */
+ * because even a small file may have many pixels. Only the JSON names the model, and the JSON is not parsed yet. So
+ * every body may contain a picture if any served model accepts pictures. Every body may contain text for a
+ * tokenizer.json if any served model has this file. The limit of such a body is LARGE_TEXT_BYTES. */
 static bool is_quickly_read(const struct exchange *exchange)
 {
     const struct route *route = exchange->match.route;
@@ -540,7 +551,7 @@ static bool is_quickly_read(const struct exchange *exchange)
            !pictures;
 }
 
-/* Called on the event loop when the body is complete. The result means the same as that of exchange_read. */
+/* Called on the event loop when the body is complete. Returns the same values as exchange_read. */
 static bool exchange_complete(struct exchange *exchange)
 {
     struct exchange_shared *shared = exchange->shared;
@@ -589,8 +600,8 @@ static enum MHD_Result exchange_reply(struct exchange *exchange)
     return reply_send(reply, exchange->connection, &exchange->match, &exchange->request);
 }
 
-/* Refuses a body that is still being received, for the reason in `status`. libmicrohttpd accepts no response at this
- * point. So the answer is written directly to the socket, and the connection is closed. */
+/* Refuses a body that is still being received, for the reason in `status`. libmicrohttpd accepts no response before the
+ * end of a body. So the answer is written directly to the socket, and the connection is closed. */
 static enum MHD_Result exchange_break_off(struct exchange *exchange, enum body_status status)
 {
     struct failure *failure = &exchange->request.failure;
@@ -605,7 +616,7 @@ static enum MHD_Result exchange_break_off(struct exchange *exchange, enum body_s
     return MHD_NO;
 }
 
-/* Replies in libmicrohttpd's first call for the request. The remaining bytes of the client are never read. */
+/* Replies in libmicrohttpd's first call for the request. libmicrohttpd then never reads the body. */
 static enum MHD_Result exchange_refuse(struct exchange *exchange)
 {
     exchange->stage = STAGE_REPLY;
@@ -635,7 +646,7 @@ static const char *request_query(const struct request *request, const char *name
     return value ? value : "";
 }
 
-/* The path in a URL. Clients send an absolute URL to a proxy. */
+/* Returns the path of a request target, which may be an absolute URL, because clients send absolute URLs to a proxy. */
 static const char *url_path(const char *url)
 {
     size_t scheme = strncmp(url, "http://", 7) == 0 ? 7 : strncmp(url, "https://", 8) == 0 ? 8 : 0;
@@ -664,8 +675,8 @@ static void exchange_open(struct exchange *exchange, struct event_loop *loop, st
     memcpy(request->parameters, exchange->match.parameters, sizeof request->parameters);
 }
 
-/* Prepares for receiving the body. A body of /v2 may have binary data behind a JSON header of any length. `lead` unused
- * bytes before the body make these data aligned. */
+/* Prepares for receiving the body. In a request to /v2, binary data may follow a JSON header of any length. The `lead`
+ * unused bytes before the body align these data. */
 static void expect_body(struct exchange *exchange)
 {
     const struct request *request = &exchange->request;
@@ -701,18 +712,19 @@ static enum MHD_Result exchange_begin(struct exchange *exchange, struct event_lo
     expect_body(exchange);
     bool accepted = refusal_of_headers(&exchange->match, request, method) == 0 && exchange_admit(exchange) == 0;
 
-    /* exchange_admit must come before connections_idle. When a server stops, it first calls connections_settle. This
-     * function waits for connections that have not sent a request yet. connections_idle ends the wait for this
-     * connection, and the server may then close the gate. So if exchange_admit came later, the gate could refuse a
-     * request that had arrived before it was closed. */
+    /* exchange_admit must come before connections_idle. When a server stops, it first calls connections_settle, which
+     * waits for connections that have not sent a request yet. connections_idle ends this wait for the connection, and
+     * the server may then close the gate. If exchange_admit came later, the gate could refuse a request that had
+     * arrived in time. */
     connections_holds(exchange->shared->connections, exchange->descriptor, &exchange->body.share);
     connections_idle(exchange->shared->connections, exchange->descriptor);
-    if (accepted && exchange->match.route) /* only OPTIONS is accepted without a route */
+    if (accepted && exchange->match.route) /* without a route, only the method OPTIONS is accepted */
         return MHD_YES;
     if (refusal_has_body(request))
         return exchange_refuse(exchange);
     exchange->stage = STAGE_REPLY;
-    return MHD_YES; /* libmicrohttpd's next call replies. A reply in the first call would close the connection */
+    return MHD_YES; /* the reply waits for libmicrohttpd's next call, because a reply in the first call would close the
+                       connection */
 }
 
 void *exchange_target(void *loop, const char *target, struct MHD_Connection *connection)
@@ -730,7 +742,7 @@ enum MHD_Result exchange_handle(void *loop, struct MHD_Connection *connection, c
 {
     struct exchange *exchange = *context;
     if (!exchange)
-        return MHD_NO; /* memory is lacking */
+        return MHD_NO; /* memory for the exchange is lacking */
     if (!exchange->shared)
         return exchange_begin(exchange, loop, connection, url, method, version);
     if (*data_size > 0) {
@@ -752,7 +764,7 @@ enum MHD_Result exchange_handle(void *loop, struct MHD_Connection *connection, c
     return exchange_reply(exchange);
 }
 
-/* ---- The end of the connection's side ---- */
+/* ---- The end of the request ---- */
 
 void exchange_completed(void *loop, struct MHD_Connection *connection, void **context,
                         enum MHD_RequestTerminationCode code)

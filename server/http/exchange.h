@@ -2,12 +2,12 @@
  * exchange.c include this header.
  *
  * Lifetime: an exchange lives from libmicrohttpd's first callback for a request to its completion callback. Both run on
- * the connection's event loop. While another thread uses the exchange, its connection is suspended. Such a thread is a
- * worker or a thread of the batcher. libmicrohttpd does not complete suspended connections, so the exchange cannot end
- * meanwhile. The thread ends the suspension with event_loop_resume, and must not touch the exchange afterwards.
+ * the connection's event loop. While a worker or a thread of the batcher uses the exchange, its connection is
+ * suspended. libmicrohttpd does not complete suspended connections, so the exchange cannot end meanwhile. The thread
+ * ends the suspension with event_loop_resume, and must not touch the exchange afterwards.
  *
  * While a streamed answer is being sent, a thread of the batcher and the event loop use the exchange at the same time
- * (stream.h). Then the exchange lives until both have ended. */
+ * (stream.h). Such an exchange lives until both threads have finished with it. */
 #ifndef SERVER_EXCHANGE_H
 #define SERVER_EXCHANGE_H
 
@@ -22,10 +22,11 @@
 /* Shared by all exchanges of a server. */
 struct exchange_shared {
     struct service service;
-    struct budget bodies; /* memory of bodies that are being received */
+    struct budget bodies; /* limit on the memory of all bodies that are being received */
     struct gate gate;
     struct workers *workers;
-    struct workers *slow; /* one thread, for work that may take minutes. NULL if no route has such work */
+    /* One thread, for work that may take minutes, such as loading a model. NULL if no route has such work. */
+    struct workers *slow;
     struct connections *connections;
 };
 

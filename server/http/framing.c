@@ -2,23 +2,22 @@
  * 3, 5 and 6). Also checks the bytes after a chunked body (section 7.1).
  *
  * libmicrohttpd before 1.0 accepts three kinds of lines that a proxy may understand differently. It does not report
- * them:
- * - a line continued on the next one: `A: b` and ` c` arrive as the name `Ac`
- * - a path or a value with a NUL: it ends at the NUL
- * - a line that ends in LF without CR.
- * The addresses of the strings reveal all three. Method, path, version, names and values are pointers into one buffer
- * with the received request. In this buffer libmicrohttpd has replaced CR, LF and the spaces of the request line by
- * NULs. So a name must begin exactly two bytes after the end of the value before it. Any other distance is refused. The
- * path must begin exactly one byte after the end of the method. A larger distance means several spaces. The version
- * must begin exactly one byte after the end of the target. A larger distance means a NUL. libmicrohttpd 1.0 and later
- * arranges its headers differently in memory. It refuses such lines itself with MHD_OPTION_STRICT_FOR_CLIENT, which
- * event_loop.c sets.
+ * these lines:
+ * - a line that continues on the next line: `A: b` and ` c` arrive as the name `Ac`
+ * - a path or a value with a NUL: the string ends at the NUL
+ * - a line that ends in LF without CR. The addresses of the strings reveal all three kinds. Method, path, version,
+ *   names and values are pointers into one buffer with the received request. In this buffer libmicrohttpd has replaced
+ *   CR, LF and the spaces of the request line by NULs. So a name must begin exactly two bytes after the end of the
+ *   previous value. Any other distance is refused. The path must begin exactly one byte after the end of the method. A
+ *   larger distance means several spaces. The version must begin exactly one byte after the end of the target. A larger
+ *   distance means a NUL. libmicrohttpd 1.0 and later arranges its headers differently in memory. With
+ *   MHD_OPTION_STRICT_FOR_CLIENT, which event_loop.c sets, these versions refuse such lines themselves.
  *
- * The lines with chunk sizes cannot be checked in this way. libmicrohttpd before 1.0 accepts a bare LF and a bare CR in
- * them. It consumes such a line before it reports the chunk, and may have moved its buffer by then. Reading the socket
- * with MSG_PEEK does not help either, because libmicrohttpd may have read the line together with the headers. So the
- * end of a chunked body is always ambiguous. framing_is_chunked lets the caller close the connection after such a
- * request. Later bytes are not read.
+ * The lines with chunk sizes cannot be checked in this way. In these lines, libmicrohttpd before 1.0 accepts a bare LF
+ * and a bare CR. When it reports a chunk, it has already consumed the line, and may have moved its buffer. Reading the
+ * socket with MSG_PEEK does not help either, because libmicrohttpd may have read the line together with the headers. So
+ * the end of a chunked body is always ambiguous. framing_is_chunked lets the caller close the connection after such a
+ * request. Bytes after this request are not read.
  *
  * Trailers have no meaning here, and few clients send them. A continued line, a bare LF or a header such as
  * Content-Length in a trailer can mislead a proxy. Also, the end of the last line cannot be checked. So every trailer
@@ -28,11 +27,12 @@
 #include <string.h>
 #include <strings.h>
 
-enum { LINE_END = 2 /* bytes: CR LF */ };
+enum { LINE_END = 2 /* length of CR LF in bytes */ };
 
 struct framing {
     struct failure *failure;
-    const char *end; /* end of the previous value in the buffer. NULL if addresses are not compared */
+    const char *end; /* end of the previous value in libmicrohttpd's buffer. NULL if this version needs no comparison of
+                        addresses */
     const char *length, *coding, *host; /* values of Content-Length, Transfer-Encoding and Host. NULL until seen */
 };
 
@@ -41,8 +41,8 @@ static int refuse(struct framing *framing, const char *what)
     return failure_set(framing->failure, FAILURE_MALFORMED, "%s", what);
 }
 
-/* Whether the text contains only ASCII letters, digits and characters of `others`. strspn is slower here: at each call,
- * it makes a table of 256 characters. */
+/* Whether the text contains only ASCII letters, digits and characters of `others`. strspn is slower, because each call
+ * builds a table of 256 characters. */
 static bool has_only(const char *text, size_t length, const char *others)
 {
     for (size_t i = 0; i < length; i++) {
@@ -91,8 +91,8 @@ static int check_coding(struct framing *framing, const char *value)
     return 0;
 }
 
-/* An empty Host is valid (RFC 9112, section 3.2). Otherwise it must be a name or an address as in RFC 3986, perhaps
- * with a port. */
+/* An empty Host is valid (RFC 9112, section 3.2). A Host that is not empty must be a name or an address as in RFC 3986,
+ * optionally with a port. */
 static int check_host(struct framing *framing, const char *value, size_t length)
 {
     if (framing->host)
@@ -132,13 +132,13 @@ static enum MHD_Result on_header(void *context, enum MHD_ValueKind kind, const c
     return check_line(context, name, name_length, value ? value : "", value_length) == 0 ? MHD_YES : MHD_NO;
 }
 
-/* The end of the headers in the buffer. The buffer begins with the method. */
+/* Returns the end of the headers in libmicrohttpd's buffer. The buffer begins with the method. */
 static const char *headers_end(struct MHD_Connection *connection, const char *method)
 {
     return method + MHD_get_connection_info(connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE)->header_size;
 }
 
-/* Checks the combination of the headers. `version` is the HTTP version, such as "HTTP/1.1". */
+/* Checks that the headers do not contradict each other or the HTTP version. `version` is a text such as "HTTP/1.1". */
 static int check_headers(struct framing *framing, const char *version)
 {
     if (framing->coding && framing->length)

@@ -1,8 +1,9 @@
 /* framing: refuses requests whose end is ambiguous.
  *
- * A proxy in front of the daemon may understand a header differently from libmicrohttpd. Then both see different ends
- * of the request. One of them takes a part of the body for the next request, perhaps of another client. This attack is
- * called request smuggling. So a request that could be read in two ways is refused, and its connection is closed. */
+ * A proxy in front of the daemon may understand a header differently from libmicrohttpd. So the two may see different
+ * ends of the request. One of them may treat a part of the body as the next request, possibly of another client. This
+ * attack is called request smuggling. A request that could be read in two ways is refused, and its connection is
+ * closed. */
 #ifndef SERVER_FRAMING_H
 #define SERVER_FRAMING_H
 
@@ -11,17 +12,18 @@
 #include <microhttpd.h>
 #include <stdbool.h>
 
-/* The request target, which is path and query, as the client sent it. */
+/* The request target (path and query) as the client sent it. */
 struct framing_target {
-    const char *end;  /* points into libmicrohttpd's buffer: to the final NUL, or to a NUL that the client sent */
+    const char *end;  /* the first NUL behind the target in libmicrohttpd's buffer: the end of the target, or a NUL that
+                         the client sent */
     bool encoded_nul; /* the target contains %00 */
 };
 
-/* Call it with the target before libmicrohttpd decodes it. */
+/* Call it before libmicrohttpd decodes the target. */
 struct framing_target framing_target_of(const char *target);
 
-/* Call it in libmicrohttpd's first call for a request, with the method, URL and version of this call. Returns -1 and
- * sets a failure of kind FAILURE_MALFORMED if the request is ambiguous. */
+/* Call it when libmicrohttpd calls the handler for the first time for a request. Pass the method, URL and version of
+ * that call. Returns -1 and sets a failure of kind FAILURE_MALFORMED if the request is ambiguous. */
 int framing_check(struct MHD_Connection *connection, const struct framing_target *target, const char *method,
                   const char *url, const char *version, struct failure *failure);
 

@@ -1,4 +1,4 @@
-/* gate: three counts and a phase, under one lock. */
+/* gate: three counts of requests and a phase, under one lock. */
 #include "server/http/gate.h"
 
 #include "server/common/clock.h"
@@ -24,7 +24,7 @@ void gate_destroy(struct gate *gate)
     pthread_mutex_destroy(&gate->lock);
 }
 
-/* Enters a phase. The phase never goes back, but may skip phases. */
+/* Enters a later phase, and may skip phases. An earlier phase has no effect. */
 static void enter(struct gate *gate, enum gate_phase phase)
 {
     pthread_mutex_lock(&gate->lock);
@@ -56,7 +56,7 @@ bool gate_closing(struct gate *gate)
     return closing;
 }
 
-/* Waits until the count is 0, at most `patience_ns`. The lock is held. */
+/* Waits until the count is 0, but at most `patience_ns`. The lock is held. */
 static void wait_for_none(struct gate *gate, const int64_t *count, int64_t patience_ns)
 {
     int64_t until_ns = clock_ns() + patience_ns;

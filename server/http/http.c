@@ -1,8 +1,8 @@
 /* http: opening, draining and closing. The listener gives new connections to the event loops in turn.
  *
- * http_close first answers the accepted requests, then stops listening, and then waits until each connection has ended
- * by itself. The event loops stop only after that, because libmicrohttpd aborts the process if it is stopped while a
- * connection is suspended. */
+ * http_close first answers the accepted requests, then stops listening, and then waits until all connections are
+ * closed. Only after this wait do the event loops stop, because stopping libmicrohttpd while a connection is suspended
+ * aborts the process. */
 #include "server/http/http.h"
 
 #include "server/common/clock.h"
@@ -21,38 +21,40 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Sizes in bytes. The budget of bodies that are being received is BODIES_AT_ONCE times --payload-limit, at least
- * BODIES_LEAST and at most a quarter of the memory. One body of the largest size always fits.
- * The budget of results is a quarter of the memory, at least RESULTS_LEAST. A part of each budget is reserved for small
- * shares (budget.h). */
+/* Sizes in bytes. The budget of bodies that are being received is BODIES_AT_ONCE times --payload-limit. It is at least
+ * BODIES_LEAST and at most a quarter of the machine's memory, but one body of the largest size always fits. The budget
+ * of results is a quarter of the machine's memory, but at least RESULTS_LEAST. A part of each budget is reserved for
+ * small shares (budget.h). */
 #define BODIES_AT_ONCE 8
 #define BODIES_LEAST (INT64_C(64) << 20)
-#define BODIES_RESERVE (INT64_C(8) << 20) /* reserved for bodies of at most BODY_SMALL */
+#define BODIES_RESERVE (INT64_C(8) << 20) /* bytes that are reserved for bodies of at most BODY_SMALL bytes */
 #define BODY_SMALL (INT64_C(64) << 10)
 #define RESULTS_LEAST (INT64_C(64) << 20)
-#define RESULTS_RESERVE 8 /* an eighth of the budget is reserved for requests of at most REQUEST_SMALL */
+/* 1 / RESULTS_RESERVE of the budget is reserved for requests of at most REQUEST_SMALL bytes. */
+#define RESULTS_RESERVE 8
 #define REQUEST_SMALL (INT64_C(1) << 20)
-#define DRAIN_PATIENCE_NS INT64_C(5000000000)   /* for bodies that are still arriving */
-#define ANSWER_PATIENCE_NS INT64_C(10000000000) /* for answers that are still being read */
-#define FINISH_PATIENCE_NS INT64_C(1000000000)  /* for answers to health probes at the very end */
-#define SPARE_DESCRIPTORS_LEAST 5 /* needed at least: for the listener, a connection, a file that a route reads */
-/* Memory of libmicrohttpd for each connection. The headers of a request must fit in it. */
+#define DRAIN_PATIENCE_NS INT64_C(5000000000)   /* maximum wait for bodies that are still arriving */
+#define ANSWER_PATIENCE_NS INT64_C(10000000000) /* maximum wait for clients that are still reading their answers */
+#define FINISH_PATIENCE_NS INT64_C(1000000000)  /* maximum wait for answers to health probes at the end */
+/* Minimum number of free descriptors after opening: for the listener, a connection, a file that a route reads. */
+#define SPARE_DESCRIPTORS_LEAST 5
+/* Memory in bytes that libmicrohttpd allocates for each connection. The headers of a request must fit in it. */
 #define CONNECTION_MEMORY (32 * 1024)
 
 /* Event loops that serve the new connections in turn. */
 struct loops {
-    struct event_loop **list; /* (count) */
+    struct event_loop **list; /* an array of `count` event loops */
     int count;
-    int next; /* only the listener's thread uses it */
+    int next; /* index of the loop for the next connection. Only the listener's thread uses it */
 };
 
 struct http {
     struct exchange_shared shared;
     struct linger_room *linger;
-    struct listener *listener; /* NULL when closed */
+    struct listener *listener; /* NULL after listening has stopped */
     bool unready;              /* http_unready was called */
-    struct loops plain;        /* of connections that are not encrypted */
-    struct loops encrypted;    /* empty without TLS */
+    struct loops plain;        /* loops for connections that are not encrypted */
+    struct loops encrypted;    /* loops for connections with TLS. None if TLS is not configured */
 };
 
 /* ---- Connections ---- */
@@ -126,11 +128,12 @@ static void init_shared(struct exchange_shared *shared, const struct service_opt
     gate_init(&shared->gate);
 }
 
-/* Opens the loops for connections that are encrypted with `tls`, or for those that are not if it is NULL. */
+/* Opens the loops for connections that are encrypted with `tls`. If `tls` is NULL, they are for connections that are
+ * not encrypted. */
 static int open_loops(struct http *http, struct loops *loops, struct tls *tls, struct error *error)
 {
     const struct settings *settings = http->shared.service.options.settings;
-    /* connections_admit enforces the limit. libmicrohttpd's own limit is higher, and never reached. */
+    /* connections_admit enforces the limit. libmicrohttpd's own limit is set higher, so that it is never reached. */
     int64_t max_connections = connections_limit(http->shared.connections) * 2 + 1024;
     struct event_loop_options options = {
         .target = exchange_target,
@@ -154,8 +157,8 @@ static int open_loops(struct http *http, struct loops *loops, struct tls *tls, s
     return 0;
 }
 
-/* Checks that descriptors are free. Without a free descriptor the daemon would be ready, but could not accept a
- * connection. */
+/* Checks that the process can still open descriptors. Without this check, the daemon could report that it is ready, but
+ * accept no connection. */
 static int check_descriptors(struct error *error)
 {
     int spare[SPARE_DESCRIPTORS_LEAST], opened = 0;
@@ -268,8 +271,8 @@ void http_unready(struct http *http)
     gate_begin_closing(&http->shared.gate);
 }
 
-/* Sets the time at which generated sequences end. Other requests have deadlines. A generation has no deadline after its
- * first token. */
+/* Sets the time at which generations of tokens end at the latest. Generations need this limit, because they have no
+ * deadline after their first token. Other requests have a deadline. */
 static void bound_generations(struct service *service)
 {
     int64_t timeout_ms = service->options.settings->request_timeout_ms, none = 0;
@@ -284,8 +287,8 @@ void http_hand_over(struct http *http, int64_t patience_ns)
     connections_dismiss(http->shared.connections, patience_ns);
 }
 
-/* If http_unready was not called, clients had no time to choose another server. Then the sockets stay open, because an
- * answer 503 is more helpful for clients than a refused connection. */
+/* If http_unready was not called, clients have had no time to choose another server. So the sockets stay open, because
+ * an answer 503 is more helpful for clients than a refused connection. */
 void http_drain(struct http *http)
 {
     atomic_store(&http->shared.service.ready, false);

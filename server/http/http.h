@@ -12,38 +12,40 @@
 
 struct http;
 
-/* Listens on the hosts and the port of the settings. If the port is 0, chooses a free one. Connections wait until
- * http_ready. Clients may have connected to an inherited socket already, and the daemon must not refuse them. */
+/* Listens on the hosts and the port of the settings. If the port is 0, chooses a free one. New connections wait until
+ * http_ready, and are not refused. Clients may already have connected to an inherited socket. */
 int http_open(const struct service_options *options, struct http **http, struct error *error);
 
 #define HTTP_ADDRESS_BYTES 320
-/* Writes the address with this index, from 0: "http://HOST:PORT", "https://HOST:PORT" or "unix:PATH". Returns false if
- * the index is too large. Call it before the server drains. */
+/* Writes the address number `index`, counted from 0: "http://HOST:PORT", "https://HOST:PORT" or "unix:PATH". Returns
+ * false if the index is too large. Call it before the server drains. */
 bool http_address(const struct http *http, int index, char text[HTTP_ADDRESS_BYTES]);
 
 /* Accepts connections from now on. */
 int http_ready(struct http *http, struct error *error);
 
-/* Whether each event loop has made a turn since the last call (event_loop.h). Only one thread may call it. */
+/* Whether each event loop has completed a turn since the last call (event_loop.h). Only one thread may call it. */
 bool http_turns(struct http *http);
 
-/* From now on, /health/ready is 503, and each answer closes its connection. Work is still accepted. */
+/* After this call, /health/ready answers 503, and each answer closes its connection. Requests for work are still
+ * accepted. */
 void http_unready(struct http *http);
 
-/* Whether another process accepts the new connections after this one, because they share the sockets. */
+/* Whether another process shares the listening sockets, and accepts new connections when this process has stopped
+ * listening. */
 bool http_shares_sockets(const struct http *http);
 
 /* Leaves new connections to the process that shares the sockets. Each open connection ends when its request is
  * answered, or at once if it has none. Waits for this, at most `patience_ns`. No request is refused meanwhile. */
 void http_hand_over(struct http *http, int64_t patience_ns);
 
-/* From now on, new requests for work are refused with 503. Accepted requests are still answered. If http_unready was
- * called before, this function first stops listening. Then it waits, for at most two seconds, until the latest
- * connections have sent their requests. */
+/* After this call, new requests for work (gate.h) are refused with 503. Accepted requests are still answered. If
+ * http_unready was called before, this function first stops listening. Then it waits, for at most two seconds, until
+ * the latest connections have sent their requests. */
 void http_drain(struct http *http);
 
 /* Drains, waits until the answers of all accepted requests are sent, and stops. A client that does not read its answer
- * delays this by at most ten seconds. NULL is harmless. */
+ * delays the end by at most ten seconds. NULL is harmless. */
 void http_close(struct http *http);
 
 #endif

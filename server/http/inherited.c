@@ -1,4 +1,4 @@
-/* inherited: reads the variables of the service manager, and checks the descriptors. */
+/* inherited: reads the variables that the service manager has set, and checks the descriptors. */
 #include "server/http/inherited.h"
 
 #include <errno.h>

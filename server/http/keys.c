@@ -1,4 +1,5 @@
-/* keys: only digests of the keys are kept. A given key is compared with all of them, always over their whole length. */
+/* keys: stores only SHA-256 digests of the keys. Each comparison of a given key uses the digests of all keys, over
+ * their full length. So its time reveals nothing about the keys. */
 #include "server/http/keys.h"
 
 #include "server/common/log.h"
@@ -22,7 +23,7 @@ struct key {
 };
 
 struct key_list {
-    struct key *keys; /* (count) */
+    struct key *keys; /* an array of `count` keys */
     size_t count;
 };
 
@@ -69,7 +70,7 @@ static int read_digest(const char *hex, size_t length, unsigned char digest[DIGE
     return 0;
 }
 
-/* Reads "KEY", "NAME:KEY" and the same with a digest. */
+/* Parses a line of one of the four forms in keys.h. */
 static int read_line(const char *line, size_t length, struct key *key, struct error *error)
 {
     const size_t prefix = strlen(DIGEST_PREFIX);

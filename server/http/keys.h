@@ -1,5 +1,5 @@
-/* keys: the API keys that requests may contain. They come from --api-key and from the file of --api-key-file, and may
- * be replaced while the daemon serves. Any thread may call the functions.
+/* keys: the API keys that requests may contain. They come from --api-key and from the file of --api-key-file.
+ * keys_reload may replace them while the daemon serves. Any thread may call the functions.
  *
  * A line of the file is one of these. Empty lines and lines that begin with # are skipped:
  *
@@ -16,18 +16,18 @@
 
 struct keys;
 
-/* Both arguments may be NULL. Without any key, requests need none. Messages never contain a key. After success the
- * caller must call keys_close. */
+/* Reads the key `key` and the keys of the file `path`. Both arguments may be NULL. If there is no key at all, requests
+ * need no key. Messages never contain a key. After success the caller must call keys_close. */
 int keys_open(const char *key, const char *path, struct keys **keys, struct error *error);
 void keys_close(struct keys *keys); /* NULL is harmless */
 
 /* Replaces all keys. On failure, the old keys stay valid. */
 int keys_reload(struct keys *keys, const char *key, const char *path, struct error *error);
 
-bool keys_needed(struct keys *keys); /* whether there is a key. NULL stands for none */
+bool keys_needed(struct keys *keys); /* whether requests need a key. False if `keys` is NULL or contains no key */
 
-/* Whether the `length` bytes are a key. Sets `name` to its name, or to an empty text. The time depends on the number of
- * keys and on the length of the given key, but not on how much of it is right. */
+/* Whether the `length` bytes at `given` are a key. Sets `name` to the name of this key, or to an empty text. The time
+ * depends on the number of keys and on the length of the given key, but not on how many of its bytes are correct. */
 bool keys_contain(struct keys *keys, const char *given, size_t length, char name[KEY_NAME_BYTES]);
 
 #endif

@@ -1,5 +1,5 @@
-/* linger: a thread that reads and drops the bytes of clients. The lock guards the list of descriptors that other
- * threads have added. */
+/* linger: a thread that reads and drops the bytes of clients. The lock guards `closing` and the list of descriptors
+ * that other threads have added. */
 #include "server/http/linger.h"
 
 #include "server/common/clock.h"
@@ -14,8 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { ROOM = 256 /* connections at once */ };
-#define STAY_NS INT64_C(2000000000) /* how long one connection may stay */
+enum { ROOM = 256 /* maximum number of connections that linger at once */ };
+#define STAY_NS INT64_C(2000000000) /* maximum time that a connection lingers */
 
 struct linger_room {
     pthread_t thread;
@@ -26,17 +26,17 @@ struct linger_room {
     int n_added;
     bool closing;
 
-    /* Only the thread uses these. */
-    struct pollfd inside[ROOM + 1]; /* the first entry is `wake` */
+    /* Only the thread uses the members below. */
+    struct pollfd inside[ROOM + 1]; /* the first entry polls `wake`, the other entries poll the sockets */
     int64_t until_ns[ROOM + 1];
     int n_inside;
 };
 
-/* Drops the bytes that have arrived. Returns true if the client has ended the connection. */
+/* Drops the bytes that have arrived. Returns true if the client has closed the connection, or an error has ended it. */
 static bool finished(int fd)
 {
     char dropped[16384];
-    for (int i = 0; i < 16; i++) { /* limited, so that one client does not delay the others */
+    for (int i = 0; i < 16; i++) { /* a limited number of reads, so that one client does not delay the others */
         ssize_t length = recv(fd, dropped, sizeof dropped, MSG_DONTWAIT);
         if (length == 0 || (length < 0 && errno != EAGAIN && errno != EINTR))
             return true;

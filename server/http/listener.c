@@ -14,22 +14,22 @@
 #include <unistd.h>
 
 enum {
-    HANDSHAKE_PAUSE = 100, /* milliseconds to wait for the last handshakes */
-    FAILURE_PAUSE = 20,    /* milliseconds to wait if connections cannot be accepted */
+    HANDSHAKE_PAUSE = 100, /* milliseconds without a new connection until the listener ends */
+    FAILURE_PAUSE = 20,    /* milliseconds to wait after an error of accept */
 };
 
 struct listener {
     struct listener_options options;
     struct sockets sockets;
-    struct pollfd polled[SOCKETS_MOST + 1]; /* the last entry is `stop` */
+    struct pollfd polled[SOCKETS_MOST + 1]; /* the listening sockets. The last entry polls `stop` */
     int stop;                               /* an eventfd, which is readable when the thread must end */
-    struct log_limit limit;                 /* for the warning that connections cannot be accepted */
+    struct log_limit limit;                 /* limits how often the warning "cannot take a connection" is logged */
     pthread_t thread;
     bool started;
 };
 
-/* Accepts all waiting connections. Returns false if accepting failed, so that some may be left. Usual reasons are a
- * lack of descriptors or memory. */
+/* Accepts all waiting connections. Returns false if accept fails, usually for lack of descriptors or memory.
+ * Connections may then still be waiting. */
 static bool accept_waiting(struct listener *listener, int socket)
 {
     for (;;) {
@@ -48,15 +48,15 @@ static bool accept_waiting(struct listener *listener, int socket)
     }
 }
 
-/* Accepts connections until none has come for HANDSHAKE_PAUSE, or until accepting fails. An inherited socket is not
- * polled for the last connections, because the next process accepts them. */
+/* Accepts connections until none has come for HANDSHAKE_PAUSE, or until accept fails. Inherited sockets are skipped,
+ * because the next process accepts their connections. */
 static void take_the_last(struct listener *listener)
 {
     bool takes = true;
     sockets_retire(&listener->sockets);
     for (int i = 0; i < listener->sockets.count; i++)
         if (listener->sockets.list[i].inherited)
-            listener->polled[i].fd = -1; /* poll skips an entry of -1 */
+            listener->polled[i].fd = -1; /* poll ignores the descriptor -1 */
     do {
         for (int i = 0; i < listener->sockets.count; i++)
             if (listener->polled[i].fd >= 0)

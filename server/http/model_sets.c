@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-/* The lock is held. Call it when a set may have become one that nobody needs. */
+/* Moves the set to the list `unused` if it is not the current set and no request holds it. The lock is held. */
 static void leave_if_unused(struct model_sets *sets, struct model_set *set)
 {
     if (!set || set->holders > 0 || set == sets->current)

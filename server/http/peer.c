@@ -1,4 +1,4 @@
-/* peer: a number and a text for each client. */
+/* peer: computes a number and a text for each client. */
 #include "server/http/peer.h"
 
 #include <arpa/inet.h>
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAPPED_AT = 12 /* an IPv4 address is the last 4 bytes of its IPv6 form, ::ffff:192.0.2.1 */ };
+enum { MAPPED_AT = 12 /* offset of the IPv4 address in an IPv6 address such as ::ffff:192.0.2.1: its last 4 bytes */ };
 
 uint64_t peer_of(const struct sockaddr *address)
 {

@@ -9,9 +9,10 @@
 
 #define PEER_TEXT_BYTES (INET6_ADDRSTRLEN + sizeof "[]:65535")
 
-/* A number that identifies the client at an address, so that clients can take turns. All ports of an address have the
- * same number. An IPv6 client may choose the second half of its address, so only the first half counts. An IPv4 client
- * that connects to a socket on [::] counts as IPv4. Returns 0 for NULL, and for an address that is not IPv4 or IPv6. */
+/* A number that identifies the client at an address, so that clients can be served in turn. The port does not change
+ * the number. Of an IPv6 address only the first half counts, because a client may choose the second half freely. An
+ * IPv4 client that connects to a socket on [::] gets the number of its IPv4 address. Returns 0 for NULL, and for an
+ * address that is not IPv4 or IPv6. */
 uint64_t peer_of(const struct sockaddr *address);
 
 /* Writes the address as text: "192.0.2.1:40000", "[2001:db8::1]:40000", "unix" for any client of a Unix socket, or

@@ -1,5 +1,4 @@
-/* record: most requests are neither logged nor traced, so method, path and client are copied only if they are needed.
- */
+/* record: copies method, path and client only for requests that are logged or traced, because most requests are not. */
 #include "server/http/record.h"
 
 #include "server/common/clock.h"
@@ -17,7 +16,7 @@ static enum log_level line_level(const struct service *service)
     return service->options.settings->access_log ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG;
 }
 
-/* Sets the id of the request and its place in a trace. If the daemon begins a trace, the id is that of the trace. */
+/* Sets the id of the request and its position in a trace. If the daemon begins a trace, the id is the trace id. */
 static void identify(struct record *record, struct request *request)
 {
     struct service *service = request->service;
@@ -45,15 +44,15 @@ void record_begin(struct record *record, struct request *request, const char *me
     record->agent = agent ? strndup(agent, SPAN_NAME_BYTES) : NULL;
 }
 
-/* The time that the request waited for its first batch. 0 if it had no job. */
+/* The time that the request waited for its first batch, in nanoseconds. 0 if it had no job. */
 static int64_t job_queue_ns(const struct job *job)
 {
-    if (!job->finished_ns) /* the batcher has not run or ended the job */
+    if (!job->finished_ns) /* the job has not ended */
         return 0;
     return (job->started_ns ? job->started_ns : job->finished_ns) - job->submitted_ns;
 }
 
-/* Counts a request for results of a model. */
+/* Adds a request for results of a model to the statistics of this model. */
 static void count_inference(const struct request *request, const struct record_answer *answer, int64_t total_ns)
 {
     const struct job *job = &request->job;
@@ -68,13 +67,14 @@ static void count_inference(const struct request *request, const struct record_a
     metrics_inference(request->service->options.metrics, request->metrics, &counted);
 }
 
-/* A label of the metrics. */
+/* The value of the label that names the route in the metrics. */
 static const char *route_name(const struct record_answer *answer)
 {
     return answer->route ? answer->route : "unmatched";
 }
 
-/* NULL if the request reached no model. The model itself may be unloaded already. */
+/* The name of the request's model. NULL if the request chose no model. The model may already be unloaded, so its name
+ * comes from the metrics. */
 static const char *model_name(const struct request *request)
 {
     const struct metrics *metrics = request->service->options.metrics;
@@ -86,7 +86,7 @@ static void write_line(const struct record *record, const struct request *reques
 {
     const struct job *job = &request->job;
     const char *ignored = request->ignored.list;
-    int64_t bytes = strcmp(record->method, "HEAD") == 0 ? 0 : answer->bytes; /* libmicrohttpd leaves out the body */
+    int64_t bytes = strcmp(record->method, "HEAD") == 0 ? 0 : answer->bytes; /* libmicrohttpd sends no body for HEAD */
     log_write(line_level(request->service), "request", "client", record->client, "request_id", request->id.text,
               "method", record->method, "path", record->path ? record->path : route_name(answer), "model",
               model_name(request), "key", request->key_name[0] ? request->key_name : NULL,
@@ -96,7 +96,7 @@ static void write_line(const struct record *record, const struct request *reques
               NULL);
 }
 
-/* Copies a string that may be NULL. */
+/* Copies a string, or an empty string for NULL. */
 static void put(char *out, size_t size, const char *text)
 {
     snprintf(out, size, "%s", text ? text : "");

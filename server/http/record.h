@@ -1,4 +1,4 @@
-/* record: what the daemon writes down about an answered request: its metrics, its line in the log, and its span. */
+/* record: writes the record of an answered request: its metrics, its line in the log, and its span. */
 #ifndef SERVER_HTTP_RECORD_H
 #define SERVER_HTTP_RECORD_H
 
@@ -8,10 +8,10 @@
 
 #include <stdbool.h>
 
-/* What must be kept from the headers until the answer. The members from `method` on are set only if the request is
- * logged or traced. */
+/* Data from the headers that are needed when the request is answered. The members from `method` on are set only if the
+ * request is logged or traced. */
 struct record {
-    int64_t begun_ns; /* CLOCK_MONOTONIC: the headers had arrived */
+    int64_t begun_ns; /* CLOCK_MONOTONIC, in nanoseconds: the time at which the headers had arrived */
     bool logged;
     struct trace trace;
     char method[16];
@@ -26,11 +26,11 @@ void record_begin(struct record *record, struct request *request, const char *me
                   const struct sockaddr *address);
 
 struct record_answer {
-    const char *route;   /* the path in the table of routes, which must outlive the metrics. NULL if none matches */
+    const char *route;   /* the path in the table of routes. It must outlive the metrics. NULL if no route matches */
     bool infers;         /* the route returns results of a model (WORK_INFERENCE) */
-    int64_t complete_ns; /* CLOCK_MONOTONIC: the body was complete */
+    int64_t complete_ns; /* CLOCK_MONOTONIC, in nanoseconds: the time at which the body was complete */
     int status;
-    int64_t bytes; /* of the answer's body. For a streamed answer, the bytes that were sent */
+    int64_t bytes; /* length of the answer's body. For a streamed answer, the number of bytes that were sent */
 };
 
 /* Counts the request in the metrics, writes its log line, queues its span, and frees the record. */

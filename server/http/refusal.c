@@ -15,7 +15,8 @@ static bool needs_key(const struct route *route, const struct settings *settings
     return route->metrics ? settings->protect_metrics : !route->open;
 }
 
-/* The key that the client sent. Azure's clients send it in the header api-key. NULL if there is none. */
+/* Returns the key that the client sent, or NULL if there is none. Azure's clients send the key in the header
+ * api-key. */
 static const char *given_key(const struct request *request)
 {
     const char *authorization = request->header(request, "Authorization");
@@ -47,8 +48,8 @@ static bool is_type(const char *media_type, size_t length, const char *expected)
     return length == strlen(expected) && strncasecmp(media_type, expected, length) == 0;
 }
 
-/* Whether the body may be JSON. `curl -d` announces a form, even if the body is JSON. A form never begins like JSON, so
- * its body is refused when it is read. */
+/* Whether the body may be JSON. `curl -d` announces a form, even if the body is JSON. The body of a real form never
+ * begins like JSON, so it is refused when it is parsed. */
 static bool is_json(const char *media_type)
 {
     size_t length = strcspn(media_type, "; \t");
@@ -99,8 +100,8 @@ static int check_body_headers(const struct route *route, struct request *request
     return 0;
 }
 
-/* A browser sends a POST of any page to any address, and only afterwards hides the answer from the page. So a page
- * could keep the daemon of its reader busy. */
+/* Refuses requests that a page of another origin sends through a user's browser. A browser sends such a POST before it
+ * checks whether the page may read the answer. So without this check, any page could keep the daemon busy. */
 static int check_page(const struct route *route, struct request *request)
 {
     if (!route->work || strcmp(route->method, "POST") != 0 || !cors_is_foreign(request))

@@ -1,4 +1,4 @@
-/* refusal: checks the headers of a request. The checks of where a request ends are in framing.h. */
+/* refusal: checks the headers of a request. framing.h declares the checks that concern the end of a request. */
 #ifndef SERVER_REFUSAL_H
 #define SERVER_REFUSAL_H
 

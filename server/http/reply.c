@@ -1,4 +1,4 @@
-/* reply: status, headers and bytes of an answer. */
+/* reply: sends the status, the headers and the bytes of an answer. */
 #include "server/http/reply.h"
 
 #include "server/http/cors.h"
@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define STREAM_BLOCK_BYTES 4096 /* most bytes of a stream that libmicrohttpd fetches at once */
+#define STREAM_BLOCK_BYTES 4096 /* maximum number of bytes that libmicrohttpd requests from read_stream at once */
 
-/* Replaces the answer by the failure, if there is one, and sets the status. */
+/* If the request has failed, replaces its answer by the failure. Sets the status. */
 static void write_failure(struct reply *reply, const struct route_match *match, struct request *request)
 {
     if (request->failure.kind != FAILURE_NONE) {
@@ -22,7 +22,7 @@ static void write_failure(struct reply *reply, const struct route_match *match, 
     if (request->answer.failed)
         reply->status = failure_status(FAILURE_BACKEND);
     else if (request->failure.kind == FAILURE_NONE && !match->route)
-        reply->status = MHD_HTTP_NO_CONTENT; /* OPTIONS */
+        reply->status = MHD_HTTP_NO_CONTENT; /* the request is OPTIONS, which matches no route */
     else if (request->failure.kind == FAILURE_NONE && request->unchanged)
         reply->status = MHD_HTTP_NOT_MODIFIED;
 }
@@ -34,7 +34,7 @@ static void add_number(struct MHD_Response *response, const char *name, int64_t 
     MHD_add_response_header(response, name, text);
 }
 
-/* Adds headers with times in whole milliseconds. Their names are those of text-embeddings-inference. */
+/* Adds headers with times in whole milliseconds. The headers have the same names as in text-embeddings-inference. */
 static void add_times(struct MHD_Response *response, const struct reply *reply, const struct job *job)
 {
     int64_t queue_ns = job->started_ns ? job->started_ns - job->submitted_ns : 0;
@@ -49,13 +49,13 @@ static void add_header(void *response, const char *name, const char *value)
     MHD_add_response_header(response, name, value);
 }
 
-/* Whether the reply answers OPTIONS. */
+/* Whether the reply answers OPTIONS, and so must list the methods of the path. */
 static bool lists_methods(const struct reply *reply)
 {
     return reply->status == MHD_HTTP_NO_CONTENT;
 }
 
-/* `match` is NULL for a stream. */
+/* Adds the headers that all replies contain. `match` is NULL for a stream. */
 static void add_common_headers(struct MHD_Response *response, const struct reply *reply,
                                const struct route_match *match, const struct request *request)
 {
@@ -67,7 +67,7 @@ static void add_common_headers(struct MHD_Response *response, const struct reply
         MHD_add_response_header(response, "Connection", "close");
 }
 
-/* Whether the same request may succeed later. */
+/* Whether the same request may succeed later. Such a reply contains the header Retry-After. */
 static bool says_later(const struct reply *reply)
 {
     return reply->status == MHD_HTTP_TOO_MANY_REQUESTS || reply->status == MHD_HTTP_SERVICE_UNAVAILABLE;
@@ -151,7 +151,8 @@ static void write_header(void *text, const char *name, const char *value)
     writer_format(text, "%s: %s\r\n", name, value);
 }
 
-/* Sends bytes past libmicrohttpd, as far as they fit into the socket's buffer. */
+/* Sends bytes directly to the socket, not through libmicrohttpd. Bytes that do not fit into the socket's buffer are
+ * lost. */
 static void send_raw(struct MHD_Connection *connection, const struct writer *text)
 {
     int descriptor = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;

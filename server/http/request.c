@@ -1,4 +1,4 @@
-/* request: memory and model of one request. */
+/* request: the memory and the model of one request. */
 #include "server/http/request.h"
 
 #include "server/common/metrics.h"
@@ -9,13 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* When JSON values of this size have been freed, malloc_trim gives their pages back to the system. Otherwise the
- * allocator would keep them, although the next requests may need fewer. malloc_trim takes milliseconds. */
+/* When JSON values of at least this size have been freed, malloc_trim returns their pages to the system. Without
+ * malloc_trim, the allocator would keep the pages, although later requests may need less memory. malloc_trim takes
+ * milliseconds, so small values do not call it. */
 #define TRIM_BYTES (INT64_C(16) << 20)
 
 /* Limit on the memory of the JSON values of one body: JSON_TIMES times --payload-limit, but at least JSON_LEAST bytes.
  * Usual JSON needs less than 5 bytes of memory for each byte of text. JSON_LEAST is enough for a million numbers or
- * booleans. The numbers of inputs do not become JSON values, so they need none of this memory. */
+ * booleans. Numbers in inputs do not become JSON values, and need none of this memory. */
 #define JSON_TIMES 5
 #define JSON_LEAST (INT64_C(64) << 20)
 
@@ -50,7 +51,7 @@ static void free_blocks(struct request *request)
     request->blocks = NULL;
 }
 
-/* Call it after call_leave, because a route gives back slots of its model. */
+/* Call it after call_leave, because call_leave gives back slots of a model in the set. */
 static void release_models(struct request *request)
 {
     if (request->set)

@@ -5,15 +5,15 @@
 
 #include <stdint.h>
 
-#define REQUEST_ID_MOST 128 /* characters */
+#define REQUEST_ID_MOST 128 /* maximum number of characters of an id */
 
 struct request_id {
     char text[REQUEST_ID_MOST + 1];
 };
 
-/* Generates ids for requests that contain none. */
+/* A generator of ids for requests whose headers contain none. */
 struct request_id_source {
-    uint64_t seed; /* random, one per process */
+    uint64_t seed; /* a random number, chosen once per process */
     _Atomic uint64_t count;
 };
 
@@ -22,8 +22,8 @@ void request_id_source_init(struct request_id_source *source);
 /* Sets the id to the first valid one of these:
  * - `given`, the header x-request-id: 1 to REQUEST_ID_MOST visible ASCII characters
  * - trace_id, of TRACE_ID_BYTES, in hexadecimal digits
- * - 32 hexadecimal digits: seed and count.
- * `given` and `trace_id` may be NULL. Any thread may call it. */
+ * - 32 hexadecimal digits of the generator: its seed and its count. `given` and `trace_id` may be NULL. Any thread may
+ *   call request_id_set. */
 void request_id_set(struct request_id *id, struct request_id_source *source, const char *given,
                     const unsigned char *trace_id);
 

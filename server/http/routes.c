@@ -10,7 +10,7 @@ int dialect_status(const struct dialect *dialect, enum failure_kind kind)
 }
 
 /* Whether the path matches the segments of the pattern. Copies the segments for {} to `parameters`, even if a later
- * segment does not match. */
+ * segment of the path does not match. */
 static bool path_matches(const char *pattern, const char *path,
                          char parameters[REQUEST_PARAMETERS][REQUEST_PARAMETER_BYTES])
 {

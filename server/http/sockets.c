@@ -17,8 +17,9 @@
 #include <unistd.h>
 
 enum {
-    BACKLOG = 4096,     /* the kernel reduces it to net.core.somaxconn */
-    PORT_ATTEMPTS = 16, /* used for port 0, because the port that is free on one address may be in use on the next */
+    BACKLOG = 4096,     /* requested length of the queue of connections. The kernel limits it to net.core.somaxconn */
+    PORT_ATTEMPTS = 16, /* number of attempts to find a free port if the setting is 0. A port that is free on one
+                           address may be in use on the next */
 };
 
 #define UNIX_PREFIX "unix:"
@@ -60,7 +61,7 @@ static int socket_port(int fd)
     return getsockname(fd, (struct sockaddr *)&address, &length) == 0 ? address_port(&address) : 0;
 }
 
-/* Returns a listening socket, or -1 with errno. */
+/* Returns a listening socket, or -1 and sets errno. */
 static int listen_on(const struct addrinfo *info, int port, bool reuse_port)
 {
     struct sockaddr_storage address;
@@ -74,7 +75,7 @@ static int listen_on(const struct addrinfo *info, int port, bool reuse_port)
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (info->ai_family == AF_INET6) /* "::" accepts IPv4 too, whatever the system's default */
+    if (info->ai_family == AF_INET6) /* "::" also accepts IPv4, whatever the system's default is */
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
     if ((reuse_port && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one) != 0) ||
         bind(fd, (struct sockaddr *)&address, info->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0) {
@@ -84,7 +85,7 @@ static int listen_on(const struct addrinfo *info, int port, bool reuse_port)
     return fd;
 }
 
-/* Whether the list contains the same address earlier. A resolver may return an address twice. For example, "::1
+/* Whether an earlier entry of the list has the same address. A resolver may return an address twice. For example, "::1
  * localhost" in a hosts file also yields 127.0.0.1. */
 static bool repeated(const struct addrinfo *addresses, const struct addrinfo *info)
 {
@@ -95,12 +96,13 @@ static bool repeated(const struct addrinfo *addresses, const struct addrinfo *in
     return false;
 }
 
-/* Listens on all addresses of a host, on one port. Skips addresses that the machine lacks, if another address works.
- * For example, "localhost" may include ::1 on a machine without IPv6. Returns -1 with errno on failure. */
+/* Listens on all addresses of a host, on one port. Skips addresses that the machine does not have, if at least one
+ * address works. For example, "localhost" may include ::1 on a machine without IPv6. On failure returns -1 and sets
+ * errno. */
 static int listen_everywhere(const struct sockets_options *options, const struct addrinfo *addresses,
                              struct sockets *sockets)
 {
-    int reason = EAFNOSUPPORT; /* the reason if the host has no IPv4 or IPv6 address */
+    int reason = EAFNOSUPPORT; /* returned in errno if the host has neither an IPv4 nor an IPv6 address */
     int before = sockets->count;
     for (const struct addrinfo *info = addresses; info && sockets->count < SOCKETS_MOST; info = info->ai_next) {
         if ((info->ai_family != AF_INET && info->ai_family != AF_INET6) || repeated(addresses, info))
@@ -119,15 +121,16 @@ static int listen_everywhere(const struct sockets_options *options, const struct
     return sockets->count > before ? 0 : -1;
 }
 
-/* Opens the TCP sockets of one host. On failure returns -1, and leaves the reason in errno. It is 0 if the name is not
- * known. */
+/* Opens the TCP sockets of one host. On failure returns -1 and sets errno. errno is 0 if the name of the host cannot be
+ * resolved. */
 static int open_host(const struct sockets_options *options, const char *host, struct sockets *sockets,
                      struct error *error)
 {
     size_t length = strlen(host);
     char bare[256];
     const char *name = host;
-    if (length > 2 && length < sizeof bare && host[0] == '[' && host[length - 1] == ']') { /* brackets as in a URL */
+    /* A URL contains IPv6 addresses in brackets. */
+    if (length > 2 && length < sizeof bare && host[0] == '[' && host[length - 1] == ']') {
         memcpy(bare, host + 1, length - 2);
         bare[length - 2] = '\0';
         name = bare;
@@ -162,7 +165,8 @@ static int unix_address(const char *path, struct sockaddr_un *address, struct er
     return 0;
 }
 
-/* Whether a process listens on the Unix socket. If the queue of the socket is full, connect fails with EAGAIN. */
+/* Whether a process listens on the Unix socket. EAGAIN of connect means that a process listens, but the queue of the
+ * socket is full. */
 static bool somebody_listens(const struct sockaddr_un *address)
 {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -173,7 +177,7 @@ static bool somebody_listens(const struct sockaddr_un *address)
     return listens;
 }
 
-/* Checks that the path is free, or a Unix socket that may be replaced. */
+/* Checks that nothing exists at the path, or a Unix socket that may be replaced. */
 static int check_path(const struct sockets_options *options, const struct sockaddr_un *address, struct error *error)
 {
     const char *path = address->sun_path;
@@ -187,18 +191,20 @@ static int check_path(const struct sockets_options *options, const struct sockad
     return 0;
 }
 
-/* Returns a socket that listens on `temporary`, with the permissions of the options, or -1 with errno. */
+/* Opens a socket that listens on `temporary`, with the permissions of the options. Returns -1 and sets errno on
+ * failure. */
 static int listen_at(const struct sockets_options *options, const struct sockaddr_un *temporary)
 {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -1;
-    unlink(temporary->sun_path); /* left over from an earlier process with the same number */
+    unlink(temporary->sun_path); /* an earlier process with the same id may have left the file */
     if (bind(fd, (const struct sockaddr *)temporary, sizeof *temporary) != 0) {
         close_keeping_errno(fd);
         return -1;
     }
-    /* Nobody can connect before `listen`. So no client can use the permissions of the umask. */
+    /* No client can connect before `listen`. So the permissions of the umask, which apply until chmod, admit no
+     * client. */
     if (chmod(temporary->sun_path, (mode_t)options->unix_mode) != 0 || listen(fd, BACKLOG) != 0) {
         close_keeping_errno(fd);
         unlink(temporary->sun_path);
@@ -208,7 +214,7 @@ static int listen_at(const struct sockets_options *options, const struct sockadd
 }
 
 /* Opens a Unix socket under a temporary name, and then renames it. So the path always belongs to a socket that listens,
- * even while a new daemon replaces the socket of an old one. */
+ * even while a new daemon replaces the socket of an old daemon. */
 static int open_unix(const struct sockets_options *options, const char *path, struct sockets *sockets,
                      struct error *error)
 {
@@ -258,7 +264,7 @@ static void name_inherited(int index, struct sockets *sockets)
     sockets->port = sockets->port ? sockets->port : address_port(&address);
 }
 
-/* Sets *count to the number of inherited sockets. */
+/* Opens the inherited sockets. Sets *count to their number, which is 0 if there are none. */
 static int inherit(struct sockets *sockets, int *count, struct error *error)
 {
     if (inherited_sockets(SOCKETS_MOST, count, error) != 0)
@@ -272,7 +278,7 @@ static int inherit(struct sockets *sockets, int *count, struct error *error)
 
 /* ---- All of them ---- */
 
-/* Opens the sockets of each host of the list. On failure sets *taken to whether a port is in use. */
+/* Opens the sockets of each host in the list. On failure, *taken tells whether a port was already in use. */
 static int open_hosts(const struct sockets_options *options, struct sockets *sockets, bool *taken, struct error *error)
 {
     const char *at = options->hosts;
@@ -326,12 +332,14 @@ int sockets_open(const struct sockets_options *options, struct sockets *sockets,
 }
 
 /* Makes the kernel drop each SYN packet to the socket. So no new TCP handshake begins, but handshakes in progress can
- * end, and their connections can be accepted. Closing a socket resets its connections that are not accepted yet, whose
- * clients may have sent a request. A client whose SYN is dropped sends it again a second later. Then another process
- * accepts it, or it is refused. Without filters in the kernel, a few connections may be reset. */
+ * end, and their connections can be accepted. This matters because closing a socket resets connections that are not
+ * accepted yet, and their clients may already have sent a request. A client whose SYN is dropped sends it again a
+ * second later. By then another process accepts it, or the socket is closed and the connection is refused. If the
+ * kernel supports no such filters, a few connections may be reset. */
 static void stop_handshakes(int socket)
 {
-    enum { FLAGS_OFFSET = 13, SYN = 2 }; /* offset and bit in the TCP header, where the data of the filter begins */
+    /* Offset and bit of the flag SYN in the TCP header. The data of the filter begin with this header. */
+    enum { FLAGS_OFFSET = 13, SYN = 2 };
     struct sock_filter instructions[] = {
         BPF_STMT(BPF_LD | BPF_B | BPF_ABS, FLAGS_OFFSET),
         BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, SYN, 0, 1),
@@ -342,7 +350,7 @@ static void stop_handshakes(int socket)
     setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
 }
 
-/* Removes the file of a Unix socket, unless another daemon has replaced it. */
+/* Removes the file of a Unix socket, unless another daemon has replaced the file. */
 static void remove_file(const struct listening_socket *socket)
 {
     struct stat status;
@@ -356,7 +364,8 @@ void sockets_retire(struct sockets *sockets)
         const struct listening_socket *socket = &sockets->list[i];
         if (socket->path[0])
             remove_file(socket);
-        else if (!socket->inherited) /* a filter on an inherited socket would also stop the next process */
+        else if (!socket->inherited) /* the next process uses an inherited socket, too, and a filter would also apply
+                                        there */
             stop_handshakes(socket->fd);
     }
 }

@@ -1,5 +1,5 @@
-/* sockets: the sockets that clients connect to. They are TCP and Unix sockets that the daemon opens, or sockets that it
- * inherits (inherited.h). */
+/* sockets: the listening sockets. They are TCP and Unix sockets that the daemon opens, or sockets that it inherits
+ * (inherited.h). */
 #ifndef SERVER_SOCKETS_H
 #define SERVER_SOCKETS_H
 
@@ -10,40 +10,42 @@
 
 #define SOCKETS_MOST 16
 #define SOCKET_PATH_BYTES sizeof(((struct sockaddr_un *)0)->sun_path)
-#define SOCKET_NAME_BYTES 300 /* a host name has at most 253 characters */
+#define SOCKET_NAME_BYTES 300 /* length of "HOST:PORT" in bytes. A host name has at most 253 characters */
 
 struct sockets_options {
-    const char *hosts; /* a list with commas. An entry is an address, a name, or "unix:" and a path. A name stands for
-                          all of its addresses */
-    int port;          /* of all TCP sockets. 0 means a port that is free on all of them */
-    bool reuse_port;   /* several processes may listen on the same port (SO_REUSEPORT), or replace a Unix socket */
-    int unix_mode;     /* permissions of the Unix sockets */
+    const char *hosts; /* a list, separated by commas. An entry is an address, a host name, or "unix:" and a path. A
+                          host name stands for all of its addresses */
+    int port;          /* port of all TCP sockets. 0 means a port that is free on all addresses */
+    bool reuse_port;   /* other processes may listen on the same port (SO_REUSEPORT), and a Unix socket in use may be
+                          replaced */
+    int unix_mode;     /* file permissions of the Unix sockets */
 };
 
 struct listening_socket {
     int fd;
-    bool inherited;               /* another process has the socket, too */
-    char path[SOCKET_PATH_BYTES]; /* the file of a Unix socket that the daemon opened. Otherwise empty */
-    dev_t device;                 /* together with `inode`, tells whether the path is still this socket */
+    bool inherited; /* the service manager has opened the socket, and also keeps it open */
+    /* The path of a Unix socket that the daemon has opened. Empty for all other sockets. */
+    char path[SOCKET_PATH_BYTES];
+    dev_t device; /* `device` and `inode` tell whether the file at `path` is still this socket */
     ino_t inode;
 };
 
 struct sockets {
     struct listening_socket list[SOCKETS_MOST];
     int count;
-    int port;    /* of the TCP sockets. 0 if there are none */
-    bool shared; /* other processes accept new connections when this one has stopped listening */
-    char names[SOCKETS_MOST][SOCKET_NAME_BYTES]; /* "HOST:PORT" or "unix:PATH". One for each host, or for each
-                                                    inherited socket */
+    int port;    /* port of the TCP sockets. 0 if there are none */
+    bool shared; /* other processes can accept new connections when this process has stopped listening */
+    /* "HOST:PORT" or "unix:PATH" for each host, or for each inherited socket. */
+    char names[SOCKETS_MOST][SOCKET_NAME_BYTES];
     int n_names;
 };
 
-/* Opens the sockets, or takes the inherited ones. Inherited sockets replace all of `options`. After success the caller
- * must call sockets_close. */
+/* Opens the sockets that `options` describes. If there are inherited sockets, uses only these, and ignores `options`.
+ * After success the caller must call sockets_close. */
 int sockets_open(const struct sockets_options *options, struct sockets *sockets, struct error *error);
 
-/* From now on, the kernel establishes no new connections. Connections that are already established can still be
- * accepted. Removes the files of Unix sockets. Does nothing to inherited sockets. */
+/* After this call, the kernel establishes no new connections. Connections that are already established can still be
+ * accepted. Removes the files of Unix sockets. Inherited sockets stay unchanged. */
 void sockets_retire(struct sockets *sockets);
 
 /* Closes the sockets. Connections that were not accepted are reset, except on inherited sockets. */

@@ -1,4 +1,4 @@
-/* stream: a text that one thread writes and another thread sends. The lock guards all members. */
+/* stream: a text that one thread appends and another thread sends. The lock guards all members. */
 #include "server/http/stream.h"
 
 #include "server/text/writer.h"
@@ -7,19 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Most bytes of a stream that are not sent yet. A client that reads more slowly is refused more text, because its
- * sequences would keep their slots for too long. */
+/* Maximum number of bytes of a stream that are not sent yet. If a client reads too slowly, this limit is reached, and
+ * its stream is broken off. Otherwise its generations would hold their slots for too long. */
 #define MOST_UNSENT (INT64_C(1) << 20)
 
 struct stream {
     pthread_mutex_t lock;
-    struct share share; /* the memory of the text that is not sent yet */
+    struct share share; /* share of memory of the text that is not sent yet */
     struct writer text;
-    size_t sent; /* number of bytes of `text` that were sent */
+    size_t sent; /* number of bytes at the beginning of `text` that were sent */
     bool asleep; /* the sender waits for more text */
-    bool ended;  /* the writer's side has ended */
+    bool ended;  /* the writer's side has ended (stream_end) */
     bool broken;
-    bool left; /* the sender's side has ended */
+    bool left; /* the sender's side has ended (stream_leave) */
 };
 
 struct stream *stream_open(struct budget *budget)
@@ -44,8 +44,7 @@ void stream_close(struct stream *stream)
 
 /* ---- The writer ---- */
 
-/* The lock is held. Returns whether the sender sleeps, so that the caller must wake it. From now on it counts as
- * awake. */
+/* Marks the sender as awake. Returns whether it was asleep, so that the caller must wake it. The lock is held. */
 static bool wake(struct stream *stream)
 {
     bool asleep = stream->asleep;
@@ -53,7 +52,7 @@ static bool wake(struct stream *stream)
     return asleep;
 }
 
-/* The lock is held. */
+/* Whether the stream accepts `length` more bytes. Takes their memory from the budget. The lock is held. */
 static bool takes(struct stream *stream, size_t length)
 {
     int64_t unsent = (int64_t)(stream->text.length - stream->sent);
@@ -66,7 +65,7 @@ int stream_append(struct stream *stream, const char *text, size_t length, bool *
     int status = takes(stream, length) ? 0 : STREAM_GONE;
     if (status == 0)
         writer_bytes(&stream->text, text, length);
-    if (stream->text.failed) { /* the earlier text is still there, and a shorter text may find memory */
+    if (stream->text.failed) { /* memory is lacking, but the earlier text is intact, and a shorter text may still fit */
         stream->text.failed = false;
         share_give(&stream->share, (int64_t)length);
         status = STREAM_NO_MEMORY;
@@ -103,8 +102,8 @@ void stream_release(struct stream *stream)
 
 /* ---- The sender ---- */
 
-/* The lock is held. Copies text that is not sent yet. When half of the text is sent, this half is overwritten. So the
- * memory is at most twice the text that is not sent, even if a slow client never reads all of it. */
+/* Copies text that is not sent yet to the buffer. When half of `text` is sent, this half is overwritten. So the memory
+ * is at most twice the text that is not sent, even if a slow client never reads all of the stream. The lock is held. */
 static size_t take(struct stream *stream, char *buffer, size_t size)
 {
     struct writer *text = &stream->text;

@@ -3,9 +3,9 @@
  *     the writer   a thread of the batcher: stream_append …, then stream_end
  *     the sender   the event loop of the connection: stream_read …, then stream_leave
  *
- * When all text is sent, the sender sleeps. The writer must wake it after appending text. Each side ends at its own
- * time: the writer with stream_end, the sender when the connection is closed. The side that ends last frees the
- * stream. */
+ * When all text is sent, the sender sleeps. The writer must wake the sender after appending text. The two sides end
+ * independently: the writer with stream_end, the sender with stream_leave when the connection is closed. The side that
+ * ends last frees the stream. */
 #ifndef SERVER_STREAM_H
 #define SERVER_STREAM_H
 
@@ -25,19 +25,19 @@ void stream_close(struct stream *stream); /* NULL is harmless */
 
 enum { STREAM_GONE = -1, STREAM_NO_MEMORY = -2 };
 
-/* Appends text. Sets *asleep to whether the caller must wake the sender. Returns 0, or a reason why the text will not
- * be sent. STREAM_GONE: the connection is closed, the client reads too slowly, or the budget has no room.
+/* Appends text. Sets *asleep to whether the caller must wake the sender. Returns 0, or one of two reasons why the text
+ * will not be sent. STREAM_GONE: the connection is closed, the client reads too slowly, or the budget has no room.
  * STREAM_NO_MEMORY: the system has no memory, and another text may be appended. */
 int stream_append(struct stream *stream, const char *text, size_t length, bool *asleep);
 
-/* Ends the writer's side. If `broken`, the rest of the text is not sent, and the connection is closed. Returns true if
- * the sender has ended, too. Otherwise sets *asleep as in stream_append, and only the sender may use the stream from
- * now on. */
+/* Ends the writer's side. If `broken` is true, the rest of the text is not sent, and the connection is closed. Returns
+ * true if the sender's side has already ended, and the caller must free the stream. Otherwise sets *asleep as
+ * stream_append does, and only the sender may use the stream afterwards. */
 bool stream_end(struct stream *stream, bool broken, bool *asleep);
 
 /* Keeps the sender from ending until stream_release, so that the connection stays open. Returns false if the sender has
- * ended. Then the caller must not call stream_release. Hold a stream only for a few instructions. Several
- * threads of the batcher may call these functions at the same time. */
+ * already ended. After false, the caller must not call stream_release. A stream may be held only for a few
+ * instructions. Several threads of the batcher may call these functions at the same time. */
 bool stream_hold(struct stream *stream);
 void stream_release(struct stream *stream);
 
@@ -50,7 +50,7 @@ enum { STREAM_ASLEEP = 0, STREAM_ENDED = -1, STREAM_BROKEN = -2 };
  * stream. */
 ssize_t stream_read(struct stream *stream, char *buffer, size_t size);
 
-/* Ends the sender's side. Returns true if the writer has ended, too. */
+/* Ends the sender's side. Returns true if the writer's side has already ended, and the caller must free the stream. */
 bool stream_leave(struct stream *stream);
 
 #endif

@@ -1,5 +1,6 @@
-/* tls: a lock guards the pair of certificate and key. Each handshake gets a copy, which GnuTLS frees after it. So the
- * pair can be replaced at any time. A copy takes some ten microseconds, a handshake several hundred. */
+/* tls: a lock guards the pair of certificate and key. Each handshake uses its own copy of the pair, which GnuTLS frees
+ * after the handshake. So the pair can be replaced at any time. A copy takes some ten microseconds, a handshake several
+ * hundred. */
 #include "server/http/tls.h"
 
 #include "server/common/log.h"
@@ -16,12 +17,13 @@
 #define FILE_LIMIT_BYTES (1 << 20)
 #define KEY_ID_BYTES 64
 
-/* TLS 1.2 and 1.3, with GnuTLS's usual ciphers. The order of the server's preference counts. */
+/* TLS 1.2 and 1.3, with GnuTLS's usual ciphers. Among the common ciphers, the server's order of preference decides. */
 #define PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:%SERVER_PRECEDENCE"
 
-/* A certificate chain and its key. A zeroed pair is empty. */
+/* A certificate chain and the private key of its first certificate. A zeroed struct contains no pair. */
 struct pair {
-    gnutls_x509_crt_t *chain; /* (count). The first one is the server's */
+    gnutls_x509_crt_t *chain; /* an array of `count` certificates. The first one is the server's, the others are
+                                 intermediate certificates */
     unsigned int count;
     gnutls_x509_privkey_t key;
 };
@@ -160,7 +162,7 @@ static int copy_pair(const struct pair *pair, gnutls_pcert_st **certificates, gn
     return -1;
 }
 
-/* GnuTLS calls it in each handshake (gnutls_certificate_retrieve_function3). */
+/* GnuTLS calls this function in each handshake to get the certificate (gnutls_certificate_retrieve_function3). */
 static int retrieve(gnutls_session_t session, const struct gnutls_cert_retr_st *info, gnutls_pcert_st **certificates,
                     unsigned int *count, gnutls_ocsp_data_st **ocsp, unsigned int *ocsp_count, gnutls_privkey_t *key,
                     unsigned int *flags)
@@ -179,7 +181,7 @@ static int retrieve(gnutls_session_t session, const struct gnutls_cert_retr_st *
 }
 
 struct tls_handshake {
-    int *pending; /* NULL when the handshake has ended */
+    int *pending; /* the counter of handshakes in progress. NULL when this handshake has ended */
 };
 
 static void handshake_end(struct tls_handshake *handshake)
@@ -189,7 +191,8 @@ static void handshake_end(struct tls_handshake *handshake)
     handshake->pending = NULL;
 }
 
-/* GnuTLS calls it for the message Finished. The one of the client ends a handshake, except for bytes that are sent. */
+/* GnuTLS calls this function for each message Finished. The client's Finished is the last message that the server must
+ * receive in a handshake. */
 static int finished(gnutls_session_t session, unsigned int type, unsigned int when, unsigned int incoming,
                     const gnutls_datum_t *message)
 {
@@ -201,7 +204,7 @@ static int finished(gnutls_session_t session, unsigned int type, unsigned int wh
     return 0;
 }
 
-/* The pointer for GnuTLS's session database is free, because libmicrohttpd uses no such database. */
+/* The handshake is stored in the pointer to GnuTLS's session database, because libmicrohttpd uses no such database. */
 struct tls_handshake *tls_handshake_begin(struct MHD_Connection *connection, int *pending)
 {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);

@@ -1,8 +1,10 @@
-/* workers: one queue and a few threads. The lock guards the queue and `closing`. It is not held while a task runs.
+/* workers: one queue and a few threads. The lock guards the queue and `closing`. The lock is not held while a task
+ * runs.
  *
- * The queue is sorted by rounds. In a round each peer has at most one task. If tasks of the peer wait or run, a new
- * task gets the round after the last of them. Otherwise it gets the present round. Adding a task compares it with all
- * waiting tasks. They are few, because each holds a body, and the memory of bodies is limited. */
+ * The queue is sorted by rounds. In a round each peer (a client, workers.h) has at most one task. If tasks of the same
+ * peer wait or run, the round of a new task follows the round of the last such task. Otherwise the new task joins the
+ * current round. Adding a task compares it with all waiting tasks. There are few waiting tasks, because each one holds
+ * a body, and the memory of bodies is limited. */
 #include "server/http/workers.h"
 
 #include "server/common/thread.h"
@@ -15,7 +17,7 @@
 struct worker {
     struct workers *workers;
     pthread_t thread;
-    bool busy; /* runs a task of this peer and round */
+    bool busy; /* the worker runs a task with the `peer` and `round` below */
     uint64_t peer;
     int64_t round;
 };
@@ -24,13 +26,14 @@ struct workers {
     pthread_mutex_t lock;
     pthread_cond_t added;
     struct task *first;
-    int64_t round; /* the present round, which is that of the task started last */
+    int64_t round; /* the current round: the round of the task that was started last */
     bool closing;
     int count;
     struct worker list[];
 };
 
-/* Returns the next task, or NULL. Records its peer and round in the worker. The lock is held. */
+/* Removes the first task from the queue, and records its peer and round in the worker. Returns NULL if no task waits.
+ * The lock is held. */
 static struct task *take_task(struct worker *worker)
 {
     struct workers *workers = worker->workers;
