@@ -1,5 +1,5 @@
-/* added_tokens: keeps the tokens in two tries. One contains the tokens that are searched in raw texts, and the other
- * one those that are searched in normalised texts. */
+/* added_tokens: keeps the tokens in two tries. One trie contains the tokens that are searched in raw texts, and the
+ * other trie those that are searched in normalised texts. */
 #include "server/tokenizer/added_tokens.h"
 
 #include <stdlib.h>
@@ -69,7 +69,8 @@ const char *added_token_text(const struct added_token *token, size_t *length)
     return token->normalized ? token->normalized : token->text;
 }
 
-/* Assigns the same ids as `tokenizers`. New texts get ids after those of the model's vocabulary. */
+/* Assigns the same ids as `tokenizers`. A text that the model's vocabulary lacks gets the next id after this
+ * vocabulary. */
 static int give_ids(const struct text_model *model, struct added_tokens *added, struct error *error)
 {
     int64_t next = (int64_t)text_model_size(model);
@@ -83,7 +84,7 @@ static int give_ids(const struct text_model *model, struct added_tokens *added, 
     return 0;
 }
 
-/* Refuses texts and ids that occur twice. Their meaning would depend on an order. */
+/* Refuses texts and ids that occur twice, because their meaning would depend on an order. */
 static int check_unique(struct added_tokens *added, struct error *error)
 {
     qsort(added->items, added->count, sizeof *added->items, compare_by_id);
@@ -121,7 +122,7 @@ static int build_trie(struct added_tokens *added, bool normalized, struct error 
         begins[(unsigned char)text[0]] = true;
     }
     int status = trie_build(normalized ? &added->normalized : &added->raw, keys, count, error);
-    for (size_t i = 1; i < count && status == 0; i++) /* the list is sorted here */
+    for (size_t i = 1; i < count && status == 0; i++) /* trie_build has sorted the keys */
         if (compare_texts(keys[i - 1].bytes, keys[i - 1].length, keys[i].bytes, keys[i].length) == 0) {
             const struct added_token *one = &added->items[keys[i - 1].value], *other = &added->items[keys[i].value];
             status = error_set(error, WHERE ": \"%.*s\" and \"%.*s\" are the same text when they are normalized",
@@ -194,7 +195,7 @@ static unsigned flags_at(const struct characters *characters, const char *text, 
     return character_flags(characters, utf8_next(text, &at));
 }
 
-/* Finds the longest token that begins at `at`. Returns its end, or 0 if none begins there. */
+/* Finds the longest token that begins at `at`. Returns the end of this token, or 0 if no token begins at `at`. */
 static size_t match_at(const struct trie *trie, const char *text, size_t at, size_t end, int32_t *index)
 {
     size_t found = 0;
@@ -210,7 +211,7 @@ static size_t match_at(const struct trie *trie, const char *text, size_t at, siz
     return found;
 }
 
-/* A match and the text around it. */
+/* A match, which is text[begin] to text[end - 1], and the limits of the searched text. */
 struct match {
     const struct characters *characters;
     const char *text;
@@ -226,9 +227,9 @@ static bool is_single_word(const struct match *match)
            (match->end == match->text_end || !(flags_at(match->characters, match->text, match->end) & CHARACTER_WORD));
 }
 
-/* Adds the white space beside the match to it, on the left side not before `least`. A token that is white space itself
- * may begin before `least`, in the white space that was added to the previous token. Then this white space occurs twice
- * in the pieces, as with `tokenizers`. */
+/* Adds the white space beside the match to the match, on the left side not before `least`. The next token may itself be
+ * white space that was added to the previous token. Its match then begins before `least`, and the same white space
+ * occurs in two pieces, as with `tokenizers`. */
 static void widen(struct match *match, const struct added_token *token, size_t least)
 {
     if (token->left_strip && match->begin < least)
@@ -244,7 +245,7 @@ static void widen(struct match *match, const struct added_token *token, size_t l
         match->end += utf8_size((unsigned char)match->text[match->end]);
 }
 
-/* The most bytes by which all pieces together may exceed the text, if pieces overlap. */
+/* The maximum number of bytes that may occur in several pieces, for a text of `length` bytes. */
 static size_t most_repeated(size_t length)
 {
     return length * 8 + 65536;

@@ -1,4 +1,4 @@
-/* aligned: texts that grow with their origins. */
+/* aligned: growing texts with the origin of each byte. */
 #include "server/tokenizer/aligned.h"
 
 #include <stdlib.h>

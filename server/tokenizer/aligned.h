@@ -5,15 +5,16 @@
 
 #include "server/tokenizer/characters.h"
 
-/* Bytes of the original text. */
+/* A range of bytes of the original text. */
 struct span {
     uint32_t begin, end;
 };
 
-/* Part of a text, borrowed. All bytes of a character have the same origin. */
+/* Part of a text that another struct owns. All bytes of a character have the same origin. */
 struct view {
     const char *bytes;
-    const struct span *origins; /* (length). NULL if the bytes are those of the original text from byte `base` on */
+    const struct span *origins; /* the origin of each byte (length). NULL if the bytes are the bytes of the original
+                                   text from `base` on */
     size_t length;
     uint32_t base;
 };
@@ -21,23 +22,24 @@ struct view {
 /* A growing text. If memory runs out, it is marked as failed, and ignores all further calls. */
 struct aligned {
     char *bytes;
-    struct span *origins; /* (length) */
+    struct span *origins; /* the origin of each byte (length) */
     size_t length, capacity;
     bool failed;
 };
 
 void aligned_free(struct aligned *text);
-void aligned_clear(struct aligned *text); /* keeps the memory */
+void aligned_clear(struct aligned *text); /* empties the text, and keeps its memory */
 void aligned_put(struct aligned *text, uint32_t code, struct span origin);
-void aligned_bytes(struct aligned *text, const char *bytes, size_t length, struct span origin); /* all from `origin` */
-void aligned_view(struct aligned *text, const struct view *view);                               /* a copy */
+/* Appends bytes that all have the origin `origin`. */
+void aligned_bytes(struct aligned *text, const char *bytes, size_t length, struct span origin);
+void aligned_view(struct aligned *text, const struct view *view); /* appends a copy of the view */
 struct view aligned_all(const struct aligned *text);
 
 /* The origin of byte `at` of the view. */
 struct span view_origin(const struct view *view, size_t at);
 struct view view_part(const struct view *view, size_t begin, size_t end);
 
-/* Writes a new text character by character, and follows the characters of the old text from which they are made. */
+/* Writes a new text character by character, and records the origin of each new character in the old text. */
 struct transform {
     struct view from;
     size_t at;         /* number of bytes of `from` that were processed */
@@ -45,17 +47,17 @@ struct transform {
     struct aligned *to;
 };
 
-/* Writes a character. If change > 0, the character is inserted, and has the origin of the character before it.
- * Otherwise it replaces the next character of the old text, and -change more characters after that one are removed. */
+/* Writes a character. If change > 0, the character is inserted, and has the origin of the previous character. Otherwise
+ * it replaces the next character of the old text, and the -change characters after this one are removed. */
 void transform_put(struct transform *transform, uint32_t code, long change);
 
 /* ---- Pieces of a text ---- */
 struct text_piece {
-    uint32_t begin, end; /* bytes of the text */
-    int32_t id;          /* id of the added token that the piece is. -1 for a piece for the model */
+    uint32_t begin, end; /* bytes of the text, from `begin` to before `end` */
+    int32_t id; /* id of the added token, if the piece is an added token. -1 if the piece is text for the model */
 };
 
-/* A growing list. `failed` means the same as in struct aligned. */
+/* A growing list of pieces. `failed` means the same as in struct aligned. */
 struct pieces {
     struct text_piece *items;
     size_t count, capacity;
@@ -63,6 +65,6 @@ struct pieces {
 };
 
 void pieces_free(struct pieces *pieces);
-void pieces_add(struct pieces *pieces, size_t begin, size_t end, int32_t id); /* ignores an empty piece */
+void pieces_add(struct pieces *pieces, size_t begin, size_t end, int32_t id); /* ignores a piece with begin == end */
 
 #endif

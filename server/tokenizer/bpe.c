@@ -1,6 +1,6 @@
-/* bpe: byte pair encoding. The characters of a word are its symbols at first. A merge is a pair of symbols that may be
- * joined to one. In each step, the pair whose merge comes first in the file's list is joined. Of equal pairs, the
- * leftmost is joined first. */
+/* bpe: byte pair encoding. A word is a list of symbols, at first one symbol for each character. A merge is a pair of
+ * symbols that may be joined to one symbol. Each step joins the neighbours whose merge comes first in the file's list.
+ * Of equal pairs, the leftmost pair is joined first. */
 #include "server/tokenizer/model.h"
 
 #include <stdlib.h>
@@ -8,12 +8,13 @@
 
 #define WHERE "model"
 #define NO_MERGE UINT32_MAX
-#define SHORT_WORD 48 /* number of symbols. For words up to this length, the quadratic algorithm is faster */
+/* Number of symbols. For words with at most this many symbols, the algorithm with quadratic time is faster. */
+#define SHORT_WORD 48
 
 struct symbol {
     uint32_t id;
-    uint32_t length;        /* bytes of the piece. 0 if the symbol was joined with one before it */
-    int32_t previous, next; /* -1 if there is none */
+    uint32_t length;        /* number of bytes of the piece. 0 if the symbol was joined with a previous symbol */
+    int32_t previous, next; /* indices of the neighbours. -1 if there is none */
 };
 
 /* ---- The merges ---- */
@@ -23,7 +24,7 @@ static size_t merge_slot(const struct bpe *bpe, uint32_t left, uint32_t right)
     return (size_t)(hash >> 32 ^ hash >> 15) & (bpe->n_merges - 1);
 }
 
-/* The merge of two symbols, or NULL. */
+/* Returns the merge of two symbols, or NULL if they may not be joined. */
 static const struct merge *merge_find(const struct bpe *bpe, uint32_t left, uint32_t right)
 {
     if (bpe->n_merges == 0)
@@ -37,7 +38,7 @@ static const struct merge *merge_find(const struct bpe *bpe, uint32_t left, uint
     }
 }
 
-/* Adds a merge. If the table contains the pair, the pair gets the new rank. */
+/* Adds a merge. If the table already contains the pair, replaces its rank. */
 static void merge_put(struct bpe *bpe, struct merge merge)
 {
     size_t at = merge_slot(bpe, merge.left, merge.right);
@@ -51,7 +52,7 @@ static void merge_put(struct bpe *bpe, struct merge merge)
 struct merge_list {
     struct merge *items;
     size_t count, capacity;
-    char *joined; /* the joined text of both symbols */
+    char *joined; /* the text of the joined symbol */
     size_t joined_capacity;
 };
 
@@ -66,7 +67,7 @@ static int known_id(const struct vocabulary *vocabulary, const char *text, size_
     return 0;
 }
 
-/* Adds a merge. The text of the joined symbol omits the prefix of the right symbol. */
+/* Adds a merge to the list. The text of the joined symbol does not repeat the prefix of the right symbol. */
 static int add_merge(const struct text_model *model, struct merge_list *list, const char *left, size_t left_length,
                      const char *right, size_t right_length, struct error *error)
 {
@@ -101,7 +102,7 @@ static int add_merge(const struct text_model *model, struct merge_list *list, co
     return 0;
 }
 
-/* Reads a merge in the form "left right", which files before version 0.20 contain. */
+/* Reads a merge in the form "left right", which files of `tokenizers` before 0.20 contain. */
 static int read_joined_pair(const struct text_model *model, struct json_stream *cursor, struct merge_list *list,
                             struct error *error)
 {
@@ -117,7 +118,7 @@ static int read_joined_pair(const struct text_model *model, struct json_stream *
     return add_merge(model, list, cursor->text, left, space + 1, cursor->length - left - 1, error);
 }
 
-/* Reads a merge in the form ["left", "right"]. The left text is kept in `other` meanwhile. */
+/* Reads a merge in the form ["left", "right"]. `other` keeps the left text while `cursor` reads the right text. */
 static int read_pair(const struct text_model *model, struct json_stream *cursor, struct json_stream *other,
                      struct merge_list *list, struct error *error)
 {
@@ -241,13 +242,14 @@ void bpe_free(struct bpe *bpe)
 }
 
 /* ---- A word's symbols ---- */
-/* The state while the symbols of a word are made. */
+/* The state while a word is split into symbols. */
 struct word {
     const struct text_model *model;
     struct model_work *work;
-    size_t count;      /* number of symbols so far */
-    int32_t unk_id;    /* id of an unknown symbol that is still to be added. -1 if there is none */
-    size_t unk_length; /* bytes */
+    size_t count;   /* number of symbols that were added so far */
+    int32_t unk_id; /* id of an unknown symbol that is not added yet, because more unknown characters may join it. -1 if
+                       there is none */
+    size_t unk_length; /* number of bytes of this unknown symbol */
 };
 
 static void add_symbol(struct word *word, uint32_t id, size_t length)
@@ -267,7 +269,7 @@ static void add_waiting_unknown(struct word *word)
     word->unk_id = -1;
 }
 
-/* Adds the tokens <0x…> for the bytes of a symbol. Returns false if one is missing. */
+/* Adds the tokens <0x…> for the bytes of a symbol. Returns false and adds nothing if one of these tokens is missing. */
 static bool add_fallback(struct word *word, const char *text, size_t length)
 {
     const int32_t *ids = word->model->bpe.fallback_bytes;
@@ -279,8 +281,8 @@ static bool add_fallback(struct word *word, const char *text, size_t length)
     return true;
 }
 
-/* Adds the symbol with the given text, for `length` bytes of the piece. If the symbol is unknown and there is no unk
- * token, it is left out. */
+/* Adds the symbol with the given text, for `length` bytes of the piece. If the vocabulary lacks the text, adds the
+ * tokens of its bytes, or the unk token, or nothing. */
 static int add_text(struct word *word, const char *text, size_t text_length, size_t length, struct error *error)
 {
     const struct text_model *model = word->model;
@@ -306,7 +308,7 @@ static int add_text(struct word *word, const char *text, size_t text_length, siz
     return 0;
 }
 
-/* Writes the text of a symbol with prefix and suffix to work->text. */
+/* Writes the text of a symbol with its prefix and suffix to work->text. Returns the length. */
 static size_t dress(const struct bpe *bpe, struct model_work *work, const char *text, size_t length, bool first,
                     bool last)
 {
@@ -355,7 +357,7 @@ static uint32_t pair_rank(const struct bpe *bpe, const struct symbol *left, uint
     return merge ? merge->rank : NO_MERGE;
 }
 
-/* Joins symbols by comparing all pairs for each join. Returns the number of remaining symbols. */
+/* Joins symbols. Compares all pairs of neighbours for each join. Returns the number of remaining symbols. */
 static size_t join_short(const struct bpe *bpe, struct symbol *symbols, size_t count)
 {
     uint32_t ranks[SHORT_WORD], joined[SHORT_WORD];
@@ -383,8 +385,8 @@ static size_t join_short(const struct bpe *bpe, struct symbol *symbols, size_t c
     return count;
 }
 
-/* Pairs of neighbours that may be joined, as a heap with the smallest entry on top. An entry combines the rank of the
- * merge and the place of the left symbol in one number. A node has four children, which lie in one cache line. */
+/* A heap of the pairs of neighbours that may be joined, with the smallest entry on top. An entry combines the rank of
+ * the merge and the index of the left symbol in one number. A node has four children, which share one cache line. */
 struct merge_heap {
     struct model_work *work;
     size_t count;
@@ -428,7 +430,7 @@ static void push_pair(const struct bpe *bpe, struct merge_heap *heap, const stru
         heap_push(heap, (uint64_t)merge->rank << 32 | (uint32_t)left);
 }
 
-/* Joins the pair of the entry. Does nothing if one of its symbols has changed since the entry was added. */
+/* Joins the pair of the entry. Does nothing if one of the pair's symbols has changed since the entry was added. */
 static void join_entry(const struct bpe *bpe, struct merge_heap *heap, struct symbol *symbols, uint64_t entry)
 {
     struct symbol *left = &symbols[(uint32_t)entry];
@@ -448,7 +450,7 @@ static void join_entry(const struct bpe *bpe, struct merge_heap *heap, struct sy
     push_pair(bpe, heap, symbols, (int32_t)(left - symbols), left->next);
 }
 
-/* Joins symbols in n log n steps. */
+/* Joins `count` symbols in O(count log count) steps. */
 static size_t join_long(const struct bpe *bpe, struct model_work *work, size_t count)
 {
     struct merge_heap heap = {.work = work};
@@ -468,7 +470,7 @@ static size_t join_long(const struct bpe *bpe, struct model_work *work, size_t c
     return left;
 }
 
-/* The id of the token that equals the whole piece. -1 if there is none. */
+/* Returns the id of the token whose text is the whole piece, or -1 if there is none. */
 static int32_t whole_word(const struct text_model *model, const char *piece, size_t length, bool bytes,
                           struct model_work *work)
 {

@@ -1,4 +1,4 @@
-/* byte_tokenizer: text as the ids of its UTF-8 bytes. */
+/* byte_tokenizer: converts text to the ids of its UTF-8 bytes. */
 #include "server/tokenizer/byte_tokenizer.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* characters: lookups in the tables of unicode_table.c, and UTF-8. */
+/* characters: searches the tables of unicode_table.c, and reads UTF-8. */
 #include "server/tokenizer/characters.h"
 
 #include "config/config.h"
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* The index of the run that contains the code point. */
+/* Returns the index of the run that contains the code point. */
 static size_t run_find(const struct unicode_run *runs, size_t count, uint32_t code)
 {
     size_t low = 0, high = count;
@@ -67,8 +67,8 @@ bool character_is_chinese(uint32_t code)
     return false;
 }
 
-/* Whether ByteLevel's alphabet maps the byte to the same code point. This holds for printable Latin-1. The other bytes
- * are mapped to U+0100 and the following code points, in order. */
+/* Whether ByteLevel's alphabet maps the byte to the code point with the same number. This is true for the printable
+ * bytes of Latin-1. The other bytes are mapped to U+0100 and the following code points, in order. */
 static bool byte_is_printable(unsigned byte)
 {
     return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
@@ -116,7 +116,7 @@ size_t utf8_write(uint32_t code, char bytes[4])
     return 4;
 }
 
-/* Number of ASCII bytes at the start. */
+/* Returns the number of ASCII bytes at the start of the text. */
 static size_t ascii_length(const char *text, size_t length)
 {
     size_t at = 0;

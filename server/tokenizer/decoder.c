@@ -1,4 +1,4 @@
-/* decoder: each step reads a list of texts and writes another one. */
+/* decoder: each step reads a list of texts and writes another list. */
 #define _GNU_SOURCE /* memmem */
 
 #include "server/tokenizer/decoder.h"
@@ -37,9 +37,9 @@ struct decoder_step {
     char *delimiter; /* (delimiter_length): word delimiter of CTC */
     size_t delimiter_length;
     bool cleanup;
-    uint32_t character;  /* content of Strip, or replacement of Metaspace */
-    int64_t start, stop; /* Strip: most characters to cut at each end */
-    bool prepends;       /* Metaspace: encoding has added a replacement at the start of the first text */
+    uint32_t character;  /* content of Strip, or replacement character of Metaspace */
+    int64_t start, stop; /* Strip: maximum number of characters to cut at the start and at the end */
+    bool prepends;       /* Metaspace: encoding has added a replacement character at the start of the first text */
     struct pattern pattern;
 };
 
@@ -100,7 +100,8 @@ static const char *text_at(const struct texts *texts, size_t index, size_t *leng
 }
 
 /* ---- Replacing ---- */
-/* Appends the text with each `old` replaced by `new`. An empty `old` matches before each character and at the end. */
+/* Appends the text to `to` with each `old` replaced by `new`. An empty `old` matches before each character and at the
+ * end. */
 static void append_replaced(struct texts *to, const char *text, size_t length, const char *old, size_t old_length,
                             const char *new, size_t new_length)
 {
@@ -121,7 +122,8 @@ static void append_replaced(struct texts *to, const char *text, size_t length, c
     texts_append(to, text + at, length - at);
 }
 
-/* Removes the spaces before English punctuation, as `tokenizers` does. The result is in work->bytes. */
+/* Removes spaces before English punctuation and contractions, and writes " do not" as " don't", as `tokenizers` does.
+ * The result is in work->bytes. */
 static void clean_up(struct texts *work, struct texts *other, const char *text, size_t length)
 {
     static const char *const pairs[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
@@ -140,13 +142,13 @@ static void clean_up(struct texts *work, struct texts *other, const char *text, 
 }
 
 /* ---- Steps ---- */
-/* What a step reads and writes. */
+/* The input and the output of a step. */
 struct decode {
     const struct decoder_step *step;
     const struct characters *characters;
     const struct texts *from;
     struct texts *to;
-    struct texts work, other; /* for one text */
+    struct texts work, other; /* memory for processing one text */
 };
 
 static void decode_bpe(struct decode *decode)
@@ -159,8 +161,8 @@ static void decode_bpe(struct decode *decode)
     }
 }
 
-/* Decodes all tokens to bytes and joins them. Bytes that are not UTF-8 are replaced. A token with a character outside
- * of ByteLevel's alphabet is copied. */
+/* Decodes all tokens to bytes and joins the bytes to one text. Bytes that are not UTF-8 are replaced. A token with a
+ * character outside ByteLevel's alphabet is copied unchanged. */
 static void decode_byte_level(struct decode *decode)
 {
     struct texts *bytes = &decode->work;
@@ -229,7 +231,7 @@ static void decode_metaspace(struct decode *decode)
     }
 }
 
-/* Removes all but one of equal neighbours. Texts that become empty are left out. */
+/* Keeps only the first text of each run of equal texts. Texts that become empty are left out. */
 static void decode_ctc(struct decode *decode)
 {
     const struct decoder_step *step = decode->step;
@@ -311,8 +313,8 @@ static void decode_strip(struct decode *decode)
     }
 }
 
-/* The byte in a text such as "<0x41>". -1 if the text does not have this form. As in Rust, a plus sign may replace the
- * first digit. */
+/* Returns the byte of a text such as "<0x41>", or -1 if the text does not have this form. As in Rust, a plus sign may
+ * replace the first digit. */
 static int fallback_byte(const char *text, size_t length)
 {
     static const char digits[] = "0123456789abcdef";
@@ -331,7 +333,8 @@ static int fallback_byte(const char *text, size_t length)
     return value;
 }
 
-/* Ends a run of bytes. They become a text if they are UTF-8. Otherwise each byte becomes a replacement character. */
+/* Ends a run of bytes. If the bytes are UTF-8, they become one text. Otherwise each byte becomes a text with the
+ * replacement character U+FFFD. */
 static void end_bytes(struct decode *decode)
 {
     struct texts *bytes = &decode->work;
@@ -399,7 +402,7 @@ static int run_step(struct decode *decode, struct error *error)
     return error_set(error, "unknown step of the decoder");
 }
 
-/* Puts a space between the texts. */
+/* Joins the texts to one text, with spaces between them. */
 static void join_with_spaces(const struct texts *from, struct texts *to)
 {
     for (size_t i = 0, length; i < from->count; i++) {

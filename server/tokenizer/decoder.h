@@ -8,27 +8,28 @@
 
 #include <jansson.h>
 
-/* A list of texts, one after the other. If memory runs out, it is marked as failed, and ignores further calls. */
+/* A growing list of texts, stored one after another. If memory runs out, it is marked as failed, and ignores further
+ * calls. */
 struct texts {
     char *bytes;
     size_t length, bytes_capacity;
-    size_t *ends; /* (count): the end of each text in `bytes` */
+    size_t *ends; /* the end of each text in `bytes` (count) */
     size_t count, ends_capacity;
     bool failed;
 };
 
 void texts_free(struct texts *texts);
-/* Appends to the last text, which has no end yet. */
+/* Appends bytes to the text that texts_end has not ended yet. */
 void texts_append(struct texts *texts, const char *bytes, size_t length);
 void texts_end(struct texts *texts);
 
 struct decoder_step;
 
-/* The steps in the file. The steps of nested sequences are in one list. */
+/* The steps in the file. Nested sequences of steps are flattened to one list. */
 struct decoder {
-    struct decoder_step *steps; /* (count) */
+    struct decoder_step *steps; /* `count` steps */
     size_t count;
-    bool joins_with_spaces; /* true if the file has no decoder */
+    bool joins_with_spaces; /* true if the file contains no decoder */
 };
 
 /* Reads the key "decoder". If it is null, tokens are joined with spaces. After success the caller must call
@@ -36,8 +37,8 @@ struct decoder {
 int decoder_read(const json_t *json, struct decoder *decoder, struct error *error);
 void decoder_free(struct decoder *decoder);
 
-/* Runs the steps. The result is the concatenation of all texts in `texts`. Returns -1 if memory is lacking, or if a
- * regular expression takes too many steps. */
+/* Runs the steps on the list `texts`. The result is the concatenation of all texts in `texts` afterwards. Returns -1 if
+ * memory is lacking, or if a regular expression takes too many steps. */
 int decoder_run(const struct decoder *decoder, const struct characters *characters, struct texts *texts,
                 struct error *error);
 

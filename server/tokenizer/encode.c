@@ -1,29 +1,31 @@
-/* encode: converts a text from bytes to ids with offsets. */
+/* encode: converts a text from bytes to tokens with ids and offsets. */
 #include "server/tokenizer/parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define MOST_TEXT_BYTES ((size_t)1 << 30)
-#define TEXT_OF_ID UINT32_MAX /* the token has the text of its id in the vocabulary */
+/* Value of encoded_token.text: the text of the token is the text of its id in the vocabulary. */
+#define TEXT_OF_ID UINT32_MAX
 #define BLOCK_BYTES 64
 
-/* The memory of a call, kept for the next one with the same encoding. */
+/* Memory for one call, which later calls with the same encoding reuse. */
 struct scratch {
-    char *valid; /* the text with U+FFFD in place of invalid UTF-8 */
+    char *valid; /* a copy of the text with U+FFFD in place of invalid UTF-8 */
     size_t valid_capacity;
-    const char *text; /* (length) UTF-8: the caller's text, or `valid` */
+    const char *text; /* valid UTF-8 (length): the caller's text, or `valid` */
     size_t length;
     bool is_ascii;
-    /* By block of BLOCK_BYTES bytes: number of characters that begin before it. Not filled for ASCII. */
+    /* For each block of BLOCK_BYTES bytes of `text`, the number of characters that begin before the block. Not filled
+     * if `text` is ASCII. */
     uint32_t *blocks;
     size_t blocks_capacity;
-    struct pieces raw;         /* the text without added tokens */
-    struct aligned normalized; /* the text of several pieces */
+    struct pieces raw;         /* pieces of `text` after cutting out the added tokens that are searched in raw texts */
+    struct aligned normalized; /* the normalised text, if there are several pieces */
     struct normalizer_work normalizer;
     struct cutting cutting;
     struct model_work model;
-    struct texts texts; /* texts of tokens whose text is not that of the id */
+    struct texts texts; /* the texts of tokens whose text is not the text of their id */
     struct encoded_token *spare;
     size_t spare_capacity;
 };
@@ -86,7 +88,8 @@ static int take_text(struct scratch *scratch, const char *text, size_t length, s
     return count_blocks(scratch, error);
 }
 
-/* The index of the character that contains the byte. For the end of the text, the number of characters. */
+/* Returns the index of the character that contains the byte. For the end of the text, returns the number of
+ * characters. */
 static uint32_t character_at(const struct scratch *scratch, uint32_t byte)
 {
     if (scratch->is_ascii)
@@ -98,7 +101,7 @@ static uint32_t character_at(const struct scratch *scratch, uint32_t byte)
 }
 
 /* ---- Cutting ---- */
-/* Normalises several pieces into one text. Then cuts out the added tokens that are searched in normalised texts. */
+/* Normalises several pieces into one text, and cuts out the added tokens that are searched in normalised texts. */
 static int normalize_pieces(const struct tokenizer *tokenizer, struct scratch *scratch, struct error *error)
 {
     struct view whole = {.bytes = scratch->text, .length = scratch->length};
@@ -124,7 +127,7 @@ static int normalize_pieces(const struct tokenizer *tokenizer, struct scratch *s
     return 0;
 }
 
-/* Does the same for a text without added tokens, which need not be copied. */
+/* Does the work of normalize_pieces for a text without added tokens in raw form. Such a text need not be copied. */
 static int normalize_whole(const struct tokenizer *tokenizer, struct scratch *scratch, struct error *error)
 {
     struct view view = {.bytes = scratch->text, .length = scratch->length};
@@ -173,8 +176,9 @@ static uint32_t own_text(struct scratch *scratch, const char *text, size_t lengt
     return (uint32_t)scratch->texts.count - 1;
 }
 
-/* Sets the offsets of a token that lies beyond its piece. This happens to symbols of BPE with a prefix and <0x…>
- * tokens. The offsets are those of `tokenizers`, which confuses the place in the piece with the place in the text. */
+/* Sets the offsets of a token that lies beyond the end of its piece. `tokenizers` produces such tokens for symbols of
+ * BPE with a prefix, and for <0x…> tokens. The offsets are equal to those of `tokenizers`, which uses positions in the
+ * piece as if they were positions in the text. */
 static void set_odd_offsets(const struct scratch *scratch, uint32_t begin, uint32_t end, struct encoded_token *token)
 {
     token->begin = begin;
@@ -188,7 +192,7 @@ static void set_odd_offsets(const struct scratch *scratch, uint32_t begin, uint3
         token->end = end - 1 < scratch->length ? character_at(scratch, end - 1) + 1 : token->begin + 2;
 }
 
-/* Sets the offsets of a token that consists of bytes `begin` to `end` of the processed text. */
+/* Sets the offsets of a token that covers bytes `begin` to `end` of the normalised text. */
 static void set_offsets(const struct scratch *scratch, size_t begin, size_t end, struct encoded_token *token)
 {
     const struct view *text = &scratch->cutting.text;
@@ -230,7 +234,7 @@ static int add_added_token(struct scratch *scratch, struct text_piece piece, str
     return 0;
 }
 
-/* Encodes the pieces. May stop when there are `enough` tokens. */
+/* Encodes the pieces in order. May stop as soon as there are at least `enough` tokens. */
 static int encode_pieces(const struct tokenizer *tokenizer, struct scratch *scratch, size_t enough,
                          struct tokenizer_encoding *encoding, struct error *error)
 {
@@ -273,8 +277,8 @@ const char *tokenizer_token_text(const struct tokenizer *tokenizer, const struct
     return texts->bytes ? texts->bytes + begin : "";
 }
 
-/* Counts the white-space characters at both ends of a token's text. ByteLevel's character for a space is one of them.
- */
+/* Counts the white-space characters at both ends of a token's text. ByteLevel's character for a space counts as white
+ * space. */
 static void count_spaces(const struct characters *characters, const char *text, size_t length, uint32_t *leading,
                          uint32_t *trailing)
 {
@@ -290,8 +294,8 @@ static void count_spaces(const struct characters *characters, const char *text, 
     }
 }
 
-/* Removes white space from the offsets of `count` tokens. With prefix_space, the pre-tokenizer has added a space in
- * front of the first token. */
+/* Removes white space from the offsets of `count` tokens, from token `begin` on. If `prefix_space` is true, the
+ * pre-tokenizer has added a space before the first token, and this space is not counted. */
 static void trim_offsets(const struct tokenizer *tokenizer, struct tokenizer_encoding *encoding, size_t begin,
                          size_t count, bool prefix_space)
 {
@@ -309,7 +313,7 @@ static void trim_offsets(const struct tokenizer *tokenizer, struct tokenizer_enc
     }
 }
 
-/* Writes the tokens of the template and the text to `spare`, and then swaps `spare` and `tokens`. */
+/* Writes the tokens of the template and of the text to `spare`, and then swaps `spare` and `tokens`. */
 static int fill_template(const struct tokenizer *tokenizer, bool add_special_tokens,
                          struct tokenizer_encoding *encoding, struct error *error)
 {
@@ -341,7 +345,8 @@ static int fill_template(const struct tokenizer *tokenizer, bool add_special_tok
     return scratch->texts.failed ? error_set(error, "out of memory") : 0;
 }
 
-/* Trims the offsets of each place separately, or of all places as one sequence. */
+/* Removes white space from the offsets. Processes each place of the template separately, or all places as one
+ * sequence. */
 static void trim_places(const struct tokenizer *tokenizer, bool add_special_tokens, size_t count,
                         struct tokenizer_encoding *encoding)
 {
@@ -393,7 +398,7 @@ static int pad_tokens(const struct pad_section *padding, struct tokenizer_encodi
     return encoding->scratch->texts.failed ? error_set(error, "out of memory") : 0;
 }
 
-/* ---- The whole ---- */
+/* ---- The public functions ---- */
 static int encode(const struct tokenizer *tokenizer, const char *text, size_t length,
                   const struct tokenizer_options *options, struct tokenizer_encoding *encoding, struct error *error)
 {

@@ -1,4 +1,4 @@
-/* model: functions that the kinds of models share, and the choice of the kind. WordLevel is here, too. */
+/* model: functions that the kinds of models share, the choice of the kind, and the kind WordLevel. */
 #include "server/tokenizer/model.h"
 
 #include <stdio.h>
@@ -79,7 +79,7 @@ int model_error_unknown(const struct text_model *model, const char *text, size_t
 }
 
 /* ---- Reading ---- */
-/* {"text": id, …} */
+/* Reads an object of the form {"text": id, …}. */
 static int read_vocabulary(struct json_stream *cursor, struct vocabulary *vocabulary, struct error *error)
 {
     if (!cursor->at)

@@ -8,19 +8,20 @@
 #include "server/tokenizer/trie.h"
 #include "server/tokenizer/vocabulary.h"
 
-/* A token of a piece. */
+/* A token that the model has found in a piece. */
 struct model_token {
     int32_t id;
-    uint32_t begin, end; /* bytes of the piece. With BPE they may lie beyond the end of the piece, as in `tokenizers` */
-    bool own_text;       /* its text is the part of the piece, not the text of the id */
+    /* Range of bytes in the piece. With BPE, it may lie beyond the end of the piece, as in `tokenizers`. */
+    uint32_t begin, end;
+    bool own_text; /* the token's text is this range of the piece, not the text of the id */
 };
 
 struct symbol;
 struct best_path;
 
-/* Tokens, and memory for the steps. `failed` is set if memory is lacking. */
+/* The tokens of a piece, and memory for the steps of the model. `failed` is set if memory is lacking. */
 struct model_work {
-    struct model_token *tokens; /* (count) */
+    struct model_token *tokens; /* `count` tokens */
     size_t count, capacity;
     bool failed;
     struct symbol *symbols;
@@ -29,7 +30,7 @@ struct model_work {
     size_t heap_capacity;
     struct best_path *paths;
     size_t paths_capacity;
-    char *text; /* the piece in another alphabet, or a token with prefix and suffix */
+    char *text; /* the piece in ByteLevel's alphabet, or a symbol with prefix and suffix */
     size_t text_capacity;
 };
 
@@ -47,27 +48,31 @@ struct merge {
 };
 
 struct bpe {
-    struct merge *merges; /* hash table (n_merges), where n_merges is a power of two */
+    struct merge *merges; /* a hash table of n_merges slots. n_merges is a power of two */
     size_t n_merges;
-    char *prefix, *suffix; /* prefix of symbols that do not begin a word, suffix of symbols that end a word */
+    char *prefix, *suffix; /* prefix: text before each symbol that does not begin a word. suffix: text after each symbol
+                              that ends a word */
     size_t prefix_length, suffix_length;
     bool fuse_unk, byte_fallback, ignore_merges;
-    int32_t fallback_bytes[256]; /* ids of the tokens <0x00> to <0xFF>. -1 if not in the vocabulary */
-    int32_t byte_symbols[256];   /* ids of the characters that ByteLevel uses for bytes. -1 if not in the vocabulary */
-    bool reads_bytes;            /* true if the vocabulary has all byte_symbols, and there is no prefix and suffix */
+    int32_t fallback_bytes[256]; /* ids of the tokens <0x00> to <0xFF>. -1 for a token that is not in the vocabulary */
+    int32_t byte_symbols[256]; /* for each byte, the id of its character in ByteLevel's alphabet. -1 if it is not in the
+                                  vocabulary */
+    bool reads_bytes; /* true if the vocabulary contains the characters of all bytes, and there is no prefix and no
+                         suffix */
 };
 
 /* ---- WordPiece: the longest piece first ---- */
 struct wordpiece {
     struct trie trie;
-    uint32_t continuing; /* node of the trie for the prefix. UINT32_MAX if no token has it */
+    uint32_t continuing; /* node of the trie for the prefix of continued words. UINT32_MAX if no token begins with this
+                            prefix */
     int64_t most_characters;
 };
 
 /* ---- Unigram: the most probable segmentation ---- */
 struct unigram {
     struct trie trie;
-    double *scores; /* (ids) */
+    double *scores; /* the score of each id */
     double unk_score;
     bool byte_fallback;
     int32_t fallback_bytes[256];
@@ -78,33 +83,31 @@ enum model_kind { MODEL_BPE, MODEL_WORDPIECE, MODEL_WORDLEVEL, MODEL_UNIGRAM };
 struct text_model {
     enum model_kind kind;
     struct vocabulary vocabulary;
-    char *unk_token; /* NUL-terminated, only for messages. NULL if there is none */
-    bool wants_unk;  /* true if the file names an unk token */
-    int32_t unk_id;  /* -1 if there is none, or if it is not in the vocabulary */
+    char *unk_token; /* the text of the unk token, with a final NUL, only for messages. NULL if there is none */
+    bool wants_unk;  /* true if the file names a token for unknown characters (unk token) */
+    int32_t unk_id;  /* id of the unk token. -1 if there is none, or if it is not in the vocabulary */
     struct bpe bpe;
     struct wordpiece wordpiece;
     struct unigram unigram;
 };
 
-/* Reads the key "model". After success the caller must call text_model_free. */
+/* Reads the section "model" of the file. After success the caller must call text_model_free. */
 int text_model_read(struct reader *reader, struct text_model *model, struct error *error);
 void text_model_free(struct text_model *model);
-size_t text_model_size(const struct text_model *model); /* number of tokens, as `tokenizers` counts them */
+size_t text_model_size(const struct text_model *model); /* returns the number of tokens, as `tokenizers` counts them */
 
-/* Whether the model can read the bytes of a text directly, without ByteLevel's characters for them. This holds for BPE
- * if the vocabulary contains the characters of all bytes.
- */
+/* Whether the model can encode the bytes of a text directly, without first converting them to ByteLevel's characters.
+ * This is true for BPE if the vocabulary contains the characters of all bytes. */
 bool text_model_reads_bytes(const struct text_model *model);
 
-/* Replaces the tokens in `work` by those of the piece, which must not be empty. If `bytes`, each byte is a symbol. This
- * requires a model that reads bytes. Returns -1 if memory is lacking, or if a character is unknown and the model has no
- * token for unknown characters. */
+/* Replaces the tokens in `work` by the tokens of the piece, which must not be empty. If `bytes` is true, each byte is a
+ * symbol, and text_model_reads_bytes must be true. Returns -1 if memory is lacking, or if a character is unknown and
+ * the model has no token for unknown characters. */
 int text_model_encode(const struct text_model *model, const char *piece, size_t length, bool bytes,
                       struct model_work *work, struct error *error);
 
-/* The functions of each kind, which the functions above call. The vocabulary is complete before bpe_read,
- * wordpiece_read and unigram_finish are called.
- */
+/* The functions of each kind of model. The functions above call them. The vocabulary is complete before bpe_read and
+ * wordpiece_read are called. unigram_read reads the vocabulary itself. */
 int bpe_read(struct reader *reader, const json_t *json, struct text_model *model, struct error *error);
 void bpe_free(struct bpe *bpe);
 int bpe_encode(const struct text_model *model, const char *piece, size_t length, bool bytes, struct model_work *work,
@@ -117,7 +120,7 @@ void unigram_free(struct unigram *unigram);
 int unigram_encode(const struct text_model *model, const char *piece, size_t length, struct model_work *work,
                    struct error *error);
 
-/* Functions that several kinds use. */
+/* Functions that several kinds of models use. */
 void model_fallback_bytes(const struct vocabulary *vocabulary, int32_t ids[256]);
 int model_trie_build(const struct vocabulary *vocabulary, struct trie *trie, struct error *error);
 int model_error_unknown(const struct text_model *model, const char *text, size_t length, struct error *error);

@@ -1,17 +1,17 @@
-/* normal_form: utf8proc decomposes and composes single characters. The order of marks and the origins are computed
- * here. The first character of a decomposition replaces the original character. The others count as inserted after it.
+/* normal_form: utf8proc decomposes and composes single characters. This file sorts the marks and computes the origins.
+ * The first character of a decomposition replaces the original character. The others count as inserted after it.
  *
  * `tokenizers` uses an older version of Unicode than utf8proc. So a character decomposes, or has a combining class,
- * only if it also does in unicode_table.c. */
+ * only if unicode_table.c agrees. */
 #include "server/tokenizer/normal_form.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
-#define MOST_DECOMPOSED 32    /* characters. U+FDFA has 18 */
-#define MOST_INSERTED 16      /* up to this number, marks are sorted by insertion */
-#define FIRST_COMPOSING 0x300 /* characters below this one do not compose with the character before them */
+#define MOST_DECOMPOSED 32    /* maximum number of characters of a decomposition. The decomposition of U+FDFA has 18 */
+#define MOST_INSERTED 16      /* maximum number of marks that are sorted by insertion */
+#define FIRST_COMPOSING 0x300 /* characters with lower code points do not compose with the character before them */
 
 void normal_form_free(struct normal_form_work *work)
 {
@@ -66,7 +66,7 @@ static void sort_marks(struct decomposed *marks, struct decomposed *sorted, size
     memcpy(marks, sorted, count * sizeof *marks);
 }
 
-/* The full decomposition of one character. Returns the number of characters. */
+/* Writes the full decomposition of one character to `parts`. Returns the number of characters. */
 static size_t decompose(uint32_t code, bool compatible, const struct characters *characters,
                         utf8proc_int32_t parts[MOST_DECOMPOSED])
 {
@@ -83,7 +83,7 @@ static size_t decompose(uint32_t code, bool compatible, const struct characters 
     return 1;
 }
 
-/* Fills work->items with the decomposition of the whole text. Marks are in canonical order. */
+/* Fills work->items with the decomposition of the whole text, with the marks in canonical order. */
 static int decompose_text(bool compatible, const struct characters *characters, struct normal_form_work *work,
                           const struct view *from)
 {
@@ -108,7 +108,7 @@ static int decompose_text(bool compatible, const struct characters *characters, 
     return 0;
 }
 
-/* The composition of two characters. 0 if they do not compose. */
+/* Returns the composition of two characters, or 0 if they do not compose. */
 static uint32_t compose(const struct characters *characters, uint32_t first, uint32_t second)
 {
     if (second < FIRST_COMPOSING)
@@ -120,13 +120,13 @@ static uint32_t compose(const struct characters *characters, uint32_t first, uin
 }
 
 /* Composes the items in place. A starter is a character with combining class 0. A mark composes with the last starter
- * if no mark between them has the same or a higher class. Each composition makes the starter replace one more character
- * of the old text. */
+ * if no mark between them has the same or a higher class. With each composition, the starter replaces one more
+ * character of the old text. */
 static void compose_items(const struct characters *characters, struct normal_form_work *work)
 {
     struct decomposed *items = work->items;
     struct decomposed *starter = NULL;
-    int last_class = -1; /* class of the last mark kept after the starter. -1 if there is none */
+    int last_class = -1; /* class of the last mark that was kept after the starter. -1 if there is none */
     size_t kept = 0;
     for (size_t i = 0; i < work->count; i++) {
         struct decomposed item = items[i];

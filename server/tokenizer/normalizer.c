@@ -1,4 +1,4 @@
-/* normalizer: each step reads a view and writes a text, or leaves the view as it is. */
+/* normalizer: each step reads a text and writes a new text, or leaves the text unchanged. */
 #include "server/tokenizer/normalizer.h"
 
 #include "server/tokenizer/pattern.h"
@@ -34,22 +34,22 @@ static const char *const step_names[STEP_COUNT + 1] = {"BertNormalizer", "Strip"
 
 struct normalizer_step {
     enum step_kind kind;
-    bool clean, chinese, accents, lowercase; /* BertNormalizer. accents: remove accents */
-    bool left, right;                        /* Strip */
-    struct pattern pattern;                  /* Replace */
+    bool clean, chinese, accents, lowercase; /* members of BertNormalizer. `accents` means that accents are removed */
+    bool left, right;                        /* members of Strip */
+    struct pattern pattern;                  /* member of Replace */
     char *text;                              /* (length): content of Replace, or prefix of Prepend */
     size_t length;
     struct precompiled precompiled;
 };
 
-/* What a run needs at each step. */
+/* The arguments that all steps of a run share. */
 struct run {
     const struct characters *characters;
     struct normalizer_work *work;
-    struct span start; /* where the text begins in the original text */
+    struct span start; /* the start of the text, as a span of the original text */
 };
 
-/* ---- Steps that look at one character at a time ---- */
+/* ---- Steps that process one character at a time ---- */
 static bool is_nmt_control(uint32_t code)
 {
     return (code >= 1 && code <= 8) || code == 0x0b || (code >= 0x0e && code <= 0x1f) || code == 0x7f || code == 0x8f ||
@@ -124,7 +124,7 @@ static void put_bytes(struct aligned *to, const struct characters *characters, u
 
 typedef void put_function(struct aligned *, const struct characters *, uint32_t, struct span);
 
-/* Of the two texts, returns the one that does not contain the view. Empties it first. */
+/* Of the two texts in run->work, empties and returns the one that does not contain the view. */
 static struct aligned *other_turn(const struct run *run, const struct view *view)
 {
     const struct aligned *first = &run->work->turns[0];
@@ -242,8 +242,8 @@ static int run_replace(const struct run *run, const struct normalizer_step *step
     return finish(to, view, error);
 }
 
-/* Adds the prefix. It has the origin of the first character. As in `tokenizers`, an empty prefix changes the origin of
- * the first character to run->start. */
+/* Adds the prefix, whose origin is the origin of the first character. As in `tokenizers`, an empty prefix changes the
+ * origin of the first character to run->start. */
 static int run_prepend(const struct run *run, const struct normalizer_step *step, struct view *view,
                        struct error *error)
 {

@@ -1,10 +1,10 @@
-/* open: reads the file, and answers questions about tokens. */
+/* open: reads a tokenizer.json, answers questions about tokens, and decodes ids. */
 #include "server/tokenizer/parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The usual texts of special tokens. The first text that is in the vocabulary is used. */
+/* The usual texts of the special tokens for each role. The first text that is a special added token has the role. */
 static const char *const role_texts[TOKENIZER_ROLES][8] = {
     [TOKENIZER_MASK] = {"[MASK]", "<mask>", "<|mask|>"},
     [TOKENIZER_PAD] = {"[PAD]", "<pad>", "<|pad|>", "<|padding|>"},
@@ -130,7 +130,7 @@ size_t tokenizer_template_tokens(const struct tokenizer *tokenizer)
 }
 
 /* ---- Ids to text ---- */
-/* Whether a special token has the text. As in `tokenizers`, the id does not matter. */
+/* Whether a special token has the text. As in `tokenizers`, the id is not compared. */
 static bool is_special_text(const struct tokenizer *tokenizer, const char *text, size_t length)
 {
     const struct added_token *token = added_tokens_by_text(&tokenizer->added, text, length);

@@ -1,4 +1,4 @@
-/* pattern: searches in the same way as Rust's find_iter, which `tokenizers` uses for its splits. */
+/* pattern: searches a text in the same way as Rust's find_iter, with which `tokenizers` splits texts. */
 #define _GNU_SOURCE /* memmem */
 
 #include "server/tokenizer/pattern.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Expressions for which there is a scanner (scanner.h). */
+/* Regular expressions for which there is a hand-written scanner (scanner.h). */
 static const struct {
     const char *expression;
     enum pattern_kind kind;
@@ -54,7 +54,7 @@ int pattern_compile(const char *expression, size_t length, const char *where, st
 static int read_text(const json_t *json, const char *where, struct pattern *pattern, struct error *error)
 {
     size_t length = json_string_length(json);
-    if (length == 0) /* an empty expression matches everywhere */
+    if (length == 0) /* an empty text matches everywhere, like an empty expression */
         return pattern_compile("", 0, where, pattern, error);
     *pattern = (struct pattern){.kind = PATTERN_TEXT, .length = length, .text = malloc(length)};
     if (!pattern->text)
@@ -81,7 +81,7 @@ void pattern_free(struct pattern *pattern)
     *pattern = (struct pattern){0};
 }
 
-/* Sets limits, so that a search that backtracks too long fails instead of blocking the daemon. */
+/* Limits the steps of a search, so that long backtracking fails instead of blocking the daemon. */
 static void set_limits(OnigMatchParam *limits, size_t length)
 {
     onig_initialize_match_param(limits);

@@ -1,4 +1,4 @@
-/* pattern: a text or a regular expression, for which the steps Split and Replace search. */
+/* pattern: a text or a regular expression that the steps Split and Replace search for. */
 #ifndef SERVER_PATTERN_H
 #define SERVER_PATTERN_H
 
@@ -15,16 +15,16 @@ struct OnigMatchParamStruct;
 enum pattern_kind {
     PATTERN_TEXT,
     PATTERN_EXPRESSION, /* a regular expression, searched by the library Oniguruma */
-    PATTERN_GPT2,       /* the expression of GPT-2, searched by a hand-written scanner (scanner.h) */
-    PATTERN_CL100K,     /* the expression of GPT-2's successors, searched by another scanner in scanner.h */
+    PATTERN_GPT2,       /* the regular expression of GPT-2, searched by a hand-written scanner (scanner.h) */
+    PATTERN_CL100K,     /* the regular expression of GPT-2's successors, searched by another scanner in scanner.h */
 };
 
 struct pattern {
     enum pattern_kind kind;
-    char *text; /* PATTERN_TEXT: (length), not empty */
+    char *text; /* for PATTERN_TEXT: the text (length), which is not empty */
     size_t length;
-    struct re_pattern_buffer *expression; /* PATTERN_EXPRESSION */
-    int most_digits;                      /* PATTERN_CL100K: most digits of one match */
+    struct re_pattern_buffer *expression; /* for PATTERN_EXPRESSION */
+    int most_digits;                      /* for PATTERN_CL100K: maximum number of digits in one match */
 };
 
 /* Reads {"String": …} or {"Regex": …}. After success the caller must call pattern_free. */
@@ -40,7 +40,8 @@ struct pattern_search {
     const char *text;
     size_t length;
     size_t at;       /* where the next search begins. If it is larger than `length`, the search is over */
-    size_t last_end; /* end of the last match, SIZE_MAX if there is none. An empty match directly after it is skipped */
+    size_t last_end; /* end of the last match. SIZE_MAX if there is none. An empty match directly after the last match
+                        is skipped */
     struct re_registers *region;
     struct OnigMatchParamStruct *limits;
 };

@@ -1,4 +1,4 @@
-/* pre_tokenizer: each step reads a list of pieces and writes another one. */
+/* pre_tokenizer: each step reads a list of pieces and writes another list. */
 #include "server/tokenizer/pre_tokenizer.h"
 
 #include "server/tokenizer/pattern.h"
@@ -41,24 +41,24 @@ static const char *const prepend_names[] = {"first", "never", "always", NULL};
 
 struct pre_tokenizer_step {
     enum cut_kind kind;
-    int behavior;           /* Split, Punctuation, Digits */
-    bool invert;            /* Split */
-    struct pattern pattern; /* Split, and ByteLevel with use_regex */
+    int behavior;           /* member of Split, Punctuation and Digits */
+    bool invert;            /* member of Split */
+    struct pattern pattern; /* member of Split, and of ByteLevel with use_regex */
     bool add_prefix_space, use_regex;
-    uint32_t character; /* the delimiter, or the replacement of Metaspace */
+    uint32_t character; /* the delimiter of a split, or the replacement character of Metaspace */
     int prepend;
-    bool split;     /* Metaspace */
-    int64_t length; /* FixedLength, in characters */
+    bool split;     /* member of Metaspace */
+    int64_t length; /* member of FixedLength, in characters */
 };
 
 /* ---- Segments to pieces ---- */
-/* Joins the segments of a piece as the behavior prescribes. A segment is a match, or the text between two matches. */
+/* Joins segments to pieces as the behavior prescribes. A segment is a match, or the text between two matches. */
 struct joiner {
     struct pieces *to;
     int behavior;
     bool last_matched; /* the previous segment was a match */
-    bool any;          /* there is a piece that is not complete yet */
-    size_t begin, end; /* bytes of this piece */
+    bool any;          /* there is an unfinished piece */
+    size_t begin, end; /* range of bytes of the unfinished piece */
 };
 
 static void joiner_flush(struct joiner *joiner)
@@ -88,11 +88,11 @@ static void joiner_add(struct joiner *joiner, size_t begin, size_t end, bool mat
 }
 
 /* ---- Steps that only cut ---- */
-/* What a step needs for one piece. */
+/* The input and the output of a step for one piece. */
 struct cut {
     const struct characters *characters;
     const struct pre_tokenizer_step *step;
-    const char *text; /* the whole text */
+    const char *text; /* the whole text, which contains the piece */
     struct text_piece piece;
     struct pieces *to;
 };
@@ -142,8 +142,8 @@ static int cut_at_pattern(const struct cut *cut, const struct pattern *pattern, 
     return status;
 }
 
-/* Cuts a piece into runs of characters of the same class. White space is left out. With `single`, each character that
- * is neither white space nor part of a word is a piece. */
+/* Cuts a piece into runs of characters of the same class. White space is left out. A character is of the other class if
+ * (flags & other) == wanted. If `single` is true, each character of the other class is a piece by itself. */
 static void cut_words(const struct cut *cut, unsigned other, unsigned wanted, bool single)
 {
     size_t begin = cut->piece.begin;
@@ -166,7 +166,8 @@ static unsigned joined_script(uint32_t code)
     return code == ' ' ? 0 : character_script(code);
 }
 
-/* Cuts where the script changes. Some characters belong to any script. At the start of a piece they are left out. */
+/* Cuts the piece where the script changes. Characters that belong to any script do not begin a new piece, and are left
+ * out at the start of the piece. */
 static void cut_scripts(const struct cut *cut)
 {
     size_t begin = cut->piece.end;
@@ -390,7 +391,7 @@ void cutting_free(struct cutting *cutting)
 static int read_byte_level(const json_t *json, const char *where, struct pre_tokenizer_step *step, struct error *error)
 {
     static const char *const keys[] = {"type", "add_prefix_space", "trim_offsets", "use_regex", NULL};
-    bool trim_offsets; /* only the post-processor uses it */
+    bool trim_offsets; /* the post-processor uses it, the pre-tokenizer does not */
     step->use_regex = true;
     step->pattern.kind = PATTERN_GPT2;
     if (part_keys(json, where, keys, error) != 0 ||
@@ -401,7 +402,7 @@ static int read_byte_level(const json_t *json, const char *where, struct pre_tok
     return 0;
 }
 
-/* Files before version 0.15 contain add_prefix_space instead of prepend_scheme. */
+/* Files of `tokenizers` before 0.15 contain add_prefix_space instead of prepend_scheme. */
 static int read_metaspace(const json_t *json, const char *where, struct pre_tokenizer_step *step, struct error *error)
 {
     static const char *const keys[] = {"type",    "replacement", "add_prefix_space", "prepend_scheme", "split",

@@ -1,5 +1,5 @@
-/* precompiled: replaces grapheme clusters of less than 6 bytes as a whole. Otherwise it replaces single characters, as
- * `tokenizers` does. */
+/* precompiled: replaces each grapheme cluster of less than 6 bytes as a whole if the table contains it. Otherwise
+ * replaces its characters one by one, as `tokenizers` does. */
 #include "server/tokenizer/precompiled.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static int base64_value(char c)
                                   : -1;
 }
 
-/* Decodes base64 with padding. Returns -1 if the text is not valid. */
+/* Decodes base64 with padding. Returns -1 if the text is not valid base64. */
 static int decode_base64(const char *base64, size_t length, char *bytes, size_t *count)
 {
     *count = 0;
@@ -78,7 +78,7 @@ void precompiled_free(struct precompiled *precompiled)
     *precompiled = (struct precompiled){0};
 }
 
-/* Reads the unit at `at`. Returns false if the table is damaged. */
+/* Sets *unit to the unit at index `at`. Returns false if the table is damaged. */
 static bool move_to(const struct precompiled *precompiled, size_t at, uint32_t *unit)
 {
     if (at >= precompiled->units)
@@ -92,7 +92,7 @@ static size_t unit_offset(uint32_t unit)
     return (size_t)(unit >> 10) << ((unit & 1u << 9) >> 6);
 }
 
-/* The replacement of the shortest key with which the bytes begin. NULL if there is none. */
+/* Returns the replacement of the shortest key with which the bytes begin, or NULL if there is none. */
 static const char *find(const struct precompiled *precompiled, const char *bytes, size_t length, size_t *found_length)
 {
     uint32_t unit;
@@ -117,7 +117,8 @@ static const char *find(const struct precompiled *precompiled, const char *bytes
     return NULL;
 }
 
-/* The last character, which is not written yet, because it may still have to remove characters after it. */
+/* The last character of the new text. It is not written yet, because the next replacement may increase the number of
+ * characters that it removes. */
 struct waiting {
     struct transform *transform;
     uint32_t code;
@@ -140,8 +141,9 @@ static void waiting_put(struct waiting *waiting, uint32_t code, long change)
     waiting->any = true;
 }
 
-/* Replaces `old` by `text`. If `text` is longer, its last characters are inserted. If it is shorter, its last character
- * removes the remaining characters of `old`. If it is empty, the character before it removes them. */
+/* Replaces `old` by `text`. If `text` has more characters, its last characters count as inserted. If it has fewer, its
+ * last character also removes the remaining characters of `old`. If `text` is empty, the character before it removes
+ * the characters of `old`. */
 static void replace(struct waiting *waiting, const char *old, size_t old_length, const char *text, size_t length)
 {
     long more = (long)utf8_count(text, length) - (long)utf8_count(old, old_length);

@@ -7,9 +7,10 @@
 #include "server/tokenizer/aligned.h"
 
 struct precompiled {
-    char *table;       /* the decoded table */
-    size_t units;      /* number of units of the trie. A unit is four bytes, little-endian. They begin at table[4] */
-    const char *texts; /* (texts_length): the replacements, each ended by a NUL */
+    char *table;  /* the decoded table */
+    size_t units; /* number of units in the trie. A unit is a little-endian number of four bytes. The units begin at
+                     table[4] */
+    const char *texts; /* the replacements (texts_length), each followed by a NUL */
     size_t texts_length;
 };
 

@@ -61,7 +61,7 @@ static int hex_value(char digit)
                                           : -1;
 }
 
-/* Four hexadecimal digits. */
+/* Reads four hexadecimal digits. */
 static bool take_unit(struct json_stream *cursor, uint32_t *unit)
 {
     if (cursor->end - cursor->at < 4)
@@ -76,7 +76,7 @@ static bool take_unit(struct json_stream *cursor, uint32_t *unit)
     return true;
 }
 
-/* Reads the code point after "\u". A surrogate without its partner is an error. */
+/* Reads the code point of an escape, after "\u". A surrogate without its partner is an error. */
 static bool take_code(struct json_stream *cursor)
 {
     uint32_t code, low;
@@ -141,7 +141,8 @@ bool cursor_integer(struct json_stream *cursor, int64_t *value)
     return cursor->at > begin && !is_digit(cursor) && (cursor->at - begin == 1 || *begin != '0');
 }
 
-/* Reads the digits of a number, as many as 64 bits can hold, and the remaining exponent. */
+/* Reads the digits of a number, or of its fraction. Appends as many digits as fit in 64 bits to *digits. Changes
+ * *exponent so that *digits times 10^*exponent is the number. */
 static bool take_digits(struct json_stream *cursor, uint64_t *digits, int *exponent, bool fraction)
 {
     const char *begin = cursor->at;
@@ -174,7 +175,7 @@ static bool take_exponent(struct json_stream *cursor, int *exponent)
     return cursor->at > begin;
 }
 
-/* A power of ten up to 10^308, correctly rounded. */
+/* Returns 10^exponent, correctly rounded. `exponent` is at most 308. */
 static double power_of_ten(int exponent)
 {
     char text[16] = "1e";
@@ -221,7 +222,7 @@ bool cursor_number(struct json_stream *cursor, double *value)
 }
 
 /* ---- The large members ---- */
-/* Skips the value that begins here, without parsing it. */
+/* Skips the value at the cursor without parsing it. */
 static bool skip_value(struct json_stream *cursor)
 {
     size_t depth = 0;
@@ -247,8 +248,8 @@ static bool skip_value(struct json_stream *cursor)
     return false;
 }
 
-/* Calls `member` with each member of the object that begins here. Stops at the first syntax error, which jansson then
- * finds again with its line. `member` receives a cursor at the value, and moves it to the end of the value. */
+/* Calls `member` for each member of the object at the cursor. `member` receives a cursor at the value, and moves it to
+ * the end of the value. Stops at the first syntax error. jansson then finds the same error and reports its line. */
 static void walk_object(struct json_stream *cursor, struct reader *reader,
                         void (*member)(struct json_stream *, struct reader *))
 {
@@ -284,7 +285,7 @@ static void walk_model(struct json_stream *cursor, struct reader *reader)
         skip_value(cursor);
 }
 
-/* Copies the file, with null in place of the large members. */
+/* Returns a copy of the file with null in place of the large members. */
 static char *without_large(const char *json, size_t length, const struct reader *reader, size_t *rest_length)
 {
     const struct json_stream *first = &reader->vocab, *second = &reader->merges;
@@ -361,7 +362,7 @@ int part_keys(const json_t *part, const char *where, const char *const *allowed,
     return 0;
 }
 
-/* The value of a key. NULL if the key is missing. Then *status tells whether this is an error. */
+/* Returns the value of a key. If the key is missing, returns NULL, and *status tells whether this is an error. */
 static const json_t *part_value(const json_t *part, const char *where, const char *key, bool required, int *status,
                                 struct error *error)
 {

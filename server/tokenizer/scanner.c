@@ -1,4 +1,4 @@
-/* scanner: one function for each expression, and functions for the runs of characters in them. */
+/* scanner: one function for each regular expression, and functions for the runs of characters in them. */
 #include "server/tokenizer/scanner.h"
 
 #define LETTER CHARACTER_LETTER
@@ -12,13 +12,14 @@ struct scan {
     size_t length;
 };
 
-/* The flags of the character at *at. Moves *at to the next character. */
+/* Returns the flags of the character at *at, and moves *at to the next character. */
 static unsigned next_flags(const struct scan *reading, size_t *at)
 {
     return character_flags(reading->characters, utf8_next(reading->text, at));
 }
 
-/* The end of the run of characters for which (flags & mask) equals `wanted`, or has a bit of it. */
+/* Returns the end of the run of characters that have a flag of `wanted`. If `wanted` is 0, the characters must have no
+ * flag of `mask`. */
 static size_t run_end(const struct scan *reading, size_t at, unsigned mask, unsigned wanted)
 {
     while (at < reading->length) {
@@ -41,8 +42,8 @@ static size_t symbols_end(const struct scan *reading, size_t at)
     return run_end(reading, at, SPACE | LETTER | NUMBER, 0);
 }
 
-/* The end of a match of \s+(?!\S)|\s+. It is a run of white space. If other text follows, and the run has more than one
- * character, the last character does not belong to the match. */
+/* Returns the end of a match of \s+(?!\S)|\s+, which is a run of white space. If other text follows, and the run has
+ * more than one character, the last character does not belong to the match. */
 static size_t spaces_end(const struct scan *reading, size_t at)
 {
     size_t end = run_end(reading, at, SPACE, SPACE);
@@ -59,8 +60,8 @@ static bool is_line_break(char byte)
     return byte == '\r' || byte == '\n';
 }
 
-/* The end of "s", "t", "m", "d", "re", "ve" or "ll" after an apostrophe at `at`, or 0 if none follows. With `fold`,
- * letters may have upper or lower case, and U+017F (long s) counts as an s. */
+/* Returns the end of "s", "t", "m", "d", "re", "ve" or "ll" after an apostrophe at `at`, or 0 if none of them follows.
+ * With `fold`, letters may have upper or lower case, and U+017F (long s) counts as an s. */
 static size_t contraction_end(const struct scan *reading, size_t at, bool fold)
 {
     const char *text = reading->text + at + 1;
@@ -105,7 +106,8 @@ static size_t digits_end(const struct scan *reading, size_t at, int most)
     return at;
 }
 
-/* The end of a match of ?[^\s\p{L}\p{N}]+[\r\n]*, given its first symbol. */
+/* Returns the end of a match of ?[^\s\p{L}\p{N}]+[\r
+ * ]*. `at` is its first symbol. */
 static size_t symbols_and_breaks_end(const struct scan *reading, size_t at)
 {
     size_t end = symbols_end(reading, at);
@@ -114,7 +116,8 @@ static size_t symbols_and_breaks_end(const struct scan *reading, size_t at)
     return end;
 }
 
-/* \s*[\r\n]+|\s+(?!\S)|\s+ */
+/* Returns the end of a match of \s*[\r
+ * ]+|\s+(?!\S)|\s+. */
 static size_t breaks_or_spaces_end(const struct scan *reading, size_t at)
 {
     size_t end = run_end(reading, at, SPACE, SPACE);

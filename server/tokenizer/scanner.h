@@ -1,6 +1,6 @@
-/* scanner: hand-written code for the regular expressions with which most tokenizers split texts. The expressions match
- * every text completely, so each match begins where the last match ended. The scanners need linear time and no stack.
- * The library Oniguruma needs a stack entry for each character of a long match. */
+/* scanner: hand-written code for the regular expressions with which most tokenizers split texts. The matches of these
+ * expressions cover every text without gaps, so each match begins where the last match ended. The scanners need linear
+ * time and no stack. The library Oniguruma needs a stack entry for each character of a long match. */
 #ifndef SERVER_SCANNER_H
 #define SERVER_SCANNER_H
 

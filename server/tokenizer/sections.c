@@ -1,4 +1,4 @@
-/* sections: reads truncation and padding. Their rules for pairs of texts are ignored. */
+/* sections: reads truncation and padding. Ignores the rules for pairs of texts. */
 #include "server/tokenizer/sections.h"
 
 #include "server/tokenizer/reader.h"

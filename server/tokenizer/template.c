@@ -1,4 +1,5 @@
-/* template: reads TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel and sequences of them. */
+/* template: reads the section post_processor: TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel, or a
+ * sequence of them. */
 #include "server/tokenizer/template.h"
 
 #include "server/tokenizer/reader.h"
@@ -37,7 +38,7 @@ static int add_special(struct token_template *template, const json_t *text, cons
         error);
 }
 
-/* Refuses a second part that adds tokens, because it would also process the tokens that the first part adds. */
+/* Refuses a second part that adds tokens. Such a part would also process the tokens that the first part adds. */
 static int begin_places(struct token_template *template, bool one_sequence, struct error *error)
 {
     if (template->has_places)
@@ -57,7 +58,7 @@ static int add_trim(struct token_template *template, bool add_prefix_space, stru
     return 0;
 }
 
-/* ["[CLS]", 101] */
+/* Reads a pair such as ["[CLS]", 101]. */
 static int add_pair(const json_t *json, const char *key, struct token_template *template, struct error *error)
 {
     const json_t *pair = json_object_get(json, key);
@@ -89,7 +90,8 @@ static int read_roberta(const json_t *json, struct token_template *template, str
 static int read_byte_level(const json_t *json, struct token_template *template, struct error *error)
 {
     static const char *const keys[] = {"type", "add_prefix_space", "trim_offsets", "use_regex", NULL};
-    bool trims = false, prefix = false, use_regex; /* only the pre-tokenizer uses use_regex */
+    /* Read but not used here, because only the pre-tokenizer uses use_regex. */
+    bool trims = false, prefix = false, use_regex;
     if (part_keys(json, WHERE, keys, error) != 0 || part_bool(json, WHERE, "trim_offsets", true, &trims, error) != 0 ||
         part_bool(json, WHERE, "add_prefix_space", true, &prefix, error) != 0 ||
         part_bool(json, WHERE, "use_regex", false, &use_regex, error) != 0)
@@ -97,7 +99,8 @@ static int read_byte_level(const json_t *json, struct token_template *template, 
     return trims ? add_trim(template, prefix, error) : 0;
 }
 
-/* {"SpecialToken": {"id": name, "type_id": 0}}: special_tokens lists one or more ids with their texts for the name. */
+/* Reads a place such as {"SpecialToken": {"id": name, "type_id": 0}}. special_tokens contains one or more ids and their
+ * texts for each name. */
 static int add_named(const json_t *piece, const json_t *special_tokens, struct token_template *template,
                      struct error *error)
 {

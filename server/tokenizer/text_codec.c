@@ -8,7 +8,7 @@
 
 /* ---- The text of each id ---- */
 
-/* The state while the texts of all ids are collected. */
+/* The texts of all ids, while they are collected. */
 struct token_texts {
     char *bytes;
     size_t length, capacity;
@@ -49,7 +49,7 @@ static int append_id(const struct text_codec *codec, int32_t id, struct token_te
     return status;
 }
 
-/* Decodes each id once, because answers may contain the texts of a million ids. */
+/* Decodes each id once when the codec is opened, because answers may contain the texts of a million ids. */
 static int decode_ids(struct text_codec *codec, struct error *error)
 {
     struct token_texts texts = {0};
@@ -80,7 +80,7 @@ int64_t text_characters(const char *text, size_t length)
     return count;
 }
 
-/* Finds the text that replaces "[MASK]". If "[MASK]" is a token itself, nothing replaces it. */
+/* Finds the text that replaces "[MASK]" in a text. If "[MASK]" is itself a token, nothing is replaced. */
 static void find_mask(struct text_codec *codec)
 {
     int32_t id = tokenizer_role_id(codec->tokenizer, TOKENIZER_MASK);
@@ -198,9 +198,9 @@ size_t text_codec_longest_token(const struct text_codec *codec)
 
 /* ---- Ids to text ---- */
 
-/* Bytes of memory for each token, and for each byte of its text. The decoder's steps keep two copies of all texts, and
- * the end of each text. The capacity of the copies grows by doubling. A byte that is not UTF-8 becomes U+FFFD, which
- * has three bytes. */
+/* Bytes of memory that decoding needs for each token, and for each byte of its text. The decoder's steps keep two
+ * copies of all texts, and the end of each text. The capacity of the copies grows by doubling. A byte that is not UTF-8
+ * becomes U+FFFD, which has three bytes. */
 enum { DECODE_TOKEN_BYTES = 4 * sizeof(size_t), DECODE_TEXT_BYTES = 12 };
 
 int64_t text_codec_decode_memory(const struct text_codec *codec, const int32_t *ids, int64_t count)

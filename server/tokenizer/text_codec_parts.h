@@ -12,13 +12,13 @@ struct text_codec {
     int64_t n_ids;
     char *texts;        /* the decoded text of each id, one after another */
     uint32_t *ends;     /* (n_ids): the end of each text in `texts` */
-    size_t longest;     /* bytes of the longest text */
+    size_t longest;     /* length of the longest of these texts, in bytes */
     const char *mask;   /* the text by which "[MASK]" is replaced in a text. NULL if "[MASK]" stays as it is */
-    size_t mask_length; /* bytes */
+    size_t mask_length; /* length of `mask` in bytes */
     int64_t mask_characters;
 };
 
-/* The number of characters of a text. Each maximal part that is not UTF-8 counts as one character, as in
+/* The number of characters of a text. Each maximal sequence of bytes that is not UTF-8 counts as one character, as in
  * tokenizer.h. */
 int64_t text_characters(const char *text, size_t length);
 

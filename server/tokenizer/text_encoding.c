@@ -1,4 +1,4 @@
-/* text_encoding: converts text to ids with a codec, and finds the place of each token in the text. */
+/* text_encoding: converts text to ids with a codec, and finds the position of each token in the text. */
 #define _GNU_SOURCE /* memmem */
 #include "server/tokenizer/byte_tokenizer.h"
 #include "server/tokenizer/text_codec.h"
@@ -7,28 +7,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MASK_LENGTH (sizeof TEXT_MASK - 1) /* bytes and characters */
+#define MASK_LENGTH (sizeof TEXT_MASK - 1) /* length of "[MASK]", both in bytes and in characters */
 #define BLOCK_CHARACTERS 64
 
-/* Where the tokens of a text are. */
+/* The positions of the tokens in a text. */
 struct text_places {
-    /* For text_codec_encode. */
+    /* text_codec_encode sets the members from here to masks_capacity. */
     char *replaced; /* a copy of the text, with the text of the mask token in place of each "[MASK]" */
     size_t replaced_capacity;
-    int64_t *masks; /* (n_masks): number of characters before each of them in `replaced` */
+    int64_t *masks; /* for each replaced mask, the number of characters before it in `replaced` (n_masks) */
     size_t n_masks, masks_capacity;
 
-    /* For text_encoding_next. */
+    /* text_encoding_next uses the members below. */
     uint32_t *blocks; /* number of bytes before each block of BLOCK_CHARACTERS characters */
     size_t blocks_capacity;
     bool is_ascii;
-    int64_t next; /* index of the token for the next call. The fields below are for codecs of bytes */
-    size_t at;    /* index of this token's first byte */
-    size_t character_begin, character_size; /* the character that contains this token, or that ends before it */
-    int64_t characters;                     /* number of characters up to and including this character */
+    int64_t next; /* index of the token for the next call. The members below are for codecs of bytes */
+    size_t at;    /* index of the first byte of the next token */
+    /* The character that contains the next token, or that ends before it, in bytes of the text. */
+    size_t character_begin, character_size;
+    int64_t characters; /* number of characters up to and including this character */
 };
 
-/* Makes room for `count` elements. */
+/* Makes room for `count` elements of `size` bytes in *array. */
 static int grow(void **array, size_t *capacity, size_t count, size_t size, struct error *error)
 {
     if (*array && *capacity >= count)
@@ -59,7 +60,7 @@ static size_t count_masks(const char *text, size_t length)
     return count;
 }
 
-/* Sets *text to a copy with replaced masks. */
+/* Sets *text to a copy of the text in which the text of the mask token replaces each "[MASK]". */
 static int replace_masks(const struct text_codec *codec, struct text_places *places, size_t count, const char **text,
                          size_t *length, struct error *error)
 {
@@ -93,11 +94,12 @@ static int replace_masks(const struct text_codec *codec, struct text_places *pla
     return 0;
 }
 
-/* Converts the index of a character in the text with replaced masks to its index in the given text. */
+/* Converts the index of a character in the text with replaced masks to an index in the given text. */
 static int64_t given_character(const struct text_codec *codec, const struct text_places *places, int64_t character)
 {
     const int64_t longer = codec->mask_characters - (int64_t)MASK_LENGTH;
-    size_t below = 0, above = places->n_masks; /* masks with a lower index than `below` begin before the character */
+    /* Binary search: masks with a lower index than `below` begin before the character. */
+    size_t below = 0, above = places->n_masks;
     while (below < above) {
         size_t middle = below + (above - below) / 2;
         if (places->masks[middle] < character)
@@ -116,14 +118,14 @@ static int64_t given_character(const struct text_codec *codec, const struct text
 
 /* ---- Memory ---- */
 
-/* Bytes of memory for each byte of a text. They include its normalised copy with the origin of each byte, its pieces,
- * the model's symbols, and tokens. unit/test_text_codec measures up to 180 bytes for each normalised byte. NFKD makes
- * up to three bytes of one byte, or up to eleven for characters that expand. A part that is not UTF-8 becomes
- * U+FFFD. */
+/* Bytes of memory that encoding needs for each byte of a text. They include the normalised copy with the origin of each
+ * byte, the pieces, the model's symbols, and the tokens. unit/test_text_codec measures up to 180 bytes for each
+ * normalised byte. NFKD makes up to three bytes of one byte, or up to eleven for characters that expand. A part that is
+ * not UTF-8 becomes U+FFFD. */
 enum { ASCII_MEMORY = 200, OTHER_MEMORY = 600, INVALID_MEMORY = 600, EXPANDING_MEMORY = 4500, LEAST_MEMORY = 64 << 10 };
 
-/* Whether NFKD makes more than three bytes of a byte of the character. Such characters are abbreviations in squares,
- * Arabic ligatures, and quadruple signs. */
+/* Whether NFKD converts the character to more than three times as many bytes. Such characters are abbreviations in
+ * squares, Arabic ligatures, and quadruple signs. */
 static bool expands(uint32_t character)
 {
     return (character >= 0x3200 && character < 0x3400) || (character >= 0xFB00 && character < 0xFE00) ||
@@ -233,7 +235,7 @@ static int index_characters(struct text_encoding *encoding, struct error *error)
     return 0;
 }
 
-/* The byte at which a character begins. Beyond the last character, this is the end of the text. */
+/* Returns the byte at which a character begins. For an index beyond the last character, returns the end of the text. */
 static size_t byte_of(const struct text_encoding *encoding, int64_t character)
 {
     const struct text_places *places = encoding->places;
@@ -265,7 +267,7 @@ static void file_token(const struct text_encoding *encoding, int64_t index, stru
     token->length = end > begin ? end - begin : 0;
 }
 
-/* Sets a token that is a byte. Its place is the character that the byte belongs to. */
+/* Sets *token to the next token of a codec for bytes. Its range is the character to which the byte belongs. */
 static void byte_token(struct text_encoding *encoding, struct text_token *token)
 {
     struct text_places *places = encoding->places;

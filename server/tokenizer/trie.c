@@ -1,5 +1,5 @@
-/* trie: builds the double array. Nodes are in blocks of 256. The children of a node differ only in the last byte of
- * their index, so they are in one block. */
+/* trie: builds the double array. Nodes are in blocks of 256. The indices of a node's children differ only in the last
+ * byte, so the children are in one block. */
 #include "server/tokenizer/trie.h"
 
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 
 #define BLOCK 256
 #define FREE UINT32_MAX
-#define OPEN_BLOCKS 8    /* number of blocks with free nodes that are tried */
-#define MOST_FAILURES 64 /* failed attempts after which a block is not tried any more */
+#define OPEN_BLOCKS 8    /* maximum number of open blocks. The search for free nodes tries only these blocks */
+#define MOST_FAILURES 64 /* number of failed attempts after which a block is removed from the open blocks */
 
 struct build {
     struct trie *trie;
@@ -16,9 +16,9 @@ struct build {
     struct {
         uint32_t block;
         int failures;
-    } open[OPEN_BLOCKS]; /* (n_open) */
+    } open[OPEN_BLOCKS]; /* `n_open` blocks */
     size_t n_open;
-    size_t capacity; /* nodes */
+    size_t capacity; /* number of nodes for which memory is allocated */
 };
 
 static int compare_keys(const void *one, const void *other)
@@ -32,7 +32,8 @@ static int compare_keys(const void *one, const void *other)
     return a->value < b->value ? -1 : a->value > b->value;
 }
 
-/* Appends a block of free nodes. It replaces the oldest block in the list of open blocks. */
+/* Appends a block of free nodes. The block replaces the oldest block in the list of open blocks, if the list is
+ * full. */
 static int add_block(struct build *build)
 {
     struct trie *trie = build->trie;
@@ -56,7 +57,7 @@ static int add_block(struct build *build)
     return 0;
 }
 
-/* A base in the block for which the nodes of all labels are free. FREE if there is none. */
+/* Returns a base in the block for which the nodes of all labels are free, or FREE if there is none. */
 static uint32_t base_in_block(const struct trie *trie, uint32_t block, const unsigned char *labels, size_t count)
 {
     for (uint32_t first = block; first < block + BLOCK; first++) {
@@ -89,7 +90,7 @@ static int find_base(struct build *build, const unsigned char *labels, size_t co
     return 0;
 }
 
-/* A node whose children are still to be made. keys[begin] to keys[end - 1] have the same first `depth` bytes. */
+/* A node whose children have not been created yet. keys[begin] to keys[end - 1] have the same first `depth` bytes. */
 struct trie_task {
     uint32_t node;
     size_t begin, end, depth;
@@ -114,7 +115,7 @@ static int push(struct trie_tasks *tasks, struct trie_task task)
     return 0;
 }
 
-/* Makes the children of a node, and tasks for them. */
+/* Creates the children of a node, and tasks for them. */
 static int expand(struct build *build, struct trie_tasks *tasks, struct trie_task task)
 {
     const struct trie_key *keys = build->keys;
@@ -152,7 +153,7 @@ int trie_build(struct trie *trie, struct trie_key *keys, size_t count, struct er
     struct trie_tasks tasks = {0};
     int status = add_block(&build);
     if (status == 0) {
-        trie->nodes[0].parent = 0; /* taken */
+        trie->nodes[0].parent = 0; /* the root is not free */
         status = push(&tasks, (struct trie_task){.end = count});
     }
     while (status == 0 && tasks.count > 0)

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* All code points from `first` to the start of the next run have the value. */
+/* All code points from `first` to the start of the next run have the value `value`. */
 struct unicode_run {
     uint32_t first;
     uint16_t value;
@@ -16,12 +16,12 @@ struct unicode_pair {
     uint32_t from, to;
 };
 
-/* The values are CHARACTER_… of characters.h. Ascending from code point 0. */
+/* The values are CHARACTER_… flags of characters.h. The runs are in ascending order, from code point 0. */
 extern const struct unicode_run unicode_flags[];
 extern const size_t n_unicode_flags;
 extern const struct unicode_run unicode_scripts[]; /* the values are numbers of scripts. 0 means any script */
 extern const size_t n_unicode_scripts;
-/* Non-ASCII letters whose lower case is one character. Ascending `from`. */
+/* Non-ASCII letters whose lower case is one character. The pairs are in ascending order of `from`. */
 extern const struct unicode_pair unicode_lowercase[];
 extern const size_t n_unicode_lowercase;
 

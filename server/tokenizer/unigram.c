@@ -1,5 +1,5 @@
-/* unigram: the segmentation with the greatest sum of scores, by Viterbi's algorithm over the bytes of the piece. A
- * character without a token is unknown, and has a low score. Neighbouring unknown characters become one token. */
+/* unigram: finds the segmentation with the greatest sum of scores, by Viterbi's algorithm over the bytes of the piece.
+ * A character without a token is unknown, and has a low score. Neighbouring unknown characters become one token. */
 #include "server/tokenizer/model.h"
 
 #include <float.h>
@@ -8,14 +8,14 @@
 #define WHERE "model"
 #define UNKNOWN_PENALTY 10.0
 
-/* The best segmentation that ends at a byte. */
+/* The best segmentation of the piece up to a byte. */
 struct best_path {
     double score;
-    uint32_t begin; /* where its last token begins. UINT32_MAX if there is no segmentation yet */
+    uint32_t begin; /* the byte at which its last token begins. UINT32_MAX if no segmentation was found yet */
     int32_t id;
 };
 
-/* Reads [["text", score], …]. The id of a token is its index. */
+/* Reads a list of the form [["text", score], …]. The id of a token is its index. */
 static int read_scores(struct json_stream *cursor, struct vocabulary *vocabulary, struct unigram *unigram,
                        struct error *error)
 {
@@ -110,7 +110,7 @@ static int find_paths(const struct text_model *model, const char *piece, size_t 
     return 0;
 }
 
-/* Adds the token of a part of the piece: the token of its text, or the tokens of its bytes, or the unknown token. */
+/* Adds the token of a part of the piece: the token with its text, or the tokens of its bytes, or the unk token. */
 static int add_piece(const struct text_model *model, const char *piece, size_t begin, size_t end, int32_t id,
                      struct model_work *work, struct error *error)
 {
@@ -124,7 +124,7 @@ static int add_piece(const struct text_model *model, const char *piece, size_t b
     bool bytes = unigram->byte_fallback;
     for (size_t i = begin; i < end && bytes; i++)
         bytes = unigram->fallback_bytes[(unsigned char)piece[i]] >= 0;
-    for (size_t i = end; i-- > begin && bytes;) /* backwards, like the caller */
+    for (size_t i = end; i-- > begin && bytes;) /* in reverse order, because the caller reverses all tokens */
         model_token_add(work, unigram->fallback_bytes[(unsigned char)piece[i]], begin, end, false);
     if (bytes)
         return 0;
@@ -143,7 +143,7 @@ int unigram_encode(const struct text_model *model, const char *piece, size_t len
     if (find_paths(model, piece, length, paths) != 0)
         return model_error_unknown(model, piece, length, error);
     size_t first = work->count;
-    for (size_t end = length; end > 0;) { /* from the end to the start. Unknown neighbours are joined */
+    for (size_t end = length; end > 0;) { /* from the end of the piece to its start. Unknown neighbours are joined */
         size_t begin = paths[end].begin;
         int32_t id = paths[end].id;
         while (id == model->unk_id && begin > 0 && paths[begin].id == id)

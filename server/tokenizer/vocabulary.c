@@ -1,4 +1,4 @@
-/* vocabulary: one pool of texts, an array by id, and an open-addressed hash table of ids. */
+/* vocabulary: one pool of texts, an array indexed by id, and an open-addressed hash table of ids. */
 #include "server/tokenizer/vocabulary.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static const char *entry_text(const struct vocabulary *vocabulary, size_t id)
     return vocabulary->pool + vocabulary->entries[id].at;
 }
 
-/* The slot of the text, or the free slot for it if the text is not in the table. */
+/* Returns the slot of the text, or the free slot for it if the text is not in the table. */
 static uint32_t *find_slot(const struct vocabulary *vocabulary, const char *text, size_t length)
 {
     size_t mask = vocabulary->n_slots - 1;

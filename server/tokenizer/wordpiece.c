@@ -22,7 +22,8 @@ int wordpiece_read(const json_t *json, struct text_model *model, struct error *e
     return 0;
 }
 
-/* The end of the longest token that begins at `at`, searched from `node` of the trie. 0 if there is none. */
+/* Returns the end of the longest token that begins at `at`, or 0 if there is none. The search begins at `node` of the
+ * trie. */
 static size_t longest(const struct trie *trie, uint32_t node, const char *word, size_t length, size_t at, int32_t *id)
 {
     size_t end = 0;
