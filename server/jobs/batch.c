@@ -8,7 +8,8 @@
 #include <string.h>
 
 #define MILLISECOND_NS 1e6
-#define LOOK_AHEAD 32 /* most jobs of a queue that a batch passes over because they do not fit */
+/* Maximum number of jobs in a queue that did not fit completely before a batch stops looking for more. */
+#define LOOK_AHEAD 32
 
 /* ---- Forming a batch ---- */
 
@@ -17,13 +18,14 @@ static double sum_of(const double *values)
     return values[JOB_OTHER] + values[JOB_GENERATION];
 }
 
-/* The pace of a kind of work. Until a batch of this kind has run, the function returns the pace of the other kind. */
+/* The pace (pace.h) of a kind of work. Before the first batch of this kind, the function returns the pace of the other
+ * kind. */
 static const struct pace *pace_of(const struct batcher_entry *entry, enum job_kind kind)
 {
     return &entry->paces[entry->paces[kind].work > 0 ? (int)kind : JOB_KINDS - 1 - (int)kind];
 }
 
-/* The estimated time of an item in nanoseconds. Until a batch of the model has run, the function returns the FLOPs. */
+/* The estimated time of an item in nanoseconds. Before the first batch of the model, the function returns the FLOPs. */
 static double item_cost(const struct batcher_entry *entry, enum job_kind kind, double flops)
 {
     const struct pace *pace = pace_of(entry, kind);
@@ -43,8 +45,8 @@ static bool batch_has_room(const struct lane *lane, const struct batcher_entry *
            sum_of(batch->cost) + cost <= (double)options->max_batch_ms * MILLISECOND_NS;
 }
 
-/* Adds as many items of the job to the batch as fit. All items of the job's kind in the batch may together cost at most
- * `allowance`. */
+/* Adds as many items of the job to the batch as fit. The cost of all items of the job's kind in the batch may be at
+ * most `allowance`. */
 static void batch_take(struct lane *lane, struct job *job, double allowance)
 {
     struct job_batch *batch = &lane->batch;
@@ -69,14 +71,15 @@ static void batch_take(struct lane *lane, struct job *job, double allowance)
     if (part.n_items == 0)
         return;
     const struct model_info *info = model_info(batch->model);
-    if (job->kind == JOB_GENERATION && info->n_slots > 0) /* a model without slots keeps nothing between batches */
+    /* Without slots, no device keeps states of the sequences between batches. */
+    if (job->kind == JOB_GENERATION && info->n_slots > 0)
         job->home = lane_of_model(lane, batch->model) % info->n_devices;
     job_queue_start(waiting_list(lane->batcher, job), job, part.n_items, part.tokens);
     batch->parts[batch->n_parts++] = part;
 }
 
 /* Adds items of one kind to the batch, until the batch is full, or until `most_passed` jobs did not fit completely.
- * Expired jobs leave the queue. */
+ * Jobs that have expired leave the queue. */
 static void batch_fill(struct lane *lane, int64_t model_index, enum job_kind kind, double allowance, int most_passed,
                        struct job_list *ended)
 {
@@ -99,10 +102,10 @@ static void batch_fill(struct lane *lane, int64_t model_index, enum job_kind kin
     }
 }
 
-/* Fills the batch from the queue of one model. First come the items of the leading kind. The batch's first job has had
- * its turn, so its remaining items let smaller jobs pass. Then come items of the other kind, in the order of the
- * queue, until one does not fit. A large item is not passed over, because it would otherwise wait for as long as small
- * items arrive. */
+/* Fills the batch from the queues of one model. Items of the leading kind are added first. The batch's first job has
+ * had its turn, so smaller jobs pass its remaining items in the queue. Items of the other kind are added after that, in
+ * the order of their queue, until one does not fit. That item is not passed over, because it would otherwise wait for
+ * as long as small items arrive. */
 static void batch_fill_both(struct lane *lane, int64_t model_index, enum job_kind leader, struct job_list *ended)
 {
     struct batcher *batcher = lane->batcher;
@@ -137,7 +140,7 @@ bool batch_form(struct lane *lane, struct job_list *ended)
     return true;
 }
 
-/* The lock is held, and the batch does not run yet. Removes a part from the batch, and cancels the job of this part. */
+/* Removes a part from a batch that does not run yet, and cancels the job of this part. The lock is held. */
 static void batch_drop(struct lane *lane, int64_t index, struct job_list *ended)
 {
     struct job_batch *batch = &lane->batch;
@@ -209,8 +212,8 @@ static void part_fail(struct part *part, const struct error *failure)
               (long long)part->flaw.row, part->flaw.output);
 }
 
-/* The lock is held. Each kind of work pays its part of the batch's time (lane_time.h). The time is divided in the ratio
- * of the estimated costs. */
+/* Charges each kind of work with its part of the batch's time (lane_time.h). The time is divided in the ratio of the
+ * estimated costs. The lock is held. */
 static void batch_pay(struct lane *lane, int64_t inference_ns, bool failed)
 {
     struct batcher *batcher = lane->batcher;
@@ -229,8 +232,8 @@ static void batch_pay(struct lane *lane, int64_t inference_ns, bool failed)
     }
 }
 
-/* The lock is held. `failure` is NULL if the batch ran. Ends the jobs that are complete. The batch's first job lets
- * smaller jobs pass again, because jobs may have arrived during the run. */
+/* Ends the jobs that are complete. `failure` is NULL if the batch ran without an error. The batch's first job lets
+ * smaller jobs pass again, because jobs may have arrived during the run. The lock is held. */
 static void batch_end(struct lane *lane, int64_t inference_ns, const struct error *failure, struct job_list *ended)
 {
     struct batcher *batcher = lane->batcher;

@@ -1,5 +1,5 @@
-/* Opening and closing, and what submitters call. batcher_state.h describes the parts of the batcher and their lock. The
- * threads are one for each lane (lane_threads.h), and the deadline thread (deadlines.h). */
+/* batcher: opening and closing, and the functions that submitters call. batcher_state.h describes the parts of the
+ * batcher and their lock. There is one thread for each lane (lane_threads.h), and the deadline thread (deadlines.h). */
 #include "server/jobs/batcher.h"
 
 #include "server/common/clock.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define RETRY_AFTER_MAX_S 3600
-#define NANOSECONDS 1e9 /* of a second */
+#define NANOSECONDS 1e9 /* number of nanoseconds in a second */
 #define MILLISECOND_NS 1e6
 
 /* ---- Opening and closing ---- */
@@ -54,7 +54,8 @@ static bool lanes_new(struct batcher *batcher)
     return batcher->lanes != NULL;
 }
 
-/* Opens the queue of a model in a free entry. All lanes of the model are cold. Returns -1 if memory is lacking. */
+/* Opens the queue of a model in a free entry. All lanes of the model are marked as cold: they have to warm up the
+ * model. Returns -1 if memory is lacking. */
 static int queue_open(struct batcher *batcher, int64_t index, struct model *model, int64_t metrics)
 {
     const struct model_info *info = model_info(model);
@@ -157,7 +158,7 @@ void batcher_set_limits(struct batcher *batcher, int64_t max_queue_tokens, int64
 
 /* ---- Models that come and go ---- */
 
-/* The lock is held. Wakes all lanes, so that they warm up a new model. */
+/* Wakes all lanes, so that they warm up a new model. The lock is held. */
 static void wake_all(struct batcher *batcher)
 {
     for (int i = 0; i < batcher->n_lanes; i++) {
@@ -166,7 +167,7 @@ static void wake_all(struct batcher *batcher)
     }
 }
 
-/* The lock is held. The model has no jobs, and all its slots are free. */
+/* Removes a model that has no jobs, and whose slots are all free. The lock is held. */
 static void queue_remove(struct batcher *batcher, int64_t index)
 {
     model_queue_close(&batcher->entries[index].waiting);
@@ -232,9 +233,9 @@ static bool share_a_lane(const struct model_info *a, const struct model_info *b)
     return a->first_lane < b->first_lane + b->n_lanes && b->first_lane < a->first_lane + a->n_lanes;
 }
 
-/* The lock is held. The estimated time until the lanes have computed waiting jobs of one kind with these tokens. 0 if
- * no batch of this kind has run yet. The estimate assumes that each model with waiting jobs on these lanes gets an
- * equal share of their time. */
+/* The estimated time in nanoseconds until the lanes have computed waiting jobs of one kind with these tokens. 0 before
+ * the first batch of this kind. The estimate assumes that all models with waiting jobs on these lanes share the lanes'
+ * time equally. The lock is held. */
 static double wait_ns(const struct batcher *batcher, int64_t model_index, enum job_kind kind, int64_t tokens)
 {
     const struct batcher_entry *entry = &batcher->entries[model_index];
@@ -246,8 +247,8 @@ static double wait_ns(const struct batcher *batcher, int64_t model_index, enum j
     return pace_ns(&entry->token_paces[kind], (double)tokens) * (double)(sharing > 0 ? sharing : 1) / n_ready;
 }
 
-/* The lock is held. Whether a job behind `tokens` waiting tokens probably starts within max_queue_ms. For a job that
- * generates, this depends on the slots, and is not estimated. */
+/* Whether a job behind `tokens` waiting tokens probably starts within max_queue_ms. True for a job that generates,
+ * because its start depends on the slots and is not estimated. The lock is held. */
 static bool starts_in_time(const struct batcher *batcher, const struct job *job, int64_t tokens)
 {
     const struct batcher_options *options = &batcher->options;
@@ -259,9 +260,9 @@ static bool starts_in_time(const struct batcher *batcher, const struct job *job,
     return ns <= (double)options->max_queue_ms * MILLISECOND_NS;
 }
 
-/* The lock is held. An empty queue accepts a job of any size. Otherwise a job larger than a limit would be refused at
- * every attempt. A job that continues a request is always accepted, because the request was admitted with its first
- * job. */
+/* Whether the queue accepts the job. An empty queue accepts a job of any size, because a job larger than a limit would
+ * otherwise be refused at every attempt. A job that continues a request is always accepted, because the request was
+ * admitted with its first job. The lock is held. */
 static bool fits_queue(const struct batcher *batcher, const struct job *job)
 {
     if (job->continues)

@@ -7,14 +7,16 @@
 
 #define SECOND_NS INT64_C(1000000000)
 
-/* After a search of all queues for expired jobs, the next alarm is at least this time later. Therefore many deadlines
- * that follow one another closely cause only a few searches. A new job may still set an earlier alarm. */
+/* Minimum time from a search of all queues for expired jobs to the next alarm, in nanoseconds. So many deadlines that
+ * follow one another closely cause only a few searches. A new job may still set an earlier alarm. */
 #define ALARM_STEP_NS INT64_C(1000000)
 
-/* Jobs may wait for slots for a long time. This is the time between two checks of whether their clients have left. */
+/* Time between two checks of whether the clients of jobs that wait for slots have left. Jobs may wait for slots for a
+ * long time. */
 #define ASK_STEP_NS SECOND_NS
 
-/* The lock is held. Sets *alarm_ns to an earlier time, and wakes the deadline thread so that it sees this time. */
+/* Sets *alarm_ns to the time if it is earlier, and wakes the deadline thread, which then uses the new time. The lock is
+ * held. */
 static void set_alarm(struct batcher *batcher, int64_t *alarm_ns, int64_t time_ns)
 {
     if (time_ns >= *alarm_ns)
@@ -31,8 +33,8 @@ void deadlines_watch(struct batcher *batcher, const struct job *job, bool waits_
         set_alarm(batcher, &batcher->ask_ns, job->submitted_ns + ASK_STEP_NS);
 }
 
-/* The lock is held. Expires those jobs of a list whose deadline has passed (job_expire). Returns the earliest deadline
- * of the other jobs. */
+/* Expires the jobs of a list whose deadline has passed (job_expire). Returns the earliest deadline of the other jobs.
+ * The lock is held. */
 static int64_t expire_list(struct batcher *batcher, struct job_queue *list, int64_t now)
 {
     int64_t earliest = INT64_MAX;
@@ -46,7 +48,7 @@ static int64_t expire_list(struct batcher *batcher, struct job_queue *list, int6
     return earliest;
 }
 
-/* The lock is held. Expires the jobs in the queues whose deadline has passed (job_expire), and sets the next alarm. */
+/* Expires all waiting jobs whose deadline has passed (job_expire), and sets the next alarm. The lock is held. */
 static void expire_waiting(struct batcher *batcher, int64_t now)
 {
     int64_t earliest = INT64_MAX;
@@ -60,8 +62,8 @@ static void expire_waiting(struct batcher *batcher, int64_t now)
     batcher->alarm_ns = earliest < now + ALARM_STEP_NS ? now + ALARM_STEP_NS : earliest;
 }
 
-/* The lock is held. Makes a list of all jobs that wait for slots, linked by next_asked. Also increases their `running`,
- * so that no other thread ends them. */
+/* Makes a list of all jobs that wait for slots, linked by next_asked. Increases `running` of these jobs, so that no
+ * other thread ends them. The lock is held. */
 static struct job *hold_slotless(struct batcher *batcher)
 {
     struct job *held = NULL;
@@ -74,9 +76,9 @@ static struct job *hold_slotless(struct batcher *batcher)
     return held;
 }
 
-/* The lock is held, but not during the calls of `wanted`. Drops jobs that wait for slots and are no longer wanted. A
- * job may get slots and run during these calls. If it completes in this time, its lane does not end it. Then this
- * function ends it. */
+/* Drops jobs that wait for slots and are no longer wanted. While `wanted` is called, a job may receive slots, run and
+ * complete. Its lane does not end such a job, because `running` is above 0, so this function ends it. The lock is held,
+ * but not during the calls of `wanted`. */
 static void ask_slotless(struct batcher *batcher)
 {
     struct job *held = hold_slotless(batcher);
@@ -151,7 +153,7 @@ void deadlines_cancel_slotless(struct batcher *batcher)
         struct job_queue *list = &batcher->entries[i].waiting.lists[MODEL_QUEUE_SLOTLESS];
         for (struct job *job; (job = list->first) != NULL;) {
             job_cancel(list, job);
-            if (job->running == 0) /* otherwise ask_slotless ends it */
+            if (job->running == 0) /* if `running` is above 0, ask_slotless ends the job */
                 job_end(job, &batcher->ended);
         }
     }

@@ -3,10 +3,10 @@
 #include <math.h>
 #include <string.h>
 
-#define BLOCK 64 /* number of floats that are tested without a branch */
+#define BLOCK 64 /* number of floats that are tested together without a branch */
 
-/* The index of the first value that is NaN or infinite. -1 if there is none. The loop over a block contains no branch,
- * so the compiler uses vector instructions. */
+/* Returns the index of the first value that is NaN or infinite, or -1 if there is none. The loop over a block contains
+ * no branch, so the compiler uses vector instructions. */
 static int64_t find_not_finite(const float *values, int64_t count)
 {
     int64_t start = 0;
@@ -24,7 +24,8 @@ static int64_t find_not_finite(const float *values, int64_t count)
     return -1;
 }
 
-/* `values` is (rows, columns), or NULL if the item did not request them. */
+/* Whether all values are finite. `values` has the shape (rows, columns), or is NULL if the item did not request the
+ * values. */
 static bool is_finite(const char *name, const float *values, int64_t rows, int64_t columns, struct flaw *flaw)
 {
     int64_t index = values ? find_not_finite(values, rows * columns) : -1;
@@ -55,7 +56,7 @@ static bool logarithms_are_finite(const struct engine_item *item, struct flaw *f
     return finite;
 }
 
-/* Checks the first output of a module. A row is the last dimension. */
+/* Checks the first output of a module. The last dimension of the output counts as a row. */
 static bool tensor_is_finite(const struct model *model, const struct engine_item *item, struct flaw *flaw)
 {
     int64_t shape[ENGINE_MAX_RANK], rows = 1;
@@ -72,7 +73,8 @@ static bool output_is_finite(const struct model *model, const struct engine_item
         return tensor_is_finite(model, item, flaw);
     bool finite = item->top_k > 0
                       ? is_finite("the output's best values", item->top_values, item->n_rows, item->top_k, flaw)
-                  : info->inputs[0].layout == LAYOUT_IMAGE /* a row is a channel */
+                  /* The output of an image has the shape (channels, pixels), so a row is a channel. */
+                  : info->inputs[0].layout == LAYOUT_IMAGE
                       ? is_finite("the output", item->output, info->output_columns, item->n_rows, flaw)
                       : is_finite("the output", item->output, item->n_rows, info->output_columns, flaw);
     if (!finite && item->rows)

@@ -15,8 +15,8 @@ struct flaw {
     int64_t row;        /* index of the row that contains the number */
 };
 
-/* Returns false if a result of the item is NaN or infinite. Then `flaw` describes the place of the first such number.
- * Any thread may call it. */
+/* Returns false if a result of the item is NaN or infinite. `flaw` then describes the position of the first such
+ * number. Any thread may call it. */
 bool item_is_finite(const struct model *model, const struct engine_item *item, struct flaw *flaw);
 
 #endif

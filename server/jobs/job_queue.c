@@ -43,8 +43,7 @@ void job_queue_start(struct job_queue *queue, struct job *job, int64_t n_items, 
         unlink_job(queue, job);
 }
 
-/* Whether a waiting job is smaller than `job`: it has fewer waiting tokens. Of two equal jobs, the older one counts as
- * smaller. */
+/* Whether `waiting` is smaller than `job`: it has fewer waiting tokens, or equally many and is older. */
 static bool is_smaller(const struct job *waiting, const struct job *job)
 {
     if (waiting->waiting_tokens != job->waiting_tokens)
@@ -81,7 +80,7 @@ void job_queue_leave(struct job_queue *queue, struct job *job)
     job->waiting_tokens = 0;
 }
 
-/* Writes the message first, because job_queue_leave changes next_item. */
+/* The message is written before job_queue_leave, which changes next_item. */
 void job_expire(struct job_queue *queue, struct job *job, struct job_list *ended)
 {
     job->status = JOB_EXPIRED;

@@ -7,8 +7,8 @@
 #include "server/jobs/deadlines.h"
 #include "server/jobs/lanes.h"
 
-/* The lock is held, but not during the warm-up. Warms up a model, and sets the bit of `cold` for this lane to 0. The
- * time of the warm-up is a first, rough measure of the pace. */
+/* Warms up a model, and clears the bit of this lane in `cold`. The time of the warm-up is a first, rough measure of the
+ * model's pace. The lock is held, but not during the warm-up. */
 static void warm_up(struct lane *lane, int64_t model_index, int number)
 {
     struct batcher *batcher = lane->batcher;
@@ -32,7 +32,7 @@ static void warm_up(struct lane *lane, int64_t model_index, int number)
     pthread_cond_broadcast(&batcher->warmed);
 }
 
-/* The lock is held. Warms up the models that need it on this lane. Such a model has no jobs yet. */
+/* Warms up the models that need a warm-up on this lane. Such models have no jobs yet. The lock is held. */
 static void warm_up_all(struct lane *lane)
 {
     struct batcher *batcher = lane->batcher;

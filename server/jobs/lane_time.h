@@ -1,13 +1,13 @@
-/* lane_time: divides the time of a lane between generation and all other work, while jobs of both kinds wait. This is
- * weighted fair queueing (Demers, Keshav and Shenker 1989) with two queues. Each kind pays for the time that it uses.
- * The price is this time divided by the kind's fraction of the lane (lane_time_fraction). The kind that has paid less
- * leads the next batch. Its items are added first, as many as fit. Then items of the other kind ride along. The
- * estimated price of these items is at most that of the leader's items. So steps of generation and other items run
- * together, and no kind gets ahead in a batch that it does not lead.
+/* lane_time: divides the time of a lane between generation and all other work, while jobs of both kinds wait. The
+ * method is weighted fair queueing (Demers, Keshav and Shenker 1989) with two queues. Each kind pays for the time that
+ * it uses. The price is this time divided by the kind's fraction of the lane (lane_time_fraction). The kind that has
+ * paid less leads the next batch: its items are added first, as many as fit. Items of the other kind may fill the
+ * remaining room. Their estimated price is limited to the price of the leader's items. So steps of generation and other
+ * items run together, and no kind uses more than its fraction through batches that it does not lead.
  *
  * A kind cannot save time for later. If none of its jobs waits, the amount by which the other kind has paid more is set
- * to 0. So a kind that was idle cannot claim the lane for a long time afterwards. A kind that used the whole lane by
- * itself owes nothing. The caller must prevent concurrent calls. */
+ * to 0. So a kind that was idle cannot claim the lane for a long time afterwards, and a kind that used the lane alone
+ * owes nothing. The caller must prevent concurrent calls. */
 #ifndef SERVER_LANE_TIME_H
 #define SERVER_LANE_TIME_H
 
@@ -16,11 +16,12 @@
 #include <stdbool.h>
 
 struct lane_time {
-    double ahead; /* what generation has paid, minus what the other kind has paid. A kind pays its time in nanoseconds,
-                     divided by its fraction. 0 at first */
+    double ahead; /* what generation has paid, minus what the other kind has paid. The unit is nanoseconds divided by a
+                     fraction. 0 at first */
 };
 
-/* The fraction of the time that a kind gets. `percent` is the percentage of generation, from 1 to 99. */
+/* The fraction of the lane's time for a kind, if both kinds wait. `percent` is the percentage for generation, from 1 to
+ * 99. */
 static inline double lane_time_fraction(enum job_kind kind, int64_t percent)
 {
     return (double)(kind == JOB_GENERATION ? percent : 100 - percent) / 100;
@@ -36,7 +37,8 @@ static inline enum job_kind lane_time_turn(struct lane_time *time, bool generati
     return generation_waits && (!others_wait || time->ahead < 0) ? JOB_GENERATION : JOB_OTHER;
 }
 
-/* The most that items that ride along may cost, if the items of the leader cost `cost`. The unit may be any. */
+/* The maximum cost of the items of the other kind in a batch, if the items of the leader cost `cost`. Both costs have
+ * the same unit. */
 static inline double lane_time_allowance(enum job_kind leader, double cost, int64_t percent)
 {
     return cost * (1 - lane_time_fraction(leader, percent)) / lane_time_fraction(leader, percent);

@@ -22,7 +22,8 @@ bool lane_runs(const struct lane *lane, int64_t model_index)
     return number >= 0 && (batcher->closing || batcher->entries[model_index].ready_lanes >> number & 1);
 }
 
-/* Whether the device of the job's home works. The lane has the number of the home, so it is on this device. */
+/* Whether the device `home` of the job works. The model's lane with the same number runs on this device, so the
+ * function tests the bit of this lane. */
 static bool home_works(const struct batcher *batcher, const struct job *job)
 {
     return batcher->entries[job->model_index].ready_lanes >> job->home & 1;

@@ -1,5 +1,5 @@
-/* pace: the speed of a model's batches, for estimating the time of other batches. The speed is the work of the batches,
- * in FLOPs or tokens, divided by their measured time. Later and larger batches have more weight. The caller must
+/* pace: the measured speed of a model's batches, for estimating the time of other batches. The speed is the work of the
+ * batches, in FLOPs or tokens, divided by their time. Later and larger batches have more weight. The caller must
  * prevent concurrent calls. */
 #ifndef SERVER_PACE_H
 #define SERVER_PACE_H
@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 struct pace {
-    double work, ns; /* sums over the batches. Before a new batch is added, both sums are multiplied by PACE_KEPT. Both
-                        are 0 before the first batch */
+    double work, ns; /* sums over the batches: work in FLOPs or tokens, time in nanoseconds. Before a new batch is
+                        added, both sums are multiplied by PACE_KEPT. Both are 0 before the first batch */
 };
 
 #define PACE_KEPT 0.8
@@ -19,7 +19,7 @@ static inline void pace_add(struct pace *pace, double work, int64_t ns)
     pace->ns = PACE_KEPT * pace->ns + (double)ns;
 }
 
-/* The estimated time of this work. 0 if no batch has run yet. */
+/* The estimated time of this work in nanoseconds. 0 before the first batch. */
 static inline double pace_ns(const struct pace *pace, double work)
 {
     return pace->work > 0 ? work * pace->ns / pace->work : 0;

@@ -5,7 +5,7 @@
 
 struct slots {
     int64_t count, n_free;
-    int64_t free[]; /* (count): the first n_free elements are the numbers of free slots */
+    int64_t free[]; /* an array of `count` elements. The first n_free elements are the numbers of the free slots */
 };
 
 struct slots *slots_open(int64_t count)
@@ -15,7 +15,8 @@ struct slots *slots_open(int64_t count)
         return NULL;
     slots->count = slots->n_free = count;
     for (int64_t i = 0; i < count; i++)
-        slots->free[i] = count - i; /* low numbers are taken first, because their memory may already be resident */
+        /* The lowest numbers are at the end and taken first, because their memory may already be resident. */
+        slots->free[i] = count - i;
     return slots;
 }
 
