@@ -1,6 +1,6 @@
 /* budget: a limit on the memory of all requests together. Any thread may call the functions.
  *
- * A share counts the bytes that one request has taken from the budget. A thread that aborts a request may end the
+ * A share counts the bytes that one request has taken from the budget. If a thread aborts a request, it may end the
  * request's share at once, although the request's memory is freed a moment later. Ending a share twice is harmless. */
 #ifndef SERVER_BUDGET_H
 #define SERVER_BUDGET_H
@@ -11,15 +11,15 @@
 
 struct budget {
     _Atomic int64_t used;
-    int64_t limit;   /* bytes */
-    int64_t reserve; /* the part of the limit that only small shares may use, so that large shares cannot exhaust the
-                        budget */
-    int64_t small;   /* bytes. A share of at most this size is small */
+    int64_t limit;   /* maximum number of bytes of all shares together */
+    int64_t reserve; /* number of bytes of the limit that only small shares may use, so that large shares cannot exhaust
+                        the budget */
+    int64_t small;   /* maximum number of bytes of a small share */
 
     /* Called when the budget has no room for `bytes` more bytes. The function may end other shares. It returns true if
-     * at least `bytes` were given back. NULL if there is no such function. */
+     * they gave at least `bytes` back. NULL if shares cannot be ended. */
     bool (*make_room)(struct budget *budget, int64_t bytes);
-    void *context; /* for make_room */
+    void *context; /* a pointer that the owner of the budget may use in make_room */
 };
 
 struct share {
@@ -27,7 +27,7 @@ struct share {
     _Atomic int64_t bytes;
 };
 
-/* The largest possible size of a share, which it can have if there are no other shares. */
+/* The largest possible size of a share in bytes, if there are no other shares. */
 static inline int64_t budget_most(const struct budget *budget)
 {
     int64_t most = budget->limit - budget->reserve;
@@ -61,7 +61,7 @@ static inline bool share_take(struct share *share, int64_t bytes)
     return false;
 }
 
-/* Returns all bytes of the share to the budget. The result is their number. */
+/* Returns all bytes of the share to the budget. The return value is their number. */
 static inline int64_t share_end(struct share *share)
 {
     int64_t bytes = atomic_exchange_explicit(&share->bytes, 0, memory_order_relaxed);

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* The time of CLOCK_MONOTONIC in nanoseconds. Any thread may call it. A test that needs another clock defines this
- * function itself. */
+/* The time of CLOCK_MONOTONIC in nanoseconds. Any thread may call clock_ns. A test that needs another clock defines
+ * this function itself. */
 int64_t clock_ns(void);
 
 #endif

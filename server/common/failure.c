@@ -1,4 +1,4 @@
-/* failure: the table that maps a kind of failure to an HTTP status and an error type. */
+/* failure: a table that maps each kind of failure to an HTTP status and an error type. */
 #include "server/common/failure.h"
 
 #include <assert.h>

@@ -1,8 +1,9 @@
 /* log: a line is composed in a buffer of LOG_LINE_BYTES on the stack. A line that is too long is cut between two
  * characters and ends with an ellipsis. The final quote, brace and line end are still written.
  *
- * Values may come from a client. Control characters are escaped, because terminals and viewers act on them. So are the
- * C1 characters and the two line ends of Unicode. Bytes that are not UTF-8 become U+FFFD. */
+ * Values may come from a client. Control characters are escaped, because terminals and viewers act on them. The C1
+ * characters and Unicode's line separators U+2028 and U+2029 are also escaped. Bytes that are not UTF-8 become
+ * U+FFFD. */
 #include "server/common/log.h"
 
 #include "server/common/clock.h"
@@ -15,9 +16,9 @@
 #include <string.h>
 #include <time.h>
 
-#define LINE_TAIL 8 /* kept free for the ellipsis, a quote, a brace and the line's end */
+#define LINE_TAIL 8 /* number of bytes kept free for the ellipsis, a quote, a brace and the line end */
 #define FLUSH_PATIENCE_NS INT64_C(1000000000)
-#define LIMIT_PERIOD_NS INT64_C(1000000000) /* least time between two lines with the same limit */
+#define LIMIT_PERIOD_NS INT64_C(1000000000) /* minimum time between two lines with the same limit, in nanoseconds */
 
 const char log_integer[] = "integer", log_decimal[] = "decimal";
 
@@ -41,7 +42,7 @@ static const char *const level_names_upper[] = {
 
 struct line {
     size_t length;
-    bool cut; /* a value did not fit, so only the tail may follow */
+    bool cut; /* a value did not fit, so only the end of the line may follow */
     char text[LOG_LINE_BYTES];
 };
 
@@ -106,7 +107,7 @@ static void line_put_escaped(struct line *line, const char *value)
     }
 }
 
-/* Whether a value needs quotes, so that a reader can tell where it ends. */
+/* Whether a value of a text line needs quotes, so that a reader can tell where the value ends. */
 static bool value_needs_quotes(const char *value)
 {
     if (!*value)
@@ -137,7 +138,8 @@ static void line_put_value(struct line *line, const char *before, const char *ke
     line_put_tail(line, quote);
 }
 
-/* Appends the whole pair or nothing, because a part of a number is a different number. */
+/* Appends the pair of key and number, or nothing if it does not fit, because a part of a number is a different
+ * number. */
 static void line_put_number(struct line *line, const char *before, const char *key, const char *between,
                             const char *number)
 {
@@ -147,7 +149,7 @@ static void line_put_number(struct line *line, const char *before, const char *k
         line_put(line, pair, length);
 }
 
-/* "2026-11-20T19:40:00.123Z" */
+/* Writes the present time, such as "2026-11-20T19:40:00.123Z". */
 static void time_text(char *buffer, size_t size)
 {
     struct timespec now;

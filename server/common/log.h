@@ -5,8 +5,8 @@
  *     text: 2026-11-20T19:40:00.123Z INFO model loaded name=builtin parameters=913000
  *     json: {"time": "…", "level": "info", "message": "model loaded", "name": "builtin", "parameters": 913000}
  *
- * After log_start no caller waits for stderr. Lines arrive whole and in order. While stderr is blocked, lines wait in a
- * ring buffer of 256 KiB. Lines that do not fit are dropped and counted. A later line reports their number. */
+ * After log_start no caller waits for stderr. Lines are written whole and in order. While stderr is blocked, lines wait
+ * in a ring buffer of 256 KiB. Lines that do not fit are dropped and counted. A later line reports their number. */
 #ifndef SERVER_LOG_H
 #define SERVER_LOG_H
 
@@ -31,13 +31,14 @@ int64_t log_lines_dropped(void);
  * line. */
 void log_write(enum log_level level, const char *message, ...) __attribute__((sentinel));
 
-/* A pair with a number, which JSON lines contain without quotes. LOG_DECIMAL writes three digits after the point. */
+/* Pairs of a key and a number. JSON lines contain the number without quotes. LOG_DECIMAL writes three digits after the
+ * point. */
 #define LOG_INTEGER(key, value) log_integer, (key), (int64_t)(value)
 #define LOG_DECIMAL(key, value) log_decimal, (key), (double)(value)
 extern const char log_integer[], log_decimal[];
 
-/* A limit for lines that clients can cause as often as they like. It allows one line per second. The next line contains
- * the number of suppressed lines as `left_out`. A zeroed limit is ready for use. */
+/* A limit for lines that clients can cause as often as they like. The limit allows one line per second. The next line
+ * that is written contains the number of suppressed lines as `left_out`. A zeroed limit is ready for use. */
 struct log_limit {
     _Atomic int64_t next_ns;
     _Atomic int64_t left_out;
@@ -45,8 +46,8 @@ struct log_limit {
 void log_write_limited(struct log_limit *limit, enum log_level level, const char *message, ...)
     __attribute__((sentinel));
 
-/* Writes an INFO line whatever the log level is. Used for lines that other programs wait for, such as "listening on …".
- */
+/* Writes an INFO line, whatever the log level is. It is used for lines that other programs wait for, such as "listening
+ * on …". */
 void log_announce(const char *message, ...) __attribute__((sentinel));
 
 #endif

@@ -1,6 +1,6 @@
-/* log_writer: the ring buffer contains records, each a header and a line. The thread removes one record at a time. It
- * does not hold the lock while it writes the line. The thread is never joined, because it may wait forever for the
- * program that reads stderr. */
+/* log_writer: the ring buffer contains records. A record is a header and a line. The thread removes one record at a
+ * time, and does not hold the lock while it writes the line. The thread is never joined, because it may wait forever
+ * for the program that reads stderr. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/common/log_writer.h"
 
@@ -26,16 +26,17 @@ static struct {
     pthread_mutex_t lock; /* guards all members. Never held while a line is written */
     pthread_cond_t filled;
     pthread_cond_t written;
-    log_writer_lost_line *lost_line; /* NULL before the start */
-    bool writing;                    /* a line is being written */
-    bool failing;                    /* the last line could not be written */
+    log_writer_lost_line *lost_line; /* writes the line about lost lines. NULL before log_writer_start */
+    bool writing;                    /* the thread is writing a line */
+    bool failing;                    /* writing the last line failed */
     int64_t lost;                    /* number of lost lines since the start */
     int64_t untold;                  /* number of lost lines that no line has reported yet */
-    size_t first, used;              /* in bytes. Headers and lines may wrap around the end of the ring */
+    /* First byte in use, and number of bytes in use. Headers and lines may wrap around the end of the ring. */
+    size_t first, used;
     char bytes[LOG_RING_BYTES];
 } ring = {.lock = PTHREAD_MUTEX_INITIALIZER, .filled = PTHREAD_COND_INITIALIZER};
 
-/* ---- The ring. The lock is held ---- */
+/* ---- The ring. Callers hold the lock ---- */
 
 static size_t shorter(size_t a, size_t b)
 {
@@ -75,8 +76,8 @@ static void ring_lose(int64_t lines)
     ring.untold += lines;
 }
 
-/* Adds the line that reports lost lines, at the place of the lost lines. Does so only when there is room for another
- * line, too. */
+/* Adds the line that reports lost lines, at the place of the lost lines in the ring. Does nothing if there is not
+ * enough room for this line and another one. */
 static void ring_tell(void)
 {
     char line[LOG_LINE_BYTES];
@@ -87,7 +88,7 @@ static void ring_tell(void)
     ring.untold = 0;
 }
 
-/* ---- Writing. The lock is not held ---- */
+/* ---- Writing. Callers do not hold the lock ---- */
 
 static bool write_all(const char *bytes, size_t count, size_t *written)
 {
@@ -95,7 +96,7 @@ static bool write_all(const char *bytes, size_t count, size_t *written)
         ssize_t part = write(STDERR_FILENO, bytes + *written, count - *written);
         if (part > 0) {
             *written += (size_t)part;
-        } else if (part < 0 && errno == EAGAIN) { /* another process made the terminal or pipe non-blocking */
+        } else if (part < 0 && errno == EAGAIN) { /* another process has made the terminal or pipe non-blocking */
             struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
             poll(&room, 1, -1);
         } else if (part == 0 || errno != EINTR) {
@@ -105,7 +106,8 @@ static bool write_all(const char *bytes, size_t count, size_t *written)
     return true;
 }
 
-/* `torn` tells that the line before was written only in part, which happens on a full disk. */
+/* Writes a line. Sets *torn if only a part was written, which happens on a full disk. If *torn is true at first, a line
+ * end is written before the line. */
 static bool write_line(const char *line, size_t length, bool *torn)
 {
     size_t written = 0;
@@ -149,7 +151,7 @@ static void *writer_thread(void *unused)
     return NULL;
 }
 
-/* ---- For all threads ---- */
+/* ---- For callers on any thread ---- */
 
 int log_writer_start(log_writer_lost_line *lost_line, struct error *error)
 {

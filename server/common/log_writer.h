@@ -7,19 +7,19 @@
 
 #include "config/config.h"
 
-#define LOG_LINE_BYTES 4096 /* most bytes of a line, including its end */
+#define LOG_LINE_BYTES 4096 /* maximum number of bytes of a line, including its line end */
 #define LOG_RING_BYTES (256 * 1024)
 
-/* Writes the line that reports the number of lost lines. Returns its length. */
+/* A function that writes the line about lost lines to `line`. It returns the length of the line. */
 typedef size_t log_writer_lost_line(int64_t lost, char line[LOG_LINE_BYTES]);
 
-/* Starts the thread. Call it once per process. Until then, and after a failure, callers write their lines themselves
- * and wait. */
+/* Starts the thread. Call it once per process. Before it starts, or if it cannot start, callers write their lines
+ * themselves and wait. */
 int log_writer_start(log_writer_lost_line *lost_line, struct error *error);
 
 void log_writer_put(const char *line, size_t length);
 
-/* Waits until all lines are written, or for `patience_ns`. */
+/* Waits until all lines are written, but at most `patience_ns`. */
 void log_writer_flush(int64_t patience_ns);
 
 int64_t log_writer_lost(void); /* number of lost lines since the start */

@@ -1,6 +1,6 @@
 /* memory: the machine's memory and the limits of control groups. A container sees the memory of the whole machine, but
- * the kernel kills its processes at the limit of its group. The limit of a group also holds for the groups inside it.
- * So the limits of all groups up to the root are read. */
+ * the kernel kills its processes at the limit of its group. The limit of a group also applies to the groups inside it.
+ * So the limits of the process's group and of all groups that contain it are read. */
 #include "server/common/memory.h"
 
 #include <limits.h>
@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Reads the limit in a file of a group. INT64_MAX if there is no such file, or if it contains "max". */
+/* Reads the limit in the file `name` of a group. Returns INT64_MAX if there is no such file, or if it contains
+ * "max". */
 static int64_t read_limit(const char *root, const char *hierarchy, const char *group, const char *name)
 {
     char path[PATH_MAX];
@@ -24,7 +25,7 @@ static int64_t read_limit(const char *root, const char *hierarchy, const char *g
     return limit;
 }
 
-/* The smallest limit of a group and of the groups that contain it. Shortens the string `group`. */
+/* Returns the smallest limit of a group and of the groups that contain it. Shortens the string `group`. */
 static int64_t least_limit(const char *root, const char *hierarchy, char *group, const char *name)
 {
     int64_t least = INT64_MAX;
@@ -34,11 +35,13 @@ static int64_t least_limit(const char *root, const char *hierarchy, char *group,
         least = limit < least ? limit : least;
         if (!slash)
             return least;
-        *slash = '\0'; /* in a container the folder of the group may be missing, but the root folder exists */
+        /* Continue with the containing group. In a container, only the folder of the root group may exist. */
+        *slash = '\0';
     }
 }
 
-/* The smallest limit for one line of /proc/self/cgroup, ID:CONTROLLERS:GROUP. In version 2 CONTROLLERS is empty. */
+/* Returns the smallest limit for a line of /proc/self/cgroup. The line has the form ID:CONTROLLERS:GROUP. In version 2
+ * of control groups, CONTROLLERS is empty. */
 static int64_t line_limit(const char *root, char *line)
 {
     char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;

@@ -1,7 +1,7 @@
-/* metrics: relaxed atomics in memory that metrics_open lays out. Each model has a small table of routes, and one more
- * table is for requests without a model. A route gets an entry in the table when it is first seen, by one
- * compare-and-swap of its name. A status gets an entry within its route in the same way. If the table is full, a route
- * is counted as "other", and a status as 599. Errors are the requests with a status of 400 or more. */
+/* metrics: relaxed atomics in memory that metrics_open allocates. Each model has a small table of routes, and one more
+ * table is for requests without a model. When a route is first seen, one compare-and-swap of its name reserves an entry
+ * for the route in the table. An entry for a status within a route is reserved in the same way. If the table is full, a
+ * route is counted as "other", and a status as 599. Errors are the requests with a status of 400 or more. */
 #include "server/common/metrics.h"
 
 #include "config/config.h"
@@ -18,11 +18,11 @@
 #define MAX_ROUTES 128
 #define FIRST_STATUS 100
 #define LAST_STATUS 599
-#define MAX_STATUSES 24 /* failure.c uses fewer */
-#define MAX_REASONS 8   /* most reasons for the end of a sequence */
+#define MAX_STATUSES 24 /* maximum number of statuses of a route. failure.c uses fewer */
+#define MAX_REASONS 8   /* maximum number of reasons for the end of a sequence */
 
-/* The upper bound of a bucket: the value in recorded units, and its label. Tables are in ascending order. They omit
- * +Inf. */
+/* The upper bound of a bucket, in recorded units and as the text of its label. Tables of bounds are in ascending order,
+ * and omit +Inf. */
 struct bound {
     int64_t value;
     const char *label;
@@ -47,7 +47,7 @@ static const struct bound token_bounds[] = {
 struct scale {
     const struct bound *bounds;
     int n_bounds;
-    bool seconds; /* true: values are recorded in nanoseconds, and shown in seconds */
+    bool seconds; /* true if values are recorded in nanoseconds and shown in seconds */
 };
 #define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
 _Static_assert(COUNT(nanosecond_bounds) < MAX_BUCKETS, "a bucket for each bound, and one for +Inf");
@@ -57,7 +57,8 @@ static const struct scale time_scale = {nanosecond_bounds, COUNT(nanosecond_boun
 static const struct scale item_scale = {item_bounds, COUNT(item_bounds), false};
 static const struct scale token_scale = {token_bounds, COUNT(token_bounds), false};
 
-/* A scrape computes the count of values as the sum of the buckets, so that count and buckets agree. */
+/* A histogram. The number of values is computed as the sum of the buckets, so that this number and the buckets always
+ * agree. */
 struct histogram {
     atomic_uint_fast64_t buckets[MAX_BUCKETS];
     atomic_int_fast64_t sum;
@@ -98,12 +99,12 @@ struct model_metrics {
 };
 
 struct metrics {
-    struct model_metrics none;                         /* of requests without a model */
-    _Atomic int64_t loading;                           /* models that are being loaded */
-    bool reload_fault;                                 /* only the thread of the reloads uses it */
-    _Atomic bool reload_failed;                        /* a part of the last reload stayed as it was */
-    _Atomic int64_t n_models;                          /* only grows */
-    struct model_metrics *models[METRICS_MOST_MODELS]; /* (n_models) */
+    struct model_metrics none; /* counts of requests without a model */
+    _Atomic int64_t loading;   /* number of models that are being loaded */
+    bool reload_fault;         /* a part of the current reload stayed as it was. Only the thread that reloads uses it */
+    _Atomic bool reload_failed;                        /* a part of the last complete reload stayed as it was */
+    _Atomic int64_t n_models;                          /* number of models so far. It never decreases */
+    struct model_metrics *models[METRICS_MOST_MODELS]; /* pointers to the counts of the `n_models` models */
 };
 
 static void model_metrics_init(struct model_metrics *model)
@@ -156,7 +157,8 @@ int64_t metrics_add_model(struct metrics *metrics, const char *name)
     }
     model_metrics_init(model);
     metrics->models[index] = model;
-    atomic_store(&metrics->n_models, index + 1); /* after all of the model is set, because others read it now */
+    /* Last, because other threads use the model as soon as they see the new n_models. */
+    atomic_store(&metrics->n_models, index + 1);
     return index;
 }
 
@@ -333,8 +335,7 @@ static void write_label(FILE *out, const char *value)
     }
 }
 
-/* The labels of a sample. A label is NULL if the sample lacks it. `last` is written unchanged, in the form key="value".
- */
+/* The labels of a sample. A label that is NULL is left out. `last` is written unchanged, in the form key="value". */
 struct labels {
     const char *route, *model, *last;
 };
@@ -443,7 +444,8 @@ static uint64_t count_errors(const struct metrics *metrics, int status)
     return count;
 }
 
-/* The usual statuses are written even when they are 0, because a rate needs a first value. */
+/* Writes the counts of errors. Usual statuses are written even if their count is 0, because Prometheus computes a rate
+ * from two values. */
 static void write_errors(FILE *out, const struct metrics *metrics)
 {
     static const int usual[] = {400, 401, 404, 405, 413, 415, 422, 429, 500, 503, 504};
@@ -465,8 +467,8 @@ static void write_gauge(FILE *out, const char *name, const char *help, int64_t v
     fprintf(out, "%s %lld\n", name, (long long)value);
 }
 
-/* Writes one value for each model. If `generation`, writes only values of models that generate. `offset` is the offset
- * of an int64_t in struct metrics_model_now. */
+/* Writes one value for each model. If `generation` is true, writes only the values of models that generate. `offset` is
+ * the offset of an int64_t in struct metrics_model_now. */
 static void write_queue_values(FILE *out, const struct metrics *metrics, const struct metrics_now *now,
                                const char *name, size_t offset, bool generation, const char *help)
 {
@@ -495,7 +497,7 @@ static void write_queues(FILE *out, const struct metrics *metrics, const struct 
                        offsetof(struct metrics_model_now, slot_bytes), true, "Reserved memory of all slots.");
 }
 
-/* What the last reload did, and until when the certificate is valid. */
+/* Writes the result of the last reload, and the time until which the certificate is valid. */
 static void write_reload(FILE *out, const struct metrics *metrics, const struct metrics_now *now)
 {
     write_gauge(out, "linformerd_last_reload_successful",
@@ -507,7 +509,7 @@ static void write_reload(FILE *out, const struct metrics *metrics, const struct 
         fprintf(out, "linformerd_certificate_expiry_timestamp_seconds %lld\n", (long long)now->certificate_end_s);
 }
 
-/* Counts of models that were loaded while the daemon served, or at its start. */
+/* Writes the numbers of models that were loaded, at the start of the daemon or later. */
 static void write_loads(FILE *out, const struct metrics *metrics, const struct metrics_now *now)
 {
     write_queue_values(out, metrics, now, "linformerd_model_weights_bytes",
@@ -597,7 +599,7 @@ static void write_gauges(FILE *out, const struct metrics_now *now)
     fprintf(out, "linformerd_build_info{version=\"%s\"} 1\n", LINFORMERD_VERSION);
 }
 
-/* Writes the metrics that Prometheus' client libraries have for each process, under the same names. */
+/* Writes the metrics that Prometheus' client libraries write for each process, under the same names. */
 static void write_process(FILE *out, const struct metrics_now *now)
 {
     const struct process_state *process = &now->process;

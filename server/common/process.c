@@ -1,4 +1,4 @@
-/* process: /proc/self, whose files are documented in proc(5). */
+/* process: reads files in /proc/self, which proc(5) documents. */
 #include "server/common/process.h"
 
 #include <dirent.h>
@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The numbers of /proc/self/stat that are needed. */
+/* The numbers of /proc/self/stat that process_state_now and process_started_s need. */
 struct stat_line {
     long long threads;
-    unsigned long long start_ticks; /* since the machine started */
+    unsigned long long start_ticks; /* time at which the process started, in clock ticks since the machine started */
     unsigned long long virtual_bytes;
     long long resident_pages;
 };
@@ -26,7 +26,8 @@ static bool stat_read(struct stat_line *stat)
     size_t length = fread(text, 1, sizeof text - 1, file);
     fclose(file);
     text[length] = '\0';
-    const char *name_end = strrchr(text, ')'); /* the name of the process may contain spaces and brackets */
+    /* The last bracket, because the name of the process may contain spaces and brackets. */
+    const char *name_end = strrchr(text, ')');
     return name_end &&
            sscanf(name_end + 1,
                   " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %lld %*d %llu %llu %lld",
@@ -36,7 +37,7 @@ static bool stat_read(struct stat_line *stat)
 static int64_t descriptors_listed(void)
 {
     DIR *folder = opendir("/proc/self/fd");
-    int64_t count = -1; /* the descriptor of the folder itself */
+    int64_t count = -1; /* does not count the descriptor with which the folder itself is open */
     if (!folder)
         return 0;
     for (const struct dirent *entry = readdir(folder); entry; entry = readdir(folder))
@@ -45,7 +46,8 @@ static int64_t descriptors_listed(void)
     return count;
 }
 
-/* Since Linux 6.2 the size of the folder is the number of its entries. Before, the size was 0. */
+/* Returns the number of open descriptors. Since Linux 6.2, the size of the folder is the number of its entries. On
+ * older kernels the size is 0. */
 static int64_t descriptors_open(void)
 {
     struct stat folder;
@@ -77,7 +79,7 @@ struct process_state process_state_now(void)
     return state;
 }
 
-/* The time when the machine started, in seconds since 1970. 0 if unknown. */
+/* Returns the time at which the machine started, in seconds since 1970. 0 if unknown. */
 static long long boot_s(void)
 {
     char line[256];

@@ -1,14 +1,14 @@
-/* secret: reads files with keys. */
+/* secret: reads files that contain keys. */
 #ifndef SERVER_SECRET_H
 #define SERVER_SECRET_H
 
 #include "config/config.h"
 
-/* Like file_read. Warns in the log if users other than the owner and the group of the file may read or change it. The
- * caller must call secret_free. */
+/* Reads a file like file_read. Warns in the log if users other than the owner and the group of the file may read or
+ * change the file. The caller must call secret_free. */
 char *secret_read(const char *path, size_t limit, size_t *length, struct error *error);
 
-/* Overwrites the bytes, and frees them. */
+/* Overwrites the bytes of the text, and frees the text. */
 void secret_free(char *text, size_t length);
 
 #endif

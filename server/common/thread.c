@@ -1,4 +1,4 @@
-/* thread: the message about a thread that cannot be started. */
+/* thread: writes the message about a thread that cannot be started. */
 #include "server/common/thread.h"
 
 #include <string.h>

@@ -6,16 +6,16 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Most rows of a prompt that one job computes. So many rows are enough for products at full speed. Other requests wait
- * at most for one such job. */
+/* Maximum number of rows of a prompt that one job computes. With this number of rows, matrix products already run at
+ * full speed. Other requests wait for at most one such job. */
 #define PART_ROWS 512
 
-/* Most logits of a prompt's rows that one job computes, for each sequence. They are 4 MiB. */
+/* Maximum number of logits of a prompt's rows that one job computes for each sequence. They use 4 MiB. */
 #define MOST_LOGITS (INT64_C(1) << 20)
 
 /* ---- Memory ---- */
 
-/* Allocates `count` lists of the likeliest tokens. Returns NULL without a failure if n_best is 0. */
+/* Allocates `count` lists of the n_best likeliest tokens. If n_best is 0, returns NULL without a failure. */
 static struct sampled_token *take_best(struct request *request, const struct generation *generation, int64_t count)
 {
     int64_t tokens;
@@ -28,7 +28,7 @@ static struct sampled_token *take_best(struct request *request, const struct gen
     return request_take(request, tokens, sizeof(struct sampled_token));
 }
 
-/* The most rows of a sequence whose logits one job computes. */
+/* The maximum number of rows of a sequence whose logits one job computes. */
 static int64_t most_wanted_rows(const struct generation *generation, int64_t n_prompt, int64_t vocabulary)
 {
     int64_t rows = generation->scores_prompts ? MOST_LOGITS / vocabulary : 1;
@@ -95,14 +95,14 @@ int generation_open(struct request *request, struct generation *generation, cons
 
 /* ---- Slots ---- */
 
-/* Makes the first job wait for a slot for each sequence. */
+/* Makes the first job wait until there is a slot for each sequence. */
 static void want_slots(struct request *request, struct generation *generation)
 {
     request->job.n_slots = generation->n_sequences;
     request->job.slots = generation->slots;
 }
 
-/* Gives each sequence its slot, after the batcher has given the slots to the first job. */
+/* Records the slot of each sequence, if the first job has received its slots. */
 static void take_slots(struct request *request, struct generation *generation)
 {
     if (!request->job.has_slots)
@@ -120,8 +120,8 @@ static void give_slot(struct request *request, struct generated *sequence)
     sequence->slot = 0;
 }
 
-/* If the sequence has new tokens, counts its end in the metrics. */
-static void count_end(const struct request *request, const struct generated *sequence)
+/* Counts the end of the sequence in the metrics, if the sequence has new tokens. */
+static void record_end(const struct request *request, const struct generated *sequence)
 {
     if (sequence->count > sequence->n_prompt)
         metrics_generation_end(request->service->options.metrics, request->metrics, generation_end_name(sequence->end));
@@ -163,7 +163,7 @@ static void choose(struct generated *sequence, const float *logits)
         sampling_best(vocabulary, logits, generation->n_best, sequence->best + index * generation->n_best);
 }
 
-/* Finds the log-probability of token number `index` of the prompt. */
+/* Computes the log-probability of token number `index` of the prompt. */
 static void score(struct generated *sequence, int64_t index, const float *logits)
 {
     const struct generation *generation = sequence->generation;
@@ -173,8 +173,8 @@ static void score(struct generated *sequence, int64_t index, const float *logits
         sampling_best(vocabulary, logits, n_best, sequence->prompt_best + index * n_best);
 }
 
-/* Reads the logits of requested row number `index` of the item. The threads of the engine call this function when these
- * logits are computed (engine_item.finish). */
+/* Reads the logits of requested row number `index` of the item. A thread of the engine calls this function as soon as
+ * these logits are computed (engine_item.finish). */
 static void read_logits(void *context, int64_t index)
 {
     struct generated *sequence = context;
@@ -184,19 +184,23 @@ static void read_logits(void *context, int64_t index)
         score(sequence, next, logits);
     else
         choose(sequence, logits);
-    atomic_store_explicit(&sequence->was_read, true, memory_order_relaxed); /* the end of the batch synchronises */
+    /* Relaxed, because the end of the batch synchronises the threads. */
+    atomic_store_explicit(&sequence->was_read, true, memory_order_relaxed);
 }
 
-/* Ids [begin, end) of a sequence, which the next job reads. */
+/* The ids of a sequence that the next job reads, from `begin` to before `end`. */
 struct range {
     int64_t begin, end;
-    bool in_parts; /* the slot keeps what these rows need of the rows before `begin` */
+    bool in_parts; /* the slot keeps the results of the rows before `begin`, so the item contains only the rows from
+                      `begin` on */
     bool
-        scores; /* the logits of all rows from sequence->submitted_rows on are needed, otherwise only of the last row */
+        /* The logits of all rows from sequence->submitted_rows on are needed. Otherwise only the logits of the last
+         * row. */
+        scores;
 };
 
-/* Beyond the longest sequence that the model reads, the positions of all rows change with each token. Then a job has
- * all these rows, and computes one new one. */
+/* Returns the range for the next job. If the sequence is longer than the model reads, the positions of all rows change
+ * with each token. In this case the job contains as many rows as the model reads, and computes one new row. */
 static struct range next_range(const struct model_info *info, const struct generation *generation,
                                const struct generated *sequence)
 {
@@ -234,7 +238,7 @@ static void want_rows(struct generated *sequence, const struct range *range, int
     item->finish_context = sequence;
 }
 
-/* Sets the item with the next rows of the sequence. On failure sets request->failure and returns -1. */
+/* Sets the item to the next rows of the sequence. On failure sets request->failure and returns -1. */
 static int set_item(struct request *request, struct generation *generation, struct generated *sequence,
                     struct engine_item *item)
 {
@@ -242,9 +246,11 @@ static int set_item(struct request *request, struct generation *generation, stru
     *item = range.in_parts && range.begin > 0 ? (struct engine_item){0} : sequence->given;
     if (range.in_parts) {
         item->slot =
-            sequence->slot != 0 ? sequence->slot : 1; /* in the first job, the batcher replaces this 1 by the slot */
+            /* In the first job, the batcher replaces this 1 by the number of the slot. */
+            sequence->slot != 0 ? sequence->slot : 1;
         item->first = range.begin;
-        sequence->given.inputs[generation->sequence_input].data = sequence->ids; /* the first `submitted_rows` ids */
+        /* Engine_item.earlier reads the first `submitted_rows` ids. */
+        sequence->given.inputs[generation->sequence_input].data = sequence->ids;
         item->earlier = &sequence->given;
     }
     item->inputs[generation->sequence_input].data = sequence->ids + range.begin;
@@ -260,8 +266,8 @@ static int set_item(struct request *request, struct generation *generation, stru
     return failure_set(&request->failure, FAILURE_INVALID, "%s", error.message);
 }
 
-/* Sets items for all sequences that have not ended. Returns their number. On failure sets request->failure and returns
- * -1. */
+/* Sets the items for all sequences that have not ended. Returns their number. On failure sets request->failure and
+ * returns -1. */
 static int64_t set_items(struct request *request, struct generation *generation)
 {
     int64_t count = 0;
@@ -277,7 +283,7 @@ static int64_t set_items(struct request *request, struct generation *generation)
     return count;
 }
 
-/* The number of tokens of the prompts that the first job does not contain. */
+/* The number of tokens of the prompts that only later jobs contain. */
 static int64_t later_tokens(const struct generation *generation)
 {
     int64_t tokens = 0;
@@ -305,8 +311,8 @@ static bool ends_sequence(const struct generation *generation, int32_t id)
     return false;
 }
 
-/* Records a new token in the metrics, with the time since the previous token. For the first token, it is the time since
- * the request's arrival. */
+/* Records a new token in the metrics, with the time since the previous token. For the first token, records the time
+ * since the request's first job was submitted. */
 static void record_token(const struct request *request, struct generated *sequence)
 {
     struct metrics *metrics = request->service->options.metrics;
@@ -320,12 +326,12 @@ static void record_token(const struct request *request, struct generated *sequen
     sequence->token_ns = now;
 }
 
-/* Appends the chosen token. */
+/* Appends the chosen token to the sequence. */
 static void append(struct request *request, struct generation *generation, struct generated *sequence)
 {
     sequence->logprobs[sequence->count - sequence->n_prompt] = sequence->token.logprob;
     sequence->ids[sequence->count++] = sequence->token.id;
-    request->job.deadline_ns = 0; /* the deadline limits only the time until the first token */
+    request->job.deadline_ns = 0; /* the deadline applies only to the time until the first token */
     record_token(request, sequence);
     if (ends_sequence(generation, sequence->token.id))
         sequence->end = GENERATION_ENDED;
@@ -335,14 +341,14 @@ static void append(struct request *request, struct generation *generation, struc
         sequence->end = GENERATION_STOPPED;
 }
 
-/* Whether the server drains, and the time that sequences have for ending is over. */
+/* Whether the server drains, and the time that generations have for ending has passed. */
 static bool drain_ends(const struct service *service)
 {
     int64_t end_ns = atomic_load(&service->drain_end_ns);
     return end_ns != 0 && clock_ns() >= end_ns;
 }
 
-/* A CUDA device does not call `finish`, so this function reads the logits. */
+/* Reads the logits of the item if the engine has not done so, because a CUDA device does not call `finish`. */
 static void read_rest(struct generated *sequence, const struct engine_item *item)
 {
     bool was_read = atomic_load_explicit(&sequence->was_read, memory_order_relaxed);

@@ -6,19 +6,19 @@
  * computes the next tokens of all sequences that are being generated (Orca, Yu et al. 2022: iteration-level
  * scheduling).
  *
- * Each sequence holds a slot. --max-generations limits the number of sequences of a model, over all requests. A request
- * whose sequences find no free slots waits in the batcher's queue. If the rows of the model's sequences may come in
- * several batches (model_info.n_slots), the number of the slot is also engine_item.slot. Then a job contains only the
- * new rows of each sequence. Several jobs read a long prompt, one part each, and other batches run between them. For
- * other models, each job contains all rows of each sequence.
+ * Each sequence holds a slot, which is the permission to generate it. A model has --max-generations slots for the
+ * sequences of all requests. A request whose sequences find no free slots waits in the batcher's queue. For some
+ * models, a slot also has memory for earlier rows of its sequence (model_info.n_slots). The number of the slot is then
+ * also engine_item.slot, and a job contains only the new rows of each sequence. Several jobs read a long prompt, one
+ * part each, and other batches run between them. For other models, each job contains all rows of each sequence.
  *
- * A sequence may become longer than the model can read (model_info.window). Then a job contains only its last rows, as
- * many as the model reads. AutoregressiveWrapper of linear-attention-transformer does the same.
+ * A sequence may become longer than the model can read (model_info.window). A job then contains only the last
+ * model_info.window rows of the sequence. AutoregressiveWrapper of linear-attention-transformer does the same.
  *
  * The log-probability of a prompt's token needs the logits of the row before it. A prompt's logits are computed in
  * blocks of rows, and a block is read before the next one is computed. If model_info.earlier_rows_stay is false,
- * earlier rows may change when the sequence grows. Then a block is one row. Its job has all rows up to this one, as if
- * the prompt's tokens were generated.
+ * earlier rows may change when the sequence grows. In this case, a block is one row. The job of this row contains all
+ * rows up to the row, as if the prompt's tokens were generated.
  *
  * Threads: only one thread at a time may use a request. There is one exception. During a batch, several threads of the
  * engine may read logits at once, each for another sequence, or for another row of a prompt. */
@@ -35,76 +35,79 @@ enum generation_end {
     GENERATION_LENGTH,  /* the sequence has max_new_tokens new tokens */
     GENERATION_ENDED,   /* the new token is one of `end_ids` */
     GENERATION_STOPPED, /* the function generation.token returned false */
-    GENERATION_DRAINED, /* the server drains, and --request-timeout-ms has passed since the draining began */
-    GENERATION_LEFT     /* the request ended before the sequence did. No answer contains this value */
+    GENERATION_DRAINED, /* the server drains, and --request-timeout-ms has passed since the drain began */
+    GENERATION_LEFT     /* the request ended before the sequence ended. No answer contains this value */
 };
 
-/* The name of the end for clients and metrics. text-generation-inference uses these names. Two others are "abort",
- * which comes from vLLM, and "cancelled", which no client sees. `end` must not be GENERATION_RUNS. */
+/* Returns the name of the end for answers and metrics. text-generation-inference uses the same names. Two others are
+ * "abort", which comes from vLLM, and "cancelled", which no client sees. `end` must not be GENERATION_RUNS. */
 const char *generation_end_name(enum generation_end end);
 
 struct generation;
 
-/* One sequence. The caller sets the first members before generation_start. */
+/* One sequence. After generation_open, the caller writes the prompt to `ids`, and sets `given`. Both must be done
+ * before generation_start. */
 struct generated {
-    int64_t number;   /* number of the sequence within its request. Its random numbers depend only on this number and on
-                         the seed */
-    int32_t *ids;     /* (n_prompt + max_new_tokens): the ids of the prompt, followed by the new ids */
-    int64_t n_prompt; /* at least 1 */
-    int64_t count;    /* number of ids so far, including the prompt */
-    struct engine_item given;   /* an item with the inputs besides the sequence, such as the input of an encoder. Zeroed
-                                   if there are none */
-    float *logprobs;            /* (max_new_tokens): by new token */
-    struct sampled_token *best; /* (max_new_tokens, n_best): the likeliest tokens. NULL if n_best is 0 */
-    /* By token of the prompt. The first element is undefined, because no token precedes it. NULL without
+    int64_t number; /* number of the sequence within its request. Its random numbers depend only on this number and the
+                       seed */
+    int32_t *ids;   /* (n_prompt + max_new_tokens): the ids of the prompt, followed by the new ids */
+    int64_t n_prompt;         /* at least 1 */
+    int64_t count;            /* number of ids so far, including the prompt */
+    struct engine_item given; /* an item with the model's inputs other than the sequence, such as the input of an
+                                 encoder. Zeroed if there are none */
+    float *logprobs;          /* (max_new_tokens): the log-probability of each new token */
+    /* (max_new_tokens, n_best): the likeliest tokens at the place of each new token. NULL if n_best is 0. */
+    struct sampled_token *best;
+    /* For each token of the prompt. The first element is undefined, because no token precedes it. NULL without
      * scores_prompts. */
-    float *prompt_logprobs;            /* (n_prompt) */
-    struct sampled_token *prompt_best; /* (n_prompt, n_best): NULL if n_best is 0 */
+    float *prompt_logprobs;            /* (n_prompt): the token's log-probability */
+    struct sampled_token *prompt_best; /* (n_prompt, n_best): the likeliest tokens at its place. NULL if n_best is 0 */
     enum generation_end end;
 
-    /* Private. */
+    /* Only generation.c uses the members below. */
     const struct generation *generation;
-    int64_t slot;           /* number of the slot. 0 if the sequence has none */
-    int64_t submitted_rows; /* number of rows of the sequence that earlier jobs had. The next item begins with this row
-                               (engine_item.first), if the model has slots */
-    int64_t token_ns;       /* time of the newest token, by CLOCK_MONOTONIC */
-    int64_t most_wanted;    /* most rows of an item whose logits are requested */
-    int64_t first_wanted;   /* position in the sequence of the first requested row of the item */
-    int32_t *rows;          /* (most_wanted): the requested rows of the item */
-    float *logits;          /* (most_wanted, vocabulary): their logits */
+    int64_t slot;           /* number of the slot. 0 before the sequence has a slot */
+    int64_t submitted_rows; /* number of rows of the sequence that earlier jobs contained. If the model has slots, the
+                               next item begins with this row (engine_item.first) */
+    int64_t token_ns;       /* time of the newest token on CLOCK_MONOTONIC, in nanoseconds */
+    int64_t most_wanted;    /* maximum number of rows of an item whose logits are requested */
+    int64_t first_wanted;   /* position in the sequence of the item's first requested row */
+    int32_t *rows;          /* (most_wanted): indices of the requested rows in the item */
+    float *logits;          /* (most_wanted, vocabulary): the logits of these rows */
     float *scratch;
     atomic_bool was_read;       /* whether engine_item.finish has read the logits */
-    struct sampled_token token; /* the chosen token, which is not appended yet */
+    struct sampled_token token; /* the chosen token, until it is appended */
 };
 
 struct generation {
     struct sampling_options sampling;
     int64_t max_new_tokens; /* at least 1 */
     int64_t n_best;
-    bool scores_prompts;    /* true: find the log-probabilities of the prompts' tokens */
+    bool scores_prompts;    /* true if the log-probabilities of the prompts' tokens are needed */
     const int32_t *end_ids; /* (n_end_ids): ids that end a sequence */
     int64_t n_end_ids;
-    int sequence_input; /* index of the input that is the sequence */
+    int sequence_input; /* index of the model's input that is the sequence */
 
-    /* Called after each new token, on a lane's thread, so it must be quick. If it returns false, the sequence ends.
-     * NULL if nothing is to be called. */
+    /* Called after each new token, on a thread of the batcher, so it must be quick. If it returns false, the sequence
+     * ends. NULL if there is nothing to call. */
     bool (*token)(struct request *request, struct generation *generation, struct generated *sequence);
 
-    struct generated *sequences; /* (n_sequences) */
+    struct generated *sequences; /* `n_sequences` sequences */
     int64_t n_sequences;
 
-    /* Private. */
+    /* Only generation.c uses the members below. */
     int64_t vocabulary;
-    int64_t *slots;             /* (n_sequences): the slots of the first job */
+    int64_t *slots;             /* (n_sequences): the batcher writes the slots of the first job here */
     struct generated **running; /* (request->job.n_items): the sequence of each item */
 };
 
-/* Refuses more sequences than the server generates at a time. They would never get slots. generation_open calls
- * this function. A caller that allocates memory for each sequence must call it before. */
+/* Refuses a request with more sequences than the server generates at a time, because they would never receive slots.
+ * generation_open calls this function. If a caller allocates memory for each sequence, it must call this function
+ * first. */
 int generation_check_count(struct request *request, int64_t n_sequences);
 
 /* Allocates `n_sequences` sequences in the request's memory. n_prompt[i] is the number of ids of prompt i. The caller
- * has set the members of `generation` that are declared above `sequences`. On failure, generation_check_count,
+ * must have set the members of `generation` that are declared before `sequences`. On failure, generation_check_count,
  * generation_open and generation_start set request->failure and return -1. */
 int generation_open(struct request *request, struct generation *generation, const int64_t *n_prompt,
                     int64_t n_sequences);
@@ -112,11 +115,12 @@ int generation_open(struct request *request, struct generation *generation, cons
 /* Sets the members of request->job for the first job, which waits until there is a slot for each sequence. */
 int generation_start(struct request *request, struct generation *generation);
 
-/* Call it after each job. Appends the new tokens. Returns true if request->job has the items of the next job. Returns
- * false if all sequences have ended, or if request->failure is set. */
+/* Call it after each job. Appends the new tokens. Returns true if request->job contains the items of the next job.
+ * Returns false if all sequences have ended, or if request->failure is set. */
 bool generation_next(struct request *request, struct generation *generation);
 
-/* Gives the slots back. request->leave must call it, even if all sequences have ended. It may be called twice. */
+/* Gives the slots back. request->leave must call this function, even if all sequences have ended. It may be called
+ * twice. */
 void generation_leave(struct request *request, struct generation *generation);
 
 #endif

@@ -18,7 +18,7 @@ struct sampling_options sampling_defaults(void)
 
 /* ---- Random numbers ---- */
 
-/* The finaliser of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014). */
+/* The finalising function of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014). */
 static uint64_t mix(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15u;
@@ -79,8 +79,8 @@ static struct candidate largest(const struct candidate *candidates, int64_t coun
     return best;
 }
 
-/* Moves the first `count` candidates, in the order of is_before, to the front of the array. They have any order there
- * (Hoare's quickselect). */
+/* Moves the `count` candidates that come first in the order of is_before to the front of the array. They are not sorted
+ * there (Hoare's quickselect). */
 static void select_first(struct candidate *candidates, int64_t n, int64_t count)
 {
     int64_t low = 0, high = n - 1;
@@ -107,8 +107,8 @@ static void select_first(struct candidate *candidates, int64_t n, int64_t count)
     }
 }
 
-/* ---- Filters. Each returns how many of the first candidates stay. keep_by_probability and keep_by_likeliest need
- * candidates in the order of is_before ---- */
+/* ---- Filters. Each returns how many of the first candidates are kept. For keep_by_probability and keep_by_likeliest,
+ * candidates must be in the order of is_before ---- */
 
 static int64_t at_least_one(int64_t count, int64_t most)
 {
@@ -123,8 +123,8 @@ static int64_t keep_by_count(const struct sampling_options *options, int64_t voc
     return options->top_k > 0 ? at_least_one(options->top_k, count) : count;
 }
 
-/* exp(logit / temperature), divided by the same term for the largest logit, `top`. If `top` is infinite, it has the
- * weight 1, and finite logits have the weight 0. */
+/* The unnormalised probability of a candidate: exp(logit / temperature), divided by the same term for the largest
+ * logit, `top`. If `top` is infinite, it has the weight 1, and finite logits have the weight 0. */
 static double weight(struct candidate candidate, float top, double temperature)
 {
     return candidate.logit == top ? 1 : exp(((double)candidate.logit - top) / temperature);
@@ -163,7 +163,7 @@ static int64_t keep_by_likeliest(const struct sampling_options *options, const s
 
 /* ---- The choice ---- */
 
-/* What is needed to convert the logits of a row to logarithms of probabilities. */
+/* The numbers that convert the logits of a row to logarithms of probabilities. */
 struct log_softmax {
     float top; /* the largest logit */
     double log_total;
@@ -200,12 +200,12 @@ static int32_t draw(const struct sampling_options *options, const struct candida
         if (left < 0)
             return candidates[i].id;
     }
-    return likeliest.id; /* rounding errors may leave a small rest */
+    return likeliest.id; /* rounding errors may leave `left` slightly above 0 */
 }
 
 /* Applies the filters. Moves the remaining candidates to the front of the array, and returns their number. If all
- * candidates stay, the array is not sorted, because sorting a whole vocabulary would take longer than all other work.
- */
+ * candidates remain, the array is not sorted, because sorting a whole vocabulary would take longer than all other
+ * work. */
 static int64_t filter(const struct sampling_options *options, struct candidate *candidates, int64_t vocabulary)
 {
     int64_t count = keep_by_count(options, vocabulary);
@@ -240,7 +240,7 @@ float sampling_logprob(int64_t vocabulary, const float *logits, int32_t id)
     return log_probability(&softmax, logits[id]);
 }
 
-/* Sorts by insertion, because `count` is small. */
+/* Uses insertion sort, because `count` is small. */
 void sampling_best(int64_t vocabulary, const float *logits, int64_t count, struct sampled_token *best)
 {
     int64_t found = 0;

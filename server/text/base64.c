@@ -2,7 +2,7 @@
 
 #include <stdint.h>
 
-/* The value of a letter, 0 to 63. -1 if it is no letter of base64. */
+/* Returns the value of a letter, 0 to 63, or -1 for a character that is not a letter of base64. */
 static int value_of(char letter)
 {
     if (letter >= 'A' && letter <= 'Z')
@@ -19,8 +19,8 @@ static bool is_space(char letter)
     return letter == '\r' || letter == '\n' || letter == '\t' || letter == ' ';
 }
 
-/* Whether only padding and spaces follow from *at on. If not, sets *at to the first other character. If the last group
- * has 2 letters, it has 2 characters of padding. If it has 3 letters, it has one. */
+/* Whether only padding and spaces follow from *at on. If other characters follow, sets *at to the first of them. If the
+ * last group has 2 letters, it may have 2 characters of padding. If it has 3 letters, it may have one. */
 static bool ends(const char *text, size_t length, size_t letters, size_t *at)
 {
     size_t padding = 0, most = letters % 4 == 2 ? 2 : letters % 4 == 3 ? 1 : 0;
@@ -36,7 +36,7 @@ static bool ends(const char *text, size_t length, size_t letters, size_t *at)
 bool base64_read(const char *text, size_t length, unsigned char *out, size_t *size)
 {
     size_t letters = 0, written = 0, at = 0;
-    uint32_t bits = 0; /* bits of the letters that are not written yet */
+    uint32_t bits = 0; /* bits of the letters that were read. The lowest bits are not written yet */
     for (; at < length && text[at] != '='; at++) {
         int value = value_of(text[at]);
         if (value < 0 && !is_space(text[at])) {

@@ -1,12 +1,13 @@
-/* float_text: computes the shortest decimal from which the same float is read back. If there are several, computes the
- * one nearest to the float.
+/* float_text: computes the shortest decimal that is read back as the same float. Of several such decimals, computes the
+ * one that is nearest to the float.
  *
  * The method is Schubfach (R. Giulietti, "The Schubfach way to render doubles", 2020), for 32 bits. The real numbers
  * that are rounded to the float form an interval. Its bounds are the midpoints between the float and its two
- * neighbours. The bounds belong to the interval if the mantissa is even. Let 10^k be the largest power of ten that is
- * at most as wide as the interval. Then at least one multiple of 10^k lies inside, and at most one multiple of
- * 10^(k+1). So three quotients by 10^k are enough for the decision: those of the float and of the two bounds. They are
- * computed with 64 bits of 10^-k, and one bit that tells whether digits were lost. This precision suffices. */
+ * neighbours. The bounds belong to the interval if the float's mantissa is even. Let 10^k be the largest power of ten
+ * that is at most as wide as the interval. At least one multiple of 10^k lies in the interval, and at most one multiple
+ * of 10^(k+1). So dividing three numbers by 10^k is enough for the decision: the float and the two bounds. The
+ * quotients are computed with 64 bits of 10^-k, and one bit that tells whether digits were lost. This precision
+ * suffices. */
 #include "server/text/float_text.h"
 
 #include <assert.h>
@@ -18,7 +19,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are written as 
 
 enum { LEAST_POWER = -31, POWERS = 77 };
 
-/* floor(log10(2^q)), floor(log10(3/4 * 2^q)) and floor(log2(10^e)), exact for all q and e here. */
+/* These functions return floor(log10(2^q)), floor(log10(3/4 * 2^q)) and floor(log2(10^e)). The results are exact for
+ * all q and e that occur here. */
 static int log10_of_2(int q)
 {
     return q * 1262611 >> 22;
@@ -34,7 +36,8 @@ static int log2_of_10(int e)
     return e * 1741647 >> 19;
 }
 
-/* The first 64 bits of 10^e, plus one unit in the last place: floor(10^e / 2^r) + 1 with r = log2_of_10(e) - 63. */
+/* Returns the first 64 bits of 10^e, plus one unit in the last place: floor(10^e / 2^r) + 1 with r = log2_of_10(e) -
+ * 63. */
 static uint64_t power_of_ten(int e)
 {
     static const uint64_t powers[POWERS] = {
@@ -59,49 +62,52 @@ static uint64_t power_of_ten(int e)
     return powers[e - LEAST_POWER];
 }
 
-/* power * factor / 2^64. The last bit of the result is set if digits are lost. `power` is too large by less than one
- * unit, so the product is too large by less than 2^32. This excess may add 1 to the upper half of the lost digits. So
- * an upper half of 1 counts as 0.
- */
+/* Returns power * factor / 2^64. The last bit of the result is set if digits are lost. `power` is too large by less
+ * than one unit, so the product is too large by less than 2^32. This excess may add 1 to the upper half of the lost
+ * digits. So an upper half of 1 counts as 0. */
 static uint32_t multiply(uint64_t power, uint32_t factor)
 {
     unsigned __int128 product = (unsigned __int128)power * factor;
     return (uint32_t)(product >> 64) | ((uint32_t)(product >> 32) > 1);
 }
 
-/* Returns the decimal digits of a float > 0, which is about digits * 10^exponent. The digits may end with zeros. */
+/* Returns the decimal digits of a float above 0. The float is about digits * 10^*exponent. The digits may end with
+ * zeros. */
 static uint32_t shortest(uint32_t bits, int *exponent)
 {
     uint32_t fraction = bits & 0x7FFFFF, biased = bits >> 23;
     uint32_t mantissa = biased ? fraction | 0x800000 : fraction; /* the float is mantissa * 2^q */
     int q = (int)(biased ? biased : 1) - 150;
-    bool narrow = fraction == 0 && biased > 1; /* a power of two, whose lower neighbour is only half as far away */
-    uint32_t odd = mantissa & 1;               /* the mantissa is odd, so the bounds are rounded to the neighbours */
+    /* The float is a power of two, so its lower neighbour is only half as far away as the upper one. */
+    bool narrow = fraction == 0 && biased > 1;
+    uint32_t odd = mantissa & 1; /* 1 if the mantissa is odd: the bounds are then rounded to the neighbours, and do not
+                                    belong to the interval */
     int k = narrow ? log10_of_3_4(q) : log10_of_2(q);
     int shift = q + log2_of_10(-k) + 1;
     uint64_t power = power_of_ten(-k);
-    /* Four times the quotients by 10^k of the float and of the two bounds. */
+    /* Four times the quotients of the float and of the two bounds by 10^k. */
     uint32_t middle = multiply(power, 4 * mantissa << shift);
     uint32_t lower = multiply(power, (4 * mantissa - (narrow ? 1 : 2)) << shift) + odd;
     uint32_t upper = multiply(power, (4 * mantissa + 2) << shift) - odd;
     uint32_t below = middle / 4, tens = below / 10;
     bool below_in = lower <= 4 * below, above_in = 4 * (below + 1) <= upper;
     bool tens_in = lower <= 40 * tens, tens_above_in = 40 * (tens + 1) <= upper;
-    /* If both multiples are inside the interval, choose the nearer one. If they are equally near, choose the even one.
-     */
+    /* If both neighbouring multiples are inside the interval, choose the nearer one. If they are equally near, choose
+     * the even one. */
     bool above_nearer = middle > 4 * below + 2 || (middle == 4 * below + 2 && below % 2 == 1);
     uint32_t near = below + (below_in != above_in ? above_in : above_nearer);
-    /* The code has almost no branches, because the processor cannot predict branches that depend on the digits. */
+    /* The code contains almost no branches, because the processor cannot predict branches that depend on the digits. */
     bool brief = below >= 10 && tens_in != tens_above_in;
 
     *exponent = k + brief;
     return brief ? tens + tens_above_in : near;
 }
 
-/* The eight digits of a number below 10^8, one in each byte. The first digit is in the lowest byte. */
+/* Returns the eight digits of a number below 10^8, one in each byte. The first digit is in the lowest byte. */
 static uint64_t eight_digits(uint32_t number)
 {
-    /* Splits one word into halves of 4 digits, quarters of 2, and bytes of 1. */
+    /* Splits one word into two halves with 4 digits each, then into quarters with 2 digits, then into bytes with 1
+     * digit. */
     uint64_t fours = number / 10000 | (uint64_t)(number % 10000) << 32;
     uint64_t hundreds = (fours * 10486 >> 20) & 0x0000007F0000007F;
     uint64_t twos = hundreds | (fours - hundreds * 100) << 16;
@@ -110,7 +116,7 @@ static uint64_t eight_digits(uint32_t number)
     return tens | (twos - tens * 10) << 8;
 }
 
-/* Nine digits, of which the first is not 0. Eight characters are in one word, the ninth is separate. */
+/* Nine digits. The first digit is not 0. The first eight characters are in one word, the ninth is separate. */
 struct digits {
     uint64_t eight;
     char ninth;
@@ -144,7 +150,7 @@ static char *write_scientific(char *at, const struct digits *digits)
     at[9] = digits->ninth;
     at[0] = at[1];
     at[1] = '.';
-    at += digits->count > 2 ? digits->count + 1 : 3; /* at least one digit follows the point, perhaps 0 */
+    at += digits->count > 2 ? digits->count + 1 : 3; /* at least one digit follows the point. It may be 0 */
     *at++ = 'e';
     *at++ = exponent < 0 ? '-' : '+';
     exponent = exponent < 0 ? -exponent : exponent;
@@ -183,7 +189,7 @@ size_t write_f32(char out[F32_TEXT], float value)
     char *at = out;
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    assert((bits & 0x7F800000) != 0x7F800000); /* finite */
+    assert((bits & 0x7F800000) != 0x7F800000); /* the value is finite */
     *at = '-';
     at += bits >> 31;
     bits &= 0x7FFFFFFF;

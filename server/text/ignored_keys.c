@@ -1,4 +1,4 @@
-/* ignored_keys: a list of names that is short and safe enough for a header. */
+/* ignored_keys: keeps a list of names that is short and safe enough for a header. */
 #include "server/text/ignored_keys.h"
 
 #include <stdio.h>
@@ -7,10 +7,10 @@
 static const char between[] = ", ", rest[] = "...";
 enum { BETWEEN = sizeof between - 1, REST = sizeof rest - 1 };
 
-/* Most bytes of a name with escapes. A longer name does not fit. */
+/* Maximum length of an escaped name, in bytes. A longer name does not fit in the list. */
 enum { NAME_BYTES = IGNORED_KEYS_BYTES - BETWEEN - REST };
 
-/* Returns the length, or 0 if the name does not fit. */
+/* Writes the escaped name. Returns its length, or 0 if the name does not fit in the list. */
 static size_t escape(const char *name, char escaped[NAME_BYTES])
 {
     size_t length = 0;
@@ -51,7 +51,7 @@ void ignored_keys_add(struct ignored_keys *keys, const char *name)
     size_t length = escape(*name ? name : "\"\"", escaped);
     if (has(keys, rest, REST) || (length > 0 && has(keys, escaped, length)))
         return;
-    /* Keeps room for `rest` and the final NUL after each name. */
+    /* Room for `rest` and the final NUL must remain after each name. */
     if (length > 0 && keys->length + BETWEEN + length + BETWEEN + REST < IGNORED_KEYS_BYTES)
         append(keys, escaped, length);
     else

@@ -6,13 +6,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define IGNORED_KEYS_BYTES 256 /* bytes of the list, including its final NUL */
+#define IGNORED_KEYS_BYTES 256 /* size of the list in bytes, including its final NUL */
 
 struct ignored_keys {
-    bool strict; /* refuse such keys. Then the list stays empty */
+    bool strict; /* such keys are refused, so the list stays empty */
     size_t length;
-    char list[IGNORED_KEYS_BYTES]; /* such as "parameters, input%20type, ...", in visible ASCII and spaces, with a final
-                                      NUL */
+    char list[IGNORED_KEYS_BYTES]; /* the names, such as "parameters, input%20type, ...", in visible ASCII and spaces,
+                                      with a final NUL */
 };
 
 /* Adds a name, unless the list contains it. Commas, percent signs and bytes other than visible ASCII become %XX. An

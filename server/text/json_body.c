@@ -1,4 +1,4 @@
-/* json_body: parses bytes to a JSON object, and reads its options. */
+/* json_body: parses a text to a JSON object, and reads options from the object. */
 #include "server/text/json_body.h"
 #include "server/text/json_text.h"
 
@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tells the allocation functions whether this thread is in parse_value. Outside of it, the callers of jansson notice
- * failed allocations themselves. */
+/* Tells the allocation functions below whether this thread is in parse_value. Outside of parse_value, the callers of
+ * jansson notice failed allocations themselves. */
 static _Thread_local enum { OUTSIDE, PARSING, FAILED } state;
 
-/* If jansson's buffer for a text cannot grow, jansson continues, and tries to allocate again at each character. After
- * the first failure the parse has failed anyway. So malloc is not called again, because a failing malloc may be slow.
- */
+/* Allocates memory for jansson. If jansson's buffer for a text cannot grow, jansson continues, and tries to allocate
+ * again at each character. After the first failure, the parse has failed in any case. So malloc is not called again,
+ * because a failing malloc may be slow. */
 static void *allocate(size_t size)
 {
     void *block = state == FAILED ? NULL : malloc(size);
@@ -80,15 +80,15 @@ static int not_json(const json_error_t *error, struct failure *failure)
                        error->column, what);
 }
 
-/* Bytes that jansson allocates on a 64 bit machine with glibc's malloc, rounded up. A table that grows is counted
- * twice, because jansson frees the old table only after filling the new one. */
+/* Numbers of bytes that jansson allocates on a 64 bit machine with glibc's malloc, rounded up. A table that grows is
+ * counted twice, because jansson frees the old table only after filling the new one. */
 enum {
     OBJECT_MEMORY = 224, /* an object with its first eight buckets */
     LIST_MEMORY = 128,   /* a list with its first eight elements */
-    VALUE_MEMORY = 56,   /* a number, with its place in a list */
-    MEMBER_MEMORY = 128, /* a key with its buckets, without its text */
-    STRING_MEMORY = 80,  /* what a string needs more than a number, without its text */
-    LONGEST_COPIES = 3,  /* copies of the longest string that exist while it is parsed */
+    VALUE_MEMORY = 56,   /* a number, including its place in a list */
+    MEMBER_MEMORY = 128, /* a key, including its buckets, without the text of the key */
+    STRING_MEMORY = 80,  /* the memory of a string beyond the memory of a number, without the text of the string */
+    LONGEST_COPIES = 3,  /* number of copies of the longest string that exist while it is parsed */
 };
 
 int64_t json_body_memory(const char *text, size_t length)
@@ -97,7 +97,7 @@ int64_t json_body_memory(const char *text, size_t length)
     for (const char *at = text, *end = text + length; at < end; at++) {
         const char *start = at + 1;
         switch (*at) {
-        case '{': /* an object or list contains at most one value more than commas */
+        case '{': /* the number of values in an object or list is at most one more than the number of its commas */
             memory += OBJECT_MEMORY + VALUE_MEMORY;
             break;
         case '[':

@@ -1,8 +1,9 @@
-/* json_text: finds places in the text of JSON, without parsing it. */
+/* json_text: finds positions in the text of JSON, without parsing it. */
 #ifndef SERVER_JSON_TEXT_H
 #define SERVER_JSON_TEXT_H
 
-/* `at` is directly after the opening quote of a string. Returns the place of the closing quote, or `end`. */
+/* Returns the position of a string's closing quote, or `end` if there is none. `at` is directly after the opening
+ * quote. */
 static inline const char *json_text_string_end(const char *at, const char *end)
 {
     while (at < end && *at != '"')

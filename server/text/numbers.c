@@ -1,4 +1,5 @@
-/* numbers: each list is scanned twice. The first scan checks its grammar and counts, the second reads the values. */
+/* numbers: scans each list twice. The first scan checks the grammar and counts the numbers, the second scan reads their
+ * values. */
 #include "server/text/numbers.h"
 #include "server/text/json_text.h"
 
@@ -8,10 +9,10 @@
 #include <string.h>
 
 enum {
-    LONGEST_NUMBER = 64, /* largest number of characters of a number that is read here */
+    LONGEST_NUMBER = 64, /* numbers with more characters are left to jansson */
     WHOLE_DIGITS = 18,   /* every number with this many digits fits in 64 bits */
-    MARK = 3,            /* bytes of the mark "[0]" that replaces a list */
-    EXPONENT_DIGITS = 2, /* most digits of an exponent. 10^WHOLE_DIGITS * 10^99 is still a finite double */
+    MARK = 3,            /* length of a mark such as "[0]", which replaces a list */
+    EXPONENT_DIGITS = 2, /* maximum number of digits of an exponent. 10^WHOLE_DIGITS * 10^99 is still a finite double */
 };
 
 static bool is_digit(char character)
@@ -35,8 +36,8 @@ static const char *skip_digits(const char *at, const char *end)
     return at;
 }
 
-/* Returns the end of the number at `at`. Returns NULL if there is no number, if its text is too long, or if it may be
- * too large for jansson. */
+/* Returns the end of the number at `at`. Returns NULL if there is no number, if its text is too long, or if its value
+ * may be too large for jansson. */
 static const char *skip_number(const char *at, const char *end)
 {
     const char *first = at;
@@ -63,13 +64,13 @@ static const char *skip_number(const char *at, const char *end)
     return at - first < LONGEST_NUMBER ? at : NULL;
 }
 
-/* Checks the grammar of the list at numbers->text, and counts its elements. Returns false if it is not a list of only
- * numbers. */
+/* Checks the grammar of the list at numbers->text, and counts its elements. Returns false if the list does not consist
+ * of numbers or of nested lists of numbers with equal depth. */
 static bool measure(struct numbers *numbers, const char *end)
 {
     const char *at = numbers->text;
     int depth = 0;
-    for (;;) { /* a value is expected next */
+    for (;;) { /* in each iteration, a value is expected next */
         at = skip_space(at, end);
         if (at < end && *at == '[') {
             if (depth == NUMBERS_DEPTH || (numbers->depth && depth == numbers->depth))
@@ -109,11 +110,11 @@ static bool is_key(const char *const *keys, const char *start, const char *end)
 struct cursor {
     const char *at, *end;
     int depth;
-    bool escaped; /* a key at a depth of the place contains an escape, and could be any key */
+    bool escaped; /* a key that could be any key, because it contains an escape, was found at a depth of the place */
 };
 
-/* Returns the value of the next member with a key of the place. NULL if there is none. Does not check that the text
- * before the member is valid JSON. */
+/* Returns the value of the next member whose key is in place->keys, or NULL if there is none. Does not check that the
+ * text before the member is valid JSON. */
 static const char *find_value(struct cursor *cursor, const struct numbers_place *place)
 {
     const char *end = cursor->end, *value = NULL;
@@ -145,7 +146,7 @@ static const char *find_value(struct cursor *cursor, const struct numbers_place 
     return value;
 }
 
-/* Searches at most NUMBERS_REST bytes of text, not counting the lists. */
+/* A search of at most NUMBERS_REST bytes of text. The lists that are found do not count. */
 static struct cursor cursor_new(const char *body, size_t length)
 {
     return (struct cursor){.at = body, .end = body + (length < NUMBERS_REST ? length : NUMBERS_REST)};
@@ -178,7 +179,8 @@ size_t numbers_find(const char *body, size_t length, struct numbers_place place,
 static struct numbers_counts count_values(const char *at, const char *end)
 {
     struct numbers_counts counts = {.longest = 1, .values = 1, .first = *at};
-    int64_t elements[NUMBERS_DEPTH + 1] = {0, 1}; /* by depth: elements of the open list or object */
+    /* Indexed by depth: number of elements so far of the open list or object. */
+    int64_t elements[NUMBERS_DEPTH + 1] = {0, 1};
     for (int depth = 1; at < end && depth > 0; at++) {
         switch (*at) {
         case '"':
@@ -231,7 +233,7 @@ size_t numbers_rest(const struct numbers *numbers, size_t n, const char *body, s
     return filled + (size_t)(body + length - at);
 }
 
-/* ---- Reading a list. Its grammar was checked before, and some character follows each number ---- */
+/* ---- Reading a list. Its grammar was checked before, and another character follows each number ---- */
 
 static const char *read_id(const char *at, const struct numbers_target *target, int32_t *id)
 {
@@ -252,7 +254,7 @@ static double power_of_ten(int exponent)
     return powers[exponent];
 }
 
-/* 2^exponent, of a normal double. */
+/* Returns 2^exponent, which must be a normal double. */
 static double power_of_two(int exponent)
 {
     uint64_t bits = (uint64_t)(exponent + 1023) << 52;
@@ -261,8 +263,9 @@ static double power_of_two(int exponent)
     return power;
 }
 
-/* digits / 10^places, correctly rounded, for digits > 0 and places of 1 to 19. The integer quotient has 63 or 64 bits.
- * If the division leaves a remainder, the last bit of the quotient is set. So it is rounded like the exact quotient. */
+/* Returns digits / 10^places, correctly rounded, for digits > 0 and places from 1 to 19. The integer quotient has 63 or
+ * 64 bits. If the division leaves a remainder, the last bit of the quotient is set. So rounding the integer quotient
+ * gives the same result as rounding the exact quotient. */
 static double divide(uint64_t digits, int places)
 {
     static const uint64_t powers[] = {1,
@@ -293,7 +296,7 @@ static double divide(uint64_t digits, int places)
     return (double)quotient * power_of_two(divisor_shift - shift - 63);
 }
 
-/* Reads a number with strtod, which needs a text that ends with NUL. */
+/* Reads a number with strtod, after copying it to a text that ends with NUL. */
 static const char *read_long(const char *at, double *value)
 {
     size_t length = strcspn(at, ",] \t\r\n");
@@ -305,7 +308,7 @@ static const char *read_long(const char *at, double *value)
     return at + length;
 }
 
-/* Reads a number like strtod. But "-0" becomes 0, because jansson reads it as an integer. */
+/* Reads a number with the same result as strtod. Only "-0" becomes 0, because jansson reads it as an integer. */
 static const char *read_double(const char *at, double *value)
 {
     const char *start = at;
@@ -332,7 +335,7 @@ static const char *read_double(const char *at, double *value)
             power = power * 10 + (*at - '0');
         exponent += smaller ? -power : power;
     }
-    if (n_digits > 19) /* the digits may exceed 64 bits */
+    if (n_digits > 19) /* the digits may not fit in 64 bits */
         return read_long(start, value);
     if (digits < UINT64_C(1) << 53 && exponent >= -22 && exponent <= 22)
         *value = exponent < 0 ? (double)digits / power_of_ten(-exponent) : (double)digits * power_of_ten(exponent);
@@ -355,8 +358,8 @@ static const char *read_float(const char *at, float *value)
     return isfinite(*value) ? at : NULL;
 }
 
-/* Reads the number at `at` into element n of the target. Returns the end of the number. For a wrong number, returns
- * `at` if wrong numbers are counted, and otherwise NULL. */
+/* Reads the number at `at` into element n of the target. Returns the end of the number. If the number is wrong, returns
+ * `at` if the target counts wrong numbers, or NULL. */
 static const char *read_number(const char *at, const struct numbers_target *target, int64_t n)
 {
     const char *end = target->ids ? read_id(at, target, &target->ids[n]) : read_float(at, &target->floats[n]);
@@ -370,8 +373,8 @@ static const char *read_number(const char *at, const struct numbers_target *targ
     return at;
 }
 
-/* Reads an innermost list. `at` is directly after its opening bracket. Increases *count by the numbers read. Returns
- * the place of the closing bracket, or NULL if a number is wrong. */
+/* Reads an innermost list. `at` is directly after its opening bracket. Adds the number of numbers that were read to
+ * *count. Returns the position of the closing bracket, or NULL if a number is wrong. */
 static const char *read_list(const char *at, const struct numbers_target *target, int64_t *count)
 {
     int64_t n = *count;
@@ -392,7 +395,7 @@ static const char *read_list(const char *at, const struct numbers_target *target
 bool numbers_read(const struct numbers *numbers, const struct numbers_target *target)
 {
     const char *end = numbers->text + numbers->length;
-    int64_t inside[NUMBERS_DEPTH + 1] = {0}; /* by depth: number of elements read of the open list */
+    int64_t inside[NUMBERS_DEPTH + 1] = {0}; /* indexed by depth: number of elements of the open list that were read */
     int64_t count = 0, item = 0;
     int depth = 0;
     for (const char *at = numbers->text; at < end; at++) {

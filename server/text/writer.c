@@ -16,7 +16,8 @@ void writer_free(struct writer *writer)
     *writer = (struct writer){0};
 }
 
-/* Makes room for `more` bytes after the text, and returns its address. NULL if the writer has failed. */
+/* Makes room for `more` bytes after the text, and returns the address of this room. Returns NULL if the writer has
+ * failed. */
 static char *room(struct writer *writer, size_t more)
 {
     if (writer->failed)
@@ -104,7 +105,7 @@ static void write_escaped(struct writer *writer, unsigned char character)
 {
     static const char hex[] = "0123456789abcdef";
     char escape[6] = {'\\', 'u', '0', '0', hex[character >> 4], hex[character & 15]};
-    /* Pairs of a character and the letter after the backslash in its escape. */
+    /* pairs of a character and the letter that follows the backslash in its escape */
     const char *names = "\"\"\\\\\bb\ff\nn\rr\tt";
     for (const char *pair = names; *pair; pair += 2) {
         if ((unsigned char)*pair == character) {
@@ -119,7 +120,7 @@ static void write_escaped(struct writer *writer, unsigned char character)
 void writer_string(struct writer *writer, const char *bytes, size_t length)
 {
     const unsigned char *in = (const unsigned char *)bytes;
-    size_t plain = 0, at = 0; /* bytes [plain, at) need no escape */
+    size_t plain = 0, at = 0; /* bytes from `plain` to before `at` need no escape */
     writer_bytes(writer, "\"", 1);
     while (at < length) {
         if (in[at] >= 0x20 && in[at] < 0x7F && in[at] != '"' && in[at] != '\\') {
@@ -161,7 +162,7 @@ void writer_float(struct writer *writer, float value)
 
 void writer_floats(struct writer *writer, const float *values, int64_t count)
 {
-    enum { AT_ONCE = 16 }; /* number of floats for each call of room() */
+    enum { AT_ONCE = 16 }; /* number of floats that are written for each call of room() */
     writer_bytes(writer, "[", 1);
     for (int64_t i = 0; i < count; i += AT_ONCE) {
         int64_t end = count - i < AT_ONCE ? count : i + AT_ONCE;
@@ -178,7 +179,7 @@ void writer_floats(struct writer *writer, const float *values, int64_t count)
     writer_bytes(writer, "]", 1);
 }
 
-/* Writes four characters for every three bytes. '=' fills the last group. */
+/* Writes four characters for every three bytes, and fills the last group with '='. */
 void writer_base64(struct writer *writer, const float *values, int64_t count)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
