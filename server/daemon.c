@@ -1,5 +1,5 @@
-/* daemon: the process. This file sets its limits, opens the engine, and defines the order in which everything opens and
- * closes. */
+/* daemon: the process. This file sets the limits of the process, opens the engine, and defines the order in which all
+ * parts open and close. */
 #include "server/daemon.h"
 
 #include "engine/engine.h"
@@ -28,9 +28,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* What the whole process has once. */
+/* Objects that exist once in the process. */
 struct process {
-    struct settings settings; /* a copy, in which auto is replaced by a value, and in which live settings change */
+    struct settings settings; /* a copy of the settings. A value replaces each auto. Reloads change those settings that
+                                 may change while the daemon serves */
     struct signals *signals;
     struct live *live;
     struct metrics *metrics;
@@ -40,7 +41,8 @@ struct process {
 
 #define HAND_OVER_LEAST_NS INT64_C(2000000000)
 
-/* Each connection needs a descriptor. So the soft limit is raised to the hard limit, which the operator has chosen. */
+/* Raises the soft limit of descriptors to the hard limit, which the operator has chosen, because each connection needs
+ * a descriptor. */
 static void raise_descriptor_limit(void)
 {
     struct rlimit limit;
@@ -51,10 +53,11 @@ static void raise_descriptor_limit(void)
         log_write(LOG_LEVEL_WARNING, "the limit of open files stays low", "reason", strerror(errno), NULL);
 }
 
-/* Wakes the batcher when a device works again. The engine may report this before the batcher exists, and after it is
- * closed. */
+/* Wakes the batcher when a device works again. The engine may report a device before the batcher exists, and after the
+ * batcher is closed. */
 struct waker {
-    pthread_mutex_t lock; /* a thread that holds this lock may acquire the batcher's lock. Never the other way round */
+    /* A thread that holds this lock may acquire the batcher's lock, but not the other way round. */
+    pthread_mutex_t lock;
     struct batcher *batcher; /* NULL while the batcher is not open */
 };
 
@@ -73,7 +76,7 @@ static void waker_wake(struct waker *waker)
     pthread_mutex_unlock(&waker->lock);
 }
 
-/* The engine calls it, on the engine's threads and on those of the batcher. */
+/* The engine calls this function, on its own threads and on the threads of the batcher. */
 static void report_device(void *context, const struct engine_event *event)
 {
     if (!event->failure)
@@ -146,7 +149,7 @@ static void announce(const struct http *http)
     }
 }
 
-/* How long open connections may wait for a request while another process takes over. */
+/* How long connections without a request may stay open while another process takes over, in nanoseconds. */
 static int64_t hand_over_ns(const struct settings *settings)
 {
     int64_t delay_ns = settings->drain_delay_ms * 1000000;
@@ -173,7 +176,7 @@ static void end_reload(void *context)
     tell_ready(process);
 }
 
-/* Stops new connections, or the readiness, before the daemon drains. */
+/* Before the daemon drains, leaves new connections to another process, or reports that the daemon is not ready. */
 static void prepare_to_drain(const struct settings *settings, struct http *http, struct signals *signals, int number)
 {
     if (number == SIGINT)
@@ -190,9 +193,9 @@ static void prepare_to_drain(const struct settings *settings, struct http *http,
     }
 }
 
-/* Answers the accepted requests, and ends the process while a reload runs. The engine cannot interrupt the loading of a
- * model, which may take minutes, and its result would never be used. The thread of the reload still uses the models and
- * the engine, so these are not closed. */
+/* Answers the accepted requests, and ends the process although a reload runs. The reload may take minutes, because the
+ * engine cannot interrupt the loading of a model, and nobody needs its result. The thread of the reload still uses the
+ * models and the engine, so these are not closed. */
 static void end_during_reload(struct process *process, struct http *http, struct reloads *reloads)
 {
     reloads_leave(reloads);
@@ -208,7 +211,7 @@ static int serve_until_signal(struct process *process, struct http *http, struct
                               struct batcher *batcher, struct error *error)
 {
     const struct reload_hook hooks[] = {
-        /* what SIGHUP does, in this order. Loading models may take minutes */
+        /* steps of a reload (SIGHUP), in this order. Loading models may take minutes */
         {begin_reload, process},
         {live_reload, process->live},
         {models_reload, models},
@@ -234,7 +237,7 @@ static int serve_until_signal(struct process *process, struct http *http, struct
     notifier_stopping(&process->notifier, "answering the last requests");
     reloads_stop(reloads);
     models_stop_reload(models);
-    watchdog_close(watchdog); /* a service manager wants no watchdog of a service that stops */
+    watchdog_close(watchdog); /* the service manager's watchdog does not watch a daemon that stops */
     prepare_to_drain(&process->settings, http, process->signals, number);
     log_write(LOG_LEVEL_INFO, "draining: what was accepted is answered, new work is refused", "signal",
               strsignal(number), NULL);
@@ -245,9 +248,9 @@ static int serve_until_signal(struct process *process, struct http *http, struct
     return 0;
 }
 
-/* Opens and closes everything between the engine and the sockets. Requests that were accepted before the draining may
- * still submit jobs, so the batcher closes after the HTTP server. A check ends when the batcher has run its first
- * batches. */
+/* Opens all parts between the engine and the sockets, serves, and closes these parts. Accepted requests may still
+ * submit jobs while the daemon drains, so the batcher closes after the HTTP server. If `check` is true, closes the
+ * parts as soon as the batcher has run its first batches. */
 static int serve(struct process *process, bool check, struct engine *engine, struct waker *waker, struct error *error)
 {
     struct settings *settings = &process->settings;
@@ -308,7 +311,7 @@ static int run(const struct settings *given, const struct settings_source *sourc
     struct process process = {.settings = *given};
     struct waker waker = {.lock = PTHREAD_MUTEX_INITIALIZER};
     struct engine *engine = NULL;
-    /* this comes first, so that the threads of libraries inherit the blocked signals */
+    /* this call comes first, so that threads of libraries inherit the blocked signals */
     int status = signals_open(&process.signals, error);
     if (status != 0)
         return -1;
@@ -361,7 +364,7 @@ int daemon_check(const struct settings *settings, const struct settings_source *
     return status == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* The model for --explain. NULL stands for the first built-in model. */
+/* Returns the model for --explain. NULL stands for the first built-in model. */
 static const struct model_source *explained(const struct settings *settings, const struct model_source *folder)
 {
     return folder->path ? folder : settings->n_models > 0 ? &settings->models[0] : NULL;

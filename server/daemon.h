@@ -1,4 +1,4 @@
-/* daemon: the process that serves. It opens everything in order, waits for a signal, and closes everything in reverse
+/* daemon: the process that serves. It opens all parts in order, waits for a signal, and closes the parts in reverse
  * order. */
 #ifndef SERVER_DAEMON_H
 #define SERVER_DAEMON_H
@@ -12,12 +12,12 @@
  * `source`. */
 int daemon_serve(const struct settings *settings, const struct settings_source *source);
 
-/* Loads the models, and runs a first batch of each. Opens no port. Returns the exit status. The function logs the
+/* Loads the models, and runs a first batch of each model. Opens no port. Returns the exit status. The function logs the
  * outcome itself. Signals have the same effect as in daemon_serve. */
 int daemon_check(const struct settings *settings, const struct settings_source *source);
 
-/* Prints the plan of the model in the folder `path` to stdout. NULL stands for the first model of the settings, or for
- * the built-in model if the settings name none. Returns the exit status. */
+/* Prints the plan of the model in the folder `path` to stdout. If `path` is NULL, prints the plan of the first model of
+ * the settings, or of the built-in model if the settings name no model. Returns the exit status. */
 int daemon_explain(const struct settings *settings, const char *path);
 
 #endif

@@ -1,14 +1,15 @@
-/* limits: computes values for settings that are auto. */
+/* limits: computes the values of settings that are auto. */
 #include "server/limits.h"
 
 #define BATCH_TOKENS 16384
-#define IMAGE_ARENA (INT64_C(1) << 30) /* bytes */
+#define IMAGE_ARENA (INT64_C(1) << 30) /* maximum arena of an image, in bytes (limits_image_arena) */
 
-/* Bytes of one number in a body. Python writes a float as -0.12345678901234567, followed by a comma and a space. */
+/* Maximum number of bytes of one number in a body. Python writes a float as -0.12345678901234567, followed by a comma
+ * and a space. */
 #define JSON_FLOAT 24
 #define JSON_ID 12
 #define BINARY 4
-#define AROUND (INT64_C(64) << 10) /* bytes of a body besides its numbers */
+#define AROUND (INT64_C(64) << 10) /* number of bytes of a body besides its numbers */
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -31,7 +32,7 @@ void limits_set_batch_tokens(struct settings *settings)
         settings->max_batch_tokens = BATCH_TOKENS;
 }
 
-/* a + b * c * d, or INT64_MAX if that overflows. No argument is negative. */
+/* Returns a + b * c * d, or INT64_MAX if the result overflows. No argument is negative. */
 static int64_t add_product(int64_t a, int64_t b, int64_t c, int64_t d)
 {
     int64_t product = 0;
@@ -41,8 +42,8 @@ static int64_t add_product(int64_t a, int64_t b, int64_t c, int64_t d)
     return a;
 }
 
-/* The bytes of the longest item of a model, as JSON or as binary data. Attention masks do not count, because they may
- * be very large, and few clients send a mask. */
+/* Returns the size of the longest item of a model in bytes, as JSON or as binary data. Attention masks do not count,
+ * because they may be very large, and few clients send a mask. */
 static int64_t item_bytes(const struct model_info *info, int64_t batch_tokens, bool json)
 {
     int64_t bytes = AROUND;

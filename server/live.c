@@ -1,4 +1,4 @@
-/* live: only the thread of the reloads changes anything here. */
+/* live: only the thread that reloads changes anything here. */
 #include "server/live.h"
 
 #include "server/common/log.h"
@@ -11,8 +11,8 @@
 
 struct live {
     const struct settings *started;
-    struct settings read;          /* those that the last valid reload has read. Empty before */
-    const struct settings *latest; /* `read`, or `started` before the first valid reload */
+    struct settings read;          /* the settings that the last valid reload has read. Empty before this reload */
+    const struct settings *latest; /* points to `read`, or to `started` before the first valid reload */
     const struct settings_source *source;
     struct settings *running;
     struct keys *keys;

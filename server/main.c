@@ -1,4 +1,4 @@
-/* main: reads the settings. Then it serves, checks, explains or prints, as the settings say. */
+/* main: reads the settings, and then does what they request: serves, checks, explains or prints. */
 #define _GNU_SOURCE /* environ */
 #include "server/common/log.h"
 #include "server/daemon.h"
@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define SPINS "1000" /* turns of an empty loop, which take a few microseconds */
+#define SPINS "1000" /* value of GOMP_SPINCOUNT: iterations of an empty loop, which take a few microseconds */
 
-/* Flushes standard output. Returns the exit status, so that `linformerd --help >/dev/full` fails. */
+/* Flushes standard output, and returns the exit status. So `linformerd --help >/dev/full` fails. */
 static int printed(void)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
@@ -37,10 +37,10 @@ static int print_version(void)
     return printed();
 }
 
-/* Bounds the spinning of libgomp's threads. They spin for milliseconds while they wait for each other, on cores that
- * event loops and clients need. Without a bound, one request in ten took ten times as long. libgomp reads the bound
- * from the environment before main begins, so the program sets it and executes itself again. If an operator has set one
- * of the variables, nothing is changed. */
+/* Limits the spinning of libgomp's threads. They spin for milliseconds while they wait for each other, on cores that
+ * event loops and clients need. Without a limit, one request in ten took ten times as long. libgomp reads the limit
+ * from the environment before main begins, so the program sets it and executes itself again. If the operator has set
+ * one of the variables, the function does nothing. */
 static void bound_spinning(char **argv)
 {
     char path[PATH_MAX];
@@ -50,7 +50,7 @@ static void bound_spinning(char **argv)
     if (length <= 0 || setenv("GOMP_SPINCOUNT", SPINS, 1) != 0)
         return;
     path[length] = '\0';
-    execv(path, argv); /* if this fails, the daemon serves without the bound */
+    execv(path, argv); /* if execv fails, the daemon serves without the limit */
 }
 
 int main(int argc, char **argv)
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
         return 2;
     }
     bool explains =
-        action == SETTINGS_EXPLAIN; /* prints only a plan or an error, without the log lines about loading */
+        action == SETTINGS_EXPLAIN; /* only the plan or an error is printed, without the log lines about loading */
     log_configure(settings.log_format, explains ? LOG_LEVEL_ERROR : settings.log_level);
 
     int status = EXIT_FAILURE;

@@ -25,7 +25,7 @@ static bool has_config(const char *folder)
     return model_folder_has(folder, "config.json");
 }
 
-/* Appends a source, which takes over `path`. A `path` of NULL means that memory was lacking. */
+/* Appends a source, which takes over `path`. If `path` is NULL, returns -1, because memory was lacking for it. */
 static int add(struct model_folders *folders, const char *name, char *path, struct error *error)
 {
     struct model_source *sources = realloc(folders->sources, (folders->count + 1) * sizeof *sources);
@@ -56,8 +56,8 @@ static bool ends_in_one(const char *name, const char *const *suffixes, size_t co
     return false;
 }
 
-/* Writes a list such as "a.bin, b.pt". It contains the files of the folder whose names end in one of the `count`
- * suffixes, sorted by name. Names that do not fit are left out. */
+/* Writes a list such as "a.bin, b.pt" to `names`. It contains the files of the folder whose names end in one of the
+ * `count` suffixes, sorted by name. Names that do not fit are left out. */
 static void list_files(const char *folder, const char *const *suffixes, size_t count, char *names, size_t size)
 {
     struct dirent **entries = NULL;
@@ -72,14 +72,15 @@ static void list_files(const char *folder, const char *const *suffixes, size_t c
     free(entries);
 }
 
-/* The names that are read. The first is that of weights/export.py, the others are those of Hugging Face's libraries and
- * of torch.save. */
+/* The names of files with weights that the daemon reads. weights/export.py writes the first name. The others are names
+ * of Hugging Face's libraries and of torch.save. */
 static const char *const weights_names[] = {"model.safetensors", "model.safetensors.index.json",
                                             "model.pt",          "model.pth",
                                             "pytorch_model.bin", "pytorch_model.bin.index.json"};
 #define N_WEIGHTS_NAMES (sizeof weights_names / sizeof *weights_names)
 
-/* Refuses a folder without weights of these names. The message names other files with weights. */
+/* Refuses a folder that contains no weights with these names. The message names other files that may contain
+ * weights. */
 static char *refuse_weights(const char *folder, struct error *error)
 {
     static const char *const readable[] = {".safetensors", ".bin", ".pt", ".pth"};
@@ -117,7 +118,7 @@ char *model_folder_weights(const char *folder, struct error *error)
     return refuse_weights(folder, error);
 }
 
-/* Adds those subfolders of `given` that are models. There may be none. */
+/* Adds the subfolders of `given` that contain a model. There may be none. */
 static int add_inner(struct model_folders *folders, const char *given, struct error *error)
 {
     struct dirent **entries = NULL;
@@ -149,10 +150,11 @@ static int add_given(struct model_folders *folders, const struct model_source *g
         if (folders->count > before)
             return 0;
     }
-    return add(folders, given->name, strdup(given->path), error); /* models_open refuses a folder without config.json */
+    /* If the folder contains no config.json, models_open refuses it. */
+    return add(folders, given->name, strdup(given->path), error);
 }
 
-/* FNV-1a */
+/* The hash function FNV-1a. */
 static uint64_t mix(uint64_t hash, const void *bytes, size_t length)
 {
     for (size_t i = 0; i < length; i++)
@@ -175,7 +177,8 @@ static uint64_t mix_file(uint64_t hash, const char *folder, const char *name)
     return hash;
 }
 
-/* Whether the daemon may read a file of this name. Others, such as a log of the training, may change at any time. */
+/* Whether the daemon may read a file with this name. Other files, such as a log of the training, may change at any
+ * time. */
 static int is_read(const struct dirent *entry)
 {
     static const char *const endings[] = {".json", ".safetensors", ".pt", ".pth", ".bin"};
@@ -201,7 +204,7 @@ uint64_t model_folder_fingerprint(const char *folder)
     return hash;
 }
 
-/* Lists the models of a repository. If `name` is not NULL, returns the path of the model with this name. */
+/* Calls `found` for the models of a repository. If `name` is not NULL, returns the path of the model with this name. */
 static char *search_repository(const char *repository, const char *name, void (*found)(void *context, const char *name),
                                void *context)
 {

@@ -15,12 +15,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PROGRESS_AFTER_NS INT64_C(1000000000) /* shorter loads show no bar */
+#define PROGRESS_AFTER_NS INT64_C(1000000000) /* if loading takes less time, no bar is drawn */
 #define PROGRESS_EVERY_NS INT64_C(100000000)
 #define PROGRESS_WIDTH 40
 
-/* The last part of the path. For "." and ".." it is the last part of the real path. NULL if memory is lacking, or if
- * there is no such folder. */
+/* Returns the last part of the path. For "." and "..", returns the last part of the real path. Returns NULL if memory
+ * is lacking, or if there is no such folder. */
 static char *folder_name(const char *path)
 {
     size_t end = strlen(path);
@@ -39,8 +39,7 @@ static char *folder_name(const char *path)
     return name;
 }
 
-/* Finds the model's name. It comes from --model NAME=DIR. Otherwise it comes from config.json, or else it is the name
- * of the folder. */
+/* Finds the model's name: the NAME of --model NAME=DIR, or the name in config.json, or the name of the folder. */
 static int find_name(struct model_version *version, struct error *error)
 {
     const struct model_source *given = version->given;
@@ -59,7 +58,7 @@ static int find_name(struct model_version *version, struct error *error)
     return 0;
 }
 
-/* Reads the configuration of a built-in model, which has a name. */
+/* Reads the configuration of a built-in model. It contains the name of the model. */
 static int read_builtin(struct model_version *version, enum weights_builtin_index index, struct error *error)
 {
     version->builtin = weights_builtin(index);
@@ -128,7 +127,7 @@ static struct weights *open_weights(const struct model_version *version, struct 
 struct progress {
     const char *name;
     int64_t start_ns;
-    int64_t drawn_ns; /* when the bar was last drawn. 0 if it was never drawn */
+    int64_t drawn_ns; /* time at which the bar was last drawn. 0 if it was never drawn */
 };
 
 static void progress_draw(void *context, double fraction)
@@ -138,7 +137,7 @@ static void progress_draw(void *context, double fraction)
     if (now - progress->start_ns < PROGRESS_AFTER_NS || now - progress->drawn_ns < PROGRESS_EVERY_NS)
         return;
     if (progress->drawn_ns == 0)
-        log_flush(); /* so that the bar appears below the log lines */
+        log_flush(); /* log lines are written first, so that the bar appears below them */
     progress->drawn_ns = now;
     int filled = (int)(fraction * PROGRESS_WIDTH);
     filled = filled < 0 ? 0 : filled > PROGRESS_WIDTH ? PROGRESS_WIDTH : filled;
@@ -174,7 +173,7 @@ static void log_loaded(const struct model_version *version, int64_t elapsed_ns)
               LOG_INTEGER("milliseconds", elapsed_ns / 1000000), NULL);
 }
 
-/* The memory that loading needs at most at once: the data of the file, and the weights in float32. */
+/* The maximum memory that loading needs, in bytes: the data of the file, and the weights in float32. */
 static int64_t needed_bytes(const struct weights *weights)
 {
     int64_t bytes = 0;
@@ -189,7 +188,8 @@ static int64_t needed_bytes(const struct weights *weights)
     return bytes;
 }
 
-/* Refuses a model that does not fit beside those that are served, because the kernel would end the daemon. */
+/* Refuses a model that does not fit into the free memory beside the served models, because the kernel would kill the
+ * daemon. */
 static int check_room(const struct weights *weights, struct error *error)
 {
     int64_t needed = needed_bytes(weights), most = memory_bytes(""), resident = memory_resident_bytes();

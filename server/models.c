@@ -1,7 +1,8 @@
-/* Threads: `changing` is held while models are loaded or unloaded, which may take minutes. `lock` is held for a few
- * instructions. It guards the list of entries, their states and versions, and the numbers of versions and sets. The
- * threads that hold `changing` change these, and may read them without `lock`, with one exception: the thread `models`
- * decreases the numbers of versions and sets, and holds only `lock`. */
+/* models: `changing` and `lock` are locks. `changing` is held while models are loaded or unloaded, which may take
+ * minutes. `lock` is held for a few instructions. It guards the list of entries, their states and versions, and the
+ * members n_versions and n_sets. A thread that changes these holds both locks, and a thread that holds `changing` may
+ * read them without `lock`. There is one exception: the thread `models` decreases n_versions and n_sets, and holds only
+ * `lock`. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/models.h"
 
@@ -21,20 +22,21 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Most versions of one model in memory, the current one included. Long requests may keep old versions. */
+/* Maximum number of versions of one model in memory, including the current version. Long requests may keep old versions
+ * in memory. */
 #define VERSIONS_MOST 4
 
-/* A model that was named by the operator. It stays in the list when it is unloaded. */
+/* A model that the operator has named. The entry stays in the list when the model is unloaded. */
 struct entry {
-    struct model_source source; /* owns its strings. The path is NULL if the model is built in */
+    struct model_source source; /* a copy with its own strings. source.path is NULL if the model is built in */
     enum weights_builtin_index builtin;
     char *name;
-    int64_t metrics;               /* its index in the metrics */
-    struct model_version *version; /* NULL while it is not loaded */
-    int64_t n_versions;            /* versions in memory, with those that only old requests use */
-    bool unloaded;                 /* a request has unloaded it */
-    const char *state;             /* as in struct model_state */
-    struct error reason;           /* why it is not loaded */
+    int64_t metrics;               /* index of the model in the metrics */
+    struct model_version *version; /* the current version. NULL while the model is not loaded */
+    int64_t n_versions;            /* number of versions in memory, including those that only old requests use */
+    bool unloaded;                 /* a request has unloaded the model */
+    const char *state;             /* the state for struct model_state */
+    struct error reason;           /* the reason why the model is not loaded */
 };
 
 struct models {
@@ -45,11 +47,12 @@ struct models {
     struct model_control control;
     struct model_sets sets;
     pthread_mutex_t changing, lock;
-    struct entry **entries; /* (n_entries), in the order of their first loading */
+    struct entry **entries; /* `n_entries` entries, in the order in which they were added */
     int64_t n_entries;
     pthread_t thread;
     atomic_bool stopping;
-    struct model **engine_models; /* (n_entries) and names: only until models_serve */
+    /* Engine_models and names have n_entries elements, and exist only until models_serve. */
+    struct model **engine_models;
     const char **names;
 };
 
@@ -66,7 +69,8 @@ static void entry_free(struct entry *entry)
     free(entry);
 }
 
-/* Makes an entry for a folder, or for the built-in model `builtin` if `source` is NULL. NULL if memory is lacking. */
+/* Makes an entry for a folder, or for the built-in model `builtin` if `source` is NULL. Returns NULL if memory is
+ * lacking. */
 static struct entry *entry_new(const struct model_source *source, enum weights_builtin_index builtin,
                                struct error *error)
 {
@@ -113,8 +117,8 @@ static bool is_at(const struct entry *entry, const char *path)
     return entry->source.path && strcmp(entry->source.path, path) == 0;
 }
 
-/* Finds the entry of a source. Several names may be given to one folder. A source without a name also finds an entry
- * that got its name from a request. */
+/* Finds the entry of a source. The operator may give several names to one folder. A source without a name also matches
+ * an entry whose name came from a request. */
 static struct entry *find_source(const struct models *models, const struct model_source *source)
 {
     struct entry *found = NULL;
@@ -251,7 +255,7 @@ const struct model_control *models_control(const struct models *models)
 
 /* ---- Sets ---- */
 
-/* Makes a set of the loaded models the current one. Both locks are held. */
+/* Makes a set of the loaded models, and makes it the current set. Both locks are held. */
 static int publish(struct models *models, struct error *error)
 {
     struct model_set *set = calloc(1, sizeof *set);
@@ -274,8 +278,8 @@ static int publish(struct models *models, struct error *error)
     return 0;
 }
 
-/* Removes models from a set, up to one whose version is in no other set. Returns this version. NULL if the set is empty
- * then. */
+/* Removes models from a set, until a removed version is in no other set. Returns this version. Returns NULL if the set
+ * is empty before such a version is found. */
 static struct model_version *remove_models(struct models *models, struct model_set *set)
 {
     struct model_version *unused = NULL;
@@ -289,7 +293,7 @@ static struct model_version *remove_models(struct models *models, struct model_s
     return unused;
 }
 
-/* Counts a version that leaves the memory. */
+/* Decreases n_versions for a version that leaves the memory. */
 static void forget(struct models *models, const struct model_version *version)
 {
     pthread_mutex_lock(&models->lock);
@@ -297,7 +301,7 @@ static void forget(struct models *models, const struct model_version *version)
     pthread_mutex_unlock(&models->lock);
 }
 
-/* Frees the versions that only this set contained. */
+/* Frees the set, and the versions that no other set contains. */
 static void drop_set(struct models *models, struct model_set *set)
 {
     for (struct model_version *version; (version = remove_models(models, set)) != NULL;) {
@@ -343,8 +347,8 @@ static void set_state(struct models *models, struct entry *entry, const char *st
     pthread_mutex_unlock(&models->lock);
 }
 
-/* Exchanges the version of an entry, which is NULL to unload it, and makes a new set. The thread frees the old version
- * when no request uses it. */
+/* Replaces the version of an entry, and makes a new set. A version of NULL unloads the model. The thread `models` frees
+ * the old version when no request uses it. */
 static int exchange_version(struct models *models, struct entry *entry, struct model_version *version,
                             struct error *error)
 {
@@ -370,7 +374,7 @@ static int64_t count_versions(struct models *models, const struct entry *entry)
     return count;
 }
 
-/* Loads a version of the entry's files, and serves it from now on. */
+/* Loads a new version of the entry's files, and serves it. */
 static int load_version(struct models *models, struct entry *entry, struct error *error)
 {
     const struct model_load_options options = {.logs = true, .is_beside = true};
@@ -398,10 +402,10 @@ static int load_version(struct models *models, struct entry *entry, struct error
     return status;
 }
 
-/* Loads the model of an entry. If that fails, the entry stays as it is. */
+/* Loads the model of an entry. If loading fails, the old version stays. */
 static int load_entry(struct models *models, struct entry *entry, struct error *error)
 {
-    omp_set_num_threads(1); /* so that batches keep their cores. It also starts no OpenMP threads for this thread */
+    omp_set_num_threads(1); /* so that this thread does not use the cores of batches, and starts no OpenMP threads */
     set_state(models, entry, "LOADING", NULL);
     metrics_load_begin(models->metrics);
     int status = load_version(models, entry, error);
@@ -415,14 +419,14 @@ static int load_entry(struct models *models, struct entry *entry, struct error *
     return status;
 }
 
-/* Whether the files of a loaded model are those that were read. */
+/* Whether the files of a loaded model have not changed since they were read. */
 static bool is_current(const struct entry *entry)
 {
     return entry->version &&
            (!entry->source.path || model_folder_fingerprint(entry->source.path) == entry->version->fingerprint);
 }
 
-/* Makes an entry without a version. `name` is not the name of an entry. */
+/* Makes an entry without a version. No entry may have the name `name`. */
 static struct entry *new_entry(struct models *models, const struct model_source *source, const char *name,
                                struct error *error)
 {
@@ -441,7 +445,7 @@ static struct entry *new_entry(struct models *models, const struct model_source 
 
 /* ---- SIGHUP ---- */
 
-/* Loads a model whose folder has appeared since the last look. */
+/* Loads a model whose folder has appeared since the last reload. */
 static int load_new(struct models *models, const struct model_source *source, struct error *error)
 {
     struct model_version *version = model_version_open(source, WEIGHTS_BUILTIN, error);
@@ -457,7 +461,7 @@ static int load_new(struct models *models, const struct model_source *source, st
     return -1;
 }
 
-/* Reports models whose folder is gone. They are served on. */
+/* Reports models whose folder does not exist any more. These models are still served. */
 static void report_gone(const struct models *models, const struct model_folders *folders)
 {
     for (int64_t i = 0; i < models->n_entries; i++) {
@@ -484,7 +488,7 @@ void models_reload(void *context)
     }
     for (size_t i = 0; i < folders.count && !atomic_load(&models->stopping); i++) {
         struct entry *entry = find_source(models, &folders.sources[i]);
-        if (entry && (is_current(entry) || entry->unloaded)) /* a model that was unloaded stays so */
+        if (entry && (is_current(entry) || entry->unloaded)) /* a model that a request has unloaded stays unloaded */
             unchanged++;
         else if ((entry ? load_entry(models, entry, &error) : load_new(models, &folders.sources[i], &error)) == 0)
             loaded++;
@@ -497,7 +501,8 @@ void models_reload(void *context)
         for (size_t f = 0; f < folders.count && !found; f++)
             found = find_source(models, &folders.sources[f]) == entry;
         if (found || !entry->version || is_current(entry) || !model_folder_has(entry->source.path, "config.json"))
-            continue; /* else a model that was loaded from the repository */
+            continue; /* the model is reloaded only if it was loaded from the repository by a request, and its files
+                         have changed */
         *(load_entry(models, entry, &error) == 0 ? &loaded : &failed) += 1;
     }
     report_gone(models, &folders);
@@ -545,7 +550,8 @@ static int refuse_unknown(const char *name, struct failure *failure)
                        "there is no model \"%.100s\" to load; POST /v2/repository/index lists the models", name);
 }
 
-/* Finds the entry of a model, or makes it if the repository has the model. `changing` is held. */
+/* Finds the entry of a model. If there is none and the repository contains the model, makes an entry. `changing` is
+ * held. */
 static struct entry *entry_to_load(struct models *models, const char *name, struct failure *failure)
 {
     struct entry *entry = find_name(models, name);
@@ -579,7 +585,8 @@ static int load_named(void *context, const char *name, struct failure *failure)
                : failure_set(failure, FAILURE_INVALID, "failed to load \"%.100s\": %s", name, error.message);
 }
 
-/* Unloads the model of an entry, which is loaded. The last model stays, because routes describe the first model. */
+/* Unloads the model of an entry. The model must be loaded. The last loaded model is not unloaded, because routes
+ * describe the first model. */
 static int unload_entry(struct models *models, struct entry *entry, struct error *error)
 {
     int64_t loaded = 0;

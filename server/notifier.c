@@ -1,4 +1,4 @@
-/* notifier: a message is lines of NAME=VALUE in one datagram. */
+/* notifier: each message consists of lines of the form NAME=VALUE in one datagram. */
 #define _GNU_SOURCE /* SOCK_CLOEXEC */
 #include "server/notifier.h"
 
@@ -27,7 +27,7 @@ void notifier_open(struct notifier *notifier)
         return;
     }
     memcpy(notifier->address.sun_path, name, length);
-    if (name[0] == '@') /* a name outside of the file system begins with a NUL */
+    if (name[0] == '@') /* the name of an abstract socket, which is not in the file system, begins with a NUL */
         notifier->address.sun_path[0] = '\0';
     notifier->length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length);
     notifier->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -40,7 +40,7 @@ void notifier_close(struct notifier *notifier)
     notifier->fd = -1;
 }
 
-/* Does not wait: if the queue of the service manager is full, the message is lost. */
+/* Sends a message without waiting. If the queue of the service manager is full, the message is lost. */
 static void send_message(const struct notifier *notifier, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 static void send_message(const struct notifier *notifier, const char *format, ...)
@@ -70,7 +70,7 @@ void notifier_ready(const struct notifier *notifier, const char *status)
     send_message(notifier, "READY=1\nSTATUS=%s", status);
 }
 
-/* The service manager compares the time with that of its own request, so that an old message is not mistaken. */
+/* Sends the time, with which the service manager recognises that the message is newer than its own request. */
 void notifier_reloading(const struct notifier *notifier)
 {
     send_message(notifier, "RELOADING=1\nMONOTONIC_USEC=%lld", (long long)(clock_ns() / 1000));

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 struct reloads {
-    const struct reload_hook *hooks; /* (count) */
+    const struct reload_hook *hooks; /* an array of `count` hooks */
     size_t count;
     pthread_t thread;
     pthread_mutex_t lock; /* guards the members below. It is not held while a hook runs */

@@ -11,7 +11,7 @@
 
 #define CHANNELS 3
 #define TOKENIZER_NAME "tokenizer.json"
-#define TOKENIZER_MOST_BYTES ((size_t)256 << 20) /* vocabularies of 256 000 tokens take some 35 MB */
+#define TOKENIZER_MOST_BYTES ((size_t)256 << 20) /* a vocabulary of 256 000 tokens takes some 35 MB */
 
 /* ---- Labels ---- */
 
@@ -23,8 +23,8 @@ static int compare_labels(const void *a, const void *b)
     return order != 0 ? order : first < second ? -1 : 1;
 }
 
-/* Sets `again` of each label. Some lists of classes contain a name twice. For example, the list of ImageNet contains
- * "crane" twice. */
+/* Sets `again` of each label whose text occurs more than once, except for the last one. For example, the list of
+ * ImageNet contains "crane" twice. */
 static int mark_repeated(struct served_label *labels, size_t count, struct error *error)
 {
     struct served_label **sorted = calloc(count, sizeof *sorted);
@@ -59,7 +59,7 @@ static int open_labels(struct served_model *served, const json_t *labels, struct
 
 /* ---- Pictures ---- */
 
-/* The only required input. NULL if several inputs are required. */
+/* Returns the only required input, or NULL if several inputs are required. */
 static const struct model_input *needed_input(const struct model_info *info)
 {
     for (int i = 1; i < info->n_inputs; i++)
@@ -74,7 +74,7 @@ static bool is_picture(const struct model_input *input)
            input->shape[0] == CHANNELS;
 }
 
-/* A size of the input as text. A size of -1 is free. */
+/* Returns a size of the input as text. A size of -1 is a free size. */
 static const char *size_text(int64_t size, char text[32])
 {
     snprintf(text, 32, size < 0 ? "any" : "%lld", (long long)size);
@@ -114,7 +114,7 @@ static int open_image(struct served_model *served, const struct image_settings *
 
 /* ---- Texts ---- */
 
-/* Reads the file `name` of the folder. */
+/* Opens the tokenizer in the file `name` of the folder. */
 static int read_tokenizer(struct served_model *served, const char *folder, const char *name, struct error *error)
 {
     char *path = NULL;
@@ -128,7 +128,7 @@ static int read_tokenizer(struct served_model *served, const char *folder, const
     return status;
 }
 
-/* Checks that the model accepts every id that the codec makes. */
+/* Checks that the model accepts every id that the codec can produce. */
 static int check_ids(const struct served_model *served, struct error *error)
 {
     int64_t vocabulary = model_info(served->model)->vocabulary, ids = text_codec_ids(served->codec);
@@ -184,7 +184,8 @@ static int open_prompts(struct served_model *served, const struct model_config *
     return 0;
 }
 
-/* Sets eos_token and bos_token. Uses the ids in config.json, or else the tokens of the tokenizer. */
+/* Sets eos_token and bos_token. Uses the ids in config.json. If config.json contains none, uses the tokens of the
+ * tokenizer. */
 static int open_ends(struct served_model *served, const struct model_config *config, struct error *error)
 {
     int64_t vocabulary = model_info(served->model)->output_columns;

@@ -1,5 +1,5 @@
 /* signals: the handled signals are blocked in all threads, and one thread waits for them with sigwait. The lock guards
- * the phase and the received signal. */
+ * the members below it. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/signals.h"
 
@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A second signal within this time counts as the same signal. For example, timeout(1) sends a signal to the process and
- * to its group. */
+/* If the same signal comes again within this time, it counts as one signal. For example, timeout(1) sends a signal to
+ * the process and to its group. */
 #define SAME_SIGNAL_NS INT64_C(100000000)
 
 enum phase { PHASE_STARTING, PHASE_SERVING, PHASE_DELAYING, PHASE_DRAINING, PHASE_ENDED };
@@ -23,14 +23,14 @@ enum phase { PHASE_STARTING, PHASE_SERVING, PHASE_DELAYING, PHASE_DRAINING, PHAS
 struct signals {
     sigset_t set;
     pthread_t thread;
-    struct log_limit limit; /* limit of log lines about signals without an effect */
+    struct log_limit limit; /* limits the number of log lines about signals without an effect */
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* waited for with CLOCK_MONOTONIC */
+    pthread_cond_t changed; /* signalled when the phase changes. Uses CLOCK_MONOTONIC */
     enum phase phase;
     struct reloads *reloads; /* NULL until signals_expect */
-    bool hung_up;            /* SIGHUP came during the start */
+    bool hung_up;            /* SIGHUP was received during the start */
     int received;            /* the signal that began this phase. 0 if there was none yet */
-    int64_t received_ns;     /* when it came */
+    int64_t received_ns;     /* time at which `received` arrived */
 };
 
 static void signals_block(sigset_t *set)
@@ -43,12 +43,12 @@ static void signals_block(sigset_t *set)
     sigaddset(set, SIGUSR1);
     sigaddset(set, SIGUSR2);
     pthread_sigmask(SIG_BLOCK, set, NULL);
-    signal(SIGHUP, SIG_DFL); /* nohup sets the signal to be ignored, and sigwait need not return an ignored signal */
+    signal(SIGHUP, SIG_DFL); /* nohup sets SIGHUP to be ignored, and sigwait need not return an ignored signal */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
 }
 
-/* Begins a phase for a signal. The lock is held. */
+/* Begins a phase because of a signal. The lock is held. */
 static void signals_enter(struct signals *signals, enum phase phase, int number)
 {
     signals->phase = phase;
@@ -57,7 +57,8 @@ static void signals_enter(struct signals *signals, enum phase phase, int number)
     pthread_cond_broadcast(&signals->changed);
 }
 
-/* Handles SIGHUP. The lock is held during reloads_request, so that no call comes after the phase PHASE_SERVING. */
+/* Handles SIGHUP. The function holds the lock while it calls reloads_request, so that reloads_request is called only in
+ * the phase PHASE_SERVING. */
 static void signals_hang_up(struct signals *signals)
 {
     pthread_mutex_lock(&signals->lock);
@@ -68,7 +69,7 @@ static void signals_hang_up(struct signals *signals)
     pthread_mutex_unlock(&signals->lock);
 }
 
-/* Handles a signal that drains. Returns whether the process ends at once. A second SIGINT comes from a user at a
+/* Handles a signal that drains. Returns whether the process must end at once. A second SIGINT comes from a user at a
  * keyboard who does not want to wait. Supervisors repeat SIGTERM, so a second SIGTERM has no further effect. */
 static bool signals_take(struct signals *signals, int number)
 {

@@ -21,19 +21,19 @@ struct reloads;
 struct signals;
 
 /* Blocks signals for the calling thread and for the threads that it starts later. Starts a thread that waits for
- * signals. The process's first thread must call it before other threads exist, and before libraries are loaded. Then a
- * signal ends the process even if the constructor of a library hangs. After success the caller must call
+ * signals. The process's first thread must call this function before other threads exist, and before libraries are
+ * loaded. So a signal ends the process even if the constructor of a library hangs. After success the caller must call
  * signals_close. */
 int signals_open(struct signals **signals, struct error *error);
 
-/* From now on, the first signal that drains asks the daemon to drain. Until then, SIGHUP calls reloads_request.
- * `reloads` must stay open until signals_wait has returned. */
+/* After this call, the first signal that drains asks the daemon to drain. Until this signal, SIGHUP calls
+ * reloads_request. `reloads` must stay open until signals_wait has returned. */
 void signals_expect(struct signals *signals, struct reloads *reloads);
 
 /* Waits until a signal asks the daemon to drain. Returns the number of this signal. */
 int signals_wait(struct signals *signals);
 
-/* Waits for the given time before the daemon drains, or until SIGINT comes. Does not wait if the signal to drain was
+/* Waits `milliseconds` before the daemon drains, or until SIGINT arrives. Does not wait if the signal to drain was
  * SIGINT. */
 void signals_delay(struct signals *signals, int64_t milliseconds);
 

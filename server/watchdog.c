@@ -1,5 +1,5 @@
-/* watchdog: the checks may wait for the locks of the event loops and of the batcher. If such a lock is never given
- * back, the watchdog is not fed either, as it should be. */
+/* watchdog: the checks may wait for the locks of the event loops and of the batcher. If a thread never releases such a
+ * lock, the watchdog is not fed either, as intended. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/watchdog.h"
 
@@ -14,21 +14,22 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { LOOKS = 4 /* in a period of the watchdog */ };
+enum { LOOKS = 4 /* number of checks in the time of WATCHDOG_USEC */ };
 
 struct watchdog {
     const struct notifier *notifier;
     struct http *http;
     struct batcher *batcher;
-    int64_t period_ns; /* between two looks */
-    bool stuck;        /* the last look found no progress. Only the thread uses it */
+    int64_t period_ns; /* time between two checks */
+    bool stuck;        /* the last check found no progress. Only the thread uses it */
     pthread_t thread;
     pthread_mutex_t lock; /* guards `closing` */
     pthread_cond_t changed;
     bool closing;
 };
 
-/* The time after which the service manager gives up, in microseconds. 0 if it wants no watchdog of this process. */
+/* Returns the time after which the service manager gives up, in microseconds. Returns 0 if the service manager does not
+ * watch this process. */
 static int64_t wanted_us(void)
 {
     const char *time = getenv("WATCHDOG_USEC"), *process = getenv("WATCHDOG_PID");

@@ -1,5 +1,5 @@
-/* filter: computes the weights exactly like precompute_coeffs() and normalize_coeffs_8bpc() in Pillow's Resample.c. The
- * order of operations is the same, so that the weights have the same bits. */
+/* filter: computes the weights like precompute_coeffs() and normalize_coeffs_8bpc() in Pillow's Resample.c. The
+ * operations have the same order, so that the weights have the same bits. */
 #include "server/images/filter.h"
 #include "server/images/no_memory.h"
 
@@ -12,7 +12,7 @@ static double bilinear(double x)
     return x < 1.0 ? 1.0 - x : 0.0;
 }
 
-/* Keys' cubic convolution */
+/* Keys' cubic convolution with a = -0.5. */
 static double bicubic(double x)
 {
     const double a = -0.5;
@@ -24,24 +24,25 @@ static double bicubic(double x)
     return 0.0;
 }
 
-/* Index: enum image_resize. If a picture keeps its size, every function has the weight 1. */
+/* Indexed by enum image_resize. For a picture that keeps its size, each function gives one weight of 1. */
 static const struct {
     double (*weight)(double distance);
-    double support; /* half the width of the function, in positions of the smaller of both pictures */
+    double support; /* half the width of the function, in positions of the smaller one of the file's picture and the
+                       resized picture */
 } kinds[IMAGE_RESIZE_COUNT] = {
     [IMAGE_RESIZE_NONE] = {bilinear, 1.0},
     [IMAGE_RESIZE_BILINEAR] = {bilinear, 1.0},
     [IMAGE_RESIZE_BICUBIC] = {bicubic, 2.0},
 };
 
-/* The number of positions of the file per position of the resized picture. */
+/* The ratio of positions in the file to positions in the resized picture. */
 static double scale_of(const struct geometry_axis *axis)
 {
     return (double)axis->original / (double)axis->resized;
 }
 
-/* Half the width of the function in positions of the file. It is at least the support. In a picture that becomes
- * smaller it is larger than the support, so that the result is antialiased. */
+/* Half the width of the function, in positions of the file. It is the support if the picture becomes larger. It is
+ * larger than the support if the picture becomes smaller, so that the result is antialiased. */
 static double reach_of(enum image_resize resize, const struct geometry_axis *axis)
 {
     return kinds[resize].support * fmax(scale_of(axis), 1.0);
@@ -72,7 +73,7 @@ static struct filter_window find_window(enum image_resize resize, const struct g
     return (struct filter_window){first, end - first};
 }
 
-/* `exact` has room for the weights of a window before rounding. */
+/* Computes the weights of one window. `exact` is memory for the weights before rounding. */
 static void weigh_window(enum image_resize resize, const struct geometry_axis *axis, int64_t position,
                          struct filter_window window, double *exact, int32_t *weights)
 {

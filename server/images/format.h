@@ -5,18 +5,19 @@
 
 #include "server/images/resampler.h"
 
-/* A file whose header was read. Each format has its own struct, with this one as the first member. */
+/* A file whose header was read. Each format has its own struct, whose first member is this struct. */
 struct image_source {
     int64_t height, width;
-    int64_t memory; /* most bytes in use while the rows are decoded */
+    int64_t memory; /* maximum number of bytes in use while the rows are decoded */
 };
 
 struct image_format {
-    /* Reads the header. `bytes` must outlive the source. After success the caller must call close(). After failure
-     * there is nothing to free. */
+    /* Reads the header of a file. `bytes` must outlive the source. After success the caller must call close(). After
+     * failure there is nothing to free. */
     int (*open)(const uint8_t *bytes, size_t size, struct image_source **source, struct error *error);
 
-    /* Passes all rows to the resampler. Call it once. Returns -1 if the file is damaged, or if memory is lacking. */
+    /* Decodes all rows and passes them to the resampler. Call it once. Returns -1 if the file is damaged, or if memory
+     * is lacking. */
     int (*read)(struct image_source *source, struct resampler *resampler, struct error *error);
     void (*close)(struct image_source *source);
 };

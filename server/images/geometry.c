@@ -1,9 +1,8 @@
-/* geometry: the same sizes and offsets as resize and center_crop in torchvision.transforms.functional. */
+/* geometry: computes the same sizes and offsets as resize and center_crop in torchvision.transforms.functional. */
 #include "server/images/geometry.h"
 
-/* The new length of the longer edge if the shorter edge gets the length `resized`. The quotient is rounded down, as by
- * Python's int(a * b / c).
- */
+/* The new length of the longer edge if the shorter edge is resized to `resized`. The quotient is rounded down, as by
+ * Python's int(a * b / c). */
 static int64_t scale_edge(int64_t resized, int64_t longer, int64_t shorter)
 {
     return (int64_t)((double)(resized * longer) / (double)shorter);
@@ -31,8 +30,9 @@ static void resize_axes(const struct image_settings *settings, struct geometry_a
     }
 }
 
-/* The offset of the centre. The part to cut off before the centre is int(round(rest / 2.0)) in Python, so a half is
- * rounded to the even number. The part to add before the centre is rounded down. */
+/* The offset of the centred input in the resized picture. If the picture is larger, the offset is int(round(rest /
+ * 2.0)) as in Python, which rounds a half to the even number. If the picture is smaller, the number of added pixels
+ * before it is rounded down. */
 static int64_t center_offset(int64_t resized, int64_t size)
 {
     int64_t rest = resized - size;

@@ -1,11 +1,11 @@
-/* images: recognises the format, checks the limits, and lets the format pass its rows to the resampler. */
+/* images: recognises the format of a file, checks the limits, and connects the format with the resampler. */
 #include "server/images/images.h"
 #include "server/images/format.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* The first bytes of each format's files. */
+/* The first bytes of a file, for each format. */
 static const struct {
     const char *signature;
     const struct image_format *format;
@@ -25,7 +25,7 @@ static const struct image_format *find_format(const void *bytes, size_t size)
     return NULL;
 }
 
-/* An opened file, with the geometry for its rows. */
+/* An opened file, and the geometry for its rows. */
 struct opened {
     const struct image_format *format;
     struct image_source *source;
@@ -33,8 +33,8 @@ struct opened {
     int64_t memory;
 };
 
-/* After success the caller must call format->close(). After failure there is nothing to free. Allocates no memory for
- * pixels. */
+/* Recognises the format, and reads the header. Allocates no memory for pixels. After success the caller must call
+ * format->close(). After failure there is nothing to free. */
 static int open_image(const struct image_settings *settings, const void *bytes, size_t size, struct opened *opened,
                       struct error *error)
 {

@@ -1,14 +1,14 @@
 /* images: converts a JPEG or PNG file in memory to the input of a model. The functions keep no state, so any thread may
  * call them.
  *
- * The result is that of torchvision's transforms on PIL's Image.open(file).convert("RGB"). Alpha is dropped, grey and
- * palettes become RGB, the orientation in EXIF is ignored. Bytes after the end of the picture are ignored, too.
- * Truncated and damaged files are refused. So are pictures with 16 bits per channel, with CMYK, or with more than
- * IMAGE_MOST_PIXELS pixels.
+ * The result is the same as that of torchvision's transforms on PIL's Image.open(file).convert("RGB"). Alpha is
+ * dropped, and grey and palettes are converted to RGB. The orientation in EXIF and bytes after the end of the picture
+ * are ignored. Truncated and damaged files are refused. Pictures with 16 bits per channel, with CMYK, or with more than
+ * IMAGE_MOST_PIXELS pixels are also refused.
  *
  * Decoding takes about 10 ns per pixel, so it should run on a worker thread. Most files need little memory, because
- * rows are resized as they are decoded. Progressive JPEG and interlaced PNG are kept in memory as a whole, with up to 6
- * bytes per pixel.
+ * rows are resized as they are decoded. Pictures of progressive JPEG and interlaced PNG are kept in memory as a whole,
+ * with up to 6 bytes per pixel.
  *
  * The settings come from the model's config.json, or from image_settings_default(). */
 #ifndef SERVER_IMAGES_IMAGES_H
@@ -19,14 +19,14 @@
 
 #define IMAGE_MOST_PIXELS ((int64_t)64 << 20)
 
-/* Sets *memory to the most bytes that image_read() allocates for the file. Reads only the header of the file. Returns
- * -1 with a message if the file is refused. */
+/* Sets *memory to the maximum number of bytes that image_read() allocates for the file. Reads only the header of the
+ * file. Returns -1 with a message if the file is refused. */
 int image_memory(const struct image_settings *settings, const void *bytes, size_t size, int64_t *memory,
                  struct error *error);
 
-/* Writes the model's input: `pixels` (3, settings->height, settings->width), red, green, blue. Returns -1 with a
- * message if the file is refused, needs more than `most_memory` bytes, or if memory is lacking. Then `pixels` is
- * undefined. */
+/* Writes the model's input to `pixels` (3, settings->height, settings->width), with the channels red, green, blue.
+ * Returns -1 with a message if the file is refused, if it needs more than `most_memory` bytes, or if memory is lacking.
+ * After a failure, `pixels` is undefined. */
 int image_read(const struct image_settings *settings, const void *bytes, size_t size, int64_t most_memory,
                float *pixels, struct error *error);
 

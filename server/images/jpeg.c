@@ -1,6 +1,6 @@
-/* jpeg: libjpeg-turbo with its defaults, which are PIL's: the slow integer DCT, fancy upsampling. As in PIL, warnings
- * about damaged data are ignored, except for the warning that the data ends too early. After an error libjpeg calls
- * longjmp() to return to the function that called it. */
+/* jpeg: decodes JPEG with libjpeg-turbo. Its defaults are also those of PIL: the slow integer DCT and fancy upsampling.
+ * As in PIL, warnings about damaged data are ignored, except for the warning that the data ends too early. After an
+ * error, libjpeg calls longjmp() to return to the function in this file that called it. */
 #include "server/images/format.h"
 #include "server/images/no_memory.h"
 
@@ -10,25 +10,26 @@
 
 #include <jpeglib.h>
 
-#include <jerror.h> /* needs the header before it */
+#include <jerror.h> /* must follow jpeglib.h */
 
-/* Limits for progressive files. Encoders write about 10 scans. A scan of a few bytes can change all pixels, so the
- * number of scans times pixels is limited, too. */
+/* Limits for progressive files. Encoders usually write about 10 scans. A scan of a few bytes can change all pixels, so
+ * the number of scans times the number of pixels is also limited. */
 #define MOST_SCANS 100
 #define MOST_SCANNED_PIXELS ((int64_t)1 << 30)
 
-/* The most bytes that libjpeg allocates for some rows of all components. */
+/* libjpeg's memory for a few rows of all components: at most MEMORY_PER_COLUMN bytes for each pixel of the width, plus
+ * MEMORY_FIXED bytes. */
 #define MEMORY_PER_COLUMN 256
 #define MEMORY_FIXED ((int64_t)64 << 10)
 
 struct jpeg_source {
-    struct image_source source; /* first */
+    struct image_source source; /* must be the first member */
     struct jpeg_decompress_struct decoder;
     struct jpeg_error_mgr manager;
     struct jpeg_progress_mgr progress;
     int most_scans;
     jmp_buf escape;
-    struct error *error; /* the error of the current call */
+    struct error *error; /* receives the error of the current call */
 };
 
 static void leave(j_common_ptr decoder)
@@ -50,7 +51,7 @@ static void leave_with(j_decompress_ptr decoder, const char *reason)
     longjmp(jpeg->escape, 1);
 }
 
-/* Receives a message of libjpeg. A warning has a level below 0. */
+/* Handles a message of libjpeg. A warning has a negative level. */
 static void hear_message(j_common_ptr decoder, int level)
 {
     if (level < 0 && decoder->err->msg_code == JWRN_JPEG_EOF)
@@ -72,8 +73,8 @@ static void jpeg_source_close(struct image_source *source)
     free(jpeg);
 }
 
-/* If there are several scans, libjpeg keeps all coefficients in memory. They are 64 numbers of 16 bits for each block.
- */
+/* The memory of the coefficients in bytes. If there are several scans, libjpeg keeps all coefficients in memory. A
+ * block has 64 coefficients of 16 bits. */
 static int64_t coefficient_bytes(j_decompress_ptr decoder)
 {
     int64_t bytes = 0;

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-static const char no_memory[] = "out of memory"; /* messages about a file name it: "the JPEG image …" */
+/* No message about a file equals this text, because such a message names the kind of the file: "the JPEG image …". */
+static const char no_memory[] = "out of memory";
 
 int image_set_no_memory(struct error *error)
 {

@@ -3,25 +3,25 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SCALED 254 /* number of colours for values. Two more colours follow */
+#define SCALED 254 /* number of colours for values. PAPER and INK are two more colours */
 #define PAPER 254
 #define INK 255
 
-#define LETTER_WIDTH 6 /* pixels, with the space behind a letter */
+#define LETTER_WIDTH 6 /* in dots, including the space after a letter */
 #define LETTER_HEIGHT 7
-#define MARGIN 12 /* pixels around the picture */
-#define GAP 8     /* pixels between two panels */
+#define MARGIN 12 /* in pixels, around the picture */
+#define GAP 8     /* in pixels, between two panels */
 #define LEGEND_WIDTH 128
 #define LEGEND_HEIGHT 10
-#define LABEL_SIZE 2 /* pixels of a dot of a letter, in each direction */
+#define LABEL_SIZE 2 /* width and height of a letter's dot, in pixels */
 #define LABEL_ROOM (LETTER_HEIGHT * LABEL_SIZE + GAP)
 
-#define WISHED_SIDE 1600 /* most pixels in each direction when panels_fit chooses the size of a cell */
+#define WISHED_SIDE 1600 /* limit in pixels for width and height, when panels_fit chooses the size of a cell */
 #define WISHED_CELL 8
 
 /* ---- Letters ---- */
 
-/* A letter is five columns of dots. The lowest bit of a column is its upper dot. */
+/* A letter is five columns of dots. The lowest bit of a column is its top dot. */
 static const struct letter {
     char character;
     uint8_t columns[5];
@@ -40,7 +40,7 @@ static const uint8_t *letter_columns(char character)
     for (size_t i = 0; i < sizeof letters / sizeof *letters; i++)
         if (letters[i].character == character)
             return letters[i].columns;
-    return NULL; /* a space */
+    return NULL; /* no letter is drawn for a space */
 }
 
 static int64_t text_width(const char *text, int64_t size)
@@ -48,7 +48,7 @@ static int64_t text_width(const char *text, int64_t size)
     return (int64_t)strlen(text) * LETTER_WIDTH * size;
 }
 
-/* ---- The places of panels ---- */
+/* ---- Positions of panels ---- */
 
 static int64_t shown_rows(const struct panels *panels, int64_t row)
 {
@@ -62,7 +62,8 @@ static int64_t shown_heads(const struct panels *panels, int64_t row)
     return heads < panels->n_heads ? heads : panels->n_heads;
 }
 
-/* The width of a column of the grid: of the widest row, because the keys of attentions may differ. */
+/* The width of a column of the grid, in pixels. It is the width of the widest panel, because attentions may have
+ * different numbers of keys. */
 static int64_t column_width(const struct panels *panels)
 {
     int64_t k = 1;
@@ -76,7 +77,7 @@ static void label_text(char text[32], const char *word, int64_t number)
     snprintf(text, 32, "%s %lld", word, (long long)number);
 }
 
-/* The room for the labels of rows, at the left. */
+/* The width of the labels of rows at the left, in pixels. */
 static int64_t left_room(const struct panels *panels)
 {
     char text[32];
@@ -109,7 +110,7 @@ bool panels_fit(struct panels *panels)
 
 /* ---- Drawing ---- */
 
-/* A rectangle that lies in the picture. */
+/* Draws a rectangle, which must lie in the picture. */
 static void fill(const struct panels *panels, uint8_t *pixels, int64_t x, int64_t y, int64_t width, int64_t height,
                  uint8_t colour)
 {
@@ -128,7 +129,7 @@ static void draw_text(const struct panels *panels, uint8_t *pixels, int64_t x, i
     }
 }
 
-/* The largest of `count` values, or `most` if this is larger. */
+/* Returns the largest of `count` values, or `most` if this is larger. */
 static float largest(const float *values, int64_t count, float most)
 {
     for (int64_t i = 0; i < count; i++)
@@ -142,7 +143,7 @@ static const float *head_values(const struct panels *panels, int64_t row, int64_
     return of->values + (panels->first_head + head) * of->n * of->k;
 }
 
-/* The largest value that is drawn. 0 if there is no positive one. */
+/* Returns the largest value that is drawn, or 0 if no value is positive. */
 static float largest_of_all(const struct panels *panels)
 {
     float most = 0;
@@ -167,7 +168,7 @@ static void draw_panel(const struct panels *panels, uint8_t *pixels, int64_t x, 
                  colour_of(values[p * k + j], most));
 }
 
-/* The label of a column of the grid: "head 3", or "3" if this is too wide, or nothing. */
+/* Draws the label of a column of the grid: "head 3", or "3" if this is too wide, or nothing. */
 static void draw_head_label(const struct panels *panels, uint8_t *pixels, int64_t x, int64_t width, int64_t head)
 {
     char text[32];
@@ -177,7 +178,7 @@ static void draw_head_label(const struct panels *panels, uint8_t *pixels, int64_
         draw_text(panels, pixels, x, MARGIN, LABEL_SIZE, label);
 }
 
-/* A bar with the colours from 0 to the largest value. */
+/* Draws a bar with the colours from 0 to the largest value. */
 static void draw_legend(const struct panels *panels, uint8_t *pixels, float most)
 {
     char text[32];
@@ -218,7 +219,7 @@ void panels_draw(const struct panels *panels, uint8_t *pixels)
 
 void panels_palette(uint8_t palette[PANELS_COLOURS][3])
 {
-    /* From the colour of 0 to that of the largest value. The page of the daemon uses the same colours. */
+    /* The colours from value 0 to the largest value: red, green, blue. The daemon's web page uses the same colours. */
     static const uint8_t stops[][3] = {{240, 245, 248}, {178, 212, 226}, {84, 158, 190}, {22, 98, 140}, {8, 40, 78}};
     enum { PARTS = sizeof stops / sizeof *stops - 1 };
     for (int i = 0; i < SCALED; i++) {

@@ -1,6 +1,6 @@
-/* png: libpng with its transformations to RGB. Chunks that do not change the pixels are skipped without interpreting
- * them. A wrong checksum is an error in every chunk. After an error libpng calls longjmp() to return to the function
- * that called it. */
+/* png: decodes PNG with libpng and its conversions to RGB. Chunks that do not change the pixels are skipped without
+ * interpreting them. A wrong checksum is an error in every chunk. After an error, libpng calls longjmp() to return to
+ * the function in this file that called it. */
 #include "server/images/format.h"
 #include "server/images/no_memory.h"
 
@@ -10,23 +10,23 @@
 
 #include <png.h>
 
-/* The memory of libpng and zlib. libpng needs rows of up to four bytes per pixel, before and after each step. zlib
- * needs the window of inflate.
- */
+/* The memory of libpng and zlib: at most MEMORY_PER_COLUMN bytes for each pixel of the width, plus MEMORY_FIXED bytes.
+ * libpng needs rows of up to four bytes per pixel, before and after each conversion. zlib needs the window of
+ * inflate. */
 #define MEMORY_PER_COLUMN 32
 #define MEMORY_FIXED ((int64_t)128 << 10)
 
 struct png_source {
-    struct image_source source; /* first */
+    struct image_source source; /* must be the first member */
     png_structp decoder;
     png_infop info;
-    const uint8_t *next; /* the next of `left` bytes of the file that were not read yet */
+    const uint8_t *next; /* points to the `left` bytes of the file that were not read yet */
     size_t left;
     int64_t held;       /* number of rows in memory: 1, or all if the file is interlaced */
-    uint8_t *rows;      /* (held, width, 3) */
-    png_colorp palette; /* (colours). NULL if the rows are RGB */
+    uint8_t *rows;      /* (held, width, 3): the rows in memory */
+    png_colorp palette; /* the file's palette (colours). NULL if libpng converts the rows to RGB */
     int colours;
-    struct error *error; /* the error of the current call */
+    struct error *error; /* receives the error of the current call */
 };
 
 static void leave(png_structp decoder, png_const_charp reason)
@@ -64,9 +64,10 @@ static void png_source_close(struct image_source *source)
 
 static void set_limits(png_structp decoder)
 {
-    png_set_user_limits(decoder, PNG_UINT_31_MAX, PNG_UINT_31_MAX); /* images.c checks the limit */
+    /* No limit here, because images.c checks the size. */
+    png_set_user_limits(decoder, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
     png_set_crc_action(decoder, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
-    /* Ignore all chunks but IHDR, PLTE, tRNS, IDAT, IEND. */
+    /* Ignore all chunks except IHDR, PLTE, tRNS, IDAT and IEND. */
     png_set_keep_unknown_chunks(decoder, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_set_keep_unknown_chunks(decoder, PNG_HANDLE_CHUNK_NEVER, (png_const_bytep) "tRNS", 1);
 }
@@ -111,8 +112,8 @@ static int png_source_open(const uint8_t *bytes, size_t size, struct image_sourc
     return 0;
 }
 
-/* Each row becomes (width, 3) bytes, or (width) indices into the palette. Returns the number of passes over the
- * picture. */
+/* Makes libpng convert each row to (width, 3) bytes, or to (width) indices of the palette. Returns the number of passes
+ * over the picture. */
 static int begin_rows(struct png_source *png)
 {
     png_structp decoder = png->decoder;
@@ -133,7 +134,8 @@ static int begin_rows(struct png_source *png)
     return passes;
 }
 
-/* Replaces (width) indices by (width, 3) bytes in place, beginning at the end. */
+/* Replaces the (width) indices in `row` by (width, 3) bytes in place. Begins at the end, because the bytes overwrite
+ * the indices. */
 static void look_up_colours(struct png_source *png, uint8_t *row)
 {
     for (int64_t x = png->source.width - 1; x >= 0; x--) {

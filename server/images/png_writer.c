@@ -1,4 +1,5 @@
-/* png_writer: libpng, which calls longjmp() after an error to return to the function that called it. */
+/* png_writer: encodes PNG with libpng. After an error, libpng calls longjmp() to return to the function in this file
+ * that called it. */
 #include "server/images/png_writer.h"
 
 #include "server/images/no_memory.h"
@@ -37,7 +38,8 @@ static void write_rows(png_structp encoder, png_infop info, const struct png_pic
     png_color colours[256];
     for (int i = 0; i < 256; i++)
         colours[i] = (png_color){picture->palette[i][0], picture->palette[i][1], picture->palette[i][2]};
-    png_set_filter(encoder, PNG_FILTER_TYPE_BASE, PNG_FILTER_NONE); /* indices of colours have no useful differences */
+    /* No filter, because differences between indices of colours compress no better. */
+    png_set_filter(encoder, PNG_FILTER_TYPE_BASE, PNG_FILTER_NONE);
     png_set_compression_level(encoder, 4);
     png_set_IHDR(encoder, info, (png_uint_32)picture->width, (png_uint_32)picture->height, 8, PNG_COLOR_TYPE_PALETTE,
                  PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);

@@ -7,15 +7,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A picture whose pixels are indices of colours. */
+/* A picture whose pixels are indices of a palette. */
 struct png_picture {
     int64_t width, height;
-    const uint8_t *pixels;       /* (height, width) */
-    const uint8_t (*palette)[3]; /* (256): red, green, blue */
+    const uint8_t *pixels;       /* indices of the palette (height, width) */
+    const uint8_t (*palette)[3]; /* 256 colours: red, green, blue */
 };
 
-/* Passes the file in pieces to `append`. Returns -1 with a message if memory is lacking. Pieces that were passed before
- * are then useless. The pointer png_write is NULL if the build lacks libpng. */
+/* Encodes the picture, and passes the file in pieces to `append`. Returns -1 with a message if memory is lacking. The
+ * pieces that were passed before a failure are useless. The pointer png_write is NULL if the build lacks libpng. */
 extern int (*const png_write)(const struct png_picture *picture,
                               void (*append)(void *context, const void *bytes, size_t length), void *context,
                               struct error *error);

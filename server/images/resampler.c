@@ -1,12 +1,13 @@
-/* resampler: each row of the file is added, with weights, to all rows of the result that depend on it. The sums are of
- * integers, so the order does not matter. */
+/* resampler: each row of the file is multiplied by weights, and added to all rows of the result that depend on it. The
+ * sums are integers, so the order of the additions does not matter. */
 #include "server/images/resampler.h"
 #include "server/images/no_memory.h"
 
 #include <stdlib.h>
 
-/* Whether the rows are resized first. Pillow 13 does so if this removes far more rows than resizing columns would
- * remove columns. Earlier versions always begin with the columns, and some of their bytes differ by 1. */
+/* Whether the rows are resized first. Pillow 13 resizes the rows first if this removes far more rows than resizing the
+ * columns removes columns. Earlier versions always resize the columns first, and some bytes of their results differ by
+ * 1. */
 static bool begins_with_rows(const struct geometry *geometry)
 {
     int64_t fewer_rows = geometry->rows.original - geometry->rows.resized;
@@ -59,7 +60,7 @@ void resampler_close(struct resampler *resampler)
     *resampler = (struct resampler){0};
 }
 
-/* `row` (width, 3) of the file becomes `resized` (columns->size, 3). */
+/* Resizes `row` (width, 3) of the file to `resized` (columns->size, 3). */
 static void resize_row(const struct filter *columns, const uint8_t *row, uint8_t *resized)
 {
     for (int64_t x = 0; x < columns->size; x++) {
@@ -78,7 +79,8 @@ static void resize_row(const struct filter *columns, const uint8_t *row, uint8_t
     }
 }
 
-/* Adds the values of a row (width, 3) to all rows of the result that depend on it. */
+/* Adds the weighted values of a row (width, 3) to all rows of the result that depend on it. `y` is the index of the
+ * row. */
 static void add_row(struct resampler *resampler, int64_t y, const uint8_t *row)
 {
     const struct filter *rows = &resampler->rows;
@@ -98,7 +100,7 @@ void resampler_row(struct resampler *resampler, const uint8_t *row)
     while (*active < resampler->rows.size && windows[*active].first + windows[*active].count <= y)
         (*active)++;
     if (*active == resampler->rows.size || windows[*active].first > y)
-        return; /* the row is cropped */
+        return; /* the row is outside the crop */
     if (!resampler->rows_first) {
         resize_row(&resampler->columns, row, resampler->resized);
         row = resampler->resized;
@@ -106,7 +108,7 @@ void resampler_row(struct resampler *resampler, const uint8_t *row)
     add_row(resampler, y, row);
 }
 
-/* Returns row y of the result: (columns.size, 3). */
+/* Returns row y of the result, with the shape (columns.size, 3). */
 static const uint8_t *finish_row(struct resampler *resampler, int64_t y)
 {
     const int32_t *sums = resampler->sums + y * 3 * resampler->width;
@@ -121,7 +123,7 @@ static const uint8_t *finish_row(struct resampler *resampler, int64_t y)
 void resampler_finish(struct resampler *resampler, const struct image_settings *settings, float *pixels)
 {
     int64_t height = resampler->rows.size, width = resampler->columns.size;
-    float values[3][256]; /* by channel and byte */
+    float values[3][256]; /* the normalised value of each byte, for each channel */
     for (int c = 0; c < 3; c++)
         for (int b = 0; b < 256; b++)
             values[c][b] = ((float)(b * settings->scale) - settings->mean[c]) / settings->std[c];

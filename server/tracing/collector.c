@@ -10,12 +10,12 @@
 struct collector {
     struct curl_library curl;
     const _Atomic int64_t *end_ns;
-    void *easy; /* keeps its connection between requests */
+    void *easy; /* curl's handle, which keeps the connection open between requests */
     struct curl_list *headers;
     char message[CURL_ERROR_BYTES];
 };
 
-/* curl calls it for each piece of the answer. Bytes without room are dropped. */
+/* curl calls this function for each piece of the answer. Bytes that do not fit in answer->body are dropped. */
 static size_t answer_write(char *bytes, size_t size, size_t count, void *context)
 {
     struct collector_answer *answer = context;
@@ -26,7 +26,7 @@ static size_t answer_write(char *bytes, size_t size, size_t count, void *context
     return length;
 }
 
-/* curl calls it at least once a second. A result other than 0 breaks off the request. */
+/* curl calls this function at least once a second. A result other than 0 aborts the request. */
 static int progress(void *context, int64_t to_receive, int64_t received, int64_t to_send, int64_t sent)
 {
     (void)to_receive, (void)received, (void)to_send, (void)sent;
@@ -54,7 +54,7 @@ static int add_header(struct collector *collector, const char *name, const char 
 static int add_headers(struct collector *collector, const struct tracing_options *options, struct error *error)
 {
     if (add_header(collector, "Content-Type", "application/json", error) != 0 ||
-        add_header(collector, "Expect", "", error) != 0) /* without a value, curl leaves the header out */
+        add_header(collector, "Expect", "", error) != 0) /* the empty value makes curl leave this header out */
         return -1;
     for (int i = 0; i < options->n_headers; i++)
         if (add_header(collector, options->headers[i].key, options->headers[i].value, error) != 0)
@@ -62,8 +62,8 @@ static int add_headers(struct collector *collector, const struct tracing_options
     return 0;
 }
 
-/* The return values of easy_setopt are not looked at. The calls can fail only for lack of memory, and then the request
- * fails, too. */
+/* Sets the options that are the same for all requests. The return values of easy_setopt are ignored. The calls can fail
+ * only for lack of memory, and a request without these options also fails. */
 static void set_options(struct collector *collector, const struct tracing_options *options)
 {
     int (*set)(void *, int, ...) = collector->curl.easy_setopt;
@@ -114,7 +114,7 @@ void collector_close(struct collector *collector)
     free(collector);
 }
 
-/* The statuses after which OTLP wants the body to be sent again. */
+/* Whether OTLP specifies that a body with this status must be sent again. */
 static bool is_retryable(long status)
 {
     return status == 429 || status == 502 || status == 503 || status == 504;

@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-/* Debian builds libcurl with OpenSSL and with GnuTLS, under two names. */
+/* Loads libcurl. Debian builds it with OpenSSL and with GnuTLS, under two names. */
 static void *load(struct error *error)
 {
     static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
@@ -22,7 +22,7 @@ int curl_library_load(struct curl_library *library, struct error *error)
         return -1;
     const struct {
         const char *name;
-        void *function; /* address of the member */
+        void *function; /* address of the member of struct curl_library that receives the function */
     } functions[] = {
         {"curl_global_init", &library->global_init},       {"curl_easy_init", &library->easy_init},
         {"curl_easy_setopt", &library->easy_setopt},       {"curl_easy_perform", &library->easy_perform},

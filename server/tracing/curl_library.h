@@ -1,12 +1,12 @@
-/* curl_library: libcurl, which is loaded only when spans are sent. Linking it would add milliseconds to each start of
- * the daemon, because libcurl itself needs some thirty libraries. The numbers below are part of curl's ABI and never
+/* curl_library: loads libcurl only when spans are sent. Linking libcurl would add milliseconds to each start of the
+ * daemon, because libcurl itself needs some thirty libraries. The numbers below are part of curl's ABI and never
  * change. tests/unit/test_tracing.c compares them with curl's own headers. */
 #ifndef SERVER_TRACING_CURL_LIBRARY_H
 #define SERVER_TRACING_CURL_LIBRARY_H
 
 #include "config/config.h"
 
-struct curl_list; /* curl_slist */
+struct curl_list; /* curl's own name for this struct is curl_slist */
 
 enum {
     CURL_NO_PROGRESS = 43,
@@ -43,7 +43,7 @@ struct curl_library {
     void (*slist_free_all)(struct curl_list *list);
 };
 
-/* Loads and initialises the library, which then stays loaded. Call it before other threads use curl. */
+/* Loads and initialises libcurl, which then stays loaded. Call it before other threads use curl. */
 int curl_library_load(struct curl_library *library, struct error *error);
 
 #endif

@@ -1,5 +1,5 @@
-/* options: the variables are those of https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
- * and of https://opentelemetry.io/docs/specs/otel/protocol/exporter/. An empty variable counts as not set. */
+/* options: reads the variables of https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/ and
+ * of https://opentelemetry.io/docs/specs/otel/protocol/exporter/. An empty variable counts as not set. */
 #include "server/tracing/options.h"
 
 #include <ctype.h>
@@ -13,14 +13,15 @@
 #define DEFAULT_SERVICE "linformerd"
 #define ROUTE "/v1/traces"
 
-/* NULL if the variable is not set or empty. */
+/* Returns the value of a variable, or NULL if the variable is empty or not set. */
 static const char *variable(const char *name)
 {
     const char *value = getenv(name);
     return value && *value ? value : NULL;
 }
 
-/* The variable for traces wins over the variable for all signals. *name is the name of the one that is set. */
+/* Returns the value of the variable for traces. If it is not set, returns the value of the variable for all signals of
+ * OpenTelemetry. Sets *name to the name of the chosen variable. */
 static const char *either(const char *for_traces, const char *for_all, const char **name)
 {
     *name = variable(for_traces) ? for_traces : for_all;
@@ -37,7 +38,7 @@ static char *copy(const char *text, size_t length, struct error *error)
 
 /* ---- The endpoint ---- */
 
-/* `base` followed by the route, without a second slash. */
+/* Returns `base` followed by ROUTE, with one slash between them. */
 static char *url_below(const char *base, struct error *error)
 {
     size_t length = strlen(base);
@@ -60,7 +61,8 @@ static int check_url(const char *source, const char *url, struct error *error)
     return error_set(error, "%s: expected a URL that begins with http:// or https://, found '%.100s'", source, url);
 }
 
-/* Collectors listen for gRPC on another port, so a wrong protocol would fail for each span. */
+/* Refuses protocols other than HTTP, such as gRPC. Collectors receive gRPC on another port, so sending would fail for
+ * each span. */
 static int check_protocol(struct error *error)
 {
     const char *name;
@@ -79,7 +81,7 @@ static bool switched_off(void)
     return (disabled && strcasecmp(disabled, "true") == 0) || (exporter && strcmp(exporter, "none") == 0);
 }
 
-/* Sets url. It stays NULL if nothing is traced. */
+/* Sets options->url, or leaves it NULL if nothing is traced. */
 static int read_endpoint(const char *endpoint, struct tracing_options *options, struct error *error)
 {
     const char *for_traces = variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
@@ -103,7 +105,7 @@ static int hexadecimal(char digit)
     return isdigit((unsigned char)digit) ? digit - '0' : tolower((unsigned char)digit) - 'a' + 10;
 }
 
-/* Replaces %41 by A. A percent sign without two digits stays. */
+/* Decodes escapes, such as %41 for A. A percent sign without two hexadecimal digits stays unchanged. */
 static void decode_percents(char *text)
 {
     char *out = text;
@@ -115,7 +117,7 @@ static void decode_percents(char *text)
     *out = '\0';
 }
 
-/* A copy without the white space at both ends, with its percent signs decoded. */
+/* Returns a copy without the white space at both ends, with decoded escapes. */
 static char *pair_text(const char *text, size_t length, struct error *error)
 {
     while (length > 0 && isspace((unsigned char)text[0])) {
@@ -130,7 +132,8 @@ static char *pair_text(const char *text, size_t length, struct error *error)
     return made;
 }
 
-/* Whether a header may contain the pair. Otherwise a value with an encoded line end could add another header. */
+/* Whether the pair is valid as a header. Without this check, a value with an encoded line end could add another
+ * header. */
 static bool is_header(const struct tracing_pair *pair)
 {
     for (const char *at = pair->key; *at; at++)
@@ -142,14 +145,14 @@ static bool is_header(const struct tracing_pair *pair)
     return true;
 }
 
-/* Reads "key=value,key=value". Values may be secret, so messages do not contain them. */
+/* Reads a list of the form "key=value,key=value". Values may be secret, so messages do not contain values. */
 static int read_pairs(const char *name, const char *list, struct tracing_pair pairs[TRACING_PAIRS], int *count,
                       bool headers, struct error *error)
 {
     for (const char *at = list; at && *at;) {
         size_t length = strcspn(at, ",");
         const char *equals = memchr(at, '=', length);
-        if (strspn(at, " \t") < length) { /* an empty part is allowed */
+        if (strspn(at, " \t") < length) { /* empty elements of the list are allowed */
             if (!equals || equals == at)
                 return error_set(error, "%s: expected a list of key=value, part %d lacks a key or =", name, *count + 1);
             if (*count == TRACING_PAIRS)
@@ -175,7 +178,8 @@ static int read_headers(struct tracing_options *options, struct error *error)
     return read_pairs(name, list, options->headers, &options->n_headers, true, error);
 }
 
-/* The name of the service may be one of the attributes. OTEL_SERVICE_NAME wins over it. */
+/* Reads the attributes and the name of the service. The name may be one of the attributes, but OTEL_SERVICE_NAME takes
+ * precedence. */
 static int read_resource(struct tracing_options *options, struct error *error)
 {
     static const char list[] = "OTEL_RESOURCE_ATTRIBUTES";
@@ -218,7 +222,7 @@ static int read_timeout(struct tracing_options *options, struct error *error)
     return 0;
 }
 
-/* 1 if the variable is not set, as the specification says. */
+/* Reads the ratio of the sampler. It is 1 if the variable is not set, as the specification requires. */
 static int read_ratio(double *ratio, struct error *error)
 {
     static const char name[] = "OTEL_TRACES_SAMPLER_ARG";
@@ -251,14 +255,14 @@ static int read_sampler(struct sampler *sampler, struct error *error)
                      name, given);
 }
 
-/* The last 7 bytes of a trace id are random in all versions of Trace Context. OpenTelemetry's samplers read the last 8
- * bytes as a big-endian number, and so does this one. So services with the same ratio trace the same requests. */
+/* The last 7 bytes of a trace id are random in all versions of Trace Context. Like OpenTelemetry's samplers, this
+ * function reads the last 8 bytes as a big-endian number. So services with the same ratio trace the same requests. */
 bool sampler_takes(const struct sampler *sampler, const struct trace_context *parent,
                    const unsigned char trace_id[TRACE_ID_BYTES])
 {
     if (sampler->follows_parent && parent)
         return parent->sampled;
-    if (sampler->ratio >= 1) /* rounding could leave out the largest ids */
+    if (sampler->ratio >= 1) /* without this test, rounding could exclude the largest ids */
         return true;
     uint64_t number = 0;
     for (int i = TRACE_ID_BYTES - 8; i < TRACE_ID_BYTES; i++)
@@ -266,7 +270,7 @@ bool sampler_takes(const struct sampler *sampler, const struct trace_context *pa
     return (double)(number >> 1) < sampler->ratio * 0x1p63;
 }
 
-/* ---- All ---- */
+/* ---- All options ---- */
 
 static int read_certificate(struct tracing_options *options, struct error *error)
 {

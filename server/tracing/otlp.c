@@ -1,5 +1,6 @@
-/* otlp: in OTLP's JSON, ids are hexadecimal digits, and 64-bit integers are strings. Names of attributes are those of
- * OpenTelemetry's semantic conventions for HTTP and generative AI. Others begin with "linformerd.". */
+/* otlp: writes spans as OTLP's JSON, in which ids are hexadecimal digits, and 64-bit integers are strings. Attributes
+ * have the names of OpenTelemetry's semantic conventions for HTTP and generative AI. The names of all other attributes
+ * begin with "linformerd.". */
 #include "server/tracing/otlp.h"
 
 #include "config/config.h"
@@ -40,7 +41,7 @@ static void attribute_begin(struct attributes *attributes, const char *key)
     attributes->separator = ",";
 }
 
-/* An empty value is left out. */
+/* Adds a text attribute, unless the value is empty. */
 static void add_text(struct attributes *attributes, const char *key, const char *value)
 {
     if (!*value)
@@ -69,7 +70,7 @@ struct span_time {
     int64_t begin_ns, end_ns;
 };
 
-/* Everything of a span before its attributes. `parent` is NULL for the first span of a trace. */
+/* Writes all members of a span before its attributes. `parent` is NULL for the first span of a trace. */
 static void span_begin(struct writer *writer, const struct request_span *request, const unsigned char *id,
                        const unsigned char *parent, const char *name, int kind, struct span_time time)
 {
@@ -87,7 +88,8 @@ static void span_begin(struct writer *writer, const struct request_span *request
                   (long long)time.begin_ns, (long long)(time.end_ns > time.begin_ns ? time.end_ns : time.begin_ns));
 }
 
-/* The methods that the conventions know. For others they want _OTHER, so that clients cannot make up values. */
+/* Returns a method that the conventions list, or NULL. Spans contain _OTHER for all other methods, as the conventions
+ * require, so that clients cannot invent values. */
 static const char *known_method(const char *method)
 {
     static const char *const known[] = {"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"};
@@ -97,7 +99,7 @@ static const char *known_method(const char *method)
     return NULL;
 }
 
-/* The address in "192.0.2.1:40000" or "[2001:db8::1]:40000". */
+/* Adds the address and the port of a client such as "192.0.2.1:40000" or "[2001:db8::1]:40000". */
 static void add_client(struct attributes *attributes, const char *client)
 {
     char address[SPAN_NAME_BYTES];

@@ -1,4 +1,4 @@
-/* span: what is sent to the collector about one request. */
+/* span: the data that are sent to the collector about one request. */
 #ifndef SERVER_TRACING_SPAN_H
 #define SERVER_TRACING_SPAN_H
 
@@ -7,10 +7,10 @@
 #include <stdint.h>
 
 #define SPAN_PATH_BYTES 256
-#define SPAN_NAME_BYTES 128 /* of other strings */
+#define SPAN_NAME_BYTES 128 /* limit for all strings except the path */
 
-/* The span of a request, with the spans of its queue and its inference as children. Times are in nanoseconds since
- * 1970. Strings that are too long are cut. */
+/* The data of a request's span, and of its two child spans for the queue and the inference. Times are in nanoseconds
+ * since 1970. Strings that are too long are cut. */
 struct request_span {
     unsigned char trace_id[TRACE_ID_BYTES];
     unsigned char span_id[SPAN_ID_BYTES], queue_id[SPAN_ID_BYTES], inference_id[SPAN_ID_BYTES];
@@ -23,24 +23,26 @@ struct request_span {
     char client[SPAN_NAME_BYTES];
     char agent[SPAN_NAME_BYTES]; /* the header User-Agent. "" if it was not sent */
     char request_id[SPAN_NAME_BYTES + 1];
-    char model[SPAN_NAME_BYTES]; /* "" if the request reached no model */
+    char model[SPAN_NAME_BYTES]; /* name of the model. "" if the request chose no model */
     char key[SPAN_NAME_BYTES];   /* the name of the API key. "" if there is none */
-    bool encrypted;              /* by TLS */
+    bool encrypted;              /* the connection uses TLS */
     int status;
     int64_t answer_bytes;
     int64_t begun_ns, ended_ns;
 
-    /* The next three are times, or 0 if the request did not get so far. */
-    int64_t queued_ns;  /* it entered the queue */
-    int64_t started_ns; /* its first batch began, or if none did, the job ended. The queue's span ends here */
+    /* The next three members are times, or 0 if the request ended before. */
+    int64_t queued_ns;  /* time at which the request entered the queue */
+    int64_t started_ns; /* start of its first batch, or the end of its job if it had no batch. The queue's span ends at
+                           this time */
     int64_t finished_ns;
-    bool computed; /* a batch ran, so the inference has a span */
+    bool computed; /* a batch has run, so there is a span for the inference */
     int64_t items, tokens;
-    int64_t batches, batch_items; /* number of batches with its items, and items of the largest of them */
+    int64_t batches, batch_items; /* number of batches with items of the request, and number of items in the largest of
+                                     these batches */
     int64_t inference_ns;         /* sum of the times of these batches */
 };
 
-/* Number of spans that the request makes. */
+/* Returns the number of spans that are sent for the request. */
 int request_span_count(const struct request_span *span);
 
 #endif

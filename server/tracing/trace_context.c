@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-/* The header is "VV-TRACE-SPAN-FF": version, trace id, span id and flags, in lower-case hexadecimal digits. */
+/* The header has the form "VV-TRACE-SPAN-FF": version, trace id, span id and flags, in lower-case hexadecimal
+ * digits. */
 enum { VERSION_AT = 0, TRACE_AT = 3, SPAN_AT = 36, FLAGS_AT = 53, HEADER_LENGTH = 55 };
 
 static int digit_value(char digit)
@@ -12,7 +13,7 @@ static int digit_value(char digit)
     return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
 }
 
-/* Reads 2 * count digits. Returns whether all of them are digits. */
+/* Reads 2 * count hexadecimal digits. Returns false if a character is not such a digit. */
 static bool read_digits(const char *text, unsigned char *bytes, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -32,7 +33,7 @@ static bool is_zero(const unsigned char *bytes, int count)
     return bits == 0;
 }
 
-/* Versions after 00 may be longer. Version ff and ids of zeros are invalid. */
+/* Headers with a version above 00 may be longer. Version ff, and ids with only zeros, are invalid. */
 bool trace_context_parse(const char *header, struct trace_context *context)
 {
     unsigned char version, flags;

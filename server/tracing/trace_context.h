@@ -1,4 +1,4 @@
-/* trace_context: the place of a request in a trace, as the header traceparent gives it (W3C Trace Context). */
+/* trace_context: the position of a request in a trace, as stated in the header traceparent (W3C Trace Context). */
 #ifndef SERVER_TRACING_TRACE_CONTEXT_H
 #define SERVER_TRACING_TRACE_CONTEXT_H
 
@@ -9,11 +9,11 @@
 
 struct trace_context {
     unsigned char trace_id[TRACE_ID_BYTES];
-    unsigned char span_id[SPAN_ID_BYTES]; /* of the caller's span */
+    unsigned char span_id[SPAN_ID_BYTES]; /* id of the caller's span */
     bool sampled;                         /* the caller records the trace */
 };
 
-/* Reads a header, which may be NULL. Returns whether it is valid. If not, *context is undefined. */
+/* Parses a header, which may be NULL. Returns false if it is not valid. *context is then undefined. */
 bool trace_context_parse(const char *header, struct trace_context *context);
 
 /* Writes the bytes as 2 * count hexadecimal digits, followed by a NUL. */

@@ -1,5 +1,5 @@
-/* tracer: the queue is a ring of spans with a lock. The thread copies a batch out of the ring, and sends it without the
- * lock. While it repeats a batch that the collector could not take, the ring fills up. */
+/* tracer: the queue is a ring of spans with a lock. The thread copies a batch out of the ring, and sends it without
+ * holding the lock. While the thread sends a batch again that the collector did not accept, the ring fills up. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/tracing/tracer.h"
 
@@ -17,36 +17,37 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The names and defaults are those of OpenTelemetry's batch processor, except for a shorter delay. */
+/* The names and default values are those of OpenTelemetry's batch processor. Only the delay is shorter. */
 #define QUEUE_REQUESTS 2048
 #define BATCH_REQUESTS 512
-#define SCHEDULE_DELAY_NS INT64_C(1000000000) /* most time that a span waits for others */
+#define SCHEDULE_DELAY_NS INT64_C(1000000000) /* maximum time that a span waits for other spans */
 #define ATTEMPTS 5
-#define FIRST_PAUSE_S 1 /* doubles with each attempt */
+#define FIRST_PAUSE_S 1 /* pause after the first failed attempt. It doubles with each further attempt */
 #define LONGEST_PAUSE_S 30
 #define CLOSE_PATIENCE_NS INT64_C(2000000000)
 
 struct tracer {
     struct tracing_options options;
-    struct collector *collector; /* only the thread uses it */
+    struct collector *collector; /* only the tracer's thread uses it */
     struct log_limit failures;
     pthread_t thread;
-    uint64_t seed; /* of ids. Random, one per process */
+    uint64_t seed; /* seed of the ids: a random number, chosen once per process */
     _Atomic uint64_t count;
-    _Atomic int64_t end_ns; /* when to stop sending, in CLOCK_MONOTONIC. 0 before tracer_close */
+    _Atomic int64_t end_ns; /* time of CLOCK_MONOTONIC at which sending must end. 0 before tracer_close */
     _Atomic int64_t sent, dropped;
     pthread_mutex_t lock;   /* guards the members below */
-    pthread_cond_t changed; /* a first span is there, a batch is complete, or closing is true. Uses CLOCK_MONOTONIC */
+    pthread_cond_t changed; /* signalled when the first span is in the ring, when a batch is complete, or when `closing`
+                               is set. Uses CLOCK_MONOTONIC */
     bool closing;
-    int64_t first, used;          /* of the ring */
-    struct request_span *ring;    /* (QUEUE_REQUESTS) */
-    struct request_span *sending; /* (BATCH_REQUESTS). Only the thread uses it */
+    int64_t first, used;          /* index of the first span in the ring, and number of spans in the ring */
+    struct request_span *ring;    /* memory for QUEUE_REQUESTS spans */
+    struct request_span *sending; /* memory for BATCH_REQUESTS spans. Only the tracer's thread uses it */
 };
 
 /* ---- Ids ---- */
 
-/* One output of the generator splitmix64 (Steele, Lea and Flood 2014). It never returns the same number twice within
- * 2^64 calls. */
+/* Returns one number of the generator splitmix64 (Steele, Lea and Flood 2014). Within 2^64 calls, it never returns the
+ * same number twice. */
 static uint64_t next_random(struct tracer *tracer)
 {
     uint64_t z = tracer->seed + atomic_fetch_add(&tracer->count, 1) * UINT64_C(0x9e3779b97f4a7c15);
@@ -55,7 +56,8 @@ static uint64_t next_random(struct tracer *tracer)
     return z ^ (z >> 31);
 }
 
-/* Sets `count` bytes, a multiple of 8. An id of zeros would be invalid. */
+/* Fills `count` bytes with random numbers other than 0, because an id of zeros would be invalid. `count` is a multiple
+ * of 8. */
 static void new_id(struct tracer *tracer, unsigned char *id, int count)
 {
     for (int i = 0; i < count; i += 8) {
@@ -83,7 +85,7 @@ static void count_dropped(struct tracer *tracer, int64_t spans, const char *reas
                       "reason", reason, LOG_INTEGER("spans", spans), NULL);
 }
 
-/* Waits before the next attempt. Returns false if the tracer is being closed. */
+/* Waits `seconds` before the next attempt. Returns false if the tracer is being closed. */
 static bool pause_s(struct tracer *tracer, int64_t seconds)
 {
     int64_t until_ns = clock_ns() + seconds * 1000000000;
@@ -132,8 +134,8 @@ static void send_batch(struct tracer *tracer, int64_t count)
     writer_free(&json);
 }
 
-/* The lock is held. Waits for a first span. Then waits until a batch is complete, the delay is over, or the tracer is
- * being closed. */
+/* Waits until the ring contains a span. After that, waits until a batch is complete, the delay is over, or the tracer
+ * is being closed. The lock is held. */
 static void wait_for_batch(struct tracer *tracer)
 {
     while (!tracer->closing && tracer->used == 0)
@@ -145,7 +147,7 @@ static void wait_for_batch(struct tracer *tracer)
         ;
 }
 
-/* The lock is held. Moves spans from the ring to `sending`, and returns their number. */
+/* Moves spans from the ring to `sending`, and returns their number. The lock is held. */
 static int64_t take_batch(struct tracer *tracer)
 {
     int64_t count = tracer->used < BATCH_REQUESTS ? tracer->used : BATCH_REQUESTS;
@@ -248,7 +250,7 @@ void tracer_close(struct tracer *tracer)
     tracer_free(tracer);
 }
 
-/* ---- For all threads ---- */
+/* ---- For callers on any thread ---- */
 
 void tracer_begin(struct tracer *tracer, const struct trace_context *parent, struct trace *trace)
 {
@@ -271,7 +273,7 @@ static void to_calendar(int64_t *time_ns, int64_t offset_ns)
         *time_ns += offset_ns;
 }
 
-/* Converts times of CLOCK_MONOTONIC to nanoseconds since 1970, by the present offset of the clocks. */
+/* Converts times of CLOCK_MONOTONIC to nanoseconds since 1970, with the present difference of the two clocks. */
 static void convert_times(struct request_span *span)
 {
     struct timespec now;
