@@ -23,7 +23,7 @@ struct served_label {
     bool again; /* another class with a higher index has the same name */
 };
 
-/* A loaded model, with what config.json and the model's folder say about it. server/served_model.h sets it. */
+/* A loaded model, with its data from config.json and from the model's folder. server/served_model.h sets it. */
 struct served_model {
     const char *name;
     struct model *model;

@@ -16,7 +16,7 @@ struct stream {
     struct share share; /* share of memory of the text that is not sent yet */
     struct writer text;
     size_t sent; /* number of bytes at the beginning of `text` that were sent */
-    bool asleep; /* the sender waits for more text */
+    bool asleep; /* the sender waits until the writer wakes it */
     bool ended;  /* the writer's side has ended (stream_end) */
     bool broken;
     bool left; /* the sender's side has ended (stream_leave) */

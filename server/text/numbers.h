@@ -75,7 +75,7 @@ struct numbers_target {
     int64_t sizes[NUMBERS_DEPTH];
     int item_depth;   /* depth of the lists that are items of the request. If it is 0, `ends` is not written */
     int64_t *ends;    /* (lists[item_depth - 1]): ends[i] is the number of numbers in the items 0 to i together */
-    int64_t *n_wrong; /* the number of wrong numbers is added to it, and they are stored as -1 or NaN. If it is NULL,
+    int64_t *n_wrong; /* incremented for each wrong number, which is stored as -1 or NaN. If it is NULL,
                          reading ends at the first wrong number */
     struct numbers_list *list; /* describes the first list of an unexpected size. May be NULL */
 };

@@ -23,7 +23,7 @@ struct pattern {
     enum pattern_kind kind;
     char *text; /* for PATTERN_TEXT: the text (length), which is not empty */
     size_t length;
-    struct re_pattern_buffer *expression; /* for PATTERN_EXPRESSION */
+    struct re_pattern_buffer *expression; /* for PATTERN_EXPRESSION: the compiled expression */
     int most_digits;                      /* for PATTERN_CL100K: maximum number of digits in one match */
 };
 
