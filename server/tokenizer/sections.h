@@ -13,9 +13,8 @@ struct truncation_section {
 
 struct pad_section {
     bool is_there, left;
-    int64_t length; /* minimum number of tokens after padding. -1 if the file sets no length */
-    int64_t
-        multiple_of; /* the number of tokens after padding is a multiple of this number. 0 if there is no such rule */
+    int64_t length;      /* minimum number of tokens after padding. -1 if the file sets no length */
+    int64_t multiple_of; /* the number of tokens after padding is a multiple of this. 0 if there is no such rule */
     int32_t id;
     char *text; /* text of the padding token (text_length) */
     size_t text_length;
