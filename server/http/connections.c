@@ -372,8 +372,8 @@ void connections_finish(struct connections *connections, int64_t patience_ns)
 {
     connections_settle(connections);
     pthread_mutex_lock(&connections->lock);
-    shut_all(connections,
-             SHUT_RD); /* bytes that have already arrived can still be read. The end of the stream follows them */
+    /* Bytes that have already arrived can still be read. The end of the stream follows them. */
+    shut_all(connections, SHUT_RD);
     int64_t last_ns = clock_ns() + patience_ns;
     while (connections->count > 0 && wait_until(connections, last_ns))
         ;

@@ -34,9 +34,9 @@ void connections_lost(struct connections *connections, int fd, int64_t admission
 void connections_busy(struct connections *connections, int fd);
 /* The connection is idle from this call on, and waits for more bytes. */
 void connections_idle(struct connections *connections, int fd);
-void connections_unread(struct connections *connections,
-                        int fd); /* records that the client may still be sending a body when its connection is closed.
-                                    connections_closed then lets the socket linger */
+/* Records that the client may still be sending a body when its connection is closed. connections_closed then lets the
+ * socket linger. */
+void connections_unread(struct connections *connections, int fd);
 
 /* The connection's request has ended. Removes the share of memory from the connection, and makes the connection
  * idle. */
