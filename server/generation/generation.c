@@ -121,7 +121,7 @@ static void give_slot(struct request *request, struct generated *sequence)
 }
 
 /* Counts the end of the sequence in the metrics, if the sequence has new tokens. */
-static void record_end(const struct request *request, const struct generated *sequence)
+static void count_end(const struct request *request, const struct generated *sequence)
 {
     if (sequence->count > sequence->n_prompt)
         metrics_generation_end(request->service->options.metrics, request->metrics, generation_end_name(sequence->end));
