@@ -58,7 +58,7 @@ static __device__ __forceinline__ void split_multiply_add(float (&large)[4], flo
         large[i] += sum[i];
 }
 
-/* The result of a sum. If `large` is infinite, `small` is NaN and does not count. If an element was NaN, `small` is
+/* The result of a sum. If `large` is infinite, `small` may be NaN, and is ignored. If an element was NaN, `small` is
  * NaN.
  */
 static __device__ __forceinline__ float split_sum(float large, float small)
