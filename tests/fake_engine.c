@@ -33,9 +33,9 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct {
     int64_t max_batch_tokens, max_batch_requests, violations;
     bool gate_closed;
-    int64_t passes;                 /* number of batches that a closed gate lets through */
-    const struct model *gate_model; /* blocked model, NULL: the gate blocks all models */
-    bool running[MAX_LANES];        /* a batch is in model_run */
+    int64_t passes;                 /* number of batches that the closed gate still lets through */
+    const struct model *gate_model; /* model whose batches the gate stops, NULL: all models */
+    bool running[MAX_LANES];        /* whether model_run executes a batch on the lane */
     bool failed[MAX_LANES];
     int64_t ns_per_token;
     void (*on_batch)(const struct model *model, const struct engine_item *items, int64_t n_items);
@@ -305,8 +305,8 @@ struct model *fake_model(const struct model_info *info)
     return model;
 }
 
-/* The config's settings, and the argument num_tokens if kwargs has it. Without num_tokens, the model takes rows of
- * FAKE_COLUMNS. */
+/* The fake model has the settings of the config. It is a language model of num_tokens ids if kwargs contains
+ * num_tokens. Otherwise its input is rows of FAKE_COLUMNS floats. */
 int engine_load(struct engine *engine, const struct model_config *config, struct weights *weights,
                 void (*progress)(void *context, double fraction), void *context, struct model **model,
                 struct error *error)
@@ -386,7 +386,7 @@ int model_check(const struct model *model, const struct engine_item *item, struc
 
 int model_output_shape(const struct model *model, const struct engine_item *item, int output, int64_t *shape)
 {
-    (void)output; /* the only output */
+    (void)output; /* the fake model has only one output */
     shape[0] = item->inputs[0].length;
     shape[1] = model->info.output_columns;
     return 2;
@@ -418,7 +418,7 @@ int model_warm_up(struct model *model, int lane, double *flops, struct error *er
     return cold ? error_set(error, "the fake device is cold") : 0;
 }
 
-/* Returns when the batch that began at `start` has taken `ns`. */
+/* Sleeps until `ns` nanoseconds have passed since `start`. */
 static void take_time(const struct timespec *start, int64_t ns)
 {
     struct timespec end = *start;
@@ -499,7 +499,7 @@ static void run_output_row(const struct model *model, const struct engine_item *
             if (after && (choice < 0 || value > output_at(model, item, row, choice)))
                 choice = column;
         }
-        best[found] = choice < 0 ? (int32_t)found : choice; /* values in a row with NaN have no order */
+        best[found] = choice < 0 ? (int32_t)found : choice; /* no column is found if the rest of the row is NaN */
         item->top_values[index * item->top_k + found] =
             probability(output_at(model, item, row, best[found]), most, sum);
     }

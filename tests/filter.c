@@ -1,4 +1,5 @@
-/* Linked into every test program. TEST_FILTER=PATTERN runs only the tests whose names match. * and ? are wildcards. */
+/* This file is linked into every test program. If the environment variable TEST_FILTER is set, the program runs only
+ * the tests whose names match its pattern. * and ? are wildcards. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,22 +1,24 @@
 #!/bin/bash
-# run.sh PROGRAM…: runs test programs and scripts in separate processes, and adds up their results in TAP, which cmocka
-# prints. The last line is "N passed, M failed". The exit status is 0 if no test failed, and at least one passed. A
-# program counts as a failure if it crashes, exits with another status than 0, does not fulfil its plan, or runs no
-# test.
+# run.sh PROGRAM…: runs test programs and scripts in separate processes, and adds up their results. Each program prints
+# its results in TAP, as cmocka does. The last line of the output is "N passed, M failed". The exit status is 0 if no
+# test failed, and at least one passed. A program counts as a failure if it crashes, exits with another status than 0,
+# prints fewer results than its plan announces, or runs no test.
 #
-# Names of programs may have endings:
-#   @cuda          the daemon runs the CUDA engine in the shim of tests/cuda
+# The name of a program may end in a suffix:
+#   @cuda          the daemon runs the CUDA engine on the shim of tests/cuda, which replaces a GPU
 #   @ptx           the engine is compiled by nvcc, and an emulator executes its PTX (tests/cuda/ptx)
-#   @ptx120        the same with the engine for compute capability 12.0, or 8.0 in the case of @ptx80
-#   @shipped       the engine is that of `make cuda`. Its calls of the runtime are redirected (tests/cuda/ptx/shipped)
+#   @ptx120, …     as @ptx, with the engine for compute capability 12.0. For 8.0, the suffix is @ptx80
+#   @shipped       as @ptx, with the file that `make cuda` builds. Its calls of the CUDA runtime reach the emulator
 #   @asan, @tsan   the daemon has this sanitizer, and the program itself has none
 #
-# JOBS: number of programs at a time. The default is twice the number of processors, because some tests wait.
-# TEST_TIMEOUT: seconds after which a program counts as hanging. No test depends on it.
+# JOBS: number of programs that run at the same time. The default is twice the number of processors, because some tests
+# wait.
+# TEST_TIMEOUT: seconds after which a running program is ended, and counts as a failure. No result of a test depends on
+# this time.
 set -euo pipefail
 logs=${LOGS:-${BUILD:-build}/log}
 
-# Runs one program. Its output goes to a log, its counts to a file beside the log, and one line to the terminal.
+# Runs one program. Writes its output to a log, and its numbers of results to a file beside the log. Prints one line.
 run_one() {
     local program=$1 build=${BUILD:-build} log beside arguments=() wrapper=() rc=0
     log=$logs/${program//\//_}
@@ -26,10 +28,10 @@ run_one() {
     esac
     build=$(realpath -m "$build")
     case $program in
-    *@cuda) # A program of tests/http with the daemon on the CUDA engine, which runs in the shim
+    *@cuda) # a program of tests/http, whose daemon runs the CUDA engine on the shim
         program=${program%@cuda}
         export LINFORMERD=$build/tests/cuda/linformerd LINFORMERD_DEVICE=cuda LINFORMERD_DTYPE=f32
-        export LINFORMERD_CUDA_F32=plain # the shim's tensor cores are slow. Programs of cuda/ test them
+        export LINFORMERD_CUDA_F32=plain # the shim's tensor cores are slow. Programs of tests/cuda test them
         export SHIM_SEED=${SHIM_SEED:-1} # threads and streams run in random order
         ;;
     *@ptx | *@ptx[0-9]* | *@shipped)
@@ -37,7 +39,7 @@ run_one() {
         case $program in
         *@shipped)
             beside=$beside/shipped
-            export LD_LIBRARY_PATH=$beside # has the library that the engine loads instead of cuBLASLt
+            export LD_LIBRARY_PATH=$beside # contains the library that the engine loads instead of cuBLASLt
             ;;
         *@ptx[0-9]*) beside=$beside/${program##*@ptx} ;;
         esac
@@ -45,7 +47,7 @@ run_one() {
         case $program in */cuda/*) program=$beside/${program##*/} ;; esac
         export LINFORMERD=$beside/linformerd LINFORMERD_DEVICE=cuda LINFORMERD_DTYPE=f32
         export SHIM_SEED=${SHIM_SEED:-1} # warps and streams run in random order
-        export PTX_ENTRIES=$log.entries  # the kernels that ran
+        export PTX_ENTRIES=$log.entries  # file to which the emulator writes the names of the kernels that ran
         if [ -s "$beside/missing" ]; then
             program=echo arguments=("ok 1 # SKIP $(head -n 1 "$beside/missing")")
         fi
@@ -61,7 +63,7 @@ run_one() {
     */fuzz/replay_*) arguments=("tests/fuzz/corpus/${program##*/replay_}") ;;
     esac
     if grep -qs -e '-fsanitize=address' "$build/flags"; then
-        export SANITIZER=address # for programs without a sanitizer whose daemon has one
+        export SANITIZER=address # tells a program without a sanitizer that its daemon has one
     fi
     if grep -qs -e '-fsanitize=' "$build/flags" && setarch -R true 2>/dev/null; then
         wrapper=(setarch -R) # with much address randomisation, the sanitizers of gcc 12 and 13 sometimes abort
@@ -74,7 +76,7 @@ run_one() {
     { time "${wrapper[@]}" timeout -k 10 "${TEST_TIMEOUT:-900}" "$program" "${arguments[@]}" >"$log.log" 2>&1 </dev/null; } \
         2>"$log.time" || rc=$?
     case $1 in
-    *@shipped) # Without the redirection, tests find no device, and are skipped
+    *@shipped) # If the redirection does not work, the tests find no device, and are skipped
         [ -s "$beside/missing" ] || [ -s "$log.entries" ] || echo "not ok - no kernel of the shipped engine ran" >>"$log.log"
         ;;
     esac
@@ -104,10 +106,12 @@ for program in "$@"; do rm -f "$logs/${program//\//_}".*; done
 export LOGS=$logs
 export CMOCKA_MESSAGE_OUTPUT=TAP
 export OMP_WAIT_POLICY=passive # several programs share the cores, so waiting threads must sleep
-# The leak checker crashes when it follows the thread-local storage of libraries that were loaded with dlopen (oneDNN).
+# intercept_tls_get_addr=0 prevents a crash of the leak checker. The crash occurs when the leak checker follows the
+# thread-local storage of libraries that were loaded with dlopen, such as oneDNN.
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1:allocator_may_return_null=1:intercept_tls_get_addr=0}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
-# Otherwise each daemon sleeps for a second at its end, although its threads have ended.
+# By default, the thread sanitizer makes each process sleep for a second at its exit. The daemon's threads have ended by
+# then.
 export TSAN_OPTIONS=${TSAN_OPTIONS:-atexit_sleep_ms=0}
 
 printf '%s\0' "$@" | xargs -0 -r -n 1 -P "${JOBS:-$((2 * $(nproc)))}" "$0" --one || true
@@ -115,7 +119,7 @@ printf '%s\0' "$@" | xargs -0 -r -n 1 -P "${JOBS:-$((2 * $(nproc)))}" "$0" --one
 passed=0 failed=0 skipped=0
 for program in "$@"; do
     log=$logs/${program//\//_}
-    p=0 f=1 s=0 # no counts: the script itself failed
+    p=0 f=1 s=0 # one failure, if run_one failed before it wrote the numbers of results
     [ ! -s "$log.count" ] || read -r p f s <"$log.count"
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
     [ "$f" = 0 ] || { echo && echo "---- $program" && tail -n 60 "$log.log"; } || true
@@ -124,8 +128,8 @@ done
 if [ $# = 1 ]; then
     cat "$logs/${1//\//_}.log"
 else
-    # Processor time does not depend on other work of the machine. It contains the time of daemons, because tests wait
-    # for their end.
+    # Processor time does not depend on other work of the machine. It includes the time of daemons, because each test
+    # waits for the end of its daemon.
     echo
     echo "The ten slowest, in seconds of processor time (and from start to end):"
     for program in "$@"; do

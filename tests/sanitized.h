@@ -1,5 +1,5 @@
-/* sanitized: whether this build has a sanitizer, which makes a program several times slower. Some programs then have
- * fewer or smaller inputs, which execute the same lines. */
+/* sanitized: whether the compiler adds a sanitizer to this program. A sanitizer makes a program several times slower.
+ * Some test programs therefore use fewer or smaller inputs under a sanitizer, which execute the same lines. */
 #ifndef TESTS_SANITIZED_H
 #define TESTS_SANITIZED_H
 

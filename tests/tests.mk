@@ -1,13 +1,13 @@
-# Tests, and the programs that measure. Each test program runs alone, and tests/run.sh adds up the results.
-# docs/testing.md says where a test goes. Variables: T and TEST of `make quick`, COUNT and SEED of `make
-# test-libraries`, FUZZ_SECONDS, ARGS.
+# Builds and runs the tests, and the programs that measure. tests/run.sh runs each test program in its own process, and
+# adds up the results. docs/testing.md says where to add a test. The variables of the command line are T and TEST of
+# `make quick`, COUNT and SEED of `make test-libraries`, FUZZ_SECONDS, and ARGS.
 FUZZ_SECONDS ?= 60
 CUDA_OLDEST  ?= $(BUILD)/cuda-12.4
 export CUDA_OLDEST
 
 include tests/cuda/shim.mk tests/cuda/ptx/emulator.mk tests/cuda/ptx.mk tests/cuda/fragments/fragments.mk
 
-# ---- Programs: a source tests/FOLDER/test_NAME.c each
+# ---- Programs: each has the source tests/FOLDER/test_NAME.c
 TESTS     := $(wildcard tests/unit/test_*.c tests/reference/test_*.c tests/cuda/test_*.c tests/http/test_*.c)
 FUZZERS   := $(wildcard tests/fuzz/fuzz_*.c)
 programs   = $(patsubst %.c,$(BUILD)/%,$(1))
@@ -24,9 +24,10 @@ CLUSTER   := $(BUILD)/tests/cluster/load
 FAILING   := $(BUILD)/tests/reliability/failing_alloc.so
 SCRIPTS   := $(wildcard tests/load/test_*.sh tests/bench/test_*.sh tests/gpu/test_*.sh) tests/packages/test_pages.sh
 CHECKS    := $(wildcard tests/check/*.sh)
-SERVED    := $(patsubst %,$(BUILD)/tests/http/test_%@cuda,batches embed generate health logits openai reference v2) # on the shim
+# Programs of tests/http that run again with a daemon on the CUDA shim.
+SERVED    := $(patsubst %,$(BUILD)/tests/http/test_%@cuda,batches embed generate health logits openai reference v2)
 
-# Helpers of tests are archives. The linker takes only the object files that a program needs.
+# Code that several tests share is in archives. The linker adds only the object files that a program needs.
 comma     := ,
 HELPERS   := $(BUILD)/tests/unit.a $(BUILD)/tests/http.a
 WRAPPED   := $(shell grep -ohs '__wrap_[a-z_0-9]*' tests/unit/alloc_fail.[ch] | sed 's/__wrap_//' | sort -u)
@@ -38,7 +39,7 @@ $(FAKES):    $(BUILD)/tests/fake_engine.o $(BUILD)/tests/unit.a $(filter-out %/e
 $(SHIMMED):  | $(SHIM)
 $(BUILD)/tests/cuda/test_faults_served: $(BUILD)/tests/http.a
 $(BUILD)/tests/http/test_generations $(BUILD)/tests/http/test_generate_inputs: $(BUILD)/tests/unit.a
-# `private` keeps these libraries from the prerequisites of the programs, such as the daemon.
+# With `private`, make does not link the prerequisites of these programs, such as the daemon, with these libraries.
 $(HTTP) $(BUILD)/tests/cuda/test_faults_served: private LDLIBS += -lcurl
 $(SHIMMED) $(BUILD)/tests/bench/worker: private LDLIBS += $(BESIDE)
 $(ALLOCS): private LDLIBS += $(patsubst %,-Wl$(comma)--wrap=%,$(WRAPPED))
@@ -60,39 +61,42 @@ $(REPLAYS): $(BUILD)/tests/fuzz/replay_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/
 $(call programs,$(FUZZERS)): %: %.o $(ARCHIVES)
 	$(link) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
 
-# Optimising a test takes longer than the test gains. The helpers in unit/ contain the slow reference in double precision.
+# More optimisation than -O1 would take longer than it would save in a run of the tests. The helpers in unit/ are fully
+# optimised, because they contain the slow reference in double precision.
 TESTED_BY := unit/test_% cuda/test_% http/% reference/% fuzz/%
 $(TESTED_BY:%=$(BUILD)/tests/%.o): private CFLAGS += -O1
 
-# ---- What runs in which build. tests/README.md says why.
+# ---- Which programs run in which build. tests/README.md gives the reasons.
 in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
-# Programs that take long on the shim run in `make test-all` only. So do clang's check of the CUDA engine, and the tests
-# of the emulator of PTX. In `make test`, test_states runs the kernels of test_generate, test_parts_cuda and
+# LATE: programs that take long on the shim, and clang's check of the CUDA engine. Only `make test-all` runs them, as it
+# does the tests of the PTX emulator. In `make test`, test_states runs the kernels of test_generate, test_parts_cuda and
 # test_parts_bf16. test_operations_bf16 runs the kernels of f16 with another type of the same size. test_execution runs
 # the kernels of test_operations_tf32 and test_operations_plain.
 LATE      := %/test_generate@cuda %/test_parts_cuda %/test_parts_bf16 %/test_operations_f16 %/test_modules_f16 \
              %/test_operations_tf32 %/test_operations_plain tests/check/clang_cuda.sh
 EVERY     := $(HTTP) $(SERVED) $(FAKES) $(ORDINARY) $(SHIMMED) $(KERNEL_TESTS)
 PLAIN     := $(filter-out $(LATE),$(EVERY))
-# Programs of `make test` with the address and undefined-behaviour sanitizers: those that read bytes from outside, and
-# the operations of the CPU. Operations on the shim run with a sanitizer in CHECKED only, because they would add a fifth
-# to the time of `make test`.
+# TRUSTED: what `make test` runs with the address and undefined-behaviour sanitizers. These are the parsers of bytes
+# from outside, and the operations of the CPU. The operations on the shim are only in CHECKED, because they would add a
+# fifth to the time of `make test`.
 TRUSTED   := $(REPLAYS) $(filter %/test_operations,$(ORDINARY))
-# Not with a sanitizer. Kernels of f16 are those of bf16 with another type of the same size. Kernels of tf32 are those
-# of f32 without tensor cores, and other programs launch all of them. test_examples sends the largest inputs to code
-# that other programs run. test_states runs the kernels of test_parts_*. test_operations_bf16 runs those of
-# test_modules_bf16. test_generate runs the code of http/test_generations.
+# REPEATED: programs that run without sanitizers, because other programs run the same code. Kernels of f16 are those of
+# bf16 with another type of the same size. Kernels of tf32 are those of f32 without tensor cores, and other programs
+# launch all of them. test_examples sends the largest inputs to code that other programs run. test_states runs the
+# kernels of test_parts_*. test_operations_bf16 runs the kernels of test_modules_bf16. test_generate runs the code of
+# http/test_generations.
 REPEATED  := %_f16 %_tf32 %/test_operations_plain %/test_examples %/test_parts_cuda %/test_parts_bf16 \
              %/test_modules_bf16 %/http/test_generations
 CHECKED   := $(filter-out $(REPEATED),$(SHIMMED) $(KERNEL_TESTS) $(EMULATOR_TESTS) $(FAKES) $(ORDINARY) $(REPLAYS) $(MUTATES))
-# With the thread sanitizer: programs with several threads, and the kernels' threads. test_passes_cuda is left out,
-# because other programs of this list run every kernel with a barrier that it runs. test_operations_bf16 and others
-# execute each line of the engine that test_operations_cuda and test_long execute.
+# CONCURRENT: what runs with the thread sanitizer. These are programs with several threads, and programs that run the
+# threads of kernels. SAME_LINES is left out. Other programs of CONCURRENT run each kernel of test_passes_cuda that
+# contains a barrier. They also execute each line of the engine that test_operations_cuda and test_long execute.
 SAME_LINES     := %/test_cases_bf16 %/test_passes_cuda %/test_operations_cuda %/test_long
 CONCURRENT := $(filter-out $(REPEATED) $(SAME_LINES),$(SHIMMED) $(KERNEL_TESTS)) \
               $(filter %/test_batcher_fake %/test_lanes_fake %/test_generations_fake,$(FAKES)) \
-              $(filter $(addprefix %/test_,tokenizers log log_writer metrics workers image_read),$(ORDINARY))
-# With each of the two sanitizers: the daemon has the sanitizer, and the program that sends requests has none.
+              $(filter %/test_tokenizers,$(ORDINARY))
+# DAEMONS: programs that run with each of the two sanitizers. The daemon has the sanitizer, and the program that sends
+# requests has none.
 DAEMONS   := $(filter-out $(REPEATED),$(HTTP))
 unserved   = $(filter-out %@cuda,$(1))
 
@@ -110,7 +114,7 @@ programs-damaged: $(MUTATES)
 programs-fuzz: $(call programs,$(FUZZERS))
 build-in   = $(MAKE) --no-print-directory $(1) WERROR=-Werror
 
-# Long programs come first, so that all cores end together.
+# Programs that take long start first, so that all cores finish at about the same time.
 LONG      := tests/cluster/% tests/reliability/% tests/gpu/% tests/cuda/ptx/mutants.py \
              $(addprefix %/test_,operations_cuda operations_bf16 operations_tf32 operations_f16 operations_plain long \
                                  embed@cuda generate@cuda execution states passes_cuda faults_products cases_cuda parts_cuda \
@@ -137,7 +141,7 @@ build-ptx:
 	+$(call build-in,programs-shipped SHIPPED_ENGINE=$(SHIPPED_NEWEST))
 	+$(call build-in,$(EMULATOR_TESTS))
 
-# A word of T is a program of tests/ without its "test_", or a script: unit/weights, http/embed@cuda, http/embed@asan,
+# Each word of T names a program of tests/ without "test_", or a script: unit/weights, http/embed@cuda, http/embed@asan,
 # check/style.sh.
 QUICK_FILES := $(filter %.sh,$(T:%=tests/%))
 QUICK      := $(foreach t,$(filter-out %.sh,$(T)),$(BUILD)/tests/$(dir $(t))$(if $(filter replay_% test_%,$(notdir $(t))),,test_)$(notdir $(t)))
@@ -151,7 +155,7 @@ check: ## [CI] checks that folders depend one way, and the style of sources, scr
 	@docker/packages.sh check
 	@BUILD=$(BUILD) tests/run.sh $(CHECKS)
 
-# ---- With the network, the first time
+# ---- Targets that need the network, at least the first time
 test-clients: ## [CI] runs tritonclient and openai from PyPI against the daemon
 	@docker/packages.sh build clients
 	@$(MAKE) --no-print-directory all
@@ -214,7 +218,8 @@ predict: ## [by hand, last 2026-11-27] counts launches, instructions and registe
 	@cp $(PREDICT)/bench/worker $(PREDICT)/cuda/worker
 	@BUILD=$(abspath $(BUILD)) python3 tests/gpu/predict.py --recount --table
 
-# What nvcc says of registers is in a text beside each cubin. No kernel needs cuBLAS, so the shim's header will do.
+# nvcc's report about registers is written to a text file beside each cubin. No kernel calls cuBLAS, so the header of
+# the shim replaces that of cuBLAS.
 define cubin
 $(BUILD)/predict/sass/%_$(1).cubin: engine/cuda/%.cu $(wildcard engine/*.h engine/plan/*.h engine/cuda/*.h config/*.h)
 	$$(say) { $$(COMPILER) --version && $$(COMPILER) -std=c++20 -O3 -arch=sm_$(1) -cubin -Xptxas -v -I. \
@@ -277,8 +282,8 @@ bench-million: ## [by hand, last 2026-11-22] sends a sequence of a million rows.
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/bench/long_model
 	@BUILD=$(BUILD) tests/bench/million.sh
 
-# On a device: the same programs with the real engine instead of the shim, except for those that need the shim. An
-# archive brings them to a machine that could not build them, and tests/gpu/check.sh runs them there.
+# Programs that run on a GPU. They are the programs of the shim, except those that need the shim. The archive carries
+# them to a machine that cannot build them. tests/gpu/check.sh runs them on this machine.
 ON_DEVICE := $(filter-out %/test_fusion %/test_chips $(BUILD)/tests/cuda/test_faults_%,$(SHIMMED)) \
              $(BUILD)/tests/http/test_reference $(BUILD)/tests/bench/worker $(BUILD)/linformerd
 OF_SHIM   := $(wordlist 1,2,$(SHIM)) $(DEVICE_TESTS)

@@ -1,7 +1,8 @@
 #!/bin/bash
-# aarch64.sh: the Makefile compiles the sources for aarch64 without a warning, and vectors become NEON instructions.
-# Nothing is linked or run. The check is skipped if the compiler is missing ('docker/packages.sh arm' installs 150 MB).
-# A header of libjpeg is missing for another processor, so the build has no JPEG.
+# aarch64.sh: the Makefile compiles the sources for aarch64 without a warning, and vector code becomes NEON
+# instructions. Nothing is linked or run. The check is skipped if the compiler is missing ('docker/packages.sh arm'
+# installs 150 MB). The build has no JPEG, because libjpeg's headers are installed only for the processor of this
+# machine.
 set -euo pipefail
 compiler=aarch64-linux-gnu-gcc
 build=${BUILD:-build}/aarch64
@@ -19,7 +20,7 @@ env -u MAKEFLAGS -u MAKELEVEL make CC="$compiler" BUILD="$build" IMAGE_LIBRARIES
 [ "$failed" = 0 ] || printf 'not '
 echo "ok 1 - the sources compile for aarch64"
 
-# NEON's multiply-add on four floats, in the products of attention.
+# Counts NEON's multiply-add instructions on four floats in the products of attention.
 found=$(aarch64-linux-gnu-objdump -d "$build/engine/cpu/vector_attend_baseline.o" | grep -Ec 'fmla\s+v[0-9]+\.4s' || true)
 if [ "$found" -ge 24 ]; then
     echo "ok 2 - attention is in vectors of four floats"

@@ -1,6 +1,7 @@
 #!/bin/bash
-# clang_cuda.sh: clang compiles the CUDA engine without a warning, as nvcc does. It checks syntax and types of the code
-# for the device and of the code for the host. If clang or nvcc is missing, the check is skipped by name.
+# clang_cuda.sh: clang compiles the CUDA engine without a warning, as nvcc does. clang checks syntax and types of the
+# code for the device and of the code for the host. If clang or nvcc is missing, the check is skipped, and the output
+# names the missing program.
 set -euo pipefail
 build=${BUILD:-build}
 

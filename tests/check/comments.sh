@@ -1,13 +1,14 @@
 #!/bin/bash
-# comments.sh: what comments of C and CUDA name exists. A file name such as plan.h is the end of a file's path, or a
-# header that some file includes. A word in backticks occurs in the code of the file, of a header that it includes,
-# directly or not, or of the source with the same name. The lists below are names of other projects and of JSON.
+# comments.sh: comments of C and CUDA sources name only files and words that exist. A file name such as plan.h must be
+# the end of a file's path, or a header that some file includes. A word in backticks must occur in the code of the same
+# file, or of a header that the file includes directly or indirectly. The word may also occur in the source of such a
+# header. Names of other projects and keys of JSON are listed below.
 set -euo pipefail
 foreign_files='cblas.h crt/host_runtime.h Resample.c'
 foreign_words='tokenizers thres Ac truncate model stream batch read _metadata __metadata__'
 
-# Prints "FILE:LINE NAME" for each name in comments of the sources $2… that does not exist. $1 has the paths of all
-# files.
+# unknown PATHS SOURCE…: prints "FILE:LINE NAME" for each name in comments of the sources that does not exist. PATHS is
+# a file with the paths of all files.
 unknown() {
     awk -v foreign=" $foreign_files $foreign_words " '
         function code(text) {
@@ -61,7 +62,7 @@ unknown() {
                     comment(end ? substr(line, 1, end - 1) : line)
                     inside = !end
                     line = end ? substr(line, end + 2) : ""
-                } else if (match(line, /"([^"\\]|\\.)*"/) && (!begin || RSTART < begin)) { # it may contain "/*"
+                } else if (match(line, /"([^"\\]|\\.)*"/) && (!begin || RSTART < begin)) { # a string may contain "/*"
                     end = RSTART + RLENGTH
                     code(substr(line, 1, end - 1))
                     line = substr(line, end)

@@ -1,13 +1,15 @@
 #!/bin/bash
-# cuda.sh: nvcc compiles the CUDA engine, whose library has one public symbol, and two tests with their own kernels. The
-# oldest supported toolkit, CUDA 12.4, compiles them, too. It is in the folder CUDA_OLDEST, to which `make test-cuda`
-# downloads it. The first toolkit compiles for the newest capability that it knows, the oldest for 8.0 and 9.0. Each takes a
-# minute of processor time. If a toolkit is missing, its check is skipped, and the output names it.
+# cuda.sh: nvcc compiles the CUDA engine, and two tests that contain kernels. The library of the engine exports one
+# symbol. Both the installed toolkit and the oldest supported toolkit, CUDA 12.4, must compile them. `make test-cuda`
+# downloads CUDA 12.4 to the folder CUDA_OLDEST. The installed toolkit compiles for the newest compute capability that
+# it supports, and the oldest toolkit for 8.0 and 9.0. Each toolkit takes a minute of processor time. If a toolkit is
+# missing, its check is skipped, and the output names it.
 set -euo pipefail
 build=${BUILD:-build} failed=0
 oldest=$(realpath -m "${CUDA_OLDEST:-$build/cuda-12.4}")
 
-# result NUMBER STATUS WHAT: status 0 means success. `missing` is a reason to skip.
+# result NUMBER STATUS WHAT: prints the result of a test. Status 0 means success. If `missing` is not empty, the test
+# was skipped for this reason.
 result() {
     if [ -n "$missing" ]; then
         echo "ok $1 # SKIP $missing"
@@ -19,17 +21,18 @@ result() {
     fi
 }
 
-# make_with FOLDER FILE ARGUMENT…: builds FOLDER/FILE.
+# make_with FOLDER FILE ARGUMENT…: builds FOLDER/FILE with these arguments of make.
 make_with() {
     local folder=$1 file=$2
     shift 2
     [ -n "$missing" ] || env -u MAKEFLAGS -u MAKELEVEL make --no-print-directory BUILD="$folder" "$@" "$folder/$file" >&2
 }
 
-# shows_one_symbol ENGINE
+# shows_one_symbol ENGINE: succeeds if linformerd_backend is the only symbol that the library ENGINE exports.
 shows_one_symbol() { [ -n "$missing" ] || [ "$(nm -D --defined-only "$1" | awk '{ print $3 }')" = linformerd_backend ]; }
 
-# check_toolkit NUMBER NAME FOLDER CAPABILITY ARGUMENT OF make…: three tests, from NUMBER on
+# check_toolkit NUMBER NAME FOLDER CAPABILITY ARGUMENT…: runs three tests, beginning with NUMBER. The arguments are
+# those of make.
 check_toolkit() {
     local number=$1 name=$2 folder=$3 arch=$4 status=0 test
     shift 4

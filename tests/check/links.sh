@@ -1,6 +1,6 @@
 #!/bin/bash
 # links.sh: relative links in the Markdown files lead to existing files, and their anchors to headings. Links from
-# README.md lead to every page of docs/. Addresses outside are not tried, because no test may need the network.
+# README.md lead to every page of docs/. Addresses of other sites are not tried, because no test may need the network.
 set -euo pipefail
 
 # Prints "LINE TARGET" for each link and image of a page, except in code.
@@ -17,8 +17,8 @@ links_of() {
         }' "$1"
 }
 
-# Prints the anchors of a page, as the sites that show it make them: lower case, blanks become dashes, punctuation is
-# dropped. If a heading occurs again, its anchor gets a number.
+# Prints the anchors that sites make of the headings of a page: lower case, blanks become dashes, punctuation is
+# dropped. If a heading occurs again, its anchor ends in a number.
 anchors_of() {
     awk '
         /^ *```/ { fenced = !fenced; next }
@@ -33,7 +33,7 @@ anchors_of() {
         }' "$1"
 }
 
-# Prints the faults of the links of the pages.
+# Prints the links of the pages that lead nowhere.
 broken() {
     local page line target file anchor
     for page in "$@"; do

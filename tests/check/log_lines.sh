@@ -1,5 +1,5 @@
 #!/bin/bash
-# log_lines.sh: docs/operations.md has a row for every message that the sources log, and no other.
+# log_lines.sh: docs/operations.md has a row for every message that the sources log, and no other row.
 set -euo pipefail
 page=docs/operations.md
 work=$(mktemp -d)
@@ -12,7 +12,7 @@ messages_of() {
     local file
     for file in "$@"; do
         gcc -fpreprocessed -dD -E -P -x c "$file" | tr '\n' ' ' | awk -v file="$file" '
-            # The argument with this number, from 1. The call begins with its "(".
+            # Returns the argument with this number, counted from 1. The text "call" begins with "(".
             function argument(call, number,    i, c, depth, quoted, found) {
                 for (i = 1; i <= length(call); i++) {
                     c = substr(call, i, 1)
@@ -25,7 +25,7 @@ messages_of() {
                 }
                 return found
             }
-            # Prints each string, and returns how many there are. Neighbours are one string.
+            # Prints each string literal, and returns their number. Adjacent literals are one string.
             function print_strings(text,    count) {
                 gsub(/" +"/, "", text)
                 for (; match(text, /"([^"\\]|\\.)*"/); text = substr(text, RSTART + RLENGTH)) {
@@ -34,7 +34,7 @@ messages_of() {
                 }
                 return count
             }
-            # The format of the last snprintf before the call.
+            # Returns the format of the last snprintf that writes the variable before the call.
             function format_of(variable, before,    call) {
                 while (match(before, "snprintf\\(" variable ",")) {
                     before = substr(before, RSTART + length("snprintf"))
@@ -49,7 +49,7 @@ messages_of() {
                     name = substr(rest, RSTART, RLENGTH)
                     rest = substr(rest, RSTART)
                     said = argument(substr(rest, length(name), 2000), place[name])
-                    # A declaration, or a function that passes a message on
+                    # Skips declarations, and functions that pass on the message of their caller
                     if (said ~ /^ *const char \*/ || (said ~ /^ *message *$/ && name == "line_begin(")) continue
                     gsub(/^ +| +$/, "", said)
                     if (!print_strings(said) && (said !~ /^[a-z_]+$/ || !print_strings(format_of(said, before))))
@@ -59,13 +59,13 @@ messages_of() {
     done
 }
 
-# Prints the column "message" of the table of a page. An ellipsis at the end stands for the rest of a message.
+# Prints the column "message" of the table in a page.
 rows_of() {
     awk '/^\| message \| level/ { inside = 1 } /^$/ { inside = 0 } inside && /^\| `/ { split($0, parts, "`"); print parts[2] }' "$1"
 }
 
-# differences MESSAGES ROWS: prints the messages without a row, and the rows without a message. A row with an ellipsis
-# stands for longer messages. Each other row is the whole message.
+# differences MESSAGES ROWS: prints the messages without a row, and the rows without a message. A row that ends in an
+# ellipsis stands for all longer messages with this beginning. Each other row is a whole message.
 differences() {
     awk -v ellipsis=… '
         NR == FNR { file = $0; sub(/: .*/, "", file); sub(/^[^:]*: /, ""); where[$0] = file; next }
@@ -83,7 +83,7 @@ differences() {
         END { for (message in where) if (!(message in listed)) print where[message] ": \"" message "\" has no row" }' "$1" "$2" | sort
 }
 
-# report NUMBER WHAT FOUND
+# report NUMBER WHAT FOUND: prints the result of a test, which passes if FOUND is empty.
 report() {
     [ -z "$3" ] || { printf 'not ' && failed=1; }
     echo "ok $1 - $2"

@@ -1,8 +1,7 @@
 #!/bin/bash
-# names.sh: a name has one meaning in server, engine, weights and config:
-# - No struct tag is defined twice, except the two that engine/backend.h declares and each backend defines.
-# - No public function is defined twice, and no static function of another file has its name.
-# - A tag in a header of tests differs from all these tags, except in a C++ namespace.
+# names.sh: a name has one meaning in server, engine, weights and config. No struct tag is defined twice, and no two
+# functions that other files can call have the same name. Two structs are exceptions: engine/backend.h declares them,
+# and each backend defines its own.
 set -euo pipefail
 opaque='backend backend_model'
 
@@ -16,11 +15,10 @@ tags() {
         }' "$@"
 }
 
-# Prints "FILE:LINE function" for each function that the files define for others, or for each static function. A
-# definition begins at the left margin, and so does its "{". Functions with VARIANT(…) are left out, because each
-# compilation of their source gives them another name.
-functions() { # public|static FILE…
-    awk -v wanted="$1" '
+# Prints "FILE:LINE function" for each function of the files that other files can call. A definition and its "{" begin
+# in column 1. Functions with VARIANT(…) are left out, because each compilation of their source gives them another name.
+functions() {
+    awk '
         FNR == 1 { head = "" }
         /^[A-Za-z_].*\(/ && !/;$/ { head = $0; line = FNR }
         /^\{/ && head != "" {
@@ -34,8 +32,8 @@ functions() { # public|static FILE…
         }' "${@:2}"
 }
 
-# Reads lines "FILE:LINE name", and prints names that occur in two files. The compiler finds names that are twice in one
-# file.
+# Reads lines "FILE:LINE name", and prints names that occur in two files. The compiler finds names that occur twice in
+# one file.
 twice() {
     awk -v opaque=" $opaque " '
         { file = $1; sub(/:.*/, "", file) }
@@ -46,14 +44,7 @@ twice() {
         }' | sort
 }
 
-# Prints the names of public functions that a static function of another file has, too.
-shadowed() {
-    { functions public "$@" | sed 's/^/public /'; functions static "$@" | sed 's/^/static /'; } | awk '
-        $1 == "public" { place[$3] = $2; next }
-        $3 in place { print $3 ": " place[$3], $2 }'
-}
-
-# check NUMBER WHAT FOUND
+# check NUMBER WHAT FOUND: prints the result of a test, which passes if FOUND is empty.
 check() {
     if [ -z "$3" ]; then
         echo "ok $1 - $2"

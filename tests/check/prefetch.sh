@@ -1,6 +1,6 @@
 #!/bin/bash
-# prefetch.sh: the compiler has kept the prefetches of the bf16 tiles. A compiler may drop them without a message. Then
-# only the time shows it.
+# prefetch.sh: the compiled code of the bf16 products contains prefetch instructions. A compiler may drop them without a
+# message, and only the time of the products would show the loss.
 set -euo pipefail
 object=${BUILD:-build}/engine/cpu/vector_product_avx512_bf16.o
 

@@ -1,6 +1,7 @@
 #!/bin/bash
-# reliability.sh: the table of docs/reliability.md is the one that `make reliability` wrote, and its rows are the rows
-# of a run. All documents give the same time for a run, and a run ends when it takes too long. The backquotes are not for the shell, and functions are called by name, so two rules of shellcheck are off.
+# reliability.sh: the table of docs/reliability.md follows from the results that `make reliability` wrote, and has one
+# row for each measurement of a run. All documents give the same time for a run. A run that takes too long ends. Two
+# rules of shellcheck are off, because sed needs backquotes in single quotes, and `is` calls functions by name.
 # shellcheck disable=SC2016,SC2317
 set -euo pipefail
 page=docs/reliability.md results=tests/reliability/results.json
@@ -12,14 +13,14 @@ command -v python3 >/dev/null || {
     exit 0
 }
 number=0 failed=0
-is() { # is NAME COMMAND…: one test
+is() { # is NAME COMMAND…: runs COMMAND as the test NAME
     local name=$1
     shift
     "$@" >"$work/said" 2>&1 || { sed 's/^/# /' "$work/said" && printf 'not ' && failed=1; }
     echo "ok $((++number)) - $name"
 }
 check() { RESULTS=${2:-$results} PAGE=$1 python3 tests/reliability/page.py check; }
-# These tests change one value in a copy.
+# Each of the next three functions changes one value in a copy, and succeeds if the check finds the change.
 finds_another_figure() {
     sed '/`slow_clients`/s/clients at a time/clients at once/' "$page" >"$work/page.md"
     ! cmp -s "$page" "$work/page.md" && ! check "$work/page.md"
@@ -28,7 +29,7 @@ finds_an_unknown_row() {
     sed 's/"slow_clients"/"slow_client"/' "$results" >"$work/results.json"
     ! cmp -s "$results" "$work/results.json" && ! check "$page" "$work/results.json"
 }
-finds_a_missing_row() { # also if the page follows from the results
+finds_a_missing_row() { # even if the page is written from the results without this row
     python3 - "$results" >"$work/results.json" <<'X'
 import json, sys
 with open(sys.argv[1]) as file:
@@ -40,7 +41,7 @@ X
     RESULTS=$work/results.json PAGE=$work/page.md python3 tests/reliability/page.py
     ! check "$work/page.md" "$work/results.json" >"$work/faults" && grep -q 'there is no row slow_clients' "$work/faults"
 }
-# The times of a whole run in `make help` and two documents.
+# `make help` and two documents give the same time for a whole run.
 times_agree() {
     local times
     times=$(sed -nE 's/^reliability: .* in ([0-9]+) minutes.*/\1/p' tests/tests.mk
@@ -49,7 +50,7 @@ times_agree() {
     echo "minutes: $times"
     [ "$(wc -l <<<"$times")" = 3 ] && [ "$(sort -u <<<"$times" | wc -l)" = 1 ]
 }
-# The daemon is a program that never listens. Without the limit, the first row would wait for minutes.
+# A program that never listens replaces the daemon. Without LIMIT_S, the first row would wait for minutes.
 a_run_ends() {
     printf '#!/bin/sh\nsleep 1000 & echo $! >>"%s"\nwait\n' "$work/processes" >"$work/daemon"
     chmod +x "$work/daemon"

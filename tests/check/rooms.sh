@@ -1,12 +1,11 @@
 #!/bin/bash
-# rooms.sh: folders depend on each other in one direction: server -> engine -> weights. All may read config. From
-# another folder only its public header may be included: config/config.h, weights/weights.h, engine/engine.h.
-# Within engine, engine/plan is below all. engine/families sees only engine/plan. engine/families/module is one of the
-# families. It sees engine/plan and engine/families/family.h, which it implements. Other families do not see family.h. A
-# backend (engine/cpu, engine/cuda) sees engine/plan and engine/backend.h, which it implements. Families and backends do
-# not see each other. engine's own files see all of these.
-# Within server/dialects, each dialect has a folder. openai and ollama also see native, which reads the same inputs. No
-# other dialect is seen, except native's one header of v2.
+# rooms.sh: the folders server, engine, weights and config, called rooms, include each other in one direction: server ->
+# engine -> weights. All may include config. Only the public header of another room may be included: config/config.h,
+# weights/weights.h, engine/engine.h. Within engine, all folders may include engine/plan, which includes no other
+# folder. engine/families includes only engine/plan. engine/families/module includes engine/plan, and
+# engine/families/family.h, which it implements. A backend (engine/cpu, engine/cuda) includes engine/plan, and
+# engine/backend.h, which it implements. Families and backends do not include each other. The files directly in engine/
+# may include all of these. The lists below contain the rules within server.
 set -euo pipefail
 
 # Reads lines "FILE INCLUDED", and prints the forbidden ones.
@@ -34,7 +33,7 @@ forbidden() {
                 inside["server/dialects"] = inside["server/dialects"] \
                     " server/dialects/" dialects[i] "/" dialects[i] ".h"
             inside["server/tokenizer"] = "server/common"
-            # Rooms below that these parts may include, if they are fewer than those of their room.
+            # Rooms that these folders may include, if they are fewer than the rooms that the whole room may include.
             outside["server/tracing"] = outside["server/text"] = outside["server/images"] = outside["server/tokenizer"] = "config"
             outside["server/console"] = ""
             outside["server/common"] = outside["server/jobs"] = "engine config"
@@ -59,7 +58,7 @@ forbidden() {
         }'
 }
 
-# Reads lines "FILE INCLUDED", and prints the circles among modules.
+# Reads lines "FILE INCLUDED", and prints the circles among modules. A module is a source and its header.
 circles() {
     awk '
         function module(path) { sub(/\.[a-z]+$/, "", path); return path }
@@ -70,8 +69,8 @@ circles() {
         }' | { tsort 2>&1 || true; } | grep '^tsort:' || true
 }
 
-# Reads lines "FILE:#include …" of grep, and prints "FILE INCLUDED". In angle brackets, only files of these folders
-# count.
+# Reads lines "FILE:#include …" of grep, and prints "FILE INCLUDED". In angle brackets, only files of the rooms and of
+# tests count.
 included() {
     sed -nE 's/^([^:]+):.*include[[:blank:]]*("|<((server|engine|weights|config|tests)\/))([^">]+)[">]$/\1 \3\5/p'
 }
@@ -83,7 +82,7 @@ includes() {
 
 echo 1..4
 
-# Tests of the rule itself, so that it cannot pass by checking nothing.
+# Tests of the rule itself, which would also pass if it checked nothing.
 good='server/main.c engine/engine.h
 engine/cpu/gemm.c engine/plan/plan.h
 engine/cpu/cpu.c engine/backend.h

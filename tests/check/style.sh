@@ -1,12 +1,12 @@
 #!/bin/bash
-# style.sh: clang-format changes no C source, and shellcheck reports nothing. A missing tool is skipped by name
-# ('docker/packages.sh check' installs both). In C, `(void)state;` is the first statement of a test. No blank line
-# follows the opening declarations of a function.
+# style.sh: clang-format changes no C source, and shellcheck reports nothing. If a tool is missing, its check is
+# skipped, and the output names the tool. 'docker/packages.sh check' installs both. In C, `(void)state;` is the first
+# statement of a test. No blank line follows the opening declarations of a function.
 set -euo pipefail
 failed=0
 version=14 # the version of Debian 12. Other versions break lines elsewhere
 
-# result NUMBER STATUS TOOL
+# result NUMBER STATUS TOOL: prints the result of a test. Status 0 means that the tool found nothing.
 result() {
     [ "$2" = 0 ] || failed=1
     [ "$2" = 0 ] || printf 'not '
@@ -15,8 +15,8 @@ result() {
 
 files() { find config weights engine server tests docker .ci -type f "$@" -print0; }
 
-# Prints where the given C files break the two rules above. Relies on the format of clang-format: a function's braces
-# are in column 1.
+# Prints where the given C files break the two rules for C above. Relies on the format of clang-format: the braces of a
+# function are in column 1.
 dialect() {
     awk '
         function report(what) { print FILENAME ":" FNR ": " what }
@@ -24,7 +24,7 @@ dialect() {
         /^\{$/ { first = FNR + 1; opening = 1; inside = declared = 0; next }
         /^    \(void\)state;$/ { if (FNR != first) report("(void)state comes first in a test"); next }
         !opening { next }
-        inside { # a declaration of several lines
+        inside { # the line continues a declaration
             if (inside == "}" ? /^    \}.*;/ : /;( *\/\*.*)?$/) inside = 0
             next
         }
@@ -54,7 +54,7 @@ else
     result 2 $status shellcheck
 fi
 
-# Tests of the rules themselves, so that they cannot pass by checking nothing.
+# Tests of the rules themselves, which would also pass if they checked nothing.
 good='static void one(void **state)
 {
     (void)state;

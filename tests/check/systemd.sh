@@ -1,10 +1,10 @@
 #!/bin/bash
-# systemd.sh: systemd reads the units of docker/systemd without a message, and finds little exposure in the service. The
-# package makes the group of the socket. The service needs no program that a small system lacks. systemd does not give up
-# after a fault that passes.
+# systemd.sh: systemd reads the units of docker/systemd without a message, and rates the exposure of the service as low.
+# The package creates the group of the socket. The service runs only programs that even a minimal system contains.
+# systemd does not stop restarting the service during a temporary fault.
 set -euo pipefail
 units=docker/systemd
-most=2.9 # on systemd's scale from 0 to 10
+most=2.9 # highest allowed exposure, on systemd's scale from 0 to 10
 
 echo 1..6
 if ! command -v systemd-analyze >/dev/null; then
@@ -21,7 +21,7 @@ result() {
     fi
 }
 
-# The command verify requires an installed program, so the copy names another one.
+# The command verify requires that the program of the service is installed, so a copy of the unit names /bin/true.
 copies=$(mktemp -d)
 trap 'rm -rf "$copies"' EXIT
 cp "$units"/linformerd.{service,socket} "$copies"
@@ -41,24 +41,24 @@ exposure=$(systemd-analyze security --no-pager --offline=true "$units/linformerd
 awk -v exposure="${exposure:-10}" -v most="$most" 'BEGIN { exit !(exposure <= most) }' || status=1
 result 2 "$status" "the exposure of the service is ${exposure:-unknown}, at most $most is allowed"
 
-# The first test must be able to fail.
+# The command verify finds a fault. Otherwise the first test could not fail.
 status=0
 sed -i 's/^Type=notify$/Type=notified/' "$copies/linformerd.service"
 verify && status=1
 result 3 "$status" "an unknown type of service is found"
 
-# Without the group, the sockets do not start. A line of type u makes a user, and a group of the same name.
+# Without the group, the sockets do not start. A line of type u creates a user, and a group of the same name.
 status=0
 group=$(sed -n 's/^SocketGroup=//p' "$units/linformerd.socket")
 grep -qE "^[ug] ${group:-none} " docker/debian/linformerd.sysusers || status=1
 result 4 "$status" "the package makes the socket's group"
 
-# /bin/kill is in a package that may be missing. Each system has /bin/sh.
+# Every system contains /bin/sh. Other programs are in packages that may be missing, such as /bin/kill.
 status=0
 others=$(sed -nE 's/^Exec[A-Za-z]*=([^ ]*).*/\1/p' "$units/linformerd.service" | grep -vxE 'linformerd|/bin/sh') && status=1
 result 5 "$status" "the service runs only the daemon and /bin/sh${others:+, found $others}"
 
-# By default, systemd gives up at the sixth start in 10 seconds.
+# By default, systemd refuses the sixth start of a service within 10 seconds.
 status=0
 pause=$(sed -n 's/^RestartSec=//p' "$units/linformerd.service")
 [ "$((5 * ${pause:-0}))" -gt 10 ] || status=1

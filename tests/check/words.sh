@@ -1,17 +1,17 @@
 #!/bin/bash
-# words.sh [-v] [FILE…]: checks the sentences of documents and comments.
-# In each Markdown file, at most one sentence of ten has more than 30 words. Code blocks, tables and headings do not count,
-# nor does text that programs write between "begin" and "end" markers. A link counts as its text, `code` as one word.
-# -v prints the sentences that are too long.
+# words.sh [-v] [FILE…]: checks the sentences of documents and comments. In each Markdown file, at most one sentence in
+# ten has more than 30 words. Code blocks, tables and headings do not count, nor does text that programs write between
+# "begin" and "end" markers. A link counts as its text, `code` as one word. -v prints the sentences that are too long.
 # In comments of sources, scripts and settings, and in docstrings, no sentence has more than 30 words, and no sentence
-# has a semicolon. Indented lines are tables or formulas, and do not count. FILE… are Markdown files. Comments are only
-# checked without FILE.
+# has a semicolon. Indented lines are tables or formulas, and do not count. FILE… are Markdown files. Without FILE, all
+# Markdown files and all comments are checked.
 set -euo pipefail
 limit=30
 verbose=0
 [ "${1:-}" != -v ] || { verbose=1 && shift; }
 
-# Prints "LONG SENTENCES" of standard input. With -v, also prints the long sentences behind "#".
+# Reads Markdown from standard input. Prints "LONG ALL": the number of long sentences, and the number of all sentences.
+# With -v, also prints each long sentence, behind "#".
 measure() {
     awk -v limit="$limit" -v verbose="$verbose" '
         function sentences(text,    parts, n, i) {
@@ -114,7 +114,7 @@ measure_comments() {
         END { flush(); print all + 0 }' "$@"
 }
 
-# The rules themselves, so that they cannot pass by counting nothing.
+# Examples for tests of the rules themselves, which would also pass if they counted nothing.
 words() { for ((i = 0; i < $1; i++)); do printf 'word '; done; }
 example=$(
     words 30 && echo "end." # 31 words

@@ -1,17 +1,18 @@
-/* The decoders of all bodies. The first byte chooses a route, the rest is the body. For any input, each answer, each
- * event of a stream and each failure must be JSON. All charged memory must be given back. */
+/* Fuzz target: the decoders of the bodies of all routes. The first byte of the input chooses a route. The rest of the
+ * input is the body. For any input, each answer, each event of a stream and each failure must be JSON. All memory that
+ * a request charges to the limit of results must be given back. */
 #define _GNU_SOURCE            /* memmem */
 #include "tests/fake_engine.c" /* replaces the engine */
 #include "tests/http/native_call.h"
 
 #include <stdio.h>
 
-#define MOST_JOBS 20 /* a request that needs more jobs ends, as if its client had left */
+#define MOST_JOBS 20 /* maximum number of jobs of a request. A longer request ends as if its client had left */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Whether the fake engine has an answer. It has none for ids that stand for a broken device. In a row of floats, the
- * first float is the id. */
+/* Whether the request avoids the ids that cause failures of the fake engine, and ids of a million or more. In a row of
+ * floats, the first float is the id. */
 static bool answerable(const struct request *request)
 {
     int64_t columns = request->info->inputs[0].columns;
@@ -29,7 +30,7 @@ static bool answerable(const struct request *request)
     return true;
 }
 
-static unsigned checksum; /* checksum of the inputs. Reading them detects a wrong length */
+static unsigned checksum; /* checksum of the inputs. The sanitizer detects a wrong length when the inputs are read */
 
 /* Number of bytes in an item's input. */
 static int64_t input_bytes(const struct model_input *input, const struct engine_input *given)
@@ -41,7 +42,7 @@ static int64_t input_bytes(const struct model_input *input, const struct engine_
     return given->length * (input->kind == INPUT_ROWS ? input->columns : 1) * (int64_t)sizeof(float);
 }
 
-/* Reads the sequences of all items. */
+/* Reads each byte of the sequences of all items. */
 static void read_inputs(const struct request *request)
 {
     for (int64_t i = 0; i < request->job.n_items; i++)
@@ -65,7 +66,8 @@ static void expect_json(const char *text, size_t length)
     json_decref(json);
 }
 
-/* Events are "data:", JSON or [DONE], and an empty line. */
+/* Aborts unless the text consists of events. An event is "data:", followed by JSON or [DONE], followed by an empty
+ * line. */
 static void expect_events(const char *text, size_t length)
 {
     static const char begin[] = "data:", done[] = " [DONE]";

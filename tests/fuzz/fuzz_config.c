@@ -1,6 +1,6 @@
-/* Text for config/. If the first line is "linformerd", each further line is an argument of the command line, or a
- * variable of the environment if it begins with LINFORMERD_. Any other text is read twice: as a model's config.json,
- * with its kwargs through a table of arguments, and as a file of settings. */
+/* Fuzz target: the parsers of config/. If the first line of the input is "linformerd", each further line is an argument
+ * of the command line, or a variable of the environment if it begins with LINFORMERD_. Any other input is read twice:
+ * as a model's config.json, and as a file of settings. The kwargs of config.json are read with a table of arguments. */
 #define _GNU_SOURCE /* memfd_create */
 #include "config/config.h"
 
@@ -31,7 +31,7 @@ static void read_settings(int argc, char **argv, char **environment)
         require(error.message[0] != '\0' && !settings.models && !settings.host);
         return;
     }
-    require(action == SETTINGS_EXPLAIN || !explain); /* --explain without a folder is allowed */
+    require(action == SETTINGS_EXPLAIN || !explain); /* `explain` is NULL for --explain without a folder */
     if (action == SETTINGS_SERVE)
         require(settings.host && settings.port >= 0 && settings.port <= 65535 && settings.max_batch_tokens >= 0);
     for (size_t i = 0; i < settings.n_models; i++)
@@ -39,7 +39,7 @@ static void read_settings(int argc, char **argv, char **environment)
     settings_free(&settings);
 }
 
-/* `text` ends with a zero byte. The function cuts it into lines. */
+/* `text` ends with a zero byte. The function overwrites its line breaks with zero bytes. */
 static void read_command_line(char *text)
 {
     char *argv[MOST_LINES + 1] = {NULL}, *environment[MOST_LINES + 1] = {NULL};

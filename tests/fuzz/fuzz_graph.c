@@ -1,12 +1,13 @@
-/* A module's graph, and weights that fit the needs of the seeds. The first line of the input is the number of rows for
- * each free size of an item. The rest is config.json.
+/* Fuzz target: the graph of a module, with its weights. The first byte of the input chooses the number of rows of an
+ * item, from 1 to 16. Each size that the graph leaves open has this value. config.json begins in the second line.
  *
- * The key "tensors" of the text describes the tensors "@NAME", with a few thousand elements at most. {"NAME": [sizes…]}
- * means floats. {"NAME": {"dtype": "I64", "shape": [sizes…], "data": [numbers…]}} means floats, integers or booleans.
- * The numbers are repeated. They may be left out.
+ * The key "tensors" of config.json describes the tensors to which the graph refers as "@NAME". A tensor has at most
+ * 4096 elements. {"NAME": [sizes…]} describes floats. {"NAME": {"dtype": "I64", "shape": [sizes…], "data": [numbers…]}}
+ * describes floats, integers or booleans. The numbers are repeated until the tensor is full. Without "data", the target
+ * chooses the numbers.
  *
- * The plan is built with and without the data of the weights. If that works, batches of one and two items run. The
- * results of an item must not depend on the other item. */
+ * The engine builds the plan without the data of the weights, and then with the data. If it accepts the graph, a batch
+ * of two equal items runs. Both results must have the same bits. If two items have too many tokens, only one runs. */
 #include "engine/engine.h"
 
 #include <jansson.h>
@@ -15,9 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_ELEMENTS 4096 /* elements of a tensor in the file */
+#define MOST_ELEMENTS 4096 /* maximum number of elements of a tensor */
 #define MOST_TENSORS 64
-#define MOST_TOKENS 2048 /* rows of all values of a batch */
+#define MOST_TOKENS 2048 /* maximum number of tokens of a batch */
 #define MOST_OUTPUT (1 << 20)
 #define MOST_FLOPS 3e8
 #define ITEMS 2
@@ -63,10 +64,10 @@ static int64_t elements_of(const json_t *shape)
 
 static const struct {
     const char *name;
-    int64_t bytes; /* size of an element */
+    int64_t bytes; /* bytes of an element */
 } dtypes[] = {{"F32", 4}, {"I64", 8}, {"I32", 4}, {"BOOL", 1}};
 
-/* The index of a tensor's type. */
+/* Returns the index of the tensor's dtype in `dtypes`, or 0 if the dtype is unknown. */
 static int dtype_of(const json_t *tensor)
 {
     const char *name = json_string_value(json_object_get(tensor, "dtype"));
@@ -81,7 +82,7 @@ static const json_t *shape_of(const json_t *tensor)
     return json_is_object(tensor) ? json_object_get(tensor, "shape") : tensor;
 }
 
-/* Element i of a tensor: a number of its data, or a number that suits its type. */
+/* Returns element i of a tensor: a number of its "data", or a number that suits its dtype if there is no "data". */
 static double element_of(const json_t *tensor, int dtype, int64_t i)
 {
     const json_t *data = json_object_get(tensor, "data");
@@ -107,7 +108,7 @@ static void write_element(char *bytes, int dtype, double number)
         bytes[0] = number != 0;
 }
 
-/* The header of a file with these tensors. *length is the number of bytes of the data. */
+/* Returns the header of a safetensors file with these tensors. Sets *length to the number of bytes of their data. */
 static json_t *make_header(const json_t *tensors, int64_t *length)
 {
     json_t *header = json_object();
@@ -128,7 +129,7 @@ static json_t *make_header(const json_t *tensors, int64_t *length)
     return header;
 }
 
-/* The bytes of a file with these tensors. The caller frees it. */
+/* Returns a safetensors file with these tensors, and sets *length to its number of bytes. The caller frees the file. */
 static char *make_file(const json_t *tensors, size_t *length)
 {
     int64_t data_length;
@@ -167,8 +168,7 @@ struct batch {
     int n_outputs;
 };
 
-/* Small ids, masks of ones and small floats. The bytes are the int32_t numbers 0 and 1, or floats, and serve all kinds
- * of input. */
+/* Returns the data of an input: the ids 0 and 1, small floats, or a mask of ones. */
 static void *input_of(const struct model_input *input, int64_t elements)
 {
     char *bytes = calloc((size_t)elements, 4);
@@ -186,7 +186,7 @@ static void *input_of(const struct model_input *input, int64_t elements)
     return bytes;
 }
 
-/* Returns false if the model does not take such an item, or if the item is too large. */
+/* Sets the inputs of the batch's first item. Returns false if the item is too large. */
 static bool give_inputs(const struct model *model, int64_t rows, struct batch *batch)
 {
     const struct model_info *info = model_info(model);

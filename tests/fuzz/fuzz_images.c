@@ -1,5 +1,6 @@
-/* Any bytes as a JPEG or PNG file. An accepted picture has finite values. A refusal has a reason. The memory that
- * follows from the header is sufficient. The number of bytes chooses the settings. */
+/* Fuzz target: any bytes, read as a JPEG or PNG file. An accepted picture must have finite values. A refusal must give
+ * a reason. The memory that image_memory computes from the header must be sufficient. The number of bytes of the input
+ * chooses the settings. */
 #include "server/images/format.h"
 #include "server/images/images.h"
 
@@ -8,7 +9,7 @@
 
 #define EDGE 9
 #define MOST_MEMORY ((int64_t)8 << 20)
-#define MOST_PIXELS ((int64_t)1 << 20) /* larger pictures only take longer */
+#define MOST_PIXELS ((int64_t)1 << 20) /* maximum number of pixels. Larger pictures would only take longer */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -28,7 +29,7 @@ static struct image_settings settings_for(size_t size)
     return settings;
 }
 
-/* Whether the file has a header, and few enough pixels. */
+/* Whether the file has a valid header, and at most MOST_PIXELS pixels. */
 static bool is_small(const struct image_format *format, const uint8_t *data, size_t size)
 {
     struct image_source *source;

@@ -1,6 +1,6 @@
-/* Reads lists of numbers without jansson, and compares the result with jansson's. The counts of list elements are
- * compared, too. A body must be JSON exactly if its text with marks is JSON. Replacing each mark by its list must give
- * the same JSON and the same numbers. */
+/* Fuzz target: numbers.h, which reads lists of numbers without jansson. In the text for jansson, a mark replaces each
+ * list. The numbers and the counts of elements must be those of jansson. The body must be JSON if and only if the text
+ * with marks is JSON. Replacing each mark by its list must give the JSON of the body. */
 #include "server/text/numbers.h"
 
 #include <jansson.h>
@@ -32,14 +32,15 @@ static json_t *parse(const char *text, size_t length)
     return NULL;
 }
 
-/* The list as jansson reads it: its numbers in order, and how many there are at the end of each list of item_depth. */
+/* A list as jansson reads it: its numbers in order, and the count of numbers up to the end of each list at depth
+ * item_depth. */
 struct expected {
     double *values;
     int64_t *ends, *lists;
     int64_t count, n_ends, columns;
     int item_depth;
     int64_t wrong_ids, wrong_floats;
-    bool ragged; /* not all lists have `columns` */
+    bool ragged; /* the innermost lists have different lengths. `columns` is the length of the first */
 };
 
 static void walk(struct expected *expected, const json_t *list, int depth)
@@ -121,7 +122,8 @@ static bool has_key(const struct numbers_place *place, const char *key)
     return false;
 }
 
-/* Replaces the marks by their lists. Every list at the place must be a mark. Returns the number of marks. */
+/* Replaces the marks in `json` by their lists. Aborts if a list at the place has no mark. Returns the number of
+ * marks. */
 static size_t restore(json_t *json, int depth, const struct numbers_place *place, const struct numbers *numbers,
                       size_t count)
 {
@@ -182,7 +184,7 @@ static void look(const char *body, size_t size, struct numbers_place place, size
     json_decref(restored);
 }
 
-/* Counts with jansson: the elements of `value`, which is a list or an object, and of all values in it. */
+/* Counts the elements of `value` and of all values in it, as jansson reads them. */
 static void count(const json_t *value, int depth, struct numbers_counts *counts)
 {
     int64_t elements = (int64_t)(json_array_size(value) + json_object_size(value));
@@ -201,7 +203,8 @@ static void count(const json_t *value, int depth, struct numbers_counts *counts)
         count(element, depth + 1, counts);
 }
 
-/* A list of the body must be found and counted, unless its key is written with an escape. */
+/* numbers_count must find the list "inputs" of the body, and count its elements. A body with an escape is not compared,
+ * because the escape may be in the key. */
 static void compare_counts(const char *body, size_t size)
 {
     struct numbers_counts counts = numbers_count(body, size, "inputs");

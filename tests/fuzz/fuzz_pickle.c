@@ -1,19 +1,17 @@
-/* Any bytes as a file of torch.save. If the input does not begin as a zip archive, it becomes the pickle of an archive
- * with the storages "0" to "3" of 64 bytes. So a fuzzer need not guess the directory of an archive. An accepted file
- * must be usable: each tensor can be read and converted, and is found by its names. */
+/* Fuzz target: any bytes, read as a file of torch.save. If the input does not begin as a zip archive, it becomes the
+ * pickle of an archive with the storages "0" to "3" of 64 bytes. A fuzzer therefore need not guess the directory of an
+ * archive. An accepted file must be usable: each tensor can be read and converted, and is found by its names. */
 #include "weights/torch_archive.h"
 #include "weights/weights.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_CONVERTED 65536 /* elements of a tensor */
+#define MOST_CONVERTED 65536 /* maximum number of elements of a tensor that is converted */
 #define STORAGES 4
 #define STORAGE_BYTES 64
 #define ENTRIES (1 + STORAGES)
-#define NAME_BYTES                                                                                    \
-    10 /* a/data.pkl. The names of the storages are shorter, and end in spaces that belong to no name \
-        */
+#define NAME_BYTES 10 /* length of a/data.pkl, the longest name of an entry */
 #define LOCAL_BYTES 30
 #define ENTRY_BYTES 46
 #define END_BYTES 22
@@ -61,7 +59,8 @@ static void put(uint8_t *bytes, uint64_t value, int length)
         bytes[i] = (uint8_t)(value >> (8 * i));
 }
 
-/* Writes entry number `index` at `at`, and its row of the directory. Returns the offset behind its data. */
+/* Writes the entry number `index` at the offset `at`. Writes its row of the directory to `row`. Returns the offset
+ * behind the entry's data. */
 static size_t put_entry(uint8_t *file, size_t at, int index, const uint8_t *data, size_t size, uint8_t *row)
 {
     char name[NAME_BYTES + 1] = "a/data.pkl";
@@ -81,7 +80,7 @@ static size_t put_entry(uint8_t *file, size_t at, int index, const uint8_t *data
     put(row + 20, size, 4);
     put(row + 24, size, 4);
     put(row + 28, length, 2);
-    put(row + 32, NAME_BYTES - length, 2); /* the comment fills the row */
+    put(row + 32, NAME_BYTES - length, 2); /* length of the comment, which fills the rest of the row */
     put(row + 42, at, 4);
     memcpy(row + ENTRY_BYTES, name, length);
     return at + LOCAL_BYTES + length + size;

@@ -1,5 +1,6 @@
-/* Any bytes as a tokenizer.json and a text. A line "----" separates the two. Without such a line, all bytes are the
- * file, and a text is made of them. Offsets must lie in the text, and it must be possible to decode the ids. */
+/* Fuzz target: any bytes, read as a tokenizer.json and a text. A line "----" separates the two. Without such a line,
+ * all bytes are the file, and the first 200 bytes are also the text. Offsets must lie in the text. It must be possible
+ * to decode the ids. */
 #include "server/tokenizer/tokenizer.h"
 #include "tests/tokenizers/options.h"
 
@@ -37,7 +38,7 @@ static void encode(const struct tokenizer *tokenizer, const char *text, size_t l
     struct error error = {""};
     struct tokenizer_encoding encoding = {0};
     struct tokenizer_options options = tokenizer_options_of(tokenizer);
-    options.pad = false; /* a file may ask for two thousand million tokens */
+    options.pad = false; /* a file may request padding to two thousand million tokens */
     for (int turn = 0; turn < 2; turn++) {
         int status = tokenizer_encode(tokenizer, text, length, &options, &encoding, &error);
         require(status == 0 || (encoding.count == 0 && error.message[0] != '\0'));

@@ -1,7 +1,7 @@
-/* Calls of /v2. The first byte chooses a model. The rest of the first line is Inference-Header-Content-Length, or "-"
- * if the header is not sent. The rest of the input is the body. For any input, the memory that the engine gets must be
- * valid. Each answer must be JSON, followed by the number of bytes that it states. All charged memory must be given
- * back. */
+/* Fuzz target: calls of /v2. The first byte of the input chooses a model. The rest of the first line is
+ * Inference-Header-Content-Length, or "-" if the header is not sent. The rest of the input is the body. For any input,
+ * the memory that the engine reads and writes must be valid. Each answer must be JSON, followed by the number of bytes
+ * that the JSON states. All memory that a request charges to the limit of results must be given back. */
 #include "server/dialects/dialects.h"
 #include "tests/fake_engine.c" /* replaces the engine */
 
@@ -18,7 +18,7 @@ static struct service service = {
     .results = {.limit = INT64_C(1) << 30},
 };
 static char header_length[32];
-static unsigned checksum; /* checksum of the inputs. Reading them detects a wrong length */
+static unsigned checksum; /* checksum of the inputs. The sanitizer detects a wrong length when the inputs are read */
 
 static const char *header(const struct request *request, const char *name)
 {
@@ -26,8 +26,8 @@ static const char *header(const struct request *request, const char *name)
     return strcmp(name, "Inference-Header-Content-Length") == 0 && *header_length != '-' ? header_length : NULL;
 }
 
-/* One model takes ids with a mask, one takes several inputs of floats. One takes whole calls with an attention mask,
- * and with inputs that are ignored. */
+/* Opens three models. The inputs of the first are ids and a mask. Those of the second are several tensors of floats. An
+ * item of the third is a whole call of forward(), with an attention mask and an input that is ignored. */
 static void open_models(void)
 {
     enum { LONGEST = FAKE_MAX_LENGTH };
@@ -70,7 +70,7 @@ static void open_models(void)
     atomic_store(&service.ready, true);
 }
 
-/* The number of bytes of an item's tensor, as engine.h defines it. */
+/* Number of bytes of input i of an item, as engine.h defines it. */
 static size_t input_bytes(const struct model_input *input, const struct engine_item *item, int i)
 {
     size_t rows = (size_t)item->inputs[i].length, width = (size_t)item->inputs[i].width;
@@ -104,7 +104,7 @@ static void run(const struct model_info *info, const struct engine_item *item)
         item->output[f] = 0.5f;
 }
 
-/* Checks an answer: JSON, followed by bytes. */
+/* Checks that an answer is JSON, followed by as many bytes as the JSON states. */
 static void check_answer(const struct request *request)
 {
     const struct writer *answer = &request->answer;

@@ -1,7 +1,8 @@
-/* Any bytes as a safetensors file. If the input begins with JSON, the length is put in front of it, so that a fuzzer
- * need not guess the length. Then the first line is the header, and the rest is the data. The same bytes are also read
- * as an index of several files. An accepted file must be usable: each tensor lies within the bytes, all tensors
- * together are all of the data, and each can be found by name and converted. */
+/* Fuzz target: any bytes, read as a safetensors file. If the input begins with "{", its first line is the header, and
+ * the rest is the data. The target then puts the length of the header in front, so that a fuzzer need not guess the
+ * length. The same bytes are also read as the index of a checkpoint of several files. An accepted file must be usable.
+ * Each tensor lies within the bytes, all tensors together cover the data, and each tensor can be found by name and
+ * converted. */
 #include "weights/shard_index.h"
 #include "weights/weights.h"
 
@@ -9,7 +10,7 @@
 #include <string.h>
 
 #define LENGTH_BYTES 8
-#define MOST_CONVERTED 65536 /* elements of a tensor */
+#define MOST_CONVERTED 65536 /* maximum number of elements of a tensor that is converted */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -19,7 +20,7 @@ static void require(bool holds)
         abort();
 }
 
-/* Returns the tensor's bytes. */
+/* Checks and converts a tensor. Returns its number of bytes. */
 static size_t use_tensor(const struct weights *weights, size_t index, const uint8_t *data, size_t size)
 {
     const struct weights_tensor *tensor = weights_at(weights, index);

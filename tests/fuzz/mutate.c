@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SHORT_COUNT 2000 /* inputs of a short run */
+#define SHORT_COUNT 2000 /* number of inputs if COUNT is not set */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

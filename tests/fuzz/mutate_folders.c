@@ -12,14 +12,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SHORT_COUNT 100 /* folders of a short run */
-#define LENGTH_BYTES 8  /* of the header of safetensors */
+#define SHORT_COUNT 100 /* number of folders if COUNT is not set */
+#define LENGTH_BYTES 8  /* bytes at the beginning of a safetensors file, which contain the length of the header */
 
 enum { CONFIG, WEIGHTS, TOKENIZER, N_FILES };
 static const char *const names[N_FILES] = {"config.json", "model.safetensors", "tokenizer.json"};
 
 struct folder {
-    struct bytes files[N_FILES]; /* data is NULL if the folder does not have the file */
+    struct bytes files[N_FILES]; /* data is NULL if the folder does not contain the file */
 };
 
 static char *path_of(const char *folder, const char *name)
@@ -43,14 +43,14 @@ static struct folder folder_read(const char *path)
     return folder;
 }
 
-/* The number of bytes of a file in which changes are useful. The data of tensors are numbers without a meaning for the
- * loader. So most changes spare them. */
+/* Returns the number of bytes at the beginning of the file that may be changed. Most changes spare the data of tensors,
+ * because the values of these numbers do not affect the loader. */
 static size_t reach_of(struct mutation *mutation, int file, struct bytes bytes)
 {
     uint64_t header = 0;
     if (file != WEIGHTS || bytes.size < LENGTH_BYTES || mutation_draw(mutation, 8) == 0)
         return bytes.size;
-    memcpy(&header, bytes.data, LENGTH_BYTES); /* little endian, as all supported machines are */
+    memcpy(&header, bytes.data, LENGTH_BYTES); /* the file and all supported machines are little endian */
     return header < bytes.size ? LENGTH_BYTES + (size_t)header : bytes.size;
 }
 
@@ -74,7 +74,7 @@ static void remove_files(const char *folder)
     }
 }
 
-/* Writes a copy of `good` in which one or two files are damaged. A damaged file may also be missing. */
+/* Writes a copy of `good` in which one or two files are damaged. Some of the damaged files are left out. */
 static void write_damaged(struct mutation *mutation, const struct folder *good, const struct folder *other,
                           const char *folder)
 {
@@ -124,7 +124,7 @@ static struct folder *read_folders(int count, char **paths)
     exit(2);
 }
 
-/* Loads the folders of a run, in one engine. Returns how many were refused. */
+/* Loads the damaged folders of a run in one engine. Returns the number of refused folders. */
 static uint64_t load_all(const struct mutation_run *run, const struct folder *folders, size_t count, char *path)
 {
     const struct engine_options options = {

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #define MOST_CHANGES 8
-#define MOST_MOVED 64 /* bytes that one change copies or removes */
-#define HANG_S 120    /* after so many seconds of processor time, an input counts as endless */
+#define MOST_MOVED 64 /* maximum number of bytes that one change copies or removes */
+#define HANG_S 120    /* seconds of processor time after which an input counts as endless */
 #define MOST_ADDED_BYTES (MOST_CHANGES * MOST_MOVED)
 
 /* ---- Random numbers ---- */
@@ -93,11 +93,11 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Replaces `removed` bytes at `at` by the bytes of `put`. The block has room for it. */
+/* Replaces `removed` bytes at the offset `at` by `size` bytes of `put`. The block must have room for the result. */
 static void replace(struct bytes *bytes, size_t at, size_t removed, const void *put, size_t size)
 {
     uint8_t copy[MOST_MOVED];
-    memcpy(copy, put, size); /* `put` may be in the same block */
+    memcpy(copy, put, size); /* `put` may point into the block that changes */
     memmove(bytes->data + at + size, bytes->data + at + removed, bytes->size - at - removed);
     memcpy(bytes->data + at, copy, size);
     bytes->size += size - removed;
@@ -109,7 +109,7 @@ static void insert_word(struct mutation *mutation, struct bytes *bytes, size_t a
     replace(bytes, at, removed, word, strlen(word));
 }
 
-/* The number of digits from `at` on. */
+/* Number of consecutive digits, beginning at the offset `at`. */
 static size_t digits(const struct bytes *bytes, size_t at)
 {
     size_t count = 0;
@@ -118,7 +118,7 @@ static size_t digits(const struct bytes *bytes, size_t at)
     return count;
 }
 
-/* Replaces `removed` bytes at `at` by a piece of `from`. */
+/* Replaces `removed` bytes at the offset `at` by a random piece of `from`. */
 static void copy_piece(struct mutation *mutation, struct bytes *bytes, size_t at, size_t removed, struct bytes from)
 {
     if (from.size == 0)
@@ -128,7 +128,7 @@ static void copy_piece(struct mutation *mutation, struct bytes *bytes, size_t at
     replace(bytes, at, removed, from.data + begin, length);
 }
 
-/* The first digit at or behind `at`, or `at` if there is none within MOST_MOVED bytes. */
+/* Returns the offset of the first digit at or behind `at`, or `at` if the next MOST_MOVED bytes contain no digit. */
 static size_t find_digit(const struct bytes *bytes, size_t at)
 {
     for (size_t i = at; i < bytes->size && i < at + MOST_MOVED; i++)
@@ -159,7 +159,7 @@ static void change(struct mutation *mutation, struct bytes *bytes, size_t reach,
     case 4:
         insert_word(mutation, bytes, at, 0);
         return;
-    case 5: /* another number */
+    case 5: /* replaces a number */
         at = find_digit(bytes, at);
         insert_word(mutation, bytes, at, least(digits(bytes, at), MOST_MOVED));
         return;
@@ -169,7 +169,7 @@ static void change(struct mutation *mutation, struct bytes *bytes, size_t reach,
     case 7:
         copy_piece(mutation, bytes, at, some, other);
         return;
-    case 8: /* the end is missing, but not often */
+    case 8: /* removes the end, in one of four cases */
         if (mutation_draw(mutation, 4) == 0)
             bytes->size = at;
         return;
@@ -192,7 +192,7 @@ struct bytes mutation_of(struct mutation *mutation, struct bytes given, size_t r
         memcpy(bytes.data, given.data, given.size);
     for (size_t changes = 1 + mutation_draw(mutation, MOST_CHANGES); changes > 0; changes--)
         change(mutation, &bytes, reach, other);
-    struct bytes exact = {malloc(bytes.size), bytes.size}; /* a block of size 0 has no readable byte */
+    struct bytes exact = {malloc(bytes.size), bytes.size}; /* no byte is readable if the size is 0 */
     if (exact.data && bytes.size > 0)
         memcpy(exact.data, bytes.data, bytes.size);
     free(bytes.data);
@@ -230,7 +230,8 @@ static volatile uint64_t current_number;
 /* A function of the sanitizers. It is NULL in a build without them. */
 void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
 
-/* Prints the number of the input. snprintf may be called here, because the process ends anyway. */
+/* Prints the number of the current input. Signal handlers should not call snprintf, but here the process ends
+ * anyway. */
 static void print_number(void)
 {
     char text[120];

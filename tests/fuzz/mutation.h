@@ -1,5 +1,5 @@
-/* mutation: damaged copies of good inputs, for programs that repeat a number of them without a fuzzer. Everything is
- * computed from a seed and the number of the input, so one input can be repeated alone. */
+/* mutation: damaged copies of good inputs, for programs that find faults without a fuzzer. A copy depends only on the
+ * good inputs, a seed and the number of the copy. Any copy can therefore be repeated alone. */
 #ifndef TESTS_FUZZ_MUTATION_H
 #define TESTS_FUZZ_MUTATION_H
 
@@ -12,31 +12,30 @@ struct mutation {
 };
 
 struct mutation mutation_begin(uint64_t seed, uint64_t number);
-size_t mutation_draw(struct mutation *mutation,
-                     size_t below); /* at least 0, and less than `below`, which is at least 1 */
+size_t mutation_draw(struct mutation *mutation, size_t below); /* 0 <= result < below */
 
 struct bytes {
     uint8_t *data; /* may be NULL if size is 0 */
     size_t size;
 };
 
-/* A copy of `given` with 1 to 8 changes in its first `reach` bytes. Some changes copy a piece of `other`. The block has
- * exactly the returned size, so that the address sanitizer finds reads beyond its end. If memory runs out, the process
- * ends. The caller frees the data. */
+/* Returns a copy of `given` with 1 to 8 changes in its first `reach` bytes. Some changes copy a piece of `other`. The
+ * block has exactly the returned size, so that the address sanitizer finds reads beyond its end. If memory runs out,
+ * the process ends. The caller frees the data. */
 struct bytes mutation_of(struct mutation *mutation, struct bytes given, size_t reach, struct bytes other);
 
 /* Reads a file. Ends the process if this fails. The caller frees the data. */
 struct bytes bytes_read(const char *path);
 
-/* The settings of a long run, from the environment: SEED, or a random number. COUNT, or `count`. FIRST: the number of
- * the first input, or 0. */
+/* The settings of a run, from the environment variables SEED, FIRST and COUNT. The default of SEED is a random number.
+ * FIRST is the number of the first input, by default 0. COUNT is the number of inputs, by default `count`. */
 struct mutation_run {
     uint64_t seed, first, count;
 };
 struct mutation_run mutation_run_begin(uint64_t count);
 
-/* Remembers the number of the current input. If the process aborts, or computes for two minutes, it prints this
- * number and the seed, and ends. Call mutation_run_begin before. */
+/* Remembers the number of the current input. If the process aborts, or computes for two minutes, it prints this number
+ * and the seed, and ends. Call mutation_run_begin first. */
 void mutation_run_at(uint64_t number);
 
 #endif

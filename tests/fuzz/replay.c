@@ -1,5 +1,6 @@
-/* Gives each file of a folder to a fuzz target, without a fuzzer. So a fault that was found once is found again. Prints
- * one TAP test. If the target finds a fault, it aborts. The last named file is the one with the fault. */
+/* Gives each file of a folder to a fuzz target, without a fuzzer. The tests thus find a fault again that a fuzzer found
+ * earlier. Prints one TAP test, and the name of each file before the target reads the file. If the target finds a
+ * fault, it aborts. The last name is that of the file with the fault. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdint.h>
@@ -9,8 +10,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* The file's bytes. The block has exactly the size of the file, so that the address sanitizer finds reads beyond its
- * end. Returns NULL if the file cannot be read. The caller frees the bytes. */
+/* Returns the bytes of the file. The block has exactly the size of the file, so that the address sanitizer finds reads
+ * beyond its end. Returns NULL if the file cannot be read. The caller frees the bytes. */
 static uint8_t *read_file(const char *path, size_t *size)
 {
     FILE *file = fopen(path, "rb");
