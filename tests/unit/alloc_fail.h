@@ -1,6 +1,6 @@
 /* alloc_fail: an allocator that fails on command, for the programs test_*_alloc.c. The linker's --wrap directs the
  * project's calls of malloc, free and others to the functions below. For jansson's calls, the program passes malloc and
- * free to json_set_alloc_funcs(). Include this header in one file of a program. */
+ * free to json_set_alloc_funcs(). Only one source file of a program may include this header. */
 #ifndef TESTS_UNIT_ALLOC_FAIL_H
 #define TESTS_UNIT_ALLOC_FAIL_H
 
@@ -13,15 +13,15 @@
 
 #include <cmocka.h>
 
-/* More allocations than any operation makes. A loop that gets here would never end. */
+/* Limit for the number of allocations of an operation. An operation that reaches the limit would never end. */
 #define ALLOC_FAIL_MOST 100000
 
 static struct {
-    long countdown; /* the n-th call from now on fails, 0: no call fails */
-    long live;      /* allocated blocks that are not freed yet */
+    long countdown; /* number of the next calls up to the call that fails, 0: no call fails */
+    long live;      /* number of blocks that are allocated and not freed */
     bool failed;
-    bool for_good; /* after the first failure, every call fails */
-    long refused;  /* calls that failed after the first */
+    bool for_good; /* true: after the first failure, every call fails */
+    long refused;  /* number of failed calls after the first failed call */
 } alloc_fail;
 
 void *__real_malloc(size_t size);
@@ -100,9 +100,9 @@ void __wrap_free(void *block)
     __real_free(block);
 }
 
-/* Repeats the operation. In the first run, its first allocation fails, in the second run its second one, and so on,
- * until all succeed. The operation must report each failure with a message, and leave no memory allocated. Prints and
- * returns the number of its allocations. */
+/* Repeats the operation. The first allocation fails in the first run, the second allocation in the second run, and so
+ * on. The last run is the one in which no allocation fails. The operation must report each failure with a message, and
+ * leave no memory allocated. Prints and returns the number of allocations of the operation. */
 static inline long alloc_fail_each(int (*operation)(struct error *error))
 {
     for (long n = 1; n < ALLOC_FAIL_MOST; n++) {

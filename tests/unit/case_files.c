@@ -9,18 +9,18 @@
 #include <string.h>
 #include <zlib.h>
 
-#define MOST_BYTES (1 << 26) /* size of a file, and of an unpacked archive */
-#define BLOCK 512            /* size of a header in the archive, and of a piece of a file */
+#define MOST_BYTES (1 << 26) /* maximum number of bytes of a file, and of an unpacked archive */
+#define BLOCK 512 /* bytes of a header in a tar archive. The bytes of a file are padded to a multiple of this size */
 
 struct case_files {
     const char *path;
-    char **names; /* names of cases (count), sorted */
+    char **names; /* (count): the names of the cases, sorted */
     size_t count;
     char *archive; /* the unpacked archive, NULL if the cases are folders */
     size_t length;
 };
 
-/* ---- Archives: a header of 512 bytes for each file, then its bytes, filled up to 512 ---- */
+/* ---- Archives: each file is a header of 512 bytes and its contents, padded to a multiple of 512 bytes ---- */
 
 static char *unpack(const char *path, size_t *length)
 {
@@ -38,8 +38,8 @@ static char *unpack(const char *path, size_t *length)
     return bytes;
 }
 
-/* Returns the file whose header is at *place, and moves *place to the next header. Returns NULL at the end of the
- * archive. */
+/* Returns the contents of the file whose header is at the offset *place, and sets *place to the offset of the next
+ * header. Returns NULL at the end of the archive. */
 static const char *next_file(const struct case_files *files, size_t *place, const char **name, size_t *length)
 {
     if (*place + BLOCK > files->length || files->archive[*place] == '\0')
@@ -80,7 +80,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The folders of the archive's config.json files. */
+/* Lists the folders of the archive that contain a config.json. */
 static void list_archive(struct case_files *files)
 {
     const char *name;

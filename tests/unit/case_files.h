@@ -13,10 +13,10 @@ struct case_files *case_files_open(const char *path);
 void case_files_close(struct case_files *files);
 
 size_t case_files_count(const struct case_files *files);
-const char *case_files_name(const struct case_files *files, size_t index); /* sorted by name */
+const char *case_files_name(const struct case_files *files, size_t index); /* index in the order of the names */
 
-/* The bytes of a file, followed by a zero byte. On failure, returns NULL and writes a message to stderr. The caller
- * frees the bytes. */
+/* Returns the bytes of a case's file, followed by a zero byte. On failure, returns NULL and writes a message to stderr.
+ * The caller frees the bytes. */
 char *case_files_read(const struct case_files *files, const char *name, const char *file, size_t *length);
 
 #endif

@@ -1,7 +1,7 @@
 #include "tests/unit/fused_plans.h"
 
-/* Builds the steps before the norm. Their weights are in shapes_of_pair. */
-static int build_first(struct plan_builder *builder, enum fused_pair pair, int64_t columns)
+/* Builds the steps before the norm. shapes_of_pair lists their weights. */
+static int build_first(struct plan_builder *builder, enum pair pair, int64_t columns)
 {
     if (pair == ADD || pair == NORM_SHIFT) {
         int x = plan_input_rows(builder, "x", columns, 40, PLAN_NONE);
@@ -41,12 +41,13 @@ void build_pair(struct bench *bench, enum fused_pair pair, int64_t columns, bool
     static const int64_t shifts[] = {1, 0, -1};
     struct tensor_shape shapes[6];
     struct plan_builder *builder = bench_begin(bench, shapes, (size_t)shapes_of_pair(pair, columns, shapes));
-    builder->as_built = true; /* no passes: a pass would gather the wanted rows before the norm */
+    builder->as_built = true; /* no passes, because a pass would gather the requested rows before the norm */
     int first = build_first(builder, pair, columns);
     int norm = plan_layer_norm(builder, first, plan_vector(builder, columns, "gain"),
                                plan_vector(builder, columns, "bias"), 1e-5f);
     int last = pair == NORM_SHIFT ? plan_shift_tokens(builder, norm, 3, shifts) : norm;
-    /* Here the shift's input is also a residual. Otherwise the shifted value could take its place in memory. */
+    /* The norm's input is read again after the shift. Otherwise the result of the shift could take the place of this
+     * input in memory. */
     if (pair == NORM_SHIFT)
         last = plan_concatenate(builder, last, first);
     if (read_twice)

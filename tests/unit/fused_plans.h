@@ -7,25 +7,24 @@
 
 enum fused_pair { EMBED_POSITIONS, EMBED_AXIAL_POSITIONS, EMBED_SINUSOIDS, ADD, NORM_SHIFT, PAIRS };
 
-/* Builds a plan with the pair of steps, followed by a norm. The pair NORM_SHIFT is a norm and a shift. `read_twice`:
- * another step also reads the value between the two steps. */
-void build_pair(struct bench *bench, enum fused_pair pair, int64_t columns, bool read_twice);
+/* Builds a plan with a pair of steps. The pair NORM_SHIFT is a norm and a shift. Each other pair is the step that gives
+ * the pair its name, and a norm. If `read_twice` is set, another step also reads the value between the two steps. */
+void build_pair(struct bench *bench, enum pair pair, int64_t columns, bool read_twice);
 
-/* A projection along a sequence, from n = `rows` rows to k. */
-struct fused_projection {
+/* A projection along a sequence (Linformer's E or F), from at most `rows` rows to k rows. */
+struct projected {
     int64_t k, groups, rows;
     bool transposed, with_bias;
 };
 
-/* Adds the projection with the weight and the bias of these names. Returns its value. */
-int add_projection(struct plan_builder *builder, int x, struct fused_projection e, const char *weight,
-                   const char *bias);
+/* Adds the projection of x with the weight and the bias of these names. Returns the projected value. */
+int add_projection(struct plan_builder *builder, int x, struct projected e, const char *weight, const char *bias);
 
-/* A plan with the projections Eᵀx and Fᵀx in neighbouring steps, and an attention over each. */
-void build_projections(struct bench *bench, struct fused_projection e, struct fused_projection f, int64_t columns);
+/* Builds a plan with the projections Eᵀx and Fᵀx in neighbouring steps, and an attention over each of them. */
+void build_projections(struct bench *bench, struct projected e, struct projected f, int64_t columns);
 
-/* Builds a plan in which E and F project keys and values. The pass re-associate changes the order of the products, for
- * all items or only for long items. */
-void build_chains(struct bench *bench, struct fused_projection e, bool key_bias, bool value_bias, bool padded);
+/* Builds a plan in which E and F project keys and values. The pass re-associate changes the order of the matrix
+ * products, for all items or only for long items. */
+void build_chains(struct bench *bench, struct projected e, bool key_bias, bool value_bias, bool padded);
 
 #endif

@@ -1,4 +1,4 @@
-/* loaded: a model in a separate engine. The model is a reference case, or is contained in the binary. */
+/* loaded: loads a model into its own engine. The model is a reference case, or a built-in model of the binary. */
 #ifndef TESTS_UNIT_LOADED_H
 #define TESTS_UNIT_LOADED_H
 
@@ -13,14 +13,14 @@ struct loaded {
 /* Fails the running test unless `result` is 0. */
 void must(int result, const struct error *error);
 
-/* Loads the case tests/reference/<prefix><name> into an engine. `kwargs` replace the kwargs of the case, unless they
- * are NULL. `load` uses an engine with one thread, load_with an engine with the given options. Returns the result of
- * engine_load. Zero *loaded before the call. Call unload after success and failure. */
+/* Loads the case tests/reference/<prefix><name> into an engine. `kwargs` replaces the kwargs of the case, unless it is
+ * NULL. `load` opens an engine with one thread, load_with an engine with the given options. Returns the result of
+ * engine_load. Set *loaded to zero before the call. Call unload after success and after failure. */
 int load(const char *prefix, const char *name, const char *kwargs, struct loaded *loaded, struct error *error);
 int load_with(const struct engine_options *options, const char *prefix, const char *name, const char *kwargs,
               struct loaded *loaded, struct error *error);
 
-/* Loads a model that the binary contains. If this fails, the running test fails. */
+/* Loads a built-in model of the binary. If this fails, the running test fails. */
 struct loaded load_builtin(enum weights_builtin_index index, const struct engine_options *options);
 
 void unload(struct loaded *loaded);

@@ -1,4 +1,4 @@
-/* onednn: whether this machine has the shared object of oneDNN. */
+/* onednn: whether the shared object of oneDNN is installed on this machine. */
 #ifndef TESTS_UNIT_ONEDNN_H
 #define TESTS_UNIT_ONEDNN_H
 
@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Whether oneDNN's shared object can be opened, under one of the names that the engine tries. The library stays
+/* Whether oneDNN's shared object can be opened under one of the names that the engine tries. The shared object stays
  * loaded. */
 static inline bool has_onednn(void)
 {

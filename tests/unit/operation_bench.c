@@ -17,17 +17,17 @@
 
 #include <cmocka.h>
 
-/* The address and thread sanitizers check memory accesses, not results. One batch is enough for them, because all
- * batches of a plan run the same kernels. An item alone runs the same kernels with fewer rows, so one item is enough,
- * too. The shim is slow, and has two batches. */
-#define BATCHES (SANITIZED ? 1 : bench_options.device.kind == DEVICE_CPU ? 3 : 2) /* random batches of each plan */
-#define ITEMS_ALONE (SANITIZED ? 1 : BENCH_ITEMS) /* items of a batch that also run alone, at most */
+/* The address and thread sanitizers check memory accesses, not results. One batch of each plan is enough for them,
+ * because all batches of a plan run the same kernels. One item alone is enough for the same reason. The CUDA shim is
+ * slow, and runs two batches. */
+#define BATCHES (SANITIZED ? 1 : bench_options.device.kind == DEVICE_CPU ? 3 : 2) /* number of batches of a plan */
+#define ITEMS_ALONE (SANITIZED ? 1 : BENCH_ITEMS) /* maximum number of items of a batch that also run alone */
 
 struct engine_options bench_options = {.device = {DEVICE_CPU}, .dtype = DTYPE_F32, .threads = 2, .all_threads = true};
 double bench_tolerance;
 
-/* For each operation: whether a plan with it was compared. Also whether x, keys or values were bf16, and whether y was
- * bf16. */
+/* By operation: whether a plan with the operation was compared with the reference, whether its x, keys or values were
+ * bf16, and whether its y was bf16. */
 static bool has_run[OP_COUNT], has_read_bf16[OP_COUNT], has_written_bf16[OP_COUNT];
 
 static bool has_bf16(void)
@@ -61,8 +61,8 @@ const char *bench_untried(enum operation operation)
                                                                                                : NULL;
 }
 
-/* True if "auto" means oneDNN for products with weights. bench_begin then checks that the backend uses oneDNN, not
- * OpenBLAS. */
+/* Whether the setting "auto" must choose oneDNN for products with weights. If so, bench_begin checks that the backend
+ * uses oneDNN, and not OpenBLAS. */
 static bool is_for_onednn(void)
 {
     enum instruction_set set;
@@ -105,7 +105,7 @@ struct plan_builder *bench_begin(struct bench *bench, const struct tensor_shape 
     return &bench->builder;
 }
 
-/* Copies the plan's weights as floats. The backend may later take over the originals. */
+/* Copies the plan's weights, because the backend may later take over the originals. */
 static float **copy_weights(const struct plan *plan)
 {
     float **copies = calloc((size_t)plan->n_weights + 1, sizeof *copies);
@@ -118,8 +118,8 @@ static float **copy_weights(const struct plan *plan)
     return copies;
 }
 
-/* Exchanges the plan's weights with the copies, so that only the reference reads the copies. If a kernel reads a weight
- * that its backend has taken over, it finds NULL, as in the daemon. */
+/* Exchanges the plan's weights with the copies, before and after the reference reads them. A kernel that reads a weight
+ * that its backend has taken over finds NULL, as in the daemon. */
 static void exchange_weights(struct bench *bench)
 {
     for (int i = 0; i < bench->plan->n_weights; i++) {
@@ -158,7 +158,7 @@ void bench_end(struct bench *bench)
     bench->functions->close(bench->backend);
 }
 
-/* ---- A random batch through backend and reference ---- */
+/* ---- Random items of sequences and calls ---- */
 
 static void *random_rows(const struct plan_input *input, int64_t rows)
 {
@@ -176,7 +176,8 @@ static void *random_rows(const struct plan_input *input, int64_t rows)
     return ids;
 }
 
-/* A mask of the scores for the item's inputs so far. Each row has at least one key that is not masked. */
+/* Makes a random mask of attention scores, whose shape follows from the item's other inputs. In each row, at least one
+ * key is not masked. */
 static void random_attention_mask(const struct plan *plan, struct engine_item *item, int index)
 {
     const struct model_input *input = &plan->inputs[index].input;
@@ -201,7 +202,7 @@ static void random_attention_mask(const struct plan *plan, struct engine_item *i
     item->inputs[index].floats = floats;
 }
 
-/* Random rows for the item's inputs. A call has a batch of 1 to 3. */
+/* Sets the item's inputs to random rows. A call contains 1 to 3 sequences. */
 static void random_inputs(const struct plan *plan, struct engine_item *item)
 {
     int64_t width = random_size(1, 3);
@@ -231,7 +232,7 @@ static bool gives_image(const struct plan *plan)
     return plan->steps[plan->n_steps - 1].operation == OP_GIVE_IMAGE;
 }
 
-/* The conditions of model_check, and that the item fits into its part of the arena. */
+/* Whether model_check would accept the item, and whether it fits into its part of the arena. */
 static bool image_runs(const struct plan *plan, const struct engine_item *item)
 {
     for (int i = 0; i < plan->n_steps; i++) {
@@ -254,7 +255,7 @@ static bool image_runs(const struct plan *plan, const struct engine_item *item)
     return true;
 }
 
-/* Random sizes that the plan accepts. Half of the items have a context. */
+/* Makes an item with an image of random size that the plan accepts. Half of the items have a context. */
 static void random_image(const struct plan *plan, struct engine_item *item, struct bench_results *results)
 {
     memset(item, 0, sizeof *item);
@@ -282,8 +283,8 @@ static bool gives_tensors(const struct plan *plan)
     return plan->n_outputs > 0;
 }
 
-/* padder_size reads the sizes of the item after it has written to its result. So the result must not be a member of the
- * item. */
+/* The value of a size of the plan for the item. padder_size writes to its result before it has read all sizes of the
+ * item. The result must therefore not be a member of the item. */
 static int64_t size_of(const struct plan *plan, const struct engine_item *item, int size)
 {
     int64_t found;
@@ -313,7 +314,7 @@ static int64_t tensor_elements(const struct plan *plan, const struct engine_item
     return elements;
 }
 
-/* The first output is item->output. The second output is results->attention. */
+/* Makes an item of random tensors. Its first output goes to item->output, and the second to results->attention. */
 static void random_tensors(const struct plan *plan, struct engine_item *item, struct bench_results *results)
 {
     int axis;
@@ -382,7 +383,7 @@ static void assert_close(const char *what, int64_t n, const float *found, const 
             fail_msg("%s[%lld]: found %.9g, expected %.9g", what, (long long)i, (double)found[i], expected[i]);
 }
 
-/* Compares the item's outputs. */
+/* Compares the item's output tensors with the reference. */
 static void compare_tensors(const struct plan *plan, const struct batch *batch, double **values, int64_t index)
 {
     const struct engine_item *item = &batch->items[index];
@@ -397,7 +398,7 @@ static void compare_tensors(const struct plan *plan, const struct batch *batch, 
     }
 }
 
-/* Compares attention.0 of every item. */
+/* Compares the output attention.0, the softmax of the first attention, of every item with the reference. */
 static void compare_attention(const struct plan *plan, const struct batch *batch, double **values)
 {
     int step = 0;
@@ -442,7 +443,7 @@ static void compare_item(const struct plan *plan, const struct batch *batch, dou
     free(expected);
 }
 
-/* For backends that are not batch invariant. */
+/* Expects equality within bench_tolerance, for backends that are not batch invariant. */
 static void assert_near(size_t n, const float *found, const float *expected)
 {
     double largest = 0.3;
@@ -460,7 +461,7 @@ static bool is_better(const float *row, int64_t a, int64_t b)
     return row[a] > row[b] || (row[a] == row[b] && a < b);
 }
 
-/* Compares the top_k of each row with the whole row. Both are requested for an item alone. */
+/* Compares the k best columns of each row with the whole row. Two batches of the item alone compute the two results. */
 static void compare_top_k(struct bench *bench, const struct engine_item *item)
 {
     struct engine_item top = *item, full = *item;
@@ -478,7 +479,7 @@ static void compare_top_k(struct bench *bench, const struct engine_item *item)
     for (int64_t r = 0; r < top.n_rows; r++) {
         const float *row = full.output + r * columns, *values = top.top_values + r * top.top_k;
         const int32_t *places = top.top_columns + r * top.top_k;
-        int64_t better = 0; /* number of columns before the last of the top_k */
+        int64_t better = 0; /* number of columns that are better than the last of the top_k */
         for (int64_t i = 0; i < top.top_k; i++) {
             assert_in_range(places[i], 0, columns - 1);
             assert_true(i == 0 || is_better(row, places[i - 1], places[i]));
@@ -493,7 +494,8 @@ static void compare_top_k(struct bench *bench, const struct engine_item *item)
     free(top.top_values);
 }
 
-/* Compares the log-probabilities with those of the whole row, with and without top_k in the same item. */
+/* Compares the log-probabilities of random targets with those computed from the whole row. In half of the calls, the
+ * item also requests top_k. */
 static void compare_targets(struct bench *bench, const struct engine_item *item)
 {
     struct engine_item full = *item;

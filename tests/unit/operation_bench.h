@@ -1,6 +1,6 @@
-/* operation_bench: a plan of a few operations with random weights, on a backend. Random batches run through the plan,
- * and the results are compared with those of scalar.h. Use one bench at a time, on one thread. Any error fails the
- * test. */
+/* operation_bench: runs a plan of a few operations with random weights on a backend. The backend computes random
+ * batches, and the results are compared with those of scalar.h. Use one bench at a time, on one thread. Any error fails
+ * the test. */
 #ifndef TESTS_UNIT_OPERATION_BENCH_H
 #define TESTS_UNIT_OPERATION_BENCH_H
 
@@ -8,8 +8,8 @@
 #include "engine/plan/builder.h"
 #include "tests/unit/tensors.h"
 
-#define BENCH_ITEMS 6  /* most items of a batch */
-#define BENCH_ROWS 512 /* most rows of all items of a batch together */
+#define BENCH_ITEMS 6  /* maximum number of items of a batch */
+#define BENCH_ROWS 512 /* maximum number of rows of all items of a batch together */
 
 struct bench {
     const struct backend_functions *functions;
@@ -17,8 +17,8 @@ struct bench {
     struct weights *weights;
     void *file;
     struct plan_builder builder;
-    struct plan *plan; /* bench_place sets this, `copies`, `model` and `batch` */
-    float **copies;    /* floats of each weight, for the reference */
+    struct plan *plan; /* bench_place sets `plan`, `copies`, `model` and `batch` */
+    float **copies;    /* by weight: a copy of its floats for the reference */
     struct backend_model *model;
     struct batch batch;
     struct error error;
@@ -28,20 +28,20 @@ struct bench {
 struct bench_results {
     float *hidden, *pooled, *output;
     int32_t *rows;
-    struct engine_extra attention; /* attention.0, with room for 6 heads and k 130 */
+    struct engine_extra attention; /* the output attention.0, with memory for 6 heads and 130 keys per row */
 };
 
 extern struct engine_options bench_options; /* options of the backend, by default the CPU in float32 */
-extern double bench_tolerance;              /* largest error, relative to the largest value of an item's output */
+extern double bench_tolerance;              /* maximum error, relative to the largest value of an item's output */
 
-/* Opens the backend, and begins a plan over weights of these shapes. If the processor lacks the kernels of
+/* Opens the backend, and begins a plan with weights of these shapes. If the processor does not support the kernels of
  * bench_options, the test is skipped. The caller must call bench_end or bench_run. */
 struct plan_builder *bench_begin(struct bench *bench, const struct tensor_shape *shapes, size_t count);
 
 /* Finishes the plan and places it on the backend. */
 void bench_place(struct bench *bench);
 
-/* Makes a random item for the plan, with inputs and requested results. The caller must call bench_free_item. */
+/* Makes a random item for the plan: its inputs, and memory for its results. The caller must call bench_free_item. */
 void bench_random_item(const struct plan *plan, struct engine_item *item, struct bench_results *results);
 void bench_free_item(struct engine_item *item, struct bench_results *results);
 
@@ -51,8 +51,8 @@ void bench_compute(struct bench *bench, const struct engine_item *items, int64_t
 void bench_end(struct bench *bench);
 
 /* Returns a use of the operation that this process has not compared with the reference. The use is a part of a message,
- * and stands before the words "the operation": "runs", "reads bf16 in" or "writes bf16 in". The last two are only
- * returned if the operation's row in the CPU's table allows bf16. Returns NULL if all uses were compared. */
+ * before the words "the operation": "runs", "reads bf16 in" or "writes bf16 in". The two uses with bf16 are only
+ * returned if the table of the CPU's operations allows bf16. Returns NULL if all uses were compared. */
 const char *bench_untried(enum operation operation);
 
 /* Whether the backend of bench_options has a kernel for the operation. */

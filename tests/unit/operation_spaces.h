@@ -1,14 +1,16 @@
-/* operation_spaces: steps over a space, for the tests of operations. */
+/* operation_spaces: helpers for tests of operations over a space. A space is a nest of loops, with a stride of each
+ * operand for each loop (engine/plan/space.h). */
 #ifndef TESTS_UNIT_OPERATION_SPACES_H
 #define TESTS_UNIT_OPERATION_SPACES_H
 
 #include "engine/plan/sizes.h"
 #include "tests/unit/operation_bench.h"
 
-#define LONGEST 85 /* rows of an item */
-#define FEW 20     /* rows of an item that has many columns */
+#define LONGEST 85 /* maximum number of rows of an item */
+#define FEW 20     /* maximum number of rows of an item that has many columns */
 
-/* The sizes of an item (n, columns), and the sizes 0 and 1. */
+/* The sizes of an item (n, columns), and the constant sizes 0 and 1. A size is an integer that may depend on the
+ * item. */
 struct sized {
     struct plan_builder *builder;
     int n, columns, one, zero;
@@ -35,15 +37,15 @@ static inline struct plan_source number_source(float number)
     return (struct plan_source){PLAN_NONE, PLAN_NONE, number};
 }
 
-/* A target with the axis and the columns of the value. */
+/* Returns a target with the axis and the number of columns of the value. */
 static inline struct plan_target like(struct plan_builder *builder, int value)
 {
     const struct plan_value *of = plan_value_at(builder, value);
     return (struct plan_target){of->axis, of->columns, of->ids, PLAN_NONE};
 }
 
-/* A space of all elements of y (n, columns). The arguments are the strides of x, of z and of the condition c, along the
- * rows and along the columns. */
+/* Adds a space that visits all elements of y (n, columns). The arguments are the strides of x, of z and of the
+ * condition c, along the rows and along the columns. */
 static inline int space_of_rows(struct sized s, int x_row, int x_column, int z_row, int z_column, int c_row,
                                 int c_column)
 {
@@ -57,8 +59,8 @@ static inline int space_of_rows(struct sized s, int x_row, int x_column, int z_r
     return plan_add_space(s.builder, &space);
 }
 
-/* nn.Conv1d over a sequence whose length is a size. The sequence is an image of height 1. A window has `kernel`
- * rows. */
+/* Adds nn.Conv1d over a sequence of n rows. The step regards the sequence as an image of height 1. A window covers
+ * `kernel` rows. */
 static inline int convolve_rows(struct plan_builder *builder, int x, int weight, int bias, int64_t kernel,
                                 int64_t dilation, int64_t groups)
 {

@@ -5,7 +5,7 @@
 
 #include "tests/unit/operation_bench.h"
 
-#define EXACT 1e-5 /* tolerance of results in float */
+#define EXACT 1e-5 /* tolerance of results in float32 */
 
 #define COUNT(shapes) (sizeof(shapes) / sizeof *(shapes))
 

@@ -1,4 +1,4 @@
-/* Attention of all kinds, and neighbouring steps that a backend may compute together. */
+/* Tests of all kinds of attention, and of neighbouring steps that a backend may compute together. */
 #include "tests/unit/fused_plans.h"
 #include "tests/unit/operation_tests.h"
 
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* If products are in bf16, y of the attention is bf16, too. */
+/* If products are computed in bf16, the result y of the attention is also stored in bf16. */
 void test_product_of_attention(void **state)
 {
     (void)state;
@@ -44,8 +44,8 @@ static void check_attend(int64_t heads, int64_t kv_heads, int64_t dim_head, int6
     bench_run(&bench);
 }
 
-/* Some integers become keys, which need all rows. Others are added to the result, of which only the wanted rows are
- * computed. */
+/* The same integers become keys, for which all rows are computed, and are added to the result, for which only the
+ * requested rows are computed. */
 static void check_integers(void)
 {
     struct bench bench;
@@ -70,7 +70,7 @@ void test_attend(void **state)
     check_attend(6, 3, 17, 33, false);
 }
 
-/* The keys are as long as the item. With key_room, the attention also counts zeros up to key_room as keys. */
+/* There is one key for each row of the item. If key_room is not 0, keys of zeros are added, up to key_room keys. */
 static void check_full_attention(bool causal, int64_t key_room)
 {
     struct bench bench;
@@ -93,8 +93,8 @@ void test_full_attention(void **state)
     check_full_attention(true, 60);
 }
 
-/* The input is padded to 60 rows, with sinusoids, masked rows and a ReLU. The results are those of the item's own
- * rows. */
+/* The input is padded to 60 rows. Sinusoids, masked rows and a ReLU follow. Only the results of the item's own rows are
+ * compared. */
 void test_padded_and_masked(void **state)
 {
     (void)state;
@@ -114,8 +114,8 @@ void test_padded_and_masked(void **state)
     bench_run(&bench);
 }
 
-/* Values and keys differ in width. A mask covers the keys, which are the item's rows, or k rows made by E. Some items
- * have no mask. */
+/* Values and keys differ in width. A mask covers the keys. They are the item's rows if k is 0, otherwise the k rows
+ * that the projection E makes. Some items have no mask. */
 static void check_masked_attention(int64_t k, int64_t dim_head, int64_t dim_value, float masked_score)
 {
     struct bench bench;
@@ -148,8 +148,8 @@ void test_masked_attention(void **state)
     check_masked_attention(70, 16, 16, -1e9f);
 }
 
-/* Calls of several sequences. E and F project the keys, and each sequence attends to its own keys. If there is no tail,
- * there is a mask. */
+/* An item is a call of several sequences. E projects the keys and F the values, and each sequence attends to its own
+ * keys. With a tail, the vector t follows the context of each sequence. Some items have a mask. */
 static void check_call(int64_t heads, int64_t dim_head, int64_t k, bool with_tail, bool with_zero)
 {
     struct bench bench;
@@ -184,11 +184,11 @@ void test_calls(void **state)
     check_call(4, 8, 16, false, true);
     check_call(3, 30, 21, true, false);
     check_call(2, 33, 40, true, true);
-    check_call(2, 36, 70, false, false); /* on CUDA, a tile of f32 has 128 lines */
+    check_call(2, 36, 70, false, false); /* on CUDA, a tile in f32 has 128 lines, fewer than the 2 * 70 lines here */
 }
 
-/* Some rows fit into the registers of a warp, others do not. Some rows consist of whole packs. In some rows, a segment
- * begins within a pack. */
+/* The numbers of columns test several cases of the CUDA kernels. A row fits into the registers of a warp, or not. A row
+ * consists of whole packs (loads of 16 bytes), or not. A segment of a shift begins within a pack, or not. */
 void test_pairs(void **state)
 {
     (void)state;
@@ -201,7 +201,8 @@ void test_pairs(void **state)
         }
 }
 
-/* There are heads before and after the heads that attend. The attention must not read them. `bucket` 0: not causal. */
+/* The rows also contain heads before and after the heads that attend. The attention must not read these other heads. If
+ * `bucket` is 0, the attention is not causal. */
 static void check_linear_attend(struct plan_head_range heads, int64_t bucket, int64_t fold, bool with_context)
 {
     struct bench bench;
@@ -272,7 +273,7 @@ static void check_local_attend(struct plan_head_range heads, int64_t window, boo
     bench_run(&bench);
 }
 
-/* Windows have one or two rows. So in some rows, all keys are masked. */
+/* The first windows have one or two rows. For some rows, all keys are therefore masked. */
 void test_local_attend(void **state)
 {
     (void)state;
@@ -284,8 +285,9 @@ void test_local_attend(void **state)
     }
 }
 
-/* If two sums are nearly equal, float and double may choose different keys. So there are only a few rows. With elements
- * of 16 bits this is frequent: one of 32 pairs is another one, with a weight of about 1/32. */
+/* Retrieval chooses the 32 pairs of keys with the largest sums of scores. If two sums are nearly equal, float and
+ * double may choose different pairs. The items therefore have only a few rows. With elements of 16 bits, different
+ * choices are frequent: one of the 32 pairs differs, with a weight of about 1/32. The tolerance is then larger. */
 void test_retrieve(void **state)
 {
     (void)state;

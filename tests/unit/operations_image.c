@@ -1,4 +1,4 @@
-/* Convolutions of images and of rows, and attention over pixels. */
+/* Tests of convolutions of images and of rows, and of attention over pixels. */
 #include "tests/unit/operation_spaces.h"
 #include "tests/unit/operation_tests.h"
 
@@ -7,7 +7,7 @@
         1, 1  \
     } /* dilation */
 
-/* A convolution of an image with `in` channels to an image with `out` channels. */
+/* Convolves an image of `in` channels to an image of `out` channels. */
 static void check_convolve_image(int64_t in, int64_t out, struct plan_window window, int64_t groups, bool keeps_pixels)
 {
     struct bench bench;
@@ -26,7 +26,8 @@ static void check_convolve_image(int64_t in, int64_t out, struct plan_window win
     bench_run(&bench);
 }
 
-/* Some windows keep the number of pixels only for certain sizes, such as 2 x 2 and 2 x 3, or 3 x 1 and 4 x 2. */
+/* Some windows keep the number of pixels only for images of certain sizes, such as 2 x 2 and 2 x 3, or 3 x 1 and 4 x
+ * 2. */
 void test_convolve_image(void **state)
 {
     (void)state;
@@ -42,7 +43,8 @@ void test_convolve_image(void **state)
     check_convolve_image(6, 5, (struct plan_window){{3, 2}, {2, 1}, {2, 1}, {2, 1}, {3, 1}}, 1, false);
 }
 
-/* Groups of several columns, and groups of one column. There are as many outputs as inputs, or more. */
+/* The groups have several channels or one channel. There are more output channels than input channels, as many, or
+ * fewer. */
 void test_convolve_groups(void **state)
 {
     (void)state;
@@ -115,5 +117,6 @@ void test_image_attention(void **state)
     check_image_attention(3, 17, 5, false, false);
     check_image_attention(2, 7, 40, false, true);
     check_image_attention(4, 5, 5, true, false);
-    check_image_attention(3, 7, 5, true, true); /* the appended rows do not consist of whole packs */
+    /* On CUDA, the appended rows do not consist of whole packs of 16 bytes. */
+    check_image_attention(3, 7, 5, true, true);
 }

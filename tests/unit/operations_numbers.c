@@ -1,4 +1,4 @@
-/* Functions of one number, alone and fused into products. Ids that a plan computes. */
+/* Tests of functions of one number, alone and fused into products, and of ids that a plan computes. */
 #include "tests/unit/operation_spaces.h"
 #include "tests/unit/operation_tests.h"
 
@@ -14,8 +14,8 @@ static bool is_smooth(enum activation kind)
     return kind <= ACTIVATION_ABSOLUTE || kind == ACTIVATION_SIN || kind == ACTIVATION_COS || kind == ACTIVATION_ERF;
 }
 
-/* The arguments are computed from ids. They are representable in bf16, greater than 0, and less than 4. So functions
- * with steps get the same arguments on each backend, and logarithms and roots are finite. */
+/* The arguments are computed from ids, and are exact in bf16. Functions with steps thus have the same arguments on each
+ * backend. The arguments are greater than 0 and less than 4, so that logarithms and roots are finite. */
 static void check_activation(struct plan_activation activation)
 {
     struct bench bench;
@@ -56,7 +56,8 @@ static void check_epilogue(struct plan_activation activation, enum epilogue_plac
     bench_run(&bench);
 }
 
-/* Softplus has a step where a x equals b. No product comes near 50. So rounding cannot move a product over the step. */
+/* Softplus has a step where a x equals b, here at x = 50. No product comes near 50, so rounding cannot move a product
+ * over the step. */
 void test_epilogues(void **state)
 {
     (void)state;
@@ -65,11 +66,11 @@ void test_epilogues(void **state)
         for (int place = 0; is_smooth((enum activation)kind) && place < EPILOGUE_PLACES; place++)
             check_epilogue(activation, (enum epilogue_place)place, 20);
     }
-    /* Columns that are no whole packs. */
+    /* On CUDA, 21 columns do not consist of whole packs of 16 bytes. */
     check_epilogue((struct plan_activation){.kind = ACTIVATION_GELU}, IN_A_GATE, 21);
 }
 
-/* The product computes each function. The plan has no separate step for it. */
+/* The product computes each function. The plan contains no separate step for the function. */
 void test_every_activation_is_fused(void **state)
 {
     (void)state;
@@ -88,7 +89,7 @@ void test_every_activation_is_fused(void **state)
     }
 }
 
-/* Ids that are computed from floats and from ids. Ids outside of the table give rows of NaN, and a step replaces NaN by
+/* Ids are computed from floats and from ids. An id outside of the table gives a row of NaN, and a step replaces NaN by
  * a number. */
 void test_computed_ids(void **state)
 {

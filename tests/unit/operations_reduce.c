@@ -1,11 +1,11 @@
-/* Reductions and products over a space. */
+/* Tests of reductions and products over a space. */
 #include "engine/plan/axes.h"
 #include "tests/unit/operation_spaces.h"
 #include "tests/unit/operation_tests.h"
 
 #include <math.h>
 
-/* The elements of x (n, a * b) that are reduced to one element. */
+/* Which elements of x (n, a * b) are reduced to one element. */
 enum reduced { REDUCED_B, REDUCED_A, REDUCED_ROWS, REDUCED_ROWS_AND_B, REDUCED_WINDOWS, REDUCED_KINDS };
 
 /* Adds a value with one row per item to all rows of x. The result has the axis of x. */
@@ -22,12 +22,14 @@ static void check_reduce(enum plan_reduction reduction, float parameter, enum re
     int x = plan_input_rows(builder, "x", a * b, a * b > 32 ? FEW : LONGEST, PLAN_NONE);
     int axis = plan_value_at(builder, x)->axis;
     struct sized s = sizes_of(builder, a * b);
-    if (reduced == REDUCED_ROWS ||
-        reduced == REDUCED_ROWS_AND_B) /* the softmax of the output would enlarge the error of a large sum */
+    if (reduced == REDUCED_ROWS || reduced == REDUCED_ROWS_AND_B) /* scales x down, because the softmax of the output
+                                                                     would enlarge the error of a large sum */
         x = plan_add(builder, x, x, 0.005f);
-    if (reduction == REDUCTION_PRODUCT) /* the softmax would enlarge the error of a large product */
+    if (reduction ==
+        REDUCTION_PRODUCT) /* scales x down, because the softmax would enlarge the error of a large product */
         x = plan_add(builder, x, x, 0.25f);
-    if (reduction == REDUCTION_SUM && b > 100) /* the error of a sum near 0 comes from all its terms */
+    if (reduction == REDUCTION_SUM &&
+        b > 100) /* scales x down, because the error of a sum near 0 is proportional to its terms */
         x = plan_add(builder, x, x, 0.025f);
     int of_a = plan_size_constant(builder, a), of_b = plan_size_constant(builder, b), zero = s.zero, one = s.one;
     int windows = plan_size_constant(builder, b - 2), three = plan_size_constant(builder, 3), single;
@@ -47,7 +49,7 @@ static void check_reduce(enum plan_reduction reduction, float parameter, enum re
         space.dimensions[2] = (struct plan_dimension){of_a, of_b, 0, 0, zero};
         break;
     case REDUCED_ROWS:       /* y (1, a * b) */
-    case REDUCED_ROWS_AND_B: /* y (1, a * b), with each result b times */
+    case REDUCED_ROWS_AND_B: /* y (1, a * b), which contains each of the a results b times */
         y.axis = plan_sized_axis(builder, one, one);
         y.columns = a * b;
         space.dimensions[0] = (struct plan_dimension){of_a, of_b, 0, 0, of_b};
@@ -97,7 +99,7 @@ void test_reduce(void **state)
     check_reduce(REDUCTION_MEAN, 0, REDUCED_ROWS, 1, 600);
 }
 
-/* Sums along the rows and along the columns. */
+/* Cumulative sums along the sequence (`along_rows`), or along each row. */
 static void check_cumulate(int64_t columns, bool along_rows)
 {
     struct bench bench;
@@ -123,8 +125,8 @@ void test_cumulate(void **state)
     check_cumulate(140, true);
 }
 
-/* The ids are small, so the largest one occurs several times. argmax goes along the rows, along columns, and over
- * neighbouring elements. */
+/* The ids are small, so the largest id occurs several times. One argmax reduces neighbouring elements, the other
+ * reduces elements that are a row apart. */
 void test_argmax(void **state)
 {
     (void)state;
@@ -152,8 +154,8 @@ void test_argmax(void **state)
     bench_run(&bench);
 }
 
-/* Softmax over groups of b columns, over a columns at a distance of b, and over rows. Then with a result that is not
- * dense. */
+/* Softmax over groups of b columns, over a columns at a distance of b, and over rows. The fourth space has results that
+ * are not dense. */
 static void check_softmax(int64_t a, int64_t b, bool logarithm)
 {
     struct bench bench;
@@ -188,11 +190,11 @@ void test_softmax(void **state)
     }
 }
 
-/* The matrices of x (n, heads * d), by their strides: the rows of a head are dense, or the columns, or neither. */
+/* The strides of the matrices of the heads: each row of a matrix is dense, each column is dense, or neither. */
 enum matrices { MATRICES_BY_ROWS, MATRICES_BY_COLUMNS, MATRICES_SPREAD, MATRICES_KINDS };
 
-/* For each head, scores (n, heads, LONGEST_PRODUCT) = x zᵀ. Then the scores times x: (n, heads, d). n is the number of
- * rows of an item. */
+/* The test computes two products for each head: scores (n, heads, LONGEST_PRODUCT) = x zᵀ, and scores x (n, heads, d).
+ * n is the number of rows of an item, at most LONGEST_PRODUCT. */
 #define LONGEST_PRODUCT 20
 
 static void check_multiply(int64_t heads, int64_t d, enum matrices kind, float scale)
@@ -229,8 +231,8 @@ static void check_multiply(int64_t heads, int64_t d, enum matrices kind, float s
     bench_run(&bench);
 }
 
-/* Product with a weight: y (n, out) = x W. There are more rows than a task and a tile have. If `spread`, the columns of
- * x are read backwards. */
+/* Product with a weight: y (n, out) = x W. x has more rows than one task and one tile compute. If `spread` is set, the
+ * columns of x are read backwards. */
 static void check_multiply_weight(int64_t in, int64_t out, bool spread)
 {
     struct bench bench;
@@ -253,7 +255,7 @@ static void check_multiply_weight(int64_t in, int64_t out, bool spread)
     bench_run(&bench);
 }
 
-/* The scales are small, because sums that cancel keep the errors of their largest terms. */
+/* The scales are small, because a sum whose terms cancel keeps the errors of its largest terms. */
 void test_multiply(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Operations on rows: embeddings, positions, norms, products with weights, projections along the sequence. */
+/* Tests of operations on rows: embeddings, positions, norms, products with weights, projections along the sequence. */
 #include "engine/plan/axes.h"
 #include "engine/plan/sizes.h"
 #include "tests/unit/fused_plans.h"
@@ -50,7 +50,7 @@ void test_layer_norm(void **state)
     }
 }
 
-/* The groups have more columns than a task, or fewer. */
+/* The groups have more or fewer columns than one task computes. */
 static void check_group_norm(int64_t columns, int64_t groups, bool with_gain, bool with_bias)
 {
     struct bench bench;
@@ -74,7 +74,8 @@ void test_group_norm(void **state)
     check_group_norm(330, 110, true, true);
 }
 
-/* If products are in bf16, y of the norm is bf16, too. If there are two products, they become one feed_forward. */
+/* If products are computed in bf16, the result y of the norm is also stored in bf16. Two products become one step
+ * feed_forward. */
 static void check_products_of_norm(int64_t columns, int products)
 {
     struct bench bench;
@@ -98,7 +99,7 @@ void test_products_of_norm(void **state)
     }
 }
 
-/* `with_gelu` and `with_residual`: the step is fused into the linear step. */
+/* The GELU of `with_gelu` and the addition of `with_residual` are fused into the linear step. */
 static void check_linear(int64_t in, int64_t out, bool with_bias, bool with_gelu, bool with_residual)
 {
     struct bench bench;
@@ -135,12 +136,12 @@ void test_fusion_leaves_read_values(void **state)
     int x = plan_input_rows(builder, "x", 9, 0, PLAN_NONE);
     int y = plan_linear(builder, x, plan_matrix(builder, 9, 9, "w"), PLAN_NONE);
     int z = plan_add(builder, plan_activate(builder, y, ACTIVATION_GELU), y,
-                     0.5f); /* Two steps read y, so none of them may be fused. */
+                     0.5f); /* Two steps read y, so neither may be fused. */
     plan_give(builder, z, PLAN_NONE, PLAN_NONE, false);
     bench_run(&bench);
 }
 
-/* Projects x with E, and attends to the result. E is the same for all columns, or differs for each group of columns. */
+/* Projects x with E, and attends to the result. Each of the `groups` groups of columns has its own E. */
 static void check_projection(int64_t k, int64_t columns, int64_t groups, bool transposed, bool with_bias)
 {
     struct bench bench;
@@ -170,7 +171,8 @@ void test_project_sequence(void **state)
     check_projection(96, 130, 1, true, false);
     check_projection(5, 24, 3, true, true);
     check_projection(9, 140, 2, false, false);
-    check_projection(64, 72, 1, false, false); /* whole packs. The number of rows is no multiple of any tile */
+    /* On CUDA, rows of whole packs of 16 bytes. 70 rows are no multiple of the rows of a tile. */
+    check_projection(64, 72, 1, false, false);
 }
 
 static void check_convolution(int64_t d, int64_t groups, int64_t stride, bool shared)
@@ -211,7 +213,7 @@ void test_shift_tokens(void **state)
 }
 
 /* On CUDA, one kernel computes the norm and the shift if x is read later, and if no pass has changed the plan. With 16
- * columns and elements of 16 bits, a pack contains a whole segment. */
+ * columns and elements of 16 bits, a pack of 16 bytes contains a whole segment. */
 void test_shift_of_norms(void **state)
 {
     (void)state;
@@ -230,7 +232,8 @@ void test_shift_of_norms(void **state)
     }
 }
 
-/* Two projections of one part or of several parts, of one tile or of several tiles, and two that differ in k. */
+/* Two projections in neighbouring steps, with one or several groups, of one or several tiles, with equal or different
+ * k. */
 void test_two_projections(void **state)
 {
     (void)state;
@@ -253,7 +256,7 @@ void test_two_projections(void **state)
     }
 }
 
-/* The steps run on padded rows. The padding is cut off before the last step. */
+/* The first steps run on padded rows. The padding is cut off before the last steps. */
 static void check_rotate_concatenate_gate_cut(int64_t columns)
 {
     struct bench bench;
@@ -276,11 +279,11 @@ void test_rotate_concatenate_gate_cut(void **state)
 {
     (void)state;
     check_rotate_concatenate_gate_cut(24);
-    check_rotate_concatenate_gate_cut(18); /* columns that are no whole packs */
+    check_rotate_concatenate_gate_cut(18); /* on CUDA, 18 columns do not consist of whole packs of 16 bytes */
 }
 
-/* The same elements in rows with another number of columns. The result takes the place of x, or another place if x is
- * read later. */
+/* A reshape moves the elements to rows with another number of columns. The result takes the place of x in memory, or
+ * another place if x is read later. */
 void test_reshape(void **state)
 {
     (void)state;
@@ -290,7 +293,7 @@ void test_reshape(void **state)
     int x = plan_input_rows(builder, "x", 24, 12, PLAN_NONE);
     int n = plan_size_free(builder, 0, 0, 1, 12), one = plan_size_constant(builder, 1);
     int four = plan_sized_axis(builder, plan_size_multiply(builder, n, plan_size_constant(builder, 4)), one);
-    int y = plan_reshape(builder, x, four, 6); /* x is read at the end */
+    int y = plan_reshape(builder, x, four, 6); /* x is also read at the end */
     y = plan_linear(builder, y, plan_matrix(builder, 24, 6, "w"), PLAN_NONE);
     y = plan_reshape(builder, y, plan_sized_axis(builder, n, one), 96);
     y = plan_reshape(builder, y, four, 24);
@@ -300,7 +303,7 @@ void test_reshape(void **state)
     bench_run(&bench);
 }
 
-/* A step pads rows, ids and masks, to a length or to a multiple. One of the two attentions has no mask. */
+/* Pads rows, ids and masks, to a length or to a multiple. One of the two linear attentions has no mask of the item. */
 static void check_pad_rows(struct plan_padding padding)
 {
     struct bench bench;

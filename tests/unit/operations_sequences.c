@@ -1,9 +1,10 @@
-/* Tensors as inputs and outputs, and items that consist of several sequences. */
+/* Tests of tensors as inputs and outputs, and of items that consist of several sequences. */
 #include "engine/plan/axes.h"
 #include "tests/unit/operation_spaces.h"
 #include "tests/unit/operation_tests.h"
 
-/* Divides x (n, 2 * columns) into two sequences of n rows. If `back`, joins them again. */
+/* Divides x (n, 2 * columns) into two sequences of n rows. If `back` is set, joins two such sequences to (n, 2 *
+ * columns). */
 static int halves(struct sized s, int x, int64_t columns, bool back)
 {
     struct plan_builder *builder = s.builder;
@@ -38,8 +39,8 @@ void test_norm_of_sequences(void **state)
     bench_run(&bench);
 }
 
-/* A space counts the rows of an item, not those of a sequence. The tests are softmax, sums along the columns, and a
- * product with a weight. */
+/* A space counts the rows of an item, not the rows of a sequence. The steps are a softmax, cumulative sums along the
+ * columns, and a product with a weight. */
 void test_space_of_sequences(void **state)
 {
     (void)state;
@@ -89,7 +90,7 @@ void test_convolve_sequences(void **state)
     check_convolve_sequences(12);
 }
 
-/* Inputs and outputs are tensors of floats, ids and a mask. The second output has ids. */
+/* The inputs are tensors of floats, of ids and of a mask. The first output contains floats, the second ids. */
 void test_give_tensor(void **state)
 {
     (void)state;
@@ -110,7 +111,7 @@ void test_give_tensor(void **state)
     bench_run(&bench);
 }
 
-/* Ids that are read as rows of four ids, and as single ids. */
+/* A plan reads the same ids as rows of four ids, and as single ids. */
 void test_reshape_ids(void **state)
 {
     (void)state;
@@ -128,14 +129,14 @@ void test_reshape_ids(void **state)
     bench_run(&bench);
 }
 
-/* x (k, l, columns): an item is k sequences, and l is 4 * n. */
+/* Adds the input x (k, l, columns): k sequences of l = 4 n rows. Writes the three sizes. */
 static int folded_input(struct plan_builder *builder, int64_t columns, int *sizes)
 {
     sizes[0] = plan_size_free(builder, 0, 0, 1, 5);
     sizes[1] = plan_size_multiply(builder, plan_size_constant(builder, 4), plan_size_free(builder, 1, 0, 1, 5));
     sizes[2] = plan_size_constant(builder, columns);
     int x = plan_input_tensor(builder, "x", INPUT_ROWS, 0, 3, sizes, columns);
-    int quarter = plan_size_free(builder, 1, 0, 1, 5); /* the second input only gives the length n */
+    int quarter = plan_size_free(builder, 1, 0, 1, 5); /* the second input only determines n */
     plan_input_tensor(builder, "quarter", INPUT_ROWS, 0, 1, &quarter, 1);
     builder->plan->values[x].axis = plan_sized_axis(builder, sizes[1], sizes[0]);
     return x;
@@ -163,8 +164,8 @@ void test_folded_positions(void **state)
     run_folded(&bench, x, 3, sizes);
 }
 
-/* Linformer's attention. For short sequences, the linear step comes before the projection. For long sequences, it comes
- * after the projection. */
+/* Linformer's attention over several sequences. The pass re-associate moves the linear step behind the projection for
+ * long sequences, but not for short sequences. */
 static void check_folded_attention(bool causal, int64_t groups)
 {
     struct bench bench;
@@ -208,7 +209,8 @@ void test_folded_linear_and_local_attention(void **state)
     run_folded(&bench, y, 3, sizes);
 }
 
-/* A convolution makes a fixed number of rows of a sequence. Then the sequence's own rows and zeros are appended. */
+/* A convolution reduces each sequence to a fixed number of rows. The rows of the sequence, and rows of padding, follow
+ * these rows. */
 void test_folded_convolve_append_pad(void **state)
 {
     (void)state;

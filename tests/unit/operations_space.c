@@ -1,9 +1,9 @@
-/* Operations that visit the elements of a space one by one: arrange, combine, select. */
+/* Tests of operations that visit the elements of a space one by one: arrange, combine, select. */
 #include "engine/plan/axes.h"
 #include "tests/unit/operation_spaces.h"
 #include "tests/unit/operation_tests.h"
 
-/* x (n, a, b) -> dense y with the dimensions in the given order. */
+/* Permutes the dimensions of x (n, a, b) into the given order. The result y is dense. */
 static int permute(struct sized s, int x, int64_t a, int64_t b, const int *order)
 {
     struct plan_builder *builder = s.builder;
@@ -18,7 +18,8 @@ static int permute(struct sized s, int x, int64_t a, int64_t b, const int *order
     return plan_arrange(builder, value_source(x), plan_add_space(builder, &space), like(builder, x));
 }
 
-/* Large values are divided among threads. If a value has few columns, its dense runs are short. */
+/* The elements of a large value are divided among threads. If b is small, the runs of neighbouring elements are
+ * short. */
 static void check_permutations(int64_t a, int64_t b)
 {
     static const int orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
@@ -39,7 +40,7 @@ void test_permute(void **state)
     check_permutations(8, 64);
 }
 
-/* Copies `columns` columns, from column `from` of x to column `to` of y. This is a separate step, so other steps may
+/* Adds a step that copies `columns` columns, beginning with column `from` of x, to column `to` of y. Other steps may
  * write the other columns of y. */
 static int copy_columns(struct sized s, struct plan_source x, int64_t from, int64_t to, int64_t columns,
                         struct plan_target y)
@@ -55,8 +56,8 @@ static int copy_columns(struct sized s, struct plan_source x, int64_t from, int6
     return plan_arrange(builder, x, plan_add_space(builder, &space), y);
 }
 
-/* Four steps write y: columns of two values, of a weight, and of a number. Other values are made between these steps.
- * They must not take the place of y in memory. */
+/* Four steps write the columns of y, from two values, a weight, and a number. Steps between these four compute other
+ * values. The other values must not take the place of y in memory. */
 void test_arrange_parts(void **state)
 {
     (void)state;
@@ -76,8 +77,8 @@ void test_arrange_parts(void **state)
     bench_run(&bench);
 }
 
-/* First a row before each of n rows, and the sequence twice, which needs another axis. Then the rows in reverse
- * order. */
+/* The first value contains two copies of the sequence, each behind one row of weights. Its axis therefore has 2 (n + 1)
+ * rows. The second value contains the last n of these rows in reverse order. */
 void test_arrange_rows(void **state)
 {
     (void)state;
@@ -110,7 +111,7 @@ void test_arrange_rows(void **state)
     bench_run(&bench);
 }
 
-/* The ids in reverse order, with another first id. Then the rows of a table for these ids. */
+/* Arranges the ids in reverse order, and replaces the first one. An embedding reads the arranged ids. */
 void test_arrange_ids(void **state)
 {
     (void)state;
@@ -178,7 +179,7 @@ void test_combine(void **state)
     check_combine(320, Z_OF_ROW, FUNCTION_SUBTRACT, true);
 }
 
-/* y (n, 6) = numbers that are representable in bf16, none of them 0. */
+/* Builds a value (n, 6) of numbers that are exact in bf16, and not 0. */
 static int numbers(struct sized s, int axis)
 {
     struct plan_target y = {axis, 6, false, PLAN_NONE};
@@ -187,7 +188,8 @@ static int numbers(struct sized s, int axis)
     return y.value;
 }
 
-/* Each function of multiples of 0.25 (n, 6) and of the numbers above. Ids are operands, too. */
+/* Computes the function of x (n, 6), which are multiples of 0.25, and of the numbers above. The ids are also the
+ * operand of an addition. */
 static void check_function(enum plan_function function, bool z_first)
 {
     struct bench bench;
@@ -218,8 +220,9 @@ void test_functions(void **state)
     }
 }
 
-/* If an id is greater than 2, selects x or a weight. Otherwise selects a number. Then selects by row, if the id is not
- * 0. */
+/* Three selections. The first selects weights if the id is greater than 2, otherwise numbers. The second selects the
+ * result of the first if the id of the row is not 0, otherwise 7.5. The third selects -3 if the id is greater than 2,
+ * otherwise the id. */
 void test_select(void **state)
 {
     (void)state;

@@ -30,7 +30,7 @@ static bool is_integers(const struct weights_tensor *tensor)
     return tensor->dtype == WEIGHTS_I64 || tensor->dtype == WEIGHTS_I32;
 }
 
-/* All elements of a tensor as floats, like the engine's outputs. The caller frees them. */
+/* Returns all elements of a tensor as floats, like the engine's outputs. The caller frees them. */
 static float *float_data(const struct weights_tensor *tensor)
 {
     float *floats = malloc((size_t)tensor->elements * sizeof *floats);
@@ -43,7 +43,8 @@ static float *float_data(const struct weights_tensor *tensor)
     return floats;
 }
 
-/* All elements of a tensor as the engine takes them: int32_t ids, bytes of a mask, or floats. The caller frees them. */
+/* Returns all elements of a tensor in the format that the engine reads: int32_t ids, bytes of a mask, or floats. The
+ * caller frees them. */
 static void *input_data(const struct weights_tensor *tensor)
 {
     if (tensor->dtype == WEIGHTS_BOOL) {
@@ -66,8 +67,8 @@ static const struct weights_tensor *find(const struct weights *calls, int index,
     return weights_find(calls, full);
 }
 
-/* The first dimension of an attention mask is the batch. In a call, a mask of rank 3 has the heads of all its sequences
- * in front. */
+/* The first dimension of an attention mask is the batch. If the item is a call, a mask of rank 3 has one matrix for
+ * each head of each sequence. */
 static void give_attention_mask(struct forward_call *call, int input, const struct weights_tensor *tensor, bool is_call)
 {
     int64_t width = tensor->dtype == WEIGHTS_BOOL ? 1 : 4, each = tensor->elements / call->n_items;
@@ -111,7 +112,8 @@ static void give_input(const struct model *model, struct forward_call *call, int
     }
 }
 
-/* Sets the place of the output in each item. Call this after the inputs are set. */
+/* Requests the output, and sets in each item where the engine writes it. Call this function after the inputs are
+ * set. */
 static void want_output(const struct model *model, struct forward_call *call, int index,
                         const struct weights_tensor *tensor)
 {

@@ -84,7 +84,7 @@ static void group_norm_row(const struct scalar *scalar, const struct plan_step *
     }
 }
 
-/* An additional column of a projection: the sums of E's columns, or the biases. */
+/* An element of an additional column of a projection: the sum of a column of E, or the bias. */
 static double projected_column_at(const struct scalar *scalar, const struct plan_step *step, int64_t row,
                                   int64_t column)
 {
@@ -120,7 +120,7 @@ static double project_at(const struct scalar *scalar, const struct plan_step *st
     return sum;
 }
 
-/* A weight (d, d, stride) is common to all groups, or each group has its own weight. */
+/* All groups have one weight (d, d, stride) in common, or each group has its own weight. */
 static double convolve_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     const struct layout *from = layout_of(scalar, step->x);
@@ -140,7 +140,7 @@ static double convolve_at(const struct scalar *scalar, const struct plan_step *s
     return sum;
 }
 
-/* y is (w, d, k), read as rows of d columns. */
+/* The result (w, d, k) is stored as rows of d columns. */
 static double project_call_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     const struct layout *from = layout_of(scalar, step->x);
@@ -167,7 +167,7 @@ static double shift_at(const struct scalar *scalar, const struct plan_step *step
             shift = segment < step->shift_tokens.count ? step->shift_tokens.by[segment] : 0;
     int64_t position = padder_position(layout_of(scalar, step->y), item, row) - shift;
     int64_t length = from->starts[item + 1] - from->starts[item];
-    if (from->positions) /* an item is one sequence */
+    if (from->positions) /* an axis with `positions` has one sequence per item */
         length = padder_axis_rows(scalar->plan, &scalar->batch->items[item], scalar->plan->values[step->x].axis);
     if (position < 0 || position >= length)
         return 0;
@@ -221,7 +221,7 @@ static double appended_at(const struct scalar *scalar, const struct plan_step *s
     return scalar->values[step->z][from * columns + column];
 }
 
-/* W[u, v] for a channel of the group. The layout depends on the operation. */
+/* W[u, v] of the kernel for a channel of the group. The layout of the weight depends on the operation. */
 static double kernel_at(const struct scalar *scalar, const struct plan_step *step, int64_t column, int64_t pixel,
                         int64_t channel, int64_t channels)
 {
@@ -230,7 +230,7 @@ static double kernel_at(const struct scalar *scalar, const struct plan_step *ste
     return weight_at(scalar, step->weight, column, pixel * channels + channel);
 }
 
-/* The height and the width of the image: sizes of the item, or of its input. */
+/* The height and the width of the image that the step convolves: sizes of the plan, or the size of the item's input. */
 static struct plan_image convolution_image(const struct scalar *scalar, const struct plan_step *step, int64_t item)
 {
     const int64_t *sizes = scalar->batch->sizes + item * scalar->plan->n_sizes;
@@ -286,7 +286,7 @@ static double embedded_at(const struct scalar *scalar, const struct plan_step *s
                : NAN;
 }
 
-/* Rounds to int32_t if y has ids. */
+/* If y contains ids, truncates the result to int32_t. A result outside of int32_t becomes INT32_MIN. */
 static double activated_at(const struct scalar *scalar, const struct plan_step *step, int64_t place)
 {
     double y = scalar_activation(step->activate.activation, scalar->values[step->x][place]);
@@ -351,7 +351,7 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
         return gated_at(scalar, step, row, column);
     case OP_GATHER_ROWS:
         return gathered_at(scalar, step, row, column);
-    case OP_RESHAPE: /* in both values, the items of a batch follow one another */
+    case OP_RESHAPE: /* the elements keep their order, because the items of a batch follow one another in x and in y */
         return scalar->values[step->x][row * columns_of(scalar, step->y) + column];
     case OP_CUT_PADDING:
         return cut_at(scalar, step, row, column);
@@ -372,7 +372,7 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
     case OP_SELECT:
     case OP_REDUCE:
     case OP_SOFTMAX:
-    case OP_MULTIPLY: /* scalar_run_over_space computes these */
+    case OP_MULTIPLY: /* scalar_run_over_space computes these operations */
     case OP_GIVE_HIDDEN:
     case OP_GIVE_POOLED:
     case OP_GIVE_OUTPUT:

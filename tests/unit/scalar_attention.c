@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The keys of a sequence of an item. *first is the row of the first key. The next keys follow at a distance of `width`
- * rows. Returns the number of keys. */
+/* Returns the number of keys of one sequence of an item. *first is the row of the first key of sequence 0. The next
+ * keys follow at a distance of `width` rows. */
 static int64_t keys_of(const struct scalar *scalar, const struct plan_step *step, int64_t item, int64_t *first)
 {
     *first = layout_of(scalar, step->keys)->starts[item];
@@ -29,7 +29,7 @@ static double mask_score(const struct scalar *scalar, const struct plan_step *st
     return (((const uint8_t *)data)[place] != 0) == step->attend.masked_byte ? (double)step->attend.masked_score : 0;
 }
 
-/* A row of the softmax of one head, with k elements. */
+/* Computes a row of the softmax of one head, with k elements. */
 static void attention_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t head,
                           double *weights)
 {
@@ -55,7 +55,7 @@ static void attention_row(const struct scalar *scalar, const struct plan_step *s
     scalar_softmax(step->attend.key_room > k && !step->attend.causal ? step->attend.key_room : k, 1, weights);
 }
 
-/* A row of y. All columns of a head use the same softmax. */
+/* Computes a row of y. All columns of a head use the same softmax. */
 void scalar_attend_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, double *y)
 {
     int64_t value_columns = columns_of(scalar, step->values), dim_value = value_columns / step->attend.kv_heads, first;
@@ -76,7 +76,7 @@ void scalar_attend_row(const struct scalar *scalar, const struct plan_step *step
     free(weights);
 }
 
-/* The mean over the heads: (width, rows of a sequence, k). */
+/* Adds the mean of the softmax over the heads to `weights` (width, rows of a sequence, k). */
 static void mean_attention(const struct scalar *scalar, const struct plan_step *attend, int64_t item, int64_t k,
                            double *weights)
 {
@@ -117,7 +117,8 @@ static double feature_at(const struct scalar *scalar, int value, int64_t row, in
     return scalar->values[value][row * columns_of(scalar, value) + head * d + feature];
 }
 
-/* Whether the row at `position` reads the key at `key` in linear attention. Both positions count within the item. */
+/* Whether the row at `position` reads the key at position `key` in linear attention. Both positions are counted from
+ * the first row of the item. */
 static bool reads_key(const struct plan_step *step, int64_t position, int64_t key)
 {
     if (position % step->linear_attend.fold != key % step->linear_attend.fold)
@@ -128,8 +129,8 @@ static bool reads_key(const struct plan_step *step, int64_t position, int64_t ke
                                             : from / step->linear_attend.bucket < row / step->linear_attend.bucket);
 }
 
-/* Returns the sum of exp(feature of the key) over the keys that the row reads. Adds each term times the head's values
- * to `products`. */
+/* Returns the sum of exp(feature of the key) over the keys that the row reads. Sets `products` to the sum of the values
+ * of these keys, each multiplied by its term. */
 static double sum_keys(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t head,
                        int64_t feature, double *products)
 {
@@ -149,7 +150,7 @@ static double sum_keys(const struct scalar *scalar, const struct plan_step *step
     return weights;
 }
 
-/* The dim_value columns of y for one head. */
+/* Computes the dim_value columns of y for one head. */
 static void linear_attend_head(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t head,
                                double *y)
 {
@@ -181,8 +182,8 @@ void scalar_linear_attend_row(const struct scalar *scalar, const struct plan_ste
         linear_attend_head(scalar, step, row, step->linear_attend.first_head + head, y + head * d);
 }
 
-/* The scores of `count` keys, which are the windows around the row's own window. The first key is row `first`. Returns
- * the number of visible keys. */
+/* Computes the scores of `count` keys from row `first` on: the keys of the row's window and of the neighbouring
+ * windows. Returns the number of visible keys. */
 static int64_t local_scores(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t head,
                             int64_t first, int64_t count, double *scores)
 {
@@ -203,8 +204,8 @@ static int64_t local_scores(const struct scalar *scalar, const struct plan_step 
     return visible;
 }
 
-/* The dim_head columns of y for one head. If no key is visible, all keys of the windows have the same weight. Values
- * outside of the item are -1. */
+/* Computes the dim_head columns of y for one head. If no key is visible, all keys of the windows have the same weight.
+ * The values of keys outside of the item are -1. */
 static void local_attend_head(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t head,
                               double *y)
 {
@@ -233,8 +234,8 @@ void scalar_local_attend_row(const struct scalar *scalar, const struct plan_step
         local_attend_head(scalar, step, row, step->local_attend.first_head + head, y + head * d);
 }
 
-/* Finds the largest scores among `count` scores. Writes their positions in descending order, and removes them from the
- * scores. */
+/* Finds the PLAN_BEST_KEYS largest scores. Writes them and their positions in descending order of the scores.
+ * Overwrites them in `scores` with -INFINITY. */
 static void take_best(int64_t count, double *scores, int64_t *places, double *best)
 {
     for (int64_t b = 0; b < PLAN_BEST_KEYS; b++) {
@@ -247,7 +248,7 @@ static void take_best(int64_t count, double *scores, int64_t *places, double *be
     }
 }
 
-/* The best keys of one half, for a row and a head. */
+/* Finds the best keys of a row and a head for one half of the query. */
 static void best_keys(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t head,
                       int64_t half, int64_t *places, double *best)
 {

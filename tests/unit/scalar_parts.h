@@ -1,4 +1,5 @@
-/* scalar_parts: positions of values in a batch, and functions that several files of the reference use. */
+/* scalar_parts: functions that several files of the scalar reference use, for example to find the rows of a value in a
+ * batch. */
 #ifndef TESTS_UNIT_SCALAR_PARTS_H
 #define TESTS_UNIT_SCALAR_PARTS_H
 
@@ -30,7 +31,7 @@ static inline double weight_at(const struct scalar *scalar, int weight, int64_t 
     return scalar->plan->weights[weight].data[row * scalar->plan->weights[weight].columns + column];
 }
 
-/* The index of the sequence that contains a row of the value. Most items are one sequence, so it is also the index of
+/* The index of the sequence that contains a row of the value. If each item is one sequence, this is also the index of
  * the item. */
 static inline int64_t sequence_index(const struct scalar *scalar, int value, int64_t row)
 {
@@ -40,7 +41,7 @@ static inline int64_t sequence_index(const struct scalar *scalar, int value, int
     return sequence;
 }
 
-/* The number of sequences that lie side by side in the item's rows. It is 1, except in calls. */
+/* The number of sequences whose rows alternate in the item's rows. The result is 1, except for calls. */
 static inline int64_t width_of(const struct scalar *scalar, int value, int64_t item)
 {
     int input = scalar->plan->axes[scalar->plan->values[value].axis].input;
@@ -55,16 +56,16 @@ static inline bool mask_at(const struct scalar *scalar, int mask, int64_t row)
 /* x[i] = exp(scale x[i]) / Σ exp(scale x[j]) over n numbers. */
 void scalar_softmax(int64_t n, double scale, double *x);
 
-/* A function of two numbers. */
+/* Returns the function of two numbers. */
 double scalar_function(enum plan_function function, double a, double b);
 
-/* Computes a row of y. All columns of the row share intermediate results. */
+/* These functions compute a whole row of y, because the columns of a row share intermediate results. */
 void scalar_attend_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, double *y);
 void scalar_linear_attend_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, double *y);
 void scalar_local_attend_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, double *y);
 void scalar_retrieve_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, double *y);
 
-/* Computes all of y for a step that has a space. */
+/* Computes all elements that a step with a space writes. */
 void scalar_run_over_space(const struct scalar *scalar, const struct plan_step *step);
 
 #endif

@@ -1,10 +1,10 @@
-/* Operations over a space: nested loops, one for each dimension. */
+/* The scalar reference of operations over a space: nested loops, one for each dimension. */
 #include "tests/unit/scalar_parts.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* A walk over an item's space. `sizes` are those of the item. */
+/* A walk over the space of a step for one item. `sizes` are the values of the plan's sizes for this item. */
 struct walk {
     const struct scalar *scalar;
     const struct plan_step *step;
@@ -13,7 +13,7 @@ struct walk {
     int64_t item;
 };
 
-/* Indices of elements in the item, before the strides are added. */
+/* Indices of the current elements of the operands, counted from the first element of the item. */
 struct visited {
     int64_t x, z, keys, y;
 };
@@ -24,7 +24,7 @@ static double *item_at(const struct walk *walk, int value)
            layout_of(walk->scalar, value)->item_starts[walk->item] * columns_of(walk->scalar, value);
 }
 
-/* An element of a value or of a weight. Without both, the number. */
+/* The element `index` of the value or of the weight, or `number` if the operand is neither. */
 static double operand_at(const struct walk *walk, int value, int weight, float number, int64_t index)
 {
     if (value != PLAN_NONE)
@@ -66,7 +66,7 @@ static void visit_dimension(const struct walk *walk, int dimension, struct visit
     }
 }
 
-/* The elements of x over this dimension and the next ones, in order, and the matching elements of y. */
+/* The elements of x that this dimension and the inner dimensions visit, in order, and the matching elements of y. */
 struct gathered {
     int64_t count, room;
     double *x, **y;
@@ -154,7 +154,7 @@ static void reduce_gathered(const struct plan_step *step, struct gathered *g)
     }
 }
 
-/* Visits the dimensions before those that are reduced. */
+/* Visits the outer dimensions, and reduces the elements of the inner dimensions. */
 static void reduce_dimension(const struct walk *walk, int dimension, struct visited at)
 {
     const struct plan_step *step = walk->step;
@@ -174,11 +174,12 @@ static void reduce_dimension(const struct walk *walk, int dimension, struct visi
     }
 }
 
-/* y += scale x z over m, n and k. Strides that the operation does not read are ignored. */
+/* y[m, n] += scale x[m, k] z[k, n]. The last three dimensions of the space are m, n and k. x has no stride along n, z
+ * none along m, and y none along k. */
 static void multiply_item(const struct walk *walk, int dimension, struct visited at)
 {
     const struct plan_dimension *along = &walk->space->dimensions[dimension];
-    int last = walk->space->rank - dimension; /* 3: m, 2: n, 1: k */
+    int last = walk->space->rank - dimension; /* 3 for dimension m, 2 for n, 1 for k */
     if (last == 0) {
         double z = operand_at(walk, walk->step->z, walk->step->z_weight, 0, at.z);
         item_at(walk, walk->step->y)[at.y] +=

@@ -1,4 +1,5 @@
-/* sparse: large safetensors files that occupy no space on the disk, and the number of bytes that the process reads. */
+/* sparse: writes large safetensors files that occupy almost no space on the disk, and counts the bytes that the process
+ * reads. */
 #ifndef TESTS_UNIT_SPARSE_H
 #define TESTS_UNIT_SPARSE_H
 
@@ -6,7 +7,7 @@
 
 #define SPARSE_BYTES ((int64_t)20 << 30) /* bytes of data in a large file */
 
-/* Writes the length of the header, the header, and `data_bytes` zeros that the file system does not store. */
+/* Writes a file: the length of the header, the header, and `data_bytes` zeros that the file system does not store. */
 void sparse_write(const char *path, const char *header, int64_t data_bytes);
 
 /* Number of bytes that this process has read from files so far. */

@@ -12,7 +12,7 @@ void random_seed(uint64_t seed)
     state = seed ? seed : 1;
 }
 
-/* xorshift64 */
+/* the generator xorshift64 */
 uint64_t random_next(void)
 {
     state ^= state << 13;
