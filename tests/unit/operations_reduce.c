@@ -22,14 +22,14 @@ static void check_reduce(enum plan_reduction reduction, float parameter, enum re
     int x = plan_input_rows(builder, "x", a * b, a * b > 32 ? FEW : LONGEST, PLAN_NONE);
     int axis = plan_value_at(builder, x)->axis;
     struct sized s = sizes_of(builder, a * b);
-    if (reduced == REDUCED_ROWS || reduced == REDUCED_ROWS_AND_B) /* scales x down, because the softmax of the output
-                                                                     would enlarge the error of a large sum */
+    /* Three scales of x. The softmax of the output would enlarge the error of a large sum. */
+    if (reduced == REDUCED_ROWS || reduced == REDUCED_ROWS_AND_B)
         x = plan_add(builder, x, x, 0.005f);
-    if (reduction ==
-        REDUCTION_PRODUCT) /* scales x down, because the softmax would enlarge the error of a large product */
+    /* The softmax would also enlarge the error of a large product. */
+    if (reduction == REDUCTION_PRODUCT)
         x = plan_add(builder, x, x, 0.25f);
-    if (reduction == REDUCTION_SUM &&
-        b > 100) /* scales x down, because the error of a sum near 0 is proportional to its terms */
+    /* The error of a sum near 0 is proportional to its terms. */
+    if (reduction == REDUCTION_SUM && b > 100)
         x = plan_add(builder, x, x, 0.025f);
     int of_a = plan_size_constant(builder, a), of_b = plan_size_constant(builder, b), zero = s.zero, one = s.one;
     int windows = plan_size_constant(builder, b - 2), three = plan_size_constant(builder, 3), single;

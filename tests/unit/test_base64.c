@@ -1,5 +1,4 @@
-/* base64 in the forms that clients use: with line breaks, and with or without padding. Also texts that are no
- * base64. */
+/* Tests of the decoder of base64: texts with line breaks, with and without padding, and texts that are not base64. */
 #include "server/text/base64.h"
 
 #include <setjmp.h>
@@ -11,7 +10,8 @@
 
 #include <cmocka.h>
 
-/* The blocks have exactly the needed size, so that the address sanitizer finds accesses beyond them. */
+/* Decodes the text. The blocks have exactly the needed size, so that the address sanitizer finds accesses beyond
+ * them. */
 static bool read_text(const char *text, size_t length, char *found, size_t *size)
 {
     char *copy = malloc(length + 1);

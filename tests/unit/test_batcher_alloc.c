@@ -1,11 +1,11 @@
-/* The batcher starts, and takes another model, while each allocation fails in turn. */
+/* The batcher opens, and adds a model, while each allocation fails in turn. */
 #include "server/jobs/batcher.h"
 #include "tests/fake_engine.c" /* replaces the engine */
 #include "tests/unit/alloc_fail.h"
 
 static struct model *models[3];
 
-/* The first model and the model that is added later have slots for generation. */
+/* Opens a batcher with two models, and adds a third one. The first and the third model have slots for generation. */
 static int serve(struct error *error)
 {
     struct batcher_options options = {.max_batch_tokens = 64,

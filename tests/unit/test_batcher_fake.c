@@ -1,5 +1,5 @@
-/* The batcher with the fake engine on one lane. test_lanes_fake.c has several lanes. The tests do not sleep. A test
- * closes the gate, submits jobs that then wait, and lets batches pass one by one. */
+/* Tests of the batcher with the fake engine on one lane. test_lanes_fake.c tests several lanes. The tests do not sleep.
+ * A test closes the gate of the fake engine, submits jobs that wait, and lets batches pass the gate. */
 #include "server/common/clock.h"
 #include "server/common/log.h"
 #include "server/common/metrics.h"
@@ -59,7 +59,7 @@ static void test_waiting_jobs_share_a_batch(void **context)
     expect(blocker, JOB_OK);
     for (int i = 0; i < 6; i++)
         expect(requests[i], JOB_OK);
-    expect_batch(1, 10, 20, 40, -1); /* 30 does not fit, 40 does: three items */
+    expect_batch(1, 10, 20, 40, -1); /* the item 30 exceeds 10 tokens, so the item 40 completes this batch of 3 items */
     expect_batch(2, 30, 50, 60, -1);
 }
 
@@ -211,7 +211,7 @@ static void pass_time_until(int64_t time_ns)
         sched_yield();
 }
 
-/* The answer comes while the previous batch is still at the gate. */
+/* The expired jobs are answered while the previous batch still waits at the gate. */
 static void test_expired_job_is_answered_during_a_batch(void **context)
 {
     (void)context;
@@ -235,8 +235,8 @@ static void test_expired_job_is_answered_during_a_batch(void **context)
     assert_int_equal(fake_batches(), 2);
 }
 
-/* Starts a job whose deadline passes while its first batch is at the gate. If the machine is too slow to start the job
- * in time, the function repeats this with a later deadline. */
+/* Starts a job whose deadline passes while its first batch is at the gate. If the job expires before its first batch
+ * starts, because the machine is slow, the function tries again with a later deadline. */
 static struct job_request *start_and_let_expire(int64_t n_items)
 {
     for (int64_t patience_ns = 10000000;; patience_ns *= 2) {
@@ -284,7 +284,7 @@ static void test_deadline_after_all_was_started(void **context)
     expect(request, JOB_EXPIRED);
 }
 
-/* When the client leaves, the batcher drops the items that have not run. So there is only one batch. */
+/* When the client leaves, the batcher drops the items that have not run, so only one batch runs. */
 static void test_running_job_becomes_unwanted(void **context)
 {
     (void)context;
@@ -329,8 +329,8 @@ static void test_batch_of_unwanted_jobs_only(void **context)
     assert_int_equal(fake_batches(), 0);
 }
 
-/* The first job of the batch is unwanted. The next job fills the batch after it was removed, and keeps its place in the
- * queue. */
+/* The first job of the next batch is unwanted, and is removed. The large job fills this batch, and keeps its place in
+ * the queue for its remaining items. */
 static void test_unwanted_first_job_leaves_the_order(void **context)
 {
     (void)context;
@@ -351,8 +351,8 @@ static void test_unwanted_first_job_leaves_the_order(void **context)
     expect_batch(2, 23, 24, 30, 31, -1);
 }
 
-/* The job's batch is already formed. This function returns only after the deadline thread has removed the waiting
- * items. */
+/* The batcher calls this function when it has formed the job's batch. The function returns only after the deadline
+ * thread has removed the waiting items. */
 static bool is_wanted_until_it_expires(struct job *job)
 {
     (void)job;
@@ -375,14 +375,14 @@ static void test_job_that_expires_before_its_batch_runs(void **context)
     assert_int_equal(fake_batches(), 0);
 }
 
-/* ---- Time. The fake engine takes at least 2 ms for a token. On a busy machine it takes longer, and fewer items fit.
- * ---- */
+/* ---- Time. The fake engine takes at least 2 ms for a token. On a busy machine it takes longer, and a batch contains
+ * fewer items. ---- */
 
 #define TOKEN_NS 2000000
 #define BATCH_MS 10
 #define BATCH_TOKENS 5
 
-/* Runs one batch of one token, so that the batcher knows the pace. */
+/* Runs one batch of one token, so that the batcher can estimate times. */
 static void run_one_token(void)
 {
     fake_pace(TOKEN_NS);
@@ -444,7 +444,7 @@ static void test_a_long_item_is_a_batch_however_long_it_takes(void **context)
     expect_batch(2, 11, -1);
 }
 
-/* The limit of an hour is never reached. Only the limits of tokens and items hold. */
+/* The limit of an hour for a batch is never reached, so only the limits of tokens and items are effective. */
 static void test_time_alone_makes_no_small_batches(void **context)
 {
     (void)context;
@@ -463,7 +463,7 @@ static void test_pace_follows_large_batches(void **context)
     (void)context;
     struct pace pace = {0};
     assert_true(pace_ns(&pace, 1e9) == 0);
-    for (int i = 0; i < 100; i++) /* small batches, in which most of the time is overhead */
+    for (int i = 0; i < 100; i++) /* small batches, whose time is mostly overhead */
         pace_add(&pace, 1e6, 1000000);
     assert_float_equal(pace_ns(&pace, 1e6), 1e6, 1);
     pace_add(&pace, 1e9, 10000000);
@@ -503,7 +503,7 @@ static void test_full_queue(void **context)
     expect_refused(2, 6, SUBMIT_FULL); /* 22 tokens would be in the queue */
     struct job_request *second = submit(2, 5, 20);
     expect_refused(1, 1, SUBMIT_FULL);
-    struct job_request *other = submit_to(1, request_new(4, 5, 40)); /* Each model has its own queue. */
+    struct job_request *other = submit_to(1, request_new(4, 5, 40)); /* each model has its own queue */
     expect_depth(8, 40);
     fake_gate_open();
     expect(blocker, JOB_OK);
@@ -515,7 +515,7 @@ static void test_full_queue(void **context)
     assert_in_range(batcher_retry_after_s(batcher, 0), 1, 1);
 }
 
-/* A token takes at least 0.1 s. */
+/* A token takes at least 0.1 s. The third argument of batcher_set_limits is the longest waiting time in ms. */
 static void test_job_that_would_wait_too_long_is_refused(void **context)
 {
     (void)context;
@@ -526,7 +526,7 @@ static void test_job_that_would_wait_too_long_is_refused(void **context)
     fake_pace(0);
     struct job_request *blocker = hold(1), *first = submit(1, 1, 20);
     struct job_request *second =
-        submit(24, 8, 30); /* one token waits before this job, and 193 tokens before the next */
+        submit(24, 8, 30); /* one token waits before this job, and 193 tokens wait before the next job */
     expect_refused(1, 1, SUBMIT_FULL);
     batcher_set_limits(batcher, MANY, MANY, 0);
     struct job_request *patient = submit(1, 1, 60);
@@ -591,8 +591,8 @@ static void test_failed_batch(void **context)
     assert_int_equal(fake_batches(), 3);
 }
 
-/* One item of `bad` gives a result that is not finite. Expects the message for this item. Other items in the batch are
- * served. */
+/* One item of `bad` has a result that is not finite. Expects that `bad` fails with the message, and that the other
+ * items of its batch succeed. */
 static void expect_flaw(struct job_request *bad, const char *message)
 {
     fake_gate_close();
@@ -655,7 +655,7 @@ static void test_result_that_is_not_finite(void **context)
     expect_flaw(request, "sequence 2: row 5 of the output's best values holds NaN or an infinity");
 }
 
-/* If an item of a job is not finite, the rest of the job does not run. */
+/* If the result of an item is not finite, the remaining items of its job do not run. */
 static void test_flaw_in_a_split_job(void **context)
 {
     (void)context;
@@ -690,16 +690,16 @@ static void test_batches_are_counted(void **context)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-/* A batch that never ends is no progress. An idle lane makes progress. A lane that ends batches makes progress, too. */
+/* An idle lane makes progress, and so does a lane that ends batches. A lane whose batch never ends makes none. */
 static void test_progress(void **context)
 {
     (void)context;
     open_with(100, 1);
-    while (!batcher_progresses(batcher)) /* the first batches after the start count as progress */
+    while (!batcher_progresses(batcher)) /* until the lane sleeps after its start */
         sched_yield();
     assert_true(batcher_progresses(batcher));
     struct job_request *requests[] = {hold(1), submit(1, 1, 2)};
-    batcher_progresses(batcher); /* consumes the progress of a begun batch */
+    batcher_progresses(batcher); /* the beginning of a batch counts as progress once */
     assert_false(batcher_progresses(batcher));
     assert_false(batcher_progresses(batcher));
     fake_gate_pass();

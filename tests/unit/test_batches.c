@@ -1,5 +1,6 @@
-/* The built-in model: a sequence must give the same bits alone, in any batch, and at any place in a batch. The results
- * are also compared with those of PyTorch with the same weights. SEED chooses lengths and ids. */
+/* Tests of the built-in model. The results of a sequence must have the same bits alone, in any batch, and at any place
+ * in a batch. They are also compared with the results of PyTorch with the same weights. SEED chooses lengths and
+ * ids. */
 #include "tests/unit/loaded.h"
 #include "tests/unit/tensors.h"
 
@@ -14,13 +15,13 @@
 #include <cmocka.h>
 
 #define SEQUENCES 24
-#define MOST_IDS 4096        /* ids of a batch */
-#define MOST_BATCH_ROWS 8192 /* the largest matrices of the model have more rows than there are ids */
+#define MOST_IDS 4096        /* maximum number of ids of a batch */
+#define MOST_BATCH_ROWS 8192 /* max_batch_tokens: the largest matrices have more rows than the batch has ids */
 #define WANTED_ROWS 3
 
 static struct loaded loaded;
 
-/* One sequence with every result that an item can request. */
+/* One sequence, with memory for every result that an item can request. */
 struct sequence {
     struct engine_item item;
     int32_t *ids, rows[WANTED_ROWS], top_columns[WANTED_ROWS * 4], targets[WANTED_ROWS];
@@ -89,7 +90,7 @@ static void free_sequence(struct sequence *sequence)
     free(sequence->output);
 }
 
-/* A copy of the sequence with its own memory for results. */
+/* Returns a copy of the sequence with separate memory for results. */
 static struct sequence repeat_of(const struct sequence *sequence)
 {
     struct sequence again = *sequence;

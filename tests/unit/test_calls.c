@@ -1,4 +1,5 @@
-/* Models whose items are calls, (length, batch, features): accepted inputs, refused inputs, and the messages. */
+/* Tests of models whose items are whole calls of forward() with tensors (length, batch, features): which inputs are
+ * accepted or refused, and the messages. */
 #include "engine/engine.h"
 #include "tests/unit/loaded.h"
 
@@ -19,7 +20,7 @@ enum { QUERY, KEY, VALUE, KEY_PADDING_MASK, ATTN_MASK };
 
 static float numbers[4096];
 
-/* A call of (LENGTH, WIDTH, 24) with `keys` keys. */
+/* Makes a call with queries (LENGTH, WIDTH, 24), and with `keys` keys in each sequence. */
 static struct engine_item call_of(int64_t keys)
 {
     struct engine_item item = {0};

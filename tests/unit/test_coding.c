@@ -1,4 +1,5 @@
-/* gzip and deflate: the choice of a coding. Packing and unpacking must give the same bytes. */
+/* Tests of the content codings gzip and deflate. The headers of a request choose a coding. Unpacking what was packed
+ * must give the same bytes. */
 #include "server/http/coding.h"
 
 #include <setjmp.h>
@@ -82,7 +83,8 @@ static void what_was_packed_is_unpacked(void **state)
     assert_int_equal(budget.used, 0);
 }
 
-/* Binary data after a JSON header is read in place, so it must be aligned for a header of any length. */
+/* Binary data after a JSON header is read in place. body.lead bytes before the body align this data for a header of any
+ * length. */
 static void what_is_unpacked_keeps_its_lead(void **state)
 {
     (void)state;

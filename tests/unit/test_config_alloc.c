@@ -17,7 +17,7 @@ static int parse(struct error *error)
     return 0;
 }
 
-/* If the text has no kwargs, the parser makes an empty object. */
+/* Parses a text without kwargs, for which the parser allocates an empty object. */
 static int parse_least(struct error *error)
 {
     struct model_config config;

@@ -28,7 +28,7 @@ static const struct argument table[] = {
     {"any", ARGUMENT_JSON, false, 0, offsetof(struct family, any)},
 };
 
-/* The caller keeps `kwargs`, because the family refers to them. */
+/* The caller must keep `kwargs` as long as the family, which refers to them. */
 static int read_kwargs(const json_t *kwargs, struct family *family, struct error *error)
 {
     memset(family, 0xee, sizeof *family);
@@ -144,7 +144,7 @@ static void a_class_may_have_no_arguments(void **state)
     json_decref(kwargs);
 }
 
-/* A long value is cut in the message. The rest of the message stays complete. */
+/* A long value is cut in the message. The text around the value is complete. */
 static void cuts_long_values(void **state)
 {
     (void)state;

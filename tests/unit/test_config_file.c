@@ -33,7 +33,7 @@ static void reads_all_bytes_up_to_the_limit(void **state)
     char *bytes = file_read(path, 3, &length, &error);
     assert_non_null(bytes);
     assert_int_equal(length, 3);
-    assert_memory_equal(bytes, "a\0b", 4); /* two bytes and the added zero byte */
+    assert_memory_equal(bytes, "a\0b", 4); /* three bytes, and the zero byte that file_read appends */
     free(bytes);
     refuse(path, 2, "has 3 bytes, expected at most 2");
     assert_int_equal(ftruncate(file, 0), 0);
@@ -54,7 +54,7 @@ static void says_what_is_no_file(void **state)
     snprintf(pipe, sizeof pipe, "%s/pipe", folder);
     refuse(pipe, 100, "cannot be opened: No such file");
     assert_int_equal(mkfifo(pipe, 0600), 0);
-    refuse(pipe, 100, "is a pipe, expected a regular file"); /* must not wait for a writer */
+    refuse(pipe, 100, "is a pipe, expected a regular file"); /* file_read must not wait for a writer of the pipe */
     refuse("/dev/null", 100, "is a device or socket");
     unlink(pipe);
     rmdir(folder);
@@ -66,7 +66,7 @@ static void says_what_is_unreadable(void **state)
     char path[] = "/tmp/linformerd-file-XXXXXX";
     int file = mkstemp(path);
     assert_true(file >= 0 && fchmod(file, 0) == 0);
-    bool is_root = geteuid() == 0; /* root may read all files */
+    bool is_root = geteuid() == 0; /* the test changes its user, because root may read all files */
     assert_true(!is_root || seteuid(NOBODY) == 0);
     refuse(path, 100, "cannot be opened: Permission denied");
     assert_true(!is_root || seteuid(0) == 0);
@@ -74,11 +74,12 @@ static void says_what_is_unreadable(void **state)
     unlink(path);
 }
 
-/* The kernel gives this file a size, but fewer bytes. The effect is the same as when a file is cut while it is read. */
+/* The kernel states a larger size for this file than it has bytes. The effect is the same as when a file is cut while
+ * it is read. */
 static void says_when_a_file_is_cut_while_it_is_read(void **state)
 {
     (void)state;
-    const char *attribute = "/sys/class/net/lo/mtu"; /* its size is 4096, but it has fewer bytes */
+    const char *attribute = "/sys/class/net/lo/mtu"; /* its stated size is 4096 */
     struct stat status;
     if (stat(attribute, &status) != 0 || status.st_size < 4096)
         skip();

@@ -1,4 +1,4 @@
-/* The key `generation` of config.json. http/test_writer tests its effect on requests. */
+/* Tests of the key `generation` of config.json. http/test_writer tests the key's effect on requests. */
 #include "config/config.h"
 
 #include <setjmp.h>

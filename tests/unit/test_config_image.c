@@ -1,4 +1,4 @@
-/* The key `image` of config.json. test_image_read tests the effect of the settings on pictures. */
+/* Tests of the key `image` of config.json. test_image_read tests the effect of the settings on pictures. */
 #include "config/config.h"
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 #define FILE_BYTES 256
 
-/* The text of a file with this value of `image`. */
+/* Writes the text of a config.json with this value of `image` to `file`, and returns it. */
 static const char *file_with(const char *image, char file[FILE_BYTES])
 {
     int length = snprintf(file, FILE_BYTES, "{\"architecture\": \"a\", \"image\": %s}", image);
@@ -91,7 +91,7 @@ static void reads_every_key(void **state)
     assert_false(settings.crop);
 }
 
-/* The size for 299 is that of Inception v3 in torchvision. */
+/* The resize_height of size 299 is that of Inception v3 in torchvision. */
 static void the_size_before_the_crop_is_in_proportion(void **state)
 {
     (void)state;

@@ -28,7 +28,7 @@ static void refuse_bytes(const char *text, size_t length, const char *expected)
     assert_int_equal(model_config_parse(text, length, "config.json", &config, &error), -1);
     if (strncmp(error.message, "config.json: ", 13) != 0 || !strstr(error.message, expected))
         fail_msg("'%s' is not in '%s'", expected, error.message);
-    model_config_free(&config); /* the configuration is empty, but freeing it must be safe */
+    model_config_free(&config); /* the configuration is empty, and freeing it must be safe */
 }
 
 static void refuse(const char *text, const char *expected)
@@ -176,7 +176,7 @@ static void reads_prompts(void **state)
            "default_prompt: found \"q\"; expected a name from \"prompts\", which is missing or empty");
 }
 
-/* Only graphs have this key. A class has an argument `causal`. */
+/* Only a module's graph has this key. A class has an argument `causal` instead. */
 static void reads_causal(void **state)
 {
     (void)state;

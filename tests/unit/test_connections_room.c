@@ -1,4 +1,5 @@
-/* When a memory budget is full, slow clients are shut down, in the order of the bytes that they hold. */
+/* Tests of connections_make_room: when a memory budget is full, connections of slow clients are shut down, beginning
+ * with the client that holds the most bytes. */
 #include "server/http/connections.h"
 
 #include <setjmp.h>
@@ -53,21 +54,22 @@ static void the_slow_make_room(void **state)
     assert_false(share_take(&newcomer, 500)); /* no client is slow yet */
     usleep(2100000);
     connections_holds(connections, ours[0], NULL);
-    assert_false(share_take(&newcomer, 800)); /* The slow client holds less than this. So it is not shut down. */
+    assert_false(share_take(&newcomer, 800)); /* the slow client holds fewer bytes, so it is not shut down */
     assert_false(is_broken_off(1));
     assert_true(share_take(&newcomer, 500));
     assert_true(is_broken_off(1));
     assert_false(is_broken_off(0));
     assert_false(is_broken_off(2));
     assert_int_equal(shares[1].bytes, 0);
-    assert_int_equal(share_end(&shares[1]), 0); /* in the daemon, the event loop of the connection does this later */
+    assert_int_equal(share_end(&shares[1]), 0); /* in the daemon, the connection's event loop calls share_end later */
     assert_int_equal(budget.used, 800);
     assert_false(share_take(&newcomer, 300));
-    connections_holds(connections, ours[0], &shares[0]); /* its time starts again */
+    connections_holds(connections, ours[0], &shares[0]); /* the client does not count as slow again at once */
     assert_false(share_take(&newcomer, 300));
 }
 
-/* The limit is a quarter of the descriptors, or all but 768 if that is more. */
+/* The limit of connections is the larger one of two numbers: a quarter of the descriptors, and all descriptors but
+ * 768. */
 static void few_descriptors_leave_room_for_some_connections(void **state)
 {
     (void)state;

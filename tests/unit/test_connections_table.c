@@ -1,7 +1,7 @@
-/* The table when libmicrohttpd loses connections: the number of open connections, and the descriptors that the table
- * shuts down.
- * Tests of the number check whether another connection is admitted. Their descriptors are only numbers. They are never
- * shut down, because their connections are busy. */
+/* Tests of the table of connections when libmicrohttpd loses connections: the number of open connections, and the
+ * descriptors that the table shuts down. To test the number, a test checks whether the table admits another connection.
+ * The descriptors FIRST, SECOND and THIRD are not open. The table does not shut down descriptors of busy
+ * connections. */
 #include "server/http/connections.h"
 
 #include <setjmp.h>
@@ -51,7 +51,7 @@ static void a_lost_connection_makes_room(void **state)
     assert_false(admit_busy(FIRST));
 }
 
-/* If epoll is full, libmicrohttpd reports the end of the connection. Afterwards it reports that it did not accept the
+/* If epoll is full, libmicrohttpd first reports the end of the connection, and then that it did not accept the
  * connection. */
 static void one_that_was_closed_is_not_lost_too(void **state)
 {
@@ -68,14 +68,14 @@ static void a_number_that_has_returned_is_the_later_connections(void **state)
 {
     (void)state;
     int64_t lost = connections_admit(connections, FIRST);
-    /* Libmicrohttpd has closed the descriptor, and the listener has accepted it again. */
+    /* libmicrohttpd has closed the descriptor, and the listener has accepted a connection with the same number. */
     assert_true(admit_busy(FIRST));
     connections_lost(connections, FIRST, lost);
     assert_true(admit_busy(SECOND));
     assert_false(admit_busy(THIRD));
     connections_closed(connections, FIRST);
     assert_true(admit_busy(THIRD));
-    connections_idle(connections, SECOND); /* the list of idle connections has only SECOND, which is shut down */
+    connections_idle(connections, SECOND); /* the list of idle connections contains only SECOND, which is shut down */
     assert_true(admit_busy(FIRST));
     assert_false(connections_admit(connections, FIRST + LIMIT + 1));
 }
@@ -88,7 +88,8 @@ static bool is_shut_down(int client)
     return length == 0;
 }
 
-/* Before libmicrohttpd reports that it has the descriptor, the number may belong to another file. */
+/* Before libmicrohttpd reports that it has started the connection, its descriptor's number may already belong to
+ * another file. */
 static void only_descriptors_of_libmicrohttpd_are_shut_down(void **state)
 {
     (void)state;
@@ -96,7 +97,7 @@ static void only_descriptors_of_libmicrohttpd_are_shut_down(void **state)
     for (int i = 0; i < LIMIT + 1; i++)
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[i]), 0);
     for (int i = 0; i < LIMIT + 1; i++)
-        assert_true(connections_admit(connections, pairs[i][0])); /* the last one evicts the first one */
+        assert_true(connections_admit(connections, pairs[i][0])); /* the last connection evicts the first one */
     assert_false(is_shut_down(pairs[0][1]));
     connections_started(connections, pairs[0][0]);
     assert_true(is_shut_down(pairs[0][1]));

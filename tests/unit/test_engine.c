@@ -1,4 +1,4 @@
-/* Refusals of the engine and their messages, and the number of its threads. */
+/* Tests of what the engine refuses, of its messages, of --explain, and of the number of threads. */
 #include "engine/cpu/vector.h"
 #include "engine/engine.h"
 #include "engine/families/family.h"
@@ -71,7 +71,7 @@ static void device_and_dtype(void **state)
     struct error error;
     struct engine_options options = {
         .device = {DEVICE_CUDA}, .dtype = DTYPE_AUTO, .max_batch_tokens = 1, .max_batch_requests = 1};
-    assert_int_equal(engine_open(&options, &engine, &error), -1); /* the driver or the plugin is missing */
+    assert_int_equal(engine_open(&options, &engine, &error), -1); /* the driver or the CUDA engine is missing */
     assert_non_null(strstr(error.message, "device \"cuda\": "));
     options.device.kind = DEVICE_AUTO;
     assert_int_equal(engine_open(&options, &engine, &error), 0);
@@ -129,7 +129,7 @@ static void configs(void **state)
                    "", "causal", "linformer_settings");
 }
 
-/* The message is complete, even after the longest name of a model. */
+/* The message lists all classes, even behind a prefix with a very long name of a model. */
 static void an_unknown_class_is_told_all_classes(void **state)
 {
     (void)state;
@@ -211,8 +211,8 @@ static void linformer_pytorch_configs(void **state)
     }
 }
 
-/* An MHAttention gets E and F from outside. With "layerwise", all heads use the same E and the same F, but E and F may
- * differ. */
+/* The caller passes E and F to the constructor of MHAttention. With "layerwise", all heads use the same E and the same
+ * F, but E and F may differ. */
 static void matrices_from_outside(void **state)
 {
     (void)state;
@@ -285,7 +285,7 @@ static void items(void **state)
     assert_int_equal(model_check(model, &item, &error), 0);
     assert_int_equal(model_item_tokens(model, &item), 7);
     item.inputs[0].length = 33;
-    /* the limit comes from the arena, because this class has no limit of its own */
+    /* the limit follows from the arena, because this class does not limit the length of "x" */
     assert_bad_item(model, &item, "\"x\" has 33 rows; this server takes at most 32 of it (--max-batch-tokens)");
     item.inputs[0].length = 7;
     item.output = output;
@@ -325,7 +325,8 @@ static struct model *load_case(struct engine *engine, const char *folder)
     return model;
 }
 
-/* Axial layers fold whole windows of 16 rows. Local heads pad to whole windows, and the padding counts as tokens. */
+/* Axial layers fold whole windows of 16 rows, so other lengths are refused. Local heads pad to whole windows, and the
+ * padding counts as tokens. */
 static void windows(void **state)
 {
     (void)state;
@@ -392,7 +393,7 @@ static void ids(void **state)
     engine_close(engine);
 }
 
-/* Scripts rely on the last lines of --explain. */
+/* Scripts read the last lines of the output of --explain. */
 static void explanation_ends_with_bytes(void **state)
 {
     (void)state;
@@ -410,8 +411,8 @@ static void explanation_ends_with_bytes(void **state)
     assert_string_equal(text + length - strlen(ending), ending);
     assert_non_null(strstr(text, "\nre-associate proj_k and to_k.weight: FLOPs "));
     assert_non_null(strstr(text, "\nflops_before "));
-    /* E, F and the bias are stored unchanged. The four matrices are packed in whole blocks of the processor's
-     * products. */
+    /* E, F and the bias are stored unchanged. The four matrices (8, 8) are packed in whole blocks, whose size depends
+     * on the processor. */
     assert_in_range(model_info(model)->weights_bytes, (6 * 3 * 2 + 8 * 8 * 4 + 8) * sizeof(float),
                     (6 * 3 * 2 + 64 * 64 * 4 + 8) * sizeof(float));
     free(text);
@@ -419,7 +420,7 @@ static void explanation_ends_with_bytes(void **state)
     engine_close(engine);
 }
 
-/* The bytes column of the first step of the operation. */
+/* Returns the column of bytes of the first step of the operation. */
 static long long explained_bytes(const char *text, const char *operation)
 {
     long long flops, bytes = -1;
@@ -455,7 +456,7 @@ static char *explain_encoder(enum dtype dtype)
     return text;
 }
 
-/* dim is 32, and there are 24 rows. Queries are (24, 32), and their weight is (32, 32). A norm has two weights of 32.
+/* dim is 32, and an item has 24 rows. Queries are (24, 32), and their weight is (32, 32). A norm has two weights (32).
  * The hidden layer of the feed-forward has 128 columns. */
 static void explanation_has_elements_and_epilogues(void **state)
 {
@@ -492,7 +493,8 @@ static int count_threads(void)
     return count;
 }
 
-/* The number of threads after a batch of 400 rows. The batch has several tasks, but few floating-point operations. */
+/* Returns the number of the process's threads after a batch of 400 rows. The batch has several tasks, but few
+ * floating-point operations. */
 static int threads_after_small_batch(bool all_threads)
 {
     static float rows[400 * 8], pooled[8];

@@ -20,7 +20,8 @@ static int load(struct model **model, struct error *error)
     return status;
 }
 
-/* If oneDNN lacks the memory for a weight, OpenBLAS takes the weight. The model is loaded, and a message tells this. */
+/* If oneDNN lacks the memory for a weight, OpenBLAS multiplies the weight. The model loads, and cpu_notice tells this,
+ * which counts as a failure here. */
 static int load_and_close(struct error *error)
 {
     struct model *model;
@@ -38,7 +39,7 @@ static void loading_survives_each_failure(void **state)
     assert_true(alloc_fail_each(load_and_close) > 50);
 }
 
-/* The first allocation of model_run would fail. So if the batch succeeds, model_run allocates nothing. */
+/* The first allocation of model_check or model_run would fail. If the batch succeeds, they allocate nothing. */
 static void running_allocates_nothing(void **state)
 {
     (void)state;

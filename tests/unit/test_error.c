@@ -48,7 +48,7 @@ static void a_long_place_leaves_room_for_the_reason(void **state)
     assert_non_null(strstr(error.message, "ppp: is missing"));
 }
 
-/* The text has characters of 1 to 4 bytes. It is cut at every position within them. */
+/* The text contains characters of 1 to 4 bytes. It is cut at each position between and within the characters. */
 static void cuts_between_characters(void **state)
 {
     (void)state;
@@ -91,7 +91,7 @@ static void shows_what_is_no_utf8_as_question_marks(void **state)
         {"a\xff"
          "b",
          "a?b"},
-        {"\x80", "?"},                    /* a continuation byte alone */
+        {"\x80", "?"},                    /* a continuation byte without a first byte */
         {"\xc3", "?"},                    /* cut off */
         {"\xe2\x82", "??"},               /* cut off */
         {"\xc0\xaf", "??"},               /* overlong */
@@ -100,7 +100,7 @@ static void shows_what_is_no_utf8_as_question_marks(void **state)
         {"\xed\xa0\x80", "???"},          /* a surrogate */
         {"\xf4\x90\x80\x80", "????"},     /* beyond U+10FFFF */
         {"\xf5\x80\x80\x80", "????"},     /* beyond U+10FFFF */
-        {"\xed\x9f\xbf", "\xed\x9f\xbf"}, /* U+D7FF */
+        {"\xed\x9f\xbf", "\xed\x9f\xbf"}, /* U+D7FF, the last character before the surrogates */
         {"\xf4\x8f\xbf\xbf", "\xf4\x8f\xbf\xbf"},
         {"naïve 字 𝄞", "naïve 字 𝄞"},
     };

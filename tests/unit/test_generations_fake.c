@@ -1,5 +1,6 @@
-/* The batcher with generation and with other jobs at the same time, and jobs that wait for slots. The tests replace the
- * clock. Only batches advance it. So the shares of the time do not depend on the machine. */
+/* Tests of the batcher with jobs of generation and other jobs at the same time, and of jobs that wait for slots. The
+ * tests replace the clock, which only batches advance. The shares of the time therefore do not depend on the
+ * machine. */
 #include "server/common/clock.h"
 #include "server/jobs/lane_time.h"
 #include "tests/fake_engine.h"
@@ -14,8 +15,8 @@
 
 #include <cmocka.h>
 
-#define GENERATION_ID 100 /* ids of generation begin here, ids of other jobs are lower */
-#define BATCHES 3000      /* batches of a measurement */
+#define GENERATION_ID 100 /* lowest id in jobs of generation. The ids of other jobs are lower */
+#define BATCHES 3000      /* number of batches of a measurement */
 
 static atomic_int_fast64_t now_ns = 1;
 static atomic_bool real_clock;
@@ -31,11 +32,11 @@ int64_t clock_ns(void)
 
 /* ---- Shares ---- */
 
-/* The sum over the batches of a measurement. */
+/* The first two members are settings of a measurement. The others are sums over its batches. */
 static struct {
-    int64_t batch_ns, token_ns; /* time of a batch, and time of each of its tokens */
+    int64_t batch_ns, token_ns; /* time of a batch without its tokens, and time of a token */
     int64_t batches, ns, tokens[JOB_KINDS];
-    int64_t steps, mixed; /* batches with items of generation, batches with items of both kinds */
+    int64_t steps, mixed; /* number of batches with items of generation, number of batches with items of both kinds */
 } load;
 
 static void count_batch(const struct model *model, const struct engine_item *items, int64_t n_items)
@@ -48,7 +49,7 @@ static void count_batch(const struct model *model, const struct engine_item *ite
     }
     int64_t ns = load.batch_ns + load.token_ns * (tokens[JOB_OTHER] + tokens[JOB_GENERATION]);
     now_ns += ns;
-    if (load.batches >= BATCHES) /* at the end, the load is not constant */
+    if (load.batches >= BATCHES) /* the last batches do not count, because jobs are no longer submitted again */
         return;
     load.batches++;
     load.ns += ns;
@@ -58,7 +59,7 @@ static void count_batch(const struct model *model, const struct engine_item *ite
     load.mixed += tokens[JOB_GENERATION] > 0 && tokens[JOB_OTHER] > 0;
 }
 
-/* Submits a job again when it has ended, until the measurement has all its batches. */
+/* Called when a job ends. Submits the job again, until the measurement has all its batches. */
 static void come_again(struct job *job)
 {
     struct job_request *request = job->context;
@@ -88,7 +89,8 @@ struct rates {
 #define SEQUENCES 6
 #define OTHERS 3
 
-/* Runs BATCHES batches. A sequence has one token. Another job has items of 8 tokens. */
+/* Runs a measurement of BATCHES batches. A job of generation has one item of one token. Another job has items of 8
+ * tokens. */
 static struct rates measure(int64_t percent, bool generation, bool others, int64_t others_model)
 {
     struct job_request *requests[SEQUENCES + OTHERS];
@@ -119,8 +121,8 @@ static struct rates measure(int64_t percent, bool generation, bool others, int64
         {(double)load.tokens[JOB_OTHER] / (double)load.ns, (double)load.tokens[JOB_GENERATION] / (double)load.ns}};
 }
 
-/* Each kind must get at least its share of the rate that it has alone. If a batch takes no time of its own, the kind
- * gets exactly its share. */
+/* Each kind of jobs must reach at least its share of the rate that it reaches alone. If only the tokens of a batch take
+ * time, the kind must reach exactly its share. */
 static void expect_shares(int64_t batch_ns, int64_t others_model)
 {
     static const int64_t percents[] = {10, 50, 75, 99};
@@ -129,7 +131,7 @@ static void expect_shares(int64_t batch_ns, int64_t others_model)
     for (size_t i = 0; i < sizeof percents / sizeof *percents; i++) {
         double share[JOB_KINDS] = {1 - (double)percents[i] / 100, (double)percents[i] / 100};
         struct rates generation = measure(percents[i], true, false, others_model);
-        assert_int_equal(load.steps, load.batches - 1); /* all batches but the one of the blocker */
+        assert_int_equal(load.steps, load.batches - 1); /* all batches except that of the blocker */
         struct rates others = measure(percents[i], false, true, others_model);
         assert_int_equal(load.steps, 0);
         struct rates both = measure(percents[i], true, true, others_model);
@@ -139,7 +141,7 @@ static void expect_shares(int64_t batch_ns, int64_t others_model)
             if (part[kind] < 0.97 * share[kind] - 0.002 || (batch_ns == 0 && part[kind] > 1.03 * share[kind] + 0.002))
                 fail_msg("%s: share %g, found %g", kind == JOB_GENERATION ? "generation" : "others", share[kind],
                          part[kind]);
-        if (others_model == 0 && percents[i] == 10) /* a step of generation has room for items of 8 tokens */
+        if (others_model == 0 && percents[i] == 10) /* batches of generation have room for items of 8 tokens */
             assert_true(load.mixed > load.batches / 2);
     }
 }
@@ -150,7 +152,7 @@ static void test_shares(void **context)
     expect_shares(0, 0);
 }
 
-/* A step of generation takes longer than its number of tokens suggests, because it reads all weights. */
+/* As on real devices, a step of generation takes longer than its few tokens suggest, because it reads all weights. */
 static void test_shares_with_dear_steps(void **context)
 {
     (void)context;
@@ -164,7 +166,8 @@ static void test_shares_of_two_models(void **context)
     expect_shares(50000, 1);
 }
 
-/* Unused time is lost: after generation had the lane alone, the other jobs do not get all of the time. */
+/* A kind of jobs cannot save up unused time. After generation had the lane alone, the other jobs do not get all of the
+ * time. */
 static void test_idle_time_is_not_saved(void **context)
 {
     (void)context;
@@ -182,8 +185,8 @@ static void test_idle_time_is_not_saved(void **context)
 
 /* ---- Slots ---- */
 
-/* Opens a batcher with 3 slots for model 0. With two devices, the engine's lane 1 is on the first device, and lane 2 on
- * the second. Model 1 then has only lane 1, and model 2 only lane 2. */
+/* Opens a batcher with 3 slots for model 0. If n_devices is 2, the engine's lane 1 is on the first device, and lane 2
+ * on the second. Model 0 then has both lanes, model 1 only lane 1, and model 2 only lane 2. */
 static void open_slots_on(int n_devices)
 {
     struct model_info info = *model_info(models[0]);
@@ -227,7 +230,7 @@ static void give_slots(const struct job_request *request)
     batcher_give_slots(batcher, 0, request->job.n_slots, request->slots);
 }
 
-/* Expects consecutive slots from `first`. */
+/* Expects that the request has consecutive slots, beginning with `first`. */
 static void expect_slots(const struct job_request *request, int64_t first)
 {
     assert_true(request->job.has_slots);
@@ -245,7 +248,8 @@ static void expect_slotless(int64_t used, int64_t slotless)
     assert_int_equal(depth.slotless, slotless);
 }
 
-/* One slot is free all the time. But the third request does not overtake the second one. */
+/* One slot is free all the time, but the third request, which needs one slot, does not overtake the second, which needs
+ * two. */
 static void test_slots_go_to_the_first(void **context)
 {
     (void)context;
@@ -283,7 +287,7 @@ static void test_large_and_small_requests_are_all_served(void **context)
         int64_t counts[5] = {3, 1, 3, 2, 2};
         for (int i = 0; i < 5; i++)
             requests[i] = new_sequences(counts[(i + round) % 5], 10);
-        for (int i = 0; i < 5; i++) /* if the queue is full, a request is refused */
+        for (int i = 0; i < 5; i++) /* a request is refused if the queue is full */
             if (batcher_submit(batcher, 0, &requests[i]->job) != SUBMIT_OK) {
                 free(requests[i]);
                 requests[i] = NULL;
@@ -355,7 +359,7 @@ static void test_a_request_that_is_not_wanted_lets_others_pass(void **context)
     expect_next_after(JOB_CANCELLED);
 }
 
-/* Gives back the slots of another request. */
+/* Called when a job ends. Gives back the slots of another request. */
 static void give_and_end(struct job *job)
 {
     struct job_request *request = job->context;
@@ -382,7 +386,7 @@ static void test_closing_cancels_what_waits_for_slots(void **context)
 
 /* ---- Several devices ---- */
 
-/* Closes the gate for a model with one lane, and submits a batch of it. So this lane is blocked. */
+/* Blocks the lane of a model with one lane: closes the gate for the model, and submits a job to it. */
 static struct job_request *block(int64_t model_index)
 {
     int64_t batches = fake_batches();
@@ -412,8 +416,8 @@ static void expect_latest_lane(int lane)
     assert_int_equal(fake_batch_lane(fake_batches() - 1), lane);
 }
 
-/* While the lane of its device is busy, a sequence waits, and the other lane runs other jobs. If its device fails, the
- * sequence moves to the other device, and stays there. */
+/* A sequence waits while the lane of its device is busy. Meanwhile the other lane runs other jobs. If the sequence's
+ * device fails, the sequence moves to the other device, and stays there. */
 static void test_sequences_stay_on_their_device(void **context)
 {
     (void)context;
@@ -453,7 +457,7 @@ static void test_sequences_stay_on_their_device(void **context)
     expect(sequence, JOB_OK);
 }
 
-/* A sequence waits for its device. If the device fails, the other device runs the sequence. */
+/* A sequence waits for its device, and the device fails. The other device then runs the sequence. */
 static void test_a_waiting_sequence_leaves_a_failing_device(void **context)
 {
     (void)context;

@@ -1,4 +1,5 @@
-/* The list of ignored keys: only characters that a header may have, no name twice, and a limited length. */
+/* Tests of the list of ignored keys, which is the value of a header: only characters that a header may contain, no name
+ * twice, and a limited length. */
 #include "server/text/ignored_keys.h"
 
 #include <setjmp.h>
@@ -26,7 +27,7 @@ static void names_stand_in_their_order_and_once(void **state)
     expect_list(NAMES("b", "a", "b", "ab", "a"), "b, a, ab");
 }
 
-/* RFC 9110: a field value consists of visible characters. A line break would end it. */
+/* RFC 9110: the value of a header field consists of visible characters. A line break would end the field. */
 static void bytes_that_a_header_must_not_have_are_escaped(void **state)
 {
     (void)state;
@@ -59,7 +60,7 @@ static void long_names_and_many_names_become_one_mark(void **state)
     assert_string_equal(keys.list + keys.length - 5, ", ...");
 }
 
-/* Every length up to the limit, because mistakes affect the last bytes of the list. */
+/* Tries every length up to the limit, because mistakes affect the last bytes of the list. */
 static void names_of_every_length_fit_or_do_not(void **state)
 {
     (void)state;

@@ -6,7 +6,7 @@
 #define EDGE 4
 
 static const char *picture;
-static int refused; /* pictures that failed for another reason than lack of memory */
+static int refused; /* number of pictures that were refused for another reason than lack of memory */
 
 static int read_picture(struct error *error)
 {
@@ -30,11 +30,11 @@ static void reading_survives_each_failure(void **state)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         picture = names[i];
         assert_true(alloc_fail_each(read_picture) > 10);
-        assert_int_equal(refused, 0); /* each failure was a lack of memory */
+        assert_int_equal(refused, 0); /* lack of memory was the reason of each failure */
     }
 }
 
-/* If a picture is refused, all its memory is freed. */
+/* If a faulty picture is refused, all its memory is freed. */
 static void a_refused_picture_leaves_nothing(void **state)
 {
     (void)state;

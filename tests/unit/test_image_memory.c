@@ -1,6 +1,6 @@
-/* image_memory() is an upper bound of the memory that image_read() takes, including that of libjpeg and libpng. The
- * program counts memory in its own malloc(). The sanitizers have their own malloc(), so the program counts nothing
- * under them. */
+/* image_memory() is an upper bound of the memory that image_read() allocates, including the memory of libjpeg and
+ * libpng. The program counts memory in its own malloc(). The sanitizers have their own malloc(), so the program counts
+ * nothing under them. */
 #include "server/images/images.h"
 
 #include <malloc.h>
@@ -18,7 +18,7 @@
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define COUNTS 1
 
-static int64_t live, peak; /* number of bytes. The program has one thread */
+static int64_t live, peak; /* number of allocated bytes, and its maximum. The program has one thread */
 
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
@@ -62,15 +62,15 @@ static int64_t live, peak;
 
 static const int height = 600, width = 900;
 
-/* Row y: a ramp that differs in each row. */
+/* Draws row y: a ramp that differs in each row. */
 static void draw_row(uint8_t *row, int bytes, int y)
 {
     for (int x = 0; x < bytes; x++)
         row[x] = (uint8_t)(x / 5 + y * 3);
 }
 
-/* The second and the third component have 1 / `less` of the columns, and up to half of the rows. The caller frees the
- * bytes. */
+/* Makes a JPEG file. Its second and third component have 1 / `less` of the columns, and 1 / `less` of the rows, but at
+ * least half of the rows. The caller frees the bytes. */
 static uint8_t *make_jpeg(int less, bool progressive, size_t *size)
 {
     struct jpeg_compress_struct encoder;
@@ -114,7 +114,7 @@ static void append(png_structp encoder, png_bytep bytes, size_t size)
     file->size += size;
 }
 
-/* An RGBA picture. The file contains a text of text_bytes. The caller frees the file. */
+/* Makes a PNG file with an RGBA picture, and with a text of text_bytes bytes. The caller frees the file. */
 static uint8_t *make_png(bool interlaced, size_t text_bytes, size_t *size)
 {
     struct file file = {NULL, 0};
@@ -143,7 +143,8 @@ static uint8_t *make_png(bool interlaced, size_t text_bytes, size_t *size)
     return file.bytes;
 }
 
-/* Frees the bytes. */
+/* Reads the picture with each kind of resizing, and compares the allocated memory with image_memory(). Frees the
+ * bytes. */
 static void check_memory(const char *name, uint8_t *bytes, size_t size)
 {
     struct image_settings settings = image_settings_default(32, 32);
@@ -190,7 +191,7 @@ static void png_takes_no_more_than_it_says(void **state)
     check_memory("PNG with a long text", bytes, size);
 }
 
-/* Tests the counting itself, so that the other tests cannot pass by counting nothing. */
+/* Tests the counting itself. The other tests would also pass if nothing were counted. */
 static void memory_is_counted(void **state)
 {
     (void)state;

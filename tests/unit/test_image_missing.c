@@ -1,4 +1,5 @@
-/* A build without libjpeg and libpng. This program includes the files that replace jpeg.c and png.c in such a build. */
+/* Tests of a build without libjpeg and libpng. This program includes the files that replace jpeg.c and png.c in such a
+ * build. */
 #include "server/images/images.h"
 #include "server/images/jpeg_missing.c"
 #include "server/images/png_missing.c"

@@ -1,6 +1,6 @@
-/* Pictures become the tensors that torchvision makes of them. tests/images/make.py makes the pictures and the tensors,
- * and cases.json lists them. IMAGE_CASES=FOLDER chooses another folder of make.py. Damaged pictures are refused with a
- * reason. */
+/* The tensors that image_read() makes of pictures must be those of torchvision. tests/images/make.py makes the pictures
+ * and the tensors, and cases.json lists them. IMAGE_CASES=FOLDER names another folder that make.py wrote. Damaged
+ * pictures are refused with a reason. */
 #include "server/images/images.h"
 
 #include <jansson.h>
@@ -21,7 +21,7 @@
 #define LARGEST_FILE ((size_t)16 << 20)
 
 struct bytes {
-    uint8_t *data; /* in a block of exactly this size, so that the address sanitizer finds reads beyond its end */
+    uint8_t *data; /* the block has exactly `size` bytes, so that the address sanitizer finds reads beyond its end */
     size_t size;
 };
 
@@ -61,7 +61,7 @@ static json_t *read_cases(void)
     return cases;
 }
 
-/* The settings come from a config.json, as in the daemon. */
+/* Returns the settings of a value of the key `image`, read from a config.json as in the daemon. */
 static struct image_settings settings_of(const json_t *image)
 {
     struct model_config config;
@@ -83,7 +83,8 @@ static size_t values_of(const struct image_settings *settings)
     return 3 * (size_t)settings->height * (size_t)settings->width;
 }
 
-/* Also checks that image_read() succeeds with the memory of image_memory(), and fails with less. */
+/* Reads a picture. Also checks that image_read() succeeds with the memory of image_memory(), and fails with less
+ * memory. */
 static int read_image(const struct image_settings *settings, struct bytes picture, float **pixels, struct error *error)
 {
     int64_t memory = 0;
@@ -101,7 +102,7 @@ static int read_image(const struct image_settings *settings, struct bytes pictur
     return result;
 }
 
-/* The value at `index` of a tensor in a file. */
+/* Returns the value at `index` of a tensor. The name of its file says whether the values are bytes or floats. */
 static float value_at(const char *name, struct bytes tensor, size_t index)
 {
     float value;
@@ -192,7 +193,7 @@ static void every_truncated_picture_is_refused(void **state)
     }
 }
 
-/* With any damaged byte, the picture is read, or refused with a reason. */
+/* Changes one bit of each byte in turn. The picture must be read, or refused with a reason. */
 static void damaged_bytes_do_no_harm(void **state)
 {
     (void)state;
@@ -230,7 +231,8 @@ static size_t put_chunk(uint8_t *file, const char *name, const void *data, size_
     return size + 12;
 }
 
-/* A PNG with black pixels of one bit. The file contains a text of `text` bytes, compressed in a zTXt chunk. */
+/* Makes a PNG file with black pixels of one bit. A zTXt chunk of the file contains a compressed text of `text`
+ * bytes. */
 static struct bytes black_png(uint32_t height, uint32_t width, bool interlaced, size_t text)
 {
     size_t raw = (size_t)(height + 8) * (width / 8 + 8) * 2, most = compressBound(raw > text ? raw : text);
@@ -249,7 +251,8 @@ static struct bytes black_png(uint32_t height, uint32_t width, bool interlaced, 
         assert_int_equal(compress(packed + 3, &length, zeros, text), Z_OK);
         size += put_chunk(file + size, "zTXt", packed, length + 3);
     }
-    /* More zeros than the passes need. For libpng, "extra compressed data" is only a warning. */
+    /* IDAT contains more zeros than the passes of an interlaced picture need. libpng only warns of "extra compressed
+     * data". */
     uLongf length = most;
     assert_int_equal(compress(packed, &length, zeros, raw), Z_OK);
     size += put_chunk(file + size, "IDAT", packed, length);
@@ -261,7 +264,8 @@ static struct bytes black_png(uint32_t height, uint32_t width, bool interlaced, 
     return picture;
 }
 
-/* The memory follows from the header. It is small if the rows come one by one. */
+/* The needed memory follows from the header. It is small unless the picture is interlaced, because the rows are read
+ * one by one. */
 static void memory_of_large_pictures_is_known_before(void **state)
 {
     (void)state;
@@ -280,7 +284,7 @@ static void memory_of_large_pictures_is_known_before(void **state)
     free(whole.data);
 }
 
-/* If this picture were resized before it is cropped, it would have 18 x 1800000 pixels. */
+/* If such a picture were resized before it is cropped, it would have 18 x 1800000 pixels. */
 static void long_thin_pictures_are_cheap(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Models whose items are images: accepted inputs, refused inputs, and the messages. */
+/* Tests of models whose items are images: which inputs are accepted or refused, and the messages. */
 #include "engine/engine.h"
 #include "tests/unit/loaded.h"
 
@@ -11,11 +11,11 @@
 #include <cmocka.h>
 
 #define CASES "linear_attention_image"
-#define MOST_PIXELS 64 /* the largest image in loaded.c */
+#define MOST_PIXELS 64 /* number of pixels of the largest image that the engine of loaded.c accepts */
 
 enum { X, CONTEXT };
 
-static float numbers[1]; /* no item runs */
+static float numbers[1]; /* the data of all inputs and results. It is never read, because no item runs */
 
 static struct engine_item image_of(int64_t height, int64_t width)
 {
@@ -72,8 +72,8 @@ static void sizes_are_free_up_to_a_batch(void **state)
     unload(&loaded);
 }
 
-/* With a window of one pixel, padding, and a stride of 2, some sizes give as many pixels: 2 x 2 and 3 x 3. Larger sizes
- * give other numbers. */
+/* A convolution with a window of one pixel, padding and a stride of 2 keeps the number of pixels of some small images,
+ * such as 2 x 2 and 3 x 2. It changes the number of pixels of larger images, which are refused. */
 static void pixels_must_stay_as_many(void **state)
 {
     (void)state;
@@ -94,8 +94,8 @@ static void pixels_must_stay_as_many(void **state)
     unload(&loaded);
 }
 
-/* The values of the context have other features than its keys. Or the height of the context is 1, less than that of the
- * kernel. */
+/* In the first case, the values of the context have another number of features than its keys. In the second case, the
+ * context has the height 1, less than the height of the kernel. */
 static void contexts_that_the_class_fails_on(void **state)
 {
     (void)state;

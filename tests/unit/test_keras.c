@@ -1,4 +1,4 @@
-/* Keras' LinearMultiHeadAttention: accepted inputs, refused inputs, and the messages. */
+/* Tests of Keras' LinearMultiHeadAttention: which inputs are accepted or refused, and the messages. */
 #include "engine/engine.h"
 #include "tests/unit/loaded.h"
 

@@ -1,5 +1,5 @@
-/* The batcher with several lanes of the fake engine, whose devices fail and work again. Also many threads that submit
- * jobs at the same time. Like those of test_batcher_fake.c, the tests do not sleep. LINFORMERD_TEST_SEED repeats a
+/* Tests of the batcher with several lanes of the fake engine, whose devices fail and work again. In some tests, many
+ * threads submit jobs at the same time. The tests do not sleep (test_batcher_fake.c). LINFORMERD_TEST_SEED repeats a
  * random run. */
 #include "server/common/clock.h"
 #include "server/common/log.h"
@@ -45,7 +45,7 @@ static void test_two_batches_in_flight(void **context)
     expect(fourth, JOB_OK);
 }
 
-/* No job is submitted after the large job. The lane that takes the first items of this job wakes the other lane. */
+/* No job is submitted after the large job. The lane that runs the first items of this job must wake the other lane. */
 static void test_split_job_runs_on_all_lanes(void **context)
 {
     (void)context;
@@ -59,7 +59,8 @@ static void test_split_job_runs_on_all_lanes(void **context)
     assert_int_equal(fake_batches(), 3);
 }
 
-/* The lane that runs the job's last items has finished. The other lane still writes into the job's memory. */
+/* The job must not end when one lane has finished its batch, because the other lane still writes into the job's
+ * memory. */
 static void test_split_job_ends_with_its_last_batch(void **context)
 {
     (void)context;
@@ -69,9 +70,9 @@ static void test_split_job_ends_with_its_last_batch(void **context)
         fake_gate_close_for(models[0]);
         struct job_request *large = submit(round == 1 ? 12 : 8, 1, 10);
         fake_wait_for_batches(batches + 2);
-        large->unwanted = round == 1; /* in the second round, the third batch is dropped */
+        large->unwanted = round == 1; /* in the second round, the items of the third batch are dropped */
         fake_gate_pass();
-        expect(submit_to(2, request_new(1, 1, 90)), JOB_OK); /* on the lane that has finished */
+        expect(submit_to(2, request_new(1, 1, 90)), JOB_OK); /* runs on the lane that has finished */
         assert_int_equal(calls_of(large), 0);
         fake_gate_open();
         expect(large, round == 1 ? JOB_CANCELLED : JOB_OK);
@@ -121,8 +122,8 @@ static void test_stuck_lanes_lose_nothing_of_others(void **context)
     expect(stuck, JOB_OK);
 }
 
-/* Model 2 takes turns with model 0, model 1 does not. A lane whose device failed does not count. A token takes at least
- * 0.1 s, so the estimates are several seconds. */
+/* The estimate for model 0 includes the jobs of model 2, which shares its lanes, but not those of model 1. A lane whose
+ * device has failed does not count. A token takes at least 0.1 s, so the estimates are several seconds. */
 static void test_retry_after_counts_models_on_the_same_lanes(void **context)
 {
     (void)context;
@@ -131,20 +132,20 @@ static void test_retry_after_counts_models_on_the_same_lanes(void **context)
     expect(submit(1, 1, 10), JOB_OK);
     fake_gate_close();
     struct job_request *requests[7];
-    for (int i = 0; i < 4; i++) /* each lane runs a batch, and the other jobs wait */
+    for (int i = 0; i < 4; i++) /* each of the two lanes runs a batch, and the other jobs wait */
         requests[i] = submit(24, 1, 20);
     fake_wait_for_batches(3);
     int64_t alone = batcher_retry_after_s(batcher, 0);
     assert_true(alone > 1);
     requests[4] = submit_to(1, request_new(1, 1, 30)); /* this job runs on a lane that model 0 does not use */
     fake_wait_for_batches(4);
-    requests[5] = submit_to(1, request_new(1, 1, 31)); /* this job waits for the same lane */
+    requests[5] = submit_to(1, request_new(1, 1, 31)); /* this job waits for that lane */
     expect_depth(49, 49);
     assert_int_equal(batcher_retry_after_s(batcher, 0), alone);
     requests[6] = submit_to(2, request_new(1, 1, 40));
     int64_t shared = batcher_retry_after_s(batcher, 0);
     assert_true(shared > alone);
-    fake_lane_works(fake_batch_lane(0), false); /* one of the model's two lanes is left */
+    fake_lane_works(fake_batch_lane(0), false); /* one of the two lanes of model 0 is left */
     assert_in_range(batcher_retry_after_s(batcher, 0), 2 * shared - 1, 2 * shared);
     fake_pace(0);
     fake_gate_open();
@@ -169,8 +170,8 @@ static void test_close_waits_for_all_lanes(void **context)
     }
 }
 
-/* If the device of a lane fails, the other lanes do its work. If all devices of a model have failed, the model's first
- * lane runs the batches. */
+/* If the device of a lane fails, the model's other lanes run its batches. If all devices of a model have failed, the
+ * model's first lane runs the batches. */
 static void test_lanes_that_failed(void **context)
 {
     (void)context;
@@ -192,7 +193,8 @@ static void test_lanes_that_failed(void **context)
     assert_int_equal(fake_batch_lane(batches), 2);
 }
 
-/* The lane that was woken finds that its device has failed. The other lane sleeps. */
+/* Both devices fail while each lane runs a batch and a third job waits. The model's first lane must run the third
+ * job. */
 static void test_lane_that_fails_before_it_runs(void **context)
 {
     (void)context;
@@ -211,8 +213,8 @@ static void test_lane_that_fails_before_it_runs(void **context)
     assert_int_equal(fake_batch_lane(2), 1);
 }
 
-/* The device of the last working lane fails. Then the model's first lane must wake for the waiting jobs, and run them
- * on the CPU. */
+/* The device of the last working lane fails. The model's first lane must wake for the waiting jobs, and run them on the
+ * CPU. */
 static void test_last_lane_that_fails(void **context)
 {
     (void)context;
@@ -230,8 +232,8 @@ static void test_last_lane_that_fails(void **context)
     assert_int_equal(fake_batch_lane(1), 1);
 }
 
-/* The device of a sleeping lane works again. Meanwhile, the other lanes are busy, and no new job comes. The lane must
- * wake for the waiting jobs, also for those of another model than the first. */
+/* The device of a sleeping lane works again, while the other lanes are busy and no new job arrives. The lane must wake
+ * for the waiting jobs, even if they belong to another model than the first. */
 static void test_lane_that_comes_back(void **context)
 {
     (void)context;
@@ -240,7 +242,7 @@ static void test_lane_that_comes_back(void **context)
     fake_gate_close();
     struct job_request *large = submit_to(2, request_new(8, 1, 10));
     fake_wait_for_batches(1);
-    batcher_wake(batcher); /* no device works again */
+    batcher_wake(batcher); /* no device works again, so no lane starts a batch */
     assert_int_equal(fake_batches(), 1);
     fake_lane_works(2, true);
     batcher_wake(batcher);
@@ -249,7 +251,7 @@ static void test_lane_that_comes_back(void **context)
     assert_int_equal(fake_batch_lane(1), 2);
     fake_gate_open();
     expect(large, JOB_OK);
-    batcher_wake(batcher); /* nothing waits */
+    batcher_wake(batcher); /* no job waits, so this call has no effect */
 }
 
 static void *close_batcher(void *unused)
@@ -258,8 +260,8 @@ static void *close_batcher(void *unused)
     return unused;
 }
 
-/* At the end, all lanes run the waiting jobs. A lane whose device has failed must not end early, because it may be
- * needed later. */
+/* While the batcher closes, its lanes run the waiting jobs. A lane whose device has failed must not end early, because
+ * another device may fail later. */
 static void test_close_with_failed_lanes(void **context)
 {
     (void)context;
@@ -378,7 +380,7 @@ static void *break_lanes(void *argument)
     return NULL;
 }
 
-/* Devices fail, and work again, at any moment. If no lane woke for a job, the test would hang. */
+/* Devices fail and work again at any moment. If no lane woke for a job, the test would hang. */
 static void test_many_submitters_and_failing_lanes(void **context)
 {
     (void)context;

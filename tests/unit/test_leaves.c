@@ -1,6 +1,6 @@
-/* Classes as leaves of a larger plan. Every reference case is loaded twice: as its own class, and as a model that
- * consists of one leaf. family_find() below adds this model to the classes. Both models must give the same bits in
- * every call. */
+/* Tests of classes as leaves: parts of the plan of a larger model. Each reference case is loaded twice: as its class,
+ * and as a model that consists of one leaf. family_find() below adds this model to the classes. Both models must give
+ * the same bits in every call. */
 #include "engine/families/family.h"
 #include "engine/model.h"
 #include "tests/unit/loaded.h"
@@ -26,17 +26,18 @@
 
 /* ---- The model around a leaf ---- */
 
-/* Describes the next model. Its leaf has the class of `like`, and the model has the same inputs. */
+/* Describes the model that is loaded next. Its leaf has the class of the model `like`, and the model has the inputs of
+ * `like`. */
 static struct wiring {
     const struct model *like;
-    struct plan_leaf leaf; /* without inputs */
-    bool required_alone;   /* the model lacks optional inputs, and the leaf's optional inputs are not bound */
-    bool with_glue;        /* there is a step between each input of floats and the leaf, and a step after the leaf */
-    bool twice;            /* the model is the mean of two leaves with the same path */
+    struct plan_leaf leaf; /* class, path, kwargs and padding of the leaf, without inputs */
+    bool required_alone;   /* the model has only the required inputs, and the leaf's optional inputs are not bound */
+    bool with_glue; /* a step that changes nothing is between each input of floats and the leaf, and after the leaf */
+    bool twice;     /* the output is the mean of two leaves with the same path */
 } wiring;
 
-/* Adds an input like that of the whole class, but without the limits. The leaf must bring the limits. `values` contains
- * the values of the inputs before. */
+/* Adds an input like that of the whole class, but without its limits, which the leaf must add. `values` contains the
+ * values of the inputs that were added before. */
 static int add_input(struct plan_builder *builder, const struct plan_input *input, const int *values)
 {
     const struct model_input *of = &input->input;
@@ -58,7 +59,8 @@ static int add_input(struct plan_builder *builder, const struct plan_input *inpu
     return value;
 }
 
-/* Adds the step (x + x) / 2, whose result is x. Images must be inputs of the model, so they get no step. */
+/* Adds the step (x + x) / 2, whose result is x. Images must be direct inputs of a leaf, so no step is added for
+ * them. */
 static int glue(struct plan_builder *builder, int x, enum input_layout layout)
 {
     bool has_glue = wiring.with_glue && layout != LAYOUT_IMAGE && layout != LAYOUT_CHANNELS;
@@ -70,7 +72,7 @@ static bool is_wired(const struct plan_input *input)
     return input->value != PLAN_NONE && !(wiring.required_alone && input->input.optional);
 }
 
-/* Each leaf has separate glue. If two leaves read the same value, they could share more than their weights. */
+/* Each leaf has separate glue steps. If two leaves read the same value, they could share more than their weights. */
 static int build_leaf(struct plan_builder *builder, const int *values)
 {
     const struct plan *like = model_plan(wiring.like);
@@ -102,7 +104,7 @@ static void build_around_leaf(struct plan_builder *builder, const char *name, co
         plan_give(builder, glue(builder, out, LAYOUT_SEQUENCE), PLAN_NONE, PLAN_NONE, false);
 }
 
-/* Builds the model of a test, if set. */
+/* Builds the plan of the architecture "by hand". */
 static void (*build_by_hand)(struct plan_builder *builder);
 
 static void build_own(struct plan_builder *builder, const char *name, const struct model_config *config)
@@ -125,9 +127,9 @@ static struct engine *open_engine(void)
     return engine;
 }
 
-/* Loads the model that `build` makes over weights of these shapes. Returns -1 if this fails. In both cases the caller
- * must call unload. */
-static int load_by_hand(void (*build)(struct plan_builder *builder), const struct tensor_shape *shapes, size_t count,
+/* Loads the model that `build` builds, with weights of these shapes. Returns -1 if this fails. The caller must call
+ * unload after success and after failure. */
+static int load_by_hand(void (*build)(struct plan_builder *builder), const struct shape *shapes, size_t count,
                         struct loaded *loaded, struct error *error)
 {
     void *file;
@@ -171,7 +173,8 @@ static void rename_entry(json_t *renamed, const char *prefix, const char *name, 
     json_object_set(renamed, full, entry);
 }
 
-/* The metadata of tied tensors, with `prefix` before all names. It maps names to the names in the file. */
+/* Returns the metadata about tied tensors, with `prefix` before all names. The metadata maps further names of a tensor
+ * to its name in the file. */
 static json_t *rename_aliases(const char *prefix, json_t *header)
 {
     json_t *renamed = json_object(), *stored;
@@ -188,7 +191,8 @@ static json_t *rename_aliases(const char *prefix, json_t *header)
     return renamed;
 }
 
-/* Opens the file with `prefix` before all names. The caller closes the weights, then frees *file. */
+/* Opens the safetensors file with `prefix` before all names of tensors. The caller closes the weights, then frees
+ * *file. */
 static struct weights *open_renamed(const char *path, const char *prefix, void **file)
 {
     struct error error;
@@ -227,10 +231,11 @@ static struct weights *open_renamed(const char *path, const char *prefix, void *
     return weights;
 }
 
-/* By padding: the number of calls with all inputs bound, and the number with only the required inputs bound. */
+/* By padding: the number of calls that ran with all inputs bound, and the number of those with only the required inputs
+ * bound. */
 static int runs[PADDING_EXACT + 1][2];
 
-/* The index of an input of `model`, or -1 if it has no input with this name. */
+/* Returns the index of the model's input with this name, or -1 if there is none. */
 static int input_named(const struct model *model, const char *name)
 {
     for (int i = 0; i < model_info(model)->n_inputs; i++)
@@ -239,7 +244,7 @@ static int input_named(const struct model *model, const char *name)
     return -1;
 }
 
-/* Makes the items for the model of the leaf. Returns false if the model lacks one of their inputs. */
+/* Makes the items of the call for the model of the leaf. Returns false if this model lacks one of the items' inputs. */
 static bool give_items(const struct model *whole, const struct model *leaf, const struct forward_call *call,
                        struct engine_item *items)
 {
@@ -320,7 +325,7 @@ static void run_both(struct model *whole, struct model *leaf, struct forward_cal
     runs[wiring.leaf.padding][wiring.required_alone]++;
 }
 
-/* The limits of the leaf must be the limits of the model's inputs that are bound to it. */
+/* Expects that the inputs of the leaf's model have the limits of the class's inputs. */
 static void assert_same_limits(const struct model *whole, const struct model *leaf)
 {
     for (int i = 0; i < model_info(whole)->n_inputs; i++) {
@@ -367,7 +372,7 @@ static void run_calls(const char *name, struct model *whole, struct model *leaf)
     weights_close(calls);
 }
 
-/* Replaces the cases' kwargs of the same names, unless it is NULL. */
+/* If not NULL, these arguments replace the arguments of the same names in the kwargs of the case. */
 static json_t *other_kwargs;
 
 static void read_config(const char *name, struct model_config *config)
@@ -380,7 +385,7 @@ static void read_config(const char *name, struct model_config *config)
         json_object_update(config->kwargs, other_kwargs);
 }
 
-/* Loads the case as its own class. The caller must call unload. */
+/* Loads the case as its class. The caller must call unload. */
 static int load_case(const char *name, enum padding padding, struct loaded *loaded, struct error *error)
 {
     char path[512];
@@ -397,7 +402,7 @@ static int load_case(const char *name, enum padding padding, struct loaded *load
     return status;
 }
 
-/* Loads the case as a leaf, with the inputs of wiring.like. */
+/* Loads the case as a leaf of a model with the inputs of wiring.like. */
 static struct model *load_leaf(const char *name, const char *leaf_path, struct engine *engine)
 {
     struct error error;
@@ -424,9 +429,9 @@ static struct model *load_leaf(const char *name, const char *leaf_path, struct e
     return model;
 }
 
-/* Compares the class with its leaf. `asked` gives the wiring, except for `like` and `leaf`. The names of the tensors
- * begin with `path`. PADDING_DEFAULT means the padding of the case. With another padding, the class may refuse to
- * load. */
+/* Compares the case as its class with the case as a leaf. `asked` is the wiring without `like` and `leaf`. The names of
+ * the leaf's tensors begin with `path`. PADDING_DEFAULT means the padding of the case. The class may not support
+ * another padding. In this case, nothing is compared. */
 static void compare_leaf(const char *name, const char *path, enum padding padding, struct wiring asked)
 {
     struct loaded whole = {.engine = NULL};
@@ -462,7 +467,7 @@ static void test_case(void **state)
                  (struct wiring){.twice = true, .required_alone = true, .with_glue = true});
 }
 
-/* This test runs after all cases. */
+/* Every padding was tested. This test runs after all cases. */
 static void test_every_padding_ran(void **state)
 {
     (void)state;
@@ -495,7 +500,7 @@ static int compare_lengths(const struct model *whole, const struct model *leaf, 
     return taken;
 }
 
-/* The class pads to multiples of 24. But its axial layers also need multiples of 16. */
+/* The class pads to multiples of 24, but its axial layers also need multiples of 16. */
 static void test_padding_that_does_not_suffice(void **state)
 {
     (void)state;
@@ -534,14 +539,15 @@ static int project(struct plan_builder *builder, int x)
     return plan_project_sequence(builder, x, e);
 }
 
-/* The rows of x attend to `keys`. */
+/* Adds an attention of the rows of x to `keys`, whose result is the output. */
 static void give_attended(struct plan_builder *builder, int x, int keys)
 {
     int y = plan_attend(builder, x, keys, keys, (struct plan_attention){.heads = 1, .kv_heads = 1, .scale = 0.5f});
     plan_give(builder, y, PLAN_NONE, PLAN_NONE, false);
 }
 
-/* The outputs with attention weights have the rows of the leaf, too. */
+/* A leaf over a fixed number of rows. The attention weights of the leaf, which are also outputs, have this number of
+ * rows. */
 static void test_fixed_rows(void **state)
 {
     (void)state;
@@ -567,7 +573,7 @@ static void test_fixed_rows(void **state)
     json_decref(kwargs);
 }
 
-/* The leaf pads 20 rows to 24. It makes a mask for its own rows, because no mask is bound. */
+/* The leaf pads 20 rows to 24. It makes a mask that hides the padding, because no mask is bound. */
 static void test_fixed_rows_with_padding(void **state)
 {
     (void)state;
@@ -607,7 +613,8 @@ static void test_fixed_rows_with_padding(void **state)
 
 /* ---- What is refused ---- */
 
-/* Each function makes inputs of a model, and binds some of them to a leaf of linformer.LinformerSelfAttention. */
+/* Each function adds inputs to a model, and binds some of them to a leaf of linformer.LinformerSelfAttention. Some
+ * functions change the leaf. */
 static void bind_nothing(struct plan_builder *builder, struct plan_leaf *leaf)
 {
     (void)builder, (void)leaf;
@@ -683,7 +690,7 @@ static void set_kwargs(struct plan_leaf *leaf, const char *class_name, json_t *a
     leaf->class_name = class_name;
 }
 
-/* A class without layers has no tensors. */
+/* Changes the class of the leaf to linformer.Linformer without layers, which has no tensors. */
 static void set_linformer(struct plan_leaf *leaf, int seq_len)
 {
     set_kwargs(leaf, "linformer.Linformer",
@@ -713,7 +720,7 @@ static void take_language_model(struct plan_builder *builder, struct plan_leaf *
         json_pack("{s:i, s:i, s:i, s:i, s:i}", "dim", DIM, "seq_len", 32, "depth", 1, "num_tokens", 9, "heads", 2));
 }
 
-/* The elements of a mask are bound like ids. */
+/* Binds a mask to an input of ids. */
 static void take_mask_for_ids(struct plan_builder *builder, struct plan_leaf *leaf)
 {
     int rows = plan_input_rows(builder, "rows", DIM, 0, PLAN_NONE);
@@ -764,7 +771,7 @@ static void take_score_mask(struct plan_builder *builder, struct plan_leaf *leaf
 static struct refusal {
     void (*bind)(struct plan_builder *builder, struct plan_leaf *leaf);
     int64_t seq_len;
-    const char *first, *second; /* parts of the message */
+    const char *first, *second; /* both texts must be in the message */
 } refusal;
 
 static void build_refused(struct plan_builder *builder)
