@@ -1,4 +1,4 @@
-/* The automatic values of settings, for given models and a given memory. */
+/* Tests of the automatic values of settings, for given models and a given memory. */
 #include "server/limits.h"
 #include "tests/fake_engine.h"
 
@@ -12,7 +12,7 @@
 #define GIBIBYTE (INT64_C(1) << 30)
 #define AROUND 65536
 
-/* payload_limit for one model with these inputs. */
+/* Returns the automatic payload_limit for a model with these inputs, beside the default model. */
 static int64_t payload(const struct model_input *inputs, int n_inputs, int64_t memory)
 {
     static const char *const outputs[] = {"output"};
@@ -53,7 +53,8 @@ static void a_body_holds_the_longest_input(void **state)
     assert_int_equal(payload(&ids, 1, 8 * GIBIBYTE), LIMITS_PAYLOAD);
     assert_int_equal(payload(&rows, 1, 8 * GIBIBYTE), 4096 * 512 * 24 + AROUND);
     assert_int_equal(payload(two, 2, 8 * GIBIBYTE), 2 * 4096 * 512 * 24 + AROUND);
-    /* Only with tensors as bytes. */
+    /* In this memory, the limit suffices for tensors as bytes (4 per number), but not for JSON (24 bytes per
+     * number). */
     assert_int_equal(payload(&many, 1, 8 * GIBIBYTE), INT64_C(1048576) * 64 * 4 + AROUND);
     assert_int_equal(payload(&many, 1, 64 * GIBIBYTE), INT64_C(1048576) * 64 * 24 + AROUND);
     assert_int_equal(payload(&call, 1, 8 * GIBIBYTE), 16384 * 512 * 24 + AROUND);

@@ -1,5 +1,5 @@
-/* The listener when the system fails: no descriptor is left, accept4 fails in other ways, or a host has no usable
- * address. This program replaces accept4 and getaddrinfo. */
+/* Tests of the listener when the system fails: no descriptor is left, accept4 fails for another reason, or a host has
+ * no usable address. This program replaces accept4 and getaddrinfo. */
 #define _GNU_SOURCE /* accept4, struct addrinfo */
 #include "server/http/listener.h"
 
@@ -23,9 +23,9 @@
 #include <cmocka.h>
 
 static _Atomic int taken;
-static _Atomic int accept_error; /* errno of accept4, 0: no failure */
+static _Atomic int accept_error; /* error with which accept4 fails, 0: accept4 does not fail */
 static _Atomic int64_t accept_failures;
-static struct addrinfo *found_addresses; /* result of getaddrinfo, NULL: 127.0.0.1 */
+static struct addrinfo *found_addresses; /* addresses that getaddrinfo returns, NULL: 127.0.0.1 */
 
 int accept4(int socket, struct sockaddr *address, socklen_t *length, int flags)
 {
@@ -86,7 +86,8 @@ static void connect_to(int client, const struct listener *listener)
     assert_int_equal(connect(client, (struct sockaddr *)&address, sizeof address), 0);
 }
 
-/* Sets the limit of descriptors so that no new descriptor is possible. Returns the former limit. */
+/* Lowers the limit of descriptors to the number of open ones, so that no new descriptor is possible. Returns the former
+ * limit. */
 static struct rlimit exhaust(void)
 {
     struct rlimit limit;

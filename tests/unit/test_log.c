@@ -1,4 +1,4 @@
-/* The log. Each test redirects stderr into a pipe, logs, and reads the pipe. */
+/* Tests of the log. Each test redirects stderr into a pipe, writes lines to the log, and reads the pipe. */
 #include "server/common/log.h"
 
 #include <errno.h>
@@ -30,7 +30,8 @@ static void capture_begin(void)
     close(ends[1]);
 }
 
-/* Returns the written text. It is at most as long as the pipe's buffer, so that the writer never waits. */
+/* Ends the redirection, and returns the text that was written. The text must fit into the pipe's buffer, so that the
+ * writer never waits. */
 static char *capture_end(void)
 {
     assert_true(dup2(stderr_copy, STDERR_FILENO) >= 0);
@@ -44,7 +45,7 @@ static char *capture_end(void)
     return captured;
 }
 
-/* The line without its time. */
+/* Checks the form of the time at the beginning of the line, and returns the rest of the line. */
 static const char *after_time(const char *line)
 {
     int at = 0;
@@ -131,7 +132,7 @@ static void test_json_numbers(void **context)
     assert_string_equal(after_time(capture_end()), "INFO m n=-3 ms=0.062\n");
 }
 
-/* The line contains the number completely or not at all. The JSON stays valid. */
+/* A line near the limit of its length contains the number completely or not at all. The JSON is valid. */
 static void test_numbers_at_the_end_of_a_line(void **context)
 {
     (void)context;
@@ -149,7 +150,7 @@ static void test_numbers_at_the_end_of_a_line(void **context)
     }
 }
 
-/* Each call gives a line, or the next line counts it. This holds for any duration of the calls. */
+/* Each call writes a line, or is counted in left_out of the next line. This holds for any duration of the calls. */
 static void test_limited_lines_are_counted(void **context)
 {
     (void)context;
@@ -191,8 +192,8 @@ static void test_levels(void **context)
     assert_string_equal(after_time(capture_end()), "INFO listening on http://127.0.0.1:1\n");
 }
 
-/* Each sequence of invalid bytes becomes one U+FFFD: a single continuation byte, an overlong slash, a surrogate, a
- * number beyond U+10FFFF, and incomplete characters. */
+/* Each invalid byte becomes one U+FFFD: a single continuation byte, an overlong slash, a surrogate, a number beyond
+ * U+10FFFF, and incomplete characters. */
 static void test_bytes_that_are_no_utf8(void **context)
 {
     (void)context;
@@ -218,7 +219,7 @@ static void test_bytes_that_are_no_utf8(void **context)
     }
 }
 
-/* Characters that have an effect in a terminal or a viewer: C1 controls, and the Unicode line ends. */
+/* The text format escapes characters that affect a terminal or a viewer: C1 controls, and the line ends of Unicode. */
 static void test_hidden_controls(void **context)
 {
     (void)context;
@@ -228,7 +229,7 @@ static void test_hidden_controls(void **context)
     assert_string_equal(after_time(capture_end()), "INFO m a=\\u009b b=\\u2028\\u2029 c=\xf0\x9f\x98\x80\n");
 }
 
-/* Values of every length around the limit. The cut may fall into a character or an escape. */
+/* Logs values of every length around the limit of a line. The value must not be cut within a character or an escape. */
 static void test_long_values(void **context)
 {
     (void)context;

@@ -1,5 +1,5 @@
-/* The thread that writes the log. Each test redirects stderr into a pipe or a file. Lines are "N…\n" with increasing N,
- * so that missing lines can be counted. */
+/* Tests of the thread that writes the log. Each test redirects stderr into a pipe or a file. Each line contains its
+ * number, so that missing lines can be counted. */
 #include "server/common/log_writer.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 #define SECOND_NS INT64_C(1000000000)
-#define LONG_NS (600 * SECOND_NS) /* long enough for a flush that ends when all lines are written */
+#define LONG_NS (600 * SECOND_NS) /* time limit of a flush that ends earlier, when all lines are written */
 
 static int stderr_copy;
 
@@ -47,8 +47,8 @@ static void put(int64_t number, int width)
     log_writer_put(line, (size_t)length);
 }
 
-/* Reads until line `last`. Returns the sum of the numbers in the LOST lines. The other lines must be complete and in
- * order. A LOST line must be at the place of the lost lines. */
+/* Reads the lines up to number `last`. Returns the sum of the numbers in the LOST lines. The other lines must be
+ * complete and in order. A LOST line must stand at the place of the lines that it counts. */
 static int64_t read_up_to(int descriptor, int width, int64_t last)
 {
     FILE *file = fdopen(descriptor, "r");
@@ -81,11 +81,11 @@ static void test_without_a_reader_nothing_waits(void **context)
     for (int64_t i = 0; i < LINES; i++)
         put(i, WIDTH);
     int64_t lost = log_writer_lost() - before;
-    log_writer_flush(SECOND_NS / 100); /* ends after this time, although nothing is read */
-    assert_true(lost > LINES / 2);     /* this is more than the pipe and the ring hold */
+    log_writer_flush(SECOND_NS / 100); /* the flush must end after this time, although nobody reads the pipe */
+    assert_true(lost > LINES / 2);     /* the pipe and the ring hold fewer than half of the lines */
     assert_true((LINES - lost) * WIDTH > LOG_RING_BYTES / 2);
     int reading = dup(ends[0]);
-    put(LINES, WIDTH); /* this line is lost, or follows the line with the number of lost lines */
+    put(LINES, WIDTH); /* this line is lost, or follows a LOST line */
     int64_t told = read_up_to(reading, WIDTH, LINES);
     assert_int_equal(told, log_writer_lost() - before);
     log_writer_flush(LONG_NS);
@@ -119,7 +119,8 @@ static void test_lines_that_cannot_be_written_are_counted(void **context)
     assert_int_equal(log_writer_lost() - before, 3);
 }
 
-/* The disk is full. If only a part of a line is written, the next line still begins on its own line. */
+/* A limit of the file's size imitates a full disk. If only a part of a line is written, the next text still begins on a
+ * new line. */
 static void test_a_torn_line_spoils_no_other(void **context)
 {
     (void)context;
@@ -156,7 +157,8 @@ static void *put_many(void *argument)
     return NULL;
 }
 
-/* Lines are complete, and in the order of each thread. Missing lines are counted. */
+/* Several threads write at the same time. Lines are complete, the lines of each thread are in order, and missing lines
+ * are counted. */
 static void test_many_writers(void **context)
 {
     (void)context;
@@ -201,7 +203,7 @@ static void test_before_the_thread_callers_write(void **context)
     stderr_to(ends[1]);
     put(7, 4);
     stderr_back();
-    assert_int_equal(read(ends[0], line, sizeof line - 1), 5); /* the line must be in the pipe by now */
+    assert_int_equal(read(ends[0], line, sizeof line - 1), 5); /* put has already written the line itself */
     assert_string_equal(line, "0007\n");
     close(ends[0]);
     close(ends[1]);

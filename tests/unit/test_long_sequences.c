@@ -1,6 +1,6 @@
-/* Sequences that are so long that their keys and values are projected in chunks (engine/cpu/project.c). The results are
- * compared with sums in double precision. Queries are zeros. So each output row is to_out applied to the mean of the
- * projected values. */
+/* Tests of sequences that are long enough for engine/cpu/project.c to project their keys and values in chunks. The
+ * results are compared with sums in double precision. Queries are zeros, so each output row is to_out applied to the
+ * mean of the projected values. */
 #include "engine/cpu/vector.h"
 #include "engine/engine.h"
 #include "tests/unit/loaded.h"
@@ -18,7 +18,8 @@
 
 enum { DIM = 8, K = 5, HEADS = 2, SEQ_LEN = 20000, MOST_ITEMS = 3, MOST_TOKENS = 25000 };
 
-/* Weights of the projection (SEQ_LEN, K), and of the layers (DIM, DIM) and (DIM). */
+/* The weights from which the expected results are computed: e is (SEQ_LEN, K), to_v and to_out are (DIM, DIM), bias is
+ * (DIM). */
 struct expected {
     float to_v[DIM * DIM], e[SEQ_LEN * K], to_out[DIM * DIM], bias[DIM];
 };
@@ -63,7 +64,7 @@ static void open_model(enum dtype dtype, struct loaded *loaded, struct expected 
     free(file);
 }
 
-/* to_out(mean over j of sum over n of E[n, j] to_v(x[n])), (DIM) */
+/* row (DIM) = to_out(mean over j of sum over n of E[n, j] to_v(x[n])) */
 static void compute_row(const struct expected *expected, const float *x, int64_t length, double *row)
 {
     double summed[DIM] = {0}, mean[DIM] = {0};

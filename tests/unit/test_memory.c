@@ -1,4 +1,4 @@
-/* The limits of control groups, read from folders with the kernel's files. */
+/* Tests of the memory limits of control groups, which are read from folders that imitate the kernel's files. */
 #include "server/common/memory.h"
 
 #include <setjmp.h>

@@ -14,7 +14,7 @@
 
 #define SECOND_NS INT64_C(1000000000)
 
-/* Models "a" and "b\"". The second model gets no requests. */
+/* Opens the metrics of two models. The quotation mark in the second name must be escaped. */
 static struct metrics *open_two(void)
 {
     static const char *const names[] = {"a", "b\""};
@@ -57,7 +57,7 @@ static char *text_of(const struct metrics *metrics)
     return text;
 }
 
-/* The value of the sample that is written exactly in this way, or -1 if it is missing. */
+/* Returns the value of the sample whose name and labels are written exactly as `name`, or -1 if there is none. */
 static double sample(const char *text, const char *name)
 {
     size_t length = strlen(name);
@@ -108,13 +108,13 @@ static void test_requests_and_errors(void **context)
 {
     (void)context;
     struct metrics *metrics = open_two();
-    char copy[] = "/embed"; /* the same name of the route at another address */
+    char copy[] = "/embed"; /* the name "/embed" at another address counts as the same route */
     metrics_request(metrics, "/embed", 0, 200, 3, 1, 1);
     metrics_request(metrics, copy, 0, 200, 3, 1, 1);
     metrics_request(metrics, "/embed", 0, 422, 3, 0, 0);
     metrics_request(metrics, "/logits", METRICS_NO_MODEL, 504, 3, 3, 0);
     metrics_request(metrics, "/logits", METRICS_NO_MODEL, 418, 3, 0, 0);
-    metrics_request(metrics, "/logits", METRICS_NO_MODEL, 7, 3, 0, 0); /* 7 is no HTTP status */
+    metrics_request(metrics, "/logits", METRICS_NO_MODEL, 7, 3, 0, 0); /* 7 is no HTTP status, and counts as 599 */
     char *text = text_of(metrics);
     expect_sample(text, "linformerd_requests_total{route=\"/embed\",model=\"a\",status=\"200\"}", 2);
     expect_sample(text, "linformerd_requests_total{route=\"/embed\",model=\"a\",status=\"422\"}", 1);
@@ -162,7 +162,7 @@ static void test_histograms(void **context)
     metrics_close(metrics);
 }
 
-/* Two sequences with prompts of 10 and 5 tokens. The first one has three new tokens. */
+/* Two sequences with prompts of 10 and 5 tokens generate three tokens and one token. */
 static void test_generations(void **context)
 {
     (void)context;
@@ -173,9 +173,9 @@ static void test_generations(void **context)
     metrics_next_token(metrics, 0, SECOND_NS / 50);
     metrics_generation_end(metrics, 0, "length");
     metrics_generation_end(metrics, 0, "eos_token");
-    char length[] = "length"; /* the same name of the reason at another address */
+    char length[] = "length"; /* the name "length" at another address counts as the same reason */
     metrics_generation_end(metrics, 0, length);
-    metrics_first_token(NULL, 0, 1, 1, 1); /* without metrics, this and the next two calls do nothing */
+    metrics_first_token(NULL, 0, 1, 1, 1); /* with NULL for the metrics, this and the next two calls do nothing */
     metrics_next_token(NULL, 0, 1);
     metrics_generation_end(NULL, 0, "length");
     char *text = text_of(metrics);
@@ -198,7 +198,7 @@ static void test_generations(void **context)
     metrics_close(metrics);
 }
 
-/* If a request waits and expires, the metrics count its waiting time, but no inference. */
+/* If a request expires while it waits, the metrics count its waiting time, but no inference. */
 static void test_times_that_a_request_has_not(void **context)
 {
     (void)context;
@@ -240,7 +240,7 @@ static void test_label_is_escaped(void **context)
     metrics_close(metrics);
 }
 
-/* Expects that the TYPE of the sample's family was declared before, and that it fits the sample's name. */
+/* Expects that a line "# TYPE" before the sample declares its family, with a type that fits the sample's name. */
 static void expect_declared(const char *text, const char *line)
 {
     static const char *const suffixes[] = {"", "_bucket", "_sum", "_count"};
@@ -325,7 +325,7 @@ static void test_models_are_apart(void **context)
     metrics_close(metrics);
 }
 
-/* The table of statuses is small. Clients cannot choose statuses. */
+/* The table of statuses is small, because clients cannot choose statuses. Further statuses count as 599. */
 static void test_more_statuses_than_places(void **context)
 {
     (void)context;
@@ -346,7 +346,7 @@ static void test_many_recorders(void **context)
     pthread_t threads[RECORDERS];
     for (int i = 0; i < RECORDERS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, record_many, metrics), 0);
-    free(text_of(metrics)); /* reads the metrics while other threads write them */
+    free(text_of(metrics)); /* reads the metrics while other threads write to them */
     for (int i = 0; i < RECORDERS; i++)
         pthread_join(threads[i], NULL);
     char *text = text_of(metrics);

@@ -1,5 +1,5 @@
-/* The model of every reference case. A batch has random items with different lengths, masks, optional inputs and
- * outputs. Each item's results are compared with its results alone. SEED chooses the items. */
+/* Tests the model of every reference case with batches of random items, which differ in lengths, masks, optional inputs
+ * and requested outputs. Each item's results are compared with its results alone. SEED chooses the items. */
 #include "engine/engine.h"
 #include "tests/unit/loaded.h"
 #include "tests/unit/tensors.h"
@@ -20,13 +20,13 @@
 #define FEWEST_CASES 82
 #define ITEMS 6
 #define ROUNDS 4
-#define TOKENS 256     /* tokens of a batch */
-#define LONGEST 40     /* rows of an item, even if the model accepts more */
-#define WIDEST 3       /* sequences of a call */
-#define SIDE 8         /* height and width of an image */
-#define TRIES 1000     /* attempts to make a random item that the model accepts */
-#define MOST_OUTPUTS 8 /* requested outputs besides the first */
-#define TOLERANCE 1e-6 /* if batches are not invariant */
+#define TOKENS 256     /* maximum number of tokens of a batch */
+#define LONGEST 40     /* maximum number of rows of an item, even if the model accepts more */
+#define WIDEST 3       /* maximum number of sequences of a call */
+#define SIDE 8         /* maximum height and width of an image */
+#define TRIES 1000     /* maximum number of attempts to make an item that the model accepts */
+#define MOST_OUTPUTS 8 /* maximum number of requested outputs besides the first */
+#define TOLERANCE 1e-6 /* relative L2 difference that is allowed if the model is not batch invariant */
 
 /* An item, its inputs, and memory for its results. */
 struct sample {
@@ -34,7 +34,7 @@ struct sample {
     struct engine_extra extras[MOST_OUTPUTS];
     void *inputs[ENGINE_MAX_INPUTS];
     float *results;
-    int64_t n_results; /* number of floats */
+    int64_t n_results; /* number of floats in `results` */
 };
 
 /* ---- Random items ---- */
@@ -46,7 +46,8 @@ static void fill(const struct model_input *input, void *data, int64_t count, int
             ((int32_t *)data)[i] = (int32_t)random_size(0, input->vocabulary - 1);
         else if (input->kind == INPUT_ROWS)
             ((float *)data)[i] = random_float();
-        /* If a row hides all scores, its result is NaN in kuixu's layer. So the first score of each row is visible. */
+        /* If a row of the mask hides all scores, the result of LinearMultiheadAttention is NaN. The first score of each
+         * row is therefore visible. */
         else
             ((uint8_t *)data)[i] =
                 input->kind == INPUT_ATTENTION_MASK && i % columns == 0 ? 0 : (uint8_t)random_size(0, 1);
@@ -59,7 +60,7 @@ static int64_t random_length(const struct model_input *input)
     return random_size(input->min_length < most ? input->min_length : most, most);
 }
 
-/* Sets the input. Sometimes leaves out an optional input. */
+/* Sets the input to random data. Sometimes leaves out an optional input. */
 static void give_input(const struct model_info *info, struct sample *sample, int index, int64_t width)
 {
     const struct model_input *input = &info->inputs[index];
@@ -94,8 +95,8 @@ static int64_t product(int rank, const int64_t *shape)
     return count;
 }
 
-/* Requests everything that the model has: its output, the last hidden state, the pooled vector, and some of the other
- * outputs. A model of images has only its output. */
+/* Requests the output, the last hidden state, the pooled vector, and some of the other outputs. For a model of images,
+ * only outputs can be requested. */
 static void want_results(const struct loaded *loaded, struct sample *sample)
 {
     const struct model_info *info = model_info(loaded->model);
@@ -178,7 +179,7 @@ static void compare_alone(const struct loaded *loaded, const struct sample *samp
     free(together);
 }
 
-/* Returns the number of items in the batch. */
+/* Runs a batch of random items, and compares each with its results alone. Returns the number of items. */
 static int64_t run_batch(const struct loaded *loaded)
 {
     struct sample samples[ITEMS];

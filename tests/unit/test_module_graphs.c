@@ -1,5 +1,5 @@
-/* Graphs of modules that are refused. The message must name the place. The refusal must be quick, and take little
- * memory. The weights are a table (8, 4), a matrix (4, 4), a vector (4), a kernel (4, 4, 3). */
+/* Tests of module graphs that are refused. The message must name the place of the fault. The refusal must be quick, and
+ * need little memory. The weights are a table (8, 4), a matrix (4, 4), a vector (4), and a kernel (4, 4, 3). */
 #include "engine/engine.h"
 #include "tests/unit/loaded.h"
 
@@ -17,7 +17,7 @@
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 #define FLOATS (32 + 16 + 4 + 48)
-#define MOST_KILOBYTES (2 << 20) /* memory of the process, including the sanitizers */
+#define MOST_KILOBYTES (2 << 20) /* limit for the memory of the process, including that of the sanitizers */
 
 static struct engine *engine;
 
@@ -55,7 +55,8 @@ static struct weights *open_weights(char *bytes, size_t size)
     return weights;
 }
 
-/* The message of the refusal. It is empty if the graph is accepted. `causal` is the key of config.json. */
+/* Loads the graph. Returns the message of the refusal, which is empty if the graph is accepted. `causal` is the value
+ * of this key of config.json. */
 static struct error load_config(const char *graph, bool causal)
 {
     char bytes[2048];
@@ -82,8 +83,8 @@ static struct error load_graph(const char *graph)
     return load_config(graph, false);
 }
 
-/* A graph with the inputs ids (batch, n) of 1 to 8 ids, x (batch, n, 4) and image (batch, 4, 6, 6). Its output is
- * `y`. */
+/* Makes a graph with the inputs ids (batch, n), x (batch, n, 4), image (batch, 4, 6, 6) and flags (batch), with n from
+ * 2 to 8. Its output is the result "y" of a node. */
 static char *around(const char *nodes)
 {
     static const char text[] =
@@ -103,7 +104,8 @@ struct refusal {
     const char *text, *expected;
 };
 
-static int found_otherwise; /* number of refusals with another message than the expected one */
+/* Number of graphs that were accepted, or refused with another message than the expected one. */
+static int found_otherwise;
 
 static void compare(const char *text, const char *graph, const char *expected, const char *place)
 {
@@ -131,7 +133,7 @@ static void the_graphs_around_are_served(void **state)
 
 #define Y(op, rest) "{\"op\": \"" op "\", \"to\": \"y\", " rest "}"
 
-/* The message must name the node. */
+/* Nodes whose refusal must name the node. */
 static const struct refusal nodes[] = {
     {Y("frobnicate", "\"self\": \"x\""), "the operation is not served"},
     {Y("relu", "\"self\": \"x\", \"inplace\": true"), "argument \"inplace\" is not served"},
@@ -285,7 +287,7 @@ static void nodes_are_refused_by_name(void **state)
     assert_int_equal(found_otherwise, 0);
 }
 
-/* The input is (n, batch, 4). A class would confuse the batch with the sequence. */
+/* The input of the class is (n, batch, 4). The class would confuse the batch with the sequence. */
 static void a_leaf_takes_the_batch_first(void **state)
 {
     (void)state;
@@ -297,7 +299,7 @@ static void a_leaf_takes_the_batch_first(void **state)
     free(graph);
 }
 
-/* x[:, None] * x[None] has the dimension of the batch twice. */
+/* An operation on x[:, None] and x[None] would combine different items of the batch. */
 static void items_do_not_meet(void **state)
 {
     (void)state;
@@ -364,7 +366,7 @@ static const struct refusal graphs[] = {
 
 #define FLAGS "{\"op\": \"view\", \"to\": \"column\", \"self\": \"flags\", \"size\": [\"batch\", 1, 1]}, "
 
-/* These faults are found in the whole plan, so the message names no node. */
+/* These faults are only found when the plan is complete, so the message names no node. */
 static void results_of_absurd_sizes_are_refused(void **state)
 {
     (void)state;
@@ -378,7 +380,7 @@ static void results_of_absurd_sizes_are_refused(void **state)
     free(graph);
 }
 
-/* The logits must come from a linear layer, with as many columns as there are ids of the input. */
+/* The output must be the logits of a linear layer, with one column for each id of the input's vocabulary. */
 static void causal_needs_logits_of_sequences_that_grow(void **state)
 {
     (void)state;
@@ -411,7 +413,7 @@ static void graphs_are_refused(void **state)
     assert_int_equal(found_otherwise, 0);
 }
 
-/* `count` nodes of relu, each with the result of the previous one. */
+/* Makes a graph of `count` nodes relu. Each node reads the result of the previous node. */
 static char *chain(int count)
 {
     char *text = malloc((size_t)count * 80 + 1), *end = text;
@@ -432,12 +434,12 @@ static void too_many_nodes_are_refused(void **state)
     char *graph = chain(65537);
     expect(graph, "at most 65536 nodes", "graph");
     free(graph);
-    graph = chain(20000); /* this graph has no result "y" */
+    graph = chain(20000); /* accepted as far as the number of nodes, but it has no result "y" */
     expect(graph, "output \"output\": no result", "graph");
     free(graph);
 }
 
-/* Ranges of at most 4 million elements each, with 17 different starts. */
+/* The graph computes 17 different ranges of up to 4 million elements. */
 static void too_many_numbers_are_refused(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* /openapi.json describes exactly the routes of the tables, and says whether a route needs a key. */
+/* Tests that /openapi.json describes exactly the routes of the tables, and says whether a route requires a key. */
 #include "server/dialects/dialects.h"
 #include "server/dialects/openapi.h"
 
@@ -25,7 +25,7 @@ static json_t *document(void)
     return found;
 }
 
-/* Copies a path of the document in the form of the tables, with {} instead of {model}. */
+/* Copies a path of the document to `out` in the form of the tables of routes, with {} instead of {model}. */
 static void table_path(const char *path, char *out)
 {
     for (; *path; path++) {
@@ -39,7 +39,7 @@ static void table_path(const char *path, char *out)
     *out = '\0';
 }
 
-/* The operation of the document for a route, or NULL. */
+/* Returns the operation of the document that describes the route, or NULL. */
 static json_t *operation_of(json_t *paths, const char *method, const char *path)
 {
     const char *name;
@@ -107,7 +107,8 @@ static void test_each_description_has_a_route(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* An open route has an empty list `security`, and no answer 401. A route with a body has a requestBody. */
+/* The description of an open route, which requires no key, has an empty list `security`, and no answer 401. That of a
+ * route with a body has a requestBody. */
 static void test_keys_and_bodies(void **state)
 {
     (void)state;

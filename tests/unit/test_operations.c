@@ -1,6 +1,6 @@
-/* Every operation on a backend, compared with the scalar reference in double precision. Random batches have items of
- * different lengths. If the backend is batch invariant, an item alone must give the same bits. SEED chooses the random
- * numbers. The tests are in operations_*.c. */
+/* Tests every operation on a backend, and compares the results with the scalar reference in double precision. Random
+ * batches contain items of different lengths. If the backend is batch invariant, an item alone must give the same bits.
+ * SEED chooses the random numbers. The tests are in operations_*.c. */
 #include "engine/plan/operations.h"
 #include "tests/unit/operation_tests.h"
 
@@ -46,7 +46,7 @@ static void test_every_operation_has_its_facts(void **state)
 }
 
 #ifndef ONLY_PRODUCTS
-/* This test runs after the others. If the processor lacks these kernels, all tests are skipped. */
+/* This test runs after the others. It is skipped like them if the processor does not support the kernels. */
 static void test_every_operation_was_run(void **state)
 {
     (void)state;
@@ -78,9 +78,9 @@ static void test_an_operation_without_a_kernel_is_refused(void **state)
     assert_string_equal(error.message, "the lacking engine lacks the operation activate");
 }
 
-/* For products in bf16, the tolerance is twice the largest error of SEEDs 1 to 24. A number in bf16 has 8 bits. So a
- * score of 10 has an error of up to 0.04, and its exponential has the same relative error. For float, the tolerance is
- * EXACT. */
+/* Sets the tolerance. For products in bf16, it is about twice the largest error that SEEDs 1 to 24 give. A number in
+ * bf16 has 8 significant bits. A score of 10 has an error of up to 0.04, and its exponential has this relative error.
+ * For float32, the tolerance is EXACT. */
 static int choose_tolerance(void **state)
 {
     (void)state;
@@ -93,8 +93,8 @@ static int choose_tolerance(void **state)
 }
 
 #define TEST(name, in_bf16) cmocka_unit_test_prestate_setup_teardown(name, choose_tolerance, NULL, &(double){in_bf16})
-/* On CUDA, a test in SAME launches the same kernels in f32, in tf32, and in f32 without tensor cores. These differ only
- * in how they multiply. With ONLY_PRODUCTS, such a test is left out. */
+/* On CUDA, f32, tf32, and f32 without tensor cores differ only in the kernels of products. A test in SAME launches the
+ * same kernels with each of them. Programs that define ONLY_PRODUCTS leave out these tests. */
 #ifdef ONLY_PRODUCTS
 #define SAME(name, in_bf16) \
     {                       \

@@ -1,10 +1,10 @@
-/* Parts of pages that follow from tables in the code:
- * - docs/configuration.md and config/linformerd.example.json have every setting.
- * - docs/serving-a-model.md has every key of config.json and every class.
- * - README.md has every class.
- * - docs/module-graph.md has every operation of a module's graph.
- * `make docs` runs this program with WRITE_PAGES=1. The program then writes the list of settings into the page, instead
- * of comparing it. */
+/* Tests of the parts of documents that follow from tables in the code:
+ * - docs/configuration.md and config/linformerd.example.json contain every setting.
+ * - docs/serving-a-model.md contains every key of config.json and every class.
+ * - README.md contains every class.
+ * - docs/module-graph.md contains every operation of a module's graph.
+ * `make docs` runs this program with WRITE_PAGES=1. The program then writes the list of settings to
+ * docs/configuration.md, instead of comparing the list. */
 #include "config/settings_table.h"
 #include "engine/families/family.h"
 #include "engine/families/module/graph.h"
@@ -69,7 +69,7 @@ static void write_row(FILE *out, const struct setting *setting)
     fputs(" |\n", out);
 }
 
-/* The list of settings for the page. The caller frees it. */
+/* Returns the list of settings for docs/configuration.md. The caller frees the list. */
 static char *settings_list(void)
 {
     char *text = NULL;
@@ -126,7 +126,7 @@ static void page_has_the_settings_of_the_table(void **state)
 
 /* ---- config.json ---- */
 
-/* The message that refuses an unknown key lists all keys. */
+/* The test reads the keys from the message that refuses an unknown key, because this message lists all keys. */
 static void page_has_every_key_of_config_json(void **state)
 {
     (void)state;
@@ -150,7 +150,7 @@ static void page_has_every_key_of_config_json(void **state)
 
 /* ---- Classes ---- */
 
-/* The message that refuses an unknown class lists all classes: "linformer.LinformerLM" and others. */
+/* The test reads the classes, such as "linformer.LinformerLM", from the message that refuses an unknown class. */
 static void pages_have_every_class(void **state)
 {
     (void)state;
@@ -163,7 +163,7 @@ static void pages_have_every_class(void **state)
     assert_non_null(list);
     for (char *class = strtok_r(list + strlen(known), ", ", &rest); class; class = strtok_r(NULL, ", ", &rest)) {
         char whole[128], brief[128], alone[128];
-        const char *point = strrchr(class, '.'); /* NULL for "module", which has no point */
+        const char *point = strrchr(class, '.'); /* NULL for "module", which contains no point */
         snprintf(whole, sizeof whole, "`%s`", class);
         snprintf(brief, sizeof brief, "`%s`", point ? point : class);
         snprintf(alone, sizeof alone, "`%s`", point ? point + 1 : class);
@@ -193,7 +193,7 @@ static bool operation_is_served(const char *name)
     return false;
 }
 
-/* The part of the page about operations. The caller frees it. */
+/* Returns the section about operations of docs/module-graph.md. The caller frees the text. */
 static char *operations_part(void)
 {
     char *page = read_page(GRAPH_PAGE), *begin = strstr(page, "\n## Operations\n");
@@ -206,7 +206,7 @@ static char *operations_part(void)
     return part;
 }
 
-/* The first column of a row contains the names: "| `a`, `b` |". */
+/* Whether the first column of the row contains the name. The column contains several names: "| `a`, `b` |". */
 static bool row_names(const char *row, const char *name)
 {
     char quoted[64];

@@ -1,4 +1,4 @@
-/* The picture of attention: its size, and the colour of each cell. */
+/* Tests of the picture of attention weights: its size, and the colour of each cell. */
 #include "server/images/panels.h"
 
 #include <setjmp.h>
@@ -8,21 +8,20 @@
 
 #include <cmocka.h> /* needs the headers above */
 
-#define COLOURS_OF_VALUES 254 /* the other colours are the background and the text */
+#define COLOURS_OF_VALUES 254 /* number of colours that stand for values. Background and text have others */
 
-/* The pixels of a picture. The caller frees them. */
+/* Draws the picture, and returns its pixels. The caller frees them. */
 static uint8_t *drawn(const struct panels *panels)
 {
     uint8_t *pixels = malloc((size_t)(panels->width * panels->height) + 1);
     assert_non_null(pixels);
-    pixels[panels->width * panels->height] = 77; /* to detect writes behind the picture */
+    pixels[panels->width * panels->height] = 77; /* a byte behind the picture, to detect writes beyond its end */
     panels_draw(panels, pixels);
     assert_int_equal(pixels[panels->width * panels->height], 77);
     return pixels;
 }
 
-/* Finds the first pixel from the top whose colour stands for a value. It is the upper left corner of the first
- * panel. */
+/* Finds the upper left corner of the first panel: the first pixel from the top whose colour stands for a value. */
 static void find_corner(const struct panels *panels, const uint8_t *pixels, int64_t *x, int64_t *y)
 {
     int64_t at = 0;
@@ -35,7 +34,7 @@ static void find_corner(const struct panels *panels, const uint8_t *pixels, int6
 static void each_cell_has_the_colour_of_its_value(void **state)
 {
     (void)state;
-    /* (2 heads, n 2, k 3). The largest value is 0.5 */
+    /* (2 heads, 2 rows, 3 keys). The largest value is 0.5. */
     static const float values[] = {0, 0.1F, 0.2F, 0.3F, 0.4F, 0.5F, 0.25F, 0.25F, 0.5F, 0, 0, 0.125F};
     const struct panel_row row = {.number = 3, .values = values, .heads = 2, .n = 2, .k = 3};
     struct panels panels = {.rows = &row, .n_rows = 1, .n_heads = 2, .most_n = INT64_MAX, .cell = 30};
@@ -45,7 +44,7 @@ static void each_cell_has_the_colour_of_its_value(void **state)
     find_corner(&panels, pixels, &left, &top);
     int64_t second = left + 3 * 30;
     while (pixels[top * panels.width + second] >= COLOURS_OF_VALUES)
-        second++; /* the gap between the panels */
+        second++; /* skips the gap between the panels */
     for (int64_t p = 0; p < 2 * 30; p++)
         for (int64_t j = 0; j < 3 * 30; j++)
             for (int64_t head = 0; head < 2; head++) {
@@ -73,7 +72,7 @@ static void each_panel_may_have_its_own_scale(void **state)
     free(pixels);
 }
 
-/* Layers differ in their numbers of heads, rows and keys. All must be drawn within the picture. */
+/* The layers differ in their numbers of heads, rows and keys. All pixels must lie within the picture. */
 static void grids_of_all_shapes_are_drawn(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
-/* The passes that rewrite plans. Random plans, like those of families, are compared with the same plans without passes,
- * in double precision. The bits of an item's result must not depend on its other results, or on other items. The plans
- * contain all operations, except those that not_drawn lists with reasons. SEED chooses the plans. */
+/* Tests of the passes, which rewrite plans. The tests build random plans like those of models. The results on a backend
+ * are compared with the same plans without passes in double precision. The bits of an item's result must not depend on
+ * its other results, or on other items. The plans contain all operations, except those that not_drawn lists with
+ * reasons. SEED chooses the plans. */
 #include "engine/backend.h"
 #include "engine/plan/axes.h"
 #include "engine/plan/sizes.h"
@@ -26,23 +27,23 @@ static const struct backend_functions *functions;
 
 #define PLANS 40
 #define MAX_ITEMS 5
-#define MAX_ROWS 1024 /* including joined axes */
+#define MAX_ROWS 1024 /* maximum number of rows of a batch, also of two axes that a step joins */
 #define MAX_LENGTH 90
 #define COLUMNS 24     /* columns of x */
 #define VOCABULARY 37  /* columns of the output layer */
-#define TOLERANCE 2e-5 /* relative to the largest value */
+#define TOLERANCE 2e-5 /* maximum error, relative to the largest value */
 
 static uint64_t seed;
-static bool is_in_a_plan[OP_COUNT]; /* before or after its passes */
+static bool is_in_a_plan[OP_COUNT]; /* by operation: whether a plan contained it, with or without passes */
 
-/* ---- Random plans. A plan is built twice with the same random numbers. ---- */
+/* ---- Random plans. Each plan is built twice, from the same random numbers. ---- */
 
 struct maker {
     struct plan_builder *builder;
-    int pool; /* the weight that contains all other weights */
+    int pool; /* one large weight. All weights of a plan are parts of it */
     int mask; /* the value of the mask */
     int64_t length;
-    bool nines; /* an item's rows are a multiple of nine */
+    bool nines; /* the number of rows of an item is a multiple of nine */
 };
 
 static bool one_in(int64_t n)
@@ -82,7 +83,7 @@ static struct plan_projection projection(struct maker *maker, int64_t groups, in
     };
 }
 
-/* E and F project keys and values. E and F may be the same. Some rows may be masked. */
+/* Adds an attention in which E projects the keys and F the values. E and F may be the same. Some rows may be masked. */
 static int project_and_attend(struct maker *maker, int queries, int keys, int values, int64_t heads)
 {
     struct plan_builder *builder = maker->builder;
@@ -124,7 +125,8 @@ static int attention(struct maker *maker, int x)
     return linear(maker, out, columns, COLUMNS);
 }
 
-/* ---- Operations that the layers below lack. Each computes a value with as many columns as x ---- */
+/* ---- Operations that the layers below do not contain. Each function adds one, and returns a value with as many
+ * columns as x ---- */
 
 static int rotate(struct maker *maker, int x)
 {
@@ -150,7 +152,7 @@ static int add_sinusoids(struct maker *maker, int x)
     return plan_add_sinusoids(maker->builder, x, weight(maker, 1, COLUMNS / 2));
 }
 
-/* Reads the mask as ids. */
+/* The embedding reads the mask as ids. */
 static int embed(struct maker *maker, int x)
 {
     return plan_add(maker->builder, x, plan_embed(maker->builder, maker->mask, weight(maker, 2, COLUMNS)), 1.0f);
@@ -172,7 +174,7 @@ static int convolve_sequence(struct maker *maker, int x)
                        (struct plan_attention){.heads = heads, .kv_heads = heads, .scale = 0.5f});
 }
 
-/* The keys are the rows of x, followed by their norm. */
+/* An attention whose keys are the rows of x, followed by the rows of the norm of x. */
 static int append_rows(struct maker *maker, int x)
 {
     int keys = plan_append_rows(maker->builder, x, norm(maker, x));
@@ -180,7 +182,7 @@ static int append_rows(struct maker *maker, int x)
                        (struct plan_attention){.heads = 2, .kv_heads = 2, .scale = 0.5f});
 }
 
-/* A window must divide the number of rows. This holds if the rows are padded to multiples of nine. */
+/* The window must divide the number of rows, so the operation is only added if this number is a multiple of nine. */
 static int local_attend(struct maker *maker, int x)
 {
     struct plan_head_range all = {0, 2, COLUMNS / 2};
@@ -188,7 +190,7 @@ static int local_attend(struct maker *maker, int x)
                         : x;
 }
 
-/* If all rows exist, pads the rows, and projects them to keys. */
+/* Pads the rows to maker->length, and projects the padded rows to keys. */
 static int pad_rows(struct maker *maker, int x)
 {
     struct plan_builder *builder = maker->builder;
@@ -201,7 +203,7 @@ static int pad_rows(struct maker *maker, int x)
     return plan_attend(builder, x, keys, keys, (struct plan_attention){.heads = 2, .kv_heads = 2, .scale = 0.5f});
 }
 
-/* True if the axis of x has padding. A space requires the number of rows that the input gives. */
+/* Whether the axis of x has padding. The number of rows in a space is that of the input, without padding. */
 static bool is_padded(const struct maker *maker, int x)
 {
     const struct plan_axis *axis = &maker->builder->plan->axes[plan_value_at(maker->builder, x)->axis];
@@ -210,7 +212,8 @@ static bool is_padded(const struct maker *maker, int x)
 
 static const struct plan_source none = {PLAN_NONE, PLAN_NONE, 0};
 
-/* Some columns of a value (n, COLUMNS) or of a weight. If `back`, in reverse order. */
+/* Adds a space over `count` columns, beginning with `first`, of all rows of a value (n, COLUMNS). If `back` is set, x
+ * is read from the last row to the first. If `rows` is set, z is a value, otherwise one row of a weight. */
 static int space_of_columns(struct plan_builder *builder, int64_t first, int64_t count, bool back, bool rows)
 {
     int n = plan_size_free(builder, 0, 0, 1, MAX_LENGTH), one = plan_size_constant(builder, 1);
@@ -232,8 +235,8 @@ static struct plan_target like(struct plan_builder *builder, int x)
     return (struct plan_target){plan_value_at(builder, x)->axis, COLUMNS, false, PLAN_NONE};
 }
 
-/* Some columns come from x, the others from another value, both possibly in reverse order. The passes may move steps
- * between these two steps. */
+/* One step copies some columns of y from x, another step copies the others from another value. Each may reverse the
+ * order of the rows. The passes may move steps between these two steps. */
 static int arrange(struct maker *maker, int x)
 {
     struct plan_builder *builder = maker->builder;
@@ -248,7 +251,8 @@ static int arrange(struct maker *maker, int x)
     return plan_arrange(builder, source, space_of_columns(builder, first, COLUMNS - first, one_in(2), true), y);
 }
 
-/* First a sum with a vector. Then the larger one of two values, where a third value is not 0. */
+/* The result is x plus a vector where a condition is not 0. Elsewhere it is the maximum of this sum and another
+ * value. */
 static int combine_and_select(struct maker *maker, int x)
 {
     struct plan_builder *builder = maker->builder;
@@ -265,7 +269,7 @@ static int combine_and_select(struct maker *maker, int x)
     return plan_select(builder, condition, made, other, rows, like(builder, x));
 }
 
-/* Sums the probabilities along a row, and multiplies them by a matrix. */
+/* Computes the softmax of each row, its cumulative sums, and their product with a matrix. */
 static int softmax_cumulate_and_multiply(struct maker *maker, int x)
 {
     struct plan_builder *builder = maker->builder;
@@ -286,7 +290,7 @@ static int softmax_cumulate_and_multiply(struct maker *maker, int x)
     return plan_multiply(builder, x, z, 0.5f, plan_add_space(builder, &space), like(builder, x));
 }
 
-/* Repeats the first or the last row of x for every row. Steps before this step need to compute only that row. */
+/* Replaces every row of x by the first or the last row. The steps before need to compute only this row. */
 static int repeat_row(struct plan_builder *builder, int x, bool last)
 {
     int space = space_of_columns(builder, 0, COLUMNS, false, true);
@@ -305,7 +309,7 @@ static int repeat_row(struct plan_builder *builder, int x, bool last)
     return plan_arrange(builder, source, plan_add_space(builder, &rows), like(builder, x));
 }
 
-/* Repeats one row of the result of two linear layers. */
+/* Replaces every row of the result of two linear layers by one of its rows. */
 static int select_row(struct maker *maker, int x)
 {
     struct plan_builder *builder = maker->builder;
@@ -368,7 +372,7 @@ static int block_input(struct maker *maker, int x)
     return one_in(3) ? plan_shift_tokens(maker->builder, x, random_size(2, 3), shifts) : x;
 }
 
-/* Layers with one stream, or with two streams as in reversible networks. */
+/* Adds up to two layers, with one stream of activations, or with two streams as in reversible networks. */
 static int layers(struct maker *maker, int x)
 {
     bool reversible = one_in(4);
@@ -383,7 +387,8 @@ static int layers(struct maker *maker, int x)
     return one_in(2) ? norm(maker, x) : x;
 }
 
-/* Consecutive numbers choose the operations of `drawn` in turn, and the kinds of padding in turn. */
+/* Builds a random plan. Consecutive numbers choose the operations of `drawn` in turn, and the kinds of padding in
+ * turn. */
 static void build_drawn(struct plan_builder *builder, uint64_t number)
 {
     struct maker maker = {.builder = builder, .length = MAX_LENGTH};
@@ -406,8 +411,8 @@ static void build_drawn(struct plan_builder *builder, uint64_t number)
               has_logits ? some_bias(&maker, VOCABULARY) : PLAN_NONE, has_logits);
 }
 
-/* For number 2 d + l, the plan has the operation d of `drawn`, and then a linear layer. One row of the result is
- * selected. It is the first row if l is 0, and the last row if l is 1. */
+/* For number 2 d + l, builds a plan with the operation d of `drawn`, a linear layer, and the selection of one row of
+ * the result. This is the first row if l is 0, and the last row if l is 1. */
 static void build_selection(struct plan_builder *builder, uint64_t number)
 {
     struct maker maker = {.builder = builder, .length = MAX_LENGTH};
@@ -453,7 +458,7 @@ static void open_bench(struct bench *bench, void (*build)(struct plan_builder *,
                                      .dtype = DTYPE_F32,
                                      .threads = 2,
                                      .all_threads = true,
-                                     /* the shim takes long to compute with tensor cores */
+                                     /* only one of four plans uses tensor cores, because they are slow on the shim */
                                      .cuda_f32 = plan_seed % 4 ? CUDA_F32_PLAIN : CUDA_F32_TENSOR,
                                      .products = plan_seed % 2 ? LIBRARY_OPENBLAS : LIBRARY_AUTO};
     memset(bench, 0, sizeof *bench);
@@ -588,7 +593,7 @@ static void assert_same(const struct bench *bench, const float *found, const flo
             fail_msg("in company %.9g, alone %.9g", (double)found[i], (double)expected[i]);
 }
 
-/* Compares the item's results in the batch with its results alone. Alone, the item requests everything. */
+/* Compares the item's results in the batch with its results alone. Alone, the item requests all results. */
 static void compare_alone(struct bench *bench, const struct engine_item *item)
 {
     static struct results all;
@@ -648,8 +653,8 @@ static bool moves_to_one_row(const struct plan *plan)
     return false;
 }
 
-/* If the result of an operation depends on the position of a row, it must not be computed for the selected row alone.
- * plan_operations must say so. If it does not, the last row of a long item is wrong. */
+/* A plan that selects one row computes only this row, unless an operation depends on the position of the row. The table
+ * plan_operations marks these operations. If a mark is missing, the last row of a long item is wrong. */
 static void run_selection(uint64_t number)
 {
     static struct results results;
@@ -676,7 +681,7 @@ static void the_selected_row_keeps_its_position(void **state)
         run_selection(number);
 }
 
-/* This test runs after the tests above. */
+/* This test runs after the tests that build plans. */
 static void every_operation_is_drawn(void **state)
 {
     (void)state;
@@ -690,7 +695,7 @@ static void every_operation_is_drawn(void **state)
     }
 }
 
-/* The FLOPs of products with weights, and of the products after them. Epilogues do not count. */
+/* Returns the FLOPs of the plan's products with weights, of projections, and of gates. Epilogues do not count. */
 static int64_t product_flops(const struct plan *plan, int64_t rows)
 {
     int64_t flops = 0;
@@ -727,13 +732,14 @@ static void decisions_count_what_they_save(void **state)
     assert_true(taken > 0);
 }
 
-/* Two chains have the same E, and items with a fixed number of rows:
+/* Two chains of products have the same E, and items with a fixed number of rows:
  *
  *     K = Eᵀ((x Aᵀ + a) Wᵀ + w)
  *     V = Eᵀ(x Uᵀ + u)
  *
- * After K is rewritten, its projection follows the step with A, and has a column of sums. The pass must not take this
- * projection for a chain with the source of V. Otherwise, the pass would regard V as done, and not rewrite it. */
+ * After the pass re-associate has rewritten K, its projection follows the step with A, and has a column of sums. The
+ * pass must not regard this step and this projection as another chain from x, the source of V. Otherwise it would
+ * regard V as rewritten, and not rewrite it. */
 static void a_rewritten_projection_is_no_chain(void **state)
 {
     (void)state;
