@@ -1,7 +1,7 @@
-/* Where bodies are read, and which media types a route accepts. The tests use the real HTTP server with routes of their
- * own. If a model takes pictures, a worker reads each body that may contain a picture, even a small one. If a model has
- * a tokenizer.json, workers read large bodies. For such a model, the limit is lower. Workers read all requests of heavy
- * routes. */
+/* Tests whether an event loop or a worker reads a body, and which media types a route accepts. The tests use the real
+ * HTTP server, with the routes below. Workers read large bodies, and all requests of heavy routes. If a model reads
+ * pictures, a worker also reads each small body that may contain a picture. If a model has a tokenizer.json, bodies
+ * count as large from a lower size on. */
 #define _GNU_SOURCE /* gettid */
 #include "server/common/metrics.h"
 #include "server/http/http.h"
@@ -20,10 +20,10 @@
 #include <cmocka.h>
 #include <pthread.h>
 
-#define LARGE (65 * 1024) /* size from which no event loop reads a body */
-#define TEXT (8 * 1024)   /* size up to which an event loop reads a body if a model has a tokenizer.json */
+#define LARGE (65 * 1024) /* size of a body that no event loop reads */
+#define TEXT (8 * 1024)   /* maximum size of a body that an event loop reads if a model has a tokenizer.json */
 
-/* Answers with the number of the thread that reads the body. */
+/* Reads the body of a request, and answers with the number of the thread that does so. */
 static enum outcome tell_thread(struct request *request)
 {
     writer_format(&request->answer, "{\"thread\":%d}", (int)gettid());
@@ -114,13 +114,13 @@ static void send_all(int descriptor, const char *bytes, size_t length)
     }
 }
 
-/* Sends a request with a body of `length` letters, and returns the status. *thread is the number in the answer, 0 if
- * there is none. */
+/* Sends a request with a body of `length` letters, and returns the status. *thread is the thread's number in the
+ * answer, or 0 if the answer contains none. */
 static int call(const struct fixture *fixture, const char *method, const char *path, const char *type, size_t length,
                 int *thread)
 {
     char text[HTTP_ADDRESS_BYTES];
-    assert_true(http_address(fixture->http, 0, text)); /* "http://127.0.0.1:PORT" */
+    assert_true(http_address(fixture->http, 0, text)); /* writes "http://127.0.0.1:PORT" */
     const uint16_t port = (uint16_t)strtol(strrchr(text, ':') + 1, NULL, 10);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

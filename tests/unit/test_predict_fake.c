@@ -1,5 +1,5 @@
-/* /predict and POST / with the fake engine: forms of answers, scores, top_k, pictures, and messages that name the
- * routes for a model. */
+/* Tests of /predict and POST / with a fake engine: forms of answers, scores, top_k, pictures, and which routes serve a
+ * model. */
 #include "server/images/images.h"
 #include "tests/http/native_call.h"
 
@@ -75,8 +75,8 @@ static double sigmoid(int32_t id, int class)
     return 1 / (1 + exp(-logit(id, class)));
 }
 
-/* Checks the list of an item whose first id is `id`. With the ids of these tests, the logits of the fake engine
- * increase with the class, so the last class comes first. */
+/* Expects the best `count` classes. With the ids of these tests, the logits of the fake engine rise with the class, so
+ * the last class is the best. */
 static void expect_classes(const json_t *list, int32_t id, size_t count, double (*score)(int32_t id, int class))
 {
     assert_int_equal(json_array_size(list), count);
@@ -128,7 +128,7 @@ static void several_inputs_have_a_list_each(void **state)
     }
 }
 
-/* `[["a"]]` and `[[100]]` are batches of one item. */
+/* `[["a"]]` and `[[100]]` are a batch of one text. */
 static void a_batch_of_one_is_a_list_of_lists(void **state)
 {
     (void)state;
@@ -142,8 +142,8 @@ static void a_batch_of_one_is_a_list_of_lists(void **state)
     }
 }
 
-/* With `parameters`, the answer must be a list of lists even for a single text, because Hugging Face's InferenceClient
- * reads its first element. */
+/* With `parameters`, the answer to one text is a list of lists, because Hugging Face's InferenceClient reads the first
+ * element as the list for the text. */
 static void parameters_are_those_of_a_pipeline(void **state)
 {
     (void)state;
@@ -181,8 +181,8 @@ static void one_class_has_a_sigmoid_and_a_number(void **state)
     json_decref(list);
 }
 
-/* Returns very large logits. The softmax must not overflow, and classes with equal scores must keep the order of their
- * logits. */
+/* Replaces the engine by one with large logits. The softmax must not overflow, and equal scores must keep the order of
+ * their logits. */
 static int run_with_large_logits(struct model *model, int lane, const struct engine_item *items, int64_t n_items,
                                  struct error *error)
 {
@@ -283,7 +283,7 @@ static void the_root_follows_the_model(void **state)
     json_decref(vectors);
 }
 
-/* The output of the model is the vector, so pooling must have no effect. */
+/* The output of the model is already a vector, so pooling has no effect. */
 static void vectors_are_not_pooled(void **state)
 {
     (void)state;
@@ -304,8 +304,8 @@ static void vectors_are_not_pooled(void **state)
                    "dimensions is 5, vectors of model \"classes\" have 4");
 }
 
-/* A model whose input is a tensor (length, columns) must accept rows as embeddings. Both readers of lists must accept
- * them. The escape in the second body lets jansson read it. */
+/* A model with an input tensor (length, columns) accepts `embeddings`. The reader of lists and jansson, which reads
+ * bodies with escapes, must both accept them. */
 static void rows_of_a_tensor_are_embeddings(void **state)
 {
     (void)state;
@@ -357,7 +357,7 @@ static struct file read_file(const char *path)
     return file;
 }
 
-/* The base64 text of a file, without line breaks. */
+/* Returns the base64 of the file, without line breaks. */
 static char *base64_of(const struct file *file)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -388,8 +388,8 @@ static void expect_picture(const struct request *request, int64_t item, const st
     assert_int_equal(input->sizes[2], 6);
 }
 
-/* The number of bytes of a request for pictures after its body was read. These are the items, their pixels and their
- * three results each, memory for sorting, and the answer. The memory of files and decoders must have been returned. */
+/* The memory that a request for pictures still charges when it has been read: items, their pixels, three results each,
+ * room for sorting, and the answer. The memory of files and decoders has been given back. */
 static int64_t kept_bytes(const struct request *request)
 {
     int64_t item =
@@ -404,8 +404,8 @@ static void expect_three(const json_t *list)
         assert_memory_equal(json_string_value(json_object_get(json_array_get(list, i), "label")), "LABEL_", 6);
 }
 
-/* The base64 text of a picture may be plain, have the prefix of a data URL, or contain line breaks. There may be
- * several pictures, and `parameters`. */
+/* Pictures in base64: without a prefix, with the prefix of a data URL, or with line breaks. A body contains one picture
+ * or several, with or without `parameters`. */
 static void pictures_are_base64(void **state)
 {
     (void)state;
@@ -442,7 +442,7 @@ static void pictures_are_base64(void **state)
     free(file.bytes);
 }
 
-/* A body that is a picture file is only possible for the first model, because it cannot name another model. */
+/* The body may be a picture's file if the first model reads pictures, because such a body cannot name a model. */
 static void pictures_are_bodies(void **state)
 {
     (void)state;
@@ -519,7 +519,7 @@ static void no_picture_is_read_after_the_deadline(void **state)
     request_close(&request);
 }
 
-/* Reading this picture needs more memory than the limit for a request. */
+/* The picture needs more memory than a request may charge. */
 static void pictures_are_bounded(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The kernel's data about this process, compared with what the test has done. */
+/* Compares the kernel's data about this process with what the test has done. */
 #include "server/common/process.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 
 #define MEMORY ((size_t)64 << 20)
 
-/* Counts the open descriptors by trying each number. */
+/* Counts the open descriptors by trying each number below 1000. */
 static int64_t count_descriptors(void)
 {
     int64_t count = 0;
@@ -83,7 +83,7 @@ static void test_times(void **state)
 {
     (void)state;
     double started_s = process_started_s(), now_s = (double)time(NULL);
-    /* The kernel rounds its own start time to a second. */
+    /* The comparison allows two seconds, because the kernel rounds the time of its own start to a second. */
     assert_true(started_s > now_s - 3600 && started_s < now_s + 2);
     double before_s = process_state_now().cpu_s;
     clock_t until = clock() + CLOCKS_PER_SEC / 20;
@@ -93,7 +93,8 @@ static void test_times(void **state)
     assert_true(used_s >= 0.04 && used_s < 60);
 }
 
-/* The file has the name in brackets, before the numbers. */
+/* The kernel's file contains the name of the process in brackets, before the numbers. Brackets and numbers in the name
+ * must not confuse the reader. */
 static void test_a_strange_name(void **state)
 {
     (void)state;

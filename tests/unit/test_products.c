@@ -1,5 +1,5 @@
-/* Products with weights, tile by tile, compared with sums in double precision. The bits of a row must not depend on
- * other rows. SEED chooses shapes and numbers. */
+/* Tests of products with weights, computed tile by tile, which are compared with sums in double precision. The bits of
+ * a row must not depend on other rows. SEED chooses shapes and numbers. */
 #include "engine/cpu/products.h"
 #include "tests/unit/onednn.h"
 #include "tests/unit/tensors.h"
@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#ifndef PR_SET_MDWE /* since Linux 6.3: forbids memory that is first written and then executed */
+#ifndef PR_SET_MDWE /* an option of prctl since Linux 6.3, which forbids to execute memory that was writable */
 #define PR_SET_MDWE 65
 #define PR_MDWE_REFUSE_EXEC_GAIN 1
 #endif
@@ -34,7 +34,7 @@ static float *random_floats(int64_t count)
     return floats;
 }
 
-/* Opens the products. If the processor, the library or the build lacks what is requested, the test is skipped. */
+/* Opens the products. The test is skipped if the processor, the library or the build does not support them. */
 static void open_products(enum product_library library, bool bf16, struct products *products)
 {
     bool onednn = library == LIBRARY_ONEDNN;
@@ -48,7 +48,7 @@ static void open_products(enum product_library library, bool bf16, struct produc
     assert_true(!onednn || products->onednn);
 }
 
-/* Multiplies `rows` rows of x from row `first` by all panels. The result is y (rows, columns). */
+/* Multiplies `rows` rows of x by all panels of the weight. The result is y (rows, columns). */
 static void multiply(const struct products *products, const struct product_weight *weight, int64_t rows,
                      int64_t columns, int64_t depth, const float *x, float *y, int thread)
 {
@@ -63,7 +63,8 @@ static void multiply(const struct products *products, const struct product_weigh
     free(scratch);
 }
 
-/* Compares products with epilogues, and products of rows in bf16, with the given plain product. */
+/* Computes the product with epilogues, with x in bf16 if possible, and with y in bf16. Compares the results with the
+ * given plain product. */
 static void check_what_follows(const struct products *products, const struct product_weight *weight, int64_t rows,
                                int64_t columns, int64_t depth, const float *x, const float *product)
 {
@@ -110,8 +111,8 @@ static void check_what_follows(const struct products *products, const struct pro
     free(found);
 }
 
-/* Each term has an error in proportion to itself, and these errors are nearly independent. So the error of a sum is
- * measured relative to the root of the sum of all squared terms. The squares do not cancel. */
+/* The error of each term is proportional to the term, and these errors are nearly independent. The error of the sums is
+ * therefore measured relative to the root of the sum of all squared terms, which do not cancel. */
 static void expect_near_sums(int64_t rows, int64_t columns, int64_t depth, const float *x, const float *w,
                              const float *y, double tolerance)
 {
@@ -183,7 +184,7 @@ static void onednn_multiplies(void **state)
     check_library(LIBRARY_ONEDNN, false, 1e-6);
 }
 
-static void onednn_multiplies_bf16(void **state) /* a number in bf16 has 8 bits */
+static void onednn_multiplies_bf16(void **state) /* a number in bf16 has 8 significant bits */
 {
     (void)state;
     check_library(LIBRARY_ONEDNN, true, 5e-3);
@@ -195,11 +196,12 @@ static void own_tiles_multiply_bf16(void **state)
     check_library(LIBRARY_AUTO, true, 5e-3);
 }
 
-/* ---- oneDNN fails for a weight. This runs in a child process, which may not create code ---- */
+/* ---- oneDNN fails for a weight. These tests run in a child process, which may not create executable code ---- */
 
-enum { TOLD = 42, WITHOUT_RULE = 77 }; /* differ from the numbers of failed tests */
+enum { TOLD = 42, WITHOUT_RULE = 77 }; /* exit statuses that differ from those of failed tests */
 
-/* Tests that a weight of a new shape is accepted, and multiplied correctly. Returns the exit status. */
+/* Forbids new code, so that oneDNN cannot pack a weight of a new shape. Tests that other code multiplies the weight,
+ * unless the library was requested by name. Returns the exit status. */
 static int take_without_code(enum product_library library, bool bf16, double tolerance)
 {
     enum { COLUMNS = 300, DEPTH = 77 };
@@ -249,7 +251,7 @@ static void openblas_takes_what_onednn_cannot(void **state)
     expect_without_code(LIBRARY_AUTO, false, 1e-6);
 }
 
-static void own_tiles_take_what_onednn_cannot(void **state) /* on processors with AMX */
+static void own_tiles_take_what_onednn_cannot(void **state) /* runs on processors with AMX */
 {
     (void)state;
     if (!cpu_has_bf16())
@@ -267,7 +269,8 @@ static void onednn_by_name_has_no_substitute(void **state)
     expect_without_code(LIBRARY_ONEDNN, false, 1e-6);
 }
 
-/* Eᵀ x for some features and some positions of E. x is float or bf16. */
+/* Compares Eᵀ x with sums in double precision, for some features and some positions of E. x is first float, then
+ * bf16. */
 static void check_projection(const struct products *products, int64_t groups, int64_t n, int64_t k, bool transposed)
 {
     struct product_weight *weight;
@@ -332,7 +335,7 @@ static void sequences_are_projected_in_bf16(void **state)
     products_close(&products);
 }
 
-/* The result must not depend on rows of E after the item's last position. */
+/* The result must not depend on the rows of E behind the item's last position. */
 static void positions_beyond_do_not_matter(void **state)
 {
     (void)state;
@@ -376,7 +379,7 @@ static void numbers_become_the_nearest_bf16(void **state)
             instruction_set_choose(bf16 ? SET_AVX512 : (enum instruction_set)set, &chosen, &error) != 0)
             continue;
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-            /* The instruction flushes such numbers to zero. */
+            /* The instruction of AVX512_BF16 flushes subnormal numbers to zero. */
             bool flushed = bf16 && fabsf(numbers[i].from) < FLT_MIN && numbers[i].from != 0;
             vector->to_bf16(1, &numbers[i].from, &result);
             assert_int_equal(result, flushed ? 0 : numbers[i].to);
@@ -386,7 +389,7 @@ static void numbers_become_the_nearest_bf16(void **state)
     }
 }
 
-/* Each test starts with the same seed, so its numbers do not depend on the tests before. */
+/* Each test begins with the same seed, so its numbers do not depend on other tests. */
 static int seed_test(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The parts of an answer's text: floats, integers, strings and base64. */
+/* Tests of the functions that write parts of an answer's text: floats, integers, strings and base64. */
 #include "server/text/float_text.h"
 #include "server/text/writer.h"
 
@@ -33,7 +33,7 @@ static void floats_read_back_the_same(void **state)
 {
     (void)state;
     uint32_t bits = 1;
-    for (uint32_t exponent = 0; exponent < 255; exponent++) { /* around each power of two, including subnormals */
+    for (uint32_t exponent = 0; exponent < 255; exponent++) { /* near each power of two, including subnormals */
         for (uint32_t near = 0; near < 64; near++) {
             expect_round_trip(from_bits((exponent << 23) + near));
             expect_round_trip(from_bits((exponent << 23) + 0x7FFFFF - near));
@@ -47,7 +47,7 @@ static void floats_read_back_the_same(void **state)
     }
 }
 
-/* The digits of a text such as -0.00125 or 1.25e-03, without zeros at either end. */
+/* Copies the digits of a number such as -0.00125 or 1.25e-03, without zeros at either end. */
 static void digits_of(const char *text, char digits[F32_TEXT + 1])
 {
     size_t n = 0;
@@ -60,9 +60,9 @@ static void digits_of(const char *text, char digits[F32_TEXT + 1])
     digits[n] = '\0';
 }
 
-/* Expects the text of printf with the fewest digits that give the same float. A power of two may have fewer digits:
- * printf only tries the nearest text of a length. Below such a float, the next float is nearer, so another text may
- * do. */
+/* Expects the digits of the shortest text of printf that reads back as the same float. The found text may also be
+ * shorter. printf writes only the nearest text of a length. The floats above a power of two are twice as far apart as
+ * those below, so a shorter text that is not the nearest may suffice. */
 static void expect_shortest(float value)
 {
     char text[F32_TEXT + 1], wanted[32], found_digits[F32_TEXT + 1], wanted_digits[F32_TEXT + 1];
@@ -161,9 +161,9 @@ static void strings_are_escaped_and_valid(void **state)
         {"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80", 9, "\"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\""},
         {"\xFFz", 2, "\"\xEF\xBF\xBDz\""},
         {"\xC3", 1, "\"\xEF\xBF\xBD\""},
-        {"\xE2\x82", 2, "\"\xEF\xBF\xBD\""},                             /* one invalid part becomes one U+FFFD */
-        {"\xC0\xAF", 2, "\"\xEF\xBF\xBD\xEF\xBF\xBD\""},                 /* overlong */
-        {"\xED\xA0\x80", 3, "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\""}, /* a surrogate */
+        {"\xE2\x82", 2, "\"\xEF\xBF\xBD\""},             /* an incomplete character becomes one U+FFFD */
+        {"\xC0\xAF", 2, "\"\xEF\xBF\xBD\xEF\xBF\xBD\""}, /* overlong */
+        {"\xED\xA0\x80", 3, "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\""},                 /* a surrogate */
         {"\xF4\x90\x80\x80", 4, "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\""}, /* beyond U+10FFFF */
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

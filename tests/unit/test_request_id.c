@@ -62,7 +62,7 @@ static void test_own_ids_differ(void **context)
     assert_string_not_equal(first, id_of(NULL, NULL));
     struct request_id_source another;
     request_id_source_init(&another);
-    assert_true(another.seed != source.seed); /* as in another process */
+    assert_true(another.seed != source.seed); /* another process would also begin with another seed */
 }
 
 int main(void)

@@ -1,5 +1,5 @@
-/* The choice of a token. Many choices have the distribution that linear-attention-transformer and transformers compute
- * (tests/generation/sampling.json). A token with probability 0 is never chosen. */
+/* Tests of the choice of a token. Many choices must have the distribution that linear-attention-transformer and
+ * transformers compute (tests/generation/sampling.json). A token with probability 0 must never be chosen. */
 #include "server/generation/sampling.h"
 
 #include <jansson.h>
@@ -18,7 +18,7 @@
 #define CASES 35
 #define DRAWS 20000
 #define MOST_TOKENS 64
-#define LEAST_EXPECTED 5 /* expected draws. For the chi-square test, tokens with fewer draws are counted together */
+#define LEAST_EXPECTED 5 /* the chi-square test counts tokens with fewer expected draws together */
 
 static double number(const json_t *object, const char *key, double otherwise)
 {
@@ -40,8 +40,8 @@ static struct sampling_options read_options(const json_t *given)
     return options;
 }
 
-/* Whether the counts of DRAWS draws agree with the probabilities: chi-square is at most 5 standard deviations above its
- * mean. The draws are the same in each run. */
+/* Expects that the counts of DRAWS draws agree with the probabilities: chi-square is at most 5 standard deviations
+ * above its mean. The draws are the same in each run. */
 static void assert_distribution(int64_t n, const int64_t *counts, const double *probabilities, size_t index)
 {
     double chi_square = 0, rest_expected = 0, rest_found = 0, freedom = -1;
@@ -139,7 +139,7 @@ static void test_a_filter_keeps_at_least_one_token(void **state)
     options.top_p = 1e-9;
     assert_int_equal(choose(&options, 3, logits, 0.999999).id, 1);
     options.top_p = 1;
-    options.temperature = 1e-6; /* the weights of the other tokens are 0 */
+    options.temperature = 1e-6; /* the probabilities of the other tokens are rounded to 0 */
     assert_int_equal(choose(&options, 3, logits, 0.999999).id, 1);
 }
 

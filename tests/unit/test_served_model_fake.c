@@ -1,4 +1,4 @@
-/* The keys `labels`, `image` and `tokenizer` of config.json, checked against a loaded model. */
+/* Tests of the keys `labels`, `image` and `tokenizer` of config.json, which are checked against a loaded model. */
 #include "server/served_model.h"
 #include "server/tokenizer/text_codec.h"
 #include "tests/fake_engine.h"
@@ -12,10 +12,10 @@
 
 #include <cmocka.h>
 
-static int64_t vocabulary; /* vocabulary of models of ids */
-static const char *folder; /* folder of the model */
+static int64_t vocabulary; /* number of ids of the models that read ids */
+static const char *folder; /* folder of the model, which may contain a tokenizer */
 
-/* A model that gives vectors with `columns` elements. Its input has this kind and shape. */
+/* Makes a model whose output is a vector of `columns` elements, and whose input has this kind and shape. */
 static struct model *make_model(enum input_kind kind, int rank, const int64_t *shape, int64_t columns, int n_tensors)
 {
     static const char *const outputs[] = {"scores"};
@@ -150,7 +150,7 @@ static void expect_tokenizer(enum input_kind kind, const char *keys, const char 
     close_model(&opened);
 }
 
-/* The folder of references has no tokenizer.json. Its file bert.json has 598 ids. */
+/* The folder REFERENCE contains no tokenizer.json. The tokenizer of its file bert.json has 598 ids. */
 static void a_tokenizer_is_a_file_or_bytes(void **state)
 {
     (void)state;

@@ -12,7 +12,8 @@
 
 #define MOST_ARGUMENTS 16
 
-/* The arguments, the environment and the result of one reading. Unused places of the lists are NULL. */
+/* The arguments, the environment and the results of one call of settings_read. Unused elements of the lists are
+ * NULL. */
 struct reading {
     char *argv[MOST_ARGUMENTS]; /* without argv[0] */
     char *environment[MOST_ARGUMENTS];
@@ -47,7 +48,7 @@ static void refuse(struct reading reading, const char *message)
 #define ARGUMENTS(...) ((struct reading){.argv = {__VA_ARGS__}})
 #define VARIABLES(...) ((struct reading){.environment = {__VA_ARGS__}})
 
-/* Writes a file of settings. `path` ends in XXXXXX, which is replaced. */
+/* Writes a file of settings. `path` ends in XXXXXX, which mkstemp replaces. */
 static void write_file(char *path, const char *text)
 {
     int file = mkstemp(path);
@@ -108,7 +109,7 @@ static void flags_take_values_in_both_ways(void **state)
     struct reading reading = ARGUMENTS("--port", "0", "--host=::1", "--log-level", "debug", "--log-format=json",
                                        "--device", "cuda:0,cuda:12", "--api-key=a=b", "--port=65535");
     accept(&reading);
-    assert_int_equal(reading.settings.port, 65535); /* the last flag holds */
+    assert_int_equal(reading.settings.port, 65535); /* of two equal flags, the last one is effective */
     assert_string_equal(reading.settings.host, "::1");
     assert_int_equal(reading.settings.log_level, LOG_LEVEL_DEBUG);
     assert_int_equal(reading.settings.log_format, LOG_FORMAT_JSON);
@@ -140,7 +141,7 @@ static void flag_beats_variable_beats_file_beats_default(void **state)
     assert_string_equal(reading.settings.models[1].name, "n");
     settings_free(&reading.settings);
 
-    /* If the flag --config is given, the file of the variable is not read. */
+    /* If the flag --config is given, the file that the variable names is not read. */
     reading = (struct reading){.argv = {"--config", path}, .environment = {"LINFORMERD_CONFIG=/nonexistent"}};
     accept(&reading);
     assert_int_equal(reading.settings.port, 1);
@@ -434,7 +435,8 @@ static void name_flag(void *context, const char *flag)
     text_list_add(context, 200, flag);
 }
 
-/* The settings are read twice. The second reading changes the live settings. It names other changed settings. */
+/* Settings that are read again change the live settings of the running daemon. Other changed settings are only
+ * named. */
 static void live_settings_are_applied(void **state)
 {
     (void)state;
@@ -459,7 +461,7 @@ static void live_settings_are_applied(void **state)
     settings_free(&after.settings);
 }
 
-/* The longest list of devices whose name fits, and one device more. */
+/* Reads the longest list of devices, whose name must fit, and then one device more, which must be refused. */
 static void a_list_of_devices_has_an_end(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* Items with the same source. Their results must have the same bits as those of items with copies of the source. The
- * rows of an encoder are computed once. SEED chooses lengths, ids and floats. */
+/* Tests of items that share a source: the inputs of an encoder, or a context. Their results must have the same bits as
+ * those of items with copies of the source. The rows of a shared encoder are computed once. SEED chooses lengths, ids
+ * and floats. */
 #include "engine/families/family.h"
 #include "engine/plan/padder.h"
 #include "tests/unit/loaded.h"
@@ -18,11 +19,11 @@
 #define ITEMS 5
 #define TOKENS 512
 
-/* The items of a batch. The first input is the sequence. The other inputs are those of the first item, or copies of
- * them. */
+/* The items of a batch. Each item has its own input sequence. The other inputs are those of the first item, or copies
+ * of them. */
 struct items {
     struct engine_item list[ITEMS];
-    void *memory[ITEMS][ENGINE_MAX_INPUTS]; /* NULL if the input belongs to another item */
+    void *memory[ITEMS][ENGINE_MAX_INPUTS]; /* the memory of each input, NULL if the input is that of another item */
     float *outputs[ITEMS];
 };
 
@@ -79,7 +80,7 @@ static void make_items(const struct model *model, struct items *items)
     }
 }
 
-/* The same items. Each has a copy of all inputs. */
+/* Copies the items. Each copy has its own memory for all inputs. */
 static void copy_items(const struct model *model, const struct items *from, struct items *to)
 {
     const struct model_info *info = model_info(model);
@@ -121,7 +122,7 @@ static void expect_same(const struct model *model, const struct items *found, co
     }
 }
 
-/* The plan of a reference case. The test frees it. */
+/* Builds the plan of a reference case. The test frees it. */
 static struct plan *plan_of(const char *name)
 {
     char path[256];
@@ -145,7 +146,7 @@ static struct plan *plan_of(const char *name)
     return plan;
 }
 
-/* The number of rows of the first input in a batch of the items. */
+/* Returns the number of rows of the first input in a batch of the items, if the batch shares rows or not. */
 static int64_t rows_of_source(const struct plan *plan, const struct items *items, bool shares)
 {
     struct batch batch;
@@ -202,7 +203,7 @@ static void rows_of_a_source_are_counted_once(void **state)
         items.list[i].inputs[1] = (struct engine_input){.data = ids, .length = 1 + i};
     }
     assert_int_equal(rows_of_source(plan, &items, true), 16);
-    assert_int_equal(rows_of_source(plan, &items, false), 16 * ITEMS); /* for a device with its own kernels */
+    assert_int_equal(rows_of_source(plan, &items, false), 16 * ITEMS); /* without sharing, each item has its own rows */
     items.list[2].inputs[2] = (struct engine_input){.data = mask, .length = 16};
     assert_int_equal(rows_of_source(plan, &items, true), 3 * 16); /* one item has a mask, so its source differs */
     items.list[2].inputs[2].data = NULL;
@@ -211,7 +212,7 @@ static void rows_of_a_source_are_counted_once(void **state)
     assert_int_equal(rows_of_source(plan, &items, true), 3 * 16);
     items.list[1].inputs[0] = items.list[0].inputs[0];
     items.list[4].n_extras = 1;
-    assert_int_equal(rows_of_source(plan, &items, true), 2 * 16); /* attention weights are computed for each item */
+    assert_int_equal(rows_of_source(plan, &items, true), 2 * 16); /* attention weights are not shared */
     items.list[4].n_extras = 0;
     items.list[3].slot = 1;
     assert_int_equal(rows_of_source(plan, &items, true), 3 * 16);
@@ -226,7 +227,7 @@ static void a_context_may_be_shared(void **state)
     compare("linformer_pytorch_enc_dec");
     compare("linformer_pytorch_decoder");
     compare("keras_default");
-    compare("keras_unprojected"); /* the keys are also the values, and no separate source */
+    compare("keras_unprojected"); /* the keys are also the values, and there is no separate source */
     compare("keras_separate_sizes");
 }
 

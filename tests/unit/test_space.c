@@ -1,5 +1,5 @@
-/* Spaces that are evaluated for an item. They must visit the same elements in the same order before and after they are
- * simplified. */
+/* Tests of spaces, the loops of an operation, evaluated for an item. A space must visit the same elements in the same
+ * order before and after it is simplified. */
 #include "engine/plan/space.h"
 
 #include <setjmp.h>
@@ -23,7 +23,7 @@ static bool same(struct space_offsets a, struct space_offsets b)
     return a.x == b.x && a.z == b.z && a.keys == b.keys && a.y == b.y;
 }
 
-/* The definition: nested loops, one for each dimension. */
+/* Lists the visited elements by the definition of a space: nested loops, one for each dimension. */
 static void list_by_loops(const struct space_dimension *dimensions, int rank, struct space_offsets at,
                           struct places *places)
 {
@@ -39,7 +39,7 @@ static void list_by_loops(const struct space_dimension *dimensions, int rank, st
     }
 }
 
-/* y is often dense, so that neighbouring dimensions can be merged. */
+/* Makes a random space. y is dense and x often is, so that neighbouring dimensions can often be merged. */
 static struct evaluated_space random_space(void)
 {
     struct evaluated_space space = {.rank = rand() % 6, .first = {rand() % 9, rand() % 9, rand() % 9, rand() % 9}};
@@ -84,8 +84,8 @@ static void test_random_spaces(void **state)
         check_space(random_space());
 }
 
-/* If dense rows of x are copied to dense rows of y, one dimension is left. With a broadcast of z, two dimensions are
- * left. */
+/* If dense rows of x are copied to dense rows of y, one dimension is left. If z is the same for all rows, two
+ * dimensions are left. */
 static void test_simplify(void **state)
 {
     (void)state;
@@ -100,14 +100,15 @@ static void test_simplify(void **state)
     assert_int_equal(space_simplify(ones, 2), 0);
 }
 
-/* Counts, strides and first elements follow from an item's sizes. Operands that the step lacks have none. */
+/* Counts, strides and first elements follow from the sizes of an item. Those of operands that the step does not have
+ * are 0. */
 static void test_evaluate(void **state)
 {
     (void)state;
     const int64_t sizes[] = {99, 4, 7, 28, -1};
     struct plan_space space = {.rank = 2, .dimensions = {{1, 2, 3, 4, 2}, {2, 4, 1, 2, 1}}, .x_first = 3, .y_first = 1};
     struct plan_step step;
-    memset(&step, 0xff, sizeof step); /* each member is PLAN_NONE */
+    memset(&step, 0xff, sizeof step); /* sets each operand to PLAN_NONE, which is -1 */
     step.x = 0;
     step.z_weight = 0;
     struct evaluated_space found = space_evaluate(&space, space_operands_of(&step), sizes);

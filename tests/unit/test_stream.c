@@ -1,5 +1,5 @@
-/* A stream's text, its writer and its reader, and its limits. http/test_generate_stream tests the streams of real
- * requests. */
+/* Tests of a stream of text between its writer and its reader, and of its limits. http/test_generate_stream tests the
+ * streams of real requests. */
 #include "server/http/stream.h"
 
 #include <malloc.h>
@@ -46,7 +46,7 @@ static void test_text_is_read_in_order(void **state)
     assert_int_equal(budget.used, 0);
 }
 
-/* The client reads, but never the whole text. The part that was read takes no memory. */
+/* The client reads, but one byte is always left. The text that was read occupies no memory. */
 static void test_sent_text_takes_no_memory(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Modules: items whose inputs and outputs are tensors of any shape. The plans are built by hand, and run through the
- * engine's public functions. Expected results are computed here from the weights, in double precision. */
+/* Tests of modules, whose items are tensors of any shape. The functions of this file build the plans. The public
+ * functions of the engine run them. The expected results are computed from the weights in double precision. */
 #include "engine/engine.h"
 #include "engine/families/family.h"
 #include "engine/model.h"
@@ -28,7 +28,7 @@
 #define DIM 12
 #define OUT 5
 
-/* A model of a class in this file, and its weights. */
+/* A model whose plan a function of this file builds, and its weights. */
 struct made {
     struct loaded loaded;
     struct weights *weights;
@@ -130,7 +130,7 @@ static void tag_begin(struct tagged *t, int64_t h, int64_t w)
     memset(t, 0, sizeof *t);
     t->rows = h * w;
     t->x = random_floats(t->rows * DIM);
-    t->marks = calloc((size_t)(2 * t->rows), sizeof *t->marks); /* twice the room, because a test gives a larger size */
+    t->marks = calloc((size_t)(2 * t->rows), sizeof *t->marks); /* twice, because a test states a larger size */
     t->kept = calloc((size_t)t->rows, 1);
     for (int64_t i = 0; i < t->rows; i++) {
         t->marks[i] = (int32_t)random_size(0, MARKS - 1);
@@ -181,7 +181,7 @@ static void compare_tagged(const struct made *made, const struct tagged *t)
 static void test_tensors_in_and_out(void **state)
 {
     (void)state;
-    /* 2 + 12 + 40 + 42 rows, together TOKENS. */
+    /* The items have 2 + 12 + 40 + 42 rows, together TOKENS. */
     static const int64_t sizes[ITEMS][2] = {{1, 2}, {3, 4}, {5, 8}, {7, 6}};
     struct made made;
     struct tagged tagged[ITEMS];
@@ -262,7 +262,7 @@ static void test_refused_items(void **state)
         item.inputs[i].sizes[1] = 3;
     assert_refused(&made.loaded, item, "the width of x is 3", "a multiple of 2");
     tag_free(&t);
-    tag_begin(&t, 7, 14); /* 98 rows */
+    tag_begin(&t, 7, 14); /* 98 rows, more than TOKENS */
     assert_refused(&made.loaded, t.item, "98 rows (x.0*x.1)", "at most 96 (--max-batch-tokens)");
     tag_free(&t);
     tag_begin(&t, 2, 2);
@@ -317,7 +317,7 @@ static void fold_begin(struct engine_item *item, int64_t k, int64_t l)
     item->output = calloc((size_t)(k * l * DIM), sizeof(float));
 }
 
-/* Runs each sequence of the item as a separate item. */
+/* Runs each sequence of the item as a separate item, and expects the same bits. */
 static void compare_sequences(const struct made *made, const struct engine_item *item)
 {
     int64_t k = item->inputs[0].sizes[0], floats = item->inputs[0].sizes[1] * DIM;
@@ -343,7 +343,7 @@ static void test_folded_items(void **state)
     struct engine_item items[ITEMS];
     struct error error;
     make(build_folded, folded_shapes, COUNT(folded_shapes), &made);
-    assert_int_equal(model_info(made.loaded.model)->n_outputs, 1); /* there is no attention.0 */
+    assert_int_equal(model_info(made.loaded.model)->n_outputs, 1); /* attention.0 is no output here */
     for (int i = 0; i < ITEMS; i++) {
         fold_begin(&items[i], sizes[i][0], sizes[i][1]);
         must(model_check(made.loaded.model, &items[i], &error), &error);
@@ -399,7 +399,7 @@ static void test_rank_0(void **state)
     unmake(&made);
 }
 
-static int64_t rows_of_picture; /* rows of the picture that build_picture takes */
+static int64_t rows_of_picture; /* number of rows of the input of build_picture */
 
 /* x (rows, DIM) -> (rows, 1). There may be more rows than --max-batch-tokens. */
 static void build_picture(struct plan_builder *builder, const char *name, const struct model_config *config)
@@ -412,8 +412,8 @@ static void build_picture(struct plan_builder *builder, const char *name, const 
     plan_give_tensor(builder, plan_linear(builder, x, plan_matrix(builder, 1, DIM, "w"), PLAN_NONE), 0);
 }
 
-/* If an item has a constant size, and is longer than a batch, it is a batch alone. The arena has room for one such
- * item, not for max_batch_requests of them. */
+/* An item of constant size may have more rows than --max-batch-tokens. It then runs alone, so the arena has room for
+ * one such item, not for max_batch_requests of them. */
 static void test_large_constant_items(void **state)
 {
     (void)state;
@@ -512,7 +512,7 @@ static void test_vector(void **state)
     unmake(&made);
 }
 
-/* ids (n) with 2 <= n <= 40, which limits reduce to 3 <= n <= 20, and x (7, DIM) */
+/* ids (n) with 2 <= n <= 40, and x (7, DIM). A limit restricts n to 3 <= n <= 20 */
 static void build_limited(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
     (void)name, (void)config;
@@ -525,7 +525,7 @@ static void build_limited(struct plan_builder *builder, const char *name, const 
     plan_give_tensor(builder, plan_embed(builder, ids, plan_matrix(builder, MARKS, DIM, "table")), 0);
 }
 
-/* Dimension 0 has the same limits as the number of items in model_check. */
+/* The limits of dimension 0 of a tensor are also the limits of the input's length. */
 static void test_lengths_of_tensors(void **state)
 {
     (void)state;

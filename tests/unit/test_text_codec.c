@@ -1,5 +1,5 @@
-/* The codec: a tokenizer.json and the byte tokenizer behind the same functions. Expected ids come from the package
- * `tokenizers` of PyPI (tests/tokenizers/reference), or from the value of the byte. */
+/* Tests of text_codec.h, which offers a tokenizer.json and the byte tokenizer behind the same functions. Expected ids
+ * come from the package `tokenizers` of PyPI (tests/tokenizers/reference), or follow from the values of bytes. */
 #include "server/tokenizer/text_codec.h"
 #include "tests/sanitized.h"
 
@@ -15,7 +15,8 @@
 
 #define FOLDER "tests/tokenizers/reference/"
 
-/* A byte tokenizer after NFKD, which makes as many tokens of a text as possible. %s is the list of the vocabulary. */
+/* A tokenizer of bytes after the normalizer NFKD, which makes as many tokens of a text as possible. %s stands for the
+ * vocabulary. */
 static const char worst_file[] =
     "{\"normalizer\": {\"type\": \"NFKD\"}, \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
     "\"trim_offsets\": true, \"use_regex\": true}, \"post_processor\": {\"type\": \"ByteLevel\", \"add_prefix_space\": "
@@ -23,10 +24,11 @@ static const char worst_file[] =
     "\"trim_offsets\": true, \"use_regex\": true}, \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
     "\"trim_offsets\": true, \"use_regex\": true}, \"model\": {\"type\": \"BPE\", \"vocab\": {%s}, \"merges\": []}}";
 
-/* Tokenizers without sections about truncation and padding. A codec ignores these sections. */
+/* Tokenizers whose files have no sections about truncation and padding. A codec ignores these sections, so only these
+ * tokenizers are compared with the reference. */
 static const char *const names[] = {"bert", "bytes_first", "clip",   "fused",  "gpt2", "llama2", "llama3", "pieces",
                                     "qwen", "roberta",     "speech", "splits", "t5",   "whole",  "words"};
-/* Tokenizers with such sections. */
+/* Tokenizers whose files have sections about truncation or padding. */
 static const char *const cut_names[] = {"bert_cased", "subwords"};
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -89,8 +91,8 @@ static bool next(struct text_encoding *encoding, struct text_token *token)
 
 /* ---- Ids and places ---- */
 
-/* Number of bytes before the character. The text is UTF-8. As in the reference, some positions of "fused" are beyond
- * the text. */
+/* Returns the number of bytes of a UTF-8 text before the character with this index. Some positions of "fused" are
+ * beyond the text, as in the reference. */
 static size_t byte_of(const char *text, size_t length, json_int_t character)
 {
     size_t at = 0;
@@ -129,7 +131,7 @@ static int compare_text(const struct text_codec *codec, const json_t *text, cons
     return wrong;
 }
 
-/* True if "[MASK]" is an ordinary text in the reference of this tokenizer. */
+/* Whether the text contains "[MASK]", and this is an ordinary text for the tokenizer of the reference. */
 static bool reads_mask_otherwise(const struct text_codec *codec, const char *text)
 {
     size_t length;
@@ -163,7 +165,7 @@ static void ids_and_places_are_those_of_the_reference(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* The text of each id must be the text in the reference's file, decoded. */
+/* The text of an id must be its text in the tokenizer's file, decoded. */
 static void a_token_is_decoded_alone(void **state)
 {
     (void)state;
@@ -187,8 +189,8 @@ static void a_token_is_decoded_alone(void **state)
 
 /* ---- The mask ---- */
 
-/* A text with "[MASK]" must have the same tokens as the text with the mask token's own text. The positions must refer
- * to the given text. */
+/* A text with "[MASK]" must have the same tokens as the text with the tokenizer's own mask, such as "<mask>". The
+ * positions must refer to the text with "[MASK]". */
 static void expect_mask(const struct text_codec *codec, const char *given, const char *own)
 {
     struct text_encoding found = {0}, wanted = {0};
@@ -238,7 +240,7 @@ static void the_mask_has_one_text_everywhere(void **state)
     expect_mask(own, "a[MASK]b\xC3\xA9[MASK][MASK]a", "a<|mask|>b\xC3\xA9<|mask|><|mask|>a");
     struct text_encoding encoding = {0};
     encode_text(own, "a[MASK", &encoding);
-    assert_int_equal(encoding.count, 1); /* there is no unknown token, so the rest has no ids */
+    assert_int_equal(encoding.count, 1); /* "[MASK" has no ids, because the vocabulary has no unknown token */
     text_encoding_free(&encoding);
     text_codec_close(own);
     text_codec_close(bert);
@@ -276,7 +278,7 @@ static void truncation_keeps_the_template(void **state)
     }
     struct text_options tiny = {true, false, 1};
     encode(codec, text, strlen(text), &tiny, &encoding);
-    assert_int_equal(encoding.count, 2); /* the template is never cut */
+    assert_int_equal(encoding.count, 2); /* the two tokens of the template are never cut */
     text_encoding_free(&encoding);
     text_codec_close(codec);
 }
@@ -334,8 +336,8 @@ static void bytes_are_a_codec(void **state)
 
 /* ---- Memory ---- */
 
-/* Bytes that the allocator has handed out. Under a sanitizer the result is 0, because a sanitizer has its own
- * allocator. */
+/* Returns the number of bytes that malloc has allocated. Under a sanitizer the result is 0, because a sanitizer has its
+ * own allocator. */
 static int64_t allocated(void)
 {
     struct mallinfo2 info = mallinfo2();
@@ -373,7 +375,8 @@ static void check_memory(const struct text_codec *codec, const char *name, const
     free(ids);
 }
 
-/* The alphabet of ByteLevel: printable bytes stand for themselves. The other bytes become U+0100 and following. */
+/* Opens worst_file with the alphabet of ByteLevel as its vocabulary. In this alphabet, printable bytes stand for
+ * themselves. The other bytes become U+0100 and the following characters. */
 static struct text_codec *open_worst(void)
 {
     char *vocabulary = calloc(256, 32), *file = calloc(1, sizeof worst_file + 256 * 32);
@@ -398,9 +401,11 @@ static void memory_is_estimated(void **state)
     (void)state;
     static const char *const units[] = {
         "a", " ", "a b ", "a ", "!", "1", "\n", "\x01", "[MASK]", "<mask>", "ab1!",
-        /* characters of two bytes that become three characters, characters of three bytes that become four and nine */
+        /* characters of two bytes that NFKD makes three characters, characters of three bytes that it makes four and
+         * nine */
         "\xCE\x90", "\xC3\xA9", "\xE2\xA8\x8C", "\xE2\x81\x97", "\xE0\xBD\xB9", "\xE3\x8D\x96", "\xE3\x88\x9D",
-        /* Hangul, Chinese, Greek with three marks, a character that becomes 18, emoji, music */
+        /* Hangul, Chinese, Greek with three marks, a character that becomes 18 characters, an emoji, a musical
+         * symbol */
         "\xEA\xB0\x81", "\xE4\xB8\xAD", "\xE1\xBE\x82", "\xEF\xB7\xBA", "\xF0\x9F\x98\x80", "\xF0\x9D\x87\x80",
         /* invalid UTF-8 */
         "\xFF", "\xE4\xB8"};

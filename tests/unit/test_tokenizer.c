@@ -1,4 +1,4 @@
-/* The byte tokenizer: the ids of bytes, and `[MASK]`. */
+/* Tests of the byte tokenizer: the ids of bytes, and `[MASK]`. */
 #include "server/tokenizer/byte_tokenizer.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* The tokenizers of tests/tokenizers/reference, compared with the results of the package `tokenizers` of PyPI for the
+/* Compares the tokenizers of tests/tokenizers/reference with the results of the package `tokenizers` of PyPI for the
  * same texts. */
 #include "server/tokenizer/tokenizer.h"
 #include "tests/tokenizers/options.h"
@@ -44,7 +44,7 @@ static struct tokenizer *open_file(const char *name)
     return tokenizer;
 }
 
-/* The names of all references. Returns their number. */
+/* Lists the names of all references. Returns their number. */
 static size_t list_names(char names[64][64])
 {
     size_t count = 0;
@@ -160,7 +160,7 @@ static void threads_share_a_tokenizer(void **state)
 {
     (void)state;
     struct reader_thread readers[THREADS];
-    struct tokenizer *tokenizer = open_file("clip"); /* this tokenizer uses a regular expression of Oniguruma */
+    struct tokenizer *tokenizer = open_file("clip"); /* Oniguruma runs the regular expression of this tokenizer */
     json_t *texts = read_json("texts", ".json");
     for (int i = 0; i < THREADS; i++) {
         readers[i] = (struct reader_thread){.tokenizer = tokenizer, .texts = texts};
@@ -212,7 +212,7 @@ static struct tokenizer *encode_with(const char *json, const char *text, size_t 
     return tokenizer;
 }
 
-/* In "abcd", "b c" is merged first. Then the merge "a b" is not possible any more, and "bc d" comes before "a bc". */
+/* In "abcd", "b c" is merged first. The merge "a b" is then impossible, and "bc d" comes before "a bc". */
 static void a_merge_that_is_out_of_date_is_left(void **state)
 {
     (void)state;
@@ -234,7 +234,8 @@ static void a_merge_that_is_out_of_date_is_left(void **state)
     }
 }
 
-/* `tokenizers` 0.23.3 gives these offsets. It finds empty matches, but not directly behind another match. */
+/* The offsets are those of `tokenizers` 0.23.3. It also finds empty matches of the expression, but not directly behind
+ * another match. */
 static void empty_matches_cut(void **state)
 {
     (void)state;
@@ -343,7 +344,8 @@ static void expect_same_matches(struct pattern *scanner, struct pattern *express
     pattern_search_end(&other);
 }
 
-/* An expression in a group has no scanner of its own, so Oniguruma runs it. */
+/* Scanners are C functions for some expressions. They must find the matches that Oniguruma finds. Oniguruma runs an
+ * expression in a group, because there is no scanner for it. */
 static void scanners_match_as_oniguruma_does(void **state)
 {
     (void)state;
@@ -412,7 +414,7 @@ static void truncation_keeps_the_template(void **state)
         assert_int_equal(cut.tokens[i].id, whole.tokens[whole.count - 5 + i].id);
         assert_int_equal(cut.tokens[i].begin, whole.tokens[whole.count - 5 + i].begin);
     }
-    options.max_length = 1; /* less than the tokens of the template */
+    options.max_length = 1; /* fewer than the tokens of the template */
     assert_int_equal(tokenizer_encode(bert, text, sizeof text - 1, &options, &cut, &error), 0);
     assert_int_equal(cut.count, 2);
     options.add_special_tokens = false;
@@ -529,7 +531,8 @@ static void text_without_a_token_is_an_error(void **state)
     tokenizer_close(tokenizer);
 }
 
-/* On a text of many a's, (a|aa)+$ backtracks for ever. */
+/* On a text of many a's that ends in b, the expression (a|aa)+$ needs a number of steps that is exponential in the
+ * length. */
 static void an_endless_expression_is_given_up(void **state)
 {
     (void)state;
@@ -549,7 +552,7 @@ static void an_endless_expression_is_given_up(void **state)
     tokenizer_close(tokenizer);
 }
 
-/* An added token includes a line break and the white space behind it. It matches again at each place of this white
+/* The added token matches a line break and all white space behind it. It matches again at each line break in this white
  * space. */
 static void added_tokens_that_overlap_are_bounded(void **state)
 {

@@ -1,6 +1,6 @@
-/* Files of torch.save, written by PyTorch (tests/torch/make.py). The expected values are those that the script gives to
- * torch.save. If a file is refused, the message gives the reason. A damaged archive does no harm, whichever byte is
- * wrong. */
+/* Tests of the reader of torch.save's files, which PyTorch wrote (tests/torch/make.py). The expected values are those
+ * that the script passes to torch.save. If a file is refused, the message gives the reason. A damaged archive does no
+ * harm, whichever byte is wrong. */
 #define _GNU_SOURCE /* memmem */
 #include "weights/torch_archive.h"
 #include "weights/weights.h"
@@ -168,7 +168,7 @@ static void an_archive_that_is_cut_anywhere_is_refused(void **state)
     size_t size;
     char *bytes = read_case("state_dict", &size);
     for (size_t length = 0; length < size; length++) {
-        /* In a block of exactly this size, so that the address sanitizer finds reads beyond its end. */
+        /* A separate block, so that the address sanitizer finds reads beyond its end. */
         char *copy = malloc(length + 1);
         struct error error = {""};
         memcpy(copy, bytes, length);
@@ -180,7 +180,7 @@ static void an_archive_that_is_cut_anywhere_is_refused(void **state)
     free(bytes);
 }
 
-/* Row `index` of the directory. The directory begins with its first row. */
+/* Returns row `index` of the archive's directory. */
 static char *directory_row(char *bytes, size_t size, int index)
 {
     size_t at = 0;
@@ -220,7 +220,7 @@ static void hostile_directories_are_refused(void **state)
     }
 }
 
-/* Both sizes of an entry are 4 GiB - 2, so the entry would end behind the data. */
+/* Both sizes of an entry are set to 4 GiB - 2, so the entry would end behind the data. */
 static void an_entry_beyond_the_file_is_refused(void **state)
 {
     (void)state;
@@ -233,7 +233,8 @@ static void an_entry_beyond_the_file_is_refused(void **state)
     free(bytes);
 }
 
-/* The weight is (2, 3). The pickle has its shape, its strides (3, 1) and its offset 0 as numbers of one byte. */
+/* The tensor "weight" is (2, 3). The pickle contains its shape, its strides (3, 1) and its offset 0 as numbers of one
+ * byte, which the test changes. */
 static void a_tensor_beyond_its_storage_is_refused(void **state)
 {
     (void)state;
@@ -263,7 +264,7 @@ static void a_tensor_beyond_its_storage_is_refused(void **state)
     }
 }
 
-/* With one wrong byte, the archive is refused or can be read. */
+/* An archive with one wrong byte must be refused, or it can be read. */
 static void any_wrong_byte_is_harmless(void **state)
 {
     (void)state;

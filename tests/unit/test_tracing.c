@@ -1,5 +1,5 @@
-/* The parts of tracing that need no collector: traceparent, environment variables, the sampler, and curl's numbers.
- * tests/http/test_tracing.c tests the spans. */
+/* Tests of the parts of tracing that need no collector: traceparent, environment variables, the sampler, and the
+ * constants of curl. tests/http/test_tracing.c tests the spans. */
 #include "server/tracing/curl_library.h"
 #include "server/tracing/options.h"
 #include "server/tracing/otlp.h"
@@ -17,7 +17,8 @@
 #define TRACE "4bf92f3577b34da6a3ce929d0e0e4736"
 #define SPAN "00f067aa0ba902b7"
 
-/* The program is compiled without curl's header. So the compiler cannot check these declarations. */
+/* The daemon is compiled without curl's header, and declares curl's constants itself. This file includes the header,
+ * and compares the constants. */
 #define SAME(ours, curls) _Static_assert((int)(ours) == (int)(curls), #ours)
 SAME(CURL_NO_PROGRESS, CURLOPT_NOPROGRESS);
 SAME(CURL_POST_LENGTH, CURLOPT_POSTFIELDSIZE);
@@ -168,7 +169,8 @@ static void test_protocols(void **state)
     setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", 1);
     assert_int_equal(tracing_options_read(NULL, &options, &error), -1);
     assert_non_null(strstr(error.message, "OTEL_EXPORTER_OTLP_PROTOCOL: expected http/json"));
-    expect_url("http://c", "http://c/v1/traces"); /* the setting holds for linformerd only */
+    expect_url("http://c", "http://c/v1/traces"); /* --otlp-endpoint is only for linformerd, so the protocol in the
+                                                     environment is ignored */
     setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf", 1);
     expect_url(NULL, "http://c:4317/v1/traces");
 }
@@ -243,8 +245,8 @@ static bool takes(const char *kind, const char *ratio, const char *parent_flags,
     return taken;
 }
 
-/* The table of OpenTelemetry's specification. The second half of the trace id decides whether a ratio samples it. 0x40…
- * is a quarter of 2^64, 0x80… is a half. */
+/* The cases are those of the table in OpenTelemetry's specification. For a ratio, the second half of the trace id
+ * decides whether the trace is sampled. 0x40… is a quarter of 2^64, 0x80… is a half. */
 static void test_samplers(void **state)
 {
     (void)state;

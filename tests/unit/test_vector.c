@@ -1,4 +1,5 @@
-/* The functions of each instruction set of this processor, compared with the C library in double precision. */
+/* Tests of the vector functions for each instruction set of this processor. The results are compared with the C library
+ * in double precision. */
 #include "engine/cpu/vector.h"
 #include "tests/unit/scalar.h"
 #include "tests/unit/tensors.h"
@@ -16,13 +17,14 @@
 
 #define POINTS 200001
 
-/* One of so many floats is tried. VECTOR_STRIDE=1 tries all floats. */
+/* Distance of the tested floats in the order of their bits. The environment variable VECTOR_STRIDE replaces it. 1 tests
+ * all floats. */
 #define STRIDE 997
 
-/* The instruction sets that the functions are compiled for. */
+/* An instruction set for which the functions are compiled. */
 struct variant {
     enum instruction_set set;
-    bool bf16; /* true if also compiled for AVX512_BF16 */
+    bool bf16; /* true: the variant that also uses AVX512_BF16 */
 };
 
 static bool multiplies_bf16(void **state)
@@ -31,7 +33,8 @@ static bool multiplies_bf16(void **state)
     return variant->bf16;
 }
 
-/* The functions of a set, or its variant for AVX512_BF16. If the processor lacks the set, the test is skipped. */
+/* Returns the functions of the test's variant. If the processor does not support the instruction set, the test is
+ * skipped. */
 static const struct vector_functions *functions(void **state)
 {
     const struct variant *variant = *state;
@@ -43,8 +46,8 @@ static const struct vector_functions *functions(void **state)
     return variant->bf16 ? vector_functions_of_bf16() : vector_functions_of(set);
 }
 
-/* "auto" chooses the best set of the processor. The processor supports this set and the following ones in the enum, but
- * none before it. */
+/* "auto" chooses the best set of the processor. The processor supports this set and the sets behind it in the enum, but
+ * no set before it. */
 static void sets_are_those_of_the_processor(void **state)
 {
     (void)state;
@@ -70,7 +73,8 @@ static uint64_t stride(void)
 
 #define RUN 4096
 
-/* The next floats in the order of their bits, including NaNs and infinities. Returns their number, 0 at the end. */
+/* Writes the next floats in the order of their bits, including NaNs and infinities. Returns their number, which is 0 at
+ * the end. */
 static int next_floats(uint64_t *bits, float *x)
 {
     int count = 0;
@@ -81,8 +85,7 @@ static int next_floats(uint64_t *bits, float *x)
     return count;
 }
 
-/* The larger error. If one of both is NaN, the result is NaN, while fmax would ignore NaN. So `worst <= bound` fails
- * for NaN. */
+/* Returns the larger error, or NaN if an error is NaN, so that `worst <= bound` fails. fmax would ignore NaN. */
 static double worse(double worst, double error)
 {
     return isnan(worst) || error <= worst ? worst : error;
@@ -146,7 +149,7 @@ static void exp_is_within_two_ulp(void **state)
     assert_true(isnan(of[6]));
 }
 
-/* The exponentials that attention computes from its scores. */
+/* The function `weigh` computes the exponentials of attention from its scores. */
 static void weights_are_near_exponentials(void **state)
 {
     const struct vector_functions *vector = functions(state);
@@ -174,8 +177,8 @@ static void weights_are_near_exponentials(void **state)
     assert_true(of[2] == 0 && of[3] == 0 && of[4] == 0 && isnan(of[5]));
 }
 
-/* Positions are up to three million, and frequencies are around 1. Angles are rounded to float. The sines of these
- * angles must be as exact as float allows. */
+/* Positions are up to three million, and frequencies are around 1. Angles are rounded to float. The sines and cosines
+ * of the rounded angles must be as exact as float allows. */
 static void sinusoids_keep_their_digits(void **state)
 {
     const struct vector_functions *vector = functions(state);
@@ -200,7 +203,8 @@ static void sinusoids_keep_their_digits(void **state)
 
 #define MOST_COLUMNS 4096
 
-/* The largest error relative to |gain| X + |bias|, as vector.h defines it. Numbers are `from` ± `width`. */
+/* Returns the largest error relative to |gain| X + |bias|, which vector.h defines. The numbers of the row are `from` ±
+ * `width`. */
 static double layer_norm_error(const struct vector_functions *vector, int n, float from, float width)
 {
     static float x[MOST_COLUMNS], y[MOST_COLUMNS], gain[MOST_COLUMNS], bias[MOST_COLUMNS];
@@ -223,7 +227,8 @@ static double layer_norm_error(const struct vector_functions *vector, int n, flo
     return worst;
 }
 
-/* Rows far from zero, for which a variance computed from squares alone would be inexact. Also rows of one number. */
+/* Some rows are far from zero. A variance that is computed only from sums of squares would be inexact for them. In
+ * other rows, all numbers are equal. */
 static void layer_norm_is_near(void **state)
 {
     static const float kinds[][2] = {{0, 1}, {30, 1}, {-1000, 0.1f}, {1e-3f, 1e-4f}, {7, 0}, {0, 1e6f}};
@@ -247,7 +252,7 @@ static double argument_of(enum activation kind, double x)
     return positive ? fabs(x) : x;
 }
 
-/* The size to which the error is relative (vector.h). */
+/* Returns the size to which the error of the function is relative (vector.h). */
 static double size_of_error(struct plan_activation f, double x, double y)
 {
     if (f.kind == ACTIVATION_GELU || f.kind == ACTIVATION_GELU_TANH)
@@ -255,7 +260,7 @@ static double size_of_error(struct plan_activation f, double x, double y)
     return f.kind == ACTIVATION_AFFINE ? fabs((double)f.a * x) + fabs((double)f.b) : fabs(y);
 }
 
-/* Numbers between 1e-7 and 80 with either sign, and some integers and halves. */
+/* Writes numbers whose absolute values are between 1e-7 and 82, and some integers and halves. */
 static void fill_arguments(enum activation kind, int64_t count, float *x)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -295,7 +300,7 @@ static void functions_keep_their_digits(void **state)
     check_function(vector, (struct plan_activation){ACTIVATION_CLAMP, 3, -2}, 1e-6);
 }
 
-/* NaN, zero and infinities give the same results as in torch. */
+/* For NaN, zero and infinities, the results are those of torch. */
 static void functions_of_extremes(void **state)
 {
     const struct vector_functions *vector = functions(state);
@@ -346,7 +351,7 @@ static void functions_of_extremes(void **state)
     }
 }
 
-/* Functions of two numbers, one of which is special. The results are those of torch. */
+/* Functions of two numbers, one of which is NaN, zero or infinite. The results are those of torch. */
 static void combinations_of_extremes(void **state)
 {
     const struct vector_functions *vector = functions(state);
@@ -455,7 +460,7 @@ static void log_sum_is_exact(void **state)
             x[i] = random_float() * (float)(n % 90) - (float)(n % 7);
         worst = worse(worst, fabs(vector->log_sum(n, x) - expected_log_sum(n, x)));
     }
-    for (int64_t i = 0; i < MOST; i++) /* the roundings of all sums go in the same direction */
+    for (int64_t i = 0; i < MOST; i++) /* all sums of these numbers are rounded in the same direction */
         x[i] = 1.0000001f;
     worst = worse(worst, fabs(vector->log_sum(MOST, x) - expected_log_sum(MOST, x)));
     print_message("log_sum: largest error %.2g\n", worst);
@@ -481,8 +486,9 @@ static void log_sum_of_extremes(void **state)
     }
 }
 
-/* One more row of causal linear attention, compared with sums in double. Without powers or without a query, half of the
- * step is not done. */
+/* Tests one step of causal linear attention: the context grows by one row, and a query reads the context. The results
+ * are compared with sums in double. If `adds` is false, the context does not grow. If `reads` is false, no query is
+ * given. */
 static void expect_context_step(const struct vector_functions *vector, int rows, int columns, bool adds, bool reads)
 {
     enum { MOST = 80 };
@@ -524,7 +530,7 @@ static void contexts_step_by_one_row(void **state)
     }
 }
 
-/* A row's result must not depend on its place in memory, or on neighbouring rows. */
+/* The result of a row must not depend on its address, or on neighbouring rows. */
 static void rows_stand_alone(void **state)
 {
     const struct vector_functions *vector = functions(state);
@@ -581,7 +587,7 @@ static double element_at(enum element element, const void *row, int64_t i)
     return (double)x;
 }
 
-/* The attention of one row in double. weights has k + zeros elements. */
+/* Computes the attention of one row in double. `weights` has k + zero_keys elements. */
 static void attend_exactly(const struct vector_attend *a, const struct vector_keys *keys, int64_t row, double *out,
                            double *weights)
 {
@@ -609,7 +615,7 @@ static void attend_exactly(const struct vector_attend *a, const struct vector_ke
     }
 }
 
-/* Numbers with 8 significant bits, as floats or as bf16. */
+/* Writes n random numbers with 8 significant bits, as floats or as bf16. They rise from about `least` by `rise`. */
 static void random_elements(const struct vector_functions *vector, enum element element, int64_t n, float least,
                             float rise, void *elements)
 {
@@ -625,9 +631,9 @@ static void random_elements(const struct vector_functions *vector, enum element 
     }
 }
 
-/* Attention over several tiles of keys, its output and its weights. The scores rise from tile to tile. A mask hides the
- * whole first tile. Some cases are causal, or have keys that stand for zeros. All factors have 8 bits, except the
- * weights of the values. */
+/* Compares an attention over several tiles of keys, its output and its weights. The scores rise from tile to tile.
+ * Variant 1 is causal, variant 2 has keys that stand for zeros, and in variant 3 a mask hides the whole first tile. All
+ * factors have 8 significant bits, except the weights of the values. */
 static void check_attention(const struct vector_functions *vector, enum element element, int variant, double tolerance)
 {
     enum { K = 2 * VECTOR_TILE_KEYS + 77, DIM = 37, ROWS = VECTOR_GROUP_ROWS + 3, ZEROS = 5 };
@@ -700,7 +706,7 @@ static void attention_goes_over_tiles(void **state)
     }
 }
 
-/* Rows end within a vector. y is float, or bf16 after rounding. */
+/* Results in bf16 must be the rounded results in float. Most rows end within a vector. */
 static void rows_are_written_in_bf16(void **state)
 {
     const struct vector_functions *vector = functions(state);

@@ -1,4 +1,4 @@
-/* A first batch for the model of every reference case, and the work that an item counts as. */
+/* Tests of model_warm_up, for the model of every reference case, and of the FLOPs of an item. */
 #include "tests/unit/loaded.h"
 
 #include <dirent.h>
@@ -56,7 +56,7 @@ static void every_model_runs_a_first_batch(void **state)
     assert_true(count >= FEWEST_CASES);
 }
 
-/* The work depends on the rows of the item, and on the requested rows of the output. */
+/* The FLOPs of an item grow with its rows, and with the requested rows of the output. */
 static void longer_items_count_more(void **state)
 {
     (void)state;

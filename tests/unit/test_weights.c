@@ -13,8 +13,8 @@
 
 #define LENGTH_BYTES 8
 
-/* A file with this header, and with `data_size` bytes of data: 0, 1, 2 and so on. The block has exactly the size of the
- * file. The caller frees it. */
+/* Makes a safetensors file with this header, and with `data_size` bytes of data: 0, 1, 2 and so on. The block has
+ * exactly the size of the file. The caller frees the block. */
 static unsigned char *build_file(const char *header, size_t header_size, size_t data_size, size_t *size)
 {
     *size = LENGTH_BYTES + header_size + data_size;
@@ -51,7 +51,7 @@ static void refuse(const char *header, size_t data_size, const char *expected)
     refuse_header(header, strlen(header), data_size, expected);
 }
 
-/* After closing the weights, the caller frees *file. */
+/* Opens a file with this header. The caller closes the weights, then frees *file. */
 static struct weights *open_header(const char *header, size_t data_size, unsigned char **file)
 {
     size_t size;
@@ -182,7 +182,7 @@ static void names_another_format(void **state)
                  "is a text that begins as a pointer of Git LFS does, and no safetensors file: \"git lfs pull\"");
 }
 
-/* The length 640 is the bytes \x80 \2, with which a pickle begins. */
+/* A header of 640 bytes: the first two bytes of this length are \x80 \2, with which a pickle begins. */
 static void a_length_may_read_like_another_format(void **state)
 {
     (void)state;
@@ -216,7 +216,7 @@ static void refuses_a_header_that_is_no_object(void **state)
     refuse_header(deep, sizeof deep, 0, "depth");
 }
 
-/* A header with one entry for the tensor a. */
+/* A header with one entry, for the tensor "a". */
 #define ENTRY(dtype, shape, offsets) "{\"a\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
 
 static void refuses_an_entry_that_is_not_as_it_should_be(void **state)
@@ -290,8 +290,8 @@ static void refuses_holes_and_overlaps(void **state)
     refuse("{}", 1, "the data has 1 bytes, but its tensors end after 0");
 }
 
-/* The name is as long as a header allows. The message must still contain the reason. Line breaks in the name must not
- * forge a log line. */
+/* If a name is longer than a message, the message must still contain the reason. Line breaks in a name must not forge a
+ * line of the log. */
 static void shows_hostile_names_harmlessly(void **state)
 {
     (void)state;
@@ -303,7 +303,7 @@ static void shows_hostile_names_harmlessly(void **state)
     refuse("{\"a\\nb\\u001b[2J\":1}", 0, "tensor 'a?b?[2J': expected an object");
 }
 
-/* The file is cut at every position. It must be refused, and nothing beyond its end may be read. */
+/* A file that is cut at any position must be refused, and nothing beyond its end may be read. */
 static void refuses_every_beginning_of_a_file(void **state)
 {
     (void)state;
@@ -389,7 +389,7 @@ static void opens_files(void **state)
     assert_string_equal(weights_origin(weights), path);
     assert_null(weights_find(weights, "a")->data);
     assert_int_equal(weights_read(weights, &error), 0);
-    assert_int_equal(ftruncate(file, 0), 0); /* the data that was read is kept */
+    assert_int_equal(ftruncate(file, 0), 0); /* the data has been read, so the file is not needed any more */
     assert_int_equal(weights_read(weights, &error), 0);
     assert_memory_equal(weights_find(weights, "a")->data, "\0\1", 2);
     weights_close(weights);
@@ -490,7 +490,8 @@ static void an_index_joins_its_files(void **state)
     weights_close(weights);
 }
 
-/* If a tensor has several names, huggingface_hub writes it once. The metadata of the index contains the other names. */
+/* If a tensor has several names, huggingface_hub writes the tensor once. The metadata of the index then contains the
+ * other names. */
 static void an_index_has_other_names(void **state)
 {
     (void)state;
@@ -514,7 +515,7 @@ static void cut(const char *name, off_t size)
     assert_int_equal(truncate(path, size), 0);
 }
 
-/* Replaces the file as an editor or a download would. A new file takes the name. */
+/* Replaces the file by a new file with the same name, as an editor or a download would. */
 static void replace(const char *name, const void *bytes, size_t size)
 {
     char path[128];

@@ -16,7 +16,7 @@ static void open_and_close(enum weights_builtin_index index)
         fail_msg("%s", error.message);
     assert_non_null(config.name);
     assert_int_equal(config.tokenizer, TOKENIZER_DEFAULT);
-    assert_non_null(builtin.tokenizer); /* the model must take texts */
+    assert_non_null(builtin.tokenizer); /* the model must have a tokenizer, because it must accept texts */
     model_config_free(&config);
 
     struct weights *weights;

@@ -10,7 +10,7 @@
 
 #define PATTERNS 65536
 
-/* All patterns of 16 bits. They begin at an odd address. */
+/* All patterns of 16 bits. They begin at index 1, an odd address. */
 static unsigned char patterns[1 + 2 * PATTERNS];
 static float converted[PATTERNS];
 
@@ -37,8 +37,8 @@ static uint32_t bits_of(float value)
     return bits;
 }
 
-/* The value by definition, in double. From the lowest bit, the pattern has `mantissa_bits`, `exponent_bits`, and a
- * sign. NaN for NaN. */
+/* Returns the value of the pattern by definition, in double. Beginning with the lowest bit, the pattern consists of
+ * `mantissa_bits`, `exponent_bits`, and a sign. */
 static double value_of(unsigned pattern, int exponent_bits, int mantissa_bits)
 {
     unsigned exponent = pattern >> mantissa_bits & ((1u << exponent_bits) - 1);
@@ -59,7 +59,7 @@ static void compare_all_patterns(int exponent_bits, int mantissa_bits)
         if (isnan(expected) ? !isnan(converted[i])
                             : (double)converted[i] != expected || !signbit(converted[i]) != !signbit(expected))
             fail_msg("pattern %#06x: expected %a, found %a", i, expected, (double)converted[i]);
-        if (isnan(expected)) /* the sign and the payload of NaN are kept */
+        if (isnan(expected)) /* the payload of NaN is kept */
             assert_int_equal(bits_of(converted[i]) >> (23 - mantissa_bits) & ((1u << mantissa_bits) - 1),
                              i & ((1u << mantissa_bits) - 1));
         assert_int_equal(bits_of(converted[i]) >> 31, i >> 15);
@@ -109,16 +109,16 @@ static void rounds_f64_to_nearest_even(void **state)
         {0.0, 0.0f},
         {1.0, 1.0f},
         {0.1, 0.1f},
-        {0x1.000001p0, 0x1p0f},                   /* half way, rounds to the even number below */
-        {0x1.000003p0, 0x1.000004p0f},            /* half way, rounds to the even number above */
-        {0x1.0000010000001p0, 0x1.000002p0f},     /* above half way */
-        {0x1.fffffep127, 0x1.fffffep127f},        /* the largest */
-        {0x1.fffffefffffffp127, 0x1.fffffep127f}, /* below half way to 2^128 */
-        {0x1.ffffffp127, INFINITY},               /* half way to 2^128 */
+        {0x1.000001p0, 0x1p0f},                   /* half way between two floats, rounds to the even one below */
+        {0x1.000003p0, 0x1.000004p0f},            /* half way between two floats, rounds to the even one above */
+        {0x1.0000010000001p0, 0x1.000002p0f},     /* above half way, rounds up */
+        {0x1.fffffep127, 0x1.fffffep127f},        /* the largest float */
+        {0x1.fffffefffffffp127, 0x1.fffffep127f}, /* below half way to 2^128, rounds down */
+        {0x1.ffffffp127, INFINITY},               /* half way to 2^128, rounds to infinity */
         {1e300, INFINITY},
         {INFINITY, INFINITY},
         {0x1p-149, 0x1p-149f}, /* the smallest subnormal */
-        {0x1p-150, 0.0f},      /* half of the smallest, rounds to even */
+        {0x1p-150, 0.0f},      /* half of the smallest subnormal, rounds to 0 */
         {0x1.0000000000001p-150, 0x1p-149f},
         {0x1.8p-149, 0x1p-148f}, /* half way between subnormals, rounds to even */
         {5e-324, 0.0f},
@@ -143,7 +143,8 @@ static void copies_f32_bit_by_bit(void **state)
     assert_memory_equal(out, bits, sizeof bits);
 }
 
-/* First, all bits are set: -1, or the largest unsigned number. Then 0x…0102, and a boolean. */
+/* Converts two numbers of each type. In the first number all bits are set: -1, or the largest unsigned number. The
+ * second number has different bytes, so that a wrong order of bytes is found. */
 static void converts_integers(void **state)
 {
     (void)state;
@@ -163,10 +164,10 @@ static void converts_integers(void **state)
         size_t size = weights_dtype_size(rows[i].dtype);
         unsigned char bytes[1 + 16] = {0};
         memset(bytes + 1, 0xff, size);
-        bytes[1 + size + (size > 1 ? 1 : 0)] = size > 1; /* little-endian: 256, 65536 … */
+        bytes[1 + size + (size > 1 ? 1 : 0)] = size > 1; /* 256 in little-endian order, 0 for types of one byte */
         if (size > 2) {
             memset(bytes + 1 + size, 0, size);
-            bytes[1 + size + size - 1] = size == 8 ? 2 : 1; /* the highest byte */
+            bytes[1 + size + size - 1] = size == 8 ? 2 : 1; /* larger types: 2^57 + 2^48, or 2^24 + 2^9 */
             bytes[1 + size + size - 2] = size == 8 ? 1 : 0;
             bytes[1 + size + 1] = size == 4 ? 2 : 0;
         }
@@ -198,7 +199,7 @@ static void writes_shapes(void **state)
     assert_string_equal(weights_shape_text(0, shape, text, sizeof text), "[]");
     assert_string_equal(weights_shape_text(1, shape, text, sizeof text), "[2]");
     assert_string_equal(weights_shape_text(3, shape, text, sizeof text), "[2, 32, 9223372036854775807]");
-    for (size_t size = 1; size < 12; size++) { /* the text is cut, but ends with a zero byte */
+    for (size_t size = 1; size < 12; size++) { /* a text that is cut also ends with a zero byte */
         memset(text, 'x', sizeof text);
         weights_shape_text(3, shape, text, size);
         assert_int_equal(strlen(text), size - 1);

@@ -12,12 +12,12 @@
 
 #include <cmocka.h>
 
-#define LARGE_ROWS 655360 /* rows of 8192 floats, SPARSE_BYTES in total */
+#define LARGE_ROWS 655360 /* number of rows of 8192 floats that have SPARSE_BYTES bytes */
 #define MOST_READ (1 << 20)
 
 struct tensor {
     const char *name, *dtype;
-    int64_t rows, columns; /* rows 0: a vector */
+    int64_t rows, columns; /* rows is 0 for a vector of `columns` elements */
 };
 
 #define COMMON                                                                           \
@@ -30,7 +30,7 @@ struct tensor {
 #define MOST_TENSORS 8
 
 static const struct {
-    const char *what, *expected; /* `expected` is NULL if the file fits */
+    const char *what, *expected; /* name of the test, part of the message. The message is NULL if the file fits */
     struct tensor tensors[MOST_TENSORS];
 } files[] = {
     {"a wrong shape",
@@ -69,7 +69,7 @@ static int remove_folder(void **state)
     return rmdir(folder);
 }
 
-/* Writes a file whose data are zeros. Returns the number of bytes of the data. */
+/* Writes a file with these tensors, whose elements are zeros. Returns the number of bytes of the data. */
 static int64_t write_file(const struct tensor *tensors)
 {
     char header[2048] = "{";

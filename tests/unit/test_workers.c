@@ -1,4 +1,4 @@
-/* The order in which a worker begins the tasks of several peers, and which addresses belong to one peer. */
+/* Tests of the order in which a worker begins the tasks of several peers, and of which addresses belong to one peer. */
 #include "server/http/peer.h"
 #include "server/http/workers.h"
 
@@ -27,7 +27,7 @@ static bool is_open, is_holding;
 static char order[8 * MOST];
 static struct workers *workers;
 
-/* Waits until the gate is open. */
+/* A task that waits for let_go. */
 static void run_holder(struct task *task)
 {
     pthread_mutex_lock(&lock);
@@ -57,7 +57,7 @@ static void add(const char *name)
     workers_add(workers, &piece->task);
 }
 
-/* Opens one worker. A task of the peer occupies it. */
+/* Opens one worker, and occupies it with a task of the peer until let_go is called. */
 static void open_held(char peer)
 {
     struct error error;

@@ -1,5 +1,6 @@
-/* The built-in model that writes, in one pass over a whole sequence. Its most probable ids and their logits must be
- * those that linear-attention-transformer computes with the same weights (weights/writer/examples.json). */
+/* Tests of the built-in model that writes texts. It runs over a whole sequence at once. Its most probable ids and their
+ * logits must be those that linear-attention-transformer computes with the same weights
+ * (weights/writer/examples.json). */
 #include "tests/unit/loaded.h"
 
 #include <jansson.h>
