@@ -1,6 +1,6 @@
-"""Encodes waveforms. It has strided convolutions with batch norm, then local and global linear attention in an
-Autopadder. The pooling computes the mean and deviation of the frames, weighted by an attention. The outputs are an
-embedding and the weights of the frames."""
+"""A module that encodes waveforms. Strided convolutions with batch norm are followed by local and global linear
+attention in an Autopadder. The pooling computes the mean and the deviation of the frames, weighted by an attention. The
+outputs are an embedding and the weights of the frames."""
 
 import torch
 import torch.nn.functional as F

@@ -1,5 +1,5 @@
-"""braindecode's BIOT. It makes spectrograms of all channels, and tokens from them. A LinearAttentionTransformer reads
-the tokens of all channels."""
+"""The class BIOT of braindecode. It computes spectrograms of all channels, and tokens from the spectrograms. A
+LinearAttentionTransformer reads the tokens of all channels."""
 
 import torch
 from packages import biot

@@ -1,6 +1,6 @@
-"""Forecasts time series. Each series is normalised by its own mean and deviation, and cut into overlapping patches. The
-channels become items of the batch. linformer-pytorch's Linformer reads the patches. Then the normalisation is
-reversed."""
+"""A module that forecasts time series. Each series is normalised by its own mean and deviation, and cut into
+overlapping patches. Each channel becomes an item of the batch. linformer-pytorch's Linformer reads the patches. Finally
+the normalisation is reversed."""
 
 import torch
 from linformer_pytorch import Linformer

@@ -1,6 +1,6 @@
-"""A residual network with gates for incomplete series, as in diffusion models. It has 1x1 convolutions, and an
-embedding of the diffusion step. One attention is along time, with the features in the batch. Another is along the
-features, with the times in the batch."""
+"""A residual network with gates that completes time series, as in diffusion models. It contains 1x1 convolutions, and
+an embedding of the diffusion step. One attention runs along time, and regards the features as items of the batch.
+Another runs along the features, and regards the times as items of the batch."""
 
 import math
 

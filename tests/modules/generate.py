@@ -6,8 +6,8 @@
     <folder>/<name>/config.json, model.safetensors   files that export_module() writes
     <folder>/<name>/calls.safetensors                "<i>/in/<parameter>" and "<i>/out/<output>"
 
-Weights and inputs are random. Their seed is a checksum of the name. Norms and biases do not have their initial values 0
-and 1."""
+Weights and inputs are random. Their seed is a checksum of the name. Norms and biases are random, too, instead of 0 and
+1."""
 import argparse
 import importlib
 import pathlib
@@ -27,7 +27,7 @@ NAMES = sorted(path.stem for path in HERE.glob("*.py") if path.stem not in HELPE
 
 
 def load(name):
-    """The Python module of the case, and its PyTorch module with random weights."""
+    """Returns the Python module of the case, and its PyTorch module with random weights."""
     case = importlib.import_module(name)
     torch.manual_seed(zlib.crc32(name.encode()))
     module = case.module().eval()
@@ -43,7 +43,7 @@ def load(name):
 
 
 def outputs_of(module, inputs):
-    """forward()'s outputs by the names that the daemon gives to them."""
+    """Returns the outputs of forward() by the names that the daemon gives to them."""
     with torch.no_grad():
         outputs = module(**{name: value.clone() for name, value in inputs.items()})
     if isinstance(outputs, torch.Tensor):
@@ -52,7 +52,8 @@ def outputs_of(module, inputs):
 
 
 def named(outputs, words):
-    """Pairs of a name and a tensor. A name has the given words, then keys of dicts and numbers within tuples."""
+    """Yields pairs of a name and a tensor. A name consists of the given words, followed by keys of dicts and indices in
+    tuples."""
     if isinstance(outputs, torch.Tensor):
         yield ".".join(words), outputs
         return

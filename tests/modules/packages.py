@@ -1,5 +1,5 @@
-"""Loads classes of packages without other packages that these packages import. So the tests need neither torchvision
-nor torchaudio, which only work with one version of torch."""
+"""Loads classes of packages, but not the packages torchvision and torchaudio that these packages import. torchvision
+and torchaudio only work with one version of torch."""
 
 import importlib.util
 import pathlib
@@ -11,13 +11,13 @@ import torch
 
 
 def efficient_vit():
-    """vit_pytorch/efficient.py, loaded without vit_pytorch/__init__.py, which imports torchvision."""
+    """Loads vit_pytorch/efficient.py without vit_pytorch/__init__.py, which imports torchvision."""
     return load("vit_pytorch_efficient", pathlib.Path(found("vit_pytorch").origin).parent / "efficient.py")
 
 
 def biot():
-    """braindecode.models.BIOT. Other models of braindecode import torchaudio, which is built for one version of
-    torch."""
+    """Returns braindecode.models.BIOT. Other models of braindecode import torchaudio. If it cannot be imported, modules
+    of the class Absent replace it."""
     found("braindecode")
     try:
         import torchaudio  # noqa: F401
@@ -32,7 +32,7 @@ def biot():
 
 
 class Absent(types.ModuleType):
-    """Stands for a missing package. Its classes may be inherited from, but are never called."""
+    """Replaces a missing package. Other classes may inherit from its classes, which are never called."""
 
     __path__ = []
 

@@ -1,5 +1,5 @@
-"""Scores texts of any length up to a limit. linformer-pytorch's LinformerLM runs in its Padder, and the output is cut
-to the real rows."""
+"""A module that scores texts of any length up to a limit. linformer-pytorch's LinformerLM runs in its Padder, and the
+output is cut to the rows of the text."""
 
 import torch
 from linformer_pytorch import LinformerLM, Padder

@@ -1,5 +1,5 @@
-"""Classifies proteins. The positions are sinusoids in a buffer that is not saved. Two kinds of pooling leave out the
-padding."""
+"""A module that classifies proteins. The positions are sinusoids in a buffer that is not saved. Two kinds of pooling
+leave out the padding."""
 
 import math
 
@@ -16,7 +16,7 @@ def sinusoids(n, dim):
 
 
 class Layer(nn.Module):
-    """A pre-norm layer of the user around LinformerSelfAttention."""
+    """A pre-norm layer around LinformerSelfAttention, as a user would write it."""
 
     def __init__(self, dim, seq_len):
         super().__init__()

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Compares random modules with the daemon. They are drawn from a grammar of what people write around a Linformer.
+"""Compares random modules with the daemon. The modules are drawn from a grammar of what people write around a
+Linformer.
 
     random_modules.py [--daemon build/linformerd] [--folder build/modules] [--seed 1] [--count 300] [--only SEED]
                       [--record tests/modules/random.tar.gz --most-bytes 8000]
 
-A module is a list of steps on tensors. Each step is drawn among those that the present tensors allow. Three probes,
-each with a batch and a length, show which steps run. export_module() exports every module. One daemon loads several
-modules, and gets requests with several batches and lengths. Its outputs must be within 1e-5 of PyTorch's (relative L2).
-An item alone must have the same bits as in a batch.
+A module is a list of steps on tensors. Each step is drawn among the steps that the present tensors allow. Three probes,
+inputs with different batches and lengths, show which steps run without an error. export_module() exports every module.
+One daemon loads several modules, and answers requests with several batches and lengths. Its outputs must be within 1e-5
+of PyTorch's (relative L2). The results of an item alone must have the same bits as in a batch.
 
 Seeds are consecutive numbers from --seed. The name of a module contains its seed. --record adds small modules to an
-archive, which tests/reference/test_random_modules.c replays. The archive has a folder for each module, as in
+archive, which tests/reference/test_random_modules.c replays. The archive contains a folder for each module, as in
 tests/modules/reference."""
 import argparse
 import copy
@@ -35,10 +36,10 @@ from export import ALL_DTYPES, export_module, write_safetensors
 from random_steps import STEPS, Source
 
 TOLERANCE = 1e-5
-NOISE = 1e-6  # a module that enlarges rounding errors of 1e-7 beyond this is left out
+NOISE = 1e-6  # limit of the change of outputs. A module is left out if rounding errors of 1e-7 change its outputs more
 PROBES = [(2, 11), (3, 14), (1, 9)]  # batch and length of the example, and of two more inputs
 CALLS = [(2, 11), (1, 9), (3, 16), (4, 10)]
-CHUNK = 25  # modules that one daemon serves
+CHUNK = 25  # number of modules that one daemon serves
 
 
 class Drawn(torch.nn.Module):
@@ -61,7 +62,8 @@ class Drawn(torch.nn.Module):
 
 
 def with_names(drawn):
-    """Gives the parameters of forward() their names, which export_module() reads."""
+    """Gives the module a forward() whose parameters have the names of its inputs, because export_module() reads these
+    names."""
     text = f"def forward(self, {', '.join(drawn.names)}):\n    return Drawn.forward(self, {', '.join(drawn.names)})\n"
     space = {"Drawn": Drawn}
     exec(text, space)
@@ -74,7 +76,7 @@ def sound(values):
 
 
 def draw(seed):
-    """A module, and the Source of its inputs."""
+    """Returns a random module, and the Source of its inputs."""
     rng = random.Random(seed)
     torch.manual_seed(seed)
     source = Source(rng)
@@ -122,7 +124,7 @@ def relative(found, expected):
 
 
 def noise(module, inputs):
-    """The relative change of the outputs if weights and inputs have other rounding errors."""
+    """Returns the relative change of the outputs if weights and inputs change by rounding errors of 1e-7."""
     def shake(tensor):
         return tensor * (1 + 1e-7 * torch.randn_like(tensor)) if tensor.is_floating_point() else tensor
     expected, shaken = outputs_of(module, inputs), copy.deepcopy(module)
@@ -163,11 +165,11 @@ class Case:
             try:
                 self.calls.append((inputs, outputs_of(self.module, inputs)))
             except (RuntimeError, IndexError, AssertionError):
-                pass  # the module itself does not accept this length
+                pass  # the module itself fails for this length
         return None
 
     def is_free(self, arrays):
-        """Whether the graph leaves these sizes of the inputs free."""
+        """Whether the graph allows these sizes of the inputs."""
         graph = json.loads((self.folder / "config.json").read_text())["graph"]
         for one in graph["inputs"]:
             for wanted, size in zip(one["shape"][1:], arrays[one["name"]].shape[1:]):
@@ -177,7 +179,7 @@ class Case:
         return True
 
     def ask(self, server):
-        """Compares the daemon's answers. Returns the fault, or None."""
+        """Compares the daemon's answers with PyTorch. Returns the fault, or None."""
         for index, (inputs, expected) in enumerate(self.calls):
             arrays = {name: value.numpy() for name, value in inputs.items()}
             shapes = [tuple(value.shape) for value in arrays.values()]
@@ -199,9 +201,9 @@ class Case:
         return None
 
     def write_calls(self, server, most):
-        """Writes at most `most` calls that the daemon answers into the folder of the module."""
+        """Writes calls that the daemon answers, at most `most` of them, to the folder of the module."""
         tensors, count = {}, 0
-        # The call with the example's sizes first, then the others.
+        # The call with the sizes of the example comes first, then the others.
         for inputs, expected in self.calls[:1] + self.calls[:0:-1]:
             try:
                 server.infer(self.name, {name: value.numpy() for name, value in inputs.items()}, list(expected))

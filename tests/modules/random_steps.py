@@ -1,8 +1,8 @@
 """The grammar of random_modules.py: inputs and steps.
 
-A function draws a step from random numbers and from the present tensors, which it sees with three batches and lengths.
-It returns a function of the list of tensors, and the parts with weights that this function uses. It returns None if no
-tensor fits."""
+Each function in STEPS draws a step. Its arguments are a random generator, and the present tensors of three probes with
+different batches and lengths. It returns a function of the list of tensors, and the parts with weights that this
+function uses. It returns None if no tensor fits."""
 import torch
 import torch.nn.functional as F
 from linear_attention_transformer import LinearAttentionTransformer
@@ -10,7 +10,7 @@ from linformer import Linformer, LinformerSelfAttention
 from torch import nn
 
 STEPS = []
-MOST = 16  # rows of the projections of the classes. Tables of positions have a multiple of it
+MOST = 16  # maximum length of the classes. Tables of positions have a multiple of these rows
 WIDTHS = (4, 6, 8, 12)
 IDS = 13
 
@@ -23,7 +23,8 @@ def step(weight=1):
 
 
 class Source:
-    """The inputs: one of several kinds. There may also be a mask, or for each item a label, a vector or a flag."""
+    """The inputs of a module: a tensor of one of several kinds. A second input may be a mask, or one label, vector or
+    flag for each item."""
 
     def __init__(self, rng):
         self.kind = rng.choice(["ids", "ids", "rows", "rows", "image", "wave", "grid", "volume"])
@@ -56,14 +57,14 @@ class Source:
 
 
 def shapes(probes, i):
-    """The sizes of a tensor without the batch: an integer if it is the same in all probes, otherwise None. None instead
-    of the list if the number of dimensions differs."""
+    """Returns the sizes of a tensor without the batch. A size is None if it differs between the probes. Returns None if
+    the number of dimensions differs."""
     each = [values[i].shape[1:] for values in probes]
     return [size[0] if len(set(size)) == 1 else None for size in zip(*each)] if len({len(s) for s in each}) == 1 else None
 
 
 def pick(rng, probes, test=lambda tensor, shape: tensor.is_floating_point()):
-    """The index of a tensor that passes the test. The last such tensor is the most likely."""
+    """Returns the index of a random tensor that passes the test. The last of these tensors is the most likely."""
     count = len(probes[0])
     fits = [i for i in range(count) if test(probes[0][i], shapes(probes, i))]
     if not fits:
@@ -72,8 +73,8 @@ def pick(rng, probes, test=lambda tensor, shape: tensor.is_floating_point()):
 
 
 def floats(rank=None, last=False, second=False):
-    """A test for tensors of floats with this number of dimensions, counting the batch. The last or second dimension
-    must be fixed if requested."""
+    """Returns a test for tensors of floats with `rank` dimensions, including the batch. With `last` or `second`, the
+    size of this dimension must be the same in all probes."""
     def test(tensor, shape):
         return (tensor.is_floating_point() and (rank is None or tensor.dim() == rank) and tensor.dim() > 1
                 and (not last or shape[-1] is not None) and (not second or shape[0] is not None))
@@ -583,7 +584,7 @@ def rearrange(rng, probes):
 
 @step(1)
 def folded(rng, probes):
-    """Joins all dimensions but the last two to the batch, computes, and restores the dimensions."""
+    """Joins all dimensions but the last two to the batch, computes a function, and restores the dimensions."""
     i = pick(rng, probes, floats(4))
     if i is None:
         return None

@@ -1,5 +1,6 @@
-"""An encoder like the implementation by the authors of the paper. The first dimension is time. One matrix compresses
-the keys and values of all layers. It is cut to the length of the sequence. Batch and heads are one dimension."""
+"""An encoder like the implementation by the authors of the Linformer paper. The first dimension is time. One matrix
+compresses the keys and values of all layers. The matrix is cut to the length of the sequence. Batch and heads form one
+dimension."""
 
 import torch
 import torch.nn.functional as F

@@ -1,5 +1,5 @@
-"""Tags every token. The inputs are ids, their types, and a mask for the attention. A LinearAttentionTransformer reads
-them. The layer of the scores has weights in float16."""
+"""A module that tags every token. The inputs are ids, their types, and a mask for the attention. A
+LinearAttentionTransformer reads the embedded ids. The last layer, which computes the scores, has weights in float16."""
 
 import torch
 from linear_attention_transformer import LinearAttentionTransformer

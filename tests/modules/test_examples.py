@@ -34,7 +34,7 @@ from test_modules import read_tensors
 
 os.chdir(ROOT)
 TESTS = []
-TOLERANCE = 1e-4  # of scores. The numbers of a picture are rounded before they are sent
+TOLERANCE = 1e-4  # maximum error of a score. The pixels of a picture are rounded before they are sent
 SMALL = {"pictures": {"count": 64, "epochs": 1}, "texts": {"steps": 2}, "animals": {"steps": 2}}
 FOLDERS = {"pictures": "cats_and_dogs", "texts": "languages"}
 
@@ -45,7 +45,7 @@ def test(function):
 
 
 def committed(script):
-    """The model in the folder beside the script."""
+    """Returns the committed model in the folder beside the script."""
     model = script.Classifier()
     model.load_state_dict(read_tensors(EXAMPLES / FOLDERS[script.__name__] / "model.safetensors"))
     return model.eval()
@@ -67,7 +67,7 @@ def agrees(found, expected, labels):
 
 
 def claimed(script):
-    """The number of right answers of 1000 that a page states."""
+    """Returns the number of right answers of 1000 that a page states for the script."""
     pages = "".join(page.read_text() for page in PAGES)
     return int(re.search(rf"<!-- {script.__name__} -->\s*(\d+) of 1000", pages)[1])
 
@@ -99,7 +99,8 @@ def texts_have_the_scores_of_pytorch():
 
 @test
 def words_have_the_probabilities_of_pytorch():
-    """PyTorch gets the ids of `tokenizers`. The texts have one mask, several masks, only a mask, or other scripts."""
+    """PyTorch reads the ids that the package `tokenizers` makes. The texts contain one mask, several masks, only a
+    mask, or other scripts."""
     tokenizer = Tokenizer.from_file(str(EXAMPLES / "animals/tokenizer.json"))
     model = LinformerLM(**animals.arguments(tokenizer))
     model.load_state_dict(read_tensors(EXAMPLES / "animals/model.safetensors"))
@@ -136,7 +137,7 @@ def pictures_are_as_good_as_the_page_says():
 
 @test
 def texts_are_about_as_good_as_the_page_says():
-    """The files of the repository change, so the pieces of text change, too."""
+    """The pieces of text are from the repository's files, so they change with these files."""
     with support.Daemon("--model", str(EXAMPLES / "languages")) as daemon:
         assert texts.measure(f"http://{daemon.address}") >= claimed(texts) - 30
 

@@ -4,9 +4,9 @@ and what it refuses.
 
     test_modules.py [--daemon build/linformerd] [--only WORDS]
 
-Reports in TAP. The test computes each graph from the files that were written. It makes each class again from its
-kwargs, and sets the tensors by their names. The module itself gives the expected result. Tests that need a missing
-package are skipped."""
+Reports in TAP. The test computes each graph from the files that export_module() wrote. For each leaf, it creates an
+instance of the class from the kwargs, and sets the tensors by their names. The module itself computes the expected
+result. Tests that need a missing package are skipped."""
 import collections
 import argparse
 import functools
@@ -53,7 +53,7 @@ NUMPY = {"F64": "f8", "F32": "f4", "F16": "f2", "I64": "i8", "I32": "i4", "BOOL"
 
 
 def read_tensors(path):
-    """The tensors of a file by all of their names. bfloat16 becomes float32."""
+    """Returns the tensors of a file by all of their names. bfloat16 becomes float32."""
     raw = path.read_bytes()
     (length,) = struct.unpack("<Q", raw[:8])
     header, data = json.loads(raw[8 : 8 + length]), raw[8 + length :]
@@ -71,7 +71,7 @@ def read_tensors(path):
 
 
 class Rebuilt:
-    """A class, made again from config.json's kwargs, with the tensors of the file."""
+    """An instance of a leaf's class, created from the kwargs in config.json, with the tensors of the file."""
 
     def __init__(self, node, tensors):
         part = build(node["class"], node["kwargs"])
@@ -94,7 +94,7 @@ def build(architecture, kwargs):
 
 
 class Folder:
-    """A folder that export_module() wrote."""
+    """A folder that export_module() wrote. A call computes its graph."""
 
     def __init__(self, folder):
         self.config = json.loads((folder / "config.json").read_text())
@@ -151,7 +151,7 @@ def served(module, *calls):
 
 
 class Function(nn.Module):
-    """A module that computes a function of x."""
+    """A module whose forward(x) calls the given function. The function may use the `parts` of the module."""
 
     def __init__(self, function, **parts):
         super().__init__()
@@ -171,8 +171,8 @@ def rows(*shape):
 
 
 def same_as_module(name):
-    """The config.json is the one in the reference, and the graph computes what the module computes for all sizes of
-    CALLS."""
+    """Expects that export_module() writes the config.json of the reference, and that the graph computes what the module
+    computes for all sizes in CALLS."""
     case, module = generate.load(name)
     example = case.inputs(*case.EXAMPLE)
     with tempfile.TemporaryDirectory() as folder:
@@ -193,7 +193,8 @@ TESTS += [(f"module {name}", functools.partial(same_as_module, name)) for name i
 
 
 def projections(architecture, kwargs):
-    """An MHAttention. The modules and tensors that its constructor expects are made with the library's functions."""
+    """Returns an MHAttention. The library's functions make the projections and the mask that the constructor
+    expects."""
     library = importlib.import_module("linformer_pytorch.linformer_pytorch")
     sizes = kwargs["input_size"], kwargs["dim_k"]
     shared = kwargs["parameter_sharing"] == "layerwise"
@@ -232,8 +233,8 @@ def reads_arguments(folder):
 
 @test
 def arguments_of_every_class():
-    """Makes the class of each reference case, and reads its arguments. A second instance with these arguments must give
-    the same bits."""
+    """Creates an instance of the class of each reference case, and reads its arguments. A second instance with these
+    arguments must give the same bits."""
     count = 0
     for folder in sorted((ROOT / "tests/reference").iterdir()):
         if not (folder / "config.json").exists():
@@ -328,7 +329,7 @@ def lengths_of_which_only_some_run_are_fixed():
     body = LinearAttentionTransformer(8, 1, 64, heads=2, n_local_attn_heads=1, local_attn_window_size=4)
     assert sizes_of(lambda self, x: self.body(x), 2, 8, 8, body=body) == {}
     patches, place = nn.Conv2d(3, 4, 4, 4), nn.Parameter(rows(1, 16, 4))
-    cut = lambda self, x: self.patches(x).flatten(2).mT + self.place  # images of 16 to 19 pixels have 16 patches
+    cut = lambda self, x: self.patches(x).flatten(2).mT + self.place  # images with edges of 16 to 19 have 16 patches
     assert sizes_of(cut, 2, 3, 16, 16, patches=patches, place=place) == {}
     flat = nn.Linear(12, 2)
     assert sizes_of(lambda self, x: self.flat(x.flatten(1)), 2, 3, 4, flat=flat) == {}
@@ -367,8 +368,7 @@ def a_batch_that_the_module_makes_a_number():
 
 
 def computes(function, *shape, **parts):
-    """Exports a function, and compares the results for the batch of the example and for another batch. Returns the
-    folder."""
+    """Exports a function, and compares the results for two sizes of the batch. Returns the folder."""
     module = Function(function, **parts).eval()
     found = exported(module, {"x": rows(*shape)})
     unknown = found.operations - OPERATIONS - {"leaf"}
@@ -536,7 +536,7 @@ def bounds_are_numbers():
 
 
 class Standardised(nn.Conv2d):
-    """A convolution whose kernel has mean 0 and variance 1 for each output channel."""
+    """A convolution that normalises its kernel to mean 0 and variance 1 for each output channel."""
 
     def forward(self, x):
         mean, variance = self.weight.mean((1, 2, 3), keepdim=True), self.weight.var((1, 2, 3), keepdim=True, unbiased=False)
@@ -660,7 +660,7 @@ def keys_of_config_json():
 
 
 class Embedded(nn.Module):
-    """Takes ids, and returns the mean of the rows that `table` gives for them."""
+    """A module that reads ids, and returns the mean of the rows that `table` returns for them."""
 
     def __init__(self, table):
         super().__init__()
@@ -672,7 +672,7 @@ class Embedded(nn.Module):
 
 @test
 def tokenizers_fit_the_vocabulary():
-    """The number of ids follows from the embeddings and classes that read the ids."""
+    """export_module() compares the tokenizer's number of ids with the embeddings and classes that read the ids."""
     from linformer import LinformerLM
 
     ids = {"ids": torch.zeros(2, 7, dtype=torch.int64)}
@@ -762,7 +762,7 @@ def outputs_and_inputs_that_do_not_fit():
 
 @test
 def the_daemon_reads_it():
-    """If the daemon refuses the model, nothing is written, and the error contains the daemon's message."""
+    """If the daemon refuses the exported model, no folder is left, and the error contains the daemon's message."""
     with tempfile.TemporaryDirectory() as folder:
         fake = pathlib.Path(folder, "linformerd")
         fake.write_text('#!/bin/sh\necho "config.json: graph: node 3: no such thing" >&2\nexit 1\n')

@@ -1,4 +1,4 @@
-"""Classifies sequences of ids: embedding, learned positions, Linformer, mean, linear layer."""
+"""A module that classifies sequences of ids: embedding, learned positions, Linformer, mean, linear layer."""
 
 import torch
 from linformer import Linformer

@@ -1,5 +1,5 @@
-"""Compares a query with a document. One encoder is called twice, with different lengths. The outputs are scores and
-both vectors."""
+"""A module that compares a query with a document. One encoder is called twice, with different lengths. The outputs are
+scores and both vectors."""
 
 import torch
 import torch.nn.functional as F

@@ -1,5 +1,5 @@
-"""A U-Net with one step down and one step up. It has group norms, SiLU, ImageLinearAttention at the lower resolution,
-and transposed and nearest upsampling."""
+"""A U-Net with one step down and one step up. It contains group norms, SiLU, and ImageLinearAttention at the lower
+resolution. It upsamples with a transposed convolution and by nearest neighbours."""
 
 import torch
 import torch.nn.functional as F

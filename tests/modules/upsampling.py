@@ -1,4 +1,5 @@
-"""Resizes pictures, and computes the mean of a sequence of any length as the sum divided by the length."""
+"""A module that resizes pictures, and computes the mean of a sequence of any length as the sum divided by the
+length."""
 
 import torch
 from linformer import Linformer

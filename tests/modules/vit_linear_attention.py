@@ -1,5 +1,5 @@
-"""vit-pytorch's efficient ViT with mean pooling, around a LinearAttentionTransformer. This class does not keep its
-max_seq_len."""
+"""vit-pytorch's efficient ViT with mean pooling, around a LinearAttentionTransformer. An instance of
+LinearAttentionTransformer does not store its argument max_seq_len."""
 
 import torch
 from linear_attention_transformer import LinearAttentionTransformer

@@ -1,5 +1,5 @@
-"""Classifies volumes. Patches have three dimensions. A Linformer reads them. The mean leaves out the first token. The
-scores are divided by a temperature."""
+"""A module that classifies volumes. A Linformer reads patches of three dimensions. The mean leaves out the first token.
+The scores are divided by a temperature."""
 
 import torch
 from einops import rearrange, reduce, repeat

@@ -11,7 +11,7 @@ import torch
 from linear_attention_transformer.images import ImageLinearAttention
 from safetensors.torch import save_file
 
-# Arguments of the class, the shape of x, and the shape of context if there is one.
+# By name of the case: the arguments of the class, and for each call the shape of x, and of context if there is one.
 CASES = {
     "stride": (
         {"chan": 6, "kernel_size": 1, "padding": 1, "stride": 2, "key_dim": 4, "value_dim": 4, "heads": 2},
@@ -21,7 +21,7 @@ CASES = {
         {"chan": 4, "chan_out": 3, "kernel_size": [2, 4], "padding": "same", "key_dim": 5, "value_dim": 7, "heads": 3},
         [[(2, 4, 5, 6)], [(1, 4, 1, 1)], [(1, 4, 1, 9)]],
     ),
-    "turned": (  # images of n + 2 by n, because the last convolution makes n by n + 2 of them
+    "turned": (  # the inputs are images of n + 2 by n pixels, of which the convolution makes n by n + 2 pixels
         {"chan": 4, "kernel_size": [3, 1], "padding": [0, 1], "key_dim": 6, "value_dim": 2, "heads": 2,
          "norm_queries": False},
         [[(2, 4, 5, 3)], [(1, 4, 3, 1)]],

@@ -4,9 +4,10 @@
 
     generate_keras.py ATTENTION_PY [--folder tests/reference]
 
-ATTENTION_PY is linformer/attention.py of https://github.com/dholland42/linformer, commit fd7e176. It imports modules of
-Keras 2.9 by their places in that version. tf_keras is the successor of Keras 2. It has all of these modules, some of
-them in other places. The case "embedding" is the model of that repository's linformer/entrypoint.py."""
+ATTENTION_PY is linformer/attention.py of https://github.com/dholland42/linformer, commit fd7e176.
+attention.py imports modules of Keras 2.9 by their paths in that version. tf_keras is the successor of Keras 2, and
+contains all of these modules, some of them under other paths. The case "embedding" is the model of linformer/entrypoint.py
+in the same repository."""
 import argparse
 import importlib.util
 import json
@@ -28,7 +29,7 @@ from tf_keras.src.utils import tf_utils
 
 BATCH = 3
 DIM = 20
-LENGTH = 14  # length of keys, if they are projected
+LENGTH = 14  # number of keys, if they are projected
 HEADS = 3
 
 
@@ -51,7 +52,8 @@ def floats(rng, *shape):
 
 
 def randomize(rng, layer, prefix_length):
-    """Random weights that are not 0 or 1, and the tensors by their names within the layer."""
+    """Sets all weights to random numbers, also those that are initially 0 or 1. Returns the tensors by their names
+    within the layer."""
     tensors = {}
     for weight in layer.weights:
         name = "/".join(weight.name.split(":")[0].split("/")[prefix_length:])
@@ -78,7 +80,7 @@ def layer_case(cls, rng, kwargs, inputs_of_calls):
 
 
 def embedding_case(cls, rng, kwargs, length, vocabulary, dim):
-    """The entrypoint's model with fewer layers and smaller sizes. Its output is that of the layer."""
+    """The model of entrypoint.py with fewer layers and smaller sizes. Its output is the output of the layer."""
     ids = tf_keras.Input(shape=(length,))
     embedding = tf_keras.layers.Embedding(vocabulary, dim, name="embedding")(ids)
     layer = cls(**kwargs)
@@ -94,7 +96,7 @@ def embedding_case(cls, rng, kwargs, length, vocabulary, dim):
 
 
 def self_and_cross(rng):
-    """Self-attention, queries of another length, one item."""
+    """Calls with self-attention, with fewer queries than keys, and with one item of more queries than keys."""
     x = floats(rng, BATCH, LENGTH, DIM)
     return [
         {"query": x, "value": x},
@@ -104,7 +106,7 @@ def self_and_cross(rng):
 
 
 def unprojected(rng):
-    """Keys of any length, and a mask over them."""
+    """Calls with different numbers of keys, and with a mask over the keys."""
     mask = rng.random((BATCH, 6, 9)) < 0.6
     mask[0, 2] = False
     return self_and_cross(rng) + [
@@ -115,7 +117,7 @@ def unprojected(rng):
 
 
 def masked(rng):
-    """Random masks, a mask with rows that are false throughout, and no mask."""
+    """Calls with random masks, with a mask in which some rows are false throughout, and without a mask."""
     calls = []
     for batch, queries in ((BATCH, LENGTH), (BATCH, 6), (1, 150)):
         mask = rng.random((batch, queries, 8)) < 0.5

@@ -1,6 +1,7 @@
-/* Every reference case through the engine's own interface. Every output must be within TOLERANCE of the library's. The
- * bits must be equal alone and in a batch, or within ALONE_TOLERANCE if the engine is not batch invariant.
- * test_cases_bf16.c does the same in bf16, tests/cuda/test_cases_cuda.c on CUDA, test_modules.c with modules. */
+/* Tests every reference case through engine.h. Every output must be within TOLERANCE of the library's output. The
+ * outputs of an item alone must have the same bits as in the batch. If the model is not batch invariant, they must be
+ * within ALONE_TOLERANCE. test_cases_bf16.c does the same in bf16, tests/cuda/test_cases_cuda.c on CUDA, test_modules.c
+ * with modules. */
 #include "tests/sanitized.h"
 #include "tests/unit/case_files.h"
 #include "tests/unit/reference_calls.h"
@@ -37,7 +38,7 @@
 #define ALONE_TOLERANCE 1e-6
 #endif
 
-#define ITEMS_ALONE (SANITIZED ? 1 : CALL_ITEMS) /* items of a batch that also run alone, at most */
+#define ITEMS_ALONE (SANITIZED ? 1 : CALL_ITEMS) /* maximum number of items of a batch that also run alone */
 
 struct loaded {
     struct engine *engine;
@@ -118,7 +119,7 @@ static double relative_l2(int64_t n, const float *found, const float *expected)
     return difference == 0 ? 0 : sqrt(difference / norm);
 }
 
-/* Runs the items one after another, the last one first. Each result must be that of the batch. */
+/* Runs the items one after another, the last one first. Each result must be the result in the batch. */
 static void compare_alone(const struct loaded *loaded, struct forward_call *call)
 {
     struct error error;
@@ -136,7 +137,7 @@ static void compare_alone(const struct loaded *loaded, struct forward_call *call
         must(model_run(loaded->model, 0, item, 1, &error), &error);
     }
     for (int i = 0; i < call->n_outputs; i++) {
-        int64_t elements = call->outputs[i].elements / call->n_items; /* elements of an item */
+        int64_t elements = call->outputs[i].elements / call->n_items; /* elements of the output of one item */
         const float *alone = call->outputs[i].found + first * elements, *batch = together[i] + first * elements;
         double distance = relative_l2(count * elements, alone, batch);
         if (model_info(loaded->model)->batch_invariant)
@@ -172,8 +173,8 @@ static int64_t count_outputs(const struct loaded *loaded)
     return count;
 }
 
-/* If a device fails or refuses a batch, the CPU computes it. So this function expects that the CPU computed no batch
- * for a device. */
+/* If a device fails or refuses a batch, the CPU computes the batch, and the test would not notice this. This function
+ * therefore expects that the CPU computed no batch for a device. */
 static void assert_nothing_ran_elsewhere(const struct engine *engine)
 {
     struct engine_device devices[ENGINE_MAX_DEVICES];

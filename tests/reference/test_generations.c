@@ -1,9 +1,11 @@
-/* Random causal models (tests/generation/random.tar.gz), and models of tests/reference, must choose the ids that the
- * library chose. The recorded ids are given one by one, so that each row is compared with the library's:
- * - Four ways give the same logits within TOLERANCE: all rows in one batch, two halves, a prompt in one batch, and one
- *   row at a time.
- * - The largest logit is that of the library's next id. Past the longest input, this holds for the last rows.
- * - If a model does not run again for each token, it gets its other inputs once, for example those of an encoder. */
+/* Tests that random causal models (tests/generation/random.tar.gz), and models of tests/reference, choose the ids that
+ * the library chose. The model reads the recorded ids, so that an early difference does not change later rows:
+ * - Four ways to compute the rows give the same logits within TOLERANCE. They are all rows in one batch, two halves, a
+ *   prompt in one batch and one more row, and one row at a time.
+ * - The largest logit of a row is that of the library's next id. If the sequence is longer than the model's longest
+ *   input, the model reads its last rows.
+ * - A model with slots reads its other inputs, for example those of an encoder, only with the first rows of a
+ *   sequence. */
 #include "tests/unit/case_files.h"
 
 #include "engine/engine.h"
@@ -22,8 +24,8 @@
 #include <cmocka.h>
 
 #define RANDOM "tests/generation/random.tar.gz"
-#define FEWEST_MODELS 100 /* random models whose sequences come in parts */
-#define FEWEST_AGAIN 28   /* random models that run the whole sequence again */
+#define FEWEST_MODELS 100 /* minimum number of random models that read sequences in parts */
+#define FEWEST_AGAIN 28   /* minimum number of random models that read the whole sequence again for each token */
 #define REFERENCE "tests/reference"
 #define TOLERANCE 1e-5
 #define MOST_ROWS 1024
@@ -36,15 +38,15 @@ struct loaded {
     char *bytes;
 };
 
-/* A recorded run on a model. */
+/* A recorded run of the library with a model. */
 struct run {
     const struct loaded *loaded;
     const struct model_info *info;
-    struct engine_item given; /* the inputs besides the sequence */
+    struct engine_item given; /* contains the inputs other than the sequence */
     int32_t *ids;             /* (count): the prompt, then the library's ids */
     int64_t count, n_prompt;
-    int64_t most;   /* most rows of an input */
-    float *context; /* rows of `context` or `embeddings` */
+    int64_t most;   /* maximum number of rows that the model reads at once */
+    float *context; /* the rows of the input `context` or `embeddings` */
     int32_t *source;
 };
 
@@ -146,8 +148,8 @@ static void run_close(struct run *run)
     free(run->source);
 }
 
-/* Logits (n_wanted, vocabulary) of the last rows of the ids [first, end). If slot is 0, these ids are the whole
- * sequence. */
+/* Computes the logits (n_wanted, vocabulary) of the last rows of the ids `first` to `end` - 1. If slot is 0, these ids
+ * are the whole sequence. Otherwise earlier calls have computed the ids before `first`. */
 static void compute(struct run *run, int64_t slot, int64_t first, int64_t end, int64_t n_wanted, float *logits)
 {
     struct error error;
@@ -200,7 +202,7 @@ static double compare_row(const struct run *run, const char *name, int64_t row, 
     return distance;
 }
 
-/* Requests all rows of two parts of the sequence, as for a prompt with log-probabilities. */
+/* Computes the sequence in two parts, and requests all rows of both, as for a prompt with log-probabilities. */
 static double compare_halves(struct run *run, const char *name, int64_t rows, const float *together)
 {
     int64_t vocabulary = run->info->output_columns, half = rows / 2;
@@ -215,8 +217,8 @@ static double compare_halves(struct run *run, const char *name, int64_t rows, co
     return largest;
 }
 
-/* Compares four ways for the rows up to the longest input: all rows in one batch, each row in a batch, two halves, and
- * a prompt before a single row. Returns the largest distance. */
+/* Compares four ways to compute the rows up to the longest input. They are all rows in one batch, each row in its own
+ * batch, two halves, and the prompt before a single row. Returns the largest distance. */
 static double compare_parts(struct run *run, const char *name)
 {
     int64_t vocabulary = run->info->output_columns;
@@ -241,8 +243,8 @@ static double compare_parts(struct run *run, const char *name)
     return largest;
 }
 
-/* Compares the remaining rows, or all rows. For each id, the model runs the last rows that it accepts as a whole
- * sequence. With a sanitizer, this is done for one of 8 ids. The sequences differ only in length, and do not depend on
+/* Compares the rows from `first` on. For each id, the model reads as many of the last rows as it accepts, as a whole
+ * sequence. Under a sanitizer, only one of 8 ids is compared. The sequences differ only in length, and do not depend on
  * each other. */
 static void compare_windows(struct run *run, const char *name, int64_t first)
 {

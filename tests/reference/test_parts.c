@@ -1,7 +1,8 @@
-/* Sequences in parts. The sequences of every causal reference case are cut into random parts. At the end of each part,
- * the row must agree with the library's row for the whole sequence. All sequences of a call share batches with each
- * other and with whole items. Their slots have a random order. The same parts alone must give the same bits. Most parts
- * have one row. SEED repeats a run. tests/cuda/test_parts_cuda.c runs this file on the CUDA backend. */
+/* Tests of sequences that the engine reads in parts. The sequences of every causal reference case are cut into random
+ * parts, mostly of one row. The rows of each part must agree with the library's rows for the whole sequence. The parts
+ * of several sequences share batches with each other and with whole items. The order of slots is random. The same parts
+ * alone must give the same bits. SEED repeats a run. tests/cuda/test_parts_cuda.c runs this file on the CUDA
+ * backend. */
 #include "tests/unit/reference_calls.h"
 
 #include <dirent.h>
@@ -17,7 +18,7 @@
 #include <cmocka.h>
 
 #define CASES_FOLDER "tests/reference"
-#define FEWEST_CASES 5 /* cases whose sequences come in parts */
+#define FEWEST_CASES 5 /* minimum number of cases whose sequences can be read in parts */
 #define SLOTS 5
 #define INPUT_ROWS_MOST 64
 #ifndef DTYPE
@@ -28,10 +29,10 @@
 #define DEVICE DEVICE_CPU
 #endif
 #ifndef ROUNDS
-#define ROUNDS 6 /* rounds of each call */
+#define ROUNDS 6 /* number of repetitions of each call with other parts */
 #endif
 #ifndef ALONE_TOLERANCE
-#define ALONE_TOLERANCE 0 /* relative L2 distance between a result alone and in a batch, 0: the same bits */
+#define ALONE_TOLERANCE 0 /* maximum relative L2 distance between a result alone and in a batch */
 #endif
 
 struct loaded {
@@ -71,8 +72,8 @@ static void load(const char *name, int64_t slots, struct loaded *loaded)
     must(engine_load(loaded->engine, &loaded->config, loaded->weights, NULL, NULL, &loaded->model, &error), &error);
 }
 
-/* If a device fails or refuses a batch, the CPU computes it. So this function expects that the CPU computed no batch
- * for a device. */
+/* Expects that the CPU computed no batch for a device. If a device fails or refuses a batch, the CPU computes the
+ * batch, and the test would not notice this. */
 static void unload(struct loaded *loaded)
 {
     assert_int_equal(engine_counts(loaded->engine).standby_batches, 0);
@@ -83,7 +84,8 @@ static void unload(struct loaded *loaded)
     engine_close(loaded->engine);
 }
 
-/* The input that grows: "tgt" if the model has two sequences, otherwise the first input. */
+/* Returns the index of the input that is read in parts: "tgt" if the model has two sequences, otherwise the first
+ * input. */
 static int sequence_input(const struct model_info *info)
 {
     for (int i = 0; i < info->n_inputs; i++)
@@ -102,26 +104,26 @@ static double relative_l2(int64_t n, const float *found, const float *expected)
     return difference == 0 ? 0 : sqrt(difference / norm);
 }
 
-/* A sequence of which `done` rows are in slot `slot`. */
+/* A sequence in slot `slot`, whose first `done` rows have been computed. */
 struct progress {
     const struct engine_item *whole;
     int64_t slot, done, length;
-    const float *expected; /* (length, columns) */
+    const float *expected; /* (length, columns): the library's rows */
     struct engine_item part;
-    int32_t wanted[INPUT_ROWS_MOST];      /* requested rows of the part */
-    float *found;                         /* (number of wanted rows, columns) */
-    int64_t parts, rows[INPUT_ROWS_MOST]; /* number of parts, rows of each part */
-    float *all_found;                     /* (parts, columns) */
+    int32_t wanted[INPUT_ROWS_MOST];      /* indices of the requested rows of the part */
+    float *found;                         /* (number of requested rows, columns): results of the part */
+    int64_t parts, rows[INPUT_ROWS_MOST]; /* number of computed parts, number of rows of each part */
+    float *all_found; /* (parts, columns): the last row of each part, zeros if it was not requested */
 };
 
-/* Mostly one row, sometimes up to 30 rows, but never beyond the end. */
+/* Chooses the number of rows of the next part: mostly 1, sometimes up to 30, and at most the remaining rows. */
 static int64_t choose_rows(const struct progress *p)
 {
     int64_t rows = rand() % 3 > 0 ? 1 : 1 + rand() % 30;
     return rows < p->length - p->done ? rows : p->length - p->done;
 }
 
-/* Sets the next part, and requests none of its rows, the last row or all rows. */
+/* Which rows of a part are requested. set_part makes the item of the next part, and requests these rows. */
 enum wanted { NO_ROW, LAST_ROW, ALL_ROWS };
 static void set_part(const struct model_info *info, struct progress *p, enum wanted wanted)
 {
@@ -144,7 +146,7 @@ static void set_part(const struct model_info *info, struct progress *p, enum wan
     }
 }
 
-/* Runs the same parts in another slot, each alone in its batch. They must give the same bits. */
+/* Runs the same parts in another slot, each alone in its batch. Their results must be within ALONE_TOLERANCE. */
 static void repeat_alone(const struct loaded *loaded, const struct progress *done)
 {
     struct error error;
@@ -185,7 +187,7 @@ static void run_round(const struct loaded *loaded, const struct forward_call *ca
         int64_t count = 0;
         bool with_whole = rand() % 3 == 0;
         if (with_whole)
-            items[count++] = call->items[0]; /* a whole item, which writes its results once more */
+            items[count++] = call->items[0]; /* a whole item, whose results are computed again */
         for (int64_t i = 0; i < n; i++) {
             if (all[i].done == all[i].length || rand() % 4 == 0) /* some sequences are not in this batch */
                 continue;
@@ -206,7 +208,7 @@ static void run_round(const struct loaded *loaded, const struct forward_call *ca
             if (wanted > 0 && !(distance <= TOLERANCE))
                 fail_msg("%lld rows up to %lld are %.2g from the library's", (long long)wanted, (long long)p->done - 1,
                          distance);
-            if (wanted > 0) /* otherwise zeros stay in all_found */
+            if (wanted > 0) /* otherwise all_found keeps its zeros */
                 memcpy(p->all_found + p->parts * columns, p->found + (wanted - 1) * columns,
                        (size_t)columns * sizeof(float));
             p->parts++;
@@ -222,7 +224,7 @@ static void run_round(const struct loaded *loaded, const struct forward_call *ca
     }
 }
 
-/* Sequences in parts have no masks. */
+/* Whether the call has a mask over the sequence. Sequences in parts cannot have masks. */
 static bool has_mask(const struct model_info *info, const struct forward_call *call)
 {
     for (int i = 0; i < info->n_inputs; i++)
