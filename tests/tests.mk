@@ -94,7 +94,7 @@ CHECKED   := $(filter-out $(REPEATED),$(SHIMMED) $(KERNEL_TESTS) $(EMULATOR_TEST
 SAME_LINES     := %/test_cases_bf16 %/test_passes_cuda %/test_operations_cuda %/test_long
 CONCURRENT := $(filter-out $(REPEATED) $(SAME_LINES),$(SHIMMED) $(KERNEL_TESTS)) \
               $(filter %/test_batcher_fake %/test_lanes_fake %/test_generations_fake,$(FAKES)) \
-              $(filter %/test_tokenizers,$(ORDINARY))
+              $(filter $(addprefix %/test_,tokenizers log log_writer metrics workers image_read),$(ORDINARY))
 # DAEMONS: programs that run with each of the two sanitizers. The daemon has the sanitizer, and the program that sends
 # requests has none.
 DAEMONS   := $(filter-out $(REPEATED),$(HTTP))

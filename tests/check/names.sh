@@ -1,7 +1,8 @@
 #!/bin/bash
-# names.sh: a name has one meaning in server, engine, weights and config. No struct tag is defined twice, and no two
-# functions that other files can call have the same name. Two structs are exceptions: engine/backend.h declares them,
-# and each backend defines its own.
+# names.sh: a name has one meaning in server, engine, weights and config:
+# - No struct tag is defined twice, except the two that engine/backend.h declares and each backend defines.
+# - No public function is defined twice, and no static function of another file has its name.
+# - A tag in a header of tests differs from all these tags, except in a C++ namespace.
 set -euo pipefail
 opaque='backend backend_model'
 
@@ -15,10 +16,11 @@ tags() {
         }' "$@"
 }
 
-# Prints "FILE:LINE function" for each function of the files that other files can call. A definition and its "{" begin
-# in column 1. Functions with VARIANT(…) are left out, because each compilation of their source gives them another name.
-functions() {
-    awk '
+# Prints "FILE:LINE function" for each function of the files that other files can call, or for each static function. A
+# definition and its "{" begin in column 1. Functions with VARIANT(…) are left out, because each compilation of their
+# source gives them another name.
+functions() { # public|static FILE…
+    awk -v wanted="$1" '
         FNR == 1 { head = "" }
         /^[A-Za-z_].*\(/ && !/;$/ { head = $0; line = FNR }
         /^\{/ && head != "" {
@@ -42,6 +44,13 @@ twice() {
             for (name in count)
                 if (count[name] > 1 && !index(opaque, " " name " ")) print name ":" places[name]
         }' | sort
+}
+
+# Prints the names of public functions that a static function of another file has, too.
+shadowed() {
+    { functions public "$@" | sed 's/^/public /'; functions static "$@" | sed 's/^/static /'; } | awk '
+        $1 == "public" { place[$3] = $2; next }
+        $3 in place { print $3 ": " place[$3], $2 }'
 }
 
 # check NUMBER WHAT FOUND: prints the result of a test, which passes if FOUND is empty.

@@ -1,11 +1,14 @@
 #!/bin/bash
 # rooms.sh: the folders server, engine, weights and config, called rooms, include each other in one direction: server ->
 # engine -> weights. All may include config. Only the public header of another room may be included: config/config.h,
-# weights/weights.h, engine/engine.h. Within engine, all folders may include engine/plan, which includes no other
-# folder. engine/families includes only engine/plan. engine/families/module includes engine/plan, and
-# engine/families/family.h, which it implements. A backend (engine/cpu, engine/cuda) includes engine/plan, and
-# engine/backend.h, which it implements. Families and backends do not include each other. The files directly in engine/
-# may include all of these. The lists below contain the rules within server.
+# weights/weights.h, engine/engine.h.
+# Within engine, all folders may include engine/plan, which includes no other folder. engine/families includes only
+# engine/plan. engine/families/module includes engine/plan, and engine/families/family.h, which it implements. A backend
+# (engine/cpu, engine/cuda) includes engine/plan, and engine/backend.h, which it implements. Families and backends do
+# not include each other. The files directly in engine/ may include all of these.
+# Within server/dialects, each dialect has a folder. openai and ollama also include native, which reads the same inputs.
+# Dialects do not include each other otherwise, except one header of v2 in native.
+# The lists below contain the rules within server.
 set -euo pipefail
 
 # Reads lines "FILE INCLUDED", and prints the forbidden ones.
@@ -58,7 +61,7 @@ forbidden() {
         }'
 }
 
-# Reads lines "FILE INCLUDED", and prints the circles among modules. A module is a source and its header.
+# Reads lines "FILE INCLUDED", and prints the circles among modules.
 circles() {
     awk '
         function module(path) { sub(/\.[a-z]+$/, "", path); return path }
@@ -69,8 +72,8 @@ circles() {
         }' | { tsort 2>&1 || true; } | grep '^tsort:' || true
 }
 
-# Reads lines "FILE:#include …" of grep, and prints "FILE INCLUDED". In angle brackets, only files of the rooms and of
-# tests count.
+# Reads lines "FILE:#include …" of grep, and prints "FILE INCLUDED". In angle brackets, only files of these folders
+# count.
 included() {
     sed -nE 's/^([^:]+):.*include[[:blank:]]*("|<((server|engine|weights|config|tests)\/))([^">]+)[">]$/\1 \3\5/p'
 }
@@ -82,7 +85,7 @@ includes() {
 
 echo 1..4
 
-# Tests of the rule itself, which would also pass if it checked nothing.
+# Tests of the rule itself, so that it cannot pass by checking nothing.
 good='server/main.c engine/engine.h
 engine/cpu/gemm.c engine/plan/plan.h
 engine/cpu/cpu.c engine/backend.h

@@ -1,7 +1,7 @@
 #include "tests/unit/fused_plans.h"
 
 /* Builds the steps before the norm. shapes_of_pair lists their weights. */
-static int build_first(struct plan_builder *builder, enum pair pair, int64_t columns)
+static int build_first(struct plan_builder *builder, enum fused_pair pair, int64_t columns)
 {
     if (pair == ADD || pair == NORM_SHIFT) {
         int x = plan_input_rows(builder, "x", columns, 40, PLAN_NONE);

@@ -9,22 +9,23 @@ enum fused_pair { EMBED_POSITIONS, EMBED_AXIAL_POSITIONS, EMBED_SINUSOIDS, ADD, 
 
 /* Builds a plan with a pair of steps. The pair NORM_SHIFT is a norm and a shift. Each other pair is the step that gives
  * the pair its name, and a norm. If `read_twice` is set, another step also reads the value between the two steps. */
-void build_pair(struct bench *bench, enum pair pair, int64_t columns, bool read_twice);
+void build_pair(struct bench *bench, enum fused_pair pair, int64_t columns, bool read_twice);
 
 /* A projection along a sequence (Linformer's E or F), from at most `rows` rows to k rows. */
-struct projected {
+struct fused_projection {
     int64_t k, groups, rows;
     bool transposed, with_bias;
 };
 
 /* Adds the projection of x with the weight and the bias of these names. Returns the projected value. */
-int add_projection(struct plan_builder *builder, int x, struct projected e, const char *weight, const char *bias);
+int add_projection(struct plan_builder *builder, int x, struct fused_projection e, const char *weight,
+                   const char *bias);
 
 /* Builds a plan with the projections Eᵀx and Fᵀx in neighbouring steps, and an attention over each of them. */
-void build_projections(struct bench *bench, struct projected e, struct projected f, int64_t columns);
+void build_projections(struct bench *bench, struct fused_projection e, struct fused_projection f, int64_t columns);
 
 /* Builds a plan in which E and F project keys and values. The pass re-associate changes the order of the matrix
  * products, for all items or only for long items. */
-void build_chains(struct bench *bench, struct projected e, bool key_bias, bool value_bias, bool padded);
+void build_chains(struct bench *bench, struct fused_projection e, bool key_bias, bool value_bias, bool padded);
 
 #endif

@@ -11,11 +11,11 @@ struct tensor_shape {
 
 /* Returns a safetensors file with F32 tensors of the given shapes, filled with random numbers. The numbers are scaled
  * so that the result of a product has about the same variance as its input. The caller frees the file. */
-void *tensors_random_file(const struct shape *shapes, size_t count, size_t *size);
+void *tensors_random_file(const struct tensor_shape *shapes, size_t count, size_t *size);
 
 /* Makes a file as tensors_random_file does, and opens it. The caller closes the weights, then frees *file. A failure
  * ends the test program. */
-struct weights *tensors_random(const struct shape *shapes, size_t count, void **file);
+struct weights *tensors_random(const struct tensor_shape *shapes, size_t count, void **file);
 
 void random_seed(uint64_t seed);
 uint64_t random_next(void);

@@ -129,7 +129,7 @@ static struct engine *open_engine(void)
 
 /* Loads the model that `build` builds, with weights of these shapes. Returns -1 if this fails. The caller must call
  * unload after success and after failure. */
-static int load_by_hand(void (*build)(struct plan_builder *builder), const struct shape *shapes, size_t count,
+static int load_by_hand(void (*build)(struct plan_builder *builder), const struct tensor_shape *shapes, size_t count,
                         struct loaded *loaded, struct error *error)
 {
     void *file;
