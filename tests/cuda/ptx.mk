@@ -1,26 +1,26 @@
-# The CUDA engine as nvcc compiles it, on a processor without a GPU. Its host code calls the runtime and the cuBLASLt of
-# tests/cuda/shim, which are compiled with NVIDIA's headers. tests/cuda/ptx executes the PTX of its kernels. The test
-# programs of tests/cuda are linked into the engine's folder.
+# The CUDA engine as nvcc compiles it, on a machine without a GPU. The engine's host code calls the runtime and the
+# cuBLASLt of the shim (tests/cuda/shim), which are compiled with NVIDIA's headers. The PTX emulator (tests/cuda/ptx)
+# executes the engine's kernels. The test programs of tests/cuda are hard-linked into the engine's folder.
 PTX          := $(BUILD)/tests/cuda/ptx
 PTX_OF       := $(KERNELS:engine/cuda/%.cu=$(PTX)/engine/%.o)
 PTX_SHIM     := $(patsubst tests/cuda/shim/%.cpp,$(PTX)/shim/%.o,$(filter-out %/threads.cpp,$(wildcard tests/cuda/shim/*.cpp)))
 PTX_RUNTIME  := $(PTX_SHIM) $(PTX)/registration.o $(EMULATOR)
 
-# Programs that run with this engine. NAME@ptx is the program NAME.
+# Test programs that run with this engine. NAME@ptx is the program NAME with this engine.
 PTX_CUDA     := $(foreach dtype,cuda bf16 f16 tf32,test_operations_$(dtype) test_cases_$(dtype)) test_operations_plain \
                 test_states test_parts_cuda test_fusion test_top_k test_execution test_modules_cuda test_modules_bf16 test_product_method test_chips \
                 test_faults_products
-PTX_KERNELS  := test_tensor test_split # these have their own kernels
+PTX_KERNELS  := test_tensor test_split # programs with their own kernels
 PTX_HTTP     := $(BUILD)/tests/http/test_generate $(BUILD)/tests/http/test_reference
 PTX_LINKED   := $(addprefix $(PTX)/,$(PTX_CUDA) linformerd libcuda.so.1 $(CUBLAS_NAMES))
 PTX_BUILT    := $(PTX)/libengine_cuda.so $(PTX_KERNELS:%=$(PTX)/%) $(PTX_LINKED) $(PTX_HTTP)
 EMULATED     := $(patsubst %,$(BUILD)/tests/cuda/%@ptx,$(PTX_CUDA) $(PTX_KERNELS)) $(PTX_HTTP:%=%@ptx)
-# These run in `make test-all`. test_cases_bf16 took 8 seconds of processor time.
+# The programs that `make test-all` runs. test_cases_bf16 takes 8 seconds of processor time.
 EMULATED_SHORT := $(patsubst %,$(BUILD)/tests/cuda/test_%@ptx,cases_cuda cases_bf16 cases_f16 cases_tf32 tensor fusion top_k)
 
 # The object files contain only PTX, because the emulator needs no machine code. The PTX is not compressed, so that
-# mutants.py and test_entries.sh can read it. -O3 concerns only the host's code, and does not change the PTX. So the
-# engine is compiled without -O3.
+# mutants.py and test_entries.sh can read it. The engine is compiled without -O3, because -O3 affects only host code and
+# does not change the PTX.
 PTX_ARCH     := 90
 for_emulator  = $(COMPILER) -std=c++20 -gencode arch=compute_$(PTX_ARCH),code=compute_$(PTX_ARCH) -no-compress -I. -Itests/cuda/shim/cublas \
                 -Xcompiler -fPIC,-fvisibility=hidden,-Werror=switch
@@ -38,14 +38,15 @@ $(PTX_KERNELS:%=$(PTX)/%.o): $(PTX)/%.o: tests/cuda/%.cu $(PTX)/flags
 	$(emulated) -c -o $@ $<
 $(PTX_KERNELS:%=$(PTX)/%): %: %.o $(PTX_RUNTIME) $(BUILD)/tests/filter.o
 	$(say) $(CXX) -pthread -o $@ $^ $(EMULATOR_LIBS) -lcmocka $(BESIDE)
-$(PTX_LINKED): $(PTX)/%: $(BUILD)/tests/cuda/% # a hard link, because $ORIGIN is the folder of the file itself
+$(PTX_LINKED): $(PTX)/%: $(BUILD)/tests/cuda/% # a hard link, because $ORIGIN resolves symbolic links
 	$(say) ln -f $< $@
 $(PTX)/flags: FORCE
 	$(call keep,$(for_emulator))
 
-# The engine for other compute capabilities. NAME@ptx120 is the program NAME with the engine for 12.0. Its programs launch
-# each kernel that the engine launches. `make test-ptx` runs those for the capabilities in PTX_OTHERS. The PTX for 10.0 is
-# that for 12.0. The PTX for 8.0 differs from that for 9.0 only in a conversion from bf16.
+# The engine for other compute capabilities. NAME@ptx120 is the program NAME with the engine for 12.0. The programs in
+# PTX_OTHER_CUDA launch each kernel that the engine launches. `make test-ptx` runs these programs for the capabilities
+# in PTX_OTHERS. The PTX for 10.0 equals the PTX for 12.0. The PTX for 8.0 differs from the PTX for 9.0 only in a
+# conversion from bf16.
 PTX_OTHERS     ?= 120
 PTX_OTHER_CUDA := $(filter test_operations_% test_cases_%,$(PTX_CUDA)) test_states test_product_method test_chips \
                   test_faults_products
@@ -71,15 +72,16 @@ endef
 $(foreach arch,80 100 120,$(eval $(call ptx_other,$(arch))))
 EMULATED_OTHER := $(foreach arch,$(PTX_OTHERS),$(call other_tests,$(arch)))
 
-# The engine that `make cuda` builds for users, with NVIDIA's runtime in it. NAME@shipped is the program NAME with it. The
-# engine loads a library with the shim's runtime and cuBLASLt, and with the emulator, instead of NVIDIA's cuBLASLt
-# (shipped/redirect.cpp). The programs are those that do not depend on the shim's small limits.
+# The engine that `make cuda` builds for users. It contains NVIDIA's runtime. NAME@shipped is the program NAME with this
+# engine. Instead of NVIDIA's cuBLASLt, the engine loads a library with the shim's runtime, the shim's cuBLASLt and the
+# emulator (shipped/redirect.cpp). SHIPPED_CUDA lists programs that do not depend on the limits in shim/small_limits.h.
 SHIPPED        := $(PTX)/shipped
 SHIPPED_CUDA   := $(foreach dtype,cuda bf16 f16 tf32,test_cases_$(dtype)) test_chips test_fusion test_top_k
 SHIPPED_HTTP   := $(BUILD)/tests/http/test_reference
 SHIPPED_BUILT  := $(SHIPPED)/libcublasLt.so $(addprefix $(SHIPPED)/,$(SHIPPED_CUDA) linformerd libcuda.so.1) $(SHIPPED_HTTP)
 SHIPPED_TESTS  := $(patsubst %,$(BUILD)/tests/cuda/%@shipped,$(SHIPPED_CUDA)) $(SHIPPED_HTTP:%=%@shipped)
-# These run in `make test-all`, with the engine for the newest capability alone. tests/check/cuda.sh has compiled it.
+# The programs that `make test-all` runs, with an engine for only the newest capability. tests/check/cuda.sh also
+# compiles this engine.
 SHIPPED_SHORT  := $(patsubst %,$(BUILD)/tests/cuda/test_%@shipped,cases_bf16 top_k)
 SHIPPED_NEWEST := $(BUILD)/check_cuda/libengine_cuda.so
 SHIPPED_ENGINE := $(BUILD)/libengine_cuda.so
@@ -93,12 +95,13 @@ $(SHIPPED)/libcublasLt.so: $(SHIPPED)/redirect.o $(PTX_RUNTIME)
 $(addprefix $(SHIPPED)/,$(SHIPPED_CUDA) linformerd libcuda.so.1): $(SHIPPED)/%: $(BUILD)/tests/cuda/%
 	$(say) ln -f $< $@
 
-# If nvcc is missing, tests/run.sh skips the programs, and prints the reason from this file.
+# If nvcc is missing, the file `missing` contains the reason. tests/run.sh skips the programs and prints the reason.
 programs-ptx:
 	@mkdir -p $(PTX)
 	@if NVCC='$(NVCC)' engine/cuda/toolkit.sh check-compiler >$(PTX)/missing; \
 	    then $(MAKE) --no-print-directory $(PTX_BUILT); fi
-# The same for the programs NAME@shipped. The engine names the version of cuBLASLt that it loads. cuBLAS has the same.
+# Builds the programs NAME@shipped under the same condition. The engine's dynamic section names the version of cuBLASLt
+# that it loads. cuBLAS has the same version.
 programs-shipped:
 	@mkdir -p $(SHIPPED)
 	@if [ "$$(uname -m)" != x86_64 ]; then echo "calls are redirected on x86-64 alone" >$(SHIPPED)/missing; \

@@ -1,10 +1,11 @@
-# The CUDA engine for the processor. g++ compiles the same kernels with the headers of tests/cuda/shim. The library is
-# in the folder of the test programs.
-# Two libraries, for an engine that is compiled with CUDA 12 or 13. The engine loads one, and finds the shim's functions.
+# The CUDA engine on the CPU. g++ compiles the kernels with the shim, which is a replacement of CUDA in tests/cuda/shim.
+# The library is in the folder of the test programs.
+# Replacements of cuBLAS, for an engine compiled with CUDA 12 or 13. The engine loads one of them, and finds the shim's
+# functions in it.
 CUBLAS_NAMES := libcublas.so.12 libcublas.so.13
 SHIM       := $(addprefix $(BUILD)/tests/cuda/,libengine_cuda.so libcuda.so.1 $(CUBLAS_NAMES) linformerd)
-# Small limits of the engine, so that tests reach them. If SHIM_LIMITS is empty, the limits are those of the real
-# engine. tests/gpu/predict.py needs this.
+# Reduces limits of the engine, so that tests reach them. If SHIM_LIMITS is empty, the engine has the same limits as on
+# a GPU. tests/gpu/predict.py needs these limits.
 SHIM_LIMITS ?= -include tests/cuda/shim/small_limits.h
 SHIM_OWN   := $(patsubst %.cpp,$(BUILD)/%.o,$(wildcard tests/cuda/shim/*.cpp))
 SHIM_OF    := $(KERNELS:engine/cuda/%.cu=$(BUILD)/tests/cuda/shim/engine/%.o)
@@ -19,10 +20,10 @@ OWN_SANITIZER    := -DSHIM_TSAN
 KERNEL_SANITIZER := $(SANITIZER)
 else ifeq ($(SANITIZE),address)
 KERNEL_SANITIZER := $(SANITIZER) -fsanitize-sections=shared_memory
-KERNEL_SANITIZER += --param asan-use-after-return=0 # each fiber would map a stack for it
+KERNEL_SANITIZER += --param asan-use-after-return=0 # each fiber would map a fake stack
 OWN_SANITIZER    := $(KERNEL_SANITIZER)
-# The address sanitizer finds a wrong address without these checks, and the emulator of PTX a wrong alignment. With
-# these checks, gcc took 130 seconds of processor time for the engine, and takes 75 without.
+# The address sanitizer finds a wrong address without these checks, and the PTX emulator finds a wrong alignment. gcc
+# takes 130 seconds of processor time for the engine with these checks, and 75 seconds without them.
 KERNEL_SANITIZER += -fno-sanitize=null,alignment,object-size,pointer-overflow,vptr
 endif
 
@@ -39,13 +40,13 @@ $(BUILD)/tests/cuda/libcuda.so.1: $(BUILD)/flags # replaces the driver's library
 $(BUILD)/tests/cuda/linformerd: $(BUILD)/server/main.o $(ARCHIVES) # the daemon, in the same folder
 	$(link) -o $@ $^ $(LDLIBS) $(BESIDE)
 
-# Tests with their own kernels. They are linked with the shim into one program.
+# Tests with their own kernels. Each test is linked with the shim into one program.
 KERNEL_TESTS := $(BUILD)/tests/cuda/test_tensor $(BUILD)/tests/cuda/test_split $(BUILD)/tests/cuda/test_shim
 $(KERNEL_TESTS): $(BUILD)/%: %.cu $(SHIM_OWN) $(BUILD)/tests/filter.o
 	$(say) $(CXX) $(SHIM_FLAGS) $(KERNEL_SANITIZER) -MF $@.d -o $@ -x c++ $< -x none $(filter %.o,$^) -lcmocka $(BESIDE)
 
-# nvcc compiles the tests that also run on a device. Here this tests the compilation. On a machine with a GPU, they are
-# linked with cmocka from the archive.
+# Tests that also run on a GPU. nvcc compiles them here to test the compilation. On the machine with the GPU, they are
+# linked with cmocka from the archive of tests/gpu/bundle.sh.
 DEVICE_TESTS := $(BUILD)/tests/cuda/test_tensor $(BUILD)/tests/cuda/test_split
 $(DEVICE_TESTS:%=%_device.o): $(BUILD)/%_device.o: %.cu $(BUILD)/flags_cuda
 	$(nvcc) -MD -MP -c -o $@ $<

@@ -63,7 +63,7 @@ void check_all_global(warp &warp, const instruction &i, const uint64_t (&address
             check_global(warp, i, lane, addresses[lane], bytes);
 }
 
-/* Generic addresses, also those of shared and local memory, are addresses of the host. */
+/* All generic addresses are addresses of the host, including those of shared and local memory. */
 void check_generic(warp &warp, const instruction &i, uint64_t (&addresses)[LANES], unsigned bytes, access access)
 {
     const block &block = *warp.block;

@@ -1,6 +1,6 @@
-/* Conversions. PTX ISA, "Data Movement and Conversion Instructions: cvt". Integers lose their upper bits. Floats are
- * rounded as the instruction says. A float outside of the range of an integer type becomes the nearest integer of this
- * range. A NaN becomes 0. */
+/* Conversions. PTX ISA, "Data Movement and Conversion Instructions: cvt". A conversion to a narrower integer drops the
+ * upper bits. Floats are rounded as the instruction says. A float outside of the range of an integer type becomes the
+ * nearest integer of this range. A NaN becomes 0. */
 #include "tests/cuda/ptx/half.h"
 
 #include <cfloat>
@@ -70,8 +70,8 @@ template <bool ftz> float saturate(float x)
     return x > 0 ? (x < 1 ? x : 1.0f) : 0.0f;
 }
 
-/* Rounds an integer that a float cannot represent. The comparison uses wide integers, in which both numbers are
- * exact. */
+/* Converts an integer to a float with rounding `way`. The nearest float is compared with the integer in wide integers,
+ * which represent both numbers exactly. */
 template <typename S, rounding way> float to_nearby(S x)
 {
     float nearest = (float)x;
@@ -114,7 +114,7 @@ template <bool to_zero> f16 narrow_to_f16(float x)
     return to_f16<to_zero>(x);
 }
 
-/* cvt.….bf16x2.f32 d, a, b: a becomes the upper half. */
+/* cvt.….bf16x2.f32 d, a, b: a becomes the upper half of d. */
 template <bool to_zero> uint32_t pair_of_bf16(float a, float b)
 {
     return (uint32_t)to_bf16<to_zero>(a).bits << 16 | to_bf16<to_zero>(b).bits;

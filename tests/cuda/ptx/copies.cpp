@@ -9,7 +9,8 @@ namespace ptx
 {
 namespace
 {
-/* Operands: the bytes to copy, whether to ignore the source. i.parts is the size of the destination. */
+/* Operand 0 is the number of bytes to copy. Operand 1 is a predicate that is true if the source is ignored. i.parts is
+ * the size of the destination in bytes. */
 void start(warp &warp, const instruction &i)
 {
     uint64_t to[LANES];
@@ -63,8 +64,8 @@ void land(warp &warp, const instruction &i, pending_copy &copy, uint32_t lanes)
     copy.lanes &= ~lanes;
 }
 
-/* i.number is the number of the newest groups that need not have arrived. Negative: nothing may be on its way, copies
- * without a group included. */
+/* i.number is the number of the newest groups that may remain pending. If i.number is negative, all copies must arrive,
+ * even copies without a group. */
 void wait(warp &warp, const instruction &i)
 {
     size_t kept = 0;
@@ -83,7 +84,7 @@ void wait(warp &warp, const instruction &i)
 
 bool decode_start(decoder &d, const statement &s, const words &words, instruction &i)
 {
-    size_t shared = 3; /* cp.async.ca.shared.global */
+    size_t shared = 3; /* index of "shared" in cp.async.ca.shared.global */
     if (words.size() < 5 || (words[2] != "ca" && words[2] != "cg") || words[shared].substr(0, 6) != "shared" ||
         words[shared + 1] != "global")
         return false;

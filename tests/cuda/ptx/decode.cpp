@@ -8,7 +8,7 @@ namespace ptx
 {
 namespace
 {
-constexpr uint32_t LINE = 64; /* bytes of a cache line. All registers except predicates begin at one */
+constexpr uint32_t LINE = 64; /* bytes of a cache line. Declared registers except predicates begin at a multiple */
 
 uint32_t bytes_of(char storage)
 {
@@ -33,8 +33,8 @@ size_t rounded_up(size_t x, size_t to)
     return (x + to - 1) / to * to;
 }
 
-/* Special registers of 32 bits. The block's position (%ctaid) is filled in when a block begins, all others when a
- * launch begins. */
+/* Returns whether `name` is a supported special register. All of them have 32 bits. %ctaid is filled in when a block
+ * begins, the others when a launch begins. */
 bool is_special(const std::string &name)
 {
     static const char *const known[] = {"%tid.x",       "%tid.y",           "%tid.z",
@@ -182,8 +182,8 @@ uint32_t decoder::label(const operand &operand) const
 
 namespace
 {
-/* Places the variables of a kernel. The shared variables of the kernel come before the dynamic shared memory of the
- * launch. */
+/* Assigns addresses to the variables and parameters of a kernel. The kernel's shared variables come before the dynamic
+ * shared memory of the launch. */
 void place_variables(decoder &d)
 {
     kernel &kernel = d.kernel;
@@ -211,7 +211,7 @@ void place_variables(decoder &d)
             d.names[one.name] = SHARED_BEGIN + rounded_up(shared, 128);
 }
 
-/* The lower half of a wide register, at operand 3, becomes operand 1. */
+/* Copies the lower half of a register of 64 bits from operand 3 to operand 1, and runs the conversion. */
 void narrow(warp &warp, const instruction &i)
 {
     const uint64_t *from = warp.lanes<uint64_t>(i.at[3]);
@@ -221,7 +221,8 @@ void narrow(warp &warp, const instruction &i)
     i.after(warp, i);
 }
 
-/* The source register of cvt may have more bits than the source type. The upper bits are ignored. */
+/* Decodes a cvt whose source register has 64 bits, but whose source type has at most 32 bits. The conversion ignores
+ * the register's upper half. */
 bool decode_narrowed(decoder &d, const form &form, const statement &s, instruction &i)
 {
     if (s.opcode.substr(0, 4) != "cvt." || s.operands.size() != 2 || form.operands[1] != 'w' ||
@@ -273,7 +274,7 @@ instruction decode_statement(decoder &d, const statement &s)
     return i;
 }
 
-/* `mov.b64 {a, b}, c` and back: the first element is the lowest. */
+/* `mov.b64 {a, b}, c` unpacks a register, `mov.b64 c, {a, b}` packs one. The first element has the lowest bits. */
 template <typename W> void unpack(warp &warp, const instruction &i)
 {
     unsigned bits = (unsigned)sizeof(W) * 8 / i.parts;
@@ -348,7 +349,7 @@ void decode(const kernel *constant)
         return;
     kernel.body = read_body(kernel.source);
     decoder d{kernel};
-    /* Predicates first: they are small. */
+    /* Predicates come first, because they are smaller than a cache line. */
     for (char storage : {'p', 'w', 'l'}) {
         for (const auto &[name, type] : kernel.body.registers)
             if (storage_of_type(type) == storage)

@@ -1,5 +1,7 @@
-/* decode: turns statements into instructions. Most are functions of one lane, found in tables by their full name. Each
- * other group of instructions has a function here. It returns false if it does not know the modifiers. */
+/* decode: converts the statements of a kernel (text.h) into instructions that the emulator executes (machine.h). Most
+ * instructions compute each lane alone. Tables contain the functions of these instructions, with the full name of the
+ * instruction as the key. The functions decode_… below decode the other groups of instructions. They return false if a
+ * modifier is unknown. */
 #ifndef TESTS_CUDA_PTX_DECODE_H
 #define TESTS_CUDA_PTX_DECODE_H
 
@@ -12,25 +14,26 @@ using words = std::vector<std::string>;
 struct decoder {
     struct kernel &kernel;
     const statement *now = nullptr;
-    std::map<std::string, uint32_t> places; /* of registers, special ones included */
+    std::map<std::string, uint32_t> places; /* offset of each register in the register file, by name. Includes special
+                                               registers */
     std::map<std::pair<uint64_t, char>, uint32_t> constants;
-    std::map<std::string, uint64_t> names; /* addresses of variables and parameters */
-    std::map<std::string, space> spaces;   /* the same variables' state spaces */
-    uint32_t sink = 0;                     /* the place of the operand `_`. No instruction reads it */
+    std::map<std::string, uint64_t> names; /* address of each variable and parameter, by name */
+    std::map<std::string, space> spaces;   /* state space of each variable and parameter */
+    uint32_t sink = 0;                     /* offset of the register for operand `_`. No instruction reads it */
 
     [[noreturn]] void refuse(const std::string &why) const;
     /* Ends the process if the statement has fewer operands than `least`, or more than `most`. */
     void expect_operands(size_t least, size_t most) const;
     char storage_of(const operand &operand, char otherwise) const;
-    /* The place of the operand in the file of registers. Refuses the statement if the operand is not stored as
-     * `storage`: 'p', 'w' or 'l' (lanes.h). */
+    /* Returns the offset of the operand in the register file. Ends the process if the operand is not stored as
+     * `storage`: 'p', 'w' or 'l' (each_lane in lanes.h). */
     uint32_t place(const operand &operand, char storage);
-    /* These two store the place of an operand as operand n of the instruction. The second one is for an operand that
-     * the instruction writes. */
+    /* Both functions store the offset of an operand as operand n of the instruction. put_destination is for an operand
+     * that the instruction writes. */
     void put(instruction &i, unsigned n, const operand &operand, char storage);
     void put_destination(instruction &i, unsigned n, const operand &operand, char storage);
     reference address(const operand &operand);
-    /* The elements of a list, or the operand itself. */
+    /* Returns the elements of a list, or the operand itself if it is not a list. */
     std::vector<operand> parts_of(const operand &operand) const;
     uint64_t number(const operand &operand) const;
     uint32_t label(const operand &operand) const;

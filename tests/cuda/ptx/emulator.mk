@@ -1,6 +1,6 @@
-# The emulator of PTX, its tests, and what links it. The compiler makes vector instructions of its loops over 32 lanes.
-# It must not change their results. For example, it must not join a product and a sum into one instruction, which rounds
-# once (-ffp-contract=off).
+# The PTX emulator and its tests. The compiler vectorises the emulator's loops over 32 lanes, but must not change their
+# results. For example, it must not fuse a product and a sum into one instruction, which rounds only once
+# (-ffp-contract=off).
 EMULATOR       := $(patsubst %.cpp,$(BUILD)/%.o,$(filter-out tests/cuda/ptx/test_% %/registration.cpp,$(wildcard tests/cuda/ptx/*.cpp)))
 EMULATOR_TESTS := $(patsubst %.cpp,$(BUILD)/%,$(wildcard tests/cuda/ptx/test_*.cpp))
 EMULATOR_FLAGS  = -std=c++20 -Wall -Wextra -Werror=switch -Wno-missing-field-initializers $(CFLAGS) \

@@ -1,4 +1,4 @@
-/* Instructions by which the lanes of a warp meet, and barriers of a block. PTX ISA, "shfl.sync", "vote.sync",
+/* Instructions that synchronise the lanes of a warp, and barriers of a block. PTX ISA, "shfl.sync", "vote.sync",
  * "redux.sync", "activemask", "bar.warp.sync", "bar". */
 #include "tests/cuda/ptx/paths.h"
 
@@ -11,8 +11,8 @@ namespace
 {
 enum shuffle_mode { SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_BUTTERFLY, SHUFFLE_INDEX };
 
-/* Operands: result, predicate, value, distance or lane, clamp and segments, mask of lanes. A lane that does not take
- * part has no defined value. Here its value has all bits set. */
+/* Operands: result, predicate, value, distance or lane, clamp and segments, mask of lanes. If the source lane does not
+ * execute the instruction, the result is undefined. Here it has all bits set. */
 template <shuffle_mode mode> void shuffle(warp &warp, const instruction &i)
 {
     if (!meet_masked(warp, i, 5))
@@ -101,7 +101,7 @@ void read_active(warp &warp, const instruction &i)
     put_lanes(warp, i.at[0], results);
 }
 
-/* All lanes of the warp that have not ended come to the barrier together (.aligned). */
+/* All lanes of the warp that have not ended reach the barrier together (.aligned). */
 void arrive(warp &warp, const instruction &i)
 {
     if (meet(warp, warp.alive))
@@ -159,7 +159,7 @@ bool decode_barrier(decoder &d, const statement &s, const words &words, instruct
                  s.opcode == "barrier.cta.sync.aligned";
     if (!known)
         return false;
-    d.expect_operands(1, 1); /* a barrier of some threads, which has a count, is not known */
+    d.expect_operands(1, 1); /* barriers of only some threads, which have a thread count, are not supported */
     i.run = arrive;
     (void)words;
     return true;

@@ -13,24 +13,24 @@ namespace ptx
 {
 namespace
 {
-/* The header of a fat binary. Sections follow, and each has a header of its own. */
+/* The header of a fat binary. Sections follow, each with its own header. */
 struct fat_header {
     uint32_t magic;
     uint16_t version, header_bytes;
-    uint64_t bytes; /* of all sections */
+    uint64_t bytes; /* size of all sections */
 };
 
 struct fat_section {
     uint16_t kind, version;
     uint32_t header_bytes;
-    uint64_t bytes;            /* of the data with their padding */
-    uint32_t compressed_bytes; /* without padding */
+    uint64_t bytes;            /* size of the data with padding */
+    uint32_t compressed_bytes; /* size of the compressed data without padding. 0 if not compressed */
     uint32_t options_at;
     uint16_t minor, major; /* version of PTX */
-    uint32_t capability;   /* such as 120 */
+    uint32_t capability;   /* compute capability, such as 120 */
     uint32_t name_at, name_bytes;
     uint64_t flags, unused;
-    uint64_t text_bytes; /* after decompression */
+    uint64_t text_bytes; /* size of the text after decompression */
 };
 
 constexpr uint32_t FAT_MAGIC = 0xba55ed50u;
@@ -44,7 +44,8 @@ constexpr uint64_t MOST_TEXT_BYTES = (uint64_t)1 << 30;
     abort();
 }
 
-/* The whole length whose first four bits are `length`. If they are 15, reads the bytes to add. */
+/* Returns a length in an LZ4 block. `length` is the field of four bits that begins it. If the field is 15, bytes to add
+ * follow at `from`. */
 size_t lz4_length(size_t length, const uint8_t *&from, const uint8_t *end)
 {
     if (length < 15)
@@ -57,8 +58,8 @@ size_t lz4_length(size_t length, const uint8_t *&from, const uint8_t *end)
     return length;
 }
 
-/* An LZ4 block consists of sequences. A sequence has literals, and then a match, which repeats earlier bytes of the
- * text. The last sequence has no match. */
+/* An LZ4 block consists of sequences. A sequence contains literals, which are copied, and a match, which repeats
+ * earlier bytes of the text. The last sequence has no match. */
 std::string read_lz4(const uint8_t *from, size_t bytes, size_t text_bytes)
 {
     const uint8_t *end = from + bytes;
@@ -79,7 +80,7 @@ std::string read_lz4(const uint8_t *from, size_t bytes, size_t text_bytes)
         size_t length = lz4_length(token & 15, from, end) + 4;
         if (distance == 0 || distance > text.size() || text.size() + length > text_bytes)
             die("a match of its LZ4 block is outside of the text");
-        for (; length > 0; length--) /* the match may overlap its copy */
+        for (; length > 0; length--) /* one byte at a time, because the match may overlap its copy */
             text += text[text.size() - distance];
     }
     if (text.size() != text_bytes)

@@ -1,6 +1,6 @@
 /* Floating point. PTX ISA, "Floating-Point Instructions". If an operation on .f32 gives a NaN, the NaN has the bits
- * 0x7fffffff. For approximations (.approx), the manual states only the largest error. The emulator rounds the exact
- * result instead. A GPU may give other bits, so no test may rely on these bits. */
+ * 0x7fffffff. For approximations (.approx), the manual states only the maximum error. The emulator computes them with
+ * the functions of the C++ library. A GPU may give other bits, so no test may rely on these bits. */
 #include "tests/cuda/ptx/lanes.h"
 
 #include <cfloat>
@@ -34,14 +34,14 @@ template <bool sat> float saturate(float x)
     return x > 0 ? (x < 1 ? x : 1.0f) : 0.0f;
 }
 
-/* The sum of two numbers, rounded in a direction. |low| must be less than about |high| / 2^53. Then only the sign of
- * `low` matters. */
+/* Returns the sum of `high` and `low`, rounded in direction `way`. |low| must be less than about |high| / 2^53. Only
+ * the sign of `low` matters then. */
 template <rounding way> float round_sum(double high, double low)
 {
     float nearest = (float)high;
     if (way == NEAREST || std::isnan(nearest) || std::isinf(high))
         return nearest;
-    double rest = high - (double)nearest; /* exact, except where nearest is infinite: then the sign is right */
+    double rest = high - (double)nearest; /* exact if `nearest` is finite. Otherwise only its sign is correct */
     double sign = rest != 0 ? rest : low;
     bool up = way == UP || (way == TO_ZERO && std::signbit(high));
     if (up && sign > 0)
@@ -51,7 +51,8 @@ template <rounding way> float round_sum(double high, double low)
     return nearest;
 }
 
-/* a + b with the rounding error (Knuth's TwoSum). A sum of 0 takes its sign from the rounding. */
+/* Returns a + b, rounded in direction `way`. The rounding error of the sum in double comes from Knuth's TwoSum. If
+ * numbers of opposite sign add up to 0, the result is -0 for DOWN, otherwise +0. */
 template <rounding way> float add_exactly(double a, double b)
 {
     double sum = a + b, part = sum - a;
@@ -97,7 +98,8 @@ template <rounding way, bool ftz, bool> float divide(float a, float b)
     float nearest = a / b;
     if (way == NEAREST || !std::isfinite(nearest) || nearest == 0)
         return finish<way, ftz, false>(nearest);
-    double rest = std::fma(-(double)nearest, (double)b, (double)a) / b; /* its sign says where the quotient lies */
+    double rest = std::fma(-(double)nearest, (double)b, (double)a) / b; /* its sign says on which side of `nearest` the
+                                                                           exact quotient is */
     return finish<way, ftz, false>(round_sum<way>((double)nearest, rest));
 }
 
@@ -115,8 +117,8 @@ template <rounding way, bool ftz, bool> float square_root(float a)
     return finish<way, ftz, false>(round_sum<way>(nearest, (double)a - (double)nearest * nearest));
 }
 
-/* div.approx multiplies by the reciprocal of the divisor. Above 2^126 the reciprocal is subnormal and counts as 0, so
- * the quotient is 0. */
+/* div.approx multiplies by the reciprocal of the divisor. If the divisor is above 2^126, the reciprocal is subnormal
+ * and counts as 0. The quotient is 0 then, or NaN if the dividend is infinite. */
 template <bool ftz> float divide_approximately(float a, float b)
 {
     a = flush<ftz>(a), b = flush<ftz>(b);
@@ -160,7 +162,7 @@ float tangent(float a)
     return canonical(std::tanh(a));
 }
 
-/* If one operand is a NaN, the other is the result, unless .NaN says otherwise. -0 is less than +0. */
+/* If one operand is a NaN, the result is the other operand. With .NaN, the result is a NaN. -0 is less than +0. */
 template <bool ftz, bool nan> float minimum(float a, float b)
 {
     a = flush<ftz>(a), b = flush<ftz>(b);
@@ -187,7 +189,7 @@ template <bool ftz> float absolute(float a)
     return std::fabs(flush<ftz>(a));
 }
 
-/* The sign of a, the rest of b. */
+/* copysign: the sign of a with the magnitude of b. */
 float copy_sign(float a, float b)
 {
     return std::copysign(b, a);
@@ -214,7 +216,8 @@ template <test kind> bool is(float a)
     }
 }
 
-/* The kernels use doubles only to reduce the angles of sines and cosines. */
+/* Only these operations on doubles exist, because the kernels use doubles only to reduce the angles of sines and
+ * cosines. */
 double add_doubles(double a, double b)
 {
     return a + b;
@@ -240,8 +243,9 @@ double multiply_add_doubles(double a, double b, double c)
     return std::fma(a, b, c);
 }
 
-/* Arithmetic instructions have four roundings. Without a suffix, the rounding is .rn, to the nearest. All exist with
- * .ftz. Sums and products also exist with .sat. */
+/* These macros add arithmetic instructions to `table`. Each instruction has four roundings. Without a suffix, the
+ * rounding is .rn, to the nearest. All instructions exist with and without .ftz. Sums and products also exist with
+ * .sat. */
 #define ADD_ROUNDING(function, name, way, suffix)                                      \
     add_form<function<way, false, false>>(table, std::string(name) + suffix + ".f32"); \
     add_form<function<way, true, false>>(table, std::string(name) + suffix + ".ftz.f32")

@@ -1,4 +1,4 @@
-/* half: elements of 16 bits as floats, and back. */
+/* half: converts bf16 and f16 to float, and back. */
 #ifndef TESTS_CUDA_PTX_HALF_H
 #define TESTS_CUDA_PTX_HALF_H
 
@@ -11,7 +11,7 @@ static inline float to_float(bf16 x)
     return std::bit_cast<float>((uint32_t)x.bits << 16);
 }
 
-/* The exponent's bias differs by 112. Infinities and NaNs have all bits of the exponent set. */
+/* The exponent biases of f16 and float differ by 112. Infinities and NaNs have all bits of the exponent set. */
 static inline float to_float(f16 x)
 {
     uint32_t size = (x.bits & 0x7fffu) << 13, sign = (x.bits & 0x8000u) << 16;
@@ -20,7 +20,7 @@ static inline float to_float(f16 x)
     return std::bit_cast<float>(bits | sign);
 }
 
-/* Rounds to the nearest element, with ties to even, or towards 0. NaNs become 0x7fff. */
+/* Rounds to the nearest value with ties to even, or towards 0 if to_zero. NaNs become 0x7fff. */
 template <bool to_zero> static inline bf16 to_bf16(float x)
 {
     uint32_t bits = std::bit_cast<uint32_t>(x);
@@ -36,14 +36,14 @@ template <bool to_zero> static inline f16 to_f16(float x)
         return {0x7fff};
     if (size >= 0x47800000u) /* 2^16 */
         return {(uint16_t)(sign | (to_zero && size < 0x7f800000u ? 0x7bff : 0x7c00))};
-    if (size < 0x33000000u) /* less than half of the least subnormal */
+    if (size < 0x33000000u) /* less than half of the smallest subnormal number */
         return {(uint16_t)sign};
     uint32_t exponent = size >> 23, fraction = (size & 0x7fffff) | 0x800000;
-    uint32_t drop = exponent < 113 ? 126 - exponent : 13; /* bits that do not fit */
+    uint32_t drop = exponent < 113 ? 126 - exponent : 13; /* number of fraction bits that f16 cannot store */
     uint32_t kept = exponent < 113 ? fraction >> drop : (size - (112u << 23)) >> 13;
     uint32_t rest = fraction & ((1u << drop) - 1), tie = 1u << (drop - 1);
     if (!to_zero && (rest > tie || (rest == tie && kept & 1)))
-        kept++; /* may carry into the exponent, up to infinity */
+        kept++; /* a carry may increase the exponent, even to infinity */
     return {(uint16_t)(sign | kept)};
 }
 } // namespace ptx

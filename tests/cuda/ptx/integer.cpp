@@ -1,5 +1,5 @@
 /* Integers, bits and predicates. PTX ISA, "Integer Arithmetic Instructions" and "Logic and Shift Instructions". Sums
- * and products wrap around, so they are computed without a sign. */
+ * and products wrap around, so they are computed in unsigned types. */
 #include "tests/cuda/ptx/lanes.h"
 
 namespace ptx
@@ -9,7 +9,7 @@ namespace
 template <typename T> constexpr unsigned width_of = sizeof(T) * 8;
 template <typename T> using plain = std::make_unsigned_t<T>;
 
-/* The type with twice the bits. */
+/* The integer type with twice as many bits as T. */
 template <typename T> struct twice;
 template <> struct twice<int16_t> : std::type_identity<int32_t> {
 };
@@ -65,8 +65,8 @@ template <typename T> wide<T> multiply_add_wide(T a, T b, wide<T> c)
     return add(multiply_wide(a, b), c);
 }
 
-/* The result of a division by 0 is not defined. Here it has all bits set. The quotient of the least number and -1 does
- * not fit, and wraps around. */
+/* The result of a division by 0 is not defined. Here it has all bits set. The quotient of the lowest number and -1
+ * overflows, and wraps around. */
 template <typename T> T divide(T a, T b)
 {
     if (b == 0)
@@ -148,7 +148,8 @@ template <typename T> T shift_right(T a, uint32_t by)
     return (T)(a >> by);
 }
 
-/* The upper or the lower 32 bits of b:a, shifted. */
+/* shf.l shifts the 64 bits b:a to the left, and returns the upper 32 bits. shf.r shifts them to the right, and returns
+ * the lower 32 bits. */
 template <bool clamps> uint32_t funnel_left(uint32_t a, uint32_t b, uint32_t by)
 {
     by = clamps ? minimum(by, 32u) : by % 32;
@@ -179,7 +180,8 @@ template <typename T> T reverse(T a)
     return reversed;
 }
 
-/* The bits of a from a position on. A signed field takes the sign of its highest bit that exists. */
+/* bfe returns `length` bits of a, beginning at `position`. A signed field is extended with its highest bit. If the
+ * field reaches beyond a, it is extended with the highest bit of a. */
 template <typename T> T extract(T a, uint32_t position, uint32_t length)
 {
     position &= 255, length &= 255;
@@ -189,7 +191,8 @@ template <typename T> T extract(T a, uint32_t position, uint32_t length)
         length = width_of<T>;
     plain<T> kept = length == width_of<T> ? (plain<T>)~(plain<T>)0 : (plain<T>)(((plain<T>)1 << length) - 1);
     bool negative = std::is_signed_v<T> && length > 0 && (plain<T>)a >> minimum(position + length - 1, top) & 1;
-    plain<T> there = position > top ? 0 : (plain<T>)~(plain<T>)0 >> position; /* the bits that a has */
+    plain<T> there = position > top ? 0 : (plain<T>)~(plain<T>)0 >> position; /* mask of the field's bits that lie
+                                                                                 within a */
     plain<T> found = bits & kept & there;
     return (T)(negative ? found | (plain<T>)~(kept & there) : found);
 }
@@ -202,7 +205,7 @@ template <typename T> T insert(T a, T b, uint32_t position, uint32_t length)
     return (T)((b & ~place) | (shift_left(a, position) & place));
 }
 
-/* Each byte of the result is one of the eight bytes b:a, or eight copies of its sign. */
+/* prmt: each byte of the result is one of the eight bytes b:a, or eight copies of the sign bit of such a byte. */
 uint32_t permute(uint32_t a, uint32_t b, uint32_t choice)
 {
     uint64_t bytes = (uint64_t)b << 32 | a;
@@ -215,7 +218,7 @@ uint32_t permute(uint32_t a, uint32_t b, uint32_t choice)
     return result;
 }
 
-/* Bit n of the table is the result for the bits (a, b, c) of n. */
+/* lop3: bit n of `table` is the result for the input bits a, b and c whose binary number abc is n. */
 uint32_t look_up(uint32_t a, uint32_t b, uint32_t c, uint32_t table)
 {
     uint32_t result = 0;

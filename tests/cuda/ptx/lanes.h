@@ -1,5 +1,5 @@
-/* lanes: an instruction is a C++ function of one lane's values, such as `float add(float, float)`. A handler calls it
- * for all lanes in a loop, which the compiler turns into vector instructions. */
+/* lanes: implements most instructions as C++ functions of one lane's values, such as `float add(float, float)`. A
+ * handler calls the function for all lanes in a loop, which the compiler vectorises. */
 #ifndef TESTS_CUDA_PTX_LANES_H
 #define TESTS_CUDA_PTX_LANES_H
 
@@ -11,7 +11,7 @@
 
 namespace ptx
 {
-/* Elements of 16 bits, which C++ cannot compute with. */
+/* Floating-point formats of 16 bits. C++ has no arithmetic for them. */
 struct f16 {
     uint16_t bits;
 };
@@ -19,7 +19,8 @@ struct bf16 {
     uint16_t bits;
 };
 
-/* How a register stores a lane's value. A value with fewer bits is in the lower bits, without an extended sign. */
+/* The type in which a register stores a lane's value of type T. A narrower value is in the lower bits, and the upper
+ * bits are 0. */
 template <typename T> using stored = std::conditional_t<sizeof(T) <= 4, uint32_t, uint64_t>;
 
 template <typename T> static inline T of_stored(stored<T> bits)
@@ -117,8 +118,8 @@ static inline void run_lanes(warp &warp, const instruction &i, std::index_sequen
     loop(source<S>(warp, i, n + 1)...);
 }
 
-/* The handler of a function, and the storage of its operands, the destination first. 'p' is a predicate, 'w' a word of
- * 32 bits, and 'l' a long word of 64 bits. */
+/* The handler that runs `function` in each lane, and the storage of its operands, the destination first. 'p' is a
+ * predicate, 'w' a word of 32 bits, and 'l' a long word of 64 bits. */
 template <auto function, typename = decltype(function)> struct each_lane;
 
 template <auto function, typename D, typename... S> struct each_lane<function, D (*)(S...)> {
@@ -131,7 +132,8 @@ template <auto function, typename D, typename... S> struct each_lane<function, D
     }
 };
 
-/* An instruction's full name, with all of its modifiers. */
+/* The implementation of an instruction with all of its modifiers. A form_table finds it by the full name, such as
+ * "add.rn.f32". */
 struct form {
     handler run;
     const char *operands;

@@ -1,4 +1,4 @@
-/* launching: what the emulator's tests share. A kernel is PTX in a string. */
+/* launching: builds and launches kernels for the tests of the emulator. Each kernel is PTX in a string. */
 #ifndef TESTS_CUDA_PTX_LAUNCHING_H
 #define TESTS_CUDA_PTX_LAUNCHING_H
 
@@ -16,7 +16,8 @@ extern "C" {
 #include <cmocka.h>
 }
 
-/* Device memory of the tests has DEVICE_WORDS words. All other memory is outside of the device. */
+/* The device memory of the tests: DEVICE_WORDS words of 32 bits. A kernel must not access any other memory of the
+ * host. */
 #define DEVICE_WORDS 4096
 
 extern uint32_t device_words[DEVICE_WORDS];
@@ -27,7 +28,8 @@ static inline bool is_in_device(const void *address, size_t bytes)
     return at >= first && bytes <= sizeof device_words && at - first <= sizeof device_words - bytes;
 }
 
-/* Kernels get the address of device memory in %data, and the number of their thread in %thread and %thread64. */
+/* Returns the text of a module whose kernel `test` executes `body`. Register %data contains the address of device
+ * memory, %thread and %thread64 the thread's number, and %mine the address of the thread's word in device memory. */
 static inline std::string kernel_of(const std::string &body, const std::string &before = "",
                                     const std::string &limits = "")
 {
@@ -45,8 +47,8 @@ struct launch_shape {
     size_t dynamic_bytes = 0;
 };
 
-/* Runs the kernel `test` of the text, with device_words as its argument. */
-static inline void launch_text(const std::string &text, const launch_shape &shape = {})
+/* Runs the kernel `test` of the text. Its argument is device_words. */
+static inline void launch_text(const std::string &text, const shape &shape = {})
 {
     ptx::module *module = ptx::parse(text.c_str(), text.size());
     const ptx::kernel *kernel = ptx::find(module, "test");

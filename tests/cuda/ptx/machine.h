@@ -1,7 +1,8 @@
-/* machine: runs kernels. A kernel is decoded into an array of instructions. A warp has a file of registers. For each
- * register, the values of the 32 lanes lie side by side. A lane has 4 bytes if the register has at most 32 bits,
- * otherwise 8 bytes. A predicate is one word with a bit for each lane. Constants and special registers (%tid.x) are
- * registers of the same file, which no instruction writes. So an instruction has only registers as operands. */
+/* machine: the data structures with which kernels run. A kernel is decoded into an array of instructions. Each warp has
+ * a register file, which stores the values of a register's 32 lanes side by side. A lane's value has 4 bytes if the
+ * register has at most 32 bits, otherwise 8 bytes. A predicate is one word of 32 bits with a bit for each lane.
+ * Constants and special registers (%tid.x) are in the register file, too, but no instruction writes them. An
+ * instruction can therefore find all of its operands in the register file. */
 #ifndef TESTS_CUDA_PTX_MACHINE_H
 #define TESTS_CUDA_PTX_MACHINE_H
 
@@ -16,18 +17,18 @@ namespace ptx
 constexpr unsigned LANES = 32;
 constexpr uint32_t ALL_LANES = ~0u;
 constexpr unsigned MOST_OPERANDS = 16;
-constexpr uint64_t SHARED_BEGIN = 1024; /* first address in state space .shared. A GPU reserves the 1 KiB below it */
+constexpr uint64_t SHARED_BEGIN = 1024; /* first address in state space .shared. A GPU reserves the first 1 KiB */
 
 struct warp;
 struct instruction;
 using handler = void (*)(warp &, const instruction &);
 
-/* Memory of the host that a kernel may access, from one address to another. */
+/* Memory of the host that a kernel may access: the addresses from `begin` up to, but not including, `end`. */
 struct range {
     uint64_t begin = 1, end = 0;
 };
 
-/* An address: a register of each lane, plus a number. */
+/* An address: the value of a register in each lane, plus a constant. */
 struct reference {
     uint32_t at = 0;
     bool wide = false; /* the register has 64 bits */
@@ -35,27 +36,26 @@ struct reference {
 };
 
 struct instruction {
-    handler run = nullptr;           /* executes it for warp.active, which has lanes */
-    uint32_t at[MOST_OPERANDS] = {}; /* of each operand: its first byte in the file of registers */
+    handler run = nullptr;           /* executes the instruction in the lanes warp.active, at least one */
+    uint32_t at[MOST_OPERANDS] = {}; /* offset in bytes of each operand in the register file */
     uint32_t flips = 0;              /* bit n: operand n is a predicate to be negated */
-    uint32_t guard_at = 0;           /* the predicate of `@%p` */
-    uint32_t guard_flip = 0;         /* all bits set for `@!%p` */
+    uint32_t guard_at = 0;           /* offset of the predicate of `@%p` */
+    uint32_t guard_flip = 0;         /* mask that inverts the predicate: all bits set for `@!%p` */
     bool guarded = false;
-    bool changes_path = false;         /* run may change warp.pc, the lanes of the path, or stop the warp */
-    bool may_pause = false;            /* other warps can see an effect of the instruction, so the order of warps
-                                          matters. In a random order, another warp may run after it */
-    reference address, target;         /* `target` is the destination of a copy */
-    space where = SPACE_GENERIC;       /* of an access */
-    uint32_t parts = 1;                /* of a vector: its elements. Of ldmatrix: its matrices. Of a copy: the bytes of
-                                          its destination */
-    int64_t number = 0;                /* of a branch: the index of its target. Of a load of a parameter: the offset. Of
-                                          a wait for copies: the number of newest groups that may still be on their
-                                          way */
-    mutable range last;                /* where the last access was found to be allowed */
-    mutable uint64_t last_launch = 0;  /* the launch that `last` belongs to */
-    handler after = nullptr;           /* of a cvt with a register wider than its source: the conversion. `run` calls it
-                                          after it has copied the lower half of the register */
-    const statement *source = nullptr; /* for messages */
+    bool changes_path = false;         /* `run` may change the path's pc or lanes (warp.now), or the warp's state */
+    bool may_pause = false;            /* other warps can see an effect of the instruction. If the order of warps is
+                                          random, another warp may run after it */
+    reference address, target;         /* memory operands. `target` is the destination of an asynchronous copy */
+    space where = SPACE_GENERIC;       /* state space of the access */
+    uint32_t parts = 1;                /* number of elements of a vector, number of matrices of ldmatrix and stmatrix,
+                                          or number of bytes of an asynchronous copy's destination */
+    int64_t number = 0;                /* index of a branch's target, offset of a loaded parameter, or number of the
+                                          newest copy groups that a wait leaves pending */
+    mutable range last;                /* the allocation that the last access to global memory was in */
+    mutable uint64_t last_launch = 0;  /* number of the launch that set `last` */
+    handler after = nullptr;           /* for a cvt with a source register wider than the source type: the conversion.
+                                          `run` calls it after it has copied the lower half of the register */
+    const statement *source = nullptr; /* the decoded statement, for messages */
 };
 
 /* A special register that the kernel reads, such as "tid.x". */
@@ -69,19 +69,20 @@ struct kernel {
     struct module *owner = nullptr;
     std::vector<size_t> parameter_offsets;
     size_t parameter_bytes = 0;
-    size_t static_shared_bytes = 0; /* without dynamic shared memory */
+    size_t static_shared_bytes = 0; /* dynamic shared memory is not included */
     /* The members below are set when the kernel is decoded. */
     bool decoded = false;
     struct body body;
-    std::vector<instruction> code; /* the last one ends the thread */
-    std::vector<char> file;        /* the registers before a block begins, except the special registers */
+    std::vector<instruction> code; /* the last instruction ends the thread */
+    std::vector<char> file;        /* initial contents of the register file, without the values of special registers */
     std::vector<special> specials;
-    size_t register_bytes = 0; /* bytes of `file` with the registers that instructions write. Constants follow */
-    size_t local_bytes = 0;    /* of a thread */
+    size_t register_bytes = 0; /* size of the part of `file` that instructions write. Constants and special registers
+                                  follow */
+    size_t local_bytes = 0;    /* size of a thread's local memory */
 };
 
 struct variable_of_module {
-    std::vector<char> memory; /* longer than the variable, so that `first` can be aligned */
+    std::vector<char> memory; /* longer than the variable, which allows `first` to be aligned */
     char *first;
     size_t bytes;
 };
@@ -89,22 +90,23 @@ struct variable_of_module {
 struct module {
     struct file source;
     std::vector<std::unique_ptr<kernel>> kernels;
-    std::map<std::string, variable_of_module> variables; /* .global and .const */
+    std::map<std::string, variable_of_module> variables; /* variables in state spaces .global and .const, by name */
 };
 
-/* Lanes of a warp at one instruction. The lanes of a warp may be divided into several paths. */
+/* Lanes of a warp that execute the same instructions together. After a branch that only some lanes take, a warp has
+ * several paths. */
 struct path {
     uint32_t pc, lanes;
-    bool waits; /* for other lanes of the warp */
+    bool waits; /* the path waits for other lanes of the warp */
 };
 
-/* Asynchronous copies that one instruction has started, of the lanes whose data has not arrived. */
+/* Asynchronous copies that one instruction has started. `lanes` are the lanes whose copies have not arrived. */
 struct pending_copy {
     uint32_t lanes;
-    uint32_t bytes;             /* of the destination */
-    uint32_t to[LANES];         /* addresses in shared memory */
-    uint64_t from[LANES];       /* of the host */
-    uint32_t from_bytes[LANES]; /* the rest becomes zeros */
+    uint32_t bytes;             /* size of each lane's destination */
+    uint32_t to[LANES];         /* destinations: addresses in state space .shared */
+    uint64_t from[LANES];       /* sources: addresses of the host */
+    uint32_t from_bytes[LANES]; /* bytes to copy. The rest of the destination becomes 0 */
     uint32_t group[LANES];
 };
 
@@ -118,12 +120,12 @@ struct warp {
     warp_state state;
     uint32_t active; /* lanes that execute the current instruction */
     uint32_t alive;  /* lanes that have not ended */
-    uint32_t ended;  /* lanes that have */
+    uint32_t ended;  /* lanes that have ended */
     path now;
     std::vector<path> others;
     char *file;
-    char *local;            /* of lane 0. Each lane has block.local_stride bytes */
-    uint32_t groups[LANES]; /* of asynchronous copies, committed so far */
+    char *local;            /* local memory of lane 0. Each lane has block.local_stride bytes */
+    uint32_t groups[LANES]; /* number of groups of asynchronous copies that each lane has committed so far */
     std::vector<pending_copy> copies;
 
     template <typename T> T *lanes(uint32_t at)
@@ -132,7 +134,7 @@ struct warp {
     }
 };
 
-/* Who accessed two bytes of shared memory since the last barrier. See races.cpp. */
+/* The last write and the last read of two bytes of shared memory. races.cpp describes the values. */
 struct access_record {
     uint32_t written, read;
 };
@@ -142,19 +144,19 @@ struct launch {
     const struct grid *grid;
     memory_test is_device_memory;
     std::vector<char> parameters;
-    std::vector<range> known; /* allocations that a kernel accessed */
+    std::vector<range> known; /* allocations and variables that the kernel may access, as found so far */
     uint64_t number, random;
 };
 
 struct block {
     struct launch *launch;
     unsigned place[3];
-    char *shared; /* of the host. Addresses begin at SHARED_BEGIN */
+    char *shared; /* address of the host that corresponds to SHARED_BEGIN */
     size_t shared_bytes;
     access_record *records;
-    uint32_t epoch; /* counts barriers */
+    uint32_t epoch; /* increases at each barrier, and when a block begins */
     size_t local_stride;
-    char *locals; /* of the first thread */
+    char *locals; /* local memory of the first thread */
     size_t locals_bytes;
     std::vector<warp> warps;
 };
@@ -164,7 +166,7 @@ struct block {
 
 unsigned random_below(launch &launch, unsigned n);
 
-/* The lowest lane of a set, which is not empty. */
+/* Returns the lowest lane of a set of lanes. The set must not be empty. */
 static inline unsigned first_lane(uint32_t lanes)
 {
     return (unsigned)__builtin_ctz(lanes);

@@ -1,5 +1,5 @@
 /* Loads, stores and atomic operations. PTX ISA, "Data Movement and Conversion Instructions" and "Parallel
- * Synchronization and Communication Instructions". Caches are not simulated: their modifiers change nothing. */
+ * Synchronization and Communication Instructions". Caches are not simulated, so modifiers for caches have no effect. */
 #include "tests/cuda/ptx/access.h"
 #include "tests/cuda/ptx/decode.h"
 
@@ -17,7 +17,8 @@ template <typename T, typename W> void load(warp &warp, const instruction &i)
     uint64_t addresses[LANES];
     find_addresses(warp, i.address, addresses);
     check_access(warp, i, addresses, (unsigned)sizeof(T) * i.parts, READS);
-    /* A destination may also be the register with the address. So all elements are read before one is written. */
+    /* A destination register may also contain the address. Therefore all elements are read before the first register is
+     * written. */
     W values[4][LANES];
     for (unsigned part = 0; part < i.parts; part++)
         for (unsigned lane = 0; lane < LANES; lane++)
@@ -40,7 +41,7 @@ template <typename T, typename W> void store(warp &warp, const instruction &i)
     }
 }
 
-/* A parameter at a fixed place: the same value for all lanes. */
+/* Loads a parameter at a constant offset. The value is the same for all lanes. */
 template <typename T, typename W> void load_parameter(warp &warp, const instruction &i)
 {
     const T *from = (const T *)(warp.block->launch->parameters.data() + i.number);
@@ -52,7 +53,7 @@ template <typename T, typename W> void load_parameter(warp &warp, const instruct
 }
 
 struct transfer {
-    handler load[2], store[2], parameter[2]; /* by the width of registers: 32, 64 bits */
+    handler load[2], store[2], parameter[2]; /* handlers for registers of 32 bits and of 64 bits */
 };
 
 template <typename T>
@@ -77,7 +78,8 @@ const transfer *find_transfer(const std::string &type)
     }
 }
 
-/* Whether a modifier of loads and stores has no effect here. It concerns only the memory order or the caches. */
+/* Returns whether a modifier of loads and stores has no effect here, because it concerns only the memory order or the
+ * caches. */
 bool is_idle(const std::string &word)
 {
     static const char *const idle[] = {"weak",
@@ -152,7 +154,7 @@ bool decode_transfer(decoder &d, const statement &s, const words &words, instruc
     return true;
 }
 
-/* ---- Atomic operations: the lanes one after the other */
+/* ---- Atomic operations. The lanes execute them one after another */
 template <typename T> using operation = T (*)(T old, T b, T c);
 
 template <typename T> T sum_of(T old, T b, T)
@@ -259,7 +261,7 @@ changes all_changes()
     return table;
 }
 
-/* atom gives the old value to a register, red drops it. */
+/* atom writes the old value to a register, red discards it. */
 bool decode_atomic(decoder &d, const statement &s, const words &words, instruction &i)
 {
     static const changes table = all_changes();
@@ -289,7 +291,7 @@ void do_nothing(warp &, const instruction &)
 {
 }
 
-/* ---- Generic addresses, which are addresses of the host, also those of shared and local memory */
+/* ---- cvta: generic addresses are addresses of the host, even in shared and local memory */
 template <bool to_generic> void move_shared(warp &warp, const instruction &i)
 {
     uint64_t apart = (uint64_t)warp.block->shared - SHARED_BEGIN, results[LANES];

@@ -47,7 +47,7 @@ module *parse(const char *text, size_t bytes)
             made->variables.emplace(variable.name, make_variable(variable));
     for (const entry &entry : made->source.entries)
         made->kernels.push_back(make_kernel(made, entry));
-    made->source.entries.clear(); /* each kernel has a copy of its entry */
+    made->source.entries.clear(); /* each kernel owns a copy of its entry */
     return made;
 }
 

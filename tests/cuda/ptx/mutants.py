@@ -5,13 +5,13 @@ Each fault must make a test program fail. The program also runs without the faul
 the text of kernels in a copy of libengine_cuda.so. The library contains the PTX as plain text, and an edit keeps the
 length of the library.
 
-First come the faults in the list FAULTS. With WORD..., only those whose descriptions contain all words are tried. Then
-come --random N faults (default 0). A random fault may have no effect, or lead to an endless loop. So a program that
-takes longer than SECONDS is ended, and its fault counts as not noticed.
+The script first tries the faults in the list FAULTS. With WORD..., it tries only faults whose descriptions contain all
+words. Then it tries N random faults (--random N, default 0). A random fault may have no effect, or cause an endless
+loop. A program that runs longer than SECONDS is therefore ended, and its fault counts as not noticed.
 
-The variable FAULTS=N takes only N faults of the list. The seed chooses them and the random faults. It is --seed, or the
-variable SEED, or the time. BUILD names the build folder. `make programs-ptx` builds what this script needs. Without
-nvcc, the script is skipped. The output is TAP."""
+The environment variable FAULTS=N limits the list to N faults. The seed chooses these faults and the random faults. The
+seed is the value of --seed, of the environment variable SEED, or the time. BUILD names the build folder. `make
+programs-ptx` builds what this script needs. Without nvcc, the script is skipped. The output is TAP."""
 
 import argparse
 import os
@@ -42,7 +42,7 @@ def swap(first, second):
 
 
 def add(amount, group=2):
-    """Adds to the number in a group of the match, by default the second."""
+    """Adds `amount` to the number in a group of the match."""
 
     def replace(match):
         begin, end = match.span(group)
@@ -77,13 +77,14 @@ EDITS = {
 
 # ---- Faults
 
-# kernel: a pattern of mangled names. which: the number of the place in the text of each of these kernels, or None for
-# all places. survives: the reason why the program does not notice the fault. Then the program must pass.
+# kernel: a pattern of the mangled names of kernels. which: the index of the place to edit, among the matches in each of
+# these kernels, or None for all places. survives: the reason why the program cannot notice the fault, or "". With a
+# reason, the program must pass.
 Fault = namedtuple("Fault", "edit kernel which program tests survives", defaults=[""])
 
 
 def on(kernel, program, tests, *edits, survives=""):
-    """Faults of one kernel. An edit is a name, for all places, or a name and the number of a place."""
+    """Returns the faults of one kernel. Each edit is a name in EDITS, or a pair of a name and `which`."""
     pairs = [edit if isinstance(edit, tuple) else (edit, None) for edit in edits]
     return [Fault(edit, kernel, which, program, tests, survives) for edit, which in pairs]
 
@@ -154,12 +155,12 @@ def describe(fault):
 # ---- Texts
 
 class Unfit(Exception):
-    """The text has no such kernel or place, or no room for the edit."""
+    """The fault cannot be tried: the kernel or place is missing, the edit is too long, or the program fails anyway."""
 
 
 def kernels_in(text):
-    """The name, begin and end of each kernel's body. The last kernel comes first, so that edits do not move the
-    others."""
+    """Yields the name of each kernel, and the begin and end of its body. The last kernel comes first, so that edits do
+    not move the kernels before."""
     starts = [(match[1], match.start()) for match in re.finditer(r"\.entry ([\w$.]+)\(", text)]
     for name, begin in reversed(starts):
         body = text.index("\n{", begin)
@@ -167,7 +168,8 @@ def kernels_in(text):
 
 
 def edit_at(text, place, end, replacement):
-    """The text with a replaced match. If the replacement is longer, later lines of the kernel lose their tabs."""
+    """Returns the text with the match `place` replaced. The text keeps its length. Spaces follow a shorter replacement.
+    If the replacement is longer than the match, later lines of the kernel lose their tabs."""
     new = place.expand(replacement) if isinstance(replacement, str) else replacement(place)
     room = len(place[0]) - len(new)
     behind = text[place.end():end]
@@ -198,7 +200,7 @@ def plant(text, fault):
 
 
 def run(folder, fault):
-    """The exit status, the last complaint of the program, and the kernels that ran."""
+    """Runs the program of a fault. Returns its exit status, its last complaint, and the kernels that ran."""
     entries = folder / "entries"
     entries.write_text("")
     environment = dict(os.environ, SHIM_SEED="1", TEST_FILTER=fault.tests, PTX_ENTRIES=str(entries))
@@ -207,7 +209,7 @@ def run(folder, fault):
                               check=False)
         status, said = done.returncode, (done.stdout + done.stderr).decode(errors="replace")
     except subprocess.TimeoutExpired:
-        status, said = None, "ended"  # neither a pass nor a failure
+        status, said = None, "ended"  # the program neither passed nor failed
     complaints = [line for line in said.splitlines() if re.search("PTX|rror|NaN|fail", line)]
     return status, (complaints or [""])[-1].strip(), set(entries.read_text().split())
 
@@ -227,7 +229,7 @@ class Bench:
         (self.folder / ENGINE).write_bytes(text.encode("latin-1"))
 
     def kernels_of(self, fault):
-        """The kernels that the program runs without a fault. Raises Unfit if the program fails."""
+        """Returns the kernels that the program runs without a fault. Raises Unfit if the program fails."""
         key = fault.program, fault.tests
         if key not in self.sound:
             self.put(self.text)
@@ -238,7 +240,7 @@ class Bench:
         return self.sound[key]
 
     def try_fault(self, fault):
-        """Whether the program failed, or passed if the fault survives. Also returns a description."""
+        """Returns whether the program failed, or passed if the fault must survive. Also returns a description."""
         try:
             if not any(re.search(fault.kernel, name) for name in self.kernels_of(fault)):
                 return False, "the program runs no kernel that the pattern names"
@@ -255,7 +257,7 @@ class Bench:
 
 
 def choose(bench, count, seed):
-    """Random faults. Each is at a random place of a kernel that a program of FAULTS runs."""
+    """Chooses random faults. Each fault edits a random place of a kernel that a program of FAULTS runs."""
     chance = random.Random(seed)
     homes = sorted({(fault.program, fault.tests) for fault in FAULTS})
     bodies = {name: bench.text[begin:end] for name, begin, end in kernels_in(bench.text)}

@@ -99,7 +99,7 @@ void branch(warp &warp, const instruction &i)
     warp.now.lanes &= ~warp.active;
 }
 
-/* Other lanes may have waited for the lanes that end here. So they check again whether they must wait. */
+/* Other paths may wait for the lanes that end here. Therefore all paths check again whether they must wait. */
 void end(warp &warp, const instruction &i)
 {
     for (const pending_copy &copy : warp.copies)

@@ -1,14 +1,15 @@
-/* Races in shared memory. There is a record for each pair of bytes. It says which warp wrote the bytes last, and which
- * warp read them, with the number of barriers that the program had seen by then. An access is a race if another warp's
- * access to the same bytes has the same number, and one of the two writes. Atomic operations are no races among
- * themselves. Single bytes are not recorded: their neighbours may belong to other warps. */
+/* Finds races in shared memory. A record belongs to each pair of bytes. It describes the last write and the last read
+ * of the pair: the number of the warp, and the epoch, which increases at each barrier. An access is a race if another
+ * warp accessed the same bytes in the same epoch, and at least one of the two accesses is a write. Two atomic
+ * operations never race with each other. Accesses to single bytes are not recorded, because the other byte of the pair
+ * may belong to another warp. */
 #include "tests/cuda/ptx/access.h"
 
 namespace ptx
 {
 namespace
 {
-constexpr uint32_t SEVERAL = 63, ATOMIC = 62; /* in place of the number of a warp */
+constexpr uint32_t SEVERAL = 63, ATOMIC = 62; /* instead of the number of a warp: several warps, an atomic operation */
 
 struct records {
     access_record *of;

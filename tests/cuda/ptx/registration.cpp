@@ -1,11 +1,13 @@
-/* registration: what nvcc's host code calls to register its kernels and to launch them. With the sources of the shim's
- * runtime (shim/runtime.h) it replaces NVIDIA's runtime. Each launch runs in the emulator of PTX.
+/* registration: the functions that nvcc's host code calls to register kernels and to launch them. Together with the
+ * runtime of the shim (shim/runtime.h), which simulates memory, streams and events, they replace NVIDIA's runtime. Each
+ * launch runs in the PTX emulator.
  *
- * An object file of nvcc registers a fat binary, which contains the PTX of its kernels, and then the address of the
- * host function that stands for each kernel. NVIDIA documents neither these calls nor the format. The calls are
- * declared in the toolkit's crt/host_runtime.h.
+ * An object file of nvcc registers a fat binary, which contains the PTX of its kernels. For each kernel, it registers
+ * the address of the host function that represents the kernel. NVIDIA documents neither these calls nor the format. The
+ * toolkit's crt/host_runtime.h declares the calls.
  *
- * PTX_ENTRIES names a file. The name of each kernel is appended to it before its first launch in this process. */
+ * The environment variable PTX_ENTRIES names a file. Before the first launch of a kernel in this process, the kernel's
+ * name is appended to the file. */
 #include "tests/cuda/ptx/emulator.h"
 #include "tests/cuda/ptx/fat_binary.h"
 #include "tests/cuda/shim/streams.h"
@@ -18,7 +20,7 @@
 #include <memory>
 #include <unistd.h>
 
-/* The wrapper that an object file registers. */
+/* The wrapper of a fat binary, which an object file registers. */
 struct fat_wrapper {
     uint32_t magic, version;
     const char *data; /* the fat binary */
@@ -28,7 +30,7 @@ struct fat_wrapper {
 
 struct binary {
     const char *data;
-    ptx::module *module; /* NULL until one of its kernels is needed */
+    ptx::module *module; /* NULL until a kernel of the binary is needed */
 };
 
 struct function {
@@ -38,7 +40,7 @@ struct function {
     bool ran = false;
 };
 
-/* The kernels by the address of their host function. The map is a local variable, because object files register kernels
+/* Maps the addresses of host functions to kernels. The map is a local variable, because object files register kernels
  * before the variables of this file are initialised. */
 static std::map<const void *, function> &functions()
 {
@@ -82,7 +84,8 @@ size_t shim::static_shared_bytes(const void *kernel)
     return ptx::static_shared_bytes(function_of(kernel).kernel);
 }
 
-/* One write for each line: several processes append to the file. */
+/* Appends the name of the kernel to the file PTX_ENTRIES. Each line is a single write, because several processes append
+ * to the file. */
 static void note_first_run(function &function)
 {
     const char *path = getenv("PTX_ENTRIES");
@@ -121,7 +124,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *configuration, const v
                         [&function, values](const shim::grid &grid) { run_launch(function, grid, values); });
 }
 
-/* ---- What nvcc's host code calls when the library is loaded ---- */
+/* ---- Functions that nvcc's host code calls when the library is loaded ---- */
 
 extern "C" {
 void **__cudaRegisterFatBinary(void *wrapper)
@@ -151,7 +154,7 @@ char __cudaInitModule(void **)
     return 1;
 }
 
-/* ---- What it calls where a kernel is launched as kernel<<<...>>>(...), which the engine does not do ---- */
+/* ---- Functions that nvcc's host code calls for kernel<<<...>>>(...). The engine does not use this syntax ---- */
 
 static cudaError_t die_in_stub()
 {

@@ -1,4 +1,4 @@
-/* Launches: blocks run one after the other, and the warps of a block in turns. */
+/* Runs launches. The blocks run one after another, and the warps of a block take turns. */
 #include "tests/cuda/ptx/paths.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace
 {
 unsigned long long instructions; /* number of instructions that all threads have executed so far */
 
-/* Memory that lasts from one launch to the next. Its first byte is aligned to 4096. */
+/* Memory that later launches reuse. Its address is a multiple of 4096. */
 struct memory {
     char *first = nullptr;
     size_t bytes = 0;
@@ -116,7 +116,7 @@ void begin_launch(block &block)
     }
 }
 
-/* Runs the warp until it comes to a barrier, ends, or gives way to another. */
+/* Runs the warp until it comes to a barrier, ends, or gives way to another warp. */
 void run_warp(warp &warp)
 {
     const instruction *code = warp.block->launch->kernel->code.data();
@@ -150,8 +150,8 @@ void run_warp(warp &warp)
     instructions += executed;
 }
 
-/* All warps that have not ended wait at a barrier, and may continue now. If they wait at different barriers, this is a
- * fault. */
+/* Lets all warps continue, after all warps that have not ended have reached a barrier. It is a fault if they wait at
+ * different barriers. */
 void release(block &block)
 {
     const warp *some = nullptr;
@@ -217,14 +217,14 @@ void check_grid(const kernel &kernel, const grid &grid)
 
 std::vector<char> copy_parameters(const kernel &kernel, void *const *arguments)
 {
-    /* 16 bytes more than needed, so that the vector has an address even without parameters. */
+    /* The 16 additional bytes ensure that the vector has an address even without parameters. */
     std::vector<char> parameters(kernel.parameter_bytes + 16);
     for (size_t i = 0; i < kernel.source.parameters.size(); i++)
         memcpy(parameters.data() + kernel.parameter_offsets[i], arguments[i], kernel.source.parameters[i].bytes);
     return parameters;
 }
 
-/* Blocks in the order of the seed. */
+/* Returns the numbers of all blocks in the order that the seed determines. */
 std::vector<uint64_t> order_of(launch &launch)
 {
     const grid &grid = *launch.grid;

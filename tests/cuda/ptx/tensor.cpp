@@ -1,5 +1,5 @@
 /* Tensor cores. PTX ISA, "Matrix multiply-accumulate operation using mma instruction" and "ldmatrix". With g = lane / 4
- * and t = lane % 4, register n of a lane has these elements (row, column) of a matrix:
+ * and t = lane % 4, register n of a lane contains these elements (row, column) of a matrix:
  *
  *     16 bits: A (16, 16): (g + n % 2 * 8, 2t + n / 2 * 8) and the next column in the upper half
  *              B (16, 8):  (2t + n * 8, g) and the next row in the upper half
@@ -7,9 +7,9 @@
  *              B (8, 8):   (t + n * 4, g)
  *     C, D (16, 8):        (g + n / 2 * 8, 2t + n % 2).
  *
- * The manual leaves open in which order and with how many bits a chip adds. Here the sum is exact to double precision,
- * and then cut off to a float, as chips do (Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of NVIDIA tensor
- * cores", 2021). Of an operand in TF32 the lower 13 bits are ignored. */
+ * The manual defines neither the order nor the precision of the additions. Here the sum is computed in double, and then
+ * truncated to a float, as chips do (Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of NVIDIA tensor cores",
+ * 2021). The lower 13 bits of an operand in TF32 are ignored. */
 #include "tests/cuda/ptx/access.h"
 #include "tests/cuda/ptx/half.h"
 #include "tests/cuda/ptx/paths.h"
@@ -27,10 +27,11 @@ float cut_to_float(double x)
     return x != x ? std::bit_cast<float>(0x7fffffffu) : (float)std::bit_cast<double>(bits);
 }
 
-/* Operand n of d[4], a[4], b[2], c[4], in this order. */
+/* Index of the first operand of each fragment: d[4], a[4], b[2], c[4]. */
 enum { OF_D = 0, OF_A = 4, OF_B = 8, OF_C = 10 };
 
-/* D = A B + C. a is (16, depth), b (depth, 8). */
+/* Computes D = A B + C. A has the shape (16, depth), B (depth, 8). C is read from the registers, and D written to
+ * them. */
 template <unsigned depth>
 void finish_product(warp &warp, const instruction &i, const double (&a)[16][depth], const double (&b)[depth][8])
 {
@@ -72,7 +73,7 @@ template <typename T> void multiply_halves(warp &warp, const instruction &i)
     finish_product<16>(warp, i, a, b);
 }
 
-/* An infinity stays an infinity. A NaN stays a NaN, even if its upper bits are those of an infinity. */
+/* Clears the bits that TF32 ignores. A NaN is not changed, because its upper bits may be those of an infinity. */
 float as_tf32(uint32_t bits)
 {
     float x = std::bit_cast<float>(bits);
@@ -97,8 +98,8 @@ void multiply_tf32(warp &warp, const instruction &i)
     finish_product<8>(warp, i, a, b);
 }
 
-/* The addresses of the rows of i.parts matrices: lane l has row l % 8 of matrix l / 8. Lanes after the last row get the
- * address of another lane. */
+/* Finds the addresses of the rows of i.parts matrices, each 8 x 8. Lane l supplies row l % 8 of matrix l / 8. Lanes
+ * after the last row get the address of another lane. Returns false if lanes of the warp are missing. */
 bool find_rows(warp &warp, const instruction &i, const uint16_t *(&rows)[LANES], access access)
 {
     uint64_t addresses[LANES];
@@ -114,7 +115,7 @@ bool find_rows(warp &warp, const instruction &i, const uint16_t *(&rows)[LANES],
     return true;
 }
 
-/* Lane l gets elements (g, 2t) and (g, 2t + 1) of each matrix, or of its transpose. */
+/* Each lane receives the elements (g, 2t) and (g, 2t + 1) of each matrix, or of its transpose. */
 template <bool transposed> void load_matrices(warp &warp, const instruction &i)
 {
     const uint16_t *rows[LANES];
@@ -149,7 +150,7 @@ template <bool transposed> void store_matrices(warp &warp, const instruction &i)
     }
 }
 
-/* ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 */
+/* Decodes ldmatrix and stmatrix, such as ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16. */
 bool decode_matrices(decoder &d, const statement &s, const words &words, instruction &i)
 {
     bool loads = words[0] == "ldmatrix", transposed = has(words, "trans");

@@ -11,8 +11,8 @@ namespace
 {
 constexpr uint64_t NAN32 = 0x7fffffff, INF = 0x7f800000, ONE = 0x3f800000, NEGATIVE = 0x80000000;
 
-/* `text` has its operands in registers 0, 1 and 2 of a kind, and its result in register 3. The kinds are %r with 32
- * bits, %l with 64, %h with 16, and predicates %p. A predicate is true if the operand is not 0. */
+/* The instruction `text` reads a, b and c from registers 0, 1 and 2, and writes register 3. The registers are %r with
+ * 32 bits, %l with 64 bits, %h with 16 bits, or predicates %p. A predicate is true if the operand is not 0. */
 struct example {
     const char *text;
     uint64_t a, b, c, result;
@@ -129,13 +129,13 @@ void bits(void **)
         {"brev.b32 %r3, %r0;", 6, 0, 0, 0x60000000},
         {"bfe.u32 %r3, %r0, %r1, %r2;", 0x12345678, 8, 12, 0x456},
         {"bfe.s32 %r3, %r0, %r1, %r2;", 0x00000f00, 8, 4, 0xffffffff},
-        {"bfe.s32 %r3, %r0, %r1, %r2;", 0x80000000, 40, 4, 0xffffffff}, /* beyond its end a field is all sign */
+        {"bfe.s32 %r3, %r0, %r1, %r2;", 0x80000000, 40, 4, 0xffffffff}, /* bits beyond a are a's sign */
         {"bfe.u64 %l3, %l0, %r1, %r2;", ~0ull, 60, 64, 15},
         {"bfi.b32 %r3, %r0, %r1, 8, 4;", 0xa, 0xffffffff, 0, 0xfffffaff},
         {"bfi.b64 %l3, %l0, %l1, 32, 32;", 0x12345678, 0x9abcdef0, 0, 0x123456789abcdef0},
         {"prmt.b32 %r3, %r0, %r1, %r2;", 0x33221100, 0x77665544, 0x7041, 0x77004411},
         {"prmt.b32 %r3, %r0, %r1, %r2;", 0x00800000, 0, 0x000a, 0x000000ff},
-        {"lop3.b32 %r3, %r0, %r1, %r2, 0xe8;", 0xf0, 0xcc, 0xaa, 0xe8}, /* the majority */
+        {"lop3.b32 %r3, %r0, %r1, %r2, 0xe8;", 0xf0, 0xcc, 0xaa, 0xe8}, /* the majority of the three bits */
         {"mov.b64 %l3, {%r0, %r1};", 1, 2, 0, 0x200000001},
         {"mov.b64 {%r5, %r3}, %l0;", 0x200000001, 0, 0, 2},
         {"mov.b64 {_, %r3}, %l0;", 0x200000001, 0, 0, 2},
@@ -150,7 +150,7 @@ void floats(void **)
     const uint64_t third = 0x3eaaaaab, least = 1, next = ONE + 1, huge = 0x7f7fffff, two = bits_of(2),
                    half = bits_of(0.5f);
     const example examples[] = {
-        {"add.f32 %r3, %r0, %r1;", ONE, bits_of(0x1p-24f), 0, ONE}, /* a tie, to the even one */
+        {"add.f32 %r3, %r0, %r1;", ONE, bits_of(0x1p-24f), 0, ONE}, /* a tie, rounded to the even number */
         {"add.rn.f32 %r3, %r0, %r1;", next, bits_of(0x1p-24f), 0, ONE + 2},
         {"add.rz.f32 %r3, %r0, %r1;", ONE, bits_of(-0x1p-40f), 0, ONE - 1},
         {"add.rp.f32 %r3, %r0, %r1;", ONE, bits_of(0x1p-40f), 0, next},
@@ -168,14 +168,14 @@ void floats(void **)
         {"mul.rz.f32 %r3, %r0, %r1;", next, next, 0, ONE + 2},
         {"mul.rp.f32 %r3, %r0, %r1;", next, next, 0, ONE + 3},
         {"mul.ftz.f32 %r3, %r0, %r1;", 0x00800000, half | NEGATIVE, 0, NEGATIVE},
-        /* (1 + 2^-23)^2 - (1 + 2^-22) = 2^-46: nothing is lost before the sum */
+        /* (1 + 2^-23)^2 - (1 + 2^-22) = 2^-46: the product is not rounded before the sum */
         {"fma.rn.f32 %r3, %r0, %r1, %r2;", next, next, (ONE + 2) | NEGATIVE, bits_of(0x1p-46f)},
         {"fma.rm.f32 %r3, %r0, %r1, %r2;", ONE, ONE, bits_of(-0x1p-60f), ONE - 1},
         {"fma.rz.f32 %r3, %r0, %r1, %r2;", ONE | NEGATIVE, ONE, bits_of(0x1p-60f), (ONE - 1) | NEGATIVE},
         {"fma.rn.ftz.f32 %r3, %r0, %r1, %r2;", least, ONE, least, 0},
         {"div.rn.f32 %r3, %r0, %r1;", ONE, bits_of(3), 0, third},
         {"div.rz.f32 %r3, %r0, %r1;", ONE, bits_of(3), 0, third - 1},
-        {"div.approx.f32 %r3, %r0, %r1;", ONE, bits_of(0x1.8p126f), 0, 0}, /* such divisors have no reciprocal */
+        {"div.approx.f32 %r3, %r0, %r1;", ONE, bits_of(0x1.8p126f), 0, 0}, /* the reciprocal counts as 0 */
         {"rcp.rn.f32 %r3, %r0;", bits_of(3), 0, 0, third},
         {"rcp.approx.ftz.f32 %r3, %r0;", least | NEGATIVE, 0, 0, INF | NEGATIVE},
         {"sqrt.rn.f32 %r3, %r0;", bits_of(2.25f), 0, 0, bits_of(1.5f)},
@@ -276,7 +276,7 @@ void conversions(void **)
         {"cvt.f32.f16 %r3, %h0;", 0x3c01, 0, 0, bits_of(0x1.004p0f)},
         {"cvt.f32.f16 %r3, %h0;", 0x8001, 0, 0, bits_of(-0x1p-24f)},
         {"cvt.f32.f16 %r3, %h0;", 0xfc00, 0, 0, INF | NEGATIVE},
-        {"cvt.rn.bf16.f32 %h3, %r0;", 0x3f808000, 0, 0, 0x3f80}, /* ties go to the even one */
+        {"cvt.rn.bf16.f32 %h3, %r0;", 0x3f808000, 0, 0, 0x3f80}, /* a tie, rounded to the even number */
         {"cvt.rn.bf16.f32 %h3, %r0;", 0x3f818000, 0, 0, 0x3f82},
         {"cvt.rz.bf16.f32 %h3, %r0;", 0x3f81ffff, 0, 0, 0x3f81},
         {"cvt.rn.bf16.f32 %h3, %r0;", 0x7f7fffff, 0, 0, 0x7f80},
@@ -287,7 +287,7 @@ void conversions(void **)
         {"cvt.rn.f16.f32 %h3, %r0;", bits_of(0x1.8p-24f), 0, 0, 2},
         {"cvt.rn.f16.f32 %h3, %r0;", bits_of(-0x1p-25f), 0, 0, 0x8000},
         {"cvt.rn.f16.f32 %h3, %r0;", bits_of(0x1.004p-14f), 0, 0, 0x401},
-        {"cvt.rn.bf16x2.f32 %r3, %r0, %r1;", ONE, bits_of(2), 0, 0x3f804000}, /* the first is the upper half */
+        {"cvt.rn.bf16x2.f32 %r3, %r0, %r1;", ONE, bits_of(2), 0, 0x3f804000}, /* the first operand is the upper half */
         {"cvt.rn.f16x2.f32 %r3, %r0, %r1;", ONE, bits_of(2), 0, 0x3c004000},
         {"cvt.rna.tf32.f32 %r3, %r0;", 0x3f801000, 0, 0, 0x3f802000},
         {"cvt.rn.tf32.f32 %r3, %r0;", 0x3f801000, 0, 0, ONE},
@@ -296,8 +296,8 @@ void conversions(void **)
     check_examples(examples);
 }
 
-/* Each of the 2^16 bit patterns of f16 becomes the float that its fields state. Each pattern of f16 and of bf16
- * converts back to the same bits, except NaNs. */
+/* Each of the 2^16 bit patterns of f16 becomes the float that its sign, exponent and fraction define. Each pattern of
+ * f16 and of bf16 converts back to the same bits, except NaNs. */
 void halves_are_exact(void **)
 {
     for (uint32_t base = 0; base < 0x10000; base += 1024) {

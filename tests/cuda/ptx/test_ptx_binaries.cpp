@@ -1,6 +1,6 @@
 /* Fat binaries, which nvcc of CUDA 13.0 made of `extern "C" __global__ void empty() {}` with the options -fatbin,
- * -gencode for compute_120 and then compute_80, and --compress-mode. The expected text is that of the mode none. A
- * damaged fat binary must end the process with a message. */
+ * -gencode for compute_120 and then compute_80, and --compress-mode. The expected text is the PTX in the binary of mode
+ * none. A damaged fat binary must end the process with a message. */
 #include "tests/cuda/ptx/fat_binary.h"
 
 #include <csetjmp>
@@ -20,7 +20,7 @@ extern "C" {
 }
 
 #define FIRST_SECTION 16
-#define SECTION_BYTES (80 + 96) /* a section's header and data */
+#define SECTION_BYTES (80 + 96) /* size of a section's header and data */
 #define DATA (FIRST_SECTION + 80)
 
 namespace
@@ -69,7 +69,7 @@ void reads_all_modes(void **)
         assert_string_equal(ptx::newest_ptx(bytes_of(mode).data()).c_str(), text);
 }
 
-/* The newest PTX need not come first. A section with machine code does not count. */
+/* The newest PTX need not come first. A section with machine code is ignored. */
 void takes_the_newest(void **)
 {
     for (const char *mode : {none, balance, speed}) {
@@ -77,7 +77,7 @@ void takes_the_newest(void **)
         swapped.insert(swapped.end(), bytes.begin() + FIRST_SECTION + SECTION_BYTES, bytes.end());
         swapped.insert(swapped.end(), bytes.begin() + FIRST_SECTION, bytes.begin() + FIRST_SECTION + SECTION_BYTES);
         assert_string_equal(ptx::newest_ptx(swapped.data()).c_str(), text);
-        swapped[FIRST_SECTION + SECTION_BYTES] = 2; /* the kind of the section */
+        swapped[FIRST_SECTION + SECTION_BYTES] = 2; /* the section's kind becomes machine code */
         assert_non_null(strstr(ptx::newest_ptx(swapped.data()).c_str(), "sm_80"));
     }
 }
@@ -90,7 +90,7 @@ bool is_refused(const std::vector<uint8_t> &bytes)
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        signal(SIGABRT, SIG_DFL); /* cmocka has a handler of its own */
+        signal(SIGABRT, SIG_DFL); /* removes cmocka's handler */
         fclose(stderr);
         _exit(ptx::newest_ptx(bytes.data()).size() <= sizeof text ? 0 : 1);
     }
@@ -107,14 +107,14 @@ void refuses_damage(void **)
         uint8_t value;
     } faults[] = {
         {none, 0, 0},                     /* the magic number */
-        {balance, DATA, 0},               /* the frame's magic number */
+        {balance, DATA, 0},               /* the magic number of the zstd frame */
         {balance, FIRST_SECTION + 56, 1}, /* the size of the text */
         {speed, FIRST_SECTION + 56, 1},
         {speed, FIRST_SECTION + 56, 255},
-        {speed, DATA + 2, 2},            /* a match before the text */
+        {speed, DATA + 2, 2},            /* a match that begins before the text */
         {speed, FIRST_SECTION + 16, 20}, /* the compressed size */
         {speed, FIRST_SECTION + 17, 1},
-        {speed, FIRST_SECTION + 41, 0x40}, /* another compression */
+        {speed, FIRST_SECTION + 41, 0x40}, /* an unknown compression */
     };
     for (auto &fault : faults) {
         std::vector<uint8_t> bytes = bytes_of(fault.mode);

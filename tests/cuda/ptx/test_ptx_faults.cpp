@@ -1,6 +1,6 @@
-/* Kernels with one fault each, which the emulator must report. Each kernel runs in a separate process. This process
- * must end with SIGABRT. Its message must name the fault, the kernel, the line, the block and the thread. The same
- * kernels without the fault must succeed. */
+/* Kernels with one fault each, which the emulator must report. Each kernel runs in a separate process, which must end
+ * with SIGABRT. The message must name the fault, the kernel, the line, the block and the thread. The same kernels
+ * without the fault must succeed. */
 #include "tests/cuda/ptx/launching.h"
 
 #include <csignal>
@@ -12,7 +12,7 @@ uint32_t device_words[DEVICE_WORDS];
 namespace
 {
 struct end {
-    int status; /* as from waitpid */
+    int status; /* the status that waitpid returns */
     char said[4096];
 };
 
@@ -28,7 +28,7 @@ end end_of(const std::string &text, const launch_shape &shape)
     if (child == 0) {
         dup2(ends[1], STDERR_FILENO);
         close(ends[0]);
-        signal(SIGABRT, SIG_DFL); /* cmocka has a handler of its own */
+        signal(SIGABRT, SIG_DFL); /* removes cmocka's handler */
         launch_text(text, shape);
         _exit(0);
     }
@@ -41,9 +41,9 @@ end end_of(const std::string &text, const launch_shape &shape)
 }
 
 struct fault {
-    const char *sound, *faulty; /* the instructions */
-    const char *said;           /* part of the message */
-    launch_shape threads;
+    const char *sound, *faulty; /* the instructions without and with the fault */
+    const char *said;           /* text that the message must contain */
+    struct shape threads;
     const char *before = "", *limits = "";
 };
 
@@ -76,7 +76,7 @@ void accesses(void **)
          ONE_WARP},
         {"st.global.u32 [%data], 1;", "st.global.u32 [%data + -4], 1;", "outside of device memory", ONE_WARP},
         {"mov.u64 %l0, %data;", "mov.u64 %l0, 64; ld.u32 %r0, [%l0];", "outside of device memory", ONE_WARP},
-        /* one lane alone */
+        /* only thread 9 makes the faulty access */
         {"setp.eq.s32 %p0, %thread, 9; ld.global.u32 %r0, [%data];",
          "setp.eq.s32 %p0, %thread, 9; @%p0 ld.global.u32 %r0, [%data + 16384];", "thread 9: an access outside",
          ONE_WARP},
@@ -141,7 +141,8 @@ void meetings(void **)
     check_all(faults);
 }
 
-/* Texts for races: a thread writes its own word of shared memory, and reads the word of a thread of the other warp. */
+/* Instructions for races. Each thread writes its own word of shared memory, and reads the word of a thread of the other
+ * warp. START begins asynchronous copies to shared memory. */
 #define WRITE_OWN "mov.u32 %r0, dynamic; shl.b32 %r1, %thread, 2; add.s32 %r1, %r0, %r1; st.shared.u32 [%r1], %thread; "
 #define READ_OTHER "xor.b32 %r2, %thread, 32; shl.b32 %r2, %r2, 2; add.s32 %r2, %r0, %r2; ld.shared.u32 %r3, [%r2]; "
 #define START                                                                                       \

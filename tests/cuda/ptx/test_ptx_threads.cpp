@@ -1,5 +1,5 @@
-/* What threads do together, and with memory: exchanges, paths, atomic operations, state spaces, copies, tensor cores.
- * The expected results follow from the manual's definitions (PTX ISA), which the comments name. */
+/* Instructions with which threads exchange data, synchronise and access memory. The expected results follow from the
+ * definitions in the manual (PTX ISA). Quotes in comments are titles of its sections. */
 #include "tests/cuda/ptx/launching.h"
 
 #include <bit>
@@ -23,8 +23,8 @@ void run_body(const std::string &body, const launch_shape &shape = {}, const std
     launch_text(kernel_of(body, before), shape);
 }
 
-/* "shfl.sync": the clamp is 0 for up, and 31 for the others. (32 - W) << 8 divides the warp into segments of W
- * lanes. */
+/* "shfl.sync": the clamp is 0 for mode up, and 31 for the other modes. (32 - W) << 8 divides the warp into segments of
+ * W lanes. */
 void shuffles(void **)
 {
     run_body(std::string("shfl.sync.bfly.b32 %r0, %thread, 5, 31, -1;") + STORE);
@@ -39,7 +39,7 @@ void shuffles(void **)
     run_body(std::string("shfl.sync.idx.b32 %r0, %thread, 2, 0x181f, -1;") + STORE);
     for (uint32_t i = 0; i < 32; i++)
         assert_int_equal(device_words[i], i / 8 * 8 + 2);
-    /* a lane that does not take part has no value: all bits set */
+    /* lane 20 does not take part, so the result is undefined. The emulator sets all bits */
     run_body(std::string(
                  "mov.u32 %r0, 7; setp.lt.s32 %p0, %thread, 16; @%p0 shfl.sync.idx.b32 %r0, %thread, 20, 31, 0xffff;") +
              STORE);
@@ -65,7 +65,7 @@ void votes(void **)
     assert_int_equal(device_words[4], 0);
 }
 
-/* Thread i adds up 1 … i, in i rounds. Then all are together again. */
+/* Thread i adds up 1 … i in i iterations. Afterwards, all lanes must execute the vote together. */
 void paths_meet_again(void **)
 {
     for (unsigned seed = 0; seed < 4; seed++) {
@@ -110,8 +110,9 @@ void atomic_operations(void **)
     assert_int_equal(device_words[1], 63);
     assert_int_equal(device_words[2], 77);
     assert_true(device_words[3] < 64);
-    assert_int_equal(device_words[4], (4 + 128) % 5);                   /* counts 0 … 4 */
-    assert_int_equal(device_words[5], std::bit_cast<uint32_t>(128.0f)); /* 5 is subnormal, and counts as 0 */
+    assert_int_equal(device_words[4], (4 + 128) % 5);                   /* the counter wraps around from 4 to 0 */
+    assert_int_equal(device_words[5], std::bit_cast<uint32_t>(128.0f)); /* the initial word, 5, is a subnormal float and
+                                                                           too small to change the sum */
 }
 
 void spaces(void **)
@@ -122,7 +123,7 @@ void spaces(void **)
     assert_int_equal(device_words[1024], 7);
     assert_int_equal(device_words[1025], 4);
     assert_int_equal(device_words[1026], 1026 | 255);
-    /* each thread has a local memory of its own, by both kinds of address */
+    /* each thread has its own local memory, by local and by generic addresses */
     run_body(std::string(".local .align 8 .b8 mine[16]; mov.u64 %l0, mine; cvta.local.u64 %l1, %l0;\n"
                          "st.local.u32 [%l0 + 4], %thread; ld.u32 %r0, [%l1 + 4]; ld.local.u32 %r1, [%l0];\n"
                          "setp.ne.s32 %p0, %r1, -1; @%p0 trap;") +
@@ -133,21 +134,22 @@ void spaces(void **)
              ".global .align 4 .b8 table[4] = {9, 8, 0x7, 255};");
     assert_int_equal(device_words[0], 9);
     assert_int_equal(device_words[3], 255);
-    /* shared memory begins with all bits set, in every block, and has generic addresses */
+    /* shared memory begins with all bits set in every block. Generic addresses can access it */
     run_body(std::string("mov.u32 %r1, small; cvt.u64.u32 %l0, %r1; cvta.shared.u64 %l1, %l0; ld.u32 %r0, [%l1 + 8];\n"
                          "st.shared.u32 [%r1 + 8], 1;") +
                  STORE,
              {32, 2}, ".shared .align 16 .b8 small[64];");
     assert_int_equal(device_words[0], ~0u);
-    /* a register that was never written, a parameter by an address in a register, scopes that hide a register */
+    /* a register that was never written, a parameter by an address in a register, scopes that redeclare a register */
     run_body(std::string("mov.u64 %l0, test_param_0; ld.param.u64 %l1, [%l0]; setp.ne.s64 %p0, %l1, %data; @%p0 trap;\n"
                          "{ .reg .b32 %r9; mov.u32 %r9, 5; { .reg .b32 %r9; mov.u32 %r9, 6; } mov.u32 %r10, %r9; }\n"
                          "add.s32 %r0, %r9, %r10;") +
              STORE);
-    assert_int_equal(device_words[0], 4); /* -1 + 5 */
+    assert_int_equal(device_words[0], 4); /* %r9 was never written and is -1, %r10 is 5 */
 }
 
-/* "cp.async": the data is there after the wait for its group, not before. Sizes below the full one leave zeros. */
+/* "cp.async": the data arrives at the wait for its group, not before. If the source is shorter than the destination,
+ * the rest becomes 0. */
 void copies_arrive_at_their_wait(void **)
 {
     run_body(
@@ -169,7 +171,8 @@ void copies_arrive_at_their_wait(void **)
     }
 }
 
-/* "ldmatrix": thread t gets elements 2 (t % 4) and the next of row t / 4. With .trans, of column t / 4. */
+/* "ldmatrix": thread t receives the elements at columns 2 (t % 4) and 2 (t % 4) + 1 of row t / 4. With .trans, rows and
+ * columns are exchanged. */
 void matrices_are_loaded(void **)
 {
     for (int transposed = 0; transposed < 2; transposed++) {
@@ -191,8 +194,8 @@ void matrices_are_loaded(void **)
     }
 }
 
-/* The row and column of element i of a thread. They come from the tables "Matrix fragments for mma.m16n8k16" and
- * "mma.m16n8k8" of the manual. */
+/* The row and the column of element i of a thread. The formulas come from the tables "Matrix fragments for
+ * mma.m16n8k16" and "mma.m16n8k8" of the manual. */
 struct place {
     unsigned row, column;
 };
@@ -228,7 +231,7 @@ float b_at(place p)
     return (float)((int)(p.row * 5 + p.column) % 7 - 3);
 }
 
-uint16_t half_of(float x, bool is_bf16) /* small whole numbers */
+uint16_t half_of(float x, bool is_bf16) /* x is a small whole number, which both formats represent */
 {
     uint32_t bits = std::bit_cast<uint32_t>(x), size = bits & 0x7fffffff;
     if (is_bf16)
@@ -247,7 +250,7 @@ void products(void **)
             uint32_t *words = device_words + t * 16;
             for (unsigned i = 0; i < 4; i++) {
                 const unsigned lower = i * 2, upper = i * 2 + 1;
-                /* bits that TF32 ignores are set */
+                /* sets the bits that TF32 ignores */
                 uint32_t a = std::bit_cast<uint32_t>(a_at(of_a(t, i, true))) | 0x1fff;
                 uint32_t b = i < 2 ? std::bit_cast<uint32_t>(b_at(of_b(t, i, true))) | 0x1fff : 0;
                 words[i] = tf32 ? a

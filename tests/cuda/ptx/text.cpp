@@ -42,7 +42,7 @@ bool is_of_name(char c)
     return isalnum((unsigned char)c) || c == '_' || c == '$' || c == '%';
 }
 
-/* A place in a text, which counts lines, and steps over comments and white space. */
+/* A position in a text. It counts lines, and skips comments and white space. */
 struct cursor {
     const std::string *text, *where;
     size_t at = 0;
@@ -102,7 +102,7 @@ struct cursor {
         if (!take(c))
             refuse(std::string("expected '") + c + "'");
     }
-    /* A name, a directive, or an opcode with its dots. */
+    /* Reads a name, a directive, or an opcode with its dots. */
     std::string word()
     {
         skip_blank();
@@ -113,7 +113,7 @@ struct cursor {
             refuse("expected a name");
         return text->substr(from, at - from);
     }
-    /* The text up to the first character of `ends` outside of comments, brackets and braces. Stops before this
+    /* Reads the text up to the first character of `ends` outside of comments, brackets and braces. Stops before this
      * character. */
     std::string until(const char *ends)
     {
@@ -171,7 +171,7 @@ bool space_of(const std::string &word, space *where)
     return found != spaces.end();
 }
 
-/* The numbers of `{1, 2, {3}}`, `width` bytes each. */
+/* Reads an initialiser such as `{1, 2, {3}}`. Each number becomes `width` bytes. */
 void read_initial(cursor &c, size_t width, std::string *bytes)
 {
     if (c.take('{')) {
@@ -185,7 +185,7 @@ void read_initial(cursor &c, size_t width, std::string *bytes)
     bytes->append((const char *)&value, width);
 }
 
-/* What follows `.shared` and its like: alignment, type, name, sizes, and an initialiser. */
+/* Reads what follows a state space such as `.shared`: alignment, type, name, sizes, and an initialiser. */
 declared read_declared(cursor &c, space where)
 {
     declared d;
@@ -306,7 +306,8 @@ operand read_operand(cursor &c)
 }
 
 /* ---- Statements */
-/* The declarations of `{ … }`, which may hide those outside. */
+/* The registers that a block `{ … }` declares. They hide registers of the same name outside of the block. Maps each
+ * name to the unique name in the kernel. */
 using scope = std::map<std::string, std::string>;
 
 struct body_reader {
@@ -322,7 +323,7 @@ struct body_reader {
             c.refuse("a register is declared twice: " + name);
         result.registers[own] = type;
     }
-    /* `.reg .b32 %r<5>, %x;` */
+    /* Reads a declaration such as `.reg .b32 %r<5>, %x;`. */
     void declare_registers(cursor &c)
     {
         std::string type = c.word().substr(1);
@@ -350,7 +351,7 @@ struct body_reader {
             if (found == scopes[i].end())
                 continue;
             if (o->kind == operand::NAME)
-                o->kind = operand::REGISTER; /* registers of inline assembly need no % */
+                o->kind = operand::REGISTER; /* in inline assembly, names of registers may lack the % */
             if (o->kind == operand::ADDRESS)
                 o->base_is_name = false;
             o->name = found->second;

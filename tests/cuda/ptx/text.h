@@ -1,6 +1,6 @@
-/* text: the statements of a PTX file, as they are written. This file knows nothing of instructions. The syntax is that
- * of PTX ISA, chapter "Syntax". Only what nvcc emits for kernels is read. Functions (.func) and directives of textures
- * are errors. */
+/* text: parses a PTX file into statements. It does not interpret the instructions. The syntax is that of PTX ISA,
+ * chapter "Syntax". Only the syntax that nvcc uses for kernels is supported. Functions (.func) and directives of
+ * textures are errors. */
 #ifndef TESTS_CUDA_PTX_TEXT_H
 #define TESTS_CUDA_PTX_TEXT_H
 
@@ -18,50 +18,52 @@ struct declared {
     space where;
     std::string name;
     size_t alignment = 1, bytes = 0; /* bytes is 0 for dynamic shared memory, `extern .shared … name[]` */
-    std::string initial;             /* the bytes that an initialiser gives. Shorter than `bytes`: zeros follow */
+    std::string initial;             /* bytes that an initialiser gives. If there are fewer than `bytes`, zeros
+                                        follow */
 };
 
 struct operand {
     enum kind { REGISTER, NUMBER, NAME, ADDRESS, LIST } kind = NUMBER;
-    bool negated = false; /* `!%p1` */
-    /* Of a register (without %), of a name, or of an address's base (empty if there is none) */
+    bool negated = false; /* a negated predicate: `!%p1` */
+    /* Name of a register (without %), of a variable or label, or of an address's base. Empty for an address without a
+     * base. */
     std::string name;
-    uint64_t bits = 0;          /* of a number: an integer's sign is extended. Of an address: the number added */
-    bool base_is_name = false;  /* an address's base is a variable or a parameter, not a register */
-    std::vector<operand> parts; /* of `{a, b}`, and of `a|b`, which is a list with `paired` */
+    uint64_t bits = 0;          /* value of a number, with an integer's sign extended. Number that an address adds to
+                                   its base */
+    bool base_is_name = false;  /* the base of an address is a variable or a parameter, not a register */
+    std::vector<operand> parts; /* elements of the lists `{a, b}` and `a|b`. The latter has `paired` */
     bool paired = false;
 };
 
 struct statement {
-    int line = 0; /* in the module's text, from 1 */
+    int line = 0; /* line in the module's text, counted from 1 */
     std::string text;
-    std::string guard; /* the predicate of `@%p1`, or empty */
+    std::string guard; /* name of the predicate of `@%p1`, or empty */
     bool guard_negated = false;
-    std::string opcode; /* with its modifiers: `ld.global.v2.u32` */
+    std::string opcode; /* instruction with its modifiers: `ld.global.v2.u32` */
     std::vector<operand> operands;
 };
 
-/* The instructions of a kernel. Registers of inner scopes have been renamed where the same name has two declarations.
- */
+/* The statements of a kernel. If a register has the name of another register in an outer scope, it has been renamed. */
 struct body {
     std::vector<statement> statements;
-    std::map<std::string, std::string> registers; /* the type of each, without the dot: "b32" */
-    std::map<std::string, size_t> labels;         /* the number of the statement that follows */
-    std::vector<declared> variables;              /* .shared and .local */
+    std::map<std::string, std::string> registers; /* type of each register, without the dot: "b32" */
+    std::map<std::string, size_t> labels;         /* index of the statement that follows each label */
+    std::vector<declared> variables;              /* variables in state spaces .shared and .local */
 };
 
-/* An entry. Its parameters have been read, but not its body. */
+/* A kernel of the file. Its parameters have been parsed, but not its body. */
 struct entry {
     std::string name;
     std::vector<declared> parameters;
-    unsigned most_threads = 0; /* 0: .maxntid is missing */
+    unsigned most_threads = 0; /* maximum number of threads of a block. 0 if .maxntid is missing */
     int body_line = 0;
-    std::string text; /* between the braces */
+    std::string text; /* text of the body, between the braces */
 };
 
 struct file {
     std::vector<entry> entries;
-    std::vector<declared> variables; /* of the module */
+    std::vector<declared> variables; /* variables that the module declares */
 };
 
 file read_file(const std::string &text);
@@ -70,10 +72,10 @@ body read_body(const entry &entry);
 /* The width of a type such as "f32" in bits. It is 1 for pred, and 0 if there is no such type. */
 unsigned type_bits(const std::string &type);
 
-/* The words of an opcode between its dots. */
+/* Splits an opcode at its dots. */
 std::vector<std::string> words_of(const std::string &opcode);
 
-/* Ends the process. */
+/* Ends the process with a message that consists of the arguments. */
 [[noreturn]] void refuse(const std::string &where, int line, const std::string &text, const std::string &why);
 } // namespace ptx
 

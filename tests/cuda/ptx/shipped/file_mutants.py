@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """file_mutants.py: plants faults in the CUDA engine that `make cuda` builds, one at a time.
 
-The faults are in the compressed PTX, in the host code that nvcc made, and in the file itself. With each of them,
-test_cases_bf16@shipped must fail. Without a fault it must pass. Faults in PTX need a file whose PTX is compressed with
-zstd, as by nvcc of CUDA 13. BUILD names the build folder. `make programs-shipped` builds what this script needs. If nvcc
-or cuBLAS is missing, the script is skipped. The output is TAP."""
+The faults are in the compressed PTX, in the host code that nvcc made, and in the file's symbol table. With each fault,
+the test program test_cases_bf16 must fail. Without a fault, the program must pass. The PTX emulator runs the kernels
+(NAME@shipped in ptx.mk). A fault in PTX requires that the PTX is compressed with zstd, as nvcc of CUDA 13 does. BUILD
+names the build folder. `make programs-shipped` builds what this script needs. If nvcc or cuBLAS is missing, the script
+is skipped. The output is TAP."""
 
 import bisect
 import ctypes
@@ -21,7 +22,7 @@ from mutants import Fault, plant  # noqa: E402
 
 BUILT = Path(os.environ.get("BUILD", "build")) / "tests/cuda/ptx/shipped"
 ENGINE, PROGRAM = "libengine_cuda.so", "test_cases_bf16"
-HEADER = struct.Struct("<IHHQ")  # see fat_binary.cpp
+HEADER = struct.Struct("<IHHQ")  # fat_header and fat_section in fat_binary.cpp
 SECTION = struct.Struct("<HHIQIIHHIIIQQQ")
 MAGIC = struct.pack("<IHH", 0xBA55ED50, 1, HEADER.size)
 KIND_PTX, FLAG_ZSTD = 1, 0x8000
@@ -32,7 +33,7 @@ BEST = 19  # level of compression
 
 
 def sections(engine):
-    """The place and the header of each PTX that is compressed with zstd."""
+    """Yields the offset and the header of each section of PTX that is compressed with zstd."""
     for match in re.finditer(re.escape(MAGIC), engine):
         _, _, header_bytes, size = HEADER.unpack_from(engine, match.start())
         at = match.start() + header_bytes
@@ -45,7 +46,8 @@ def sections(engine):
 
 
 def in_ptx(edit, kernel):
-    """A fault in each kernel whose mangled name matches. The compressed text must not become longer."""
+    """Returns a function that plants a fault in each kernel whose mangled name matches `kernel`. The compressed text
+    must still fit into its section."""
 
     def damage(engine):
         engine, planted = bytearray(engine), 0
@@ -70,15 +72,16 @@ def in_ptx(edit, kernel):
 
 
 def functions(file):
-    """Address and name of each function, in the order of addresses. In .text, addresses are places in the file."""
+    """Returns the address and the name of each function, sorted by address. In .text, an address is also the offset in
+    the file."""
     listed = subprocess.run(["nm", file], capture_output=True, text=True, check=True).stdout
     fields = (line.split() for line in listed.splitlines())
     return sorted((int(words[0], 16), words[2]) for words in fields if len(words) == 3 and words[1] in "tTwW")
 
 
 def in_host(name, caller):
-    """A fault in host code. Calls of the function `name` return 0 at once, if the mangled name of the caller
-    matches."""
+    """Returns a function that plants a fault in host code. Each call of the function `name` becomes the result 0 if the
+    mangled name of the caller matches `caller`."""
 
     def damage(engine):
         engine, planted = bytearray(engine), 0
@@ -117,7 +120,7 @@ FAULTS = {
 
 
 def run(folder):
-    """The exit status, and what the program said last. A program that launches no kernel fails."""
+    """Returns whether the program failed, and its last complaint. A program that launches no kernel has failed."""
     entries = folder / "entries"
     entries.unlink(missing_ok=True)
     environment = dict(os.environ, LD_LIBRARY_PATH=str(folder), SHIM_SEED="1", PTX_ENTRIES=str(entries))

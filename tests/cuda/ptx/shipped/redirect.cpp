@@ -1,10 +1,11 @@
-/* redirect: makes the shipped CUDA engine call this library instead of NVIDIA's runtime.
+/* redirect: makes the CUDA engine that `make cuda` builds for users call this library instead of NVIDIA's runtime.
  *
- * NVIDIA's runtime is linked into build/libengine_cuda.so, and its functions are not public. This library takes the
- * place of libcublasLt.so, so the dynamic linker initialises it after it has mapped the engine, and before it
- * initialises the engine. At this moment this file writes a jump over the entry of each function of the runtime. The
- * jump leads to the function of the same name in this library. If there is none, the process ends, and the message has
- * the function's name. Both libraries' tables of symbols have the addresses. Nothing else of the engine is changed. */
+ * NVIDIA's runtime is linked into build/libengine_cuda.so, which does not export its functions. This library replaces
+ * libcublasLt.so, which the engine needs. The dynamic linker therefore initialises this library after it has mapped the
+ * engine, and before it initialises the engine. At this moment, this library overwrites the entry of each function of
+ * the runtime with a jump. The jump leads to the function of the same name in this library. If this library lacks the
+ * function, a call of it ends the process with a message that names the function. The addresses come from the symbol
+ * tables of both libraries. Nothing else of the engine is changed. */
 #include "tests/cuda/shim/runtime.h"
 #include "tests/cuda/shim/symbols.h"
 
@@ -49,7 +50,7 @@ bool is_of_runtime(const char *name)
     abort();
 }
 
-/* Code that jumps to `target`. Its first argument becomes `name`, unless that is NULL. */
+/* Returns machine code that jumps to `target`. If `name` is not NULL, the code passes it as the first argument. */
 std::string jump_to(const void *target, const char *name)
 {
     std::string code;
@@ -63,7 +64,7 @@ std::string jump_to(const void *target, const char *name)
     return code + "\x41\xff\xe3"; /* jmp r11 */
 }
 
-/* A function that ends the process with this name. It is never freed. */
+/* Returns a function that ends the process with a message that contains `name`. The function is never freed. */
 const void *trap_of(const std::string &name)
 {
     static char *room = nullptr;
@@ -101,8 +102,9 @@ __attribute__((constructor)) void redirect()
     library engine;
     Dl_info own;
     std::map<std::string, const void *> replacements;
-    std::map<uint64_t, std::string> jumps; /* by their places in the engine. Two functions may have the same place */
-    std::set<uint64_t> places;             /* of all functions */
+    std::map<uint64_t, std::string> jumps; /* machine code of each jump, by its offset in the engine. Two functions may
+                                              have the same offset */
+    std::set<uint64_t> places;             /* offsets of all functions of the engine */
     size_t redirected = 0;
     if (dl_iterate_phdr(is_engine, &engine) == 0)
         shim::die("libengine_cuda.so was not loaded before this library");
@@ -127,7 +129,8 @@ __attribute__((constructor)) void redirect()
         shim::die("libengine_cuda.so was stripped, or has no runtime");
     for (auto &[offset, jump] : jumps) {
         auto next = places.upper_bound(offset);
-        if (next != places.end() && *next - offset < jump.size()) /* functions are aligned to 16 bytes */
+        if (next != places.end() && *next - offset < jump.size()) /* never true, because functions are aligned to 16
+                                                                     bytes */
             shim::die("a function of the runtime has no room for a jump");
         overwrite(engine.base + offset, jump);
     }
