@@ -1,4 +1,4 @@
-/* counters: the numbers that the shim counts for tests (tests/cuda/counts.h). */
+/* counters: the events that the shim counts for tests (tests/cuda/counts.h). */
 #ifndef TESTS_CUDA_SHIM_COUNTERS_H
 #define TESTS_CUDA_SHIM_COUNTERS_H
 
@@ -14,7 +14,7 @@ enum counter {
     GROUPED_PRODUCTS, /* calls of cublasGemmGroupedBatchedEx */
     GELU_PRODUCTS,    /* calls of cublasLtMatmul with GELU */
     MEASUREMENTS,
-    WAITS,      /* waits for events and streams, without queries */
+    WAITS,      /* waits for events and streams. Queries do not count */
     IDLE_WAITS, /* waits after which the device had no work left */
     COUNTERS
 };

@@ -1,4 +1,4 @@
-/* The grouped products of cuBLAS. */
+/* Simulates the grouped matrix products of cuBLAS. */
 #include "faults.h"
 #include "kernels.h"
 #include "product.h"
@@ -7,13 +7,13 @@
 #include <cstdlib>
 #include <vector>
 
-/* What cublasGemmGroupedBatchedEx reads on the host, for one group. */
+/* One group of products, with the arguments of cublasGemmGroupedBatchedEx that are in the host's memory. */
 struct group {
-    shim::product product; /* without the matrices */
+    shim::product product; /* without the addresses of the matrices */
     int count;
 };
 
-static cudaStream_t stream_of_handle; /* the shim has one handle a process. Guarded by shim::mutex */
+static cudaStream_t stream_of_handle; /* all handles share this stream. Guarded by shim::mutex */
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t *handle)
 {
@@ -33,7 +33,7 @@ cublasStatus_t cublasSetStream_v2(cublasHandle_t, cudaStream_t stream)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* SHIM_GROUPED_MS is the time of a call, in milliseconds. The default is 1. */
+/* SHIM_GROUPED_MS is the simulated time of a call, in milliseconds. The default is 1. */
 static float milliseconds_of_call()
 {
     const char *given = getenv("SHIM_GROUPED_MS");
@@ -48,7 +48,7 @@ static cublasLtMatrixLayoutOpaque_t layout_of(cudaDataType_t type, cublasOperati
     return {type, (uint64_t)rows, (uint64_t)columns, stride, 1, 0};
 }
 
-/* Runs the products of all groups. The arrays of pointers are read on the device. */
+/* Runs the products of all groups. a, b and c are arrays of pointers in device memory. */
 static void run(const std::vector<group> &groups, const void *const *a, const void *const *b, void *const *c)
 {
     const uint32_t alignment[] = {16, 16, 16, 16};

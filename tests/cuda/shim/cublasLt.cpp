@@ -1,4 +1,4 @@
-/* cuBLASLt: it offers several algorithms with artificial times. */
+/* Simulates cuBLASLt. Several algorithms are available, with artificial times. */
 #include "faults.h"
 #include "kernels.h"
 #include "product.h"
@@ -93,8 +93,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* True if A and B have one type, D has this type or float, C has the type of D, and scale is float. If there are
- * several products, they must have no epilogue. */
+/* Returns true if A and B have the same type, D has this type or float, C has the type of D, and the scales are float.
+ * Several products must have no epilogue. */
 static bool is_supported(const cublasLtMatmulDescOpaque_t &how, const cublasLtMatrixLayoutOpaque_t &a,
                          const cublasLtMatrixLayoutOpaque_t &b, const cublasLtMatrixLayoutOpaque_t &c,
                          const cublasLtMatrixLayoutOpaque_t &d)
@@ -107,14 +107,14 @@ static bool is_supported(const cublasLtMatmulDescOpaque_t &how, const cublasLtMa
            (d.type == a.type || d.type == CUDA_R_32F);
 }
 
-/* Time of each algorithm, in milliseconds. 0: the algorithm fails when it runs. Negative: cuBLASLt reports that it does
- * not support the algorithm. All other algorithms give the same result. They overwrite a part of the workspace, and
- * rely on the requested alignment. */
+/* Time of each algorithm, in milliseconds. An algorithm with time 0 fails when it runs. For an algorithm with a
+ * negative time, the heuristic reports that it is not supported. All other algorithms give the same result. They
+ * overwrite a part of the workspace, and rely on the requested alignment. */
 static const float algorithm_milliseconds[] = {3, 0, -1, 2, 1, 2};
 static const int algorithms = sizeof algorithm_milliseconds / sizeof *algorithm_milliseconds;
 
-/* If SHIM_COLD is set, the first algorithm is the fastest. SHIM_COLD is the number of products that take ten times as
- * long, because the device is cold. */
+/* If SHIM_COLD is set, the first algorithm is the fastest. The value of SHIM_COLD is the number of products that take
+ * ten times as long, because the device is cold. */
 static float milliseconds_of(int algorithm)
 {
     return algorithm == 0 && getenv("SHIM_COLD") ? 0.5f : algorithm_milliseconds[algorithm];
@@ -132,7 +132,7 @@ static float epilogue_milliseconds(cublasLtEpilogue_t epilogue)
     return given && (epilogue & CUBLASLT_EPILOGUE_GELU) ? strtof(given, nullptr) : 0;
 }
 
-/* The factor by which the next product takes longer. */
+/* Counts a product. Returns the factor by which it takes longer because of SHIM_COLD. */
 static float slowness_of_next()
 {
     const char *cold = getenv("SHIM_COLD");

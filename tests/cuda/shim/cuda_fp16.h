@@ -18,11 +18,11 @@ static inline __half __float2half_rn(float x)
     if (size >= 65520.0f)
         return {(uint16_t)(sign | 0x7c00)};
     /* Subnormal: a multiple of 2^-24. nearbyint rounds to even. If it rounds up to the smallest normal number, the bits
-     * are right, too. */
+     * are also right. */
     if (size < 0x1p-14f)
         return {(uint16_t)(sign | (uint16_t)std::nearbyint(size * 0x1p24f))};
     int exponent;
-    /* The fraction is in [0.5, 1), and keeps 11 bits. A carry of the rounding goes into the exponent. */
+    /* The fraction is in [0.5, 1), and is rounded to 11 bits. A carry increases the exponent. */
     float fraction = std::frexp(size, &exponent);
     uint32_t digits = (uint32_t)std::nearbyint(std::ldexp(fraction, 11));
     return {(uint16_t)(sign | (((uint32_t)(exponent + 14 - 1) << 10) + digits))};

@@ -1,19 +1,21 @@
 /* shim: the part of CUDA that engine/cuda uses, on the CPU. g++ compiles the same .cu files as nvcc, with this folder
- * first in its include path. NVIDIA's headers are not needed: these declarations have the same names and meanings.
+ * first in its include path. NVIDIA's headers are not needed: these declarations have the same names and meanings. The
+ * environment variables SHIM_… are settings for tests.
  *
- * A block's threads are fibers (threads.cpp), which switch only at barriers and shuffles. Blocks run one after another.
- * A lane is a thread of a warp. SHIM_SEED chooses the order of threads, and of blocks:
+ * The threads of a block are fibers (threads.cpp), which switch only at barriers and shuffles. Blocks run one after
+ * another. A lane is a thread of a warp. SHIM_SEED chooses the order of threads, and of blocks:
  *
- *     0              lockstep: warp after warp runs to the next barrier, its lanes in turn to the next shuffle
+ *     0              lockstep: each warp runs to the next barrier before the next warp runs,
+ *                    and each of its lanes to the next shuffle before the next lane runs
  *     odd            random
  *     other even     one thread runs as far as it can, then another. Blocks are in random order
  *
  * Errors that would hang or be undefined on a device end the process with a message. Examples are a barrier that some
  * threads do not reach, and a shuffle that lacks lanes of its warp. Device memory (runtime.cpp) is filled with NaNs.
- * With the address sanitizer the host cannot access it.
+ * The address sanitizer reports accesses of the host to device memory.
  *
- * Streams, events and graphs are in streams.cpp. There are SHIM_DEVICES devices. Using a device's memory or streams
- * while another device is current ends the process. faults.h lets calls fail. */
+ * Streams, events and graphs are in streams.cpp. SHIM_DEVICES is the number of devices. Using a device's memory or
+ * streams while another device is current ends the process. Tests can make calls fail (faults.h). */
 #ifndef TESTS_CUDA_SHIM_CUDA_RUNTIME_H
 #define TESTS_CUDA_SHIM_CUDA_RUNTIME_H
 
@@ -31,7 +33,7 @@
 #define __launch_bounds__(...)
 /* A __shared__ variable is one object for all threads of the running block. The section of these variables is filled
  * with NaNs before each block. gcc ignores the section in templates, so kernels that are templates use
- * dynamic_shared_memory. dynamic_shared_memory has the size that the launch gives, and is filled with NaNs, too. */
+ * dynamic_shared_memory. dynamic_shared_memory has the size that the launch requests, and is also filled with NaNs. */
 #define __shared__ static __attribute__((section("shared_memory")))
 #define dynamic_shared_memory (shim::dynamic_memory)
 
@@ -59,13 +61,13 @@ struct dim3 {
     }
 };
 
-/* ---- What kernels see ---- */
+/* ---- For kernels ---- */
 
 namespace shim
 {
 struct thread {
     uint3 index;
-    unsigned number; /* in its block */
+    unsigned number; /* number of the thread in its block */
 };
 extern thread *current;
 
@@ -73,12 +75,13 @@ void barrier(int line);
 uint64_t shuffle(unsigned mask, uint64_t value, unsigned source, int line);
 bool any(unsigned mask, bool predicate, int line);
 
-/* Waits until all 32 lanes of the warp call it, from the same line. The last lane that comes then calls `work` with
- * the values `of_lane` of all lanes. The function does not order accesses to memory. */
+/* Waits until all 32 lanes of the warp have called it from the same line. The last lane to arrive calls `work` with the
+ * values `of_lane` of all lanes. The function does not order accesses to memory. */
 void warp(void (*work)(void *const *of_lanes), void *of_lane, int line);
 void warp_barrier(int line);
 
-/* Copies of 16 bytes into shared memory. copies_wait completes all of them except the newest `pending` groups. */
+/* Asynchronous copies of 16 bytes to shared memory. copies_commit closes a group. copies_wait completes all copies
+ * except those of the newest `pending` groups. */
 void copy_later(void *to, const void *from, bool zeros);
 void copies_commit();
 void copies_wait(unsigned pending);
@@ -120,8 +123,8 @@ static inline int atomicAdd(int *address, int value)
     return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
-/* Each call advances the clock. So a loop that waits until the clock has advanced ends, although no other thread runs
- * meanwhile. */
+/* Each call advances the clock. Therefore a loop that waits until the clock has advanced ends, although no other thread
+ * runs meanwhile. */
 long long clock64();
 
 static inline uint32_t __float_as_uint(float value)
@@ -143,9 +146,9 @@ static inline void __syncwarp(int line = __builtin_LINE())
     shim::warp_barrier(line);
 }
 
-/* ---- The runtime ---- */
+/* ---- For the host ---- */
 
-#define CUDART_VERSION 13010 /* version of the toolkit that the engine was compiled with */
+#define CUDART_VERSION 13010 /* the shim acts as version 13.1 of the toolkit */
 
 enum cudaError_t {
     cudaSuccess = 0,
@@ -266,7 +269,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, void (*kernel)
     return cudaFuncGetAttributes(attributes, (const void *)kernel);
 }
 
-/* The borders of the section in the object with the kernels. The linker defines these symbols. */
+/* The begin and the end of section shared_memory. The linker defines these symbols. */
 extern "C" {
 extern char __start_shared_memory[] __attribute__((weak, visibility("hidden")));
 extern char __stop_shared_memory[] __attribute__((weak, visibility("hidden")));

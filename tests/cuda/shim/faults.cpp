@@ -11,17 +11,17 @@
 
 struct rule {
     shim::call kind;
-    uint64_t first, count; /* count 0: all calls from the first on */
+    uint64_t first, count; /* if `count` is 0, all calls from the first call on */
     cudaError_t code;
     bool sticky;
-    int device; /* -1: all devices */
+    int device; /* number of the device, or -1 for all devices */
     uint64_t seen;
 };
 
 static std::mutex mutex;
 static std::vector<rule> rules;
-static std::map<int, cudaError_t> broken; /* by device: the sticky error that broke it */
-static ino_t file;                        /* inode of the file with the rules, 0: none */
+static std::map<int, cudaError_t> broken; /* the sticky error of each broken device */
+static ino_t file;                        /* inode of the file of rules, or 0 if no file was read */
 
 static const std::map<std::string, shim::call> calls = {
     {"malloc", shim::call::malloc},
@@ -62,7 +62,8 @@ static void read_rules(const char *path)
         fclose(in);
 }
 
-/* The caller holds the lock. A file that replaces another file has another inode. */
+/* Reads the rules if the file is new. A file that replaces another file has another inode. The caller holds the
+ * lock. */
 static void look_for_rules()
 {
     const char *path = getenv("SHIM_FAULTS");

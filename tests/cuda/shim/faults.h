@@ -1,13 +1,14 @@
-/* faults: lets calls of the runtime fail, for tests. Only the shim's own files include it.
+/* faults: makes calls of the simulated runtime fail, for tests. Only the shim's own files include this header.
  *
- * SHIM_FAULTS names a file of rules. The file is read once it exists, and reread when it is replaced by rename. Each
- * line is a rule:
+ * SHIM_FAULTS names a file of rules. The file is read as soon as it exists, and again when another file replaces it by
+ * rename. Each line is a rule:
  *
  *     CALL FIRST COUNT CODE [sticky] [device N]
  *
- * Calls are counted from the moment when the rule is read: 1 is the next call. COUNT calls, from the FIRST-th on, fail
- * with the cudaError_t CODE. COUNT 0 means all calls from the FIRST-th on. Without `device`, the rule is for all
- * devices. A sticky error breaks the device: all later calls on it fail with the same error, until cudaDeviceReset.
+ * Counting begins when the rule is read: call 1 is the next call. COUNT calls fail with the cudaError_t CODE, beginning
+ * with call FIRST. With COUNT 0, all calls fail from call FIRST on. A rule without `device` is for all devices. A
+ * sticky error breaks the device: all later calls on the device except cudaSetDevice fail with the same error. Only
+ * cudaDeviceReset ends this.
  *
  *     CALL           calls that count
  *     malloc         cudaMalloc
@@ -16,7 +17,7 @@
  *     launch         launches of kernels and graphs
  *     product        products of cuBLASLt
  *     algorithm      cuBLASLt's search for an algorithm
- *     epilogue       the same for a product with an epilogue. CODE 801 means that the epilogue is not supported
+ *     epilogue       the search for a product with an epilogue. CODE 801 means that the epilogue is not supported
  *     start          cublasCreate
  *     grouped        grouped products of cuBLAS. CODE 801 means that cuBLAS does not support them, and CODE 2 that
  *                    memory is lacking
@@ -56,18 +57,18 @@ cudaError_t fault(call kind);
 /* The current device of this thread. */
 int current_device();
 
-/* While a visit lives, its device is the current device. The shim uses visits for calls that CUDA allows on streams and
- * memory of any device. */
+/* While a visit exists, its device is the current device. The shim uses visits for calls that CUDA allows on streams
+ * and memory of any device. */
 struct visit {
     int from;
     explicit visit(int device);
     ~visit();
 };
 
-/* Whether a sticky error has broken the current device. */
+/* Returns whether a sticky error has broken the current device. */
 bool is_broken();
 
-void mend(int device); /* cudaDeviceReset calls this */
+void mend(int device); /* repairs a broken device, for cudaDeviceReset */
 } // namespace shim
 
 #endif

@@ -14,7 +14,8 @@
 static std::mutex mutex;
 static std::map<const void *, uint64_t> launches;
 
-/* Kernels are static, so dladdr does not find their names. */
+/* Reads the name from the symbol table of the kernel's library. Kernels are static, so dladdr does not find their
+ * names. */
 static std::string mangled_name(const void *kernel)
 {
     Dl_info found;
@@ -31,8 +32,8 @@ static std::string mangled_name(const void *kernel)
     return name;
 }
 
-/* The name of a kernel, such as "attend_tensor<__nv_bfloat16, 64, 2>". It excludes the type of the result and the
- * parameters. */
+/* Returns the name of a kernel, such as "attend_tensor<__nv_bfloat16, 64, 2>". The name excludes the type of the result
+ * and the parameters. */
 static std::string name_of(const void *kernel)
 {
     static std::map<const void *, std::string> known;
@@ -54,7 +55,7 @@ void shim::count_launch(const void *kernel)
     launches[kernel]++;
 }
 
-/* The number of launches of all kernels whose names begin with `name`. */
+/* Returns the number of launches of all kernels whose names begin with `name`. */
 extern "C" __attribute__((visibility("default"))) uint64_t shim_launches_of(const char *name)
 {
     std::lock_guard<std::mutex> lock(mutex);

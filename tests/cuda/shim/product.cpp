@@ -1,4 +1,4 @@
-/* Computes products in plain loops, in double precision. */
+/* Computes matrix products in plain loops, in double precision. */
 #include "product.h"
 #include "kernels.h"
 
@@ -17,14 +17,15 @@ size_t bytes_of_element(cudaDataType_t type)
     return type == CUDA_R_32F ? 4 : 2;
 }
 
-/* The bytes of one matrix. */
+/* Returns the size of one matrix in bytes. */
 static size_t bytes_of(const cublasLtMatrixLayoutOpaque_t &layout)
 {
     return ((layout.columns - 1) * (size_t)layout.stride + layout.rows) * bytes_of_element(layout.type);
 }
 
-/* Columns may be shorter than their stride. Several matrices follow each other, or lie side by side within the stride.
- * A matrix that is only read may be common to all products. */
+/* Returns whether neither the columns of a matrix nor written matrices of several products overlap. Columns may be
+ * shorter than their stride. Several matrices follow each other, or lie side by side within the stride. All products
+ * may share a matrix that is only read. */
 static bool lies_apart(const cublasLtMatrixLayoutOpaque_t &layout, bool written)
 {
     uint64_t distance = (uint64_t)layout.distance, stride = (uint64_t)layout.stride,
@@ -56,9 +57,8 @@ static void set_element(void *data, cudaDataType_t type, uint64_t index, float v
         ((float *)data)[index] = value;
 }
 
-/* Tensor cores take a float as tf32, and may treat its low 13 bits in any way. If they cut the bits off, the error is
- * up to twice as large as with rounding to nearest, and always goes towards zero. This function assumes this worst
- * case. */
+/* Tensor cores read a float as TF32, and may truncate or round its low 13 bits. Truncation has up to twice the error of
+ * rounding to nearest, and always goes towards zero. This function truncates, as this is the worst case. */
 static float to_tf32(float x)
 {
     uint32_t bits;
@@ -69,7 +69,7 @@ static float to_tf32(float x)
     return x;
 }
 
-/* The matrix or its transpose as floats, row by row. */
+/* Returns the matrix, or its transpose, as floats in row-major order. */
 static std::vector<float> floats_of(const void *data, const cublasLtMatrixLayoutOpaque_t &layout,
                                     cublasOperation_t transpose, bool tf32)
 {

@@ -1,5 +1,5 @@
-/* product: one queued product of cuBLASLt or cuBLAS, or several of one size. Only the shim's own files include it.
- * Matrices are stored column by column, as cuBLAS expects. */
+/* product: a queued matrix product of cuBLASLt or cuBLAS, or several products of one size. Only the shim's own files
+ * include this header. Matrices are in column-major order, as cuBLAS expects. */
 #ifndef TESTS_CUDA_SHIM_PRODUCT_H
 #define TESTS_CUDA_SHIM_PRODUCT_H
 
@@ -11,8 +11,8 @@ namespace shim
 {
 size_t bytes_of_element(cudaDataType_t type);
 
-/* D = factor A B + c_factor C, with the epilogue. It copies the descriptions of the caller, who may free them before
- * the product runs. */
+/* D = factor A B + c_factor C, followed by the epilogue. The structure contains copies of the caller's descriptors,
+ * because the caller may free the descriptors before the product runs. */
 struct product {
     cublasLtMatmulDescOpaque_t how;
     cublasLtMatrixLayoutOpaque_t al, bl, cl, dl;
@@ -20,13 +20,13 @@ struct product {
     void *d;
     float factor, c_factor;
 
-    bool fits() const;        /* whether the sizes of the matrices fit each other */
-    bool is_laid_out() const; /* whether neither columns nor results overlap */
-    /* Whether the matrices of each product have the alignment that was requested for the algorithm. */
+    bool fits() const;        /* returns whether the sizes of the matrices fit each other */
+    bool is_laid_out() const; /* returns whether neither columns nor results overlap */
+    /* Returns whether the matrices of each product have the alignment that was requested for the algorithm. */
     bool is_aligned(const uint32_t alignment[4]) const;
-    /* Whether all matrices are on the device. The matrices of two products may be in different allocations. */
+    /* Returns whether all matrices are on the device. The matrices of two products may be in different allocations. */
     bool is_on_device() const;
-    void trace() const; /* see kernels.h */
+    void trace() const; /* adds the product to the trace (kernels.h) */
     void run() const;
 
   private:
@@ -34,7 +34,7 @@ struct product {
     void run_one() const;
 };
 
-/* The status that a call returns if it fails with this error. */
+/* Returns the status for a call that fails with this error. */
 cublasStatus_t status_of(cudaError_t error);
 } // namespace shim
 

@@ -1,4 +1,4 @@
-/* Devices, memory and launches. */
+/* Simulates devices, memory and launches. */
 #include "faults.h"
 #include "kernels.h"
 #include "streams.h"
@@ -16,20 +16,22 @@
 #endif
 
 #define MOST_THREADS 1024
-#define SHARED_BYTES (48 << 10)    /* shared memory that a kernel may use without a call of cudaFuncSetAttribute */
-#define RESERVED_SHARED_BYTES 1024 /* shared memory that CUDA reserves in each block */
+#define SHARED_BYTES                                                                                                 \
+    (48 << 10)                     /* shared memory that a kernel may use without a call of cudaFuncSetAttribute, in \
+                                      bytes */
+#define RESERVED_SHARED_BYTES 1024 /* shared memory that CUDA reserves in each block, in bytes */
 
 struct allocation {
     size_t bytes;
-    int device; /* PINNED: memory of the host */
+    int device; /* number of the device, or PINNED for pinned memory of the host */
 };
 
 #define PINNED (-1)
 
 std::recursive_mutex shim::mutex;
 static std::map<const char *, allocation> allocations;
-static std::map<int, unsigned> opened; /* by device: number of threads that use it */
-/* By kernel and device: the size that cudaFuncSetAttribute has set. */
+static std::map<int, unsigned> opened; /* number of threads that use the memory of each device */
+/* The size that cudaFuncSetAttribute has set for each kernel and device. */
 static std::map<std::pair<const void *, int>, int> shared_bytes;
 static thread_local cudaError_t last_error;
 static thread_local int chosen_device;
@@ -68,7 +70,7 @@ static bool is_within_one(const void *memory, size_t bytes, int device)
     return (const char *)memory + bytes <= behind->first + behind->second.bytes && behind->second.device == device;
 }
 
-/* The memory must be on the current device. */
+/* Returns false for memory of another device than the current device. */
 bool shim::is_device_memory(const void *memory, size_t bytes)
 {
     return is_within_one(memory, bytes, chosen_device);
@@ -105,8 +107,8 @@ static int setting(const char *name, int usual)
     return given ? atoi(given) : usual;
 }
 
-/* SHIM_SHARED_KIB is the most shared memory of a kernel. The default is 163, as in compute capability 8.0. In 9.0 and
- * 10.0 it is 227. In 8.6, 8.9 and 12.0 it is 99. */
+/* SHIM_SHARED_KIB is the maximum shared memory of a kernel, in KiB. The default is 163, as in compute capability 8.0.
+ * The maximum is 227 in 9.0 and 10.0, and 99 in 8.6, 8.9 and 12.0. */
 static int most_shared_bytes()
 {
     return setting("SHIM_SHARED_KIB", 163) << 10;

@@ -1,5 +1,5 @@
-/* small_limits: small values for limits of the engine. With them, tests reach code that otherwise needs large
- * models. */
+/* small_limits: small values for limits of the engine. With them, tests reach code that otherwise needs large models.
+ * Each comment names the file of the engine that uses the limit. */
 #ifndef TESTS_CUDA_SHIM_SMALL_LIMITS_H
 #define TESTS_CUDA_SHIM_SMALL_LIMITS_H
 
@@ -19,7 +19,7 @@
 #define SHARED_FEATURES 64    /* linear_attention.h */
 #define SPOILED_ROWS 100      /* shape.cu */
 #define STAGED 400            /* weights.cu */
-#define TOP_K_WARPS 2         /* top_k.cu. Each thread is a fiber */
+#define TOP_K_WARPS 2         /* top_k.cu. Small, because each thread is a fiber */
 #define WINDOW_ROWS 64        /* convolve.cu */
 #define WORKSPACE_BYTES 65536 /* products.cu */
 

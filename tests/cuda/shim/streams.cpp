@@ -1,10 +1,10 @@
-/* Streams, events and graphs. No work runs before a thread waits. Then the pieces of work run one after another.
- * SHIM_SEED chooses the stream among those that can continue: 0 the oldest stream, odd a random stream, even the newest
- * stream.
+/* Simulates streams, events and graphs. Queued work runs only while a thread waits for the device or queries an event,
+ * one piece after another. SHIM_SEED chooses the stream among those that can continue: 0 the oldest stream, odd a
+ * random stream, even the newest stream.
  *
- * So if the engine forgets an event, some seed runs the work in the wrong order. If a thread does not wait for a copy,
- * the data are missing. With an odd seed, some more work runs before the waiting thread continues. Between two pieces,
- * other threads may run. */
+ * If the engine forgets an event, some seed therefore runs the work in the wrong order. If a thread does not wait for a
+ * copy, the data are missing. With an odd seed, some more work runs before the waiting thread continues. Other threads
+ * may run between two pieces. */
 #include "streams.h"
 #include "faults.h"
 
@@ -16,16 +16,16 @@
 #include <vector>
 
 struct recording {
-    uint64_t recorded = 0, done = 0; /* how many times */
-    double at = 0;                   /* time of the last recording */
+    uint64_t recorded = 0, done = 0; /* numbers of recordings that were queued, and that are done */
+    double at = 0;                   /* simulated time of the last recording that is done, in milliseconds */
     bool timed = false;
 };
 
 struct piece {
-    std::function<void()> work;       /* set if the piece is neither a record nor a wait */
-    std::shared_ptr<recording> event; /* NULL if the piece is work */
+    std::function<void()> work;       /* work to run. Empty if the piece records an event or waits for one */
+    std::shared_ptr<recording> event; /* event that the piece records or waits for, or NULL */
     bool records;
-    uint64_t number; /* number of the recording that is made or waited for */
+    uint64_t number; /* number of the recording to make or to wait for */
 };
 
 struct CUgraph_st {
@@ -47,14 +47,14 @@ struct CUstream_st {
     CUgraph_st *capture = nullptr;
 };
 
-static std::vector<CUstream_st *> streams; /* oldest first */
+static std::vector<CUstream_st *> streams; /* in the order of creation */
 static uint64_t random_state = 1;
 static thread_local CUstream_st *capturing; /* the stream that this thread captures */
 static thread_local bool capture_lost;
 static uint64_t counters[COUNTERS];
-static double passed; /* milliseconds */
+static double passed; /* simulated time in milliseconds */
 
-/* Tests look this function up in the engine's library. */
+/* Tests find this function by name in the engine's library. */
 extern "C" __attribute__((visibility("default"))) uint64_t shim_count(int counter)
 {
     shim::guard lock(shim::mutex);
@@ -75,7 +75,7 @@ void shim::pass(float milliseconds)
 
 /* ---- Running ---- */
 
-/* Whether a stream of the current device can continue. */
+/* Returns whether the stream belongs to the current device and can continue. */
 static bool can_go_on(const CUstream_st *stream)
 {
     if (stream->pieces.empty() || stream->device != shim::current_device())
@@ -103,7 +103,7 @@ static CUstream_st *choose_stream()
     return ready[seed == 0 ? 0 : seed % 2 ? any : ready.size() - 1];
 }
 
-/* Runs one piece of work of some stream. Returns false if no stream can continue. */
+/* Runs one piece of work of a stream that can continue. Returns false if there is no such stream. */
 static bool run_piece()
 {
     shim::guard lock(shim::mutex);
@@ -132,8 +132,8 @@ static void count_wait()
         shim::count(IDLE_WAITS);
 }
 
-/* A device does not stop when the event that a thread waits for has happened. So with an odd seed, it runs a little
- * more before the thread continues. */
+/* A device does not stop when the event that a thread waits for has happened. With an odd seed, the device therefore
+ * runs some more work before the thread continues. */
 static void go_on()
 {
     unsigned seed = shim::seed_of_order();
@@ -179,7 +179,7 @@ void shim::drop_work()
     }
 }
 
-/* Returns an error if waiting must fail. A broken device does no more work. */
+/* Returns an error if waiting must fail. On a broken device, this drops all queued work. */
 static cudaError_t fail_waiting()
 {
     if (cudaError_t error = shim::refuse_in_capture())
@@ -190,7 +190,7 @@ static cudaError_t fail_waiting()
     return error == cudaSuccess ? error : shim::fail(error);
 }
 
-/* Returns an error if the device has broken during the wait. Another thread may then have dropped the work. */
+/* Returns an error if the device broke during the wait. In this case, another thread may have dropped the work. */
 static cudaError_t end_waiting()
 {
     return shim::is_broken() ? shim::fail(shim::fault(shim::call::free)) : cudaSuccess;
@@ -254,7 +254,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 }
 
 /* A copy to pinned memory is done only when a thread waits for the stream. A copy from memory that is not pinned reads
- * the memory at once. A copy to such memory waits until it is done. */
+ * the memory at once. A copy to memory that is not pinned returns only when it is done. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream)
 {
     bool up = kind == cudaMemcpyHostToDevice;
@@ -304,7 +304,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     return cudaSuccess;
 }
 
-/* Waits for the last recording of the event. If the event was never recorded, it waits for nothing. */
+/* Queues a wait for the last recording of the event. If the event was never recorded, the wait has no effect. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
     if (cudaError_t error = shim::refuse_in_capture())
@@ -316,7 +316,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return cudaSuccess;
 }
 
-/* Each query runs some work. So a thread that repeats the query ends. */
+/* Each query runs one piece of work. Therefore a loop that repeats the query ends. */
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     if (cudaError_t error = fail_waiting())
@@ -342,7 +342,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     return end_waiting();
 }
 
-/* The time between the last recordings of both events. */
+/* Returns the time between the last recordings of both events. */
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEvent_t end)
 {
     shim::guard lock(shim::mutex);
@@ -356,7 +356,7 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEve
     return cudaSuccess;
 }
 
-/* ---- Graphs: the nodes run in order. They keep the arguments and pointers from the capture ---- */
+/* ---- Graphs: the nodes run in order, with the arguments and pointers of the capture ---- */
 
 bool shim::is_capturing()
 {
@@ -397,7 +397,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     return capture_lost ? shim::fail(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
 }
 
-/* SHIM_GRAPHS is the number of graphs that can exist at the same time. 0: none. */
+/* SHIM_GRAPHS is the maximum number of graphs that exist at the same time. There is no maximum by default. */
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
 {
     shim::guard lock(shim::mutex);

@@ -10,14 +10,14 @@
 
 namespace shim
 {
-/* Guards all state of the shim, except the threads of blocks. */
+/* Guards all state of the shim, except the state of running blocks. */
 extern std::recursive_mutex mutex;
 typedef std::lock_guard<std::recursive_mutex> guard;
 
-/* Sets and returns the error. cudaGetLastError returns it to this thread. */
+/* Stores the error for this thread's next cudaGetLastError, and returns the error. */
 cudaError_t fail(cudaError_t error);
 
-/* Whether this thread captures a graph. */
+/* Returns whether this thread captures a graph. */
 bool is_capturing();
 
 /* For calls that are forbidden during a capture. If this thread captures, marks the capture as failed, and returns
@@ -26,17 +26,18 @@ cudaError_t refuse_in_capture();
 
 bool is_pinned_memory(const void *memory, size_t bytes);
 
-/* Device memory is accessible only between open_memory and close_memory. They enclose the work of streams. */
+/* Device memory is accessible only between open_memory and close_memory. The shim calls them before and after the work
+ * of streams runs. */
 void open_memory();
 void close_memory();
 
 /* Runs all work that is queued on the current device. */
 void run_work();
-void drop_work(); /* drops the work instead, which then counts as done */
+void drop_work(); /* drops all queued work instead. The work counts as done */
 
 void count(enum counter counter);
 
-/* Running work calls this to take some time. Events measure this time. */
+/* Advances the simulated time, which events measure. Running work calls this function. */
 void pass(float milliseconds);
 } // namespace shim
 

@@ -1,4 +1,4 @@
-/* The symbols of linked files in the format ELF. */
+/* Reads the symbol table of a linked file in ELF format. */
 #include "symbols.h"
 #include "runtime.h"
 

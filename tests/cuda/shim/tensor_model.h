@@ -1,7 +1,7 @@
-/* tensor_model: the functions of engine/cuda/tensor.h for the CPU. The last lane of a warp that arrives computes an
- * instruction for all lanes. tensor.h has the table of the elements in fragments.
+/* tensor_model: the functions of engine/cuda/tensor.h for the CPU. The lane of a warp that calls an instruction last
+ * computes the instruction for all lanes. tensor.h describes which elements of a matrix each lane's fragment contains.
  *
- * Each lane itself reads and writes shared memory, so that the thread sanitizer sees the accesses as the lane's. */
+ * Each lane itself accesses shared memory. This lets the thread sanitizer attribute the accesses to the lane. */
 #ifndef TESTS_CUDA_SHIM_TENSOR_MODEL_H
 #define TESTS_CUDA_SHIM_TENSOR_MODEL_H
 
@@ -11,8 +11,9 @@
 
 namespace shim
 {
-/* Marks functions that one lane runs for all lanes, while the others wait. In these functions, the sizes of arrays are
- * fixed by their types, and no index depends on data. So the address sanitizer could find nothing in them. */
+/* Marks functions that one lane runs for all lanes, while the other lanes wait. In these functions, the sizes of arrays
+ * are fixed by their types, and no index depends on data. Therefore the address sanitizer would find nothing in
+ * them. */
 #define FOR_ALL_LANES __attribute__((no_sanitize_thread, no_sanitize_address, no_sanitize_undefined))
 
 struct product_lane {
@@ -27,10 +28,10 @@ template <typename T> float half_of(uint32_t pair, int upper)
     return to_float(element);
 }
 
-/* A row of B, or of A B. The compiler computes its elements at once. */
+/* A row of B, or of A B. The compiler computes its elements with vector instructions. */
 typedef float row_of_eight __attribute__((vector_size(8 * sizeof(float))));
 
-/* D += A B for whole matrices. Each lane has four elements of D. */
+/* Adds A B to D for whole matrices. Each lane holds four elements of D. */
 FOR_ALL_LANES static inline void add_product(void *const *lanes, const float (&a)[16][16], const float (&b)[16][8])
 {
     for (int row = 0; row < 16; row++) {
@@ -83,8 +84,8 @@ struct alignas(16) matrix_lane {
     uint32_t row[4], *fragment;
 };
 
-/* The rows of matrix m are in lanes 8m to 8m + 7. Lane l gets the element (l / 4, 2 (l % 4)) and the next one in the
- * row. */
+/* Distributes four matrices. Lanes 8m to 8m + 7 hold the rows of matrix m. Lane l receives the elements at row l / 4,
+ * columns 2 (l % 4) and 2 (l % 4) + 1. */
 FOR_ALL_LANES static inline void hand_out(void *const *lanes)
 {
     for (int lane = 0; lane < 32; lane++)
@@ -92,7 +93,7 @@ FOR_ALL_LANES static inline void hand_out(void *const *lanes)
             ((matrix_lane *)lanes[lane])->fragment[m] = ((const matrix_lane *)lanes[m * 8 + lane / 4])->row[lane % 4];
 }
 
-/* Hands out the transposes. Lane l gets the elements (2 (l % 4), l / 4) and (2 (l % 4) + 1, l / 4). */
+/* Distributes the transposes. Lane l receives the elements at column l / 4, rows 2 (l % 4) and 2 (l % 4) + 1. */
 FOR_ALL_LANES static inline void hand_out_transposed(void *const *lanes)
 {
     for (int lane = 0; lane < 32; lane++)
@@ -155,7 +156,7 @@ static inline void load_matrices_transposed(uint32_t (&fragment)[4], const void 
     shim::load_matrices(fragment, row, shim::hand_out_transposed, __LINE__);
 }
 
-/* Reads the source at once, so that the sanitizers check the access. Overwrites the destination at once, so that a
+/* Reads the source at once, which lets the sanitizers check the access. Overwrites the destination at once, so that a
  * missing wait gives a wrong result. */
 static inline void copy_async(void *to, const void *from, bool there)
 {

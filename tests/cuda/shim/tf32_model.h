@@ -1,11 +1,11 @@
 /* tf32_model: d += A B for TF32, as tensor cores of NVIDIA's generation Ampere compute it according to MMA-Sim
  * (github.com/microsoft/MMA-Sim, classes mma and nv_fused_dot_add). Later generations cut off fewer bits. For each
- * element of d, first the products with rows 0 to 3 of B are added, and then those with rows 4 to 7, as follows:
- *     1. Operands lose their lower 13 bits.
+ * element of d, first the products with rows 0 to 3 of B are added, and then the products with rows 4 to 7, as follows:
+ *     1. The lower 13 bits of the operands are cleared.
  *     2. The largest exponent of d and of the four products is determined. The exponent of a product is the sum of its
  *        operands' exponents, so its significand may be up to 4. The exponent of 0 is -126.
- *     3. All five significands are shifted to the largest exponent, cut off after 24 bits of fraction, and added
- *        exactly.
+ *     3. The five significands of d and of the products are shifted to the largest exponent, cut off after 24 bits of
+ *        fraction, and added exactly.
  *     4. The sum is rounded towards zero to a float. */
 #ifndef TESTS_CUDA_SHIM_TF32_MODEL_H
 #define TESTS_CUDA_SHIM_TF32_MODEL_H
@@ -18,11 +18,12 @@ namespace shim
 {
 constexpr int TF32_ROWS = 16, TF32_COLUMNS = 8, TF32_DEPTH = 8, TF32_AT_ONCE = 4, TF32_FRACTION = 24;
 
-/* Functions that the compiler vectorises with AVX2 if the processor has it. Their operands are in registers. */
+/* For functions that the compiler vectorises, with AVX2 if the processor supports it. The sanitizers need not check
+ * them, because their operands are in registers. */
 #define TF32_INLINE \
     __attribute__((always_inline, no_sanitize_thread, no_sanitize_address, no_sanitize_undefined)) inline
 
-/* Eight elements of a row, which the compiler computes at once. */
+/* Eight elements of a row. The compiler computes them with vector instructions. */
 typedef int32_t tf32_integers __attribute__((vector_size(TF32_COLUMNS * sizeof(int32_t))));
 typedef float tf32_floats __attribute__((vector_size(TF32_COLUMNS * sizeof(float))));
 
@@ -30,8 +31,8 @@ typedef float tf32_floats __attribute__((vector_size(TF32_COLUMNS * sizeof(float
 struct tf32_row {
     tf32_floats of;
     tf32_integers exponents;
-    tf32_integers others; /* -1 for each element that tf32_add cannot compute: it is not 0, and its exponent is below
-                             -50 or above 50. 0 for other elements */
+    tf32_integers others; /* -1 for each element that tf32_add does not support, 0 for other elements. Not supported are
+                             elements other than 0 whose exponent is below -50 or above 50 */
 };
 
 static TF32_INLINE void tf32_read(const void *bits_of_row, struct tf32_row *row)
@@ -54,7 +55,7 @@ static TF32_INLINE bool tf32_any(const tf32_integers &elements)
     return any != 0;
 }
 
-/* 2^exponent, or 0 below the range of floats. */
+/* Computes 2^exponent for each element. The result is 0 below the range of floats. */
 static TF32_INLINE void tf32_powers(const tf32_integers &exponents, tf32_floats *powers)
 {
     tf32_integers bits = exponents + 127;
@@ -62,7 +63,8 @@ static TF32_INLINE void tf32_powers(const tf32_integers &exponents, tf32_floats 
     memcpy(powers, &bits, sizeof bits);
 }
 
-/* Steps 2 to 4 for a row of d with ordinary elements. a has four elements from `first` on, and b has four rows. */
+/* Steps 2 to 4 for a row of d, if tf32_add supports all elements. Uses four elements of a, beginning with `first`, and
+ * four rows of b. */
 static TF32_INLINE void tf32_add(const struct tf32_row &a, int first, const struct tf32_row *b,
                                  const struct tf32_row &old, float *d)
 {
@@ -79,18 +81,18 @@ static TF32_INLINE void tf32_add(const struct tf32_row &a, int first, const stru
         sum += __builtin_convertvector(a.of[first + l] * b[l].of * power, tf32_integers);
     }
     magnitude = sum < 0 ? -sum : sum;
-    result = __builtin_convertvector(magnitude, tf32_floats); /* rounded to nearest */
+    result = __builtin_convertvector(magnitude, tf32_floats); /* the conversion rounds to nearest */
     back = __builtin_convertvector(result, tf32_integers);
     tf32_integers bits;
     memcpy(&bits, &result, sizeof bits);
-    bits += back > magnitude; /* -1 if the result was rounded up */
+    bits += back > magnitude; /* subtracts 1 if the conversion rounded up */
     memcpy(&result, &bits, sizeof bits);
     tf32_powers(most - TF32_FRACTION, &power);
     result = sum < 0 ? -result * power : result * power;
     memcpy(d, &result, sizeof result);
 }
 
-/* x = significand * 2^exponent, with an exponent of at least -126. */
+/* Returns the significand of x = significand * 2^exponent. The exponent is at least -126. */
 static inline double tf32_significand(double x, int *exponent)
 {
     *exponent = x == 0 || std::ilogb(x) < -126 ? -126 : std::ilogb(x);
@@ -104,8 +106,8 @@ static inline float tf32_float(uint32_t bits)
     return x;
 }
 
-/* The same for one element of d and four products, with any values. The four elements of `a` are neighbours in a row.
- * Those of b are in a column, TF32_COLUMNS elements apart. */
+/* Steps 2 to 4 for one element of d and four products, with any values. The four elements of a are consecutive. The
+ * four elements of b are in a column, TF32_COLUMNS elements apart. */
 __attribute__((no_sanitize_thread)) static inline float tf32_add_one(const uint32_t *a, const uint32_t *b, float d)
 {
     double terms[TF32_AT_ONCE + 1], plain = d, sum = 0;

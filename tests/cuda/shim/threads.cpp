@@ -1,11 +1,11 @@
-/* The threads of a block as fibers.
+/* Runs the threads of a block as fibers.
  *
- * In the build with the thread sanitizer, this file is compiled without the sanitizer, because it would check the
- * scheduler's own memory. The scheduler tells the sanitizer about fibers and barriers. So the sanitizer reports
+ * In the build with the thread sanitizer, this file is compiled without the sanitizer, which would check the
+ * scheduler's own memory. The scheduler tells the sanitizer about fibers and barriers. The sanitizer therefore reports
  * accesses that no barrier orders, although only one fiber runs at a time.
  *
- * Code that runs on fibers must not allocate memory or use std:: templates. The linker might take the instrumented
- * copies of these templates from the kernels. */
+ * Code that runs on fibers must not allocate memory or use std:: templates. The linker might use the kernels'
+ * instrumented copies of these templates. */
 #include "tests/cuda/shim/runtime.h"
 
 #include <cstdio>
@@ -16,7 +16,7 @@
 #include <vector>
 
 #if defined(__x86_64__)
-#define SWITCH_BY_HAND 1 /* because ucontext saves the signal mask with a system call */
+#define SWITCH_BY_HAND 1 /* because ucontext saves the signal mask with a system call, which is slow */
 #else
 #include <ucontext.h>
 #endif
@@ -38,18 +38,19 @@
 #define OF_FIBERS(statement)
 #endif
 
-/* The steps of the scheduler, of which a test runs millions. The sanitizers should check only the kernels. */
+/* Marks functions of the scheduler, which a test calls millions of times. The sanitizers should check only the
+ * kernels. */
 #define UNCHECKED __attribute__((no_sanitize("address", "undefined")))
 
 #define MOST_THREADS 1024
 #define STACK_BYTES (128 << 10)
-#define COPIES 256 /* pending copies to shared memory of a thread */
-/* The barriers of a block or warp use this many objects of the thread sanitizer in turn. With a single object, a thread
- * may leave a barrier when others have already reached the next one. The sanitizer would then order the thread after
- * these others. */
+#define COPIES 256 /* maximum number of pending asynchronous copies of a thread */
+/* Number of sanitizer objects that the barriers of a block or warp use in turn. With a single object, a thread may
+ * leave a barrier when other threads have already reached the next barrier. The thread sanitizer would then order the
+ * thread after these other threads. */
 #define BARRIERS 64
 #define LANES 32
-/* is_apart() chooses the blocks whose threads the thread sanitizer distinguishes. */
+/* is_apart() uses both constants to choose the blocks whose threads the thread sanitizer distinguishes. */
 #define APART 8
 #define OFTEN 24
 
@@ -64,9 +65,9 @@ char *dynamic_memory;
 namespace
 {
 struct stack {
-    char *memory; /* the lowest byte */
+    char *memory; /* lowest address of the stack */
     size_t bytes;
-    void *asan; /* the address sanitizer's data for this stack, while another fiber runs */
+    void *asan; /* the address sanitizer's data for this stack, set while another fiber runs */
     void *tsan;
 #ifdef SWITCH_BY_HAND
     void *pointer;
@@ -79,25 +80,25 @@ enum waiting { WAITS_NOT, WAITS_FOR_BLOCK, WAITS_FOR_WARP, ENDED };
 
 struct copy {
     void *to;
-    const void *from; /* NULL: zeros */
+    const void *from; /* source, or NULL for zeros */
     unsigned group;
 };
 
 struct fiber {
-    thread seen; /* the kernel reads this. It is the first member, because `current` points to it */
+    thread seen; /* the data that kernels read. It is the first member, because `current` points to it */
     stack own;
-    bool begun; /* false: `own` is not open yet */
+    bool begun; /* if false, `own` is not open yet */
     waiting waits;
     int line;
-    void *given; /* the value that the lane gives to the warp */
+    void *given; /* argument `of_lane` of warp() */
     unsigned n_copies, groups;
 };
 
 fiber fibers[MOST_THREADS];
-copy copies[MOST_THREADS][COPIES]; /* outside of struct fiber, because the scheduler often walks over all fibers */
+copy copies[MOST_THREADS][COPIES]; /* not in struct fiber, because the scheduler often walks over all fibers */
 stack main_stack;
 unsigned count, alive, at_barrier, at_warp[MOST_THREADS / LANES], barriers;
-fiber *ready[MOST_THREADS]; /* a ring */
+fiber *ready[MOST_THREADS]; /* ring buffer of the fibers that can run */
 unsigned first_ready, n_ready;
 /* True if a block has reached a barrier since shared memory was last filled. Without a barrier, warps cannot exchange
  * values through shared memory. So shared memory need not be filled again after a block without barriers. */
@@ -156,7 +157,7 @@ void switch_stack(stack *from, stack *to, bool ends)
     (void)ends;
 }
 
-/* Takes a ready fiber out of the list. The seed chooses the first fiber, a random one, or the last one. */
+/* Removes a fiber from `ready`. The seed chooses the first fiber, a random fiber, or the last fiber. */
 UNCHECKED fiber *next_ready()
 {
     if (n_ready == 0)
@@ -178,8 +179,8 @@ UNCHECKED void make_ready(fiber *fiber)
     ready[(first_ready + n_ready++) % MOST_THREADS] = fiber;
 }
 
-/* Lets the lanes of a warp go on. In lockstep they run before the other warps, until they wait at a barrier. So a warp
- * finds its stacks in the cache. */
+/* Lets the lanes of a warp continue. In lockstep, they run before the other warps until they wait at a barrier. This
+ * keeps the warp's stacks in the cache. */
 UNCHECKED void release_warp(fiber *lanes)
 {
     if (seed == 0) {
@@ -211,8 +212,8 @@ UNCHECKED void release_barrier()
 
 void run_threads();
 
-/* Stacks begin at different offsets in their pages. Otherwise, data at the same depth would compete for the same set of
- * the cache. */
+/* Prepares a stack. Stacks begin at different offsets in their pages. Otherwise, data at the same depth would compete
+ * for the same set of the cache. */
 void open_stack(stack *stack, unsigned number)
 {
     const size_t guard = 64 << 10;
@@ -227,7 +228,7 @@ void open_stack(stack *stack, unsigned number)
     stack->asan = nullptr;
     size_t bytes = stack->bytes - number % 64 * 64;
 #ifdef SWITCH_BY_HAND
-    void **top = (void **)(stack->memory + bytes) - 2; /* aligned as on entry to a function */
+    void **top = (void **)(stack->memory + bytes) - 2; /* aligned as at the entry of a function */
     top[0] = (void *)run_threads;
     stack->pointer = top - 6;
 #else
@@ -238,7 +239,8 @@ void open_stack(stack *stack, unsigned number)
 #endif
 }
 
-/* Continues with the thread `next`, which gets a stack when it first runs. `ends` as in switch_stack(). */
+/* Continues with the thread `next`. A thread gets its stack when it first runs. `ends` has the same meaning as in
+ * switch_stack(). */
 void go_on_with(fiber *next, stack *from, bool ends)
 {
     current = &next->seen;
@@ -255,16 +257,16 @@ UNCHECKED void go_on()
         go_on_with(next, &from->own, false);
 }
 
-/* True if a thread may use the stack of a thread that has ended. The thread sanitizer takes longer for memory that
- * another thread has used. Where it distinguishes threads, it would also report races between them. */
+/* Returns whether a thread may use the stack of a thread that has ended. The thread sanitizer takes longer for memory
+ * that another thread has used. It would also report races between threads that it distinguishes. */
 bool stacks_are_shared()
 {
     TSAN(return false);
     return true;
 }
 
-/* Runs a thread to its end. Then threads that have not begun run on the same stack, as long as the order lets them.
- * Most kernels have no barrier, and all their threads run on one stack, which stays in the cache. */
+/* Runs a thread to its end. If the next thread in the order has not begun, it runs on the same stack. Most kernels have
+ * no barrier, and all their threads run on one stack, which stays in the cache. */
 void run_threads()
 {
     ASAN(__sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr));
@@ -285,7 +287,7 @@ void run_threads()
             abort();
         }
         if (at_barrier == alive)
-            release_barrier(); /* threads that have ended do not count */
+            release_barrier(); /* a barrier does not wait for threads that have ended */
         fiber *next = next_ready();
         if (next->begun || !stacks_are_shared()) {
             go_on_with(next, &ended->own, true);
@@ -316,7 +318,8 @@ void find_main_stack()
     TSAN(main_stack.tsan = __tsan_get_current_fiber());
 }
 
-/* A loop, because the address sanitizer would check a memset. */
+/* Fills shared memory with NaNs. The section is filled in a loop, because the address sanitizer would check a
+ * memset. */
 UNCHECKED __attribute__((optimize("no-tree-loop-distribute-patterns"))) void forget_shared_memory()
 {
     for (char *byte = __start_shared_memory; shared_is_used && byte < __stop_shared_memory; byte++)
@@ -327,8 +330,8 @@ UNCHECKED __attribute__((optimize("no-tree-loop-distribute-patterns"))) void for
 
 #ifdef SHIM_TSAN
 /* The thread sanitizer records which threads have waited for each other. The time for this grows with the square of the
- * number of threads. So threads are distinguished in some blocks only. Until a kernel was launched OFTEN times, these
- * are the first and last block of a grid. About one of APART other blocks is chosen at random. */
+ * number of threads. Therefore threads are distinguished only in some blocks. In the first OFTEN launches of a kernel,
+ * these are the first and the last block of a grid. In addition, about one of APART blocks is chosen at random. */
 bool is_apart(unsigned launches, unsigned place, size_t blocks)
 {
     static uint64_t state;
@@ -336,7 +339,7 @@ bool is_apart(unsigned launches, unsigned place, size_t blocks)
     return (launches < OFTEN && (place == 0 || place + 1 == blocks)) || (state >> 33) % APART == 0;
 }
 
-/* Returns the number of earlier launches of the kernel. */
+/* Counts a launch of the kernel. Returns the number of earlier launches. */
 unsigned count_launches(const void *kernel)
 {
     static std::map<const void *, unsigned> launches;
@@ -356,7 +359,7 @@ void run_block(unsigned place)
         fibers[i].n_copies = fibers[i].groups = 0;
         fibers[i].begun = false;
         /* The sanitizer's data are created here, not when the fiber begins. Otherwise the sanitizer would assume that
-         * all that the creator did until then happened before the fiber. */
+         * everything that the creator did until then happened before the fiber. */
         TSAN(fibers[i].own.tsan = fibers[i].own.tsan ? fibers[i].own.tsan : __tsan_create_fiber(0));
         make_ready(&fibers[i]);
     }
@@ -384,7 +387,7 @@ UNCHECKED void barrier(int line)
     (void)object;
 }
 
-/* All lanes of the warp must call this from the same line. It does not order accesses to memory. */
+/* All lanes of the warp must call this function from the same line. The function does not order accesses to memory. */
 UNCHECKED void warp(void (*work)(void *const *), void *of_lane, int line)
 {
     fiber *me = self(), *lanes = &fibers[me->seen.number / LANES * LANES];

@@ -1,6 +1,6 @@
-/* shim: the part of cuBLASLt and cuBLAS that engine/cuda uses (see cuda_runtime.h). It has a separate folder, so that
- * it can be combined with NVIDIA's cuda_runtime.h. Names, values and sizes are those of NVIDIA's header, because an
- * engine that was compiled with NVIDIA's header calls these functions, too (tests/cuda/ptx). */
+/* shim: the part of cuBLASLt and cuBLAS that engine/cuda uses (see cuda_runtime.h). The header is in a separate folder,
+ * which allows its use with NVIDIA's cuda_runtime.h. Names, values and sizes are those of NVIDIA's header, because an
+ * engine that was compiled with NVIDIA's header also calls these functions (tests/cuda/ptx). */
 #ifndef TESTS_CUDA_SHIM_CUBLASLT_H
 #define TESTS_CUDA_SHIM_CUBLASLT_H
 
@@ -51,7 +51,7 @@ struct cublasLtMatmulDescOpaque_t {
     cudaDataType_t scale;
     cublasOperation_t transpose_a, transpose_b;
     cublasLtEpilogue_t epilogue;
-    const void *bias; /* has the type of D */
+    const void *bias; /* vector whose elements have the type of D */
 };
 struct cublasLtMatrixLayoutOpaque_t {
     cudaDataType_t type;
@@ -68,7 +68,7 @@ struct cublasLtMatmulAlgo_t {
     uint32_t alignment[4];
     size_t workspace_bytes;
     int number;
-    uint64_t unused[4]; /* NVIDIA's has 64 bytes */
+    uint64_t unused[4]; /* NVIDIA's structure has 64 bytes */
 };
 struct cublasLtMatmulHeuristicResult_t {
     cublasLtMatmulAlgo_t algo;
@@ -113,7 +113,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               const cublasLtMatmulAlgo_t *algorithm, void *workspace, size_t workspace_bytes,
                               cudaStream_t stream);
 
-/* Of cuBLAS. The engine looks these functions up by name (engine/cuda/cublas_library.h). */
+/* Functions of cuBLAS. The engine looks them up by name (engine/cuda/cublas_library.h). */
 cublasStatus_t cublasCreate_v2(cublasHandle_t *handle);
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle);
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream);
