@@ -1,9 +1,10 @@
-/* alone: the largest relative L2 distance between an item's result alone and in a batch. In the engine's own kernels
- * and in the shim's products, the order of additions does not depend on the batch. So the distance is 0 on the shim.
+/* alone: the maximum relative L2 distance between an item's results alone and in a batch. In the engine's own kernels
+ * and in the shim's products, the order of additions does not depend on the batch. The distance is therefore 0 on the
+ * shim.
  *
- * On a device, cuBLASLt chooses an algorithm by the number of rows. Each algorithm has its own order of additions. So a
- * few values may round to a neighbouring number. The distance of neighbours is 2^-7 of the value in bf16, and 2^-10 in
- * f16 and tf32. Most values stay equal, so the distance of all values is smaller. */
+ * On a device, cuBLASLt chooses an algorithm by the number of rows. Each algorithm has its own order of additions.
+ * Therefore a few values may round to a neighbouring number. The distance of neighbours is 2^-7 of the value in bf16,
+ * and 2^-10 in f16 and tf32. Most values stay equal, which makes the distance of all values smaller. */
 #ifndef TESTS_CUDA_ALONE_H
 #define TESTS_CUDA_ALONE_H
 

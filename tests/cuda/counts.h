@@ -1,5 +1,6 @@
-/* counts: reads the shim's counters. On a device there are no counters, and all counts are 0. If the shim lacks a
- * counter, the test fails. With a count of 0 instead, its checks might pass for the wrong reason. */
+/* counts: reads the counters of the shim, which replaces CUDA on the CPU. On a device there are no counters, and all
+ * counts are 0. If the shim lacks a counter, the test fails. A count of 0 would be worse, because the test's checks
+ * might pass for the wrong reason. */
 #ifndef TESTS_CUDA_COUNTS_H
 #define TESTS_CUDA_COUNTS_H
 
@@ -14,15 +15,15 @@
 
 #include <cmocka.h> /* needs the headers above */
 
-/* True if there is a real driver. It has functions, while the shim's driver library has none. The library stays
- * loaded. */
+/* Returns true if there is a real driver. Only a real driver library contains functions, the shim's driver library is
+ * empty. The library stays loaded. */
 static inline bool on_device(void)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY);
     return driver && dlsym(driver, "cuInit");
 }
 
-/* The address of a function in the shim. The shim's library is in the folder of the program. */
+/* Returns the address of a function in the shim. The shim's library is in the folder of the program. */
 static inline void *shim_function(const char *name)
 {
     void *plugin = dlopen("libengine_cuda.so", RTLD_NOW); /* the library stays loaded */
@@ -34,7 +35,7 @@ static inline void *shim_function(const char *name)
     return function;
 }
 
-/* The value of a counter. Returns 0 on a device. */
+/* Returns the value of a counter, or 0 on a device. */
 static inline uint64_t count(enum counter counter)
 {
     uint64_t (*shim_count)(int) = NULL;
@@ -44,7 +45,8 @@ static inline uint64_t count(enum counter counter)
     return shim_count((int)counter);
 }
 
-/* The number of launches of all kernels whose names begin with `name`, such as "attend<". Returns 0 on a device. */
+/* Returns the number of launches of all kernels whose names begin with `name`, such as "attend<". Returns 0 on a
+ * device. */
 static inline uint64_t launches_of(const char *name)
 {
     uint64_t (*shim_launches_of)(const char *) = NULL;

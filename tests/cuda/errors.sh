@@ -1,7 +1,7 @@
 #!/bin/bash
-# errors.sh [FOLDER]: relative L2 errors of the reference cases' outputs on the CUDA engine, in each dtype. It runs the
-# programs of FOLDER, for example build/gpu on a device. The default is $BUILD/tests/cuda, with the shim. If a program
-# fails, the script still prints all lines. Then it exits with status 1.
+# errors.sh [FOLDER]: prints the relative L2 errors of the CUDA engine's outputs for the cases of tests/reference, in
+# each dtype. The script runs the programs test_cases_* of FOLDER, for example of build/gpu on a device. The default is
+# $BUILD/tests/cuda, with the shim. If a program fails, the script prints all lines, and exits with status 1.
 set -euo pipefail
 status=0
 programs=${1:-${BUILD:-build}/tests/cuda}

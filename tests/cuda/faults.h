@@ -1,4 +1,4 @@
-/* faults: lets calls of the shim's runtime fail. shim/faults.h describes the rules. */
+/* faults: makes calls of the shim's runtime fail. shim/faults.h describes the rules. */
 #ifndef TESTS_CUDA_FAULTS_H
 #define TESTS_CUDA_FAULTS_H
 
@@ -11,7 +11,7 @@
 
 static char faults_path[64];
 
-/* Replaces the rules for this process, and for processes that it starts later. */
+/* Replaces the rules for this process, and for processes that this process starts later. */
 static void faults_set(const char *rules)
 {
     /* The shim recognises a new file by its inode. While the old file exists, the new file has another inode. */

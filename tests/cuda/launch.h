@@ -15,7 +15,7 @@ extern "C" {
 
 static cudaStream_t stream;
 
-/* Setup and teardown of a group of tests. */
+/* open_stream and close_stream are setup and teardown of a group of tests. */
 static int open_stream(void **)
 {
     cudaError_t status = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
@@ -35,11 +35,11 @@ static void *to_device(const void *from, size_t bytes)
     void *memory;
     assert_int_equal(cudaMalloc(&memory, bytes), cudaSuccess);
     assert_int_equal(cudaMemcpyAsync(memory, from, bytes, cudaMemcpyHostToDevice, stream), cudaSuccess);
-    assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess); /* then the caller may overwrite `from` */
+    assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess); /* the caller may overwrite `from` afterwards */
     return memory;
 }
 
-/* Copies the memory to the host, and frees it. */
+/* Copies device memory to the host, and frees the device memory. */
 static void to_host(void *to, void *memory, size_t bytes)
 {
     assert_int_equal(cudaMemcpyAsync(to, memory, bytes, cudaMemcpyDeviceToHost, stream), cudaSuccess);
@@ -47,7 +47,7 @@ static void to_host(void *to, void *memory, size_t bytes)
     cudaFree(memory);
 }
 
-/* Launches one block. */
+/* Launches the kernel with a single block. */
 template <typename... Parameters, typename... Arguments>
 static void launch_block(void (*kernel)(Parameters...), unsigned threads, size_t shared_bytes, Arguments... arguments)
 {

@@ -1,8 +1,8 @@
-/* schedules: orders of threads in the shim (see shim/cuda_runtime.h). 0 is lockstep, 1 is random, 2 runs one thread as
- * far as possible. Each build runs another order, and compares the results. The thread sanitizer runs order 2, because
- * it detects races in any order. A program that defines NO_THREAD_SANITIZER runs order 2 in the plain build, too.
- * Programs in tf32 and f16 run only in the plain build, because their kernels are those of float32 and bf16 with
- * another type. SHIM_SEED chooses another order. */
+/* schedules: runs tests in several orders of threads in the shim (see SHIM_SEED in shim/cuda_runtime.h). 0 is lockstep,
+ * 1 is random, 2 runs one thread as far as possible. Each build runs other orders. The thread sanitizer runs order 2,
+ * because it detects races in any order. A program that defines NO_THREAD_SANITIZER also runs order 2 in the plain
+ * build. Programs in tf32 and f16 run only in the plain build, because their kernels are those of float32 and bf16 with
+ * another type. If SHIM_SEED is set, only its order runs. */
 #ifndef TESTS_CUDA_SCHEDULES_H
 #define TESTS_CUDA_SCHEDULES_H
 

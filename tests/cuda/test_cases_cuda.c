@@ -1,6 +1,6 @@
-/* tests/reference/test_cases.c on the CUDA backend, in the thread orders of schedules.h. A device has one order. With
- * f32, each product consists of three products in TF32 (engine/cuda/split.h). Its errors must be as small as those of
- * floats. */
+/* tests/reference/test_cases.c on the CUDA backend, in the thread orders of schedules.h. A device has only one order.
+ * In f32, each product consists of three products in TF32 (engine/cuda/split.h). The errors must be as small as with
+ * products of floats. */
 #include "tests/cuda/alone.h"
 
 #ifndef DTYPE

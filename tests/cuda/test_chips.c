@@ -1,6 +1,6 @@
-/* Chips with less shared memory than compute capability 8.0. In 8.6, 8.9 and 12.0, a block has 99 KiB. On these chips,
- * attention and projections must also run on tensor cores, for all heads of at most 128 features. The results must have
- * the same bits as on chips with more shared memory. */
+/* Chips with less shared memory than compute capability 8.0. In 8.6, 8.9 and 12.0, a block has at most 99 KiB. On these
+ * chips, attention and projections must also run on tensor cores, for all heads of at most 128 features. The results
+ * must have the same bits as on chips with more shared memory. */
 int run_long_sequences(void);
 #define main run_long_sequences
 #include "tests/cuda/test_long.c"
@@ -10,10 +10,11 @@ int run_long_sequences(void);
 
 enum { FIRST = 2, N_ITEMS = 2, N_CHIPS = 3, N_SIZES = 7 };
 
-/* The shared memory of a block, in KiB: of compute capability 8.6, 8.9 and 12.0, of 8.0, and of 9.0 and 10.0. */
+/* The maximum shared memory of a block, in KiB. 99 belongs to compute capabilities 8.6, 8.9 and 12.0, 163 to 8.0, and
+ * 227 to 9.0 and 10.0. */
 static const char *const chips[N_CHIPS] = {"99", "163", "227"};
 
-/* k has three tiles of keys. With 99 KiB, shared memory holds them for narrow heads, but not for wide heads. */
+/* The k keys fill three tiles. With 99 KiB, shared memory can hold them for narrow heads, but not for wide heads. */
 static const struct sizes on_chips[N_SIZES] = {
     {64, 136, 2, 2, 1, .two = true},     {128, 136, 2, 2, .groups = 1},
     {160, 136, 2, 2, .groups = 1},       {192, 136, 2, 2, .groups = 1},
@@ -66,7 +67,7 @@ static void test_chips(void **state)
         x[i] = random_float() * 2;
     run(&backend_cpu, DTYPE_F32, s, weights, FIRST, N_ITEMS, x, expected);
     for (int i = 0; i < N_DTYPES; i++) {
-        if (dtypes[i].dtype == DTYPE_TF32) /* the kernels of TF32 use no tensor cores */
+        if (dtypes[i].dtype == DTYPE_TF32) /* the kernels for tf32 use no tensor cores */
             continue;
         run_on_chips(cuda, dtypes[i].dtype, s, weights, x, n, found);
         compare(dtypes[i].dtype, dtypes[i].bound, rows * s->d, found, expected);
@@ -90,7 +91,7 @@ static int run_chips(void)
     return _cmocka_run_group_tests("chips", tests, N_SIZES, NULL, NULL);
 }
 
-/* Order 0 does not show a missing barrier before the second tile of keys. Order 1 does. */
+/* Thread order 1 shows a missing barrier before the second tile of keys, order 0 does not (schedules.h). */
 int main(void)
 {
 #ifndef __SANITIZE_THREAD__

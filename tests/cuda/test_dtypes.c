@@ -50,7 +50,7 @@ static void every_dtype_opens_and_is_told(void **state)
     }
 }
 
-/* Runs the model for an item of one row of ones. Returns -1 if it fails, or if the result is not finite. */
+/* Runs the model for an item of one row of ones. Returns -1 if the model fails, or if a result is not finite. */
 static int run_ones(struct backend_model *model, const struct plan *plan, struct error *error)
 {
     const float row[6] = {1, 1, 1, 1, 1, 1};
@@ -66,7 +66,7 @@ static int run_ones(struct backend_model *model, const struct plan *plan, struct
     return result;
 }
 
-/* Prepares a linear layer with a weight `x`, and runs it. */
+/* Prepares a linear layer, one of whose weights is `x`, and runs the layer. */
 static int prepare_with(enum dtype dtype, float x, struct error *error)
 {
     const struct tensor_shape shapes[] = {{"matrix", 4, 6}};

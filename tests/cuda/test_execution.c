@@ -1,8 +1,9 @@
-/* How batches run on the CUDA backend:
- * - Batches of one batch shape replay a graph, in any order of batches. The number of graphs is limited.
+/* How batches run on the CUDA backend. Batches have the same batch shape if they launch the same kernels with the same
+ * arguments.
+ * - Batches of the same batch shape replay a CUDA graph, in any order of batches. The number of graphs is limited.
  * - Without graphs, the results are the same.
- * - Two lanes run at the same time.
- * - Algorithms of products are chosen and timed before the first batch.
+ * - Two lanes of the engine, each of which runs one batch, run at the same time.
+ * - Algorithms of matrix products are chosen and timed before the first batch.
  * - Results that do not fit into the memory for results are copied in halves.
  * Results are compared with those of single launches. On the shim the bits must be equal, because its products always
  * add in the same order. On a device the algorithms may differ at each load, and there are no counts. SEED chooses the
@@ -63,7 +64,7 @@ static struct batch_of_samples batches[BATCHES];
 static int64_t tuning_ms = 1000000000;          /* more time than all products take */
 static enum cuda_f32 cuda_f32 = CUDA_F32_PLAIN; /* cuBLASLt computes the products, and the shim counts its algorithms */
 
-/* Loads a model with this vocabulary into the engine. If the engine is NULL, opens a new one. */
+/* Loads a model with this vocabulary into the engine. If the engine is NULL, opens a new engine. */
 static void open_model_in(struct engine *engine, int64_t ids, struct loaded *loaded)
 {
     const size_t n_shapes = sizeof shapes / sizeof *shapes;
@@ -102,8 +103,8 @@ static void open_model(struct loaded *loaded)
     open_model_in(NULL, IDS, loaded);
 }
 
-/* If a device fails or refuses a batch, the CPU computes it with nearly the same results. So this function expects that
- * the CPU computed no batch. */
+/* If a device fails or refuses a batch, the CPU computes the batch with nearly the same results. This function
+ * therefore expects that the CPU computed no batch. */
 static void close_model(struct loaded *loaded)
 {
     assert_int_equal(engine_counts(loaded->engine).standby_batches, 0);
@@ -155,8 +156,8 @@ static void make_item(struct engine_item *item, struct sample *sample, int64_t l
         want_rows(item, sample, length);
 }
 
-/* Every second batch always has a graph, and a batch shape of its own. Its results fit into the memory for results. It
- * has so few rows that none are computed separately. */
+/* Makes a random batch. Every second batch always runs as a graph, and has its own batch shape. The results of these
+ * batches fit into the memory for results, and they have too few rows for separate computation of full items. */
 static void make_batch(const struct loaded *loaded, int index, struct batch_of_samples *batch)
 {
     int64_t room = index % 2 ? random_size(ITEMS, MOST_TOKENS) : 8 * (index + 2);
@@ -174,7 +175,7 @@ static void make_batch(const struct loaded *loaded, int index, struct batch_of_s
     }
 }
 
-/* Clears the results, so that missing results are 0. */
+/* Clears the results. Missing results are then 0. */
 static void forget(struct batch_of_samples *batch)
 {
     for (int64_t i = 0; i < batch->n_items; i++)
@@ -188,7 +189,7 @@ static void run(const struct loaded *loaded, int lane, struct batch_of_samples *
     must(model_run(loaded->model, lane, batch->items, batch->n_items, &error), &error);
 }
 
-/* Compares results of a device. Columns with nearly equal values may be in another order. */
+/* Compares results of a device. Columns with nearly equal values may have another order. */
 static bool is_near(const struct sample *found, const struct sample *expected)
 {
     const float *a = found->hidden, *b = expected->hidden;
@@ -279,8 +280,8 @@ static void run_output(const struct loaded *loaded, const struct engine_item *it
     must(model_run(loaded->model, 0, &wants, 1, &error), &error);
 }
 
-/* Runs single items of various lengths. The engine chooses the fastest algorithms when it loads the model. So no batch
- * waits for this choice. */
+/* Runs single items of various lengths. The engine chooses the fastest algorithms when it loads the model. No batch may
+ * therefore wait for this choice. */
 static void test_products_are_chosen_at_load(void **state)
 {
     (void)state;
@@ -299,7 +300,7 @@ static void test_products_are_chosen_at_load(void **state)
     close_model(&loaded);
 }
 
-/* Without time for measurements, the engine takes the first algorithm, which is slow. */
+/* Without time for measurements, the engine uses the first algorithm, which is slow. */
 static void test_products_without_time(void **state)
 {
     (void)state;
@@ -318,7 +319,8 @@ static void test_products_without_time(void **state)
     tuning_ms = kept;
 }
 
-/* On tensor cores, cuBLASLt computes a product only if it was measured to be faster. In the shim it is slower. */
+/* With CUDA_F32_TENSOR, a kernel of the engine computes a product unless cuBLASLt was measured to be faster. In the
+ * shim, cuBLASLt is slower. */
 static void test_products_on_tensor_cores(void **state)
 {
     (void)state;
@@ -350,7 +352,7 @@ static void test_products_timed_on_a_cold_device(void **state)
     struct error error;
     if (on_device()) /* a real device cannot be made slow */
         return;
-    setenv("SHIM_COLD", "4", 1); /* one product by itself, and MEASUREMENTS products */
+    setenv("SHIM_COLD", "4", 1); /* one product alone, and MEASUREMENTS timed products */
     open_model(&loaded);
     for (int i = 0; i < 2; i++)
         items[i] = (struct engine_item){.inputs[0] = {.data = batches[0].samples[0].ids, .length = MOST_TOKENS / 2},
@@ -364,7 +366,7 @@ static void test_products_timed_on_a_cold_device(void **state)
 
 enum { PART = 10, LONG = 150, SHORT = 40 };
 
-/* Runs the sample's rows [first, first + PART) alone, so that the results fit. */
+/* Runs the rows [first, first + PART) of the sample alone, so that the results fit into the memory for results. */
 static void compare_part(const struct loaded *loaded, const struct engine_item *item, const struct sample *sample,
                          int64_t first)
 {
@@ -393,9 +395,9 @@ static void compare_part(const struct loaded *loaded, const struct engine_item *
     }
 }
 
-/* Results that do not fit into the memory for results: many small pieces and few large pieces. Each item must get all
- * its results. The engine waits each time when a half of this memory is full, in bytes or in pieces. Meanwhile the
- * device continues. */
+/* Results that do not fit into the memory for results: many small pieces and few large pieces. Each item must receive
+ * all its results. The engine waits whenever half of this memory is full, in bytes or in pieces. Meanwhile the device
+ * continues. */
 static void test_results_in_halves(void **state)
 {
     (void)state;
@@ -455,7 +457,7 @@ static void *load_beside(void *given)
 }
 
 /* Loads a model with this vocabulary, and runs batches of another model at the same time. Returns whether a batch ran
- * between two measurements. */
+ * between two measurements of products. */
 static bool runs_between_measurements(struct loaded *loaded, int64_t ids)
 {
     struct loading loading = {.engine = loaded->engine, .ids = ids};
@@ -486,16 +488,16 @@ static void test_batches_while_products_are_timed(void **state)
     struct loaded loaded;
     bool between = false;
     open_model(&loaded);
-    /* The other thread may start too late. */
+    /* Tries again, because the other thread may start too late. */
     for (int attempt = 0; !on_device() && attempt < 400 && !between; attempt++)
-        /* Another vocabulary, so that its products are not known yet. */
+        /* the products of another vocabulary have not been timed yet */
         between = runs_between_measurements(&loaded, IDS + 1 + attempt);
     assert_true(on_device() || between);
     close_model(&loaded);
 }
 
-/* There are more batch shapes than graphs, and batches of several shapes alternate. Each shape runs twice, and then a
- * random shape runs. */
+/* There are more batch shapes than graphs, and batches of several shapes alternate. Each shape first runs twice.
+ * Afterwards random shapes run. */
 static void test_any_order(void **state)
 {
     (void)state;
@@ -541,7 +543,7 @@ struct rider {
     int64_t wrong;
 };
 
-/* The thread of a lane. It runs every second batch. */
+/* The thread that runs a lane. It runs every second batch. */
 static void *ride(void *given)
 {
     struct rider *rider = given;

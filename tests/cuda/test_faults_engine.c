@@ -1,6 +1,6 @@
 /* The engine on the shim's devices: the choice of devices, models that do not fit, and calls of the CUDA runtime that
- * fail. After a failure, the tests check batches, models and devices. No test has a time limit. If a device should work
- * again, the test waits until it works. */
+ * fail. After a failure, the tests check batches, models and devices. No test has a time limit. If a device must
+ * recover, the test waits until it works. */
 #include "tests/unit/loaded.h"
 
 #include <pthread.h>
@@ -37,7 +37,7 @@ static void report(void *context, const struct engine_event *event)
 static struct engine_options options_for(const char *device)
 {
     struct engine_options options = {.dtype = DTYPE_F32,
-                                     .cuda_f32 = CUDA_F32_PLAIN, /* cuBLASLt computes products, which can fail */
+                                     .cuda_f32 = CUDA_F32_PLAIN, /* cuBLASLt computes the products, which can fail */
                                      .threads = 1,
                                      .max_batch_tokens = 64,
                                      .max_batch_requests = 2,
@@ -147,7 +147,7 @@ static void expect_devices(const char *device, const char *names, int count)
     engine_close(engine);
 }
 
-/* There are more devices than an engine has lanes for. */
+/* Opens an engine when there are more devices than an engine can use. */
 static void expect_devices_left_out(void)
 {
     struct engine_options options = options_for("cuda:all");
@@ -183,8 +183,8 @@ static void devices_are_chosen(void **state)
     expect_refused("cuda:1", "there is no cuda:1; there is one CUDA device, cuda:0");
 }
 
-/* The rounds: the driver has no device, the driver is too old, the device cannot be opened, or the kernels are not
- * compiled for it. */
+/* The reasons not to use the device: it does not exist, the driver is too old, it cannot be opened, or the kernels are
+ * not compiled for it. */
 static void without_a_device_auto_is_the_cpu(void **state)
 {
     (void)state;
@@ -229,7 +229,7 @@ static void model_that_does_not_fit(void **state)
     assert_int_equal(load_with(&options, "linformer_lm", "", NULL, &loaded, &error), 0);
     unload(&loaded);
 
-    for (int malloc = 2; malloc < 5; malloc++) { /* the memory of the arena, of scratch, of inputs */
+    for (int malloc = 2; malloc < 5; malloc++) { /* memory for the arena, for scratch, and for inputs */
         faults_set(malloc == 2 ? "malloc 2 1 2\n" : malloc == 3 ? "malloc 3 1 2\n" : "malloc 4 1 2\n");
         loaded = (struct loaded){NULL, NULL};
         assert_int_equal(load_with(&options, "linformer_lm", "", NULL, &loaded, &error), -1);
@@ -263,7 +263,7 @@ static void model_that_does_not_fit(void **state)
 
 /* ---- Faults ---- */
 
-/* If a batch fails on the device, its result must still be correct. The device must work again, and run the next
+/* If a batch fails on the device, its result must still be correct. The device must recover, and run the next
  * batches. */
 static void expect_one_fault(const char *rules)
 {
@@ -285,7 +285,7 @@ static void expect_one_fault(const char *rules)
 }
 
 /* The second batch of a batch shape is captured as a graph before it is launched. A failing capture does not count as a
- * fault of the device. So some rules let two calls fail. */
+ * fault of the device. Therefore some rules make two calls fail. */
 static void fault_of_any_call(void **state)
 {
     (void)state;
@@ -301,7 +301,7 @@ static void fault_of_any_call(void **state)
     assert_int_equal(atomic_load(&recoveries), 8);
 }
 
-/* The CPU computes in float32, whatever dtype the device uses. */
+/* After a fault, the CPU computes in float32 for each dtype of the device. */
 static void fault_in_another_dtype(void **state)
 {
     (void)state;
@@ -337,8 +337,8 @@ static struct loaded load_masked(const char *device)
     return loaded;
 }
 
-/* Runs a batch of items with query and value, but without key. Each item has a mask (QUERIES, PROJECTED) that hides
- * every third score. */
+/* Runs a batch of items with query and value, but without key. The mask (QUERIES, PROJECTED) of each item hides every
+ * third score. */
 static void run_masked(struct model *model, int n_items, float (*outputs)[QUERIES * MOST_COLUMNS])
 {
     struct engine_item items[MOST_ITEMS];
@@ -375,7 +375,7 @@ static void expect_masked(struct model *model, int n_items, const float *wanted)
     }
 }
 
-/* Expects that `count` batches ran again, and that the device has no fault. */
+/* Expects that `count` batches were run again on the CPU, and that the device has no fault. */
 static void expect_refusals(const struct engine *engine, int64_t count)
 {
     assert_true(device_of(engine, 0).works);
@@ -386,8 +386,9 @@ static void expect_refusals(const struct engine *engine, int64_t count)
     assert_int_equal(atomic_load(&failures), 0);
 }
 
-/* cuBLASLt refuses products while the model is loaded, in the first batch, or in the second batch. In the second batch
- * this happens during the capture, or at the launch after it. The device must compute without cuBLASLt. */
+/* cuBLASLt refuses products while the model is loaded, in the first batch, or in the second batch. In the second batch,
+ * it refuses them during the capture of a graph, or at the launch after the capture. The device must compute without
+ * cuBLASLt. */
 static void product_that_is_refused(void **state)
 {
     (void)state;
@@ -397,7 +398,7 @@ static void product_that_is_refused(void **state)
         {"", "", "product 2 2 801\n"},
     };
     struct loaded loaded = load_on("cuda");
-    unload(&loaded); /* the shim has read the previous rules */
+    unload(&loaded); /* makes the shim read the previous rules before they are replaced */
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         faults_set(rules[i][0]);
         loaded = load_on("cuda");
@@ -412,7 +413,7 @@ static void product_that_is_refused(void **state)
 }
 
 /* The device fails at the moment when cuBLASLt refuses a product. The failure must count as a fault of the device, not
- * as a refusal. In the second case, an earlier launch has made the device fail. */
+ * as a refusal. In the second case, an earlier launch has failed. */
 static void fault_that_looks_like_a_refusal(void **state)
 {
     (void)state;
@@ -438,7 +439,8 @@ static void find_wanted(float (*wanted)[QUERIES * MOST_COLUMNS])
     unload(&loaded);
 }
 
-/* The memory for masks is missing, on the device or in pinned memory. The next batch with masks finds memory. */
+/* An allocation of memory for masks fails, on the device or in pinned memory. For the next batch with masks, the
+ * allocation succeeds. */
 static void masks_that_find_no_memory(void **state)
 {
     (void)state;
@@ -459,7 +461,8 @@ static void masks_that_find_no_memory(void **state)
     }
 }
 
-/* There is no memory for twice as many masks as before, but enough for the masks of the batch. */
+/* The allocation of memory for twice as many masks as before fails, but the memory for the masks of the batch
+ * suffices. */
 static void masks_that_find_less_memory(void **state)
 {
     (void)state;
@@ -480,7 +483,7 @@ static void masks_that_find_less_memory(void **state)
 
 /* ---- Devices that stay away ---- */
 
-/* The device cannot be opened, or its models do not fit any more. Then the CPU runs all batches. */
+/* The device cannot be opened again, or its models do not fit any more. The CPU runs all batches meanwhile. */
 static void device_that_stays_away(void **state)
 {
     (void)state;
@@ -502,13 +505,13 @@ static void device_that_stays_away(void **state)
         int64_t batches = engine_counts(loaded.engine).standby_batches;
         expect_result(loaded.model, 0);
         assert_int_equal(engine_counts(loaded.engine).standby_batches, batches);
-        assert_int_equal(atomic_load(&lasting), 1); /* five attempts failed, which is reported once */
+        assert_int_equal(atomic_load(&lasting), 1); /* five failed attempts are reported once */
         unload(&loaded);
     }
 }
 
-/* If a device cannot be chosen, another device is current in the thread that closes it. This other device must not be
- * reset. */
+/* If a device cannot be selected (cudaSetDevice), another device is current in the thread that closes the device. This
+ * other device must not be reset. */
 static void device_that_cannot_be_chosen(void **state)
 {
     (void)state;
@@ -533,7 +536,7 @@ static void device_that_cannot_be_chosen(void **state)
     unload(&loaded);
 }
 
-/* Both models leave the device, and both return to it. */
+/* After a fault, both models leave the device. Both must return to it. */
 static void fault_with_two_models(void **state)
 {
     (void)state;
@@ -546,7 +549,8 @@ static void fault_with_two_models(void **state)
     must(engine_load(first.engine, &config, weights, NULL, NULL, &second.model, &error), &error);
     weights_close(weights);
     model_config_free(&config);
-    faults_set("synchronize 1 1 700 sticky\nmalloc 12 1 2\n"); /* at the first attempt, not both models fit */
+    faults_set("synchronize 1 1 700 sticky\nmalloc 12 1 2\n"); /* at the first attempt to recover, the second model does
+                                                                  not fit */
     expect_result(first.model, 0);
     expect_result(second.model, 0);
     wait_for_devices(first.engine);
@@ -556,7 +560,7 @@ static void fault_with_two_models(void **state)
     assert_int_equal(engine_counts(first.engine).standby_batches, batches);
     faults_set("copy 1 0 700 sticky\n");
     expect_result(second.model, 0);
-    model_close(second.model); /* while the device does not work */
+    model_close(second.model); /* closes the model while the device does not work */
     unload(&first);
 }
 
@@ -648,7 +652,7 @@ static void faults_on_all_lanes(void **state)
     assert_true(counts.reruns > 0);
     assert_int_equal(counts.reruns, device_of(loaded.engine, 0).faults + device_of(loaded.engine, 1).faults);
     assert_true(counts.standby_batches >= counts.reruns);
-    unload(&loaded); /* possibly while a device does not work */
+    unload(&loaded); /* the device may not work at this moment */
 }
 
 static int begin(void **state)

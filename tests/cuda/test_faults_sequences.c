@@ -1,5 +1,5 @@
-/* Sequences that come in several batches, while devices fail. The states of a failed device are computed again, on the
- * CPU or on the device that works again. Every row must be correct. */
+/* Sequences whose rows come in several batches, while devices fail. The states of the sequences on a failed device are
+ * computed again, on the CPU or on the recovered device. Every row must be correct. */
 #include "engine/engine.h"
 #include "tests/cuda/faults.h"
 #include "tests/unit/loaded.h"
@@ -42,7 +42,7 @@ static struct loaded load_on(enum device_kind device, const char *name)
     return loaded;
 }
 
-/* All inputs. The sequence has its first `length` ids. */
+/* Returns an item with all inputs. The sequence consists of the first `length` ids. */
 static struct engine_item whole_of(const struct loaded *loaded, int64_t length)
 {
     const struct model_info *info = model_info(loaded->model);
@@ -68,7 +68,7 @@ static void expect_whole(const char *name)
     unload(&cpu);
 }
 
-/* Runs the ids [first, first + rows) in slot 1, and compares the last row. */
+/* Runs the ids [first, first + rows) in slot 1, and compares the results of the last row. */
 static void run_part(const struct loaded *loaded, int64_t first, int64_t rows)
 {
     const struct model_info *info = model_info(loaded->model);
@@ -110,7 +110,7 @@ static void set_ids(void)
     }
 }
 
-/* The device fails at a single row, works again, and fails at several rows. */
+/* The device fails at a batch of a single row, recovers, and fails at a batch of several rows. */
 static void test_failing_device(void **state)
 {
     set_ids();
@@ -122,12 +122,12 @@ static void test_failing_device(void **state)
     run_part(&loaded, 6, 1);
     assert_int_equal(engine_counts(loaded.engine).standby_batches, 0);
     faults_set("launch 3 1 700 sticky\nopen 1 1 2\n");
-    run_part(&loaded, 7, 1); /* on the CPU */
+    run_part(&loaded, 7, 1); /* runs on the CPU */
     run_part(&loaded, 8, 2);
     assert_in_range(engine_counts(loaded.engine).standby_batches, 1, 2);
     wait_for_device(loaded.engine);
     uint64_t standby = (uint64_t)engine_counts(loaded.engine).standby_batches;
-    run_part(&loaded, 10, 1); /* on the device */
+    run_part(&loaded, 10, 1); /* runs on the device */
     run_part(&loaded, 11, 3);
     assert_int_equal(engine_counts(loaded.engine).standby_batches, standby);
     faults_set("synchronize 1 1 700\n"); /* the device fails when the states already contain these rows */
@@ -139,8 +139,8 @@ static void test_failing_device(void **state)
     unload(&loaded);
 }
 
-/* If an item does not give the earlier rows, and their states are lost, its batch fails. Afterwards, the slot can begin
- * another sequence. */
+/* If an item lacks the earlier rows, and their states are lost, the batch fails. Afterwards, the slot can begin another
+ * sequence. */
 static void test_lost_sequence(void **state)
 {
     struct error error;
@@ -163,12 +163,13 @@ static void test_lost_sequence(void **state)
     unload(&loaded);
 }
 
-/* The slots are the last memory that a model takes on a device. */
+/* Makes each allocation of device memory fail in turn while a model is loaded. Only one of them is for the slots, which
+ * store the states of sequences. */
 static void test_no_memory_for_slots(void **state)
 {
     (void)state;
     int named = 0;
-    for (int call = 2; call < 16; call++) { /* the first call comes from engine_open */
+    for (int call = 2; call < 16; call++) { /* the first allocation is that of engine_open */
         struct engine_options options = options_of((struct device_choice){.kind = DEVICE_CUDA});
         struct loaded loaded = {NULL, NULL};
         struct error error;
@@ -183,8 +184,8 @@ static void test_no_memory_for_slots(void **state)
     faults_set("");
 }
 
-/* Each device keeps the states of its own sequences. run_part changes the device with each row, and each result must be
- * correct. The sequence in the other slot stays on one device. So its earlier rows are not needed again. */
+/* Each device stores the states of its own sequences. run_part changes the device with each row, and each result must
+ * be correct. The sequence in slot 2 stays on one device, so it does not need its earlier rows again. */
 static void test_several_devices(void **state)
 {
     struct engine_options options = options_of((struct device_choice){.kind = DEVICE_CUDA, .all = true});
@@ -206,7 +207,7 @@ static void test_several_devices(void **state)
         part.slot = 2;
         part.inputs[info->sequence_input].data = ids + first;
         part.inputs[info->sequence_input].length = 1;
-        part.output = found; /* this item has no `earlier` rows, so lost states would be an error */
+        part.output = found; /* without `earlier` rows, lost states would be an error */
         part.n_rows = 1;
         must(model_run(loaded.model, lane, &part, 1, &error), &error);
         for (int64_t i = 0; i < info->output_columns; i++)

@@ -1,6 +1,6 @@
 /* The daemon on the shim's devices while calls of the CUDA runtime fail. Clients must get correct answers. /health,
- * /info and /metrics must report the failures. Rules of faults.h prevent that a device opens until the test removes
- * them. So nothing depends on time. */
+ * /info and /metrics must report the failures. Rules (tests/cuda/faults.h) keep a failed device from opening until the
+ * test removes the rules. Therefore nothing depends on time. */
 #define _GNU_SOURCE /* asprintf */
 #include "tests/http/daemon.h"
 
@@ -147,7 +147,7 @@ static void one_device_fails(void **state)
 
     faults_set("synchronize 1 0 700\n");
     expect_served(daemon);
-    daemon_stop(daemon); /* while the device does not work */
+    daemon_stop(daemon); /* stops the daemon while the device does not work */
 }
 
 /* The first device fails, and the other device runs all batches. */
@@ -171,7 +171,7 @@ static void one_of_two_devices_fails(void **state)
     unsetenv("SHIM_DEVICES");
 }
 
-/* If cuBLASLt refuses products, the device runs without it. */
+/* If cuBLASLt refuses products, the device computes them without cuBLASLt. */
 static void refused_products_stay_on_the_device(void **state)
 {
     (void)state;
@@ -229,7 +229,7 @@ static void faults_under_load(void **state)
     daemon_stop(daemon);
 }
 
-/* Each model is on a device where it fits. /info must name this device. */
+/* The first model does not fit on the device, the second model fits. /info must name the device of each model. */
 static void a_model_that_does_not_fit_is_on_the_cpu(void **state)
 {
     (void)state;
@@ -253,7 +253,7 @@ static void a_model_that_does_not_fit_is_on_the_cpu(void **state)
 /* ---- Generation ---- */
 
 #define CAUSAL "linear_attention_lm_causal_local_shift"
-#define GREEDY "tests/generation/greedy.json" /* ids that the library generates */
+#define GREEDY "tests/generation/greedy.json" /* ids that the original library generates */
 #define NEW_TOKENS 12
 
 struct generating_client {
@@ -283,7 +283,7 @@ static void expect_generated(struct generating_client *client)
     free(client->body);
 }
 
-/* Sends all requests of the model at the same time. */
+/* Sends all requests for the model at the same time. */
 static void generate_all(const struct daemon *daemon, const json_t *runs)
 {
     struct generating_client clients[8];
@@ -307,7 +307,7 @@ static void generate_all(const struct daemon *daemon, const json_t *runs)
         expect_generated(&clients[i]);
 }
 
-/* Both devices run sequences at the same time. When one device fails, its sequences continue. */
+/* Both devices run sequences at the same time. When one device fails, its sequences must continue. */
 static void two_devices_generate(void **state)
 {
     (void)state;

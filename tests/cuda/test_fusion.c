@@ -1,5 +1,5 @@
-/* Which steps the CUDA backend runs in one kernel. The test reads the shim's count of launches, and so does nothing on
- * a device. test_operations_* compare the results of these kernels. */
+/* Steps that the CUDA backend runs together in one kernel (fusion). The test reads the shim's number of launches, and
+ * is skipped on a device. test_operations_* compare the results of these kernels. */
 #define DEVICE DEVICE_CUDA
 int run_operations(void);
 #define main run_operations
@@ -10,7 +10,7 @@ int run_operations(void);
 #include "tests/cuda/schedules.h"
 #include "tests/unit/fused_plans.h"
 
-/* The number of launches for a batch of one item that requests its hidden state. */
+/* Returns the number of launches for a batch of one item that requests its hidden state. */
 static int64_t launches_in(struct bench *bench)
 {
     struct bench_results results;
@@ -26,8 +26,8 @@ static int64_t launches_in(struct bench *bench)
     return launches;
 }
 
-/* Expects one launch for each input and step. Three kinds of steps are not launched: `fused` steps, results that no
- * item requests, and the gathering of rows. Rows are not gathered, because all are requested. */
+/* Expects one launch for each input and step, minus the `fused` steps. Steps for results that no item requests are not
+ * launched. Rows are not gathered, because all rows are requested. */
 static void expect_fused(struct bench *bench, int64_t fused)
 {
     int64_t launches = launches_in(bench), unfused = bench->plan->n_inputs;
@@ -54,8 +54,9 @@ static void pairs_are_one_launch(void **state)
         }
 }
 
-/* Four plans whose steps are not fused, for these reasons: another step also reads the embedded rows. The norm has
- * groups. The norm does not read the result of the step before it. The shift writes over the input of the norm. */
+/* Four plans whose steps are not fused, for these reasons: Another step also reads the embedded rows. The norm has
+ * groups. The norm does not read the result of the step before it. The result of the shift overwrites the input of the
+ * norm. */
 static void others_are_not(void **state)
 {
     (void)state;
@@ -111,8 +112,8 @@ static int64_t launches_of_projections(struct fused_projection e, struct fused_p
 }
 
 /* Eᵀx and Fᵀx are one launch if only their weights differ. They are two launches if they select items by different
- * lengths, even if all items are computed. k times columns is more than FEW_SUMS. So no sum is divided into parts, and
- * no launch adds parts. */
+ * lengths, even if all items are computed. k times columns is more than FEW_SUMS. Therefore no sum is divided into
+ * parts, and no launch adds parts. */
 static void projections_are_one_launch(void **state)
 {
     (void)state;
@@ -136,7 +137,7 @@ static void projections_are_one_launch(void **state)
 
 /* The pass re-associate makes neighbouring projections. After each launch of a projection, another launch computes the
  * additional columns of biases. Projections with different columns are two launches. E is longer than an item, because
- * cuBLASLt would compute items as long as E. */
+ * cuBLASLt would compute items that are as long as E. */
 static void projections_that_a_pass_makes_are(void **state)
 {
     (void)state;
@@ -151,7 +152,7 @@ static void projections_that_a_pass_makes_are(void **state)
     expect_fused(&bench, -2);
 }
 
-/* Projections of different x, or with other steps between them, are two launches. */
+/* Two projections are two launches if they read different x, or if other steps are between them. */
 static void projections_apart_are_not(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Sequences of hundreds of rows, so that kernels have several tiles, parts and units of work. Each dtype on the CUDA
- * backend is compared with f32 on the CPU. Items alone are compared with the same items in a batch. */
+/* Sequences of hundreds of rows, for which kernels have several tiles and parts. Each dtype on the CUDA backend is
+ * compared with f32 on the CPU. Items alone are compared with the same items in a batch. */
 #include "engine/backend.h"
 #include "engine/plan/builder.h"
 #include "tests/cuda/alone.h"
@@ -22,12 +22,12 @@
 #define ROWS 1024
 #define MOST_D 512
 
-/* The sizes of a model. x (d) is projected to k rows for keys and values. The heads of x attend to them. */
+/* The sizes of a model. x (rows, d) is projected to k rows for keys and values. The heads of x attend to them. */
 struct sizes {
     int64_t d, k, heads, kv_heads, groups;
     bool transposed, causal;
     bool all_keys; /* the keys are the sequence's own rows, without a projection */
-    bool two;      /* another matrix projects the values */
+    bool two;      /* true if the values have their own projection matrix */
 };
 
 static const struct sizes sizes[] = {
@@ -42,8 +42,8 @@ static const struct sizes sizes[] = {
 static const int64_t lengths[ITEMS] = {LONGEST, 1, 257, 163};
 static const enum pooling poolings[ITEMS] = {POOLING_MEAN, POOLING_LAST, POOLING_MAX, POOLING_MEAN};
 
-/* With a sanitizer, fewer cases are enough. f16 has the kernels of bf16 with a type of the same size, tf32 has those of
- * float32. The longest item has the same tiles alone and in the batch. */
+/* With a sanitizer, fewer cases are enough. The kernels of f16 and tf32 are those of bf16 and float32 with another
+ * type. The longest item has the same tiles alone and in the batch, so it is not compared. */
 #if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
 enum { N_DTYPES = 2, FIRST_ALONE = 1 };
 #else
@@ -51,7 +51,7 @@ enum { N_DTYPES = 4, FIRST_ALONE = 0 };
 #endif
 static const struct {
     enum dtype dtype;
-    double bound; /* relative to the largest value */
+    double bound; /* maximum error, relative to the largest value */
 } dtypes[] = {{DTYPE_F32, 1e-5}, {DTYPE_BF16, 4e-2}, {DTYPE_TF32, 8e-3}, {DTYPE_F16, 5e-3}};
 
 static int projection_matrix(struct plan_builder *builder, const struct sizes *s, const char *name)
@@ -83,8 +83,8 @@ static int build(struct plan_builder *builder, const struct sizes *s)
                                                .causal = s->causal});
 }
 
-/* Runs `count` items from item `first` on through the model. x is the input of item `first`. Writes the last hidden
- * states (rows, d) to `hidden`, and the pooled vectors (count, d) after them. */
+/* Runs `count` items through the model, beginning with item `first`. x is the input of item `first`. Writes the last
+ * hidden states (rows, d) to `hidden`, followed by the pooled vectors (count, d). */
 static void run(const struct backend_functions *functions, enum dtype dtype, const struct sizes *s,
                 const struct weights *weights, int first, int count, const float *x, float *hidden)
 {
@@ -134,13 +134,13 @@ static void compare(enum dtype dtype, double bound, int64_t n, const float *foun
         largest = fmax(largest, fabs((double)expected[i]));
     for (int64_t i = 0; i < n; i++) {
         double error = fabs((double)found[i] - (double)expected[i]) / largest;
-        worst = error <= worst ? worst : error; /* true for NaN, too */
+        worst = error <= worst ? worst : error; /* a NaN also becomes the worst error */
     }
     print_message("%s: %.2g of the largest value\n", dtype_name(dtype), worst);
     assert_true(worst <= bound);
 }
 
-/* Compares the longest item, and an item so short that its projection has other tiles than in the batch. */
+/* Compares the longest item, and an item that is so short that its projection has other tiles than in the batch. */
 static void compare_alone(const struct backend_functions *cuda, enum dtype dtype, const struct sizes *s,
                           const struct weights *weights, const float *x, const float *together)
 {

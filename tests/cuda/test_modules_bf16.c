@@ -1,4 +1,4 @@
-/* test_modules_cuda in bf16. */
+/* test_modules_cuda.c in bf16. */
 #define DTYPE DTYPE_BF16
 #define TOLERANCE 2e-2
 #include "tests/cuda/test_modules_cuda.c"

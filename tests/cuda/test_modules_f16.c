@@ -1,4 +1,4 @@
-/* test_modules_cuda in f16. */
+/* test_modules_cuda.c in f16. */
 #define DTYPE DTYPE_F16
 #define TOLERANCE 3e-3
 #include "tests/cuda/test_modules_cuda.c"

@@ -1,4 +1,5 @@
-/* tests/unit/test_operations.c on the CUDA backend, in the thread orders of schedules.h. A device has one order. */
+/* tests/unit/test_operations.c on the CUDA backend, in the thread orders of schedules.h. A device has only one
+ * order. */
 #define DEVICE DEVICE_CUDA
 int run_operations(void);
 #define main run_operations

@@ -1,4 +1,4 @@
-/* test_operations_cuda without tensor cores. */
+/* test_operations_cuda.c without tensor cores. */
 #define ONLY_PRODUCTS
 #define CUDA_F32 CUDA_F32_PLAIN
 #include "tests/cuda/test_operations_cuda.c"

@@ -1,4 +1,4 @@
-/* tests/unit/test_passes.c on the CUDA backend, in the thread orders of schedules.h. A device has one order. */
+/* tests/unit/test_passes.c on the CUDA backend, in the thread orders of schedules.h. A device has only one order. */
 #define DEVICE DEVICE_CUDA
 int run_passes(void);
 #define main run_passes

@@ -1,7 +1,7 @@
-/* Steps for which cuBLAS and a kernel of the engine compete (engine/cuda/product_method.h): projections of whole
- * sequences, projections of sequences of several lengths, and GELU after a product. The shim's artificial times decide
- * which one is faster. In all cases, results agree with f32 on the CPU. Without grouped products, an item has the same
- * bits alone and in a batch. The shim's counters tell which one ran. */
+/* Steps that either cuBLAS or a kernel of the engine computes, whichever is faster (engine/cuda/product_method.h):
+ * projections of whole sequences, projections of sequences of several lengths, and GELU after a product. On the shim,
+ * artificial times decide. In all cases, results agree with f32 on the CPU. Without grouped products, an item's results
+ * have the same bits alone and in a batch. The shim's counters tell which method ran. */
 #include "engine/backend.h"
 #include "engine/plan/builder.h"
 #include "tests/cuda/alone.h"
@@ -23,41 +23,41 @@
 
 enum { WHOLE = 48, MOST_ITEMS = 6, REPEATS = 3, MOST_COLUMNS = 140 };
 
-/* The number of rows of a full item: WHOLE with the small limits of the shim. On a device cuBLAS computes only larger
- * projections, so it is 2048 there. */
+/* The number of rows of a full item. On the shim it is WHOLE, because the shim's limits are small. On a device it is
+ * 2048, because cuBLAS computes only larger projections there. */
 static int64_t full_rows = WHOLE;
 
-/* Batches with larger results may run without a graph, because RESULTS_BYTES is small in the shim. */
+/* On the shim, batches with larger results may run without a graph, because RESULTS_BYTES is small. */
 #define MOST_RESULT_BYTES 10000
 
-/* Times of the projection kernels in the shim, in milliseconds. The fastest algorithm of cuBLASLt, and a call with
- * grouped products, take 1 ms. Other kernels take no time. */
+/* Times of the projection kernels in the shim, in milliseconds. A product with the fastest algorithm of cuBLASLt takes
+ * 1 ms, and a call with grouped products also takes 1 ms. Other kernels take no time. */
 #define SLOW_KERNELS "project=1000"
 #define FAST_KERNELS "project=0.45"
 
 static const struct {
     enum dtype dtype;
-    double bound; /* relative to the largest value */
+    double bound; /* maximum error, relative to the largest value */
 } dtypes[] = {{DTYPE_F32, 1e-5}, {DTYPE_BF16, 4e-2}, {DTYPE_TF32, 5e-3}, {DTYPE_F16, 5e-3}};
 
 #if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
-enum { N_DTYPES = 2 }; /* f16 has the kernels of bf16 with a type of the same size, tf32 has those of float32 */
+enum { N_DTYPES = 2 }; /* the kernels of f16 and tf32 are those of bf16 and float32 with another type */
 #else
 enum { N_DTYPES = 4 };
 #endif
 
-/* The model: x (columns) is projected to k rows for keys and values. */
+/* The sizes of a model. x (rows, columns) is projected to k rows for keys and values. */
 struct sizes {
     int64_t k, columns, groups;
-    bool transposed, two, bias; /* two: another matrix projects the values */
+    bool transposed, two, bias; /* `two`: the values have their own projection matrix */
     bool padded;                /* all items have full_rows rows */
-    bool linear;                /* a product with a weight comes first. Items of less than k rows have another order of
-                                   the products, in other steps of the plan */
+    bool linear;                /* a product with a weight precedes the projection. Items of fewer than k rows compute
+                                   the two products in another order, in other steps of the plan */
 };
 
 struct items {
     int count;
-    int64_t lengths[MOST_ITEMS]; /* for full items of WHOLE rows. See length_of */
+    int64_t lengths[MOST_ITEMS]; /* lengths if a full item has WHOLE rows. See length_of */
 };
 
 static int64_t length_of(const struct items *items, int item)
@@ -72,10 +72,10 @@ static const struct sizes sizes[] = {
     {9, 140, 2, .two = true},
     {5, 24, 8, .transposed = true, .two = true, .bias = true},
     {16, 32, 1, .two = true, .padded = true},
-    {3, 8, 1, .two = true}, /* a graph replays its batches */
+    {3, 8, 1, .two = true}, /* its batches replay a graph */
     {8, 64, 2, .two = true, .bias = true},
     {8, 32, 1, .two = true, .linear = true},
-    {8, 8, 1, .two = true}, /* no graph replays its grouped products */
+    {8, 8, 1, .two = true}, /* its batches with grouped products do not replay a graph */
 };
 
 static const struct items equal = {5, {WHOLE, WHOLE, WHOLE, WHOLE, WHOLE}},
@@ -83,13 +83,13 @@ static const struct items equal = {5, {WHOLE, WHOLE, WHOLE, WHOLE, WHOLE}},
                           ragged = {6, {WHOLE - 1, 30, 46, 46, 5, 40}},
                           both = {6, {WHOLE, WHOLE, WHOLE - 1, 46, 45, 40}};
 
-/* Numbers of launches of batches, in the shim. */
+/* Numbers of launches and calls on the shim. */
 struct counted {
-    uint64_t several;   /* calls with several products */
+    uint64_t several;   /* calls with several products of one size */
     uint64_t grouped;   /* calls with products of several sizes */
     uint64_t projected; /* launches of the engine's own projection kernel */
     uint64_t graphs;
-    uint64_t gelus, finished; /* products with GELU, and kernels that compute GELU after a product */
+    uint64_t gelus, finished; /* products with GELU as epilogue, and kernels that compute GELU after a product */
 };
 
 static struct counted counts_now(void)
@@ -135,7 +135,7 @@ static int build_projection(struct plan_builder *builder, const void *how)
                        (struct plan_attention){.heads = 1, .kv_heads = 1, .scale = 1 / sqrtf((float)s->columns)});
 }
 
-/* A backend with a model whose algorithms and methods have been chosen. */
+/* A backend with a model. The algorithms and methods of the model have been chosen. */
 struct prepared {
     const struct backend_functions *functions;
     struct backend *backend;
@@ -168,8 +168,8 @@ static void end(struct prepared *prepared)
     prepared->functions->close(prepared->backend);
 }
 
-/* Runs items `first` to `first + count - 1` of `items`. x and `hidden` have the rows of all items. Returns the result
- * of the backend. */
+/* Runs items `first` to `first + count - 1` of `items`. x and `hidden` contain the rows of all items. Returns the
+ * result of the backend. */
 static int run_result(struct prepared *prepared, const struct items *items, int first, int count, int64_t columns,
                       int64_t y_columns, float *x, float *hidden, struct error *error)
 {
@@ -192,7 +192,7 @@ static int run_result(struct prepared *prepared, const struct items *items, int 
     return result;
 }
 
-/* The same for a batch that must not fail. */
+/* Like run_result, for a batch that must not fail. */
 static void run(struct prepared *prepared, const struct items *items, int first, int count, int64_t columns,
                 int64_t y_columns, float *x, float *hidden)
 {
@@ -231,11 +231,11 @@ static void compare(double bound, int64_t n, const float *found, const float *ex
 
 /* ---- Projections ---- */
 
-/* Who computes projections in a batch. */
+/* The method that computes the projections of a batch. */
 enum computed_by { BY_KERNEL, BY_LIBRARY, BY_GROUPS };
 
-/* Whether grouped products may compute items of the batch: together they have many rows, and they have several lengths.
- * Grouped products want matrices whose rows begin at multiples of 16 bytes. */
+/* Returns whether grouped products may compute items of the batch. The items must have many rows together, and several
+ * lengths. The rows of the matrices must begin at multiples of 16 bytes. */
 static bool can_group(const struct sizes *s, int dtype, const struct items *items)
 {
     int64_t bytes = dtypes[dtype].dtype == DTYPE_BF16 || dtypes[dtype].dtype == DTYPE_F16 ? 2 : 4;
@@ -243,7 +243,7 @@ static bool can_group(const struct sizes *s, int dtype, const struct items *item
     return !s->padded && (items == &ragged || items == &both) && strides * bytes % 16 == 0;
 }
 
-/* Expects that the engine's kernel, cuBLASLt or grouped products computed the batches. */
+/* Expects that the batches were computed by the engine's kernel, by cuBLASLt or by grouped products, as `by` states. */
 static void check_projected(const struct sizes *s, int dtype, const struct items *items, enum computed_by by,
                             struct counted counted)
 {
@@ -259,7 +259,7 @@ static void check_projected(const struct sizes *s, int dtype, const struct items
         assert_int_equal(counted.graphs > 0, !grouped && (!library || whole));
 }
 
-/* Runs a batch several times, so that the last runs replay a graph. Then runs each item alone. */
+/* Runs a batch several times. The last runs may replay a graph. Then runs each item alone. */
 static void check_items(struct prepared *cuda, struct prepared *cpu, int dtype, const struct sizes *s,
                         const struct items *items, enum computed_by by)
 {
@@ -337,14 +337,14 @@ static void test_projection(void **state)
         setenv("SHIM_KERNEL_MS", FAST_KERNELS, 1);
         if (!on_device())
             check_method(functions, dtype, s, weights, 1000000000, BY_KERNEL);
-        check_method(functions, dtype, s, weights, 0, BY_LIBRARY); /* without measurements */
+        check_method(functions, dtype, s, weights, 0, BY_LIBRARY); /* without time for measurements */
     }
     unsetenv("SHIM_KERNEL_MS");
     weights_close(weights);
     free(file);
 }
 
-/* cuBLASLt has no algorithm when the model is loaded, or refuses the products of a batch. */
+/* cuBLASLt reports no algorithm when the model is loaded, or refuses the products of a batch. */
 static void test_refused_projection(void **state)
 {
     (void)state;
@@ -378,8 +378,8 @@ static void test_refused_projection(void **state)
     free(file);
 }
 
-/* cuBLAS does not start or has no grouped products when the model is loaded, refuses them or lacks memory in a batch,
- * or fails. */
+/* cuBLAS does not start, or lacks grouped products, when the model is loaded. In a batch, cuBLAS refuses grouped
+ * products, lacks memory for them, or fails. */
 static void test_refused_groups(void **state)
 {
     (void)state;
@@ -428,7 +428,7 @@ enum { IN = 40 };
 
 struct gelu {
     int64_t columns;
-    bool bias, none; /* none: without GELU */
+    bool bias, none; /* `none`: no GELU follows */
 };
 
 static int build_gelu(struct plan_builder *builder, const void *how)
@@ -440,7 +440,8 @@ static int build_gelu(struct plan_builder *builder, const void *how)
     return g->none ? y : plan_activate(builder, y, ACTIVATION_GELU);
 }
 
-/* The mean of found / expected for numbers at which GELU's two formulas differ by a tenth of the value. */
+/* Returns the mean of found / expected, for numbers at which GELU's exact formula and its tanh approximation differ by
+ * a tenth of the value. */
 static double ratio_of_tails(int64_t n, const float *before, const float *found, bool exact)
 {
     double sum = 0;
@@ -457,8 +458,8 @@ static double ratio_of_tails(int64_t n, const float *before, const float *found,
     return sum / (double)count;
 }
 
-/* Returns the numbers of launches. The reference is the product in f32 on the CPU, followed by the formula in double
- * precision. */
+/* Compares GELU after a product with the formula in double precision, after the product in f32 on the CPU. Returns the
+ * numbers of launches. */
 static struct counted check_gelu(const struct backend_functions *functions, enum dtype dtype, const struct gelu *g,
                                  struct weights *weights, float *x, const float *before, float *found)
 {
@@ -496,7 +497,7 @@ static void test_gelu(void **state)
     setenv("SHIM_GELU_MS", "100", 1); /* makes an epilogue with GELU slow */
     counted = check_gelu(functions, DTYPE_BF16, g, weights, x, before, apart);
     assert_true(on_device() || (counted.gelus == 0 && counted.finished == 1));
-    assert_true(distance_of(n, apart, fused) < 0x1p-8); /* the result is rounded once more */
+    assert_true(distance_of(n, apart, fused) < 0x1p-8); /* without the epilogue, the result is rounded once more */
     for (int i = 0; i < N_DTYPES; i++)
         if (dtypes[i].dtype != DTYPE_BF16)
             check_gelu(functions, dtypes[i].dtype, g, weights, x, before, apart);
@@ -521,8 +522,8 @@ static int lines_of(const char *path, const char *begin)
     return count;
 }
 
-/* Several products in one launch are one line with their number. cuBLASLt works column by column. So for cuBLASLt, the
- * product of an item has `columns` rows and k columns. */
+/* Several products of one launch are one line of the trace, which contains their number. cuBLASLt uses column-major
+ * order. For cuBLASLt, the product of an item therefore has `columns` rows and k columns. */
 static void test_trace(void **state)
 {
     (void)state;
@@ -569,7 +570,7 @@ static int run_methods(void)
     tests[N_SIZES + N_GELUS] = (struct CMUnitTest){"refused projections", test_refused_projection, NULL, NULL, NULL};
     tests[N_SIZES + N_GELUS + 1] = (struct CMUnitTest){"refused groups", test_refused_groups, NULL, NULL, NULL};
     tests[N_SIZES + N_GELUS + 2] = (struct CMUnitTest){"the trace", test_trace, NULL, NULL, NULL};
-    /* The last three need the shim. */
+    /* The last three tests need the shim. */
     return _cmocka_run_group_tests("product methods", tests, N_SIZES + N_GELUS + (on_device() ? 0 : 3), NULL, NULL);
 }
 

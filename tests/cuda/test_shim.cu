@@ -24,7 +24,7 @@ extern "C" {
 }
 
 #define THREADS 64
-#define WRONG 3 /* exit status for a wrong result */
+#define WRONG 3 /* exit status after a wrong result */
 #define ADDRESS_ERROR 1
 #define RACE 66 /* exit status of the thread sanitizer */
 
@@ -38,8 +38,7 @@ extern "C" {
 
 enum fault { NONE, NO_BARRIER, NO_ATOMIC, DYNAMIC_OVERRUN, STATIC_OVERRUN, DEVICE_OVERRUN, TWO_BARRIERS, FEW_LANES };
 
-/* Thread t writes the number of its left neighbour to out[t]. The number goes through shared memory. Thread 0 has no
- * neighbour, and writes 0. */
+/* Thread t writes the number of thread t - 1 to out[t]. The number is exchanged in shared memory. Thread 0 writes 0. */
 static __global__ void hand_on(bool waits, int *out)
 {
     int *numbers = (int *)dynamic_shared_memory, t = (int)threadIdx.x;
@@ -57,7 +56,7 @@ static __global__ void count_threads(bool atomic, int *out)
         out[0] = out[0] + 1;
 }
 
-/* In the next three kernels, one thread writes to element `place` of an array with THREADS elements. */
+/* In the next three kernels, one thread writes element `place` of an array with THREADS elements. */
 static __global__ void write_dynamic(int place)
 {
     if (threadIdx.x == 0)
@@ -107,7 +106,7 @@ static void launch(void (*kernel)(Parameters...), Arguments... arguments)
         exit(WRONG);
 }
 
-/* Runs all kernels, one of them with a fault. Returns the exit status, unless the fault ends the process. */
+/* Runs all kernels, one of them with the fault. Returns the exit status, unless the fault ends the process. */
 static int run(enum fault fault)
 {
     int *out, host[THREADS] = {}, behind = THREADS;
@@ -137,8 +136,8 @@ static int run(enum fault fault)
     return right ? 0 : WRONG;
 }
 
-/* Runs a process with the fault. The seed gives the order of threads. Returns the exit status, or minus the signal that
- * ended the process. */
+/* Runs a process with the fault. The seed chooses the order of threads. Returns the exit status. If a signal ended the
+ * process, returns minus the signal's number. */
 static int end_of(enum fault fault, const char *seed)
 {
     char number[16], program[] = "/proc/self/exe";
@@ -188,7 +187,8 @@ static void what_not_all_reach_ends_the_process(void **)
     assert_int_equal(end_of(FEW_LANES, "0"), -SIGABRT);
 }
 
-/* The sums are in all rows and columns of the matrices. So each lane and each order of the elements is tested. */
+/* The recorded sums are in all rows and columns of the matrices. Therefore each lane and each order of the elements is
+ * tested. */
 static void tensor_cores_compute_what_mma_sim_computes(void **)
 {
     for (int number = 0; number < TF32_RECORDED; number++) {

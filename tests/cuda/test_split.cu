@@ -1,7 +1,7 @@
-/* Products of floats on tensor cores (engine/cuda/split_tile.h), compared with sums in double precision. Their relative
- * L2 error must be at most 1e-6, although tensor cores round towards zero. Sums that stay in a tensor core, or that
- * lack the low parts, must have a larger error. Otherwise the test could not detect these faults. SEED chooses the
- * random numbers. */
+/* Matrix products of floats on tensor cores (engine/cuda/split_tile.h), compared with sums in double precision. The
+ * relative L2 error must be at most 1e-6, although tensor cores round towards zero. The engine splits each float into a
+ * high and a low part in TF32, and adds up outside of the tensor cores. The faults below, which omit one of these
+ * steps, must give a larger error. Otherwise the test could not detect them. SEED chooses the random numbers. */
 #include "engine/cuda/split_tile.h"
 #include "tests/cuda/launch.h"
 #include "tests/cuda/schedules.h"
@@ -13,7 +13,8 @@
 #include <vector>
 
 #define MOST_ERROR 1e-6
-/* For a depth of up to 512. If high parts were cut off instead of rounded, the error would be larger. */
+/* Maximum error for a depth of up to 512. If high parts were truncated instead of rounded, the error would be
+ * larger. */
 #define MOST_SHORT_ERROR 2.5e-7
 
 typedef std::vector<float> floats;
@@ -32,7 +33,7 @@ static void to_host(floats *x, float *memory)
 
 /* ---- Products ---- */
 
-/* A (rows, depth), B (depth, columns). Each is stored in the layout that the tested kernel reads. */
+/* A product of A (rows, depth) and B (depth, columns). Both are stored in the layout that the tested kernel reads. */
 struct product {
     int64_t rows, columns, depth;
     floats a, b;
@@ -79,7 +80,7 @@ template <int LINES, bool A_ALONG, bool B_ALONG> static floats multiplied(const 
     return out;
 }
 
-/* ---- Sums with faults, by one warp: A (16, depth), B (depth, 8) ---- */
+/* ---- Products with faults, computed by one warp: A (16, depth), B (depth, 8) ---- */
 
 enum fault { IN_TENSOR_CORES, NO_LOW_OF_A, NO_LOW_OF_B };
 
@@ -144,7 +145,7 @@ static struct product random_product(int64_t rows, int64_t columns, int64_t dept
     return p;
 }
 
-/* The relative L2 error of `out`. */
+/* Returns the relative L2 error of `out`. */
 static double error_of(const struct product &p, const floats &out)
 {
     double difference = 0, norm = 0;
@@ -160,7 +161,7 @@ static double error_of(const struct product &p, const floats &out)
     return sqrt(difference / norm);
 }
 
-/* Expects that all floats are equal, bit by bit. */
+/* Expects that all floats are equal bit by bit. */
 static void assert_same(const floats &x, const floats &y)
 {
     assert_memory_equal(x.data(), y.data(), x.size() * sizeof(float));
@@ -183,7 +184,7 @@ static void errors_are_small(void **)
     }
 }
 
-/* Every layout, tiles of both sizes, with and without packs of 16 bytes. */
+/* Tests every layout and both sizes of tiles, with and without loads of 16 bytes. */
 static void tiles_and_layouts_agree(void **)
 {
     static const int64_t shapes[][3] = {{128, 72, 64}, {50, 125, 31}};
@@ -205,7 +206,7 @@ static void tiles_and_layouts_agree(void **)
     }
 }
 
-/* The bounds are a third of the smallest error with SEEDs 1 to 10. */
+/* The bounds are a third of the smallest errors with SEED=1 to SEED=10. */
 static void faults_have_large_errors(void **)
 {
     struct product p = random_product(16, 8, 4096, SIGNED);
@@ -237,13 +238,14 @@ static void special_values_are_kept(void **)
     }
 }
 
-/* If there are few tiles, small tiles keep all multiprocessors busy. Otherwise the number of rounds decides. */
+/* If there are few tiles, small tiles keep all multiprocessors busy. Otherwise the number of rounds decides, in which
+ * each multiprocessor computes one tile. */
 static void the_faster_tiles_are_chosen(void **state)
 {
     (void)state;
     assert_false(split_large_are_faster(1, 4, 132));
     assert_true(split_large_are_faster(128, 512, 132));
-    assert_false(split_large_are_faster(128, 512, 108)); /* large tiles need two rounds */
+    assert_false(split_large_are_faster(128, 512, 108)); /* with 108 multiprocessors, 128 large tiles need two rounds */
     assert_true(split_large_are_faster(10000, 40000, 132));
     assert_false(split_large_are_faster(10000, 20000, 132)); /* half of each large tile would be empty */
 }

@@ -1,7 +1,7 @@
-/* Sequences that come in several batches, with sizes that the reference cases lack: large heads, buckets, windows, and
- * folds. Each row must agree with the row that the CPU computes for the whole sequence. A batch contains several
- * sequences, and whole items. The same parts alone must give the same bits. Batches of single rows replay one graph.
- * SEED repeats a run. */
+/* Sequences whose rows come in several batches, with sizes that the cases of tests/reference lack: large heads,
+ * buckets, windows and folds. Each row must agree with the row that the CPU computes for the whole sequence. A batch
+ * contains parts of several sequences, and whole items. The same parts alone must give the same bits. Batches of single
+ * rows replay one graph. SEED repeats a run. */
 #include "engine/backend.h"
 #include "engine/plan/builder.h"
 #include "tests/cuda/alone.h"
@@ -36,7 +36,7 @@ enum kind { LINEAR, LOCAL, SHIFT, ATTEND_CONTEXT, LINEAR_CONTEXT };
 struct sizes {
     enum kind kind;
     int64_t first_head, heads, d;
-    int64_t bucket; /* LOCAL: the window */
+    int64_t bucket; /* for LOCAL, the window */
     int64_t fold;
 };
 
@@ -53,7 +53,7 @@ static const struct sizes sizes[] = {
 
 static const struct {
     enum dtype dtype;
-    double bound; /* relative to the largest value */
+    double bound; /* maximum error, relative to the largest value */
 } dtypes[] = {{DTYPE_F32, 1e-5}, {DTYPE_BF16, 4e-2}, {DTYPE_F16, 5e-3}};
 
 /* A model on a backend. */
@@ -67,7 +67,7 @@ struct resident {
     int64_t columns;
 };
 
-/* A sequence: its rows, its context, and the output of the CPU, (length, OUT). */
+/* A sequence: its rows, its context, and the expected output (length, OUT) of the CPU. */
 struct sequence {
     int64_t length;
     float *x, *expected;
@@ -148,8 +148,8 @@ static void run(struct resident *r, const struct engine_item *items, int64_t cou
     must(r->functions->run(r->model, 0, &r->batch, &error), &error);
 }
 
-/* Rows [first, first + rows) of a sequence. If the item has no slot, `output` gets all rows, otherwise only the last
- * row. */
+/* Returns an item with the rows [first, first + rows) of a sequence. If the item has no slot, `output` receives the
+ * output of all rows, otherwise only of the last row. */
 static struct engine_item item_of(const struct resident *r, const struct sequence *s, int64_t slot, int64_t first,
                                   int64_t rows, const int32_t *last, float *output)
 {
@@ -169,7 +169,7 @@ static struct engine_item item_of(const struct resident *r, const struct sequenc
 struct progress {
     int64_t done, parts, rows[LONGEST];
     int32_t last;
-    float found[LONGEST][OUT]; /* results of each part */
+    float found[LONGEST][OUT]; /* output of the last row of each part */
 };
 
 static void expect_row(const float *found, const float *expected, double largest, double bound, int64_t row)
@@ -188,7 +188,7 @@ static double largest_of(const struct sequence *s)
     return largest;
 }
 
-/* Runs sequences in parts of random lengths. A batch has several parts, and whole items. */
+/* Runs sequences in parts of random lengths. A batch contains parts of several sequences, and whole items. */
 static void run_together(struct resident *r, const struct sequence *sequences, struct progress *all, double bound)
 {
     static float whole[LONGEST * OUT];
@@ -250,7 +250,7 @@ static struct weights *make_weights(const struct sizes *s, void **file)
     return tensors_random(shapes, s->kind == ATTEND_CONTEXT ? 2 : 1, file);
 }
 
-/* Makes the sequences, and lets the CPU compute the expected rows. */
+/* Makes random sequences. The CPU computes the expected rows. */
 static void make_sequences(const struct sizes *s, const struct weights *weights, struct sequence *sequences)
 {
     struct resident cpu = place(&backend_cpu, DTYPE_F32, s, weights, 0);
@@ -337,7 +337,7 @@ static void test_steps_replay_a_graph(void **state)
     free(file);
 }
 
-/* The memory of the slots is counted in the model's memory. */
+/* The size of the model's memory includes the memory of the slots. */
 static void test_slots_are_counted(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* The functions of engine/cuda/tensor.h, compared with the fragments of the PTX ISA. The test has tables of a lane's
- * elements (a0 … a7, b0 … b3, c0 … c3), in the notation of the ISA. It also tests roundings to 16 bits. The program is
- * compiled for the shim, and by nvcc for a device. */
+/* The functions of engine/cuda/tensor.h, compared with the fragments of the PTX ISA. The test contains tables of a
+ * lane's elements (a0 … a7, b0 … b3, c0 … c3), in the notation of the ISA. It also tests roundings to 16 bits. The
+ * program is compiled for the shim, and by nvcc for a device. */
 #include "engine/cuda/tensor.h"
 #include "tests/cuda/launch.h"
 #include "tests/cuda/schedules.h"
@@ -37,7 +37,7 @@ template <typename T> static __global__ void multiply(const float *a, const floa
         d[(i < 2 ? group : group + 8) * 8 + thread * 2 + (i & 1)] = ci[i];
 }
 
-/* Small integers, so that every product and sum is exact. */
+/* Uses small integers, for which every product and sum is exact. */
 static void check_product(void (*kernel)(const float *, const float *, float *))
 {
     float a[16 * 16], b[16 * 8], d[16 * 8], expected[16 * 8];
@@ -110,8 +110,8 @@ static void products_of_tf32_are_exact(void **)
         assert_true(d[i] == expected[i]);
 }
 
-/* Element (r, 0) of d is d[r] + a[r] b. All generations of tensor cores cut off the lower 13 bits of operands, and
- * round sums towards zero. */
+/* Each sum is d + a b. It is element (5, 3) of a product, and the other elements are 0. All generations of tensor cores
+ * cut off the lower 13 bits of operands, and round sums towards zero. */
 static void tf32_is_cut_off(void **)
 {
     static const struct {
@@ -161,7 +161,7 @@ static __global__ void load_and_copy(const uint16_t *matrices, uint32_t *plain, 
         transposed[warp_thread() * 4 + i] = fragment[i];
 }
 
-/* Of matrix m, a lane has the elements 2 (lane % 4) and 2 (lane % 4) + 1 in row lane / 4. The same holds for the
+/* Of matrix m, a lane holds the elements 2 (lane % 4) and 2 (lane % 4) + 1 in row lane / 4. The same holds for the
  * transposed matrix. */
 static void matrices_are_handed_out(void **)
 {
@@ -191,7 +191,7 @@ static __global__ void copy_groups(const uint4 *from, uint32_t *to)
     uint4 *shared = (uint4 *)dynamic_shared_memory;
     copy_async(&shared[warp_thread()], from + warp_thread(), true);
     copies_commit();
-    copy_async(&shared[WARP + warp_thread()], from, false); /* zeros */
+    copy_async(&shared[WARP + warp_thread()], from, false); /* fills the destination with zeros */
     copies_commit();
     copies_wait<1>();
     to[warp_thread()] = shared[warp_thread()].x; /* the element that this thread copied */

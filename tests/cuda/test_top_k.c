@@ -1,4 +1,4 @@
-/* The best values of a row on the CUDA backend, in the same order as on the CPU. Rows have equal values, NaNs,
+/* The best values of a row on the CUDA backend, in the same order as on the CPU. Rows contain equal values, NaNs,
  * infinities and zeros of both signs. Few or many best values are requested. SEED chooses the random rows. */
 #include "engine/cpu/top_k.h"
 #include "tests/cuda/schedules.h"
@@ -16,7 +16,8 @@
 
 enum { VALUES = 2500, ROWS = 9 };
 
-/* Fills a row. In the results of families, few values are equal. With a mask, many are equal. */
+/* Fills a row. `kind` chooses how many values are equal or special. A model's results contain few equal values, or many
+ * if a mask is used. */
 static void fill_row(int64_t kind, float *row)
 {
     for (int64_t c = 0; c < VALUES; c++) {
@@ -43,13 +44,13 @@ static void open_model(struct bench *bench)
     bench_place(bench);
 }
 
-/* True for two NaNs, too. */
+/* Returns whether two values are equal. Two NaNs are equal. */
 static bool is_same(float a, float b)
 {
     return a == b || (isnan(a) && isnan(b));
 }
 
-/* Compares the item's best values with the whole rows. */
+/* Compares the item's best values with the best values of the whole rows. */
 static void check_item(const struct engine_item *top, const float *full)
 {
     static int32_t columns[VALUES];
@@ -66,7 +67,7 @@ static void check_item(const struct engine_item *top, const float *full)
     }
 }
 
-/* A batch of three items with different values of top_k. Each must get its own number of best values. */
+/* Runs a batch of three items with different values of top_k. Each item must receive its own number of best values. */
 static void check_together(struct bench *bench, const float *rows, const int64_t *counts, bool softmax)
 {
     struct engine_item items[3];

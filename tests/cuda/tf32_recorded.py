@@ -2,8 +2,8 @@
 """tf32_recorded.py FOLDER: writes tests/cuda/tf32_recorded.h, sums of products in TF32 as tensor cores compute them.
 
 FOLDER is a clone of github.com/microsoft/MMA-Sim, a model of tensor cores that its authors compared with GPUs. The sums
-are those of the generation Ampere. Each row has eight pairs of factors, the number that is added to their products, and
-the sum. All are given as bits. torch must be installed."""
+are those of the generation Ampere. A row contains eight pairs of factors, the number that is added to their products,
+and the sum. All numbers are written as bits. torch must be installed."""
 
 import random
 import struct
@@ -22,7 +22,7 @@ def bits(x):
 
 
 def draw(chance, spread):
-    """A float whose exponent is at most `spread` from 0. One in eight is 0."""
+    """Draws a float whose exponent is at most `spread` away from 0. One in eight floats is 0."""
     if chance.randrange(8) == 0:
         return 0.0
     x = (1 + chance.random()) * 2.0 ** chance.randint(-spread, spread) * chance.choice([-1, 1])

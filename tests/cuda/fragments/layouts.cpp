@@ -9,7 +9,7 @@
 
 namespace
 {
-/* CuTe numbers the elements of A (m, k) by m + M k, of B (n, k) by n + N k, and of D (m, n) by m + M n. */
+/* CuTe gives each element a number: m + M k for A (m, k), n + N k for B (n, k), and m + M n for D (m, n). */
 template <typename Operation> struct product {
     typedef cute::MMA_Traits<Operation> traits;
     static constexpr int m = cute::size<0>(typename traits::Shape_MNK{}),
@@ -38,9 +38,9 @@ typedef product<cute::SM80_16x8x16_F32BF16BF16F32_TN> product_bf16;
 typedef product<cute::SM80_16x8x16_F32F16F16F32_TN> product_f16;
 typedef product<cute::SM80_16x8x8_F32TF32TF32F32_TN> product_tf32;
 
-/* CuTe numbers bits. The layout of the source says which bits are in the row of a thread. The layout of the destination
- * says which bits a thread gets. */
-template <typename Operation> struct fragment_place loaded(int thread, int element)
+/* CuTe gives each bit a number. The source layout maps a thread and a bit of the thread's row to this number. The
+ * destination layout maps a thread and a bit of the thread's registers to this number. */
+template <typename Operation> struct place loaded(int thread, int element)
 {
     typename cute::Copy_Traits<Operation>::SrcLayout source;
     typename cute::Copy_Traits<Operation>::DstLayout destination;

@@ -3,7 +3,7 @@
 #ifndef TESTS_CUDA_FRAGMENTS_LAYOUTS_H
 #define TESTS_CUDA_FRAGMENTS_LAYOUTS_H
 
-/* D += A B. A is (16, 16) with elements of 16 bits, and (16, 8) in TF32. B has 8 columns. */
+/* Instructions for D += A B. A is (16, 16) with elements of 16 bits, and (16, 8) in TF32. B has 8 columns. */
 enum instruction { MMA_BF16, MMA_F16, MMA_TF32 };
 enum fragment_operand { OPERAND_A, OPERAND_B, OPERAND_D };
 
@@ -11,16 +11,16 @@ struct fragment_place {
     int row, column;
 };
 
-/* The number of elements that a thread holds of an operand. */
-int layout_elements(enum instruction instruction, enum fragment_operand operand);
+/* Returns the number of elements of an operand that a thread holds. */
+int layout_elements(enum instruction instruction, enum operand operand);
 
-/* The place of a thread's element in the operand. Elements are counted from the first register. If a register has two
- * elements, its lower half comes first. */
-struct fragment_place layout_place(enum instruction instruction, enum fragment_operand operand, int thread,
-                                   int element);
+/* Returns the place of a thread's element in the operand. Elements are counted from the first register. If a register
+ * contains two elements, its lower half comes first. */
+struct place layout_place(enum instruction instruction, enum operand operand, int thread, int element);
 
 /* ldmatrix with four matrices. Thread `row` passes the address of a row with 8 elements of 16 bits. Returns the row and
- * the column of an element that a thread gets. A row of -1 means that CuTe has no whole element there. */
-struct fragment_place layout_loaded(bool transposed, int thread, int element);
+ * the column of an element that a thread receives. A row of -1 means that the thread receives no whole element
+ * there. */
+struct place layout_loaded(bool transposed, int thread, int element);
 
 #endif

@@ -1,7 +1,7 @@
-/* Which thread of a warp holds which elements. The test compares the functions of engine/cuda/tensor.h and split_tile.h
- * with NVIDIA's library CuTe. The program is compiled for the shim, and by nvcc for the emulator of PTX. So it tests
- * the tables of both, and the operands of the engine's instructions. All numbers are small integers, so all sums are
- * exact. */
+/* Which thread of a warp holds which elements of a matrix. The test compares the functions of engine/cuda/tensor.h and
+ * split_tile.h with NVIDIA's library CuTe. The program is compiled for the shim, and by nvcc for the PTX emulator. It
+ * therefore tests the tables of both, and the operands of the engine's instructions. All numbers are small integers, so
+ * all sums are exact. */
 #include "engine/cuda/split_tile.h"
 #include "tests/cuda/fragments/layouts.h"
 #include "tests/cuda/launch.h"
@@ -58,7 +58,7 @@ static uint32_t bf16_bits(float x)
     return bits_of(x) >> 16;
 }
 
-/* The bits in f16 of 0, or of a positive number that is normal in f16. */
+/* Returns the bits in f16 of 0, or of a positive number that is normal in f16. */
 static uint32_t f16_bits(float x)
 {
     return x == 0 ? 0 : (bits_of(x) >> 13) - ((127 - 15) << 10);
@@ -69,19 +69,19 @@ static const struct format {
     const char *name;
     void (*multiply)(struct registers *);
     uint32_t (*bits)(float);
-    int depth, in_register; /* number of columns of A, and of elements in a register */
+    int depth, in_register; /* number of columns of A, and number of elements in a register */
 } formats[] = {
     {"bf16", multiply<bf16>, bf16_bits, 16, 2},
     {"f16", multiply<f16>, f16_bits, 16, 2},
     {"tf32", multiply<float>, bits_of, 8, 1},
 };
 
-/* Matrices of the size of the largest instruction. */
+/* Matrices that are large enough for each instruction. */
 struct matrices {
     float a[16][16], b[16][8], d[16][8];
 };
 
-/* Puts an operand into the registers of all threads. CuTe gives the places of the elements. */
+/* Writes an operand to the registers of all threads. CuTe gives the places of the elements. */
 template <int COLUMNS, int REGISTERS>
 static void place_operand(enum instruction instruction, enum fragment_operand operand,
                           const float (&matrix)[16][COLUMNS], uint32_t (&registers)[WARP][REGISTERS])
@@ -124,7 +124,7 @@ static bool is_product(enum instruction instruction, const struct matrices *m)
     return true;
 }
 
-/* Different integers up to 256, which are exact in each format. */
+/* Fills the matrices with different integers up to 256, which are exact in each format. */
 static void number_elements(struct matrices *m)
 {
     for (int i = 0; i < 16 * 16; i++)
@@ -229,7 +229,7 @@ struct split_fragments {
     struct split<4> a[WARP], b[WARP];
 };
 
-/* Element l of line i is i * split_depth<LINES> + l + 1. The numbers are at most 2048, so they are exact in TF32. */
+/* Element l of line i is i * split_depth<LINES> + l + 1. These numbers are at most 2048, so they are exact in TF32. */
 template <bool ALONG> static __device__ void number_lines(struct split_lines<LINES, ALONG> *x)
 {
     for (int i = warp_thread(); i < LINES * split_depth<LINES>; i += WARP) {
@@ -276,7 +276,7 @@ static void fragments_of_split_lines(void **)
     check_fragments<false>();
 }
 
-/* Each warp writes (LINES / 2, LINES / 4) results of the tile. */
+/* Each warp writes its (LINES / 2, LINES / 4) results of the tile. */
 static __global__ void give_sums(float *tile)
 {
     struct split_sums<LINES> sums = {
