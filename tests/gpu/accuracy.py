@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Measures how well the model in tests/models/bytes fills in masked bytes on the CUDA engine. Prints a line for each
+"""Measures how well the model in tests/models/bytes predicts masked bytes on the CUDA engine. Prints a line for each
 dtype.
 
     accuracy.py CORPUS [--folder FOLDER] [--sample N]
 
-CORPUS is a folder that weights/builtin/corpus.py wrote. The script reads heldout.bin and heldout.npy there. It needs
+CORPUS is a folder that weights/builtin/corpus.py wrote. The script reads heldout.bin and heldout.npy there, and needs
 numpy and PyTorch.
 
-FOLDER contains the daemon and the CUDA engine, as tests/gpu/check.sh leaves them. The default is build/gpu. After a run
-with DRY=1, the engine there runs on the shim. Such an engine needs seconds for each window of 256 bytes."""
+FOLDER contains the daemon and the CUDA engine that tests/gpu/check.sh built. The default is build/gpu. After a run of
+check.sh with DRY=1, the engine runs on the shim (CUDA on the CPU), and needs seconds for each window of 256 bytes."""
 import argparse
 import os
 import pathlib
@@ -23,8 +23,8 @@ EVALUATE, MODEL = ROOT / "weights" / "builtin" / "evaluate.py", ROOT / "tests" /
 
 
 def ran_on_device(url):
-    """Whether no batch ran on the CPU. The CPU takes over when the device fails. It computes in float32, so its
-    accuracy would not be that of the dtype."""
+    """Returns whether no batch ran on the CPU. The CPU computes batches when the device fails. It computes in float32,
+    so its accuracy is not that of the dtype."""
     with urllib.request.urlopen(url + "/metrics") as answer:
         return b"\nlinformerd_standby_batches_total 0\n" in answer.read()
 

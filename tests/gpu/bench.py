@@ -1,26 +1,27 @@
 #!/usr/bin/env python3
-"""Measures the CUDA engine and PyTorch in one run on the same GPU, with the same weights and ids. A time begins with
-the ids in the host's memory. It ends when the means of the last hidden states are in the host's memory.
+"""Measures the CUDA engine and PyTorch in one run on the same GPU, with the same weights and ids. Each measured time
+begins with the ids in the host's memory, and ends with the means of the last hidden states in the host's memory.
 
     bench.py [OPTIONS] [PART…]
 
 Without PART, bench.py measures all parts:
 
-    rates    TFLOP/s of products of large matrices, for each dtype. Other parts compare with these rates
+    rates    TFLOP/s of products of large matrices, for each dtype. Other parts compare their figures with these rates
     short    one sequence of 128 ids: the time of a run, and the sum of the times of its kernels by ncu
     mixed    tokens/s of sequences of 16 to 4096 ids in one batch, compared with sequences of the full length
     compare  milliseconds, tokens/s and ratios to PyTorch's times, at several batch sizes. Also the share of the rate in
-             `rates` that the plan's products reach. The model is linformer.LinformerLM with dim 512, seq_len 4096,
-             depth 12, heads 8 and k 256
+             `rates` that the model's matrix products reach. The model is linformer.LinformerLM with dim 512,
+             seq_len 4096, depth 12, heads 8 and k 256
     table3   the rows of Table 3 of Wang et al. 2020, arXiv 2006.04768: the Linformer compared with standard attention.
              The engine (full_attention) and PyTorch (flash attention) compute standard attention
 
-The part `compare` runs PyTorch eagerly and through torch.compile with mode max-autotune. It compiles two models. One
-has attention as in the library. The other one has scaled_dot_product_attention, and should be the fastest PyTorch.
+The part `compare` runs PyTorch eagerly and through torch.compile with mode max-autotune. It compiles two models. The
+first model computes attention as the library does. The second model uses scaled_dot_product_attention, and should be
+the fastest PyTorch.
 
-bench.py writes two files into the folder of --log: bench.json has all results, which goals.py reads, and bench.md has
-tables. It writes both files again after each figure. So both are complete if a time limit ends the program. The exit
-status is the first in this list that applies:
+bench.py writes two files into the folder of --log. bench.json contains all results, which goals.py reads. bench.md
+contains tables. bench.py writes both files again after each figure. Therefore they contain all figures so far if a time
+limit ends the program. The exit status is the first in this list that applies:
 
     1   the engine failed, or an output differs from the reference
     4   a goal was missed, and the run was not dry
@@ -59,7 +60,7 @@ class Bench:
         self.batches = options.batches or self.sizes["batches"]
         self.device = "cpu" if options.dry else "cuda"  # PyTorch's device. The engine always uses cuda
         self.compile_s = 0 if options.dry else measure.COMPILE_S
-        self.failures, self.not_measured = [], []  # lists of sentences
+        self.failures, self.not_measured = [], []  # lists of sentences for the reports
         self.results = {"began": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC",
                         "commit": report.commit(), "dry": options.dry, "versions": [], "measured": [],
                         "failures": self.failures, "not_measured": self.not_measured}
@@ -72,7 +73,7 @@ class Bench:
         return self.options.seconds - (time.monotonic() - self.began)
 
     def check_time(self, wanted, takes_s=0):
-        """Raises OutOfTime if at most takes_s seconds are left. Also notes then that `wanted` was not measured."""
+        """If at most takes_s seconds are left, notes that `wanted` was not measured, and raises OutOfTime."""
         if self.left_s() <= takes_s:
             self.not_measured.append(f"{wanted}: no time was left")
             raise OutOfTime
@@ -90,7 +91,7 @@ class Bench:
         self.write()
 
     def write(self):
-        """Writes bench.json and bench.md. If the program is killed meanwhile, each file is the old or the new one."""
+        """Writes bench.json and bench.md. If the program is killed meanwhile, each file is complete, old or new."""
         text = {"json": json.dumps(self.results, indent=1) + "\n",
                 "md": tables.markdown(self.results, self.sizes, self.options.command)}
         for suffix in text:
@@ -99,8 +100,8 @@ class Bench:
             path.with_suffix(".new").replace(path)
 
     def stop(self, *_):
-        """Handles the signal that a time limit sends. Writes the files and ends the program. Workers end with their
-        parent."""
+        """Handles the signal that a time limit sends. Writes the files and ends the program. Worker processes end with
+        their parent."""
         self.not_measured.append("the remaining measurements: a signal stopped bench.py")
         self.write()
         os._exit(self.status())
@@ -120,7 +121,7 @@ class Bench:
         return folder
 
     def language_model(self, name):
-        """The folder of the model with this name. The first call writes the model."""
+        """Returns the folder of the model with this name. The first call writes the model."""
         if (self.work / name).exists():
             return self.work / name
         sizes = self.sizes
@@ -147,8 +148,8 @@ class Bench:
                     {"TORCHINDUCTOR_CACHE_DIR": str(self.work / "inductor"), "PYTHONDONTWRITEBYTECODE": "1"})
 
     def note(self, what, name, why):
-        """Notes why a worker did not answer. If the worker is the engine, this is a failure. If it is a peer, its
-        figures count as not measured."""
+        """Notes why a worker did not answer. If the worker runs the engine, this is a failure. If the worker is a peer
+        (PyTorch), its figures count as not measured."""
         (self.failures if name.startswith(OURS) else self.not_measured).append(f"{what}: {name}: {why}")
 
     def ready(self, group, what):
@@ -173,7 +174,7 @@ class Bench:
 
 
 def words(known):
-    """A function for argparse. It splits a list at commas, and refuses words that are not in `known`."""
+    """Returns a function for argparse, which splits a list at commas and refuses words that are not in `known`."""
     def read(text):
         chosen = text.split(",")
         unknown = [word for word in chosen if word not in known]
@@ -184,7 +185,8 @@ def words(known):
 
 
 def command_line(arguments):
-    """The command line for bench.md, without --programs and --log. They name folders of this machine."""
+    """Returns the command line for bench.md. It lacks --programs and --log, because these name folders of this
+    machine."""
     folders = {place for place, word in enumerate(arguments) if word in ("--programs", "--log")}
     return " ".join(["bench.py", *(word for place, word in enumerate(arguments)
                                    if place not in folders and place - 1 not in folders)])

@@ -1,8 +1,9 @@
 #!/bin/bash
-# bundle.sh ARCHIVE OF_SHIM… -- PROGRAM…: writes an archive with all that the tests need on a machine with a GPU:
-#   gpu/          the programs, and the libraries that they load
-#   gpu/shim/     the files OF_SHIM, for a dry run: the shim's engine and driver, and the tests with their own kernels
-#   gpu/include/  cmocka.h, with which the tests with their own kernels are compiled again for a device
+# bundle.sh ARCHIVE OF_SHIM… -- PROGRAM…: writes an archive with everything that the tests need on a machine with a GPU:
+#   gpu/          the programs PROGRAM…, and the libraries that they load
+#   gpu/shim/     the files OF_SHIM…, for a dry run: engine and driver of the shim (CUDA on the CPU), and the tests with
+#                 their own kernels
+#   gpu/include/  cmocka.h, with which the tests with their own kernels are compiled for a device
 # glibc and libstdc++ are not in the archive. Programs that were linked with an older glibc run with a newer one. The
 # engine is compiled on the machine with the GPU, and needs the libstdc++ of the compiler there.
 set -euo pipefail
@@ -22,7 +23,7 @@ for program in "$@"; do
 done
 cp /usr/include/cmocka.h "$work/gpu/include/"
 
-# libraries FILE…: prints the libraries that the files load, except the system's own.
+# libraries FILE…: prints the libraries that the files load, except glibc, libstdc++ and libgcc.
 libraries() {
     ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
         grep -vE '/(ld-linux.*|lib(c|m|dl|pthread|rt|resolv|stdc\+\+|gcc_s)\.so\.[0-9]+)$'

@@ -6,23 +6,25 @@
 # network, no make, and none of the libraries that the project depends on. The archive build/gpu.tar.gz contains the
 # compiled programs and these libraries. `make programs-gpu` makes the archive on any machine with Debian's packages. If
 # this machine has the packages, the script makes the archive itself. The script always compiles the engine.
-#   check  tests of operations, passes and reference cases on the device in every dtype, the reference cases through the
-#          daemon, the accuracy of tests/models/bytes, then compute-sanitizer
-#   bench  bench.py, beside the PyTorch of this machine's python3
+#   check  tests of operations, passes and the cases of tests/reference on the device in every dtype, these cases through
+#          the daemon, the accuracy of the model tests/models/bytes, and tests with compute-sanitizer
+#   bench  bench.py, which compares the engine with the PyTorch of this machine's python3
 # The script writes one table, with a row for each program and each goal of speed. The last line gives the numbers of
 # failures, of missed goals, of goals that were not measured, and of programs that were not run. The exit status is 0 if
 # something ran, nothing failed and no goal was missed. Logs, the table and the files of bench.py are in build/log/gpu.
 # If $OUT is set, they are copied there after each row, so that a killed script leaves its results. The script has never
 # run on a GPU.
 #
-# CUBLAS=FOLDER     the folder with include/cublasLt.h. Needed if neither the toolkit nor a Python package has it
+# CUBLAS=FOLDER     the folder that contains include/cublasLt.h. Needed if neither the toolkit nor a Python package
+#                   contains this header
 # CORPUS=FOLDER     the output of weights/builtin/corpus.py. Without it, the accuracy of tests/models/bytes is not
 #                   measured
-# SECONDS_IN_ALL=N  seconds for the whole run, including the build. The default is 540. The tests get 2/5 of them, the
-#                   sanitizers 1/5, and the benchmarks the rest. Without benchmarks, the tests get 3/5, and the
+# SECONDS_IN_ALL=N  seconds for the whole run, including the build. The default is 540. The tests get 2/5 of the time,
+#                   the sanitizers 1/5, and the benchmarks the rest. Without benchmarks, the tests get 3/5, and the
 #                   sanitizers the rest
 # DRY=1             a dry run without a device, which tests the script itself. nvcc compiles nothing. The engine,
-#                   test_tensor and test_split are those of the shim. nvidia-smi and compute-sanitizer do not run
+#                   test_tensor and test_split are compiled for the shim (CUDA on the CPU). nvidia-smi and
+#                   compute-sanitizer do not run
 set -euo pipefail
 SECONDS=0 # the shell counts the seconds from here
 cd "$(dirname "$0")/../.."
@@ -59,12 +61,12 @@ done
 wants() { [[ " ${wanted[*]} " = *" $1 "* ]]; }
 
 deadline=$limit # after this time, no program begins or continues
-longest=150     # seconds of one program at most, so that a program that hangs leaves time for the others
+longest=150     # maximum number of seconds of one program. A program that hangs leaves time for the others
 left() { echo $((deadline - SECONDS)); }
-at_least_one() { echo $(($1 > 0 ? $1 : 1)); } # for timeout, 0 means no limit
+at_least_one() { echo $(($1 > 0 ? $1 : 1)); } # the command timeout has no limit if its argument is 0
 
-# run_for SECONDS LOG COMMAND…: runs a command for a limited time. It runs in the background, because a trap would wait
-# for a command in the foreground.
+# run_for SECONDS LOG COMMAND…: runs a command for a limited time. The command runs in the background, because a trap
+# would wait for a command in the foreground.
 run_for() {
     local seconds=$1 file=$2 status=0
     shift 2
@@ -89,7 +91,7 @@ find_device() {
     [ "$capability" -ge 80 ] || die "compute capability $capability is below 80: such a device lacks bfloat16"
 }
 
-# ---- Programs are built if their libraries are installed, otherwise unpacked. The engine is always built here. ----
+# ---- Programs: they are built if their libraries are installed, otherwise unpacked. The engine is always built. ----
 
 can_build() {
     command -v make >/dev/null && pkg-config --exists libmicrohttpd jansson zlib libcurl 2>/dev/null &&
@@ -108,8 +110,8 @@ unpack_programs() {
     tar -C "$build" -xzf "$build/gpu.tar.gz"
 }
 
-# The programs and cuBLASLt look for libraries in the folder of the programs, too. cuBLASLt loads NVRTC, and the engine
-# loads cuBLAS. A toolkit may have both lib and lib64.
+# Also links cuBLAS and NVRTC into the folder of the programs, where the programs and cuBLASLt look for libraries. The
+# engine loads cuBLAS, and cuBLASLt loads NVRTC.
 compile_engine() {
     local cublas library
     cublas=$(engine/cuda/toolkit.sh cublas)
@@ -123,7 +125,7 @@ compile_engine() {
 
 # ---- Rows of the table ----
 
-# The content of a log: its TAP lines, errors of reference cases, and the summary of a sanitizer.
+# These functions read a log: its TAP lines, the errors of the cases of tests/reference, and the summary of a sanitizer.
 planned_in() { awk '/^1\.\.[0-9]+/ { planned += substr($1, 4) } END { print planned + 0 }' "$1"; }
 passed_in() { grep -cE '^ok [0-9]+ - [^#]*$' "$1" || true; }
 failed_in() { grep '^not ok ' "$1" | grep -vc '# *SKIP' || true; }
@@ -134,11 +136,11 @@ worst_in() {
         awk '$4 > most + 0 { most = $4 } END { if (most) print ", worst error " most }'
 }
 
-# no_verdict LOG STATUS SECONDS COMMAND: prints why a stopped command has no result, or nothing if it has one. If the
-# time limit stopped a program, this is no failure in two cases. A sanitizer made the program tens of times slower, or
-# the program began so late that it got less than the usual time.
+# no_verdict LOG STATUS SECONDS COMMAND: prints why a command has no result, or nothing if the command has a result. If
+# the time limit stopped a program, this is no failure in two cases: a sanitizer made the program tens of times slower,
+# or the program began so late that its limit was shorter than usual.
 no_verdict() {
-    if [ "$4" = compute-sanitizer ] && grep -qi 'device not supported' "$1"; then # in some virtual machines
+    if [ "$4" = compute-sanitizer ] && grep -qi 'device not supported' "$1"; then # happens in some virtual machines
         echo "compute-sanitizer does not support this device here"
     elif { [ "$2" = 124 ] || [ "$2" = 137 ]; } && [ "$SECONDS" -ge $((from + $3)) ] && [ "$(failed_in "$1")" = 0 ] &&
         { [ "$4" = compute-sanitizer ] || [ "$3" -lt "$longest" ]; } &&
@@ -168,7 +170,7 @@ row() {
     keep
 }
 
-# judge NAME LOG STATUS SECONDS
+# judge NAME LOG STATUS SECONDS: adds a row for a program that ran.
 judge() {
     local verdict=ok skipped
     skipped=$(skipped_in "$2")
@@ -184,8 +186,8 @@ judge() {
 
 # ---- Tests ----
 
-# Runs all programs of tests/cuda that do not need the shim, so every dtype that has a program there. The test of tensor
-# cores comes first. If their inputs or results are laid out differently than assumed, all other tests are wrong, too.
+# Runs all programs of tests/cuda that do not need the shim. The test of tensor cores comes first. If inputs or results
+# of tensor cores have another layout than assumed, all other tests fail, too.
 run_tests() {
     local program name
     if wants bench; then deadline=$((limit * 2 / 5)); else deadline=$((limit * 3 / 5)); fi
@@ -237,8 +239,9 @@ run_accuracy() {
 
 # ---- Sanitizers ----
 
-# The kernels are templates over the element type. Types of the same size have the same barriers and races. initcheck is
-# not used, because rows after a batch's end are computed from uninitialised memory. Their results are never read.
+# The kernels are templates over the element type. With types of the same size, they have the same barriers and races.
+# The tool initcheck is not used, because rows after a batch's end are computed from uninitialised memory. The results of
+# these rows are never read.
 run_sanitizers() {
     if [ -n "$dry" ]; then
         add_not_run compute-sanitizer "dry run"
@@ -258,10 +261,11 @@ run_sanitizers() {
     sanitize memcheck cases_bf16
 }
 
-# cuBLASLt's kernels are not part of this project, and take long under a sanitizer. So they are excluded. Each pattern
-# of names is a separate option, because the manual contradicts itself about several patterns in one option. By one
-# passage, a name must match one of them, and by another passage all of them. Some calls return errors as answers, such
-# as an event that is not ready, or an algorithm that is not supported. So returned errors are not reported.
+# sanitize TOOL PROGRAM: runs a program with a tool of compute-sanitizer. cuBLASLt's kernels are excluded, because they
+# are not part of this project and take long under a sanitizer. Each pattern of names is a separate option, because the
+# manual contradicts itself about several patterns in one option. By one passage, a name must match one pattern, and by
+# another passage all patterns. Returned errors are not reported, because some calls return errors as answers. Examples
+# are an event that is not ready, and an algorithm that is not supported.
 sanitize() {
     local options=() name
     for name in cublas cutlass gemm gemv nvjet splitK; do options+=(--kernel-name-exclude "kns=$name"); done
@@ -271,7 +275,8 @@ sanitize() {
 
 # ---- Benchmarks ----
 
-# While bench.py runs, the table is written every 5 s. So it contains each figure soon after the measurement.
+# While bench.py runs, the table is written every 5 s. The table therefore contains each figure soon after its
+# measurement.
 run_bench() {
     local status=0 ticker
     if [ "$(left)" -lt 5 ]; then
@@ -289,7 +294,7 @@ run_bench() {
     judge_bench $status "$*"
 }
 
-# Judges the exit status of bench.py. The goals have separate rows.
+# judge_bench STATUS ARGUMENTS: adds a row for the exit status of bench.py. The goals have separate rows.
 judge_bench() {
     local name="bench.py $2"
     case $1 in

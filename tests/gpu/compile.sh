@@ -1,8 +1,9 @@
 #!/bin/bash
-# compile.sh FOLDER CAPABILITY CUBLAS: compiles libengine_cuda.so and the tests with their own kernels for one device.
-# It writes them into FOLDER. It needs only nvcc, because a machine that runs tests/gpu/check.sh may lack make. The
-# flags are those of the Makefile. FOLDER has the archive's include/cmocka.h and libcmocka.so.0. CUBLAS is the folder
-# above include/cublasLt.h. If the sources have not changed, files from an earlier run are used.
+# compile.sh FOLDER CAPABILITY CUBLAS: compiles libengine_cuda.so and the tests with their own kernels for one compute
+# capability, and writes them into FOLDER. The script needs nvcc but not make, because a machine that runs
+# tests/gpu/check.sh may lack make. The flags are those of the Makefile. FOLDER contains include/cmocka.h and
+# libcmocka.so.0 from the archive of bundle.sh. CUBLAS is the folder that contains include/cublasLt.h. If the sources
+# have not changed, files from an earlier run are used.
 set -euo pipefail
 folder=$1 capability=$2 cublas=$3
 tests=(test_tensor test_split)
@@ -11,7 +12,7 @@ flags=(-std=c++20 -O3 -gencode "arch=compute_$capability,code=sm_$capability"
     -gencode "arch=compute_$capability,code=compute_$capability" -I. -Xcompiler "-idirafter,$cublas/include"
     -Xcompiler "-fPIC,-fvisibility=hidden,-Werror=switch")
 
-# A digest of all files that a source may include, and of the compiler and its flags.
+# Prints a digest of all files that a source may include, and of the compiler and its flags.
 digest() {
     {
         echo "$cublas ${flags[*]} ${tests[*]}"

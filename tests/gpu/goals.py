@@ -3,8 +3,8 @@
 
     goals.py [--tabs] [BENCH_JSON…]
 
-Prints a line for each goal. The line has the name, the found and the wanted number, and a verdict: "met", "NOT MET" or
-"not measured". In a name, "a to b" means a divided by b. With --tabs, tabs separate these fields.
+Prints a line for each goal. The line contains the name, the measured number, the wanted number and a verdict: "met",
+"NOT MET" or "not measured". In a name, "a to b" means a divided by b. With --tabs, tabs separate these fields.
 
 bench.py may measure its parts in several commands, so there may be several files. If several files contain the same
 figure, the last one counts. Figures of a dry run are not used, because no device computed them. The exit status is 1 if
@@ -23,34 +23,35 @@ from workers import ratio
 OURS = "linformerd"
 MODELS = {"shared": "(a) one_kv_head, share_kv", "full": "(b) full heads"}
 BATCHES = (1, 8, 32)
-COMPILED = ("compile", "fused-compile")  # without a figure of the last one, the fastest peer counts as not measured
+COMPILED = ("compile", "fused-compile")  # without a figure of the last kind, the fastest peer counts as not measured
 # The goals on each chip at each batch. They are based on the predictions of predict.py in docs/cuda.md.
-FASTEST = 1.0  # least ratio: time of the fastest peer in bf16 / time of the engine in bf16
-FLOATS = 1.7   # least ratio: time of eager PyTorch in float32 / time of the engine in float32
-PART = 0.57    # least share of the chip's rate of large products, at batch 32
+FASTEST = 1.0  # minimum of: time of the fastest peer in bf16 / time of the engine in bf16
+FLOATS = 1.7   # minimum of: time of eager PyTorch in float32 / time of the engine in float32
+PART = 0.57    # minimum share of the chip's rate of large products, at batch 32
 
-# Speedups for each n, with k = 128, 256, 512, … Source: https://ar5iv.labs.arxiv.org/html/2006.04768#S5.T3, left part.
-# The paper measured them on a V100 with 16 GB. E and F were shared layerwise.
+# The paper's speedups for each n, with k = 128, 256, 512, … Source:
+# https://ar5iv.labs.arxiv.org/html/2006.04768#S5.T3, left part. The paper measured them on a V100 with 16 GB. E and F
+# were shared layerwise.
 PAPER = {512: (1.5, 1.3), 1024: (1.7, 1.6, 1.3), 2048: (2.6, 2.4, 2.1, 1.3), 4096: (3.4, 3.2, 2.8, 2.2, 1.3),
          8192: (5.5, 5.0, 4.4, 3.5, 2.1), 16384: (8.6, 7.8, 7.0, 5.6, 3.3), 32768: (13, 12, 11, 8.8, 5.0),
          65536: (20, 18, 16, 14, 7.9)}
 
 
 def find(results, part, **wanted):
-    """The rows of results["measured"] that belong to this part and have the wanted values."""
+    """Returns the rows of results["measured"] that belong to this part and contain the wanted values."""
     return [row for row in results["measured"]
             if row["part"] == part and all(row.get(key) == value for key, value in wanted.items())]
 
 
 def against(results, model, batch, dtype, peer):
-    """The time of the peer divided by the time of the engine. Both were measured in turns. NaN if not measured."""
+    """Returns the time of the peer divided by the time of the engine, measured in turns. NaN if not measured."""
     turns = [row["times"] for row in find(results, "compare", model=model, batch=batch)
              if f"{peer} {dtype}" in row["times"]]
     return ratio(turns[-1], f"{peer} {dtype}", f"{OURS} {dtype}") if turns else math.nan
 
 
 def fastest(results, model, batch):
-    """The ratio of against() for the fastest peer in bf16. NaN if the last of COMPILED was not measured."""
+    """Returns against() for the fastest peer in bf16. NaN if the last peer of COMPILED was not measured."""
     ratios = {peer: against(results, model, batch, "bf16", peer) for peer in ("eager", *COMPILED)}
     return math.nan if math.isnan(ratios[COMPILED[-1]]) else min(r for r in ratios.values() if not math.isnan(r))
 
@@ -122,7 +123,7 @@ def judged(results):
 
 
 def read(paths):
-    """{"measured": rows} with the rows of all files, except for dry runs."""
+    """Returns {"measured": rows} with the rows of all files, except files of dry runs."""
     files = [json.loads(pathlib.Path(path).read_text()) for path in paths]
     return {"measured": [row for results in files if not results["dry"] for row in results["measured"]]}
 

@@ -25,7 +25,7 @@ class OutOfTime(Exception):
 
 
 def pooled(path, lengths):
-    """The command for a worker to prepare sequences of these lengths, with the ids in `path`."""
+    """Returns the command that lets a worker prepare sequences of these lengths, with the ids in `path`."""
     return f"pooled {path} {' '.join(map(str, lengths))}"
 
 
@@ -52,14 +52,15 @@ def measure_rates(bench):
 # ---- compare
 
 def product_flops(text):
-    """The FLOPs of the plan's products, for one sequence. `text` is the output of --explain."""
+    """Returns the FLOPs of the plan's products, for one sequence. `text` is the plan, as linformerd --explain prints
+    it."""
     steps = re.findall(r"^ *\d+ (\S+) +(\d+) ", text, re.MULTILINE)
     return sum(int(flops) for operation, flops in steps if operation in PRODUCTS)
 
 
 def add_flops(bench, group, model):
-    """Adds the FLOPs of the model's plan to the results. A worker of the engine explains the plan. All these workers
-    have the same plan."""
+    """Adds the FLOPs of the model's plan to the results. Any worker of the engine can print the plan, because all of
+    them have the same plan."""
     name = next((name for name in group.running if name.startswith(OURS)), None)
     path, length = bench.work / "explained", bench.sizes["seq_len"]
     if name and bench.ask(group, name, f"explain {length} {path}", "FLOPs") is not None:
@@ -67,8 +68,8 @@ def add_flops(bench, group, model):
 
 
 def error_of(bench, group, name, what):
-    """The relative L2 difference of a worker's output from that of PyTorch in f32. If it is too large, notes a failure
-    and returns NaN."""
+    """Returns the relative L2 difference between a worker's output and the output of PyTorch in f32. If the difference
+    is too large, notes a failure and returns NaN."""
     path, reference = bench.work / "output.raw", "eager f32"
     if bench.ask(group, name, f"save {path}", what) is None:
         return math.nan
@@ -80,8 +81,8 @@ def error_of(bench, group, name, what):
 
 
 def take_turns(bench, group, names, what, **found):
-    """Measures the named workers in turns, and adds their times and errors to the results. Leaves out workers whose
-    output differs from that of PyTorch in f32 by more than MOST_ERROR."""
+    """Measures the named workers in turns, and adds their times and errors to the results. Omits workers whose output
+    differs from the output of PyTorch in f32 by more than MOST_ERROR."""
     errors = {name: error_of(bench, group, name, what) for name in names}
     good = [name for name in names if errors[name] == errors[name]]
     if not good:
@@ -97,8 +98,8 @@ def is_compiled(name):
 
 
 def compile_peer(bench, group, name, line, what):
-    """Lets a peer compile. Returns False if it fails. Raises OutOfTime if the time may not suffice. Peers compile one
-    after another, because a compilation measures candidates on the device."""
+    """Lets a peer compile its model. Returns False if the peer fails. Raises OutOfTime if the time may not suffice.
+    Peers compile one after another, because a compilation measures candidates on the device."""
     bench.check_time(f"{what}, {name}", bench.compile_s)
     began = time.monotonic()
     done = bench.ask(group, name, line, what) is not None
@@ -125,8 +126,8 @@ def compare_batch(bench, group, model, batch, with_compiled):
 
 
 def start_compared(bench, group, folder, what):
-    """Starts the engine in each dtype, then the peers. The workers of the engine start one after another. Each of them
-    measures its products while it loads, and another worker on the device would disturb this."""
+    """Starts the engine in each dtype, then the peers. The workers of the engine start one after another. Each worker
+    measures its products while it loads the model, and another worker on the device would disturb the measurement."""
     length, most = bench.sizes["seq_len"], max(bench.batches)
     for dtype in bench.options.dtypes:
         bench.start_ours(group, folder, dtype, most * length, most)
@@ -141,8 +142,8 @@ def start_compared(bench, group, folder, what):
 
 
 def compare_model(bench, model):
-    """Measures first without the compiled peers, then with them. They compile for minutes, and the time may end
-    meanwhile."""
+    """Measures first without the compiled peers, then with them. Compiled peers come last, because they compile for
+    minutes, and the time may end meanwhile."""
     with workers.Workers() as group:
         start_compared(bench, group, bench.language_model(model), f"compare {model}")
         add_flops(bench, group, model)
@@ -162,8 +163,8 @@ def measure_compare(bench):
 # ---- short
 
 def kernels_of(bench, what, command, line):
-    """(number of kernels of a run, sum of their microseconds). If they cannot be measured, notes the reason and returns
-    (None, None)."""
+    """Returns (number of kernels of a run, sum of their microseconds). If the kernels cannot be measured, notes the
+    reason and returns (None, None)."""
     if not bench.options.ncu:
         bench.not_measured.append(f"{what}: the kernels' own times: there is no ncu")
         return None, None
@@ -201,8 +202,8 @@ def measure_short(bench):
 # ---- mixed
 
 def mixed_lengths(sizes, total, seed=2006):
-    """Random lengths with the sum `total`. They are log-uniform from sizes["shortest"] to sizes["seq_len"]. The last
-    length is cut."""
+    """Returns random lengths with the sum `total`. They are log-uniform from sizes["shortest"] to sizes["seq_len"]. The
+    last length is reduced to reach the sum."""
     generator, lengths = random.Random(seed), []
     while sum(lengths) < total:
         length = round(math.exp(generator.uniform(math.log(sizes["shortest"]), math.log(sizes["seq_len"]))))
@@ -211,8 +212,8 @@ def mixed_lengths(sizes, total, seed=2006):
 
 
 def median_run(bench, group, name, line, what):
-    """The median time of a run of the batch of `line`, in milliseconds. If the worker fails, notes the reason and
-    returns None."""
+    """Returns the median time of a run of the batch that the command `line` describes, in milliseconds. If the worker
+    fails, notes the reason and returns None."""
     if bench.ask(group, name, line, what) is None:
         return None
     answer = bench.ask(group, name, f"run {bench.sizes['slice_s']}", what)
@@ -246,8 +247,8 @@ def measure_mixed(bench):
 # ---- table3
 
 def time_one(bench, what, folder, kind, prepared, tokens, items, then=None):
-    """Starts one worker in bf16. Returns (milliseconds of a run, the worker's answer to the command `then`). A
-    part that failed is None, and the failure is noted. Without `then`, the answer is None."""
+    """Starts one worker in bf16. Returns (milliseconds of a run, the worker's answer to the command `then`). If one of
+    them fails, the failure is noted, and its value is None. Without `then`, the answer is None."""
     bench.check_time(what)
     name = f"{kind} bf16"
     with workers.Workers() as group:

@@ -9,14 +9,14 @@ MARKED = re.compile(r"(<!-- written by make predict: (\w+) -->\n).*?(<!-- end of
 
 
 def table(head, rows):
-    """A table in Markdown. `head` has the titles of the columns, and `rows` is a list of rows of cells."""
+    """Returns a table in Markdown. `head` contains the titles of the columns, and `rows` is a list of rows of cells."""
     first, *others = [f"| {' | '.join(map(str, row))} |\n" for row in [head, *rows]]
     return first + "|" + "---|" * len(head) + "\n" + "".join(others)
 
 
 def paragraph(text, first="", other=""):
-    """Breaks `text` into lines of at most 120 columns. The first line begins with `first`, each later one with `other`.
-    Between a number and its percent sign, there is no break."""
+    """Breaks `text` into lines of at most 120 columns. The first line begins with `first`, each later line with
+    `other`. Between a number and its percent sign, there is no break."""
     text = re.sub(r"(\d) %", "\\1\0%", " ".join(text.split()))
     return textwrap.fill(text, 120, initial_indent=first, subsequent_indent=other, break_long_words=False,
                          break_on_hyphens=False).replace("\0", " ") + "\n"
@@ -28,8 +28,8 @@ def items(texts):
 
 
 def filled(text, blocks):
-    """The page `text` with new contents of its blocks. `blocks` is {name: content}. The page must have each of these
-    blocks once, and no others."""
+    """Returns the page `text` with new contents of its blocks. `blocks` is {name: content}. The page must contain each
+    of these blocks once, and no other blocks."""
     names = [found[1] for found in MARKED.findall(text)]
     if sorted(names) != sorted(blocks):
         raise SystemExit(f"{PATH} has the blocks {', '.join(names)}; expected {', '.join(blocks)}")

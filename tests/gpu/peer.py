@@ -11,17 +11,18 @@ KIND is one of these:
     fused           without torch.compile, attention by scaled_dot_product_attention
     fused-compile   torch.compile as above, attention by scaled_dot_product_attention
 
-DTYPE is the number format of weights and activations: f32, tf32, bf16 or f16. With f32, TF32 is off. FOLDER has the
-model, and DEVICE is cuda or cpu.
+DTYPE is the number format of weights and activations: f32, tf32, bf16 or f16. With f32, TF32 is off. FOLDER contains
+the model, and DEVICE is cuda or cpu.
 
-A run copies the ids from the host's memory. It ends when the means of the last hidden states are in the host's memory.
-tests/bench/worker measures the same.
+A run begins with copying the ids from the host's memory, and ends when the means of the last hidden states are in the
+host's memory. tests/bench/worker measures the same.
 
 Each command is a line. The text after the arrow is the answer:
 
-    pooled FILE LENGTH…   prepares sequences of these lengths, which must be equal. FILE has the ids as int32. Runs once
+    pooled FILE LENGTH…   prepares sequences of these lengths, which must be equal. FILE contains the ids as int32. Runs
+                          the batch once
                           -> ready
-    run SECONDS           runs for this time, at least once -> ms T1 T2 …
+    run SECONDS           repeats the batch for this time, at least once -> ms T1 T2 …
     save FILE             writes the last output as raw f32 -> saved
     compare FILE          compares the floats in FILE with the last output -> l2 E, the relative L2 error
     rate SIZE             measures products of random matrices of the shape (SIZE, SIZE) -> tflops R
@@ -78,8 +79,8 @@ class Peer:
             self.output = self.forward(self.ids.to(self.device, non_blocking=True)).cpu()
 
     def rate(self, size):
-        """TFLOP/s of products of (size, size) matrices, the median of RATE_ROUNDS rounds. A round has several products,
-        so that the time of a single launch hardly matters."""
+        """Returns TFLOP/s of products of (size, size) matrices, the median of RATE_ROUNDS rounds. A round consists of
+        several products, so that the time of a single launch hardly matters."""
         a, b = (torch.randn(size, size, device=self.device).to(self.type) for _ in range(2))
         rates = []
         for turn in range(RATE_ROUNDS + 1):
@@ -93,7 +94,7 @@ class Peer:
 
 
 def relative_l2(found, expected):
-    """The L2 norm of the difference, divided by the L2 norm of `expected`."""
+    """Returns the L2 norm of the difference, divided by the L2 norm of `expected`."""
     found, expected = found.ravel().astype(np.float64), expected.ravel().astype(np.float64)
     return np.linalg.norm(found - expected) / np.linalg.norm(expected)
 

@@ -1,11 +1,11 @@
 """The models of the benchmarks, as plain PyTorch modules. The tensors in their state_dict have the libraries' names.
 
-They are written from the papers' equations, so that the benchmarks need no library. test_plain.py compares them with
-the libraries' outputs in tests/reference. They lack what the measured models do not use: masks, reversible layers,
-decoders, and other ways of sharing E and F.
+The modules are written from the papers' equations, so that the benchmarks need no library. test_plain.py compares them
+with the libraries' outputs in tests/reference. The modules lack everything that the measured models do not use: masks,
+reversible layers, decoders, and other ways of sharing E and F.
 
 The argument of hidden() is ids (batch, n) or rows (batch, n, features). hidden() returns the last hidden state, with
-the shape (batch, n, features). The output layer of the class reads this matrix. If `fused`, attention is PyTorch's
+the shape (batch, n, features), which is the input of the class's output layer. If `fused`, attention is PyTorch's
 scaled_dot_product_attention. Otherwise attention is written out, as in the libraries."""
 import json
 import math
@@ -16,8 +16,8 @@ from torch.nn import functional
 
 
 def attend(queries, keys, values, fused):
-    """Attention of queries (batch, heads, n, d) over keys and values (batch, heads, k, d). The result has the
-    shape of the queries."""
+    """Returns the attention of queries (batch, heads, n, d) over keys and values (batch, heads, k, d). The result has
+    the shape of the queries."""
     if fused:
         return functional.scaled_dot_product_attention(queries, keys, values)
     scores = queries @ keys.transpose(-1, -2) / math.sqrt(queries.shape[-1])
@@ -25,12 +25,12 @@ def attend(queries, keys, values, fused):
 
 
 def split_heads(x, heads):
-    """(batch, n, heads * d) as (batch, heads, n, d)."""
+    """Converts x (batch, n, heads * d) to (batch, heads, n, d)."""
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 def join_heads(x):
-    """(batch, heads, n, d) as (batch, n, heads * d)."""
+    """Converts x (batch, heads, n, d) to (batch, n, heads * d)."""
     return x.transpose(1, 2).flatten(-2)
 
 
@@ -142,8 +142,8 @@ class HeadsAttention(nn.Module):
         self.nhead, self.full, self.fused, self.joined = nhead, full, fused, None
 
     def join(self):
-        """Joins the weights of all heads. So there is one product for the queries, one for the keys and one for the
-        values. A user who measures speed would write the module like this."""
+        """Joins the weights of all heads. Afterwards there is one product for the queries, one for the keys and one for
+        the values. A user who measures speed would write the module like this."""
         self.joined = [torch.cat([linear.weight for linear in getattr(self, name)]).detach()
                        for name in ("to_q", "to_k", "to_v")]
 
@@ -222,21 +222,21 @@ CLASSES = {"linformer.Linformer": Linformer, "linformer.LinformerLM": LinformerL
 
 
 def join(model):
-    """Joins the weights of heads in the whole model (HeadsAttention.join). The caller first loads the weights, and
-    moves them to their dtype and device."""
+    """Joins the weights of heads in the whole model (HeadsAttention.join). The caller must first load the weights, and
+    move them to their dtype and device."""
     for module in model.modules():
         if isinstance(module, HeadsAttention):
             module.join()
 
 
-# ---- safetensors. A file has the length of a JSON header in eight bytes, the header, and the bytes of the tensors
+# ---- safetensors. A file contains the length of a JSON header in eight bytes, the header, and the bytes of the tensors
 
 TYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
          "I32": torch.int32, "U8": torch.uint8, "BOOL": torch.bool}
 
 
 def read_tensors(path, device="cpu"):
-    """{name: tensor} of a safetensors file."""
+    """Returns {name: tensor} of a safetensors file."""
     data = bytearray(path.read_bytes())
     start = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:start])
@@ -265,7 +265,7 @@ def write_tensors(tensors, path, metadata):
 
 
 def load(folder, fused=False, device="cpu", dtype=torch.float32):
-    """The model in a folder with config.json and model.safetensors, in eval mode."""
+    """Returns the model of a folder with config.json and model.safetensors, in eval mode."""
     config = json.loads((folder / "config.json").read_text())
     with torch.device("meta"):
         model = CLASSES[config["architecture"]](fused=fused, **config["kwargs"])
@@ -276,8 +276,9 @@ def load(folder, fused=False, device="cpu", dtype=torch.float32):
 
 
 def shared_names(architecture, kwargs):
-    """Maps each name of a repeated tensor to the name under which the tensor is stored. With layerwise sharing,
-    linformer_pytorch has one E for keys and values of all heads and layers, but many names for it in the state_dict."""
+    """Maps each name of a shared tensor to the name under which the tensor is stored. With layerwise sharing,
+    linformer_pytorch uses one E for keys and values of all heads and layers, but its state_dict contains many names for
+    E."""
     if not architecture.startswith("linformer_pytorch."):
         return {}
     prefix = "linformer.seq." if architecture.endswith("LM") else "seq."
@@ -287,7 +288,7 @@ def shared_names(architecture, kwargs):
 
 
 def write(architecture, kwargs, folder, seed):
-    """Writes a model folder with random weights. They are about as large as in a new model of the library."""
+    """Writes a model folder with random weights, which are about as large as in a new model of the library."""
     generator = torch.Generator().manual_seed(seed)
     with torch.device("meta"):
         state = CLASSES[architecture](**kwargs).state_dict()
