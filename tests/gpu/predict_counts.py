@@ -1,9 +1,9 @@
 """Counts the engine's launches, the instructions of its largest kernels, and PyTorch's launches. predict.py uses these
 counts. Also reads the registers of all kernels for registers.py.
 
-`make predict` builds the engine on the shim, and cubins of all kernels. The module also needs nvdisasm, which is in
-PyPI's package nvidia-cuda-nvdisasm. NVDISASM=PATH names it. PREDICT_PYTHON=PATH names a python with PyTorch. The
-default is the python that runs this module."""
+`make predict` builds the engine on the shim (CUDA on the CPU), and cubins of all kernels. The module also needs
+nvdisasm, which is in PyPI's package nvidia-cuda-nvdisasm. NVDISASM=PATH is the path of nvdisasm. PREDICT_PYTHON=PATH
+names a python with PyTorch. The default is the python that runs this module."""
 import collections
 import difflib
 import json
@@ -23,9 +23,9 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 ROOT = FOLDER.parent.parent
 BUILD = pathlib.Path(os.environ.get("BUILD", ROOT / "build"))
 SHARED = {"one_kv_head": True, "share_kv": True}
-CUBINS = BUILD / "predict/sass"  # make writes NAME_CAPABILITY.cubin, and the output of nvcc in .cubin.txt
+CUBINS = BUILD / "predict/sass"  # contains NAME_CAPABILITY.cubin, and the output of nvcc in NAME_CAPABILITY.cubin.txt
 CAPABILITIES = ("80", "90", "100", "120")
-# engine/cuda/NAME.cu: the kernels whose instructions are counted.
+# The sources engine/cuda/NAME.cu of the kernels whose instructions are counted.
 COUNTED = ("attend_split", "attend_tensor", "project_split", "project_tensor", "split_product")
 
 
@@ -51,8 +51,8 @@ def tensors(model):
 
 
 def write_model(model, folder):
-    """Writes a model whose weights are all 0, and take no room on the disk. With SHIM_TRACE nothing is computed, so the
-    values do not matter."""
+    """Writes a model whose weights are all 0, as a file with a hole that occupies no disk space. With SHIM_TRACE
+    nothing is computed, so the values do not matter."""
     header, at = {}, 0
     for name, shape in tensors(model):
         end = at + 4 * shape[0] * (shape[1] if len(shape) > 1 else 1)
@@ -69,7 +69,7 @@ def write_model(model, folder):
 
 
 def launch_of(line):
-    """A launch as a dict, from a line of the shim's trace (tests/cuda/shim/kernels.h)."""
+    """Returns a launch as a dict, from a line of the shim's trace (tests/cuda/shim/kernels.h)."""
     kind, *fields = line.split("\t")
     if kind == "product":
         return {"kind": kind, "shape": [int(word) for word in fields[0].split()], "added": int(fields[4])}
@@ -79,8 +79,8 @@ def launch_of(line):
             "threads": int(fields[2]), "shared": int(fields[3])}
 
 
-# Times of the engine's kernels, and of GELU at the end of a product, that the shim reports. With them, the engine's
-# tuning chooses cuBLASLt ("library") or the engine's kernels ("kernel").
+# The times that the shim reports for the engine's kernels, and for GELU at the end of a product. With these times, the
+# engine's tuning chooses cuBLASLt ("library") or the engine's kernels ("kernel").
 TIMES = {"library": {"SHIM_KERNEL_MS": "1000", "SHIM_GELU_MS": "0"},
          "kernel": {"SHIM_KERNEL_MS": "0.01", "SHIM_GELU_MS": "10"}}
 
@@ -95,7 +95,7 @@ def answer(worker, command, folder):
 
 
 def traces(folder, dtype, chip, way, batches):
-    """The lines of the trace of each batch, as a list of lists. A batch is the list of its items' lengths."""
+    """Returns the lines of the trace of each batch, as a list of lists. A batch is the list of its items' lengths."""
     path = folder.parent / "trace"
     path.write_text("")
     environment = {"SHIM_TRACE": str(path), "SHIM_PROCESSORS": str(chip["processors"]), "SHIM_MEMORY": str(1 << 40),
@@ -106,7 +106,7 @@ def traces(folder, dtype, chip, way, batches):
                           text=True) as worker:
         answer(worker, "", folder)
         for lengths in batches:
-            before = path.stat().st_size  # bytes of the trace so far, of the loading and of earlier batches
+            before = path.stat().st_size  # bytes of the trace so far, from loading the model and from earlier batches
             answer(worker, f"pooled - {' '.join(map(str, lengths))}\n", folder)
             found.append(path.read_text()[before:].splitlines())
     return found
@@ -114,7 +114,7 @@ def traces(folder, dtype, chip, way, batches):
 
 def choices(library, kernel):
     """Yields the launches that two traces of the same run have in common, in order. Where the traces differ, yields a
-    step with both ways: {"library": [launches], "kernel": [launches]}."""
+    step that contains both ways: {"library": [launches], "kernel": [launches]}."""
     for same, a, b, c, d in difflib.SequenceMatcher(None, library, kernel, autojunk=False).get_opcodes():
         ways = [launch_of(line) for line in library[a:b]], [launch_of(line) for line in kernel[c:d]]
         if same == "equal":
@@ -127,13 +127,14 @@ def choices(library, kernel):
 
 
 def counted(library, kernel):
-    """The launches of a run, from its traces in both ways. Equal launches are one entry, with their number."""
+    """Returns the launches of a run, from its traces in both ways. Equal launches are one entry, with their number."""
     steps = collections.Counter(map(json.dumps, choices(library, kernel)))
     return [{"times": times} | json.loads(step) for step, times in steps.items()]
 
 
 def engine_counts(work):
-    """The launches of all runs of the engine, for counts.json: those of whole items, and those of LENGTHS."""
+    """Returns the launches of all runs of the engine, for counts.json: first of items with the full length, then of
+    items with the lengths LENGTHS."""
     whole, lengths = {}, {}
     for model in MODELS:
         write_model(model, work / model)
@@ -153,13 +154,13 @@ def engine_counts(work):
 # ---- Instructions
 
 def only(counts):
-    """The counts that predict.py uses."""
+    """Returns only the counts that predict.py uses."""
     codes = ("all", "HMMA", "float", "integer", "MUFU", "shared", "LDGSTS")
     return {code: counts[code] for code in codes if counts.get(code)}
 
 
 def minus(counts, times, other):
-    """counts - times * other, but at least 0, for each opcode."""
+    """Returns counts - times * other, but at least 0, for each opcode."""
     return {code: max(number - times * other.get(code, 0), 0) for code, number in counts.items()}
 
 
@@ -169,9 +170,9 @@ def tensor_counts(found):
     - `copy`: the copy of 16 bytes for each thread of a warp.
     - `rest`: the instructions before and after the loop.
 
-    If nvcc unrolls a loop of copies, `hot` also has the branches for the remaining copies. So `hot` is too high, and
-    projections are predicted too slow. In projections, `hot` has 7.6 instructions for each product on 8.0, and 9.3 on
-    9.0. An emulator of PTX executed 6.3."""
+    If nvcc unrolls a loop of copies, `hot` also contains the branches for the remaining copies. `hot` is then too high,
+    and projections are predicted too slow. In projections, `hot` contains 7.6 instructions for each product on compute
+    capability 8.0, and 9.3 on 9.0. The PTX emulator executed 6.3."""
     copies = [loop for loop in found["loops"] if loop["innermost"] and loop.get("LDGSTS") and not loop.get("HMMA")]
     most = max(loop.get("HMMA", 0) for loop in found["loops"])
     whole = min((loop for loop in found["loops"] if loop.get("HMMA", 0) == most), key=lambda loop: loop["all"])
@@ -196,7 +197,7 @@ def split_counts(found, name):
 
 
 def disassemble(source, capability):
-    """{kernel: lines of code} of engine/cuda/SOURCE.cu, for a compute capability."""
+    """Returns {kernel: lines of SASS} of engine/cuda/SOURCE.cu, for a compute capability."""
     nvdisasm = os.environ.get("NVDISASM") or shutil.which("nvdisasm")
     if not nvdisasm:
         raise SystemExit("nvdisasm is missing. Set NVDISASM=PATH. PyPI's package nvidia-cuda-nvdisasm has it")
@@ -204,7 +205,7 @@ def disassemble(source, capability):
 
 
 def sass_counts(wanted):
-    """{capability: {kernel: {part: counts}}} of the wanted kernels, for counts.json."""
+    """Returns {capability: {kernel: {part: counts}}} of the wanted kernels, for counts.json."""
     found = {}
     for capability in ("80", "90"):
         kernels = {}
@@ -223,8 +224,9 @@ def sass_counts(wanted):
 # ---- Registers
 
 def main_loop(lines):
-    """[number of instructions, number of those that access the stack] in one pass of the loop with the most products.
-    If several loops have as many products, the shortest one counts. Loops within the loop count once."""
+    """Returns [number of instructions, number of instructions that access the stack] in one pass of the loop with the
+    most products. If several loops contain equally many products, the shortest loop counts. Loops within the loop count
+    once."""
     loops = sass.kernel_counts(lines)["loops"]
     product = "HMMA" if any(loop.get("HMMA") for loop in loops) else "float"
     loop = min(loops, key=lambda loop: (-loop.get(product, 0), loop["all"]))
@@ -232,8 +234,8 @@ def main_loop(lines):
 
 
 def register_counts():
-    """(version of nvcc, {kernel: {capability: [registers of a thread, bytes spilled, *main_loop]}}). Only kernels that
-    spill have the counts of main_loop()."""
+    """Returns (version of nvcc, {kernel: {capability: [registers of a thread, bytes spilled, *main_loop]}}). Only
+    entries of kernels that spill contain the counts of main_loop()."""
     versions, found = set(), {}
     for capability in CAPABILITIES:
         for source in sorted(path.stem for path in (ROOT / "engine/cuda").glob("*.cu") if "__global__" in path.read_text()):
@@ -251,7 +253,7 @@ def register_counts():
 
 
 def registers_text():
-    """The content of registers.json."""
+    """Returns the content of registers.json."""
     version, found = register_counts()
     lines = ",\n".join(f'  {json.dumps(name)}: {json.dumps(counts)}' for name, counts in sorted(found.items()))
     return f'{{\n "sources": "{sources.digest()}",\n "nvcc": "{version}",\n "kernels": {{\n{lines}\n }}\n}}\n'
@@ -260,7 +262,8 @@ def registers_text():
 # ---- PyTorch
 
 def peer_counts():
-    """The counts of predict_peers.py, for counts.json. PREDICT_PYTHON computes them, because it has PyTorch."""
+    """Returns the counts of predict_peers.py, for counts.json. PREDICT_PYTHON computes them, because PyTorch is
+    needed."""
     code = ("import json, sys, torch; sys.path.insert(0, sys.argv[1]); import predict_peers as p; "
             "print(json.dumps(p.counts(json.loads(sys.argv[2]), 1, torch.bfloat16, *json.loads(sys.argv[3]))))")
     ways = {"eager": (False, False), "compile": (True, False), "fused-compile": (True, True)}
@@ -271,7 +274,7 @@ def peer_counts():
 
 
 def text():
-    """The content of counts.json."""
+    """Returns the content of counts.json."""
     with tempfile.TemporaryDirectory() as folder:
         engine, lengths = engine_counts(pathlib.Path(folder))
     launches = [launch for steps in (*engine.values(), *lengths.values()) for step in steps for launch in step.get("kernel", [step])]

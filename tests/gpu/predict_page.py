@@ -10,8 +10,8 @@ def ms(seconds):
 
 
 def times(cases, dtype, head, columns):
-    """A table with a row for each case, in Markdown. `head` has the titles of the columns after the engine's times.
-    `columns` is a function from the prediction of a case to the cells of these columns."""
+    """Returns a table with a row for each case, in Markdown. `head` contains the titles of the columns after the
+    engine's times. `columns` is a function from the prediction of a case to the cells of these columns."""
     rows = [(*case, *map(ms, (found[dtype], *(found[f"{dtype} {way}"] for way in WAYS))), *columns(found))
             for case, found in cases.items()]
     return page.table(["chip", "model", "batch", f"{dtype}, ms", "cuBLASLt, ms", "own kernels, ms", *head], rows)
@@ -31,7 +31,7 @@ def f32_table(cases):
 
 
 def slowest_own(kernels):
-    """A clause that names the slowest of the engine's own kernels, and its share of the time. `kernels` is
+    """Returns a clause that names the slowest of the engine's own kernels, and its share of the time. `kernels` is
     {kernel: seconds}."""
     own = {name: seconds for name, seconds in kernels.items() if name.split("<")[0] in predict.WORK}
     name = max(own, key=own.get)
@@ -39,7 +39,7 @@ def slowest_own(kernels):
 
 
 def verdict(counts, found, wanted, dtype, gelu_apart=False):
-    """A sentence on whether each number is at least `wanted`. `found` is {(chip, model, batch): number}."""
+    """Returns a sentence on whether each number is at least `wanted`. `found` is {(chip, model, batch): number}."""
     missed = {key: number for key, number in found.items() if number < wanted}
     chip, model, batch = min(found, key=found.get)
     kernels = predict.engine_s(CHIPS[chip], counts, model, dtype, batch, gelu_apart=gelu_apart)[1]
@@ -146,7 +146,8 @@ def models_text():
 
 
 def competing(counts, dtype):
-    """(number of steps in which cuBLASLt is predicted to be faster, number of steps with two ways), in all runs."""
+    """Returns (number of steps in which cuBLASLt is predicted to be faster, number of steps with two ways) in all
+    runs."""
     won = everything = 0
     for name, model, batch in CASES:
         chip, element = CHIPS[name], 2 if dtype == "bf16" else 4
@@ -160,13 +161,13 @@ def competing(counts, dtype):
 
 
 def float_rate(chip):
-    """The rate of cuBLAS in large float32 products, in operations a second."""
+    """Returns the rate of cuBLAS in large float32 products, in operations per second."""
     return 2 * chip["lanes"] * chip["processors"] * chip["clock"] * predict.FLOAT_SHARE
 
 
 def least_of_floats(counts, case):
-    """The time of eager PyTorch in f32, divided by the engine's. Here, cuBLAS is assumed to reach FLOAT_SHARE of the
-    data sheet's float32 peak."""
+    """Returns the time of eager PyTorch in f32, divided by the engine's time. Here, cuBLAS is assumed to reach
+    FLOAT_SHARE of the data sheet's float32 peak."""
     share = predict.FLOAT_SHARE
     try:
         predict.FLOAT_SHARE = share * share * FLOAT_PEAK[case[0]] / float_rate(CHIPS[case[0]])
@@ -231,7 +232,7 @@ def lengths_text(counts):
 
 
 def written(counts):
-    """The blocks of docs/cuda.md, as {name: text}. `counts` is the content of counts.json."""
+    """Returns the blocks of docs/cuda.md, as {name: text}. `counts` is the content of counts.json."""
     cases = {case: predict.predict(counts, *case) for case in CASES}
     return {"f32": f32_text(counts, cases), "assumptions": assumptions_text(), "models": models_text(),
             "times": "\n".join((bf16_table(cases), f32_table(cases), goals_table(counts, cases))),

@@ -1,10 +1,11 @@
 """Counts PyTorch's launches, FLOPs and moved bytes in a forward pass of the models of goals.py. Nothing is computed.
 The models are traced on the device "meta", whose tensors have only shapes.
 
-Eager PyTorch launches one kernel for each ATen operation that is no view. A launch reads the inputs and writes the
-outputs. torch.compile joins operations. This module assumes that all connected operations between two products are one
-launch. This favours torch.compile. Such a launch reads what other launches wrote, and writes what other launches read.
-Each product is a launch, and each attention by scaled_dot_product_attention is one."""
+Eager PyTorch launches one kernel for each ATen operation that is not a view. The launch reads the operation's inputs
+and writes its outputs. torch.compile joins operations. This module assumes that all connected operations between two
+products are one launch, which favours torch.compile. Such a launch reads the data that other launches wrote, and writes
+the data that other launches read. Each product is a launch, and each call of scaled_dot_product_attention is a
+launch."""
 import collections
 
 import torch
@@ -17,12 +18,12 @@ ATTENTION = "_scaled_dot_product_flash_attention"
 
 
 def flash(queries, keys, values):
-    """Replaces scaled_dot_product_attention, so that the graph has one node for each attention."""
+    """Replaces scaled_dot_product_attention, so that the graph contains one node for each attention."""
     return torch.ops.aten._scaled_dot_product_flash_attention(queries, keys, values)[0]
 
 
 def graph_of(kwargs, batch, dtype, fused):
-    """The traced graph of torch.fx, from the ids to the means of the last hidden states."""
+    """Returns the traced graph of torch.fx, from the ids to the means of the last hidden states."""
     with torch.device("meta"):
         model = plain.LinformerLM(fused=fused, **kwargs).to(dtype).eval()
         ids = torch.empty(batch, kwargs["seq_len"], dtype=torch.int64)
@@ -42,7 +43,8 @@ def values_of(node):
 
 
 def bytes_of(node):
-    """The bytes of a node's first output. Other outputs are statistics of norms and attention."""
+    """Returns the bytes of a node's first output. Other outputs are statistics of norms and attention, and not
+    counted."""
     value = values_of(node)[0]
     return value.shape.numel() * value.dtype.itemsize
 
@@ -52,13 +54,13 @@ def name_of(node):
 
 
 def is_free(node):
-    """Whether a node launches nothing. It is a view, one of several outputs, or no operation."""
+    """Returns whether a node launches nothing, because it is a view, one of several outputs, or no operation."""
     return node.op != "call_function" or name_of(node) in ("expand", "getitem", "detach", "slice", "alias") or \
         "getitem" in str(node.target) or node.target.is_view
 
 
 def source(node):
-    """The node whose output a view shows. If the node is no view, the node itself."""
+    """Returns the node whose output a view shows. If the node is not a view, returns the node itself."""
     while node.op == "call_function" and is_free(node):
         node = node.args[0]
     return node
@@ -82,15 +84,15 @@ def product_of(node):
 
 
 def launch(nodes, inside):
-    """The bytes that the launch of `nodes` moves. It reads outputs of nodes outside of the set `inside`, and writes
-    outputs that such nodes read."""
+    """Returns the bytes that the launch of `nodes` moves. The launch reads outputs of nodes outside of the set
+    `inside`, and writes outputs that nodes outside of the set read."""
     reads = {source(n) for node in nodes for n in node.all_input_nodes} - inside
     writes = {node for node in nodes if any(user not in inside for user in users_of(node))}
     return sum(map(bytes_of, reads)) + sum(map(bytes_of, writes))
 
 
 def users_of(node):
-    """The nodes that read a node's output, also through views."""
+    """Returns the nodes that read a node's output, directly or through views."""
     found = set()
     for user in node.users:
         found |= users_of(user) if is_free(user) and user.op == "call_function" else {user}
@@ -98,12 +100,12 @@ def users_of(node):
 
 
 def extern(node):
-    """Whether a node is a product or an attention. torch.compile does not join such nodes."""
+    """Returns whether a node is a product or an attention, which torch.compile does not join with other nodes."""
     return name_of(node) in PRODUCTS or name_of(node) == ATTENTION
 
 
 def levels_of(nodes):
-    """{node: level}. The level is the largest number of products and attentions on a path to the node."""
+    """Returns {node: level}. The level is the largest number of products and attentions on a path to the node."""
     levels = {}
     for node in nodes:
         levels[node] = max((levels.get(source(n), 0) + (source(n) in levels and extern(source(n)))
@@ -112,7 +114,7 @@ def levels_of(nodes):
 
 
 def groups_of(nodes):
-    """The sets of connected nodes with the same level, without products and attentions."""
+    """Returns the sets of connected nodes with the same level, without products and attentions."""
     levels, group = levels_of(nodes), {}
     for node in nodes:
         if extern(node):
@@ -127,9 +129,9 @@ def groups_of(nodes):
 
 
 def counts(kwargs, batch, dtype, compiled, fused):
-    """The launches as [[kind, size, moved bytes, number]]. Equal launches are one entry. The kind is "product",
+    """Returns the launches as [[kind, size, moved bytes, number]]. Equal launches are one entry. The kind is "product",
     "attention" or "other". The size of a product is its shape [batch, rows, columns, depth]. The size of an attention
-    is its number of FLOPs, and other launches have 0."""
+    is its number of FLOPs. The size of other launches is 0."""
     nodes = [node for node in graph_of(kwargs, batch, dtype, fused).nodes if not is_free(node)]
     found = collections.Counter()
     for node in nodes:

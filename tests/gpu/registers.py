@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""The tables of registers and shared memory in docs/cuda.md. `make predict` writes registers.json and the page.
+"""Computes the tables of registers and shared memory in docs/cuda.md. `make predict` writes registers.json and the
+page.
 
     registers.py    prints the tables
 
 registers.json contains two numbers that ptxas prints for each kernel and compute capability: the registers of a thread,
-and the bytes that spill. For a kernel that spills, registers.json has two more numbers: all instructions of one pass of
-the main loop, and those that access the stack."""
+and the bytes that spill. For a kernel that spills, registers.json contains two more numbers: all instructions of one
+pass of the main loop, and the instructions of the pass that access the stack."""
 import json
 import math
 import pathlib
@@ -17,15 +18,16 @@ import page
 
 COUNTS = pathlib.Path(__file__).resolve().parent / "registers.json"
 KEYS = 256
-# KiB of shared memory of a block and of a multiprocessor, and the code that runs. They are from NVIDIA's table of
-# compute capabilities. Each block takes one KiB more than it asks for.
+# For each group of compute capabilities: KiB of shared memory of a block and of a multiprocessor, and the code that
+# runs. The sizes are from NVIDIA's table of compute capabilities. Each block occupies one KiB more than it requests.
 CHIPS = {"8.6, 8.9, 12.0": (99, 100, ("80", "120")), "8.0": (163, 164, ("80",)), "9.0, 10.0": (227, 228, ("90", "100"))}
-REGISTERS = 65536  # registers of a multiprocessor. A warp gets a multiple of 256
+REGISTERS = 65536  # registers of a multiprocessor. A warp occupies a multiple of 256 registers
 
 
 def attend_kib(width, chip):
-    """KiB of shared memory of a block in attend_tensor.cu, for heads of `width` features. If there is room, the block
-    has a place for each tile of 64 keys, and one place for queries and results. Otherwise it has two places."""
+    """Returns the KiB of shared memory of a block in attend_tensor.cu, for heads of `width` features. If there is room,
+    the block has a place for each tile of 64 keys, and one place for queries and results. Otherwise it has two
+    places."""
     block, processor, _ = chip
     tile = 2 * 64 * (width + 8) * 2 / 1024
     places = KEYS // 64 + 1
@@ -33,8 +35,8 @@ def attend_kib(width, chip):
 
 
 def project_kib(lines, turned):
-    """KiB of shared memory of a block in project_tensor.cu: four stages of E and x. If `turned`, E is
-    (k, positions)."""
+    """Returns the KiB of shared memory of a block in project_tensor.cu, for four stages of E and x. If `turned`, the
+    shape of E is (k, positions)."""
     depth = 64 if lines < 128 else 32
     return 4 * 2 * ((lines * (depth + 8) if turned else depth * (lines + 8)) + depth * (lines + 8)) / 1024
 
@@ -55,20 +57,21 @@ ROWS = (("attention, heads of up to 32 features", attention(32)), ("up to 64 fea
 
 
 def most_registers(kernels, name, capabilities):
-    """The most registers of a thread, in all kernels in bf16 and f16 whose names begin with `name`."""
+    """Returns the maximum number of registers of a thread, in all kernels in bf16 and f16 whose names begin with
+    `name`."""
     return max(counts[capability][0] for kernel, counts in kernels.items() for capability in capabilities
                if kernel.startswith(tuple(name.replace("TYPE", word) for word in ("__nv_bfloat16", "__half"))))
 
 
 def blocks_of(registers, threads, kib, chip):
-    """The number of blocks that a multiprocessor runs at a time. `registers` are those of a thread, and `kib` is the
-    shared memory of a block."""
+    """Returns the number of blocks that a multiprocessor runs at a time. `registers` is the number of registers of a
+    thread, and `kib` is the shared memory of a block."""
     warp = math.ceil(registers * 32 / 256) * 256
     return min(REGISTERS // (warp * threads // 32), int(chip[1] // (kib + 1)))
 
 
 def room_cell(kernels, kernel, chip):
-    """A cell of the table: KiB of shared memory of a block, and the blocks of a multiprocessor."""
+    """Returns a cell of the table: KiB of shared memory of a block, and number of blocks of a multiprocessor."""
     name, threads, kib_of = kernel
     kib, registers = kib_of(chip), most_registers(kernels, name, chip[2])
     blocks = blocks_of(registers, threads, max(kib), chip)
@@ -91,7 +94,7 @@ def dotted(capability):
 
 
 def spill_cell(registers, spilled, *loop):
-    """A cell of the table of spills. The arguments are the numbers in registers.json."""
+    """Returns a cell of the table of spills. The arguments are the numbers in registers.json."""
     return f"{spilled} ({loop[1]} of {loop[0]})" if spilled else "–"
 
 

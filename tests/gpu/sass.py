@@ -1,15 +1,15 @@
 """Counts instructions in SASS, the machine code of a kernel, in the output of nvdisasm. Nothing is executed.
 
-A loop has several paths. The path with the most work counts. Work is products on tensor cores, loads of their matrices,
-copies, and writes of results. Of paths with the same work, the shortest one counts. So the paths for masks, for
-example, do not count. A loop within a loop counts once. Where such loops matter, predict_counts.py multiplies their
-counts by the number of passes.
+If a loop contains several paths, the path with the most work is counted. Work is products on tensor cores, loads of
+their matrices, copies, and writes of results. Among paths with the same work, the shortest path is counted. For
+example, the paths for masks are not counted. A loop within a loop counts once. Where such loops matter,
+predict_counts.py multiplies their counts by the number of passes.
 
 Besides opcodes, three groups of instructions are counted. Each group has its own unit of the multiprocessor:
 
 - "float": arithmetic of float32.
 - "integer": arithmetic and logic of 32 bits, comparisons and selections.
-- "shared": accesses of a warp to 128 bytes of shared memory. An instruction may make several of them."""
+- "shared": accesses of a warp to 128 bytes of shared memory. An instruction may make several such accesses."""
 import collections
 import re
 import subprocess
@@ -22,7 +22,7 @@ LEAVES = ("EXIT", "RET", "BRX", "KILL")
 
 
 def disassemble(nvdisasm, cubin):
-    """{plain name of a kernel: lines of its code}, from a cubin."""
+    """Returns {plain name of a kernel: lines of its code} of a cubin."""
     text = subprocess.run([nvdisasm, "-c", cubin], capture_output=True, text=True, check=True).stdout
     found, lines = {}, None
     for line in text.splitlines():
@@ -36,9 +36,9 @@ def disassemble(nvdisasm, cubin):
 
 
 def resources(text):
-    """(version of nvcc, {plain name of a kernel: (registers of a thread, bytes that it spills)}). `text` is the output
-    of `nvcc --version` and of ptxas with -v. Ends the program if a function is not inlined, because the spills of such
-    a function would be overlooked."""
+    """Returns (version of nvcc, {plain name of a kernel: (registers of a thread, bytes that it spills)}). `text` is the
+    output of `nvcc --version` and of ptxas with -v. Ends the program if a function is not inlined, because the spills
+    of such a function would be overlooked."""
     kernels = re.findall(
         r"Compiling entry function '(.*?)' for.*?(\d+) bytes spill stores.*?Used (\d+) registers", text,
         re.DOTALL)
@@ -51,7 +51,7 @@ def resources(text):
 
 
 def plain_name(name):
-    """A kernel's name as in the shim's trace: without parameters, and without casts of template arguments."""
+    """Returns a kernel's name as in the shim's trace: without parameters, and without casts of template arguments."""
     return re.sub(r"\(.*", "", name.removeprefix("void ")).replace("(int)", "").replace("(bool)1", "true") \
         .replace("(bool)0", "false")
 
@@ -64,7 +64,7 @@ class Block:
 
 
 def blocks_of(lines):
-    """The basic blocks of a kernel, as [(opcodes, indices of the blocks that may follow)]."""
+    """Returns the basic blocks of a kernel, as [(opcodes, indices of the blocks that may follow)]."""
     blocks = [Block()]
     for line in lines:
         label = re.match(r"(\.L_x_\d+):", line)
@@ -76,11 +76,11 @@ def blocks_of(lines):
         if not code:
             continue
         predicate, opcode, rest = code.groups()
-        # nvcc puts the instruction @!PT LDS, which never executes, after copies.
+        # After copies, nvcc emits the instruction @!PT LDS, which never executes.
         blocks[-1].codes.append("NOP" if (predicate or "").strip() == "@!PT" else opcode)
         base = opcode.split(".")[0]
         target = re.search(r"`\((\.L_x_\d+)\)", rest)
-        if base in ("BRA", "CALL") and target:  # such a call does not return, so it is a jump
+        if base in ("BRA", "CALL") and target:  # a call with such a label does not return, so it is a jump
             blocks[-1].goes = target[1]
             blocks[-1].falls = bool(predicate) or bool(re.match(r"\s*(\.\w+\s+)?!?U?P\d", rest.strip()))
             blocks.append(Block())
@@ -94,7 +94,7 @@ def blocks_of(lines):
 
 
 def reached(blocks):
-    """The blocks to which a path from the first block leads."""
+    """Returns the blocks that can be reached from the first block."""
     found, todo = set(), [0]
     while todo:
         at = todo.pop()
@@ -105,8 +105,9 @@ def reached(blocks):
 
 
 def dominators(blocks):
-    """Two dictionaries with an entry for each block that a path from the first block reaches. The first one has, as
-    bits, the blocks that every such path passes. The second one has the preceding blocks, without unreached ones."""
+    """Returns two dictionaries with an entry for each block that can be reached from the first block. The first
+    dictionary contains the block's dominators as bits, which are the blocks on every path to the block. The second
+    dictionary contains the preceding blocks, without unreachable blocks."""
     before = {i: [] for i in sorted(reached(blocks))}
     for i in before:
         for j in blocks[i][1]:
@@ -126,7 +127,7 @@ def dominators(blocks):
 
 
 def loops_of(blocks):
-    """{header: blocks of the loop}. Only loops with a single entry, the header, are found. Blocks that no path reaches
+    """Returns {header: blocks of the loop}. Only loops with a single entry, the header, are found. Unreachable blocks
     are in no loop."""
     dominated, before = dominators(blocks)
     loops = {}
@@ -144,7 +145,8 @@ def loops_of(blocks):
 
 
 def shared_accesses(code):
-    """How many times an instruction of a warp accesses 128 bytes of shared memory, if there are no bank conflicts."""
+    """Returns how often an instruction of a warp accesses 128 bytes of shared memory, if there are no bank
+    conflicts."""
     base, *rest = code.split(".")
     if base == "LDSM":  # 1, 2 or 4 matrices of 128 bytes, as in LDSM.16.M88 or LDSM.16.MT88.4
         return int(rest[-1]) if rest[-1].isdigit() else 1
@@ -154,7 +156,7 @@ def shared_accesses(code):
 
 
 def count(codes):
-    """{opcode or group: number}. "all" is the number of instructions."""
+    """Returns {opcode or group: number}. "all" is the number of instructions."""
     counts = collections.Counter(code.split(".")[0] for code in codes)
     counts["float"] = sum(counts[code] for code in FLOAT)
     counts["integer"] = sum(counts[code] for code in INTEGER)
@@ -164,9 +166,9 @@ def count(codes):
 
 
 def path(blocks, header, body, ends_anywhere=False):
-    """The counts of one path, which begins at the header and passes no block twice. The path ends where it would return
-    to the header or leave the body. With `ends_anywhere`, it may end at any block. Among these paths, the one with the
-    most work is chosen. Of paths with the same work, it is the one with the fewest instructions."""
+    """Returns the counts of one path, which begins at the header and passes no block twice. The path ends where it
+    would return to the header or leave the body. With `ends_anywhere`, it may end at any block. Among these paths, the
+    path with the most work is chosen, and among paths with the same work, the path with the fewest instructions."""
     order, seen = [], set()
 
     def visit(at):
@@ -204,8 +206,9 @@ def path(blocks, header, body, ends_anywhere=False):
 
 
 def kernel_counts(lines):
-    """The counts of a kernel. `whole` has the counts of a path from the first block, with each loop once. `loops` has
-    the counts of each loop, in the order of the code. A loop's `depth` is the number of loops around it."""
+    """Returns the counts of a kernel. "whole" contains the counts of a path from the first block, with each loop once.
+    "loops" contains the counts of each loop, in the order of the code. A loop's "depth" is the number of loops around
+    it."""
     blocks = blocks_of(lines)
     loops = loops_of(blocks)
     found = []

@@ -1,8 +1,8 @@
 """Computes a digest of all files that may change the counts in counts.json. Changes of comments, docstrings and white
 space do not change the digest.
 
-The digest also depends on the sizes of models and chips in predict.py. Of config/ and weights/, which read the files of
-a model, it depends only on headers that the engine includes."""
+The digest also depends on the sizes of models and chips in predict.py. config/ and weights/ read the files of a model.
+From these folders, the digest contains only headers that the engine includes."""
 import functools
 import hashlib
 import io
@@ -15,7 +15,7 @@ import predict
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 ROOT = FOLDER.parent.parent
-# The sources of the counted engine, and of the programs that count. Headers are found by #include.
+# The sources of the engine whose launches are counted, and of the programs that count. #include lines name the headers.
 PATTERNS = ("engine/*.c", "engine/plan/**/*.c", "engine/families/**/*.c", "engine/cuda/**/*.cu", "tests/cuda/shim/**/*.cpp",
             "tests/bench/worker.c", "tests/gpu/predict_counts.py", "tests/gpu/predict_peers.py", "tests/gpu/sass.py")
 INCLUDED = (".", "tests/cuda/shim", "tests/cuda/shim/cublas")
@@ -24,7 +24,7 @@ TOKEN = re.compile(r'/\*.*?\*/|//[^\n]*|("(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])
 
 @functools.cache
 def included(text):
-    """The names in the #include lines of a text."""
+    """Returns the names in the #include lines of a text."""
     return re.findall(r'^\s*#\s*include\s+["<]([^">]+)[">]', text, re.MULTILINE)
 
 
@@ -39,7 +39,7 @@ def headers_of(root, path):
 
 
 def files(root=ROOT):
-    """All files of the digest, as sorted paths relative to `root`."""
+    """Returns all files of the digest, as sorted paths relative to `root`."""
     todo = [path.relative_to(root) for pattern in PATTERNS for path in root.glob(pattern)]
     found = set(todo)
     while todo:
@@ -52,7 +52,7 @@ def files(root=ROOT):
 
 
 def code_of_python(text):
-    """The tokens of a Python file, without comments and docstrings."""
+    """Returns the tokens of a Python file, without comments and docstrings."""
     begins = {tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
     names = {tokenize.NEWLINE: "\n", tokenize.INDENT: "\t"}
     before, code = tokenize.NEWLINE, []
@@ -68,12 +68,12 @@ def code_of_python(text):
 
 @functools.cache
 def code_of(text, is_python):
-    """The text of a source file, without comments and white space."""
+    """Returns the text of a source file, without comments and white space."""
     return "\0".join(code_of_python(text) if is_python else filter(None, TOKEN.findall(text)))
 
 
 def digest(root=ROOT):
-    """The SHA-256 of the sources and sizes, as hexadecimal digits."""
+    """Returns the SHA-256 of the sources and sizes, as hexadecimal digits."""
     found = hashlib.sha256(json.dumps(predict.counted_for()).encode())
     for path in files(root):
         found.update(f"{path}\0{code_of((root / path).read_text(), path.suffix == '.py')}\0".encode())

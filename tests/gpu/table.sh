@@ -1,6 +1,7 @@
 # shellcheck shell=bash disable=SC2154
-# table.sh: the rows of check.sh's table. After each row the whole table is written into the log folder. It is also
-# written into $OUT, with all logs, so that a killed check.sh leaves its results. check.sh sets $log and $heading.
+# table.sh: collects and prints the rows of check.sh's table. After each row the whole table is written into the log
+# folder. The table and all logs are also copied into $OUT, so that a killed check.sh leaves its results. check.sh sets
+# $log and $heading.
 rows=() ran=0 failed=0 not_run=0 complete=
 table=$log/table.txt
 
@@ -12,8 +13,8 @@ add_not_run() {
     not_run=$((not_run + 1))
 }
 
-# Prints one line for each goal, with tabs. Without bench.json, all are "not measured". Without python3, no goal is
-# listed.
+# Prints one line for each goal, with tabs. Without bench.json, all goals are "not measured". Without python3, no goal
+# is listed.
 goal_rows() {
     local results=()
     [ ! -e "$log/bench.json" ] || results=("$log/bench.json")
@@ -48,7 +49,8 @@ print_table() {
     verdict "$goals"
 }
 
-# Each file is replaced as a whole. $OUT may limit the number of files, so all logs are in one archive there.
+# Writes the table, and copies it with the logs and the files of bench.py into $OUT. Each file is replaced as a whole.
+# All logs are in one archive, because the number of files in $OUT may be limited.
 keep() {
     print_table >"$table.new"
     mv "$table.new" "$table"
@@ -60,5 +62,5 @@ keep() {
     done
 }
 
-# True when nothing failed and no goal was missed.
+# Succeeds if something ran, nothing failed and no goal was missed.
 good() { [ $ran != 0 ] && [ $failed = 0 ] && ! grep -q 'NOT MET$' "$table"; }

@@ -52,12 +52,12 @@ def mixed_table(results, sizes):
 
 
 def saved(standard, ms):
-    """The speedup `standard / ms` as text. A dash if one of them was not measured."""
+    """Returns the speedup `standard / ms` as text, or a dash if one of the times was not measured."""
     return f"{standard / ms:.1f}" if standard and ms else "–"
 
 
 def table3_cell(found, n, k, paper):
-    """The speedup over the engine's full attention, the speedup over PyTorch's flash attention, and the paper's
+    """Returns the speedup over the engine's full attention, the speedup over PyTorch's flash attention, and the paper's
     figure."""
     ms = found.get((n, k, OURS))
     return f"{saved(found.get((n, None, OURS)), ms)} / {saved(found.get((n, None, 'fused')), ms)} / {paper}"
@@ -100,7 +100,7 @@ def heading(results, command):
 
 
 def markdown(results, sizes, command):
-    """The content of bench.md."""
+    """Returns the content of bench.md."""
     shown = sizes | {"table": ", ".join(f"{key} {value}" for key, value in sizes["table"].items())}
     text = [heading(results, command)]
     text += [f"{title.format(**shown)}\n\n{table(results, sizes)}" for part, (title, table) in SECTIONS.items()

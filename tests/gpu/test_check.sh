@@ -1,5 +1,5 @@
 #!/bin/bash
-# test_check.sh: tests the output and the files of check.sh on an imitated machine. Its nvidia-smi, nvcc, python3,
+# test_check.sh: tests the output and the files of check.sh on an imitated machine, whose nvidia-smi, nvcc, python3,
 # compute-sanitizer and test programs are scripts. Also runs test_figures.py and test_predict.py. Does not test a
 # device.
 set -uo pipefail # a command that fails is a result, not an error
@@ -31,7 +31,7 @@ python3 tests/gpu/test_figures.py || failed=1
 python3 tests/gpu/test_predict.py || failed=1
 echo 1..17
 
-# put PATH: writes a script from standard input.
+# put PATH: writes a script to PATH. Standard input is the content.
 put() {
     mkdir -p "$(dirname "$1")"
     { echo '#!/bin/bash' && cat; } >"$1"
@@ -40,14 +40,15 @@ put() {
 
 # ---- The archive ----
 
-# Prints libraries that ldd finds outside of the archive, except those of glibc and gcc.
+# Prints libraries that ldd finds outside of the archive, except libraries of glibc and gcc.
 from_elsewhere() {
     ldd "$@" | awk -v folder="$(realpath "$work/real")/" '/not found/ || ($2 == "=>" && index($3, folder) != 1) { print $1, $3 }' |
         grep -vE '^(ld-linux.*|lib(c|m|dl|pthread|rt|resolv|stdc\+\+|gcc_s)\.so\.[0-9]+) '
 }
 
-# One rule of tests.mk links all programs of cuda/, so the archive contains only one of them here. Each program contains
-# the weights of the built-in models. These have 10 MB, and their compression takes half a second.
+# Tests that the programs of an archive need no libraries outside of the archive. The archive contains only one program
+# of tests/cuda, because one rule of tests.mk links all of them. Each program contains the weights of the built-in
+# models. These weights have 10 MB, and their compression takes half a second.
 archive_suffices() {
     local real=$work/real/gpu
     tests/gpu/bundle.sh "$work/real.tar.gz" "$built"/tests/cuda/{libengine_cuda.so,libcuda.so.1,test_tensor,test_split} \
@@ -95,8 +96,8 @@ tests/gpu/bench.py*) exec "\$WORK/bench" "\$@" ;;
 *) exec "$(command -v python3)" "\$@" ;;
 esac
 X
-# Accepts the options that the manual lists for each tool. Several names in one option are an error, for the reason
-# given at sanitize() in check.sh.
+# Accepts the options that the manual lists for each tool. Several names in one option are an error, for the reason that
+# sanitize() in check.sh states.
 put "$work/bin/compute-sanitizer" <<'X'
 while [ "${1#--}" != "$1" ]; do
     case "$tool,$1 $2" in
@@ -133,7 +134,7 @@ X
 touch "$work/build/gpu/libcmocka.so.0"
 tar -C "$work/build" -czf "$work/build/gpu.tar.gz" gpu
 
-# check ARGUMENT…: runs check.sh, and sets status.
+# check ARGUMENT…: runs check.sh, and sets $status to its exit status.
 check() {
     status=0
     tests/gpu/check.sh "$@" >"$work/said" 2>&1 </dev/null || status=$?

@@ -34,8 +34,8 @@ RUN = ["embed", *["norm", "product", "attend", "product"] * 12, "pool"]
 
 
 def finds_the_period():
-    """The period is found for any number of equal runs, and after any other kernels. It is also found if a run ends
-    with its layers, and if a run is a single kernel."""
+    """period_of() finds the period for any number of equal runs, and after any other kernels. It also finds the period
+    if a run ends with its layers, and if a run is a single kernel."""
     cases = [(["load"] * 7 + RUN * 6, len(RUN)), (["x", *RUN[:9], "y"] + RUN * 4, len(RUN)), (RUN * 7, len(RUN)),
              (RUN[:-1] * 6, len(RUN) - 1), (["a", "b"] * 6, 2), (["a"] * 6, 1)]
     return [kernels.period_of(names) for names, _ in cases] == [period for _, period in cases]
@@ -59,7 +59,7 @@ def adds_up_one_run():
 
 
 def ncu_that_says(folder, text, status):
-    """The path of a program that prints `text` and exits with `status`, in place of ncu."""
+    """Returns the path of a program that replaces ncu. The program prints `text` and exits with `status`."""
     path = folder / "ncu"
     path.write_text(f"#!/bin/sh\necho '{text}'\nexit {status}\n")
     path.chmod(0o755)
@@ -67,7 +67,7 @@ def ncu_that_says(folder, text, status):
 
 
 def names_what_ncu_lacks(folder):
-    """If ncu is not allowed to measure, profile() raises NotMeasurable. If the worker fails, it raises RuntimeError."""
+    """profile() raises NotMeasurable if ncu is not allowed to measure, and RuntimeError if the worker fails."""
     found = []
     for text, status in (("ERR_NVGPUCTRPERM", 1), ("==ERROR== A driver resource was unavailable.", 9),
                          ("failed no model", 0), ("anything", 3),
@@ -80,7 +80,7 @@ def names_what_ncu_lacks(folder):
 
 
 def all_measured(ours=1.0):
-    """Results in which the engine takes `ours` milliseconds. With one millisecond, each goal is just met."""
+    """Returns results in which the engine takes `ours` milliseconds. With one millisecond, each goal is just met."""
     rows = [{"part": "rates", "dtype": "bf16", "tflops": 1.0}]
     for model in MODELS:
         rows.append({"part": "flops", "model": model, "flops": 0.58e9 / 32})
@@ -105,8 +105,8 @@ def verdicts(results):
 
 
 def judges_goals():
-    """All goals are met, or none is measured. An engine that takes a tenth longer misses all goals but the last one,
-    which counts figures."""
+    """Results meet all goals, and empty results measure none. An engine that takes a tenth longer misses all goals
+    except the last goal, which counts figures."""
     missed = verdicts(all_measured(1.1))
     return set(verdicts(all_measured())) == {"met"} and set(verdicts({"measured": []})) == {"not measured"} \
         and missed[-1] == "met" and set(missed[:-1]) == {"NOT MET"}
@@ -151,8 +151,8 @@ def options(folder, dry=False, seconds=100):
 
 
 def statuses(folder):
-    """The exit status of bench.py. Failures come before missed goals, and missed goals before missing measurements. A
-    dry run misses no goal."""
+    """Tests the exit status of bench.py. Failures take precedence over missed goals, and missed goals over missing
+    measurements. A dry run misses no goal."""
     found = []
     for measured, failures, missing in (([], [], []), ([], [], ["x"]), (all_measured(1.1)["measured"], [], ["x"]),
                                         (all_measured(1.1)["measured"], ["x"], ["x"])):
@@ -176,7 +176,7 @@ def lists_parts_without_time(folder):
 
 
 def keeps_earlier_results(folder):
-    """After a signal, bench.json has the figures so far, and mentions the signal."""
+    """After a signal, bench.json contains the figures so far, and mentions the signal."""
     program = f"""
 import argparse, pathlib, signal, sys
 sys.path.insert(0, {str(FOLDER)!r})

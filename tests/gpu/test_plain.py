@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compares the modules of plain.py with the libraries' outputs in tests/reference. Also checks that plain.py reads the
-models that it writes. Needs PyTorch and numpy. Prints TAP.
+"""Compares the modules of plain.py with the libraries' outputs in tests/reference. Also tests that plain.py can read
+the models that it writes. Needs PyTorch and numpy. Prints TAP.
 
     test_plain.py [DEVICE]         DEVICE is cpu or cuda. The default is cpu"""
 import pathlib
@@ -15,11 +15,11 @@ REFERENCE = pathlib.Path(__file__).resolve().parents[1] / "reference"
 CASES = ("linformer_lm", "linformer_lm_share_kv", "linformer_lm_one_kv_head", "linformer_lm_one_kv_head_share_kv",
          "linformer_lm_dim_head", "linformer_encoder", "linformer_pytorch_lm", "linformer_pytorch_full_attention",
          "linformer_pytorch_share_layerwise")
-TOLERANCE = 1e-5  # relative L2 error
+TOLERANCE = 1e-5  # maximum relative L2 error
 
 
 def errors(case, fused, device):
-    """Yields the relative L2 error of each call in the reference case, except for calls with masks."""
+    """Yields the relative L2 error of each call of a case in tests/reference, except calls with masks."""
     model = plain.load(REFERENCE / case, fused, device)
     calls = plain.read_tensors(REFERENCE / case / "calls.safetensors", device)
     for index in range(len(calls)):
@@ -30,7 +30,8 @@ def errors(case, fused, device):
 
 
 def written_is_read():
-    """Whether a model that plain.py wrote has the same tensors after reading, for both measured architectures."""
+    """Returns whether a model that plain.py wrote contains the same tensors after reading, for both measured
+    architectures."""
     small = {"linformer.LinformerLM": dict(num_tokens=7, dim=8, seq_len=6, depth=1, heads=2, k=3),
              "linformer_pytorch.LinformerLM": dict(num_tokens=7, channels=8, input_size=6, dim_k=3, dim_ff=5, nhead=2,
                                                    depth=1)}

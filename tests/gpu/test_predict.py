@@ -31,8 +31,8 @@ def near(found, expected):
 
 
 def divides_blocks():
-    """5 blocks on 4 multiprocessors take 2 turns instead of 1.25. 8 blocks take 2 turns, without waste. A single block
-    takes one turn instead of a quarter."""
+    """5 blocks on 4 multiprocessors take the time of 2 blocks, and would take 1.25 if they were shared evenly. 8 blocks
+    take the time of 2, without waste. A single block takes the time of 1 instead of 0.25."""
     return near(predict.waste(5, 4), 1.6) and near(predict.waste(8, 4), 1.0) and near(predict.waste(1, 4), 4.0)
 
 
@@ -59,8 +59,8 @@ def times_grouped_products():
 
 
 def times_items_of_several_lengths():
-    """Grouped products or the engine's kernel compute the projections, even if the other way is faster. Of other steps
-    the faster way counts."""
+    """Grouped products or the engine's kernel compute the projections, even if the other way is faster. For other
+    steps, the faster way counts."""
     norm = {"kind": "kernel", "name": "layer_norm<__nv_bfloat16, 8>", "grid": [1000, 1, 1]}
     grouped = {"kind": "grouped", "shape": [128, 256, 1024, 2]}
     steps = [{"times": 2, "library": [grouped], "kernel": [norm]}, {"times": 1, "library": [norm], "kernel": [norm, norm]}]
@@ -72,7 +72,7 @@ def times_items_of_several_lengths():
 def times_kernels():
     """There are 3000 instructions on 16 schedulers, which issue in 75 % of their cycles. Other units of a scheduler
     take this many cycles for an instruction of a warp:
-    - 8 for a product on tensor cores: 4096 FLOP at 8.192e12 / 4 / 1e9 / 4 = 512 FLOP a cycle.
+    - 8 for a product on tensor cores: 4096 FLOP at 8.192e12 / 4 / 1e9 / 4 = 512 FLOP per cycle.
     - 8 for an exponential.
     - 2 for an operation on floats, with 64 lanes in a multiprocessor.
     - 2 for an operation on integers.
@@ -89,9 +89,10 @@ def times_kernels():
 
 
 def counts_tensor_products():
-    """Attention at batch 1 has two products of 4096 * 256 * 512 multiplications. An instruction has 4096 FLOP. The two
-    projections have as many multiplications. With one head of keys and values, a projection has 16 parts of 256 rows,
-    and 4096 * 256 * 64 multiplications. In f32, finish_projection then adds 32 parts."""
+    """Attention at batch 1 consists of two products of 4096 * 256 * 512 multiplications. An instruction computes 4096
+    FLOP. The two projections consist of equally many multiplications. With one head of keys and values, a projection
+    has 16 parts of 256 rows, and 4096 * 256 * 64 multiplications. In f32, finish_projection adds 32 parts in this
+    case."""
     attend = predict.attend_tensor_work({"hot": {"all": 680, "HMMA": 128}, "copy": {"all": 40, "LDGSTS": 1},
                                          "rest": {"all": 700}}, {"threads": 128, "grid": [33, 8, 1], "shared": 92160},
                                         predict.whole(1))
@@ -109,11 +110,11 @@ def counts_tensor_products():
 
 
 def counts_split_products():
-    """Each product of floats is three products on tensor cores. An instruction has 2048 FLOP, 8 elements of depth. In
-    one pass of the outer loop, a warp has this many instructions:
-    - 2 * 3 * 16 with tiles of 128 lines. The depth is 16, and the warp has 4 by 4 fragments, 64 by 32 elements.
-    - 4 * 3 * 4 with tiles of 64 lines. The depth is 32, and the warp has 2 by 2 fragments.
-    - 2 * 3 * 64 in attention. The warp has 32 rows, 32 keys and 64 features, and computes two products."""
+    """Each product of floats is three products on tensor cores. An instruction computes 2048 FLOP and 8 elements of
+    depth. In one pass of the outer loop, a warp executes this many instructions:
+    - 2 * 3 * 16 with tiles of 128 lines. The depth is 16, and the warp computes 4 by 4 fragments, 64 by 32 elements.
+    - 4 * 3 * 4 with tiles of 64 lines. The depth is 32, and the warp computes 2 by 2 fragments.
+    - 2 * 3 * 64 in attention. The warp computes two products, with 32 rows, 32 keys and 64 features."""
     def flops(work, name, tile, **launch):
         counts = {"tile": {"all": 1, "HMMA": tile}, "rest": {"all": 1}}
         return work(counts, {"name": name, "threads": 256, "added": 0} | launch, predict.whole(1))[1]["HMMA"] * 2048 / 3
@@ -127,15 +128,15 @@ def counts_split_products():
 
 
 def adds_up_a_run():
-    """Two launches work on 8000 rows of 512 elements of 2 bytes. Each launch reads and writes the rows at 9 GB/s, and
-    takes 3 us more. If a step has two ways, the faster one counts. With gelu_apart, the way of the engine's kernel
-    counts, even if it is slower. This way also has finish_product, with rows of 2048 elements."""
+    """Two launches process 8000 rows of 512 elements of 2 bytes. Each launch reads and writes the rows at 9 GB/s, and
+    takes 3 us more. If a step has two ways, the faster way counts. With gelu_apart, the way of the engine's kernel
+    counts, even if it is slower. This way also launches finish_product, with rows of 2048 elements."""
     launch = {"kind": "kernel", "name": "layer_norm<__nv_bfloat16, 8>", "grid": [1000, 1, 1]}
     step = {"times": 2, "library": [launch, launch], "kernel": [launch]}
     found = [predict.engine_s(CHIP, {"engine": {"full bf16 1 4": [step]}}, "full", "bf16", 1, *ways)[0]
              for step, *ways in ((launch | {"times": 2},), (step,), (step, ["library"]), (step, ["kernel"]))]
     usual = 2 * (2 * 8000 * 512 * 2 / 9e9 + 3e-6)
-    finish = launch | {"name": "finish_product<__nv_bfloat16, 8>"}  # has rows of 2048 elements
+    finish = launch | {"name": "finish_product<__nv_bfloat16, 8>"}  # processes rows of 2048 elements
     gelu = {"engine": {"full bf16 1 4": [{"times": 1, "library": [launch], "kernel": [launch, finish]}]}}
     apart = predict.engine_s(CHIP, gelu, "full", "bf16", 1, gelu_apart=True)[0]
     return all(near(*pair) for pair in zip(found, (usual, usual, 2 * usual, usual))) and \
@@ -165,8 +166,8 @@ def finds_choices():
 
 
 def holds_eager_to_its_host():
-    """Each of 100 operations takes 3 us on the device. For eager PyTorch, each takes 5 us on the host, so the host
-    limits the run. torch.compile has no such limit."""
+    """Each of 100 operations takes 3 us on the device. With eager PyTorch, each operation takes 5 us on the host, so
+    the host limits the run. torch.compile has no such limit."""
     counts = {"peers": {"full eager": [["other", 0, 500, 100]], "full compile": [["other", 0, 500, 100]]}}
     return near(predict.peer_s(CHIP, counts, "full", "bf16", 1, "eager"), 5e-4) and \
         near(predict.peer_s(CHIP, counts, "full", "bf16", 1, "compile"), 100 * (1e-8 + 3e-6))
@@ -189,8 +190,9 @@ CODE = """
 
 
 def counts_the_cheap_way():
-    """The loop counts without its two multiplications: LDSM, BRA, LDS, HMMA and BRA. The LDS is never executed, so it
-    is no access of shared memory. The kernel also has an instruction before the loop, and STG and EXIT after it."""
+    """The loop is counted without its two multiplications: LDSM, BRA, LDS, HMMA and BRA. The LDS is never executed, so
+    it is not counted as an access of shared memory. Before the loop is one instruction, after the loop are STG and
+    EXIT."""
     found = sass.kernel_counts(CODE)
     loop = found["loops"][0]
     return len(found["loops"]) == 1 and (loop["all"], loop["HMMA"], loop["LDSM"], loop["innermost"]) == (5, 1, 1, True) \
@@ -208,14 +210,14 @@ UNREACHED = """
 
 
 def counts_only_what_runs():
-    """Blocks that no path reaches may jump to blocks of the kernel. They make no loop, and change none."""
+    """Unreachable blocks may jump to blocks of the kernel. They neither form a loop nor change a loop."""
     return sass.kernel_counts(CODE + UNREACHED) == sass.kernel_counts(CODE) and \
         sass.kernel_counts(["        /*0000*/                   EXIT ;"] + UNREACHED)["loops"] == []
 
 
 def finds_dominators():
-    """A block that is not the first dominates another one, if the other cannot be reached without it. Tested with
-    random blocks, some of which no path reaches."""
+    """A block dominates another block if every path from the first block to the other block passes it. Tested with
+    random blocks, some of which are unreachable."""
     chance, good, unreached = random.Random(1), True, 0
     for _ in range(300):
         size = chance.randint(1, 7)
@@ -233,7 +235,7 @@ def finds_dominators():
 
 
 def counts_shared_memory():
-    """The accesses of an instruction depend on the bytes that it moves for each thread, or on its number of
+    """The number of accesses of an instruction depends on the bytes that it moves for each thread, or on its number of
     matrices."""
     codes = ("LDSM.16.M88.4", "LDSM.16.MT88.2", "LDSM.16.M88", "LDS", "LDS.U.64", "STS.128", "LDGSTS.E.BYPASS.LTC128B.128",
              "LDG.E.128")
@@ -242,16 +244,16 @@ def counts_shared_memory():
 
 
 def own_flops(counts, launch, batch):
-    """The FLOPs of a kernel on tensor cores. An instruction has 4096 FLOP. If floats are split, it has 2048 FLOP, and
-    three instructions are needed for one product."""
+    """Returns the FLOPs of a kernel on tensor cores. An instruction computes 4096 FLOP. If floats are split, it
+    computes 2048 FLOP, and three instructions are needed for one product."""
     family, name = launch["name"].split("<")[0], launch["name"]
     return predict.WORK[family](counts["sass"]["90"][name], launch, batch)[1]["HMMA"] * \
         (4096 if family.endswith("tensor") else 2048 / 3)
 
 
 def counts_all_products():
-    """Checks the FLOPs of the kernels in counts.json. A kernel has as many FLOPs as the product of cuBLASLt that it
-    replaces. An attention or a projection of floats has as many as the sizes of the model require."""
+    """Checks the FLOPs of the kernels in counts.json. A kernel computes as many FLOPs as the product of cuBLASLt that
+    it replaces. The FLOPs of an attention or a projection of floats follow from the sizes of the model."""
     counts, sizes, good = json.loads(predict.COUNTS.read_text()), predict.SIZES, True
     for key, steps in counts["engine"].items():
         model, _, batch, _ = key.split()
@@ -280,8 +282,8 @@ ptxas info    : Used 8 registers, used 0 barriers, 512 bytes cmem[0]
 
 
 def reads_registers():
-    """resources() reads registers and spills of kernels. It ends the program if a function is not inlined. The spills
-    of such a function would be overlooked."""
+    """resources() reads registers and spills of kernels. It ends the program if a function is not inlined, because the
+    spills of such a function would be overlooked."""
     try:
         sass.resources(NVCC + "ptxas info    : Function properties for _Z5third\n    0 bytes stack frame\n")
         return False
@@ -290,8 +292,8 @@ def reads_registers():
 
 
 def counts_accesses_of_the_stack():
-    """The loop with the product has 5 instructions. The test changes two of them, so that they access the stack. The
-    other loop has more instructions, but no product."""
+    """The loop with the product contains 5 instructions. The test replaces two of them by accesses of the stack. The
+    other loop contains more instructions, but no product."""
     code = [line.replace("LDSM.16.M88.4 R4, [R8]", "LDL R4, [R1]").replace("@!PT LDS RZ, [RZ]", "STL [R1], R4") for line in CODE]
     other = [".L_x_9:", *["        /*0000*/                   MOV R0, R1 ;"] * 9,
              "        /*0000*/               @P1 BRA `(.L_x_9) ;"]
@@ -299,9 +301,9 @@ def counts_accesses_of_the_stack():
 
 
 def divides_multiprocessors():
-    """With 100 registers a thread, a warp takes 3328 registers, the next multiple of 256 after 3200. A block of 4 warps
-    takes 13312. A multiprocessor has 65536, which suffice for 4 blocks. Its 100 KiB suffice for 3 blocks of 30 + 1
-    KiB."""
+    """With 100 registers per thread, a warp occupies 3328 registers, the next multiple of 256 after 3200. A block of 4
+    warps occupies 13312 registers. A multiprocessor has 65536, which suffice for 4 blocks. Its 100 KiB suffice for 3
+    blocks of 30 + 1 KiB."""
     return (registers.blocks_of(100, 128, 10, (99, 100)), registers.blocks_of(100, 128, 30, (99, 100)),
             registers.blocks_of(255, 256, 10, (99, 100))) == (4, 3, 1)
 
@@ -354,8 +356,8 @@ def with_comment(path, text):
 
 
 def digest_is_of_code():
-    """Other comments and white space do not change the digest. A new line of code in any file changes it. So does
-    another name, and another string."""
+    """Changes of comments and white space do not change the digest. A new line of code in any file, another name and
+    another string change the digest."""
     before = sources.digest()
     with tempfile.TemporaryDirectory() as name:
         folder = copied(pathlib.Path(name))
@@ -375,8 +377,8 @@ def digest_is_of_code():
 
 
 def digest_has_all_that_is_included():
-    """The digest has all files of engine/, except for the backend of the CPU. It also has all files of the repository
-    that the compilers read, according to g++ -MM and gcc -MM."""
+    """The digest contains all files of engine/, except the backend of the CPU. It also contains all files of the
+    repository that the compilers read, according to g++ -MM and gcc -MM."""
     if not shutil.which("g++"):
         return "g++ is not installed"
     every = {path.relative_to(sources.ROOT) for path in (sources.ROOT / "engine").rglob("*.*")
@@ -393,14 +395,15 @@ def digest_has_all_that_is_included():
 
 
 def page_is_current():
-    """docs/cuda.md has the tables and sentences that predict.py and registers.py print."""
+    """docs/cuda.md contains the tables and sentences that predict.py and registers.py print."""
     text = page.PATH.read_text()
     wanted = predict_page.written(json.loads(predict.COUNTS.read_text())) | registers.written()
     return text == page.filled(text, wanted) or print("# docs/cuda.md is out of date. Run tests/gpu/predict.py --table")
 
 
 def shim_page_counts_the_kernels():
-    """docs/cuda-shim.md says how many kernels nvcc compiles, and how many the engine launches: all but any_kernel."""
+    """docs/cuda-shim.md states how many kernels nvcc compiles, and how many of them the engine launches: all except
+    any_kernel."""
     kernels = json.loads(registers.COUNTS.read_text())["kernels"]
     text = " ".join((page.PATH.parent / "cuda-shim.md").read_text().split())
     wanted = f"nvcc compiles {len(kernels)} kernels. The engine launches {len(kernels.keys() - {'any_kernel'})} of them"
@@ -411,8 +414,8 @@ OLDER = "The engine has changed since it was counted."
 
 
 def page_says_what_was_counted():
-    """docs/cuda.md has the sentence OLDER if and only if the engine has changed since counts.json or registers.json was
-    written."""
+    """docs/cuda.md contains the sentence OLDER if and only if the engine has changed since counts.json or
+    registers.json was written."""
     now, text = sources.digest(), " ".join(page.PATH.read_text().split())
     older = [path.name for path in (predict.COUNTS, registers.COUNTS) if json.loads(path.read_text())["sources"] != now]
     return bool(older) == (OLDER in text) or print(

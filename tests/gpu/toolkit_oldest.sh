@@ -1,8 +1,8 @@
 #!/bin/bash
-# toolkit_oldest.sh FOLDER: puts the oldest CUDA toolkit that compiles the engine into FOLDER. This is version 12.4,
-# from the section non-free of Debian 13. Nothing is installed. FOLDER gets bin/nvcc and the programs that nvcc starts,
-# headers, and the libraries that the engine is linked with. The script uses apt-get without root's rights, downloads
-# 1.2 GB, and keeps 0.6 GB. nvcc calls this machine's gcc, which must be version 13 or older.
+# toolkit_oldest.sh FOLDER: downloads the oldest CUDA toolkit that compiles the engine into FOLDER. This is version
+# 12.4, from the section non-free of Debian 13. Nothing is installed on the system. FOLDER receives bin/nvcc and the
+# programs that nvcc starts, headers, and the libraries that the engine is linked with. The script uses apt-get without
+# root's rights, downloads 1.2 GB, and keeps 0.6 GB. nvcc calls this machine's gcc, which must be version 13 or older.
 set -euo pipefail
 folder=$1
 [ ! -x "$folder/bin/nvcc" ] || exit 0
@@ -25,7 +25,7 @@ for package in "$work"/packages/*.deb; do
     rm "$package"
 done
 
-# Moves the files to the places that they have in NVIDIA's own toolkit.
+# Moves the files to their places in NVIDIA's own toolkit.
 usr=$work/root/usr
 mkdir -p "$work/made/nvvm/bin" "$work/made/lib64" "$work/made/bin"
 mv "$usr/lib/nvidia-cuda-toolkit/bin"/{nvcc,crt} "$usr/bin"/{cudafe++,ptxas,fatbinary,nvlink,bin2c} "$work/made/bin/"
