@@ -1,9 +1,9 @@
 """A case: a class of a library with random arguments, its weights, and random calls of its forward().
 
-The module of a library (linformer_cases.py …) has GENERATORS: functions from a Random to a Case. Some of the cases are
-spoiled on purpose: the class refuses these arguments, or its forward() raises an error.
+The module of a library (linformer_cases.py …) contains GENERATORS: functions that make a Case from a random.Random.
+Some cases are spoiled on purpose: the class refuses the arguments, or its forward() raises an error.
 
-This module only needs numpy. torch_case.py contains what the PyTorch classes share."""
+This module needs only numpy. torch_case.py contains the parts that the PyTorch classes share."""
 
 import dataclasses
 import importlib.util
@@ -14,7 +14,7 @@ import numpy as np
 
 
 def _load_export():
-    """Loads weights/export.py as its users do, from a path and not from a package."""
+    """Loads weights/export.py from its path, because the file is in no package."""
     path = pathlib.Path(__file__).parents[2] / "weights" / "export.py"
     spec = importlib.util.spec_from_file_location("export", path)
     module = importlib.util.module_from_spec(spec)
@@ -27,11 +27,11 @@ export = _load_export()
 
 @dataclasses.dataclass
 class Call:
-    """The inputs of one call, by the names of forward()'s parameters, and which outputs are requested."""
+    """One call: the inputs by the names of forward()'s parameters, and the requested outputs."""
 
     inputs: dict
-    attentions: bool = False  # whether all outputs are requested, not only the class's own one
-    note: str = ""  # the fault of the call, for the record
+    attentions: bool = False  # whether all outputs are requested, instead of only the class's own output
+    note: str = ""  # description of the call's fault, for the record
 
     def describe(self):
         shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in self.inputs.items())
@@ -45,16 +45,16 @@ class Case:
     architecture: str
     kwargs: dict  # in the form of config.json
     calls: list
-    sound: dict = None  # the arguments before they were spoiled. If `kwargs` make no model, its weights are saved
+    sound: dict = None  # the arguments before they were spoiled. Their model is saved if `kwargs` make no model
     spoiled: tuple = ()  # names of the arguments that were changed
     settings: dict = dataclasses.field(default_factory=dict)  # other keys of config.json
 
     def make(self, kwargs):
-        """The library's model. Raises the library's errors."""
+        """Returns the library's model. Raises the library's errors."""
         raise NotImplementedError
 
     def call(self, model, call):
-        """The library's outputs by name, as arrays. Raises the library's errors."""
+        """Returns the library's outputs by name, as arrays. Raises the library's errors."""
         raise NotImplementedError
 
     def save(self, model, folder):
@@ -62,7 +62,7 @@ class Case:
         raise NotImplementedError
 
     def save_unchecked(self, model, folder):
-        """Saves the tensors of any model and `self.kwargs` without weights/export.py, which may refuse them."""
+        """Saves the model's tensors and `self.kwargs` without weights/export.py, which may refuse them."""
         raise NotImplementedError
 
     def write_config(self, folder):
@@ -70,25 +70,26 @@ class Case:
         pathlib.Path(folder, "config.json").write_text(json.dumps(config))
 
     def variants(self, model, call):
-        """Other results of a call that rounding errors alone can cause. There are none if the result depends on the
-        inputs smoothly."""
+        """Returns other results of a call that rounding errors alone can cause. There are none if the result is a
+        smooth function of the inputs."""
         return ()
 
     def names(self, argument, message):
-        """Whether the daemon's message names the argument."""
+        """Returns whether the daemon's message names the argument."""
         return argument in message
 
     def leniency(self, call):
-        """The reason why the daemon may answer a call on which the library raises. None: it may not."""
+        """Returns the reason why the daemon may answer a call for which the library raises an error. None means that
+        the daemon must not answer."""
         return None
 
     def sides(self):
-        """The arguments of each model in the case. An encoder/decoder pair has two."""
+        """Returns the arguments of each model in the case. An encoder/decoder pair consists of two models."""
         return [self.kwargs]
 
     def deviation(self, call):
-        """The reason why the daemon may refuse a call that the library runs. None: it may not. README.md lists all
-        reasons."""
+        """Returns the reason why the daemon may refuse a call that the library runs. None means that the daemon must
+        not refuse. README.md lists all reasons."""
         for kwargs in self.sides():
             if kwargs.get("depth", 1) < 0:
                 return "a depth below 0, which Python takes for 0"
@@ -104,7 +105,7 @@ def chance(rng, probability):
 
 
 def generator_of(rng):
-    """A numpy generator, seeded from a Python generator."""
+    """Returns a numpy generator, seeded from a Python generator."""
     return np.random.default_rng(rng.getrandbits(64))
 
 
@@ -117,7 +118,8 @@ def ids(rng, vocabulary, *shape):
 
 
 def mask(rng, *shape):
-    """Mostly random. Sometimes the first rows of each item, as in padded batches. Sometimes false in all rows."""
+    """Returns a mask. Most masks are random. Some select the first rows of each item, as in padded batches. Some are
+    false in all rows."""
     kind = rng.random()
     if kind < 0.1:
         return np.zeros(shape, np.bool_)
@@ -132,14 +134,14 @@ def batch_size(rng):
 
 
 def lengths(rng, most, count):
-    """Lengths of `count` sequences: the longest one, one row, and random ones. 0 for all if there is no longest one."""
+    """Returns the lengths of `count` sequences: `most`, 1, and random lengths up to `most`. If `most` is 0, all are
+    0."""
     return ([most, 1] + [rng.randint(1, most) for _ in range(count)])[:count] if most else [0] * count
 
 
 def spoil(rng, kwargs, spoilers, rate=0.25):
-    """(kwargs, sound, names): with the probability `rate`, one of the spoilers changes the arguments. `sound` are the
-    arguments before the change, and `names` are the changed arguments. A spoiler returns the changed arguments as a
-    dict."""
+    """With the probability `rate`, one of the spoilers changes the arguments. Returns (the arguments, the arguments
+    before the change, the names of the changed arguments). A spoiler returns the changed arguments as a dict."""
     if not chance(rng, rate):
         return kwargs, kwargs, ()
     change = rng.choice(spoilers)(rng, kwargs)

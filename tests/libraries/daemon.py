@@ -1,4 +1,5 @@
-"""linformerd for these tests: --explain to see whether a folder loads, and /v2 with binary tensors."""
+"""Runs linformerd for these tests: with --explain to test whether a folder loads, and as a server whose /v2 API
+receives binary tensors."""
 
 import http.client
 import json
@@ -11,7 +12,7 @@ DATATYPES = {"int64": "INT64", "int32": "INT32", "float32": "FP32", "bool": "BOO
 
 
 class Refused(Exception):
-    """The daemon refused a request. Contains its message, and the status of its answer."""
+    """The daemon refused a request. Contains the daemon's message and the HTTP status."""
 
     def __init__(self, message, status):
         super().__init__(message)
@@ -19,7 +20,8 @@ class Refused(Exception):
 
 
 def load_refusal(binary, folder):
-    """The reason why the daemon does not load the folder. None: it does. Raises RuntimeError if the daemon crashes."""
+    """Returns the daemon's message if it does not load the folder, otherwise None. Raises RuntimeError if the daemon
+    crashes."""
     result = subprocess.run([binary, "--explain", folder], capture_output=True, text=True)
     if result.returncode == 0:
         return None
@@ -30,7 +32,7 @@ def load_refusal(binary, folder):
 
 
 class Daemon:
-    """A daemon that serves a folder of models on a free port, until the end of a with block."""
+    """A context manager: a daemon that serves a folder of models on a free port, until the end of the with block."""
 
     def __init__(self, binary, folder):
         self.command = [binary, "--model", folder, "--port", "0", "--log-level", "warning"]
@@ -53,7 +55,7 @@ class Daemon:
             raise RuntimeError(f"the daemon ended with {self.process.returncode}:\n{rest}")
 
     def outputs(self, model):
-        """Names of the model's outputs. The class's own output comes first."""
+        """Returns the names of the model's outputs. The class's own output comes first."""
         self.connection.request("GET", f"/v2/models/{model}")
         return [output["name"] for output in json.loads(self.connection.getresponse().read())["outputs"]]
 

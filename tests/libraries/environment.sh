@@ -1,6 +1,6 @@
 #!/bin/bash
-# environment.sh REQUIREMENTS…: makes the environment BUILD/libraries/venv with torch and the Python libraries of these
-# files. If the requirements change, the environment is made again.
+# environment.sh REQUIREMENTS…: creates the Python environment BUILD/libraries/venv with torch and the packages that the
+# files REQUIREMENTS… list. If the requirements change, the environment is created again.
 set -euo pipefail
 folder=${BUILD:-build}/libraries
 requirements=("$@")

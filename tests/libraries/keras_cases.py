@@ -1,6 +1,7 @@
-"""dholland42's LinearMultiHeadAttention for Keras, alone and behind an Embedding as in its entrypoint. It is not on
-PyPI: KERAS_PY names linformer/attention.py of https://github.com/dholland42/linformer. The file imports Keras 2.9.
-tests/reference/generate_keras.py maps these imports to tf_keras."""
+"""dholland42's LinearMultiHeadAttention for Keras, alone and behind an Embedding as in its repository's entrypoint. The
+class is not on PyPI. The environment variable KERAS_PY is the path of linformer/attention.py of
+https://github.com/dholland42/linformer. The file imports Keras 2.9. tests/reference/generate_keras.py maps these
+imports to tf_keras."""
 
 import dataclasses
 import importlib.util
@@ -32,7 +33,7 @@ LinearMultiHeadAttention = load_class()
 
 
 def tensors_of(layer, prefix_length):
-    """The weights by their names within the layer."""
+    """Returns the weights by their names within the layer."""
     return {"/".join(weight.name.split(":")[0].split("/")[prefix_length:]): weight for weight in layer.weights}
 
 
@@ -74,7 +75,7 @@ class LayerCase(Case):
 
 @dataclasses.dataclass
 class EmbeddingCase(LayerCase):
-    """The entrypoint's model. `shapes` has its length, its vocabulary and its features."""
+    """The model of the repository's entrypoint. `shapes` is (length, size of the vocabulary, number of features)."""
 
     def make(self, kwargs):
         length, vocabulary, features = self.shapes
@@ -122,8 +123,8 @@ SPOILERS = [
 
 
 def layer_calls(rng, kwargs, sizes):
-    """sizes: the features of query, value and key, then the lengths of values and keys. A length of 0 allows any
-    length."""
+    """Returns random calls. `sizes` contains the features of query, value and key, then the lengths of values and keys.
+    A length of 0 allows any length."""
     queries, values, keys, value_length, key_length = sizes
     calls = []
     for _ in range(5):

@@ -48,8 +48,8 @@ class TransformerCase(TorchCase):
             return (Autopadder(model) if self.autopad else model)(**inputs)
 
     def variants(self, model, call):
-        """Variants of models with a product-key memory. It takes the 32 best keys. Near the 32nd, a rounding error may
-        choose another key."""
+        """Returns variants for models with a product-key memory. The memory uses the 32 best keys. If other keys are
+        nearly as good as the 32nd key, a rounding error may choose another key."""
         return super().variants(model, call) if self.kwargs.get("pkm_layers") else ()
 
     def exported(self, model):
@@ -82,7 +82,7 @@ class PairCase(TorchCase):
         return Pair(**kwargs)
 
     def variants(self, model, call):
-        """As in TransformerCase: a rounding error may choose another key of a product-key memory."""
+        """Returns variants for models with a product-key memory, as in TransformerCase."""
         has_memory = any(kwargs.get("pkm_layers") for kwargs in self.kwargs.values())
         return super().variants(model, call) if has_memory else ()
 
@@ -108,7 +108,7 @@ class PairCase(TorchCase):
 
 
 def sizes(rng):
-    """Arguments that depend on each other."""
+    """Returns random values of the arguments that depend on each other."""
     heads, window = rng.choice([1, 2, 3, 4, 6]), rng.randint(1, 24)
     kwargs = {"dim": heads * rng.randint(3, 20), "depth": rng.choice([0, 1, 1, 1, 2, 2, 3]), "heads": heads,
               "local_attn_window_size": window, "max_seq_len": window * rng.randint(1, 8)}
@@ -224,7 +224,7 @@ LM_SPOILERS = SPOILERS + [
 
 
 def padding_of(rng, linformer_only):
-    """The setting of padding in config.json, and whether it means that Autopadder pads the sequence."""
+    """Returns a setting of padding for config.json, and whether Autopadder pads the sequence with this setting."""
     if linformer_only:
         padding = rng.choice([None, "slice", "autopad"])
         return ({"padding": padding} if padding else {}), padding == "autopad"
@@ -239,7 +239,7 @@ def context_inputs(rng, kwargs, batch):
         return {}
     settings = kwargs.get("context_linformer_settings")
     if settings and chance(rng, 0.2):
-        return {}  # without a context, the layers read x
+        return {}  # without a context, the layers read x instead
     length = rng.randint(1, settings["seq_len"] if settings else 90)
     inputs = {"context": case.floats(rng, batch, length, kwargs["dim"])}
     if chance(rng, 0.5):
@@ -380,9 +380,9 @@ def image_kwargs(rng):
         kwargs["padding"] = half.tolist()
     elif kind < 0.6:
         kwargs |= {"kernel_size": one_or_two(rng, lambda: rng.randint(1, 6)), "padding": "same"}
-    elif kind < 0.7:  # an image of (n + 2, n) pixels keeps its number of pixels
+    elif kind < 0.7:  # (n + 2, n) pixels become (n, n + 2) pixels, so their number stays the same
         kwargs |= {"kernel_size": [3, 1], "padding": [0, 1]}
-    elif kind < 0.85:  # only small images
+    elif kind < 0.85:  # images of some small sizes keep their number of pixels
         kwargs |= {"padding": 1, "stride": 2}
     return kwargs
 
@@ -398,7 +398,7 @@ IMAGE_SPOILERS = [
 
 
 def image(rng):
-    """Images of sizes that fit the strides and paddings above, and images that may not fit."""
+    """Returns a case with images of sizes that fit the strides and paddings above, and images that may not fit."""
     kwargs, sound, spoiled = case.spoil(rng, image_kwargs(rng), IMAGE_SPOILERS)
     channels, calls, n = sound["chan"], [], rng.randint(1, 9)
     for height, width in [(n + 2, n), (3, 2), (rng.randint(1, MOST_SIDE), rng.randint(1, MOST_SIDE)), (5, 3)]:

@@ -1,5 +1,5 @@
-"""kuixu's LinearMultiheadAttention. It is not on PyPI: KUIXU_PY names linear_multihead_attention.py of
-https://github.com/kuixu/Linear-Multihead-Attention."""
+"""kuixu's LinearMultiheadAttention. The class is not on PyPI. The environment variable KUIXU_PY is the path of
+linear_multihead_attention.py of https://github.com/kuixu/Linear-Multihead-Attention."""
 
 import dataclasses
 import importlib.util
@@ -54,7 +54,7 @@ def random_kwargs(rng):
     heads = rng.choice([1, 2, 3, 4, 8])
     kwargs = {"embed_dim": heads * rng.randint(1, 16), "num_heads": heads, "seq_len": rng.randint(1, 120)}
     if chance(rng, 0.4):
-        kwargs["proj_k"] = kwargs["seq_len"]  # masks are possible then
+        kwargs["proj_k"] = kwargs["seq_len"]  # masks are possible only with this value
     elif chance(rng, 0.8):
         kwargs["proj_k"] = rng.randint(1, 130)
     for name in ("kdim", "vdim"):
@@ -89,7 +89,7 @@ SPOILERS = [
 
 
 def inputs_of(rng, kwargs):
-    """Inputs of self-attention, of an attention whose keys are its values, or of an attention with three different
+    """Returns inputs for self-attention, for attention whose keys are its values, or for attention with three different
     tensors."""
     queries, batch = rng.randint(1, rng.choice([60, 60, 300])), case.batch_size(rng)
     keys = kwargs["seq_len"] - bool(kwargs.get("add_bias_kv"))
@@ -110,7 +110,7 @@ def attn_mask(rng, kwargs, inputs):
         return case.floats(rng, *shape) * np.float32(rng.choice([1, 10]))
     mask = case.mask(rng, *shape)
     if chance(rng, 0.8):
-        mask[..., rng.randrange(shape[-1])] = False  # in a row that is masked completely, the softmax is not defined
+        mask[..., rng.randrange(shape[-1])] = False  # the softmax of a completely masked row is not defined
     return mask
 
 

@@ -1,5 +1,6 @@
-"""tatp22's linformer-pytorch: LinformerLM, Linformer, MHAttention, LinformerEncDec. If config.json's padding is zero or
-masked, models are called through the library's Padder. With masked, the rows that Padder appends are masked."""
+"""tatp22's linformer-pytorch: LinformerLM, Linformer, MHAttention, LinformerEncDec. If the padding in config.json is
+"zero" or "masked", models are called through the library's Padder. With "masked", the rows that Padder appends are
+masked."""
 
 import dataclasses
 
@@ -19,7 +20,8 @@ LATE_MASKS = ("input_mask", "embeddings_mask")
 
 
 class Softmaxes:
-    """Collects P-bar (batch, heads, n, k) of each MHAttention within a with block, in the order of execution."""
+    """Collects the attention P-bar (batch, heads, n, k) of each MHAttention within a with block, in the order of
+    execution."""
 
     def __init__(self, model, rows, attentions):
         heads = []
@@ -108,8 +110,8 @@ class AttentionCase(PytorchCase):
 
 
 def layer_kwargs(rng, size):
-    """Arguments that Linformer, LinformerLM and both sides of LinformerEncDec have, except for the sizes of the whole
-    model."""
+    """Returns arguments that Linformer, LinformerLM and both sides of LinformerEncDec have in common, without the sizes
+    of the whole model."""
     heads = rng.choice([1, 2, 3, 4])
     kwargs = {"channels": heads * rng.choice([2, 4]) * rng.randint(1, 12), "dim_k": rng.randint(1, size + 2),
               "dim_ff": rng.randint(1, 100), "nhead": heads, "depth": rng.choice([0, 1, 1, 1, 2, 2, 3])}
@@ -204,7 +206,7 @@ def mask_inputs(rng, batch, length, probability=0.4):
 
 
 def calls_of(rng, kwargs, padding, make_x, embeddings_width):
-    """Calls of Linformer and LinformerLM."""
+    """Returns random calls of Linformer or LinformerLM."""
     size, calls = kwargs["input_size"], []
     decodes, checkpointed = kwargs.get("decoder_mode"), kwargs.get("checkpoint_level", "C0") != "C0"
     lengths = [size] * 3 if padding == "exact" else case.lengths(rng, size, 4)
@@ -232,7 +234,7 @@ def calls_of(rng, kwargs, padding, make_x, embeddings_width):
 
 
 def padding_of(rng, kwargs):
-    """The other keys of config.json, and the padding that they mean."""
+    """Returns the other keys of config.json, and the kind of padding that results from them."""
     if kwargs.get("decoder_mode"):
         return rng.choice([({}, "exact"), ({"padding": "exact"}, "exact")])
     padding = rng.choice(["zero", "zero", "masked", "exact"])

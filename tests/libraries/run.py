@@ -2,9 +2,9 @@
 """Compares random models of the five libraries with the daemon: same arguments, weights and inputs.
 
 If the library runs a call, the daemon must answer with a relative L2 error of at most 1e-5. If the library's
-constructor or forward() raises, the daemon must refuse the model or the request. Both messages go into a record, so
-that a person can judge whether the daemon's message is as clear. If the constructor refuses arguments, the daemon's
-message must name one of the arguments that were spoiled.
+constructor or forward() raises an error, the daemon must refuse the model or the request. Both messages are written to
+a record, so that a person can judge whether the daemon's message is equally clear. If the constructor refuses
+arguments, the daemon's message must name one of the arguments that were spoiled.
 
 The last line is `N agreed, M refused alike, K failed`. The numbers count models, each with all of its calls. The exit
 status is 1 if K > 0."""
@@ -27,8 +27,9 @@ import numpy as np
 
 from daemon import Daemon, Refused, load_refusal
 
-# NAME_cases.py has the cases of the library NAME. Some libraries are a file of a repository, and not on PyPI. These
-# have three strings: the variable that names the file, the repository on GitHub, and the path in it.
+# NAME_cases.py contains the cases of the library NAME. Some libraries are a file of a repository, and not on PyPI. For
+# these, the three strings are the environment variable with the file's path, the repository on GitHub, and the path in
+# the repository.
 LIBRARIES = {
     "linformer": None,
     "linear_attention_transformer": None,
@@ -39,7 +40,7 @@ LIBRARIES = {
 PACKAGES = ["torch", "linformer", "linear-attention-transformer", "local-attention", "product-key-memory",
             "axial-positional-embedding", "linformer-pytorch", "tensorflow-cpu", "tf_keras"]
 TOLERANCE = 1e-5
-GROUP = 25  # models that one daemon serves
+GROUP = 25  # number of models that one daemon serves
 
 
 class Trial:
@@ -48,8 +49,8 @@ class Trial:
     def __init__(self, number, case):
         self.number, self.case = number, case
         self.name = f"m{number}"
-        self.construction = None  # the library's error if it makes no model
-        self.expected = []  # for each call the outputs, or the library's error
+        self.construction = None  # the library's error if its constructor raises one
+        self.expected = []  # the outputs of each call, or the library's error
         self.export = None  # the error of weights/export.py if it does not save the model
         self.load = None  # the daemon's message if it does not load the model
         self.model = None
@@ -106,8 +107,8 @@ def ask_library(trial, folder):
 
 
 def judge_export(trial):
-    """export() must refuse each model that the daemon refuses. It may also refuse a model of which the library runs no
-    call."""
+    """Judges export(), which must refuse each model that the daemon refuses. It may also refuse a model if the library
+    runs none of the model's calls."""
     if trial.export is None and trial.load is not None:
         if not any(trial.case.deviation(call) for call in trial.case.calls):
             trial.failures.append(f"export() saves it, the daemon says: {trial.load}")
@@ -120,8 +121,7 @@ def judge_export(trial):
 
 
 def judge_load(trial):
-    """Judges whether the daemon was right to load the folder, or to refuse it. Returns whether there are calls to
-    compare."""
+    """Judges whether the daemon had to load the folder, or to refuse it. Returns whether there are calls to compare."""
     if trial.construction is not None:
         if trial.load is None:
             trial.failures.append(f"the library refuses the arguments, the daemon loads them: {trial.construction!r}")
@@ -149,7 +149,7 @@ def relative_error(found, expected):
 
 
 def largest_error(found, expected):
-    """The largest error over the outputs. Infinite if a shape differs."""
+    """Returns the largest error of the outputs, or infinity if a shape differs."""
     return max(relative_error(found[name], value) for name, value in expected.items())
 
 
@@ -200,7 +200,7 @@ def ask_daemon(trial, daemon):
 
 
 def run_group(trials, binary, keep):
-    """Runs some trials. One daemon serves all of their models that load. The folders of models that failed are kept."""
+    """Runs some trials. One daemon serves all models that load. The folders of models that failed are kept."""
     with tempfile.TemporaryDirectory() as folder:
         served = []
         for trial in trials:
@@ -249,7 +249,7 @@ def write_trial(trial, record):
 
 
 class Table:
-    """Counts for each class."""
+    """A table of the numbers of models, verdicts and calls for each class."""
 
     def __init__(self):
         self.rows = collections.defaultdict(lambda: collections.Counter(worst=0.0))
@@ -284,7 +284,8 @@ def versions():
 
 
 def generators(names):
-    """The generators of these libraries, ordered so that the first ones already contain generators of every library."""
+    """Returns the generators of these libraries. The order mixes the libraries, so that few models already test all of
+    them."""
     found = []
     for name in names:
         functions = importlib.import_module(f"{name}_cases").GENERATORS

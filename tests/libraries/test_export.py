@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Tests weights/export.py. It saves models of each class, the daemon serves them, and the answers must be those of
-Python. It refuses models that the daemon cannot serve.
+"""Tests weights/export.py. The exporter saves models of each class, the daemon serves them, and the answers must be
+those of Python. The exporter must refuse models that the daemon cannot serve.
 
     test_export.py [--daemon build/linformerd] [--kuixu linear_multihead_attention.py] [--keras attention.py] [--seed 1]
 
-Reports in TAP. Tests that need a missing package are skipped by name. requirements.txt names the packages for PyTorch,
-and generate_keras.py names those for Keras. Two classes are files and not packages. Their tests are skipped unless the
-options or KUIXU_PY and KERAS_PY name the files: linear_multihead_attention.py of
-https://github.com/kuixu/Linear-Multihead-Attention and linformer/attention.py of
-https://github.com/dholland42/linformer."""
+Reports in TAP. Tests that need a missing package are skipped, and the package is named. requirements.txt lists the
+packages for PyTorch, and generate_keras.py lists the packages for Keras. Two classes are in single files, not in
+packages. Their tests are skipped unless the options, or the environment variables KUIXU_PY and KERAS_PY, name the
+files: linear_multihead_attention.py of https://github.com/kuixu/Linear-Multihead-Attention and linformer/attention.py
+of https://github.com/dholland42/linformer."""
 import argparse
 import ast
 import contextlib
@@ -48,7 +48,7 @@ def test(function):
 
 
 def module(name):
-    """The library. If it is missing, skips the test, and names the library."""
+    """Returns the library. If the library is missing, skips the test, and names the library."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -65,7 +65,7 @@ def load_file(name, path, option):
 
 
 def read_safetensors(path):
-    """The header and the data of a file, read without the library safetensors."""
+    """Returns the header, the data and the header's length of a file, read without the library safetensors."""
     raw = path.read_bytes()
     (length,) = struct.unpack("<Q", raw[:8])
     return json.loads(raw[8 : 8 + length]), raw[8 + length :], length
@@ -86,7 +86,7 @@ DATATYPES = {"int64": "INT64", "float32": "FP32", "float64": "FP32", "bool": "BO
 
 
 def infer(address, model, inputs):
-    """Outputs by name, requested through /v2 in JSON."""
+    """Returns the outputs by name, requested through /v2 in JSON."""
     tensors = [{"name": name, "shape": value.shape, "datatype": DATATYPES[value.dtype.name],
                 "data": value.reshape(-1).tolist()} for name, value in inputs.items()]
     request = urllib.request.Request(f"http://{address}/v2/models/{model}/infer",
@@ -116,8 +116,8 @@ def shaken(model):
 
 
 def agrees(model, kwargs, inputs, forward=None, config=None, reference=None, output="output"):
-    """Exports and serves the model, and compares the answers. `inputs` has the names of forward()'s parameters.
-    `reference` is the module that Python runs, by default the model."""
+    """Exports and serves the model, and compares the answers. The keys of `inputs` are the names of forward()'s
+    parameters. `reference` is the module that Python runs, by default the model."""
     torch = module("torch")
     reference = reference or model
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
@@ -233,7 +233,7 @@ def linformer_pytorch_classes():
             assert len(stored) == {"none": 12, "headwise": 4, "kv": 2, "layerwise": 1}[sharing], stored
     model = shaken(lib.LinformerLM(**kwargs))  # parameter_sharing is layerwise, and method is no_params
     for part in model.modules():
-        if type(part).__name__ == "LinearAttentionHead":  # on a GPU, forward() leaves such copies of E and F
+        if type(part).__name__ == "LinearAttentionHead":  # on a GPU, forward() replaces E and F by copies
             part.E, part.F = part.E.clone(), part.F.clone()
     _, header = agrees(model, kwargs, {"tensor": ids(2, 32)})
     assert [name for name in header if re.search(r"\.[EF]$", name)] == ["linformer.fn.seq.0.fn.heads.0.E"]
@@ -259,7 +259,7 @@ def padder():
 
 @test
 def attention_of_linformer_pytorch():
-    """E_proj, F_proj and causal_mask are modules and tensors."""
+    """The arguments E_proj, F_proj and causal_mask are modules and tensors."""
     lib = module("linformer_pytorch")
     library = module("linformer_pytorch.linformer_pytorch")
     kwargs = dict(input_size=32, dim=8, channels=24, dim_k=8, nhead=3, dropout=0.1, checkpoint_level="C0",
@@ -462,8 +462,8 @@ def keys_of_config_json():
 
 
 def word_level(count=50):
-    """A tokenizers.Tokenizer with `count` ids for the words w0, w1 … The last id is the special token [SEP], which
-    follows every text."""
+    """Returns a tokenizers.Tokenizer with `count` ids for the words w0, w1 … The last id is the special token [SEP],
+    which follows every text."""
     tokenizers = module("tokenizers")
     vocabulary = {f"w{i}": i for i in range(count - 1)}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="w0"))
@@ -573,7 +573,8 @@ def what_is_no_model_of_a_class():
 
 @test
 def older_libraries():
-    """An older version is refused, and so is a copy of its files without a version, whose class lacks an argument."""
+    """An older version is refused. A copy of older files without a version, whose class lacks an argument, is also
+    refused."""
     lib, linear = module("linformer"), module("linear_attention_transformer")
     kwargs = dict(LINFORMER, num_tokens=50)
     with unittest.mock.patch.object(exporter.importlib.metadata, "version", return_value="0.1.10"):
@@ -582,7 +583,7 @@ def older_libraries():
     signature = inspect.signature
 
     def older(cls):
-        """The class without the argument that version 0.19.0 introduced."""
+        """Returns the signature of the class without the argument that version 0.19.0 introduced."""
         parameters = signature(cls).parameters.values()
         return signature(cls).replace(parameters=[one for one in parameters if one.name != "shift_tokens"])
 
@@ -596,7 +597,7 @@ def older_libraries():
 
 @test
 def python_3_8_reads_it():
-    """The file must use the grammar of Python 3.8, and no later functions such as | of dicts, math.lcm or
+    """weights/export.py must use the grammar of Python 3.8, and no later functions such as | of dicts, math.lcm or
     str.removeprefix."""
     tree = ast.parse(pathlib.Path(exporter.__file__).read_text(), feature_version=(3, 8))
     later = {"removeprefix", "removesuffix", "is_relative_to", "with_stem", "cache", "pairwise", "bit_count"}
@@ -742,8 +743,8 @@ def patterns_of_ignore():
 
 
 class LinearMultiheadAttention:
-    """A class that looks to the exporter like the class of that name, without torch. `_own` are tensors that a user
-    adds to a model."""
+    """A class without torch that looks to the exporter like the library's class with the same name. `_own` are tensors
+    that a user adds to a model."""
 
     def __init__(self, embed_dim):
         self._modules, self._own = {}, {}
@@ -832,8 +833,8 @@ def whole_folders_or_none():
 
 @test
 def a_tokenizer_in_a_folder_that_exists():
-    """The tokenizer in the folder stays if no other one is given. A reader never finds a model with the tokenizer of
-    another model."""
+    """The tokenizer in the folder stays if no other tokenizer is given. A reader of the folder never finds a model with
+    the tokenizer of another model."""
     with tempfile.TemporaryDirectory() as parent:
         mine = pathlib.Path(parent, "mine")
         exporter.write_folder(mine, "config", arrays(), False, tokenizer=b"old")
@@ -851,7 +852,7 @@ def a_tokenizer_in_a_folder_that_exists():
 
 @test
 def the_daemon_is_asked():
-    """A folder that the daemon refuses does not get its name."""
+    """A folder that the daemon refuses is not renamed to its final name."""
     with tempfile.TemporaryDirectory() as parent:
         folder = pathlib.Path(parent, "mine")
         config = json.dumps({"architecture": "linformer.Nothing"})
@@ -902,10 +903,10 @@ def main():
         path = getattr(OPTIONS, name)
         setattr(OPTIONS, name, path and os.path.abspath(path))
     os.environ["LINFORMERD"] = OPTIONS.daemon
-    os.environ["NO_PROXY"] = os.environ["no_proxy"] = "*"  # the daemon is on this machine
+    os.environ["NO_PROXY"] = os.environ["no_proxy"] = "*"  # no proxy, because the daemon is on this machine
     tests = [(name, function) for name, function in TESTS if OPTIONS.only in name]
     print(f"# seed {OPTIONS.seed}\n1..{len(tests)}")
-    with tempfile.TemporaryDirectory() as folder:  # for models that should be refused
+    with tempfile.TemporaryDirectory() as folder:  # current folder, for models that should be refused
         os.chdir(folder)
         failed = sum(not passes(number, *one) for number, one in enumerate(tests, 1))
         os.chdir("/")

@@ -1,10 +1,12 @@
 #!/bin/bash
 # test_libraries.sh [ARGS of run.py]: compares the Python libraries with the daemon. Runs test_export.py, then
 # test_modules.py, random_modules.py and test_examples.py of tests/modules, and then run.py.
-# SHORT=1 uses only the libraries on PyPI, and 30 models, which are always the same. run.py then reports in TAP.
+# With SHORT=1, run.py uses only the libraries on PyPI, and 30 models, which are always the same. Its result is then
+# printed as a TAP test.
 #
-# environment.sh makes the environment. Some libraries are files that are not on PyPI. Variables name these files
-# (run.py --libraries). Without a variable, the repository is cloned into BUILD/libraries.
+# environment.sh creates the Python environment. Some libraries are files that are not on PyPI. Environment variables
+# contain the paths of these files (run.py --libraries). Without a variable, the repository is cloned into
+# BUILD/libraries.
 set -euo pipefail
 folder=${BUILD:-build}/libraries
 requirements=(tests/libraries/requirements.txt)
@@ -13,7 +15,7 @@ requirements=(tests/libraries/requirements.txt)
 tests/libraries/environment.sh "${requirements[@]}"
 python=$folder/venv/bin/python
 
-# find_source VARIABLE REPOSITORY FILE: exports VARIABLE, the path of FILE. Fails if the file is missing.
+# find_source VARIABLE REPOSITORY FILE: exports VARIABLE with the path of FILE. Fails if the file is missing.
 find_source() {
     local variable=$1 repository=https://github.com/$2 file=$3 place=$folder/${2##*/}
     local path=${!variable:-$place/$file}
@@ -38,7 +40,7 @@ while read -r name source; do
 done < <("$python" tests/libraries/run.py --libraries)
 [ ${#libraries[@]} -gt 0 ] || { echo "run.py lists no library" >&2 && exit 1; }
 
-# models ARGUMENTS: compares random models of these libraries.
+# models ARGUMENTS: compares random models of the found libraries.
 models() {
     "$python" tests/libraries/run.py --daemon "${LINFORMERD:-build/linformerd}" --folder "$folder" "${libraries[@]}" "$@"
 }

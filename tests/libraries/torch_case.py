@@ -16,11 +16,12 @@ class TorchCase(Case):
     seed: int = 0  # seed of the weights
 
     def build(self, kwargs):
-        """The module with initial weights."""
+        """Returns the module with initial weights."""
         raise NotImplementedError
 
     def forward(self, model, inputs, attentions):
-        """The class's own output, or outputs by name. Appends each P-bar (batch, heads, n, k) to `attentions`."""
+        """Returns the class's own output, or outputs by name. Appends each attention P-bar (batch, heads, n, k) to
+        `attentions`."""
         raise NotImplementedError
 
     def make(self, kwargs):
@@ -42,8 +43,8 @@ class TorchCase(Case):
         return {name: np.ascontiguousarray(value.numpy()) for name, value in outputs.items()}
 
     def variants(self, model, call):
-        """The outputs in double precision, first with the same weights, then with a random relative error of 1e-7 to
-        1e-6 in each weight."""
+        """Yields the outputs in double precision, first with the same weights, then with a random relative error of
+        1e-7 to 1e-6 in each weight."""
         inputs = {name: value.astype(np.float64) if value.dtype == np.float32 else value
                   for name, value in call.inputs.items()}
         exact = {name: value.double() for name, value in model.state_dict().items()}
@@ -54,7 +55,7 @@ class TorchCase(Case):
             yield self.call(double, dataclasses.replace(call, inputs=inputs))
 
     def exported(self, model):
-        """The model and arguments that a user passes to export()."""
+        """Returns the model and the arguments that a user passes to export()."""
         return model, self.kwargs
 
     def save(self, model, folder):
@@ -71,7 +72,7 @@ class TorchCase(Case):
 
 
 class Watched:
-    """Passes each output of the modules to `see`, within a with block."""
+    """A context manager: within the with block, each output of the modules is passed to `see`."""
 
     def __init__(self, modules, see):
         self.modules, self.see = modules, see

@@ -1,6 +1,6 @@
-"""Writes tests/torch/FORM/: the weights of one reference case, saved by torch.save and by huggingface_hub in the usual
-forms. The reference case itself was saved by safetensors. tests/http/test_torch.c serves all forms and compares their
-outputs. Also writes the inputs of tests/fuzz/corpus/pickle, which tests/unit/test_torch_archive.c reads.
+"""Writes tests/torch/FORM/: the weights of one case of tests/reference, saved by torch.save and by huggingface_hub in
+the usual forms. In tests/reference, safetensors saved the weights. tests/http/test_torch.c serves all forms and
+compares their outputs. Also writes the inputs of tests/fuzz/corpus/pickle, which tests/unit/test_torch_archive.c reads.
 
 Written with torch 2.13.0 and huggingface_hub 2.4.0: python3 tests/torch/make.py
 """
@@ -20,7 +20,7 @@ CORPUS = "tests/fuzz/corpus/pickle"
 
 
 def state_dict():
-    """The tensors of the case. Names that share a tensor in the file share memory here."""
+    """Returns the tensors of the case. Names that share a tensor in the file share memory in the result."""
     with safe_open(f"{CASE}/model.safetensors", "pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}
         aliases = file.metadata()
@@ -38,7 +38,8 @@ def folder(form):
 
 
 def strided(tensors):
-    """The same values as views: transposed matrices, and vectors that are every second element of one storage."""
+    """Returns the same values as views. Matrices are transposed views. Vectors are every second element of a storage
+    that they share."""
     result, pool = {}, torch.empty(2 * sum(t.numel() for t in tensors.values()))
     begin = 0
     for name, tensor in tensors.items():
@@ -60,7 +61,8 @@ def write_forms():
     torch.save({"epoch": 3, "model": prefixed, "loss": 0.5}, folder("wrapped") + "/model.pth")
     torch.save(tensors, folder("protocol4") + "/model.pt", pickle_protocol=4)
     save_torch_state_dict(dict(tensors), folder("shards"), max_shard_size="8KB")
-    # With safe_serialization=False, huggingface_hub loses all names of a tensor but one. So each name has a copy.
+    # With safe_serialization=False, huggingface_hub saves a shared tensor under only one of its names. Therefore each
+    # name gets a copy.
     copies = {name: tensor.clone() for name, tensor in tensors.items()}
     save_torch_state_dict(copies, folder("shards_bin"), max_shard_size="16KB", safe_serialization=False)
 
@@ -79,7 +81,7 @@ def save(name, value, **options):
 
 
 def pack(name, data, change=lambda entry, content: content, **options):
-    """Writes the entries of the archive `data` into a new archive, after `change`."""
+    """Writes the entries of the archive `data` into a new archive. `change` returns the new content of an entry."""
     source, file = zipfile.ZipFile(io.BytesIO(data)), io.BytesIO()
     with zipfile.ZipFile(file, "w", options.get("compression", zipfile.ZIP_STORED)) as archive:
         for entry in source.namelist():
