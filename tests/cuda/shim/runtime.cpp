@@ -16,10 +16,8 @@
 #endif
 
 #define MOST_THREADS 1024
-#define SHARED_BYTES                                                                                                 \
-    (48 << 10)                     /* shared memory that a kernel may use without a call of cudaFuncSetAttribute, in \
-                                      bytes */
-#define RESERVED_SHARED_BYTES 1024 /* shared memory that CUDA reserves in each block, in bytes */
+#define SHARED_BYTES (48 << 10)    /* bytes of shared memory that a kernel may use without cudaFuncSetAttribute */
+#define RESERVED_SHARED_BYTES 1024 /* bytes of shared memory that CUDA reserves in each block */
 
 struct allocation {
     size_t bytes;
