@@ -40,7 +40,7 @@ typedef product<cute::SM80_16x8x8_F32TF32TF32F32_TN> product_tf32;
 
 /* CuTe gives each bit a number. The source layout maps a thread and a bit of the thread's row to this number. The
  * destination layout maps a thread and a bit of the thread's registers to this number. */
-template <typename Operation> struct place loaded(int thread, int element)
+template <typename Operation> struct fragment_place loaded(int thread, int element)
 {
     typename cute::Copy_Traits<Operation>::SrcLayout source;
     typename cute::Copy_Traits<Operation>::DstLayout destination;

@@ -12,15 +12,16 @@ struct fragment_place {
 };
 
 /* Returns the number of elements of an operand that a thread holds. */
-int layout_elements(enum instruction instruction, enum operand operand);
+int layout_elements(enum instruction instruction, enum fragment_operand operand);
 
 /* Returns the place of a thread's element in the operand. Elements are counted from the first register. If a register
  * contains two elements, its lower half comes first. */
-struct place layout_place(enum instruction instruction, enum operand operand, int thread, int element);
+struct fragment_place layout_place(enum instruction instruction, enum fragment_operand operand, int thread,
+                                   int element);
 
 /* ldmatrix with four matrices. Thread `row` passes the address of a row with 8 elements of 16 bits. Returns the row and
  * the column of an element that a thread receives. A row of -1 means that the thread receives no whole element
  * there. */
-struct place layout_loaded(bool transposed, int thread, int element);
+struct fragment_place layout_loaded(bool transposed, int thread, int element);
 
 #endif

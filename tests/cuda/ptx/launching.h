@@ -48,7 +48,7 @@ struct launch_shape {
 };
 
 /* Runs the kernel `test` of the text. Its argument is device_words. */
-static inline void launch_text(const std::string &text, const shape &shape = {})
+static inline void launch_text(const std::string &text, const launch_shape &shape = {})
 {
     ptx::module *module = ptx::parse(text.c_str(), text.size());
     const ptx::kernel *kernel = ptx::find(module, "test");

@@ -43,7 +43,7 @@ end end_of(const std::string &text, const launch_shape &shape)
 struct fault {
     const char *sound, *faulty; /* the instructions without and with the fault */
     const char *said;           /* text that the message must contain */
-    struct shape threads;
+    launch_shape threads;
     const char *before = "", *limits = "";
 };
 
