@@ -18,7 +18,6 @@ struct decoder {
                                                registers */
     std::map<std::pair<uint64_t, char>, uint32_t> constants;
     std::map<std::string, uint64_t> names; /* address of each variable and parameter, by name */
-    std::map<std::string, space> spaces;   /* state space of each variable and parameter */
     uint32_t sink = 0;                     /* offset of the register for operand `_`. No instruction reads it */
 
     [[noreturn]] void refuse(const std::string &why) const;
