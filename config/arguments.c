@@ -8,16 +8,16 @@
 
 /* Index: enum argument_type. */
 static const char *const type_descriptions[] = {
-    "an integer from 1 to 2147483647",         /* ARGUMENT_SIZE */
-    "an integer from 1 to 2147483647 or null", /* ARGUMENT_OPTIONAL_SIZE */
-    "an integer from 0 to 2147483647",         /* ARGUMENT_COUNT */
-    "an integer from 0 to 2147483647 or null", /* ARGUMENT_OPTIONAL_COUNT */
-    "an integer of at most 31 bits",           /* ARGUMENT_INTEGER */
-    "true or false",                           /* ARGUMENT_BOOL */
-    "an object or null",                       /* ARGUMENT_OBJECT */
-    "a number from 0 to 1",                    /* ARGUMENT_DROPOUT */
-    "any value",                               /* ARGUMENT_TRAINING */
-    "any value",                               /* ARGUMENT_JSON */
+    "an integer from 1 to 2147483647",           /* ARGUMENT_SIZE */
+    "an integer from 1 to 2147483647 or null",   /* ARGUMENT_OPTIONAL_SIZE */
+    "an integer from 0 to 2147483647",           /* ARGUMENT_COUNT */
+    "an integer from 0 to 2147483647 or null",   /* ARGUMENT_OPTIONAL_COUNT */
+    "an integer from -2147483647 to 2147483647", /* ARGUMENT_INTEGER */
+    "true or false",                             /* ARGUMENT_BOOL */
+    "an object or null",                         /* ARGUMENT_OBJECT */
+    "a number from 0 to 1",                      /* ARGUMENT_DROPOUT */
+    "any value",                                 /* ARGUMENT_TRAINING */
+    "any value",                                 /* ARGUMENT_JSON */
 };
 
 static int expected(const struct argument *argument, const json_t *value, struct error *error)

@@ -64,7 +64,7 @@ int file_read_next(int file, void *bytes, size_t length, struct error *error)
     if (count < 0)
         return error_set(error, "cannot be read: %s", strerror(errno));
     if ((size_t)count != length)
-        return error_set(error, "was cut while it was read: expected %zu bytes more, found %zd", length, count);
+        return error_set(error, "became shorter while it was read: expected %zu more bytes, found %zd", length, count);
     return 0;
 }
 
@@ -77,7 +77,7 @@ static char *read_open_file(int file, size_t size, size_t limit, struct error *e
     }
     char *bytes = malloc(size + 1);
     if (!bytes) {
-        error_set(error, "out of memory: %zu bytes to read it", size);
+        error_set(error, "out of memory: the file needs %zu bytes", size);
         return NULL;
     }
     if (file_read_next(file, bytes, size, error) != 0) {

@@ -145,7 +145,7 @@ static int check_values(const struct image_settings *settings, struct error *err
         float white = (float)(255 * settings->scale);
         if (!isfinite((0 - settings->mean[c]) / settings->std[c]) ||
             !isfinite((white - settings->mean[c]) / settings->std[c]))
-            return error_set(error, "scale, mean and std give values that are not finite");
+            return error_set(error, "scale, mean and std lead to values that are not finite");
     }
     return 0;
 }

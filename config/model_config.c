@@ -190,7 +190,7 @@ static int read_pad_token(json_t *value, struct model_config *config, struct err
 static int read_ignore(json_t *value, struct model_config *config, struct error *error)
 {
     if (!json_is_array(value))
-        return text_expected(error, "a list of names of tensors, in which * stands for any characters", value);
+        return text_expected(error, "a list of tensor names, in which * matches any characters", value);
     size_t i;
     const json_t *pattern;
     json_array_foreach (value, i, pattern)
@@ -216,7 +216,7 @@ static int read_labels(json_t *value, struct model_config *config, struct error 
 static int read_prompts(json_t *value, struct model_config *config, struct error *error)
 {
     if (!json_is_object(value))
-        return text_expected(error, "an object of texts by their names, as in {\"query\": \"query: \"}", value);
+        return text_expected(error, "an object that maps names to texts, as in {\"query\": \"query: \"}", value);
     const char *name;
     const json_t *prompt;
     json_object_foreach (value, name, prompt) {
@@ -305,8 +305,9 @@ static int check_causal(const struct model_config *config, struct error *error)
 {
     if (!config->causal || config->graph)
         return 0;
-    return error_set(error, "causal: found true without a \"graph\"; only a module has this key, other classes have an "
-                            "argument causal in \"kwargs\"");
+    return error_set(error,
+                     "causal: found true without a \"graph\"; this key is only for modules, other classes have an "
+                     "argument causal in \"kwargs\"");
 }
 
 int model_config_parse(const char *text, size_t length, const char *origin, struct model_config *config,

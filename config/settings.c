@@ -19,7 +19,7 @@ _Static_assert(sizeof(enum log_format) == sizeof(int) && sizeof(enum log_level) 
 static int refuse_value(const struct setting *setting, const char *expected, const char *value, struct error *error)
 {
     if (setting->secret)
-        return error_set(error, "expected %s; what was found is not shown", expected);
+        return error_set(error, "expected %s; the found value is not shown", expected);
     return error_set(error, "expected %s, found '%.100s'", expected, value);
 }
 
@@ -86,8 +86,8 @@ static int add_model(struct settings *settings, const char *value, size_t length
 {
     const char *equals = memchr(value, '=', length);
     if (equals == value)
-        return error_set(error, "the name before = is empty in '%.*s'; a folder is written ./%.*s", (int)length, value,
-                         (int)length, value);
+        return error_set(error, "the name before = is empty in '%.*s'; if this is a folder, write ./%.*s", (int)length,
+                         value, (int)length, value);
     bool named = equals && !memchr(value, '/', (size_t)(equals - value));
     const char *path = named ? equals + 1 : value;
     size_t path_length = length - (size_t)(path - value);
@@ -131,9 +131,10 @@ static int check_model_names(const struct settings *settings, struct error *erro
 static int check_protection(const struct settings *settings, struct error *error)
 {
     if (settings->protect_metrics && !settings->api_key && !settings->api_key_file)
-        return error_set(error, "--protect-metrics needs a key, and --api-key and --api-key-file are not set");
+        return error_set(error,
+                         "--protect-metrics requires an API key, but neither --api-key nor --api-key-file is set");
     if (!settings->tls_certificate != !settings->tls_key)
-        return error_set(error, "--tls-certificate and --tls-key need each other, and --%s is not set",
+        return error_set(error, "--tls-certificate and --tls-key must be set together, but --%s is not set",
                          settings->tls_key ? "tls-certificate" : "tls-key");
     return 0;
 }
@@ -199,7 +200,7 @@ static int refuse_name(const struct setting_place *place, const char *name, size
     if (nearest)
         return error_set(error, "unknown %s %.*s; did you mean %s?", place->what, shown, name,
                          place->spelling(nearest, spelled));
-    return error_set(error, "unknown %s %.*s; linformerd --help lists what there is", place->what, shown, name);
+    return error_set(error, "unknown %s %.*s; linformerd --help lists all settings", place->what, shown, name);
 }
 
 /* ---- The file ------------------------------------------------------------------------------------------------- */
@@ -354,7 +355,7 @@ static int refuse_flag(const struct flags *flags, const char *argument, size_t l
     }
     if (flags->setting && flags->setting->secret)
         return error_set(error, "unexpected argument after --%s; quote a value with spaces", flags->setting->flag);
-    return error_set(error, "unexpected argument '%.100s'; a model's folder is given with --model", argument);
+    return error_set(error, "unexpected argument '%.100s'; use --model for the folder of a model", argument);
 }
 
 /* Reads the next flag and its value into `flags`. Returns 1 if there was one, 0 at the end, and -1 after an error. */
@@ -372,7 +373,7 @@ static int next_flag(struct flags *flags, struct error *error)
     if (setting->kind == SETTING_BOOL && !flags->value)
         flags->value = "true";
     if (!setting->value_name && setting->kind != SETTING_BOOL && flags->value)
-        return error_set(error, "--%s takes no value", setting->flag);
+        return error_set(error, "--%s does not accept a value", setting->flag);
     if (setting->value_name && !flags->value) {
         const char *next = flags->at < flags->argc ? flags->argv[flags->at] : "--";
         bool missing = strncmp(next, "--", 2) == 0;

@@ -74,14 +74,14 @@ const struct setting settings_table[] = {
      .fallback = "false",
      .choices = switches,
      .help = "Requests may load and unload models, as Triton's clients do. Only models of --model and "
-             "--model-repository can be loaded. Use it with --api-key if others can reach the daemon."},
+             "--model-repository can be loaded. Set --api-key, too, if others can reach the daemon."},
     {.group = "Models",
      .flag = "model-repository",
      .kind = SETTING_TEXT,
      AT(model_repository),
      .value_name = "DIR",
      .help = "Folder whose subfolders are models. They are not loaded at the start. With --model-control, a "
-             "request can load them by the names of their folders. Without it, this flag has no effect."},
+             "request can load them by the names of their folders. Without --model-control, this flag has no effect."},
     {.group = "Models",
      .flag = "explain",
      .kind = SETTING_EXPLAIN,
@@ -174,9 +174,10 @@ const struct setting settings_table[] = {
      .kind = SETTING_TEXT,
      AT(api_key_file),
      .value_name = "FILE",
-     .help = "File with API keys, one on each line: KEY or NAME:KEY. sha256: and the digest of a key in hexadecimal "
-             "may stand for the key. Each of the keys is valid, and that of --api-key, too. The log line of a request "
-             "contains the name of its key. SIGHUP reads the file again."},
+     .help =
+         "File with API keys, one on each line: KEY or NAME:KEY. KEY may be sha256: followed by the digest of a key in "
+         "hexadecimal. All keys of the file are valid, and that of --api-key, too. The log line of a request "
+         "contains the name of its key. SIGHUP reads the file again."},
     {.group = "Network",
      .flag = "protect-metrics",
      .live = true,
@@ -228,7 +229,7 @@ const struct setting settings_table[] = {
      .maximum = 3600000,
      .unit = "milliseconds",
      .help = "Time between SIGTERM and draining. During this time, the daemon still accepts requests, "
-             "but answers 503 to /health and other questions whether it is ready. So a load balancer can stop "
+             "but answers 503 to /health and to the other readiness checks. So a load balancer can stop "
              "sending requests. SIGINT skips the delay."},
     {.group = "Network",
      .flag = "payload-limit",
@@ -399,7 +400,7 @@ const struct setting settings_table[] = {
      .help =
          "Longest time that a request should wait for its first batch. The daemon estimates this time from the "
          "waiting tokens and the speed of earlier batches. A request that would wait longer is answered with 429 at "
-         "once. It does not apply to the generation of tokens. 0: no limit."},
+         "once. This limit does not apply to the generation of tokens. 0: no limit."},
     {.group = "Batches and queues",
      .flag = "max-generations",
      .kind = SETTING_INTEGER,
@@ -410,7 +411,8 @@ const struct setting settings_table[] = {
      .maximum = 65536,
      .unit = "sequences",
      .help =
-         "Largest number of sequences that one model generates at a time. A request beyond it waits in the queue. "
+         "Largest number of sequences that one model generates at a time. Requests for more sequences wait in the "
+         "queue. "
          "Each sequence has a slot of memory. 0: any number, without slots. Each token then runs its whole sequence "
          "again."},
     {.group = "Batches and queues",
@@ -422,8 +424,8 @@ const struct setting settings_table[] = {
      .minimum = 1,
      .maximum = 99,
      .unit = "percent",
-     .help = "Share of the computing time for the generation of tokens while other requests wait, too. The other "
-             "requests get the rest. If only one of the two waits, it gets all of the time."},
+     .help = "Share of the computing time for the generation of tokens while other requests wait, too. The remaining "
+             "share is for the other requests. If only one of the two kinds waits, it gets all of the time."},
     {.group = "Batches and queues",
      .flag = "request-timeout-ms",
      .live = true,
@@ -487,10 +489,10 @@ const struct setting settings_table[] = {
      .kind = SETTING_TEXT,
      AT(otlp_endpoint),
      .value_name = "URL",
-     .help =
-         "OpenTelemetry collector to which the daemon sends a span of each request, such as "
-         "http://localhost:4318. The spans go to the path /v1/traces below the URL, as JSON. Without this "
-         "setting, the variable OTEL_EXPORTER_OTLP_ENDPOINT may name the collector. Without both, nothing is sent."},
+     .help = "OpenTelemetry collector to which the daemon sends a span of each request, such as "
+             "http://localhost:4318. The spans go to the path /v1/traces below the URL, as JSON. Without this "
+             "setting, the variable OTEL_EXPORTER_OTLP_ENDPOINT may name the collector. If neither is set, nothing is "
+             "sent."},
     {.group = "Other",
      .flag = "config",
      .kind = SETTING_CONFIG,

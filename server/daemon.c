@@ -50,7 +50,7 @@ static void raise_descriptor_limit(void)
         return;
     limit.rlim_cur = limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
-        log_write(LOG_LEVEL_WARNING, "the limit of open files stays low", "reason", strerror(errno), NULL);
+        log_write(LOG_LEVEL_WARNING, "cannot raise the limit of open files", "reason", strerror(errno), NULL);
 }
 
 /* Wakes the batcher when a device works again. The engine may report a device before the batcher exists, and after the
@@ -82,13 +82,13 @@ static void report_device(void *context, const struct engine_event *event)
     if (!event->failure)
         waker_wake(context);
     if (event->failure && event->pause_ms == 0)
-        log_write(LOG_LEVEL_WARNING, "a device cannot run a batch of a model: the CPU runs it, and others like it",
+        log_write(LOG_LEVEL_WARNING, "a device cannot run a batch of a model: the CPU runs this batch and similar ones",
                   "device", event->device, "reason", event->failure, NULL);
     else if (event->failure)
-        log_write(LOG_LEVEL_ERROR, "a device failed: the CPU runs its batches, or another device", "device",
+        log_write(LOG_LEVEL_ERROR, "a device failed: the CPU or another device runs its batches", "device",
                   event->device, "reason", event->failure, LOG_INTEGER("retry_ms", event->pause_ms), NULL);
     if (event->lasts)
-        log_write(LOG_LEVEL_ERROR, "a device stays away: perhaps only a restart of the daemon brings it back", "device",
+        log_write(LOG_LEVEL_ERROR, "a device cannot be reopened: the daemon may need a restart", "device",
                   event->device, NULL);
     if (!event->failure)
         log_write(LOG_LEVEL_WARNING, "a device works again", "device", event->device, NULL);
@@ -120,7 +120,7 @@ static int open_engine(struct settings *settings, struct waker *waker, struct en
         log_write(LOG_LEVEL_INFO, engine_is_on_cpu(*engine) ? "engine runs on the CPU" : "devices", "reason",
                   engine_notice(*engine), NULL);
     if (engine_cpu_notice(*engine))
-        log_write(LOG_LEVEL_INFO, "products run without oneDNN", "reason", engine_cpu_notice(*engine), NULL);
+        log_write(LOG_LEVEL_INFO, "matrix products run without oneDNN", "reason", engine_cpu_notice(*engine), NULL);
     return 0;
 }
 
@@ -182,11 +182,11 @@ static void prepare_to_drain(const struct settings *settings, struct http *http,
     if (number == SIGINT)
         return;
     if (http_shares_sockets(http)) {
-        log_write(LOG_LEVEL_INFO, "another process accepts new connections; open ones end with their requests",
+        log_write(LOG_LEVEL_INFO, "another process accepts new connections; open connections end after their requests",
                   "signal", strsignal(number), NULL);
         http_hand_over(http, hand_over_ns(settings));
     } else if (settings->drain_delay_ms > 0) {
-        log_write(LOG_LEVEL_INFO, "not ready any more; work is still accepted before the draining", "signal",
+        log_write(LOG_LEVEL_INFO, "no longer ready; requests are still accepted until draining begins", "signal",
                   strsignal(number), LOG_INTEGER("delay_ms", settings->drain_delay_ms), NULL);
         http_unready(http);
         signals_delay(signals, settings->drain_delay_ms);
@@ -201,7 +201,7 @@ static void end_during_reload(struct process *process, struct http *http, struct
     reloads_leave(reloads);
     http_close(http);
     tracer_close(process->tracer);
-    log_write(LOG_LEVEL_INFO, "stopped", "reload", "left unfinished", NULL);
+    log_write(LOG_LEVEL_INFO, "stopped", "reload", "interrupted", NULL);
     log_flush();
     _exit(EXIT_SUCCESS);
 }
@@ -239,7 +239,7 @@ static int serve_until_signal(struct process *process, struct http *http, struct
     models_stop_reload(models);
     watchdog_close(watchdog); /* the service manager's watchdog does not watch a daemon that stops */
     prepare_to_drain(&process->settings, http, process->signals, number);
-    log_write(LOG_LEVEL_INFO, "draining: what was accepted is answered, new work is refused", "signal",
+    log_write(LOG_LEVEL_INFO, "draining: accepted requests are answered, new requests are refused", "signal",
               strsignal(number), NULL);
     http_drain(http);
     if (reloads_busy(reloads))
@@ -270,7 +270,7 @@ static int serve(struct process *process, bool check, struct engine *engine, str
     if (status != 0)
         goto close_metrics;
     if (check) {
-        log_announce("checked: each model has run a batch", LOG_INTEGER("models", models_count(models)), NULL);
+        log_announce("check passed: each model has run a batch", LOG_INTEGER("models", models_count(models)), NULL);
         goto close_batcher;
     }
     waker_set(waker, batcher);
@@ -359,7 +359,7 @@ int daemon_check(const struct settings *settings, const struct settings_source *
     struct error error;
     int status = run(settings, source, true, &error);
     if (status != 0)
-        log_write(LOG_LEVEL_ERROR, "the check failed", "reason", error.message, NULL);
+        log_write(LOG_LEVEL_ERROR, "check failed", "reason", error.message, NULL);
     log_flush();
     return status == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -67,7 +67,7 @@ void live_serve(struct live *live, struct batcher *batcher, struct metrics *metr
 static void refuse(struct live *live, const char *what, const struct error *error)
 {
     metrics_reload_fault(live->metrics);
-    log_write(LOG_LEVEL_ERROR, "cannot reload; the old state stays", "what", what, "reason", error->message, NULL);
+    log_write(LOG_LEVEL_ERROR, "cannot reload; the old state is kept", "what", what, "reason", error->message, NULL);
 }
 
 static void name_fixed(void *context, const char *flag)

@@ -145,8 +145,9 @@ static int add_given(struct model_folders *folders, const struct model_source *g
         if (add_inner(folders, given->path, error) != 0)
             return -1;
         if (folders->count > before && given->name)
-            return error_set(error, "--model %s=%s: the folder holds models, one with a config.json was expected",
-                             given->name, given->path);
+            return error_set(
+                error, "--model %s=%s: the folder contains folders of models; a name needs a folder with a config.json",
+                given->name, given->path);
         if (folders->count > before)
             return 0;
     }

@@ -50,11 +50,12 @@ static int find_name(struct model_version *version, struct error *error)
     else
         version->name = folder_name(given->path);
     if (!version->name)
-        return error_set(error, "%s: no name could be made of the path: %s", given->path, strerror(errno));
+        return error_set(error, "%s: cannot derive the model's name from the path: %s", given->path, strerror(errno));
     if (!*version->name || strchr(version->name, '/'))
-        return error_set(error,
-                         "%s: a model's name is not empty and has no slash, found \"%s\"; --model NAME=%s sets it",
-                         given->path, version->name, given->path);
+        return error_set(
+            error,
+            "%s: expected a model's name that is not empty and has no slash, found \"%s\"; set it with --model NAME=%s",
+            given->path, version->name, given->path);
     return 0;
 }
 
@@ -157,15 +158,15 @@ static void log_loaded(const struct model_version *version, int64_t elapsed_ns)
     const struct model_info *info = model_info(served->model);
     const char *name = version->name;
     if (served->codec_unused)
-        log_write(LOG_LEVEL_INFO, "tokenizer.json is not used", "name", name, "reason", "the model takes no ids", NULL);
+        log_write(LOG_LEVEL_INFO, "tokenizer.json is not used", "name", name, "reason", "the model does not accept ids",
+                  NULL);
     if (info->notice)
         log_write(LOG_LEVEL_WARNING, "model runs on the CPU", "name", name, "reason", info->notice, NULL);
     if (info->prefix)
-        log_write(LOG_LEVEL_INFO, "names of tensors have a prefix, which is taken off", "name", name, "prefix",
-                  info->prefix, NULL);
+        log_write(LOG_LEVEL_INFO, "removed a prefix from tensor names", "name", name, "prefix", info->prefix, NULL);
     if (info->cpu_notice)
-        log_write(LOG_LEVEL_WARNING, "products of a model run without oneDNN", "name", name, "reason", info->cpu_notice,
-                  NULL);
+        log_write(LOG_LEVEL_WARNING, "matrix products of a model run without oneDNN", "name", name, "reason",
+                  info->cpu_notice, NULL);
     log_write(LOG_LEVEL_INFO, "model loaded", "name", name, "architecture", info->architecture,
               LOG_INTEGER("parameters", info->parameters), LOG_INTEGER("weights_bytes", info->weights_bytes),
               LOG_INTEGER("arena_bytes", info->arena_bytes), "device", info->device, "dtype", dtype_name(info->dtype),
@@ -196,7 +197,7 @@ static int check_room(const struct weights *weights, struct error *error)
     if (needed <= most - resident)
         return 0;
     return error_set(error,
-                     "%s: loading needs %lld bytes of memory beside the models that are served; %lld of %lld are free",
+                     "%s: loading needs %lld bytes of memory in addition to the loaded models; %lld of %lld are free",
                      weights_origin(weights), (long long)needed, (long long)(most - resident), (long long)most);
 }
 
@@ -241,7 +242,7 @@ static void print_codec(const struct served_model *served, FILE *out)
                 text_codec_name(codec), (long long)text_codec_ids(codec) - 1,
                 (long long)text_codec_template_tokens(codec));
     else if (served->codec_unused)
-        fputs("tokenizer none: tokenizer.json is not used, because the model takes no ids\n", out);
+        fputs("tokenizer none: tokenizer.json is not used, because the model does not accept ids\n", out);
 }
 
 int model_version_explain(const struct model_source *given, struct engine *engine, FILE *out, struct error *error)

@@ -93,7 +93,7 @@ static struct entry *entry_new(const struct model_source *source, enum weights_b
 static int add_entry(struct models *models, struct entry *entry, struct error *error)
 {
     if (models->n_entries == BATCHER_MOST_MODELS / 2)
-        return error_set(error, "there are more than %d models", BATCHER_MOST_MODELS / 2);
+        return error_set(error, "found more than %d models, which is the maximum", BATCHER_MOST_MODELS / 2);
     pthread_mutex_lock(&models->lock);
     struct entry **entries = realloc(models->entries, (size_t)(models->n_entries + 1) * sizeof *entries);
     if (entries) {
@@ -157,7 +157,7 @@ static int open_entry(struct models *models, const struct model_source *source, 
     entry->version = model_version_open(source_of(entry), index, error);
     const struct entry *other = entry->version ? find_name(models, entry->version->name) : NULL;
     if (other)
-        error_set(error, "two models are named \"%s\": %s and %s; --model NAME=DIR gives another name",
+        error_set(error, "two models are named \"%s\": %s and %s; set another name with --model NAME=DIR",
                   entry->version->name, path_of(other), path_of(entry));
     entry->name = entry->version && !other ? strdup(entry->version->name) : NULL;
     if (entry->name && add_entry(models, entry, error) == 0)
@@ -307,7 +307,7 @@ static void drop_set(struct models *models, struct model_set *set)
     for (struct model_version *version; (version = remove_models(models, set)) != NULL;) {
         batcher_remove(models->batcher, version->served.batcher_index);
         forget(models, version);
-        log_write(LOG_LEVEL_INFO, "the weights of a former model are freed", "name", version->name, NULL);
+        log_write(LOG_LEVEL_INFO, "freed the weights of an old model", "name", version->name, NULL);
         model_version_close(version);
     }
     free(set->models);
@@ -387,7 +387,8 @@ static int load_version(struct models *models, struct entry *entry, struct error
         error_set(error, "%s: the model is named \"%s\" now, and was \"%s\"; restart the daemon", path_of(entry),
                   version->name, entry->name);
     else if (count_versions(models, entry) >= VERSIONS_MOST)
-        error_set(error, "%d versions of the model are in memory; requests still use the old ones", VERSIONS_MOST);
+        error_set(error, "%d versions of the model are in memory; wait until requests no longer use the old ones",
+                  VERSIONS_MOST);
     else if (model_version_load(version, models->engine, &options, error) == 0) {
         version->served.metrics = entry->metrics;
         is_added = batcher_add(models->batcher, version->served.model, entry->metrics, &version->served.batcher_index,
@@ -412,9 +413,8 @@ static int load_entry(struct models *models, struct entry *entry, struct error *
     metrics_load_end(models->metrics, entry->metrics, status == 0);
     if (status != 0)
         log_write(LOG_LEVEL_ERROR,
-                  entry->version ? "a model could not be loaded again: the old one stays"
-                                 : "a model could not be loaded",
-                  "name", entry->name, "reason", error->message, NULL);
+                  entry->version ? "cannot reload a model: the old one is kept" : "cannot load a model", "name",
+                  entry->name, "reason", error->message, NULL);
     set_state(models, entry, entry->version ? "READY" : "UNAVAILABLE", entry->version ? NULL : error);
     return status;
 }
@@ -451,13 +451,13 @@ static int load_new(struct models *models, const struct model_source *source, st
     struct model_version *version = model_version_open(source, WEIGHTS_BUILTIN, error);
     struct entry *entry = NULL;
     if (version && find_name(models, version->name))
-        error_set(error, "%s: there is another model named \"%s\"", source->path, version->name);
+        error_set(error, "%s: another model is already named \"%s\"", source->path, version->name);
     else if (version)
         entry = new_entry(models, source, version->name, error);
     model_version_close(version);
     if (entry)
         return load_entry(models, entry, error);
-    log_write(LOG_LEVEL_ERROR, "a model could not be loaded", "name", source->path, "reason", error->message, NULL);
+    log_write(LOG_LEVEL_ERROR, "cannot load a model", "name", source->path, "reason", error->message, NULL);
     return -1;
 }
 
@@ -470,8 +470,8 @@ static void report_gone(const struct models *models, const struct model_folders 
         for (size_t f = 0; f < folders->count && !found; f++)
             found = strcmp(folders->sources[f].path, entry->source.path) == 0;
         if (!found)
-            log_write(LOG_LEVEL_WARNING, "the folder of a model is gone: the model stays", "name", entry->name, "path",
-                      entry->source.path, NULL);
+            log_write(LOG_LEVEL_WARNING, "the folder of a model is missing: the model stays loaded", "name",
+                      entry->name, "path", entry->source.path, NULL);
     }
 }
 
@@ -483,7 +483,7 @@ void models_reload(void *context)
     int64_t loaded = 0, failed = 0, unchanged = 0;
     pthread_mutex_lock(&models->changing);
     if (model_folders_find(models->settings, &folders, &error) != 0) {
-        log_write(LOG_LEVEL_ERROR, "the folders of the models cannot be read", "reason", error.message, NULL);
+        log_write(LOG_LEVEL_ERROR, "cannot read the folders of the models", "reason", error.message, NULL);
         failed++;
     }
     for (size_t i = 0; i < folders.count && !atomic_load(&models->stopping); i++) {

@@ -22,7 +22,7 @@ void notifier_open(struct notifier *notifier)
     if (!name)
         return;
     if ((name[0] != '/' && name[0] != '@') || length < 2 || length >= sizeof notifier->address.sun_path) {
-        log_write(LOG_LEVEL_WARNING, "the service manager is not told anything", "reason",
+        log_write(LOG_LEVEL_WARNING, "cannot notify the service manager", "reason",
                   "NOTIFY_SOCKET is not a path or an @name", "found", name, NULL);
         return;
     }

@@ -26,7 +26,7 @@ static bool is_closing(struct reloads *reloads)
 
 static void run_hooks(struct reloads *reloads)
 {
-    log_write(LOG_LEVEL_INFO, "reloading, because SIGHUP came", NULL);
+    log_write(LOG_LEVEL_INFO, "reloading after SIGHUP", NULL);
     for (size_t i = 0; i < reloads->count && !is_closing(reloads); i++)
         reloads->hooks[i].reload(reloads->hooks[i].context);
 }

@@ -44,7 +44,7 @@ static int open_labels(struct served_model *served, const json_t *labels, struct
     const struct model_info *info = model_info(served->model);
     size_t count = json_array_size(labels);
     if (info->n_tensors > 0)
-        return error_set(error, "labels: the model gives %d tensors; expected one output (batch, classes)",
+        return error_set(error, "labels: the model outputs %d tensors; expected one output (batch, classes)",
                          info->n_tensors);
     if ((int64_t)count != info->output_columns)
         return error_set(error, "labels: found %zu names; expected %lld, one for each column of output \"%s\"", count,
@@ -87,9 +87,10 @@ static int refuse_input(const struct model_input *input, struct error *error)
     for (int d = 0; input && input->layout == LAYOUT_TENSOR && d < input->rank; d++)
         text_list_add(sizes, sizeof sizes, size_text(input->shape[d], size));
     if (!input)
-        return error_set(error, "image: the model needs several inputs; expected one of (batch, 3, height, width)");
-    return error_set(error, "image: expected an input (batch, 3, height, width); found \"%s\" of %s%s%s", input->name,
-                     *sizes ? "(batch, " : "another kind", sizes, *sizes ? ")" : "");
+        return error_set(error,
+                         "image: the model needs several inputs; expected one of shape (batch, 3, height, width)");
+    return error_set(error, "image: expected an input of shape (batch, 3, height, width); found \"%s\" of %s%s%s",
+                     input->name, *sizes ? "(batch, " : "another kind", sizes, *sizes ? ")" : "");
 }
 
 static int open_image(struct served_model *served, const struct image_settings *given, struct error *error)
@@ -135,9 +136,9 @@ static int check_ids(const struct served_model *served, struct error *error)
     if (ids <= vocabulary)
         return 0;
     bool offset_helps = text_codec_byte_offset(served->codec) > 0 && vocabulary > UINT8_MAX;
-    return error_set(error, "tokenizer \"%s\" makes ids up to %lld; the model's vocabulary is %lld%s",
+    return error_set(error, "tokenizer \"%s\" returns ids up to %lld, but the model accepts only ids below %lld%s",
                      text_codec_name(served->codec), (long long)ids - 1, (long long)vocabulary,
-                     offset_helps ? ". With \"offset\": 0 ids are the bytes themselves, up to 255" : "");
+                     offset_helps ? ". With \"offset\": 0, the ids are the bytes, up to 255" : "");
 }
 
 /* Whether a model without the key `tokenizer` has a file tokenizer.json. */
@@ -157,7 +158,7 @@ static int open_codec(struct served_model *served, const char *folder, const str
                        : is_default                        ? TOKENIZER_NAME
                                                            : config->tokenizer_file;
     if (!takes_ids && !is_default)
-        return error_set(error, "tokenizer \"%s\" makes ids; the model takes floats, not ids", name);
+        return error_set(error, "tokenizer \"%s\" returns ids, but the model accepts floats", name);
     served->codec_unused = !takes_ids;
     if (!takes_ids)
         return 0;
@@ -178,7 +179,7 @@ static int open_codec(struct served_model *served, const char *folder, const str
 static int open_prompts(struct served_model *served, const struct model_config *config, struct error *error)
 {
     if (json_object_size(config->prompts) > 0 && !served->codec)
-        return error_set(error, "prompts: they stand before texts, but the model takes none: it has no tokenizer");
+        return error_set(error, "prompts: found texts, but the model has no tokenizer and accepts no texts");
     served->prompts = config->prompts;
     served->default_prompt = config->default_prompt;
     return 0;

@@ -115,8 +115,7 @@ static void *signals_thread(void *argument)
         if (number == SIGHUP) {
             signals_hang_up(signals);
         } else if (number == SIGUSR1 || number == SIGUSR2) {
-            log_write_limited(&signals->limit, LOG_LEVEL_INFO, "a signal that does nothing here", "signal",
-                              strsignal(number), NULL);
+            log_write_limited(&signals->limit, LOG_LEVEL_INFO, "ignored a signal", "signal", strsignal(number), NULL);
         } else if (signals_take(signals, number)) {
             log_write(LOG_LEVEL_WARNING, "ended by a signal", "signal", strsignal(number), NULL);
             log_flush();

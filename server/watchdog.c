@@ -48,10 +48,10 @@ static void look(struct watchdog *watchdog)
     if (!stuck)
         notifier_feed(watchdog->notifier);
     if (stuck && !watchdog->stuck)
-        log_write(LOG_LEVEL_ERROR, "no progress; the watchdog is not fed", "where",
+        log_write(LOG_LEVEL_ERROR, "no progress; the service manager's watchdog is not notified", "where",
                   !loops ? "an event loop" : "a batch", NULL);
     if (!stuck && watchdog->stuck)
-        log_write(LOG_LEVEL_WARNING, "progress again; the watchdog is fed", NULL);
+        log_write(LOG_LEVEL_WARNING, "progress again; the service manager's watchdog is notified", NULL);
     watchdog->stuck = stuck;
 }
 

@@ -465,7 +465,7 @@ def are_prompts(prompts):
 
 def check_ignore(patterns):
     if not isinstance(patterns, list) or not all(isinstance(pattern, str) and pattern for pattern in patterns):
-        refuse(f"ignore: expected a list of names of tensors, in which * stands for any characters, found {patterns!r}")
+        refuse(f"ignore: expected a list of tensor names, in which * matches any characters, found {patterns!r}")
     return patterns
 
 

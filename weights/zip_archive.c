@@ -53,7 +53,8 @@ int zip_source_read(const struct zip_source *source, size_t offset, void *bytes,
         if (count < 0)
             return error_set(error, "cannot be read: %s", strerror(errno));
         if (count == 0)
-            return error_set(error, "was cut while it was read: expected %zu bytes more, found %zu", length, done);
+            return error_set(error, "became shorter while it was read: expected %zu more bytes, found %zu", length,
+                             done);
         done += (size_t)count;
     }
     return 0;

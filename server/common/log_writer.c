@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-_Static_assert(LOG_LINE_BYTES <= PIPE_BUF, "a pipe keeps a line whole that is written at once");
+_Static_assert(LOG_LINE_BYTES <= PIPE_BUF, "a pipe must receive a whole line at once");
 
 struct ring_record {
     size_t length; /* length of the line that follows this header */

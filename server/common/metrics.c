@@ -595,7 +595,7 @@ static void write_gauges(FILE *out, const struct metrics_now *now)
     write_gauge(out, "linformerd_resident_memory_bytes", "Resident memory.", now->process.resident_bytes);
     write_head(out, "linformerd_uptime_seconds", "gauge", "Time since the daemon started.");
     fprintf(out, "linformerd_uptime_seconds %.3f\n", now->uptime_s);
-    write_head(out, "linformerd_build_info", "gauge", "Always 1; the label says which build this is.");
+    write_head(out, "linformerd_build_info", "gauge", "Always 1; the labels describe the build.");
     fprintf(out, "linformerd_build_info{version=\"%s\"} 1\n", LINFORMERD_VERSION);
 }
 
@@ -656,10 +656,10 @@ static void write_devices(FILE *out, const struct metrics_now *now)
     write_device_values(out, now, "linformerd_device_recoveries_total", "counter", device_recoveries,
                         "Times that the device worked again after it had failed.");
     write_counter(out, "linformerd_rerun_batches_total",
-                  "Batches that failed on a device, or that it could not run, and that ran again on the CPU.",
+                  "Batches that a device could not run, or that failed there, and that the CPU ran again.",
                   now->batches.reruns);
     write_counter(out, "linformerd_standby_batches_total",
-                  "Batches that ran on the CPU in place of a device, those that ran again included.",
+                  "Batches that the CPU ran instead of a device, including those that it ran again.",
                   now->batches.standby_batches);
 }
 
@@ -702,9 +702,9 @@ char *metrics_text(const struct metrics *metrics, const struct metrics_now *now,
     write_process(out, now);
     write_counter(out, "linformerd_log_lines_dropped_total",
                   "Log lines that could not be written, or for which there was no room.", now->log_lines_dropped);
-    write_counter(out, "linformerd_spans_sent_total", "Spans that the collector took.", now->spans_sent);
+    write_counter(out, "linformerd_spans_sent_total", "Spans that the collector accepted.", now->spans_sent);
     write_counter(out, "linformerd_spans_dropped_total",
-                  "Spans that the collector did not take, or for which there was no room.", now->spans_dropped);
+                  "Spans that the collector did not accept, or for which there was no room.", now->spans_dropped);
     bool failed = ferror(out) != 0;
     failed |= fclose(out) != 0;
     if (failed) {

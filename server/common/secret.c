@@ -16,7 +16,7 @@ char *secret_read(const char *path, size_t limit, size_t *length, struct error *
     char mode[8];
     if (stat(path, &status) == 0 && (status.st_mode & OPEN_TO_OTHERS) != 0) {
         snprintf(mode, sizeof mode, "%04o", (unsigned int)status.st_mode & 07777);
-        log_write(LOG_LEVEL_WARNING, "a file with secrets is open to other users", "file", path, "mode", mode, NULL);
+        log_write(LOG_LEVEL_WARNING, "other users can access a file with secrets", "file", path, "mode", mode, NULL);
     }
     return file_read(path, limit, length, error);
 }

@@ -7,17 +7,17 @@ const kindOf = (model) => model.image ? "image" : model.inputs[0].kind === "ids"
 /* The reason why a model cannot compute from a single text, list of ids or image. "" if it can. */
 function inputFault(model) {
     if (required(model).length > 1) return `needs the inputs ${required(model).map((input) => input.name).join(" and ")}`;
-    if (kindOf(model) === "floats") return "takes rows of floats, not texts or ids";
+    if (kindOf(model) === "floats") return "accepts rows of floats, not texts or ids";
     return "";
 }
 
 const FAULTS = {
-    compare: (model) => inputFault(model) || "gives no vector for an input",
-    fill: (model) => inputFault(model) || (!model.has_logits ? "gives no logits over a vocabulary"
+    compare: (model) => inputFault(model) || "does not return one vector for an input",
+    fill: (model) => inputFault(model) || (!model.has_logits ? "does not return logits over a vocabulary"
         : !model.tokenizer ? "has no tokenizer, so it has no mask token" : "has a tokenizer without a mask token"),
-    generate: (model) => !model.has_logits ? "gives no logits over a vocabulary" : "is not causal: it reads tokens on both sides",
-    classify: (model) => inputFault(model) || "gives rows for tokens, not scores for classes",
-    look: (model) => inputFault(model) || (kindOf(model) === "image" ? "takes images, and this form sends texts"
+    generate: (model) => !model.has_logits ? "does not return logits over a vocabulary" : "is not causal: it reads tokens on both sides",
+    classify: (model) => inputFault(model) || "returns rows for tokens, not scores for classes",
+    look: (model) => inputFault(model) || (kindOf(model) === "image" ? "accepts images, but this form sends texts"
         : "has no attention over k rows that it can return"),
 };
 const ROUTES = { compare: "/embed", fill: "/fill-mask", generate: "/generate", classify: "/predict", look: "/v2/models/{}/attention.png" };

@@ -84,7 +84,7 @@ function askForKey(message) {
     $("key").hidden = false;
     $("key-note").textContent = key === null ? "" : message;
     $("key-note").className = "answer error";
-    state("an API key is needed", "bad");
+    state("an API key is required", "bad");
 }
 
 /* Runs the action of a form, and disables its button meanwhile. Shows a failure in `place`. */

@@ -4,7 +4,7 @@
 
 function idsOf(text) {
     const words = text.split(/[\s,]+/).filter(Boolean);
-    if (!words.length || words.some((word) => !/^\d{1,9}$/.test(word))) throw new Error(`"${text.slice(0, 40)}" is no list of ids such as 5 17 3`);
+    if (!words.length || words.some((word) => !/^\d{1,9}$/.test(word))) throw new Error(`"${text.slice(0, 40)}" is not a list of ids such as 5 17 3`);
     return words.map(Number);
 }
 

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <strings.h>
 
-_Static_assert(ITEMS_MOST_LISTS <= NUMBERS_MOST, "each list has a mark");
+_Static_assert(ITEMS_MOST_LISTS <= NUMBERS_MOST, "each list must have a mark");
 
 /* Parses the body with a mark in place of each list of numbers. Returns NULL without a failure if jansson must parse
  * the whole body.
@@ -107,11 +107,11 @@ int items_too_long(struct request *request, const char *path, int64_t count, con
 {
     if (!limit->own)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "%s has %" PRId64 " tokens, this server takes at most %" PRId64
+                           "%s has %" PRId64 " tokens, this server accepts at most %" PRId64
                            " for model \"%s\" (--max-batch-tokens): shorten it, or %s",
                            path, count, limit->tokens, request_model_name(request), limit->cutting);
     return failure_set(&request->failure, FAILURE_INVALID,
-                       "%s has %" PRId64 " tokens, model \"%s\" takes at most %" PRId64 ": shorten it, or %s", path,
+                       "%s has %" PRId64 " tokens, model \"%s\" accepts at most %" PRId64 ": shorten it, or %s", path,
                        count, request_model_name(request), limit->tokens, limit->cutting);
 }
 

@@ -23,7 +23,7 @@ static int check_tokenizer(struct request *request, const char *path)
     if (text_inputs_codec(request))
         return 0;
     return failure_set(&request->failure, FAILURE_INVALID,
-                       "%s is a text, but model \"%s\" has no tokenizer: give lists of ids", path,
+                       "%s is a text, but model \"%s\" has no tokenizer: send lists of ids", path,
                        request_model_name(request));
 }
 
@@ -68,8 +68,8 @@ static int check_count(const struct text_inputs *texts, const char *path)
     if (!texts->options.truncate)
         return items_too_long(request, path, count, texts->limit);
     return failure_set(&request->failure, FAILURE_INVALID,
-                       "the tokenizer of model \"%s\" adds %" PRId64 " special tokens to each text, but %" PRId64
-                       " are at most taken",
+                       "the tokenizer of model \"%s\" adds %" PRId64
+                       " special tokens to each text, but at most %" PRId64 " tokens are accepted",
                        request_model_name(request), count, texts->limit->tokens);
 }
 

@@ -67,8 +67,8 @@ const char *coding_name(enum coding coding)
 
 static int cannot_unpack(struct failure *failure, enum coding coding, const char *why)
 {
-    return failure_set(failure, FAILURE_MALFORMED, "the body is not %s, as Content-Encoding says: %s",
-                       formats[coding].name, why);
+    return failure_set(failure, FAILURE_MALFORMED, "Content-Encoding is \"%s\", but the body is not valid %s: %s",
+                       formats[coding].name, formats[coding].name, why);
 }
 
 /* Converts the status of one inflate() call to 0, or to a failure and -1. */
@@ -83,7 +83,7 @@ static int check_step(int status, const z_stream *stream, enum coding coding, st
     case Z_BUF_ERROR:
         return cannot_unpack(failure, coding, "it is cut off");
     default:
-        return cannot_unpack(failure, coding, stream->msg ? stream->msg : "its data is wrong");
+        return cannot_unpack(failure, coding, stream->msg ? stream->msg : "its data is damaged");
     }
 }
 
@@ -95,9 +95,10 @@ static int append(struct body *body, const char *bytes, size_t length, struct fa
     case BODY_OK:
         return 0;
     case BODY_TOO_LARGE:
-        return failure_set(failure, FAILURE_TOO_LARGE,
-                           "the body is, unpacked, larger than the %zu bytes that this server takes (--payload-limit)",
-                           body->limit);
+        return failure_set(
+            failure, FAILURE_TOO_LARGE,
+            "the decompressed body is larger than the %zu bytes that this server accepts (--payload-limit)",
+            body->limit);
     case BODY_NO_ROOM:
         break;
     }
@@ -123,7 +124,7 @@ static int unpack(z_stream *stream, enum coding coding, const struct body *packe
             append(body, step, sizeof step - stream->avail_out, failure) != 0)
             return -1;
     }
-    return left + stream->avail_in == 0 ? 0 : cannot_unpack(failure, coding, "something follows its end");
+    return left + stream->avail_in == 0 ? 0 : cannot_unpack(failure, coding, "there are bytes after its end");
 }
 
 int coding_unpack(enum coding coding, struct body *body, struct failure *failure)

@@ -80,7 +80,7 @@ static int64_t lower_limit(int64_t limit)
     most = most > 1 ? most : 1;
     if (most >= limit)
         return limit;
-    log_write(LOG_LEVEL_WARNING, "fewer connections than --max-connections fit into the limit of open files",
+    log_write(LOG_LEVEL_WARNING, "the limit of open files is too low for --max-connections",
               LOG_INTEGER("connections", most), LOG_INTEGER("max_connections", limit), LOG_INTEGER("open_files", all),
               NULL);
     return most;

@@ -308,7 +308,7 @@ int event_loop_open(const struct event_loop_options *options, struct event_loop 
     }
     loop->daemon = start_daemon(loop);
     if (!loop->daemon) {
-        error_set(error, "libmicrohttpd does not start: it lacks epoll, or descriptors are out");
+        error_set(error, "libmicrohttpd cannot start: it does not support epoll, or no file descriptors are left");
         goto fail_daemon;
     }
     pthread_mutex_init(&loop->lock, NULL);

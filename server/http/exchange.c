@@ -294,7 +294,7 @@ static void exchange_answer(struct exchange *exchange)
         failure_set(&request->failure, FAILURE_EXPIRED, "%s", job->error.message);
         return;
     case JOB_CANCELLED:
-        failure_set(&request->failure, FAILURE_GONE, "the client is gone");
+        failure_set(&request->failure, FAILURE_GONE, "the client has disconnected");
         return;
     case JOB_FAILED:
     case JOB_NOT_FINITE:
@@ -369,7 +369,8 @@ static int stream_send(struct exchange *exchange)
     if (status == STREAM_NO_MEMORY)
         return failure_memory(&request->failure);
     if (status != 0)
-        return failure_set(&request->failure, FAILURE_GONE, "the client is gone, or reads its stream too slowly");
+        return failure_set(&request->failure, FAILURE_GONE,
+                           "the client has disconnected, or reads its stream too slowly");
     if (exchange->streaming) {
         if (asleep)
             event_loop_resume(exchange->loop, &exchange->resumption);
@@ -456,7 +457,7 @@ static enum MHD_Result exchange_stream(struct exchange *exchange)
 
 static int refuse_stopping(struct exchange *exchange)
 {
-    return failure_set(&exchange->request.failure, FAILURE_UNAVAILABLE, "the server is about to stop");
+    return failure_set(&exchange->request.failure, FAILURE_UNAVAILABLE, "the server is stopping");
 }
 
 static int exchange_submit(struct exchange *exchange)
@@ -695,7 +696,7 @@ static int exchange_admit(struct exchange *exchange)
         return 0;
     if (!gate_admit(&exchange->shared->gate))
         return failure_set(&exchange->request.failure, FAILURE_UNAVAILABLE,
-                           "the server takes no work, because it is about to stop");
+                           "the server accepts no more requests, because it is stopping");
     exchange->passage = PASSAGE_ADMITTED;
     return 0;
 }

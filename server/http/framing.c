@@ -75,7 +75,7 @@ static int check_length(struct framing *framing, const char *value, size_t lengt
         return refuse(framing, "several Content-Length headers are given, one was expected");
     if (length == 0 || strspn(value, "0123456789") != length)
         return failure_set(framing->failure, FAILURE_MALFORMED,
-                           "Content-Length is \"%.40s\", digits and nothing else were expected", value);
+                           "Content-Length is \"%.40s\", only digits were expected", value);
     framing->length = value;
     return 0;
 }
@@ -86,7 +86,7 @@ static int check_coding(struct framing *framing, const char *value)
         return refuse(framing, "several Transfer-Encoding headers are given, one was expected");
     if (strcasecmp(value, "chunked") != 0)
         return failure_set(framing->failure, FAILURE_MALFORMED,
-                           "Transfer-Encoding is \"%.100s\", only \"chunked\" is understood", value);
+                           "Transfer-Encoding is \"%.100s\", only \"chunked\" is supported", value);
     framing->coding = value;
     return 0;
 }
@@ -109,11 +109,11 @@ static int check_line(struct framing *framing, const char *name, size_t name_len
 {
     if (!is_name(name, name_length))
         return failure_set(framing->failure, FAILURE_MALFORMED,
-                           "\"%.40s\" is no name of a header: it is empty, or holds a space or a separator", name);
+                           "\"%.40s\" is not a header name: it is empty, or contains a space or a separator", name);
     if (framing->end && name != framing->end + LINE_END)
-        return refuse(framing, "a header holds a NUL, is continued on a second line, or does not end in CR LF");
+        return refuse(framing, "a header contains a NUL, is continued on a second line, or does not end in CR LF");
     if (has_control(value, value_length))
-        return failure_set(framing->failure, FAILURE_MALFORMED, "header %.40s holds a control character", name);
+        return failure_set(framing->failure, FAILURE_MALFORMED, "header %.40s contains a control character", name);
     if (framing->end)
         framing->end = value + value_length;
     if (strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0)
@@ -144,9 +144,9 @@ static int check_headers(struct framing *framing, const char *version)
     if (framing->coding && framing->length)
         return refuse(framing, "both Transfer-Encoding and Content-Length are given, one was expected");
     if (framing->coding && strcmp(version, MHD_HTTP_VERSION_1_1) != 0)
-        return refuse(framing, "Transfer-Encoding is given, which only HTTP/1.1 has");
+        return refuse(framing, "Transfer-Encoding is given, which only HTTP/1.1 supports");
     if (!framing->host && strcmp(version, MHD_HTTP_VERSION_1_0) != 0)
-        return refuse(framing, "Host is missing, which HTTP/1.1 demands");
+        return refuse(framing, "Host is missing, which HTTP/1.1 requires");
     return 0;
 }
 
@@ -162,14 +162,15 @@ int framing_check(struct MHD_Connection *connection, const struct framing_target
     struct framing framing = {.failure = failure, .end = compares ? version + strlen(version) : NULL};
     failure->kind = FAILURE_NONE;
     if (compares && url != method + strlen(method) + 1)
-        return refuse(&framing, "several spaces stand between method and path, one was expected");
+        return refuse(&framing, "several spaces are between method and path, one was expected");
     if (target->encoded_nul || (compares && version != target->end + 1))
-        return refuse(&framing, "the path or the query holds a NUL");
+        return refuse(&framing, "the path or the query contains a NUL");
     MHD_get_connection_values_n(connection, MHD_HEADER_KIND, on_header, &framing);
     if (failure->kind != FAILURE_NONE)
         return -1;
     if (compares && headers_end(connection, method) != framing.end + 2 * LINE_END)
-        return refuse(&framing, "the last header holds a NUL, is continued on a second line, or does not end in CR LF");
+        return refuse(&framing,
+                      "the last header contains a NUL, is continued on a second line, or does not end in CR LF");
     return check_headers(&framing, version);
 }
 

@@ -168,7 +168,8 @@ static int check_descriptors(struct error *error)
     int reason = errno;
     while (opened > 0)
         close(spare[--opened]);
-    return enough ? 0 : error_set(error, "no descriptor is left for connections: %s (ulimit -n)", strerror(reason));
+    return enough ? 0
+                  : error_set(error, "no file descriptors are left for connections: %s (ulimit -n)", strerror(reason));
 }
 
 static void close_loops(struct loops *loops)

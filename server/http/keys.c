@@ -66,7 +66,7 @@ static int read_digest(const char *hex, size_t length, unsigned char digest[DIGE
     const gnutls_datum_t text = {.data = (unsigned char *)hex, .size = (unsigned int)length};
     size_t size = DIGEST_BYTES;
     if (length != 2 * DIGEST_BYTES || gnutls_hex_decode(&text, digest, &size) != 0 || size != DIGEST_BYTES)
-        return error_set(error, "64 hexadecimal digits were expected behind sha256:");
+        return error_set(error, "64 hexadecimal digits were expected after sha256:");
     return 0;
 }
 
@@ -123,7 +123,7 @@ static int read_keys(const char *path, struct key_list *list, struct error *erro
     if (status != 0)
         return error_prefix(error, "%s", path);
     if (list->count == before)
-        return error_set(error, "%s: at least one key was expected", path);
+        return error_set(error, "%s: contains no key, at least one was expected", path);
     log_write(LOG_LEVEL_INFO, "API keys loaded", "file", path, LOG_INTEGER("keys", list->count - before), NULL);
     return 0;
 }

@@ -41,7 +41,7 @@ static bool accept_waiting(struct listener *listener, int socket)
         } else if (errno == EAGAIN) {
             return true; /* no connection waits */
         } else if (errno != ECONNABORTED && errno != EINTR) {
-            log_write_limited(&listener->limit, LOG_LEVEL_WARNING, "cannot take a connection", "reason",
+            log_write_limited(&listener->limit, LOG_LEVEL_WARNING, "cannot accept a connection", "reason",
                               strerror(errno), NULL);
             return false;
         }

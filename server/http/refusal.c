@@ -33,13 +33,13 @@ static int check_key(struct request *request)
     const char *given = given_key(request);
     if (!given)
         return failure_set(&request->failure, FAILURE_KEY,
-                           "an API key is needed: \"Authorization: Bearer KEY\" or \"api-key: KEY\"");
+                           "an API key is required: \"Authorization: Bearer KEY\" or \"api-key: KEY\"");
     given += strspn(given, " ");
     size_t length = strlen(given);
     while (length > 0 && (given[length - 1] == ' ' || given[length - 1] == '\t'))
         length--;
     if (!keys_contain(keys, given, length, request->key_name))
-        return failure_set(&request->failure, FAILURE_KEY, "the API key is not the right one");
+        return failure_set(&request->failure, FAILURE_KEY, "the API key is wrong");
     return 0;
 }
 
@@ -108,14 +108,14 @@ static int check_page(const struct route *route, struct request *request)
         return 0;
     const char *origin = request->header(request, "Origin");
     return failure_set(&request->failure, FAILURE_INVALID,
-                       "a page of \"%.100s\" sends this request; --cors-allow-origin of the server allows it",
+                       "pages of \"%.100s\" may not send this request; the server's flag --cors-allow-origin allows it",
                        origin ? origin : "another origin");
 }
 
 int refusal_too_large(struct failure *failure, const struct settings *settings)
 {
     return failure_set(failure, FAILURE_TOO_LARGE,
-                       "the body is larger than the %lld bytes that this server takes (--payload-limit)",
+                       "the body is larger than the %lld bytes that this server accepts (--payload-limit)",
                        (long long)settings->payload_limit);
 }
 
@@ -124,7 +124,7 @@ int refusal_of_headers(const struct route_match *match, struct request *request,
     if (!match->route && strcmp(method, "OPTIONS") == 0 && match->path_known)
         return 0;
     if (!match->path_known)
-        return failure_set(&request->failure, FAILURE_NOT_FOUND, "there is no such path here");
+        return failure_set(&request->failure, FAILURE_NOT_FOUND, "there is no such path on this server");
     if (!match->route)
         return failure_set(&request->failure, FAILURE_METHOD, "the method is %.20s, one of %s was expected", method,
                            match->allow);

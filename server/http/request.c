@@ -112,12 +112,12 @@ int request_charge(struct request *request, int64_t bytes)
     int64_t held = atomic_load(&request->memory.bytes), most = budget_most(request->memory.budget);
     if (bytes > most - held)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "the request would take %lld bytes of memory, this server gives one %lld: send fewer "
-                           "inputs at once, or ask for less of each",
+                           "the request needs %lld bytes of memory, this server allows at most %lld: send fewer "
+                           "inputs at once, or request less for each",
                            (long long)bytes + held, (long long)most);
     if (!share_take(&request->memory, bytes))
         return failure_set(&request->failure, FAILURE_OVERLOADED,
-                           "other requests take the memory that this one needs; try again later");
+                           "other requests use the memory that this one needs; try again later");
     return 0;
 }
 
@@ -146,7 +146,7 @@ static json_t *parse_counted(struct request *request, const char *text, size_t l
     int64_t bytes = json_body_memory(text, length), most = json_most(request);
     if (bytes > most) {
         failure_set(&request->failure, FAILURE_TOO_LARGE,
-                    "the body's JSON would take %lld bytes of memory, this server gives a request %lld: send less at "
+                    "the body's JSON needs %lld bytes of memory, this server allows at most %lld: send less at "
                     "once",
                     (long long)bytes, (long long)most);
         return NULL;

@@ -225,7 +225,7 @@ static int open_unix(const struct sockets_options *options, const char *path, st
     if (unix_address(path, &address, error) != 0 || check_path(options, &address, error) != 0)
         return -1;
     if (unix_address(name, &temporary, error) != 0)
-        return error_prefix(error, "Unix socket %s needs a temporary name beside it", path);
+        return error_prefix(error, "Unix socket %s is first created under a longer name", path);
     int fd = listen_at(options, &temporary);
     if (fd < 0)
         return error_set(error, "Unix socket %s: %s", path, strerror(errno));

@@ -46,7 +46,7 @@ static int open_image(const struct image_settings *settings, const void *bytes, 
         return -1;
     const struct image_source *source = opened->source;
     if (source->width > IMAGE_MOST_PIXELS / source->height) {
-        error_set(error, "the image has %lld x %lld pixels (width x height); at most %lld are read",
+        error_set(error, "the image has %lld x %lld pixels (width x height); at most %lld are supported",
                   (long long)source->width, (long long)source->height, (long long)IMAGE_MOST_PIXELS);
         goto fail;
     }
@@ -92,7 +92,7 @@ int image_read(const struct image_settings *settings, const void *bytes, size_t 
         return -1;
     int result = opened.memory <= most_memory
                      ? read_rows(settings, &opened, pixels, error)
-                     : error_set(error, "the image needs %lld bytes of memory; at most %lld are there",
+                     : error_set(error, "the image needs %lld bytes of memory; at most %lld are available",
                                  (long long)opened.memory, (long long)most_memory);
     opened.format->close(opened.source);
     return result;

@@ -93,7 +93,7 @@ static void read_header(struct jpeg_source *jpeg)
     jpeg_read_header(decoder, TRUE);
     if (decoder->num_components != 1 && decoder->num_components != 3)
         leave_with(decoder, decoder->num_components == 4 ? "its colours are CMYK or YCCK, expected RGB, YCbCr or grey"
-                                                         : "it has neither one nor three components");
+                                                         : "it has neither one nor three colour components");
     struct image_source *source = &jpeg->source;
     source->height = decoder->image_height;
     source->width = decoder->image_width;
@@ -137,7 +137,7 @@ static int jpeg_source_read(struct image_source *source, struct resampler *resam
     decoder->out_color_space = JCS_RGB;
     jpeg_start_decompress(decoder);
     if (decoder->output_width != source->width || decoder->output_components != 3)
-        leave_with(decoder, "its rows do not become RGB");
+        leave_with(decoder, "its colours cannot be converted to RGB");
     JSAMPARRAY rows = decoder->mem->alloc_sarray((j_common_ptr)decoder, JPOOL_IMAGE, 3 * decoder->output_width, 1);
     while (decoder->output_scanline < decoder->output_height) {
         jpeg_read_scanlines(decoder, rows, 1);

@@ -6,7 +6,7 @@
 static int refuse_jpeg(const uint8_t *bytes, size_t size, struct image_source **source, struct error *error)
 {
     (void)bytes, (void)size, (void)source;
-    return error_set(error, "this build cannot read JPEG images: libjpeg-turbo was not there when it was built");
+    return error_set(error, "this build cannot read JPEG images: libjpeg-turbo was not installed when it was built");
 }
 
 const struct image_format format_jpeg = {refuse_jpeg, NULL, NULL};

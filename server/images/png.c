@@ -77,7 +77,7 @@ static void read_header(struct png_source *png)
     png_structp decoder = png->decoder;
     png_read_info(decoder, png->info);
     if (png_get_bit_depth(decoder, png->info) > 8)
-        png_error(decoder, "it has 16 bits a channel, expected at most 8");
+        png_error(decoder, "it has 16 bits per channel, expected at most 8");
     struct image_source *source = &png->source;
     source->height = png_get_image_height(decoder, png->info);
     source->width = png_get_image_width(decoder, png->info);
@@ -130,7 +130,7 @@ static int begin_rows(struct png_source *png)
     int passes = png_set_interlace_handling(decoder);
     png_read_update_info(decoder, png->info);
     if (png_get_rowbytes(decoder, png->info) != (indices ? 1 : 3) * (size_t)png->source.width)
-        png_error(decoder, "its rows do not become RGB");
+        png_error(decoder, "its colours cannot be converted to RGB");
     return passes;
 }
 

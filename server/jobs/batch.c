@@ -208,7 +208,7 @@ static void part_fail(struct part *part, const struct error *failure)
         return;
     }
     job->status = JOB_NOT_FINITE;
-    error_set(&job->error, "sequence %lld: row %lld of %s holds NaN or an infinity", (long long)part->flawed_item,
+    error_set(&job->error, "sequence %lld: row %lld of %s contains NaN or an infinity", (long long)part->flawed_item,
               (long long)part->flaw.row, part->flaw.output);
 }
 

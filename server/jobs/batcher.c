@@ -113,7 +113,8 @@ int batcher_open(struct model **models, int64_t n_models, const struct batcher_o
     assert(n_models >= 1 && options->max_batch_tokens >= 1 && options->max_batch_requests >= 1);
     struct batcher *batcher = batcher_new(models, n_models, options);
     if (!batcher)
-        return error_set(error, "batcher: no memory for batches of %lld items", (long long)options->max_batch_requests);
+        return error_set(error, "out of memory for batches of %lld sequences (--max-batch-requests)",
+                         (long long)options->max_batch_requests);
     batcher->metrics = metrics;
     if (deadlines_start(batcher, error) != 0) {
         batcher_destroy(batcher);
@@ -178,7 +179,7 @@ int batcher_add(struct batcher *batcher, struct model *model, int64_t metrics, i
 {
     const struct model_info *info = model_info(model);
     if (info->first_lane + info->n_lanes > batcher->n_lanes)
-        return error_set(error, "the model runs on %s, where no model ran at the start; restart the daemon",
+        return error_set(error, "the model needs device %s, on which no model ran at the start; restart the daemon",
                          info->device);
     pthread_mutex_lock(&batcher->lock);
     int64_t entry = 0;
@@ -187,7 +188,8 @@ int batcher_add(struct batcher *batcher, struct model *model, int64_t metrics, i
     int status = -1;
     batcher->warm_failed = false;
     if (entry == BATCHER_MOST_MODELS) {
-        error_set(error, "there are %d models", BATCHER_MOST_MODELS);
+        error_set(error, "expected at most %d models in memory; wait until requests no longer use old ones",
+                  BATCHER_MOST_MODELS);
     } else if (queue_open(batcher, entry, model, metrics) != 0) {
         error_set(error, "out of memory");
     } else {

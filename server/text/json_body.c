@@ -63,7 +63,7 @@ static int not_json(const json_error_t *error, struct failure *failure)
     const char *what = error->text;
     switch (json_error_code(error)) {
     case json_error_null_byte_in_key:
-        what = "a NUL character in a key is not taken";
+        what = "a key contains a NUL character, which is not supported";
         break;
     case json_error_numeric_overflow: /* valid JSON, but too large for 64 bit integers and doubles */
         return failure_set(failure, FAILURE_INVALID, "line %d column %d: a number is out of range: %s", error->line,
@@ -165,7 +165,7 @@ static int unknown_option(const char *key, const struct option *table, size_t co
         if (table[i].type != OPTION_IGNORED)
             text_list_add(names, sizeof names, table[i].name);
     }
-    return failure_set(failure, FAILURE_INVALID, "unknown key \"%.100s\"; known are %s", key, names);
+    return failure_set(failure, FAILURE_INVALID, "unknown key \"%.100s\"; the known ones are %s", key, names);
 }
 
 static int read_option(const struct option *option, json_t *value, void *out, struct failure *failure)
@@ -183,7 +183,7 @@ static int read_option(const struct option *option, json_t *value, void *out, st
             return failure_set(failure, FAILURE_INVALID, "%s is %s, a string was expected", option->name,
                                json_kind(value));
         if (!json_word(value))
-            return failure_set(failure, FAILURE_INVALID, "%s holds a NUL character", option->name);
+            return failure_set(failure, FAILURE_INVALID, "%s contains a NUL character", option->name);
         *(const char **)field = json_string_value(value);
         return 0;
     case OPTION_INTEGER:

@@ -78,7 +78,8 @@ static int give_ids(const struct text_model *model, struct added_tokens *added, 
         struct added_token *token = &added->items[i];
         int32_t known = vocabulary_id(&model->vocabulary, token->text, token->length);
         if (next >= VOCABULARY_ID_LIMIT)
-            return error_set(error, WHERE ": too many");
+            return error_set(error, WHERE ": expected ids below %lld, found too many tokens",
+                             (long long)VOCABULARY_ID_LIMIT);
         token->id = known >= 0 ? known : (int32_t)next++;
     }
     return 0;
@@ -93,7 +94,7 @@ static int check_unique(struct added_tokens *added, struct error *error)
     qsort(added->by_text, added->count, sizeof *added->by_text, compare_by_text);
     for (size_t i = 1; i < added->count; i++) {
         if (compare_by_text(&added->by_text[i - 1], &added->by_text[i]) == 0)
-            return error_set(error, WHERE ": \"%.*s\" is there twice", (int)added->by_text[i]->length,
+            return error_set(error, WHERE ": \"%.*s\" occurs twice", (int)added->by_text[i]->length,
                              added->by_text[i]->text);
         if (added->items[i - 1].id == added->items[i].id)
             return error_set(error, WHERE ": two tokens have the id %d", added->items[i].id);
@@ -115,7 +116,7 @@ static int build_trie(struct added_tokens *added, bool normalized, struct error 
             continue;
         if (length == 0) {
             free(keys);
-            return error_set(error, WHERE ": \"%.*s\" is empty when it is normalized", (int)added->items[i].length,
+            return error_set(error, WHERE ": \"%.*s\" is empty after normalization", (int)added->items[i].length,
                              added->items[i].text);
         }
         keys[count++] = (struct trie_key){text, length, (int32_t)i};
@@ -125,7 +126,7 @@ static int build_trie(struct added_tokens *added, bool normalized, struct error 
     for (size_t i = 1; i < count && status == 0; i++) /* trie_build has sorted the keys */
         if (compare_texts(keys[i - 1].bytes, keys[i - 1].length, keys[i].bytes, keys[i].length) == 0) {
             const struct added_token *one = &added->items[keys[i - 1].value], *other = &added->items[keys[i].value];
-            status = error_set(error, WHERE ": \"%.*s\" and \"%.*s\" are the same text when they are normalized",
+            status = error_set(error, WHERE ": \"%.*s\" and \"%.*s\" are the same text after normalization",
                                (int)one->length, one->text, (int)other->length, other->text);
         }
     free(keys);

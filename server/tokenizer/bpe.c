@@ -145,7 +145,7 @@ static int read_merges(const struct text_model *model, struct json_stream *curso
                                           : read_joined_pair(model, cursor, list, error);
         more = cursor_take(cursor, ',');
         if (status == 0 && !more && !cursor_take(cursor, ']'))
-            status = error_set(error, WHERE ": merges: expected , or ] behind index %zu", list->count);
+            status = error_set(error, WHERE ": merges: expected , or ] after index %zu", list->count);
     }
     cursor_free(&other);
     if (status == 0 && !cursor_at_end(cursor))

@@ -72,7 +72,7 @@ int model_error_unknown(const struct text_model *model, const char *text, size_t
 {
     int shown = (int)(length < 40 ? length : 40);
     if (!model->wants_unk)
-        return error_set(error, "the tokenizer has no token for \"%.*s\", and none for unknown text", shown, text);
+        return error_set(error, "the tokenizer has no token for \"%.*s\", and no token for unknown text", shown, text);
     return error_set(error,
                      "the tokenizer has no token for \"%.*s\", and its unk_token \"%s\" is not in its vocabulary",
                      shown, text, model->unk_token ? model->unk_token : "");
@@ -91,14 +91,14 @@ static int read_vocabulary(struct json_stream *cursor, struct vocabulary *vocabu
     if (!cursor_take(cursor, '}')) {
         do {
             if (!cursor_string(cursor) || !cursor_take(cursor, ':') || !cursor_integer(cursor, &id))
-                return error_set(error, WHERE ": vocab: expected \"text\": id behind \"%.40s\"",
+                return error_set(error, WHERE ": vocab: expected \"text\": id after \"%.40s\"",
                                  cursor->text ? cursor->text : "");
             if (vocabulary_add(vocabulary, cursor->text, cursor->length, id, false, WHERE ": vocab", error) != 0)
                 return -1;
             more = cursor_take(cursor, ',');
         } while (more);
         if (!cursor_take(cursor, '}'))
-            return error_set(error, WHERE ": vocab: expected , or } behind \"%.40s\"", cursor->text);
+            return error_set(error, WHERE ": vocab: expected , or } after \"%.40s\"", cursor->text);
     }
     return cursor_at_end(cursor) ? vocabulary_finish(vocabulary, error)
                                  : error_set(error, WHERE ": vocab: expected an object of texts and ids");

@@ -140,7 +140,7 @@ static int next_expression(struct pattern_search *search, size_t *begin, size_t 
         if (status == ONIG_MISMATCH)
             return 0;
         if (status < 0)
-            return error_set(error, "a regular expression of the tokenizer takes too many steps on this text");
+            return error_set(error, "a regular expression of the tokenizer needs too many steps for this text");
         *begin = (size_t)search->region->beg[0];
         *end = (size_t)search->region->end[0];
         if (*begin != *end || *end != search->last_end) {

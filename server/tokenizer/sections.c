@@ -29,7 +29,7 @@ int truncation_read(const json_t *json, size_t added, struct truncation_section 
         return -1;
     if (truncation->max_length > 0 &&
         (truncation->max_length <= (int64_t)added || stride >= truncation->max_length - (int64_t)added))
-        return error_set(error, "%s: max_length: expected more than stride, %lld, and the template's tokens, %zu",
+        return error_set(error, "%s: max_length: expected more than stride (%lld) plus the template's tokens (%zu)",
                          where, (long long)stride, added);
     truncation->is_there = true;
     truncation->left = direction == 1;

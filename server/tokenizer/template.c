@@ -110,7 +110,7 @@ static int add_named(const json_t *piece, const json_t *special_tokens, struct t
     if (!entry)
         return error_set(error, WHERE ": special_tokens: \"%s\" is missing", name ? name : "");
     if (!json_is_array(ids) || !json_is_array(tokens) || json_array_size(ids) != json_array_size(tokens))
-        return error_set(error, WHERE ": special_tokens: \"%s\": expected as many ids as tokens", name);
+        return error_set(error, WHERE ": special_tokens: \"%s\": expected the same number of ids and tokens", name);
     for (size_t i = 0; i < json_array_size(ids); i++)
         if (add_special(template, json_array_get(tokens, i), json_array_get(ids, i), error) != 0)
             return -1;
@@ -127,7 +127,8 @@ static int add_piece(const json_t *piece, const json_t *special_tokens, struct t
     if (json_object_size(piece) != 1 || !id || (strcmp(id, "A") != 0 && strcmp(id, "B") != 0))
         return error_set(error, WHERE ": single: expected {\"Sequence\": …} or {\"SpecialToken\": …}");
     if (strcmp(id, "B") == 0)
-        return error_set(error, WHERE ": single: sequence B needs a second text, and a request has one");
+        return error_set(error, WHERE
+                         ": single: expected only sequence A, found sequence B: pairs of texts are not supported");
     return add_place(template, (struct template_place){.id = -1}, error);
 }
 

@@ -18,7 +18,7 @@ static int append(struct token_texts *texts, const char *text, size_t length, st
 {
     size_t wanted = texts->length + length;
     if (wanted > UINT32_MAX)
-        return error_set(error, "the texts of all tokens have 4 GiB or more");
+        return error_set(error, "expected less than 4 GiB for the texts of all tokens");
     if (!texts->bytes || wanted > texts->capacity) {
         size_t capacity = wanted * 2 + 64;
         char *bytes = realloc(texts->bytes, capacity);

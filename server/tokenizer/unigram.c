@@ -41,7 +41,7 @@ static int read_scores(struct json_stream *cursor, struct vocabulary *vocabulary
         least = score < least ? score : least;
         more = cursor_take(cursor, ',');
         if (!more && !cursor_take(cursor, ']'))
-            return error_set(error, WHERE ": vocab: expected , or ] behind index %lld", (long long)id);
+            return error_set(error, WHERE ": vocab: expected , or ] after index %lld", (long long)id);
     }
     unigram->unk_score = least - UNKNOWN_PENALTY;
     return cursor_at_end(cursor) ? vocabulary_finish(vocabulary, error)

@@ -107,7 +107,7 @@ int vocabulary_add(struct vocabulary *vocabulary, const char *text, size_t lengt
         return error_set(error, "%s: two tokens have the id %lld", where, (long long)id);
     uint32_t *slot = find_slot(vocabulary, text, length);
     if (*slot != 0 && !replace)
-        return error_set(error, "%s: \"%.*s\" is there twice", where, (int)(length < 100 ? length : 100), text);
+        return error_set(error, "%s: \"%.*s\" occurs twice", where, (int)(length < 100 ? length : 100), text);
     vocabulary->count += *slot == 0;
     vocabulary->entries[id] = (struct vocabulary_entry){(uint32_t)vocabulary->pool_length, (uint32_t)length};
     memcpy(vocabulary->pool + vocabulary->pool_length, text, length);

@@ -163,7 +163,7 @@ static int read_pairs(const char *name, const char *list, struct tracing_pair pa
             if (!pair->key || !pair->value)
                 return -1;
             if (headers && !is_header(pair))
-                return error_set(error, "%s: part %d is no valid HTTP header", name, *count);
+                return error_set(error, "%s: part %d is not a valid HTTP header", name, *count);
         }
         at += length;
         at += *at == ',';

@@ -117,7 +117,7 @@ static void send_json(struct tracer *tracer, const struct writer *json, int64_t 
     int64_t rejected = otlp_rejected(answer.body, answer.length, spans);
     atomic_fetch_add(&tracer->sent, spans - rejected);
     if (rejected > 0)
-        count_dropped(tracer, rejected, "the collector rejected them");
+        count_dropped(tracer, rejected, "the collector rejected the spans");
 }
 
 static void send_batch(struct tracer *tracer, int64_t count)

@@ -78,7 +78,7 @@ def the_page_shows_the_daemon(browser):
         assert page.locator("#model-list h3").all_inner_texts() == [model["name"] for model in info["models"]]
         assert info["version"] in page.inner_text("#facts") and info["kernels"] in page.inner_text("#facts")
         assert "No loaded model can do this." in page.inner_text("#classify")
-        assert "builtin gives rows for tokens, not scores for classes." in page.inner_text("#classify")
+        assert "builtin returns rows for tokens, not scores for classes." in page.inner_text("#classify")
 
 
 def faults_of_accessibility(page, where):
@@ -315,7 +315,7 @@ def models_of_all_kinds(browser):
         submit(page, "classify")
         assert page.locator("#classify .guess").count() == 3
         assert "No loaded model can do this." in page.inner_text("#generate")
-        assert "linformer_encoder gives no logits over a vocabulary" in page.inner_text("#generate")
+        assert "linformer_encoder does not return logits over a vocabulary" in page.inner_text("#generate")
         assert "tagger needs the inputs ids and kinds" in page.inner_text("#fill")
         assert page.locator("#look select[name=model] option").all_inner_texts() == ["token_classifier"]
         submit(page, "look")
@@ -439,7 +439,7 @@ def a_key_is_asked_for(browser):
             page.wait_for_selector("#key:not([hidden])")
             page.fill("#key-text", "wrong")
             page.click("#key button.main")
-            page.wait_for_function("() => document.getElementById('key-note').textContent.includes('not the right one')")
+            page.wait_for_function("() => document.getElementById('key-note').textContent.includes('key is wrong')")
             page.fill("#key-text", KEY)
             page.keyboard.press("Enter")
             page.wait_for_function("() => document.getElementById('state').textContent === 'ready'")

@@ -90,7 +90,7 @@ kill -CONT "$process"
 stop
 start LINFORMERD_PORT="$port" -- --drain-delay-ms 600000
 kill -TERM "$process"
-until grep -q 'not ready any more' "$work/log"; do sleep 0.05; done
+until grep -q 'no longer ready' "$work/log"; do sleep 0.05; done
 is "a daemon that will stop" fails
 kill -STOP "$process"
 is "a daemon that hangs" fails

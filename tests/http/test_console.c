@@ -402,7 +402,7 @@ static void texts_and_ids_are_the_same(void **state)
     char path[2048] = "/v2/models/builtin/attention.png?layer=0&text=";
     size_t length = strlen(path);
     memset(path + length, 'a', 1100);
-    expect_refusal(the_daemon, path, 400, "takes at most 1024");
+    expect_refusal(the_daemon, path, 400, "accepts at most 1024");
     strcpy(path + length + 1100, "&truncate=true");
     text = daemon_get(the_daemon, path);
     assert_int_equal(text.status, 200);
@@ -420,11 +420,11 @@ static void wrong_queries_are_refused(void **state)
         {"?text=", "text is empty"},
         {"?text", "text is empty"},
         {"?text=%ff%fe", "text is not UTF-8"},
-        {"?ids=", "ids[0] is no id"},
-        {"?ids=5,,6", "ids[1] is no id"},
-        {"?ids=5,6,", "ids[2] is no id"},
-        {"?ids=-1", "ids[0] is no id"},
-        {"?ids=99999999999", "ids[0] is no id"},
+        {"?ids=", "ids[0] is not an id"},
+        {"?ids=5,,6", "ids[1] is not an id"},
+        {"?ids=5,6,", "ids[2] is not an id"},
+        {"?ids=-1", "ids[0] is not an id"},
+        {"?ids=99999999999", "ids[0] is not an id"},
         {"?ids=5,259", "259"},
         {"?ids=5&layer=4", "an integer from 0 to 3 was expected"},
         {"?ids=5&layer=x", "layer is \"x\""},

@@ -244,7 +244,7 @@ static void the_limit_is_that_of_the_keys(void **state)
     json_object_del(body, "truncate");
     text = json_dumps(body, 0);
     expect_failure(daemon, "/embed_all", text, 422, "Validation",
-                   "has 26 tokens, model \"linformer_attention\" takes at");
+                   "has 26 tokens, model \"linformer_attention\" accepts at");
     free(text);
     json_decref(body);
     daemon_stop(daemon);

@@ -210,14 +210,14 @@ static void bodies_beyond_the_limit_are_413(void **state)
     memcpy(body, "{\"inputs\": \"a\"", 14);
     body[4095] = '}';
     expect_failure(the_daemon, "/embed", body, 413, "Validation",
-                   "4096 bytes that this server takes (--payload-limit)");
+                   "4096 bytes that this server accepts (--payload-limit)");
     for (size_t expect = 0; expect < 2; expect++) {
         struct answer answer =
             daemon_call(the_daemon, &(struct call){.path = "/embed",
                                                    .body = body,
                                                    .headers = {headers[0], headers[1], expect ? NULL : headers[2]}});
 
-        expect_failure_answer(&answer, 413, "Validation", "4096 bytes that this server takes (--payload-limit)");
+        expect_failure_answer(&answer, 413, "Validation", "4096 bytes that this server accepts (--payload-limit)");
     }
     body[4096] = '\0';
     struct answer answer = daemon_post(the_daemon, "/embed", body);

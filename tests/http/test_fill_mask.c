@@ -197,7 +197,7 @@ static void top_k_has_bounds(void **state)
     assert_int_equal(json_array_size(one), 1);
     json_decref(one);
     expect_failure(animals, "/fill-mask", "{\"inputs\": \"a [MASK]\", \"top_k\": 366}", 422, "Validation",
-                   "top_k is 366, model \"animals\" has 365 tokens");
+                   "top_k is 366, but model \"animals\" has only 365 tokens");
     expect_failure(animals, "/fill-mask", "{\"inputs\": \"a [MASK]\", \"parameters\": {\"top_k\": 0}}", 422,
                    "Validation", "top_k");
     expect_failure(animals, "/fill-mask", "{\"inputs\": \"a [MASK]\", \"parameters\": {\"top_k\": 1e9}}", 422,
@@ -270,7 +270,7 @@ static void long_texts_are_cut_if_wanted(void **state)
     (void)state;
     char text[BODY / 2], body[BODY];
     snprintf(body, sizeof body, "{\"inputs\": \"%s\"}", long_text(text, 200, 3));
-    expect_failure(animals, "/fill-mask", body, 422, "Validation", "model \"animals\" takes at most 64");
+    expect_failure(animals, "/fill-mask", body, 422, "Validation", "model \"animals\" accepts at most 64");
     static const char *const ways[] = {", \"truncate\": true", ", \"parameters\": {\"truncate\": true}"};
     for (size_t i = 0; i < LENGTH(ways); i++) {
         json_t *cut = fill(long_text(text, 200, 3), ways[i]), *fits = fill(long_text(text, LONGEST - 2, 3), "");
@@ -286,7 +286,7 @@ static void long_texts_are_cut_if_wanted(void **state)
     json_decref(fits);
     snprintf(body, sizeof body, "{\"inputs\": [\"a [MASK]\", \"%s\"], \"truncate\": true}", long_text(text, 200, 199));
     expect_failure(animals, "/fill-mask", body, 422, "Validation",
-                   "inputs[1] has no mask token ([MASK]) in the part that truncate leaves");
+                   "inputs[1] does not contain the mask token ([MASK]) in the part that truncate keeps");
 }
 
 static void models_and_texts_without_mask_are_refused(void **state)
@@ -295,12 +295,12 @@ static void models_and_texts_without_mask_are_refused(void **state)
     static const struct {
         const char *body, *part;
     } bodies[] = {
-        {"{\"inputs\": \"no mask\"}", "inputs has no mask token ([MASK])"},
-        {"{\"inputs\": [\"a [MASK]\", \"no mask\"]}", "inputs[1] has no mask token"},
-        {"{\"inputs\": [2, 36, 3]}", "inputs has no mask token"},
+        {"{\"inputs\": \"no mask\"}", "inputs does not contain the mask token ([MASK])"},
+        {"{\"inputs\": [\"a [MASK]\", \"no mask\"]}", "inputs[1] does not contain the mask token"},
+        {"{\"inputs\": [2, 36, 3]}", "inputs does not contain the mask token"},
         {"{\"model\": \"ids\", \"inputs\": \"a [MASK]\"}", "model \"ids\" has no tokenizer"},
         {"{\"model\": \"ids\", \"inputs\": [1, 2]}", "model \"ids\" has no tokenizer"},
-        {"{\"model\": \"rows\", \"inputs\": \"a [MASK]\"}", "model \"rows\" has no logits"},
+        {"{\"model\": \"rows\", \"inputs\": \"a [MASK]\"}", "model \"rows\" does not return logits"},
         {"{\"model\": \"bytes\", \"inputs\": \"a [MASK]\"}", "the tokenizer of model \"bytes\" has no mask token"},
     };
     for (size_t i = 0; i < LENGTH(bodies); i++)
@@ -317,7 +317,7 @@ static void answers_are_bounded(void **state)
         end += sprintf(end, "[MASK]");
     snprintf(body, sizeof body, "{\"inputs\": \"%s\", \"top_k\": 259}", text);
     expect_failure(builtin, "/fill-mask", body, 422, "Validation",
-                   "the sequences of the answer have 271581184 tokens, this route gives at most 16777216");
+                   "the sequences of the answer have 271581184 tokens, this route returns at most 16777216");
     snprintf(body, sizeof body, "{\"inputs\": \"%s\", \"top_k\": 1}", text);
     json_t *answer = daemon_post_json(builtin, "/fill-mask", body);
     assert_int_equal(json_array_size(answer), 1024);

@@ -35,7 +35,7 @@ static bool is_refused(const char *text)
 {
     bool refused = strncmp(text, "HTTP/1.1 400 ", 13) == 0;
     for (const char *at = text; (at = strstr(at, "HTTP/1.1 ")) != NULL; at++)
-        refused = refused && (strncmp(at, "HTTP/1.1 400 ", 13) == 0 || strncmp(at, "HTTP/1.1 has", 12) == 0);
+        refused = refused && (strncmp(at, "HTTP/1.1 400 ", 13) == 0 || strncmp(at, "HTTP/1.1 supports", 17) == 0);
     return refused;
 }
 

@@ -183,7 +183,7 @@ static void what_is_not_finite_is_no_answer(void **state)
 {
     (void)state;
     expect_refusal("/v2/models/conv3/infer", X("1, 8, 1, 1") "[3e38, 3e38, 3e38, 3e38, 3e38, 3e38, 3e38, 3e38]}]}", 500,
-                   "of the output holds NaN or an infinity");
+                   "of the output contains NaN or an infinity");
 }
 
 /* The number of bytes of a raw request does not determine height and width. */
@@ -196,7 +196,7 @@ static void raw_requests_are_refused(void **state)
                                                                   .length = sizeof pixel,
                                                                   .headers = {"Inference-Header-Content-Length: 0"}});
     assert_int_equal(answer.status, 400);
-    assert_non_null(strstr(answer.body, "don't tell the shape"));
+    assert_non_null(strstr(answer.body, "do not determine the shape"));
     answer_free(&answer);
 }
 
@@ -204,7 +204,7 @@ static void other_routes_take_no_images(void **state)
 {
     (void)state;
     static const char *const bodies[] = {"{\"embeddings\": [[1, 2, 3, 4, 5, 6, 7, 8]]}", "{\"inputs\": [[1, 2]]}"};
-    static const char *const part = "gives images. Use /v2/models/linear_attention_image/infer";
+    static const char *const part = "images. Use /v2/models/linear_attention_image/infer";
     for (size_t i = 0; i < LENGTH(bodies); i++) {
         expect_refusal("/embed", bodies[i], 422, part);
         expect_refusal("/embed_all", bodies[i], 422, part);
@@ -212,7 +212,7 @@ static void other_routes_take_no_images(void **state)
         expect_refusal("/predict", bodies[i], 422, part);
     }
     expect_refusal("/v1/embeddings", "{\"model\": \"linear_attention_image\", \"input\": [1, 2]}", 400,
-                   "takes images, which this route has no key for: use /v2/models/linear_attention_image/infer");
+                   "accepts images, for which this route has no key: use /v2/models/linear_attention_image/infer");
     struct answer info = daemon_get(the_daemon, "/info");
     assert_int_equal(json_integer_value(json_object_get(info.json, "max_input_length")), 100);
     answer_free(&info);

@@ -140,7 +140,7 @@ static void bad_keys_change_nothing(void **state)
         {":secret-x\n", "line 1: the name must have 1 to 63"},
         {"sha256:abc\n", "line 1: 64 hexadecimal digits"},
         {"alice:secret-x\nbob:secret-x\n", "line 2: the key is given twice"},
-        {"# none\n", "at least one key was expected"},
+        {"# none\n", "contains no key, at least one was expected"},
     };
     for (size_t i = 0; i < LENGTH(bad); i++) {
         write_file(keys, bad[i].text);
@@ -154,7 +154,7 @@ static void bad_keys_change_nothing(void **state)
     assert_int_equal(status_with("secret-n", BODY), 200);
     write_file(keys, "alice:secret-n\n");
     assert_int_equal(chmod(keys, 0644), 0);
-    daemon_reload(the_daemon, "a file with secrets is open to other users");
+    daemon_reload(the_daemon, "other users can access a file with secrets");
     assert_true(reload_was_successful());
 }
 
@@ -186,7 +186,7 @@ static void bad_settings_change_nothing(void **state)
     write_file(config, "{\"max_client_batch_size\": 0}");
     write_file(keys, "alice:secret-m\n");
     assert_true(reload_was_successful());
-    daemon_reload(the_daemon, "cannot reload; the old state stays");
+    daemon_reload(the_daemon, "cannot reload; the old state is kept");
     assert_false(reload_was_successful());
     assert_int_equal(status_with("secret-m", "{\"inputs\": [\"a\", \"b\", \"c\", \"d\"]}"), 200);
     assert_int_equal(status_with("secret-m", "{\"inputs\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}"), 422);
@@ -231,7 +231,7 @@ static void bad_settings_bring_no_former_keys_back(void **state)
     assert_int_equal(status_with("secret-f", BODY), 401);
     for (int i = 0; i < 2; i++) {
         write_file(config, "{");
-        daemon_reload(the_daemon, "cannot reload; the old state stays");
+        daemon_reload(the_daemon, "cannot reload; the old state is kept");
         assert_int_equal(status_with("secret-f", BODY), 401);
         assert_int_equal(status_with("secret-l", BODY), 200);
         name_keys("later");

@@ -149,9 +149,10 @@ static void models_are_chosen_by_name(void **state)
     json_decref(list);
     expect_failure(the_daemon, "/logits", "{\"model\": \"other\", \"inputs\": [5]}", 404, "Validation", "\"bytes\"");
     expect_failure(the_daemon, "/logits", "{\"model\": \"encoder\", \"embeddings\": [[1]]}", 422, "Validation",
-                   "no logits");
+                   "does not return logits");
     expect_failure(the_daemon, "/embed", "{\"model\": \"encoder\", \"inputs\": [1]}", 422, "Validation", "32 floats");
-    expect_failure(the_daemon, "/embed", "{\"model\": \"lm\", \"embeddings\": [[1]]}", 422, "Validation", "takes ids");
+    expect_failure(the_daemon, "/embed", "{\"model\": \"lm\", \"embeddings\": [[1]]}", 422, "Validation",
+                   "accepts ids");
     expect_failure(the_daemon, "/embed", "{\"model\": \"lm\", \"inputs\": \"text\"}", 422, "Validation", "tokenizer");
     expect_failure(the_daemon, "/tokenize", "{\"model\": \"lm\", \"inputs\": \"text\"}", 422, "Validation",
                    "tokenizer");
@@ -188,7 +189,7 @@ static void positions_and_top_k_are_checked(void **state)
         {"\"positions\": []", "positions is empty"},
         {"\"positions\": \"first\"", "positions is \"first\""},
         {"\"positions\": 1", "positions is an integer"},
-        {"\"top_k\": 98", "model \"lm\" has 97 logits for a token"},
+        {"\"top_k\": 98", "model \"lm\" has only 97 logits for a token"},
         {"\"top_k\": 0", "top_k is 0"},
         {"\"top_k\": 2.0", "top_k is a float"},
         {"\"softmax\": 1", "softmax is an integer"},

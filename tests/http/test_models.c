@@ -90,7 +90,7 @@ static void several_inputs_are_named_with_their_kinds(void **state)
     }
     answer_free(&answer);
     expect_failure(daemon, "/embed", "{\"embeddings\": [[1]]}", 422, "Validation",
-                   "needs the inputs \"query\", \"key\", \"value\", and \"key\" is missing");
+                   "needs the inputs \"query\", \"key\", \"value\", but \"key\" is missing");
     daemon_stop(daemon);
 }
 
@@ -112,7 +112,7 @@ static void what_holds_no_model_is_named(void **state)
     snprintf(path, sizeof path, "%s/none", folder);
     expect_refused(ARGUMENTS("--model", path), "none/config.json");
     snprintf(path, sizeof path, "name=%s", folder);
-    expect_refused(ARGUMENTS("--model", path), "the folder holds models");
+    expect_refused(ARGUMENTS("--model", path), "the folder contains folders of models");
     expect_refused(ARGUMENTS("--model", folder, "--model", "b=" CASES "linformer_lm"), "two models are named");
     remove_folder(folder);
 }

@@ -288,18 +288,18 @@ static void wrong_requests_say_what_is_expected(void **state)
     static const struct {
         const char *model, *rest, *part;
     } cases[] = {
-        {"pair", "\"inputs\": [5]", "model \"pair\" needs the inputs \"src\", \"tgt\", and \"tgt\" is missing"},
-        {"pair", "\"tgt\": [5]", "model \"pair\" takes ids, and `inputs` is missing"},
+        {"pair", "\"inputs\": [5]", "model \"pair\" needs the inputs \"src\", \"tgt\", but \"tgt\" is missing"},
+        {"pair", "\"tgt\": [5]", "model \"pair\" accepts ids, but `inputs` is missing"},
         {"pair", "\"inputs\": {\"source\": [5], \"tgt\": [5]}",
          "inputs.source is unknown; the inputs of model \"pair\" are \"src\", \"tgt\", \"src_mask\", \"tgt_mask\""},
         {"pair", "\"inputs\": {\"src\": [5], \"tgt\": [5]}, \"tgt\": [6]",
-         "tgt and inputs.tgt are given, one was expected"},
+         "both tgt and inputs.tgt are given, one was expected"},
         {"pair", "\"inputs\": [5], \"src\": [5], \"tgt\": [6]", "both src and inputs are given"},
         {"pair", "\"inputs\": {}", "inputs is empty; the inputs of model \"pair\" are \"src\", \"tgt\""},
         {"pair", "\"src\": [[5], [6]], \"tgt\": [[1], [2], [3]]",
-         "tgt has 3 items, but other inputs have 2: as many, or one for all, were expected"},
+         "tgt has 3 items, but other inputs have 2: the same number, or one item for all, was expected"},
         {"pair", "\"src\": [5], \"tgt\": [[1], [1], [1], [1], [1], [1], [1]]",
-         "the request has 7 inputs, this server takes at most 6 in one"},
+         "the request has 7 inputs, this server accepts at most 6 in one request"},
         {"pair", "\"src\": [5], \"tgt\": []", "tgt is empty"},
         {"pair", "\"src\": [5], \"tgt\": [[1], []]", "tgt[1] is empty"},
         {"pair", "\"src\": [5], \"tgt\": {}", "tgt is an object, a list of values was expected"},
@@ -344,7 +344,7 @@ static void uneven_lists_are_refused(void **state)
     json_t *body = json_pack("{s:s,s:O,s:O}", "model", "rows", "embeddings", rows, "context", ragged);
     char *text = json_dumps(body, 0);
     expect_failure(the_daemon, "/embed", text, 422, "Validation",
-                   "context[1] is a list of 0 elements, a list of 32 was expected, as before it");
+                   "context[1] is a list of 0 elements, a list of 32 was expected, like the lists before");
     free(text);
     json_decref(body);
     json_decref(row);

@@ -200,7 +200,7 @@ static void a_prefix_is_logged(void **state)
     checkpoint_write(&broken, path, 0);
     checkpoint_free(&broken);
     char *log = daemon_refused(ARGUMENTS("--model", folder));
-    if (!strstr(log, "names of tensors have a prefix, which is taken off name=linformer_encoder prefix=net."))
+    if (!strstr(log, "removed a prefix from tensor names name=linformer_encoder prefix=net."))
         fail_msg("no line says so: %s", log);
     folder_remove(folder);
     free(folder);

@@ -141,13 +141,14 @@ static void a_stuck_event_loop_is_not_fed(void **state)
     assert_int_equal(ptrace(PTRACE_SEIZE, threads[0], NULL, NULL), 0);
     assert_int_equal(ptrace(PTRACE_INTERRUPT, threads[0], NULL, NULL), 0);
     assert_int_equal(waitpid(threads[0], &status, __WALL), threads[0]);
-    daemon_expect_line(the_daemon, "no progress; the watchdog is not fed where=\"an event loop\"");
+    daemon_expect_line(the_daemon,
+                       "no progress; the service manager's watchdog is not notified where=\"an event loop\"");
     while (recv(manager, message, sizeof message, MSG_DONTWAIT) > 0)
         ; /* discards the messages that were sent earlier */
     usleep(20 * PERIOD_MS * 1000);
     assert_int_equal(recv(manager, message, sizeof message, MSG_DONTWAIT), -1);
     assert_int_equal(ptrace(PTRACE_DETACH, threads[0], NULL, NULL), 0);
-    daemon_expect_line(the_daemon, "progress again; the watchdog is fed");
+    daemon_expect_line(the_daemon, "progress again; the service manager's watchdog is notified");
     wait_for_watchdog();
 }
 

@@ -155,7 +155,8 @@ static void kinds_of_models_that_are_missing_are_told(void **state)
 {
     (void)state;
     expect_failure(the_daemon, "/rerank", "{\"query\": \"a\", \"texts\": [\"b\"]}", 422, "Validation", "cannot rerank");
-    expect_failure(the_daemon, "/embed_sparse", "{\"inputs\": \"a\"}", 422, "Validation", "no sparse vectors");
+    expect_failure(the_daemon, "/embed_sparse", "{\"inputs\": \"a\"}", 422, "Validation",
+                   "does not return sparse vectors");
     expect_failure(the_daemon, "/rerank", "{\"model\": \"none\"}", 404, "Validation", "no model \"none\"");
     expect_failure(the_daemon, "/rerank", "[", 400, "Validation", "not JSON");
 }

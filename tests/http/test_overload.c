@@ -121,7 +121,7 @@ static void past_its_deadline_a_request_is_504(void **state)
     (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--request-timeout-ms", "1", "--max-batch-tokens", "1024"));
     char *body = large_body(1000);
-    expect_failure(daemon, "/embed", body, 504, "Backend", "time");
+    expect_failure(daemon, "/embed", body, 504, "Backend", "deadline");
     free(body);
     daemon_stop(daemon);
 }

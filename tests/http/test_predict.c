@@ -382,9 +382,9 @@ static void a_vector_is_embedded_as_it_is(void **state)
         assert_true(fabs(json_number_at(json_array_get(vectors, 0), i) - logits[i]) <= TOLERANCE);
     json_decref(vectors);
     expect_failure(the_daemon, "/embed_all", "{\"model\": \"texts\", \"inputs\": \"a\"}", 422, "Validation",
-                   "it gives one vector for each input. Use /embed, /predict");
+                   "but one vector for each input. Use /embed, /predict");
     expect_failure(the_daemon, "/logits", "{\"model\": \"texts\", \"inputs\": \"a\"}", 422, "Validation",
-                   "has no logits: it gives one vector for each input");
+                   "does not return logits, but one vector for each input");
 }
 
 static void long_texts_are_cut_or_refused(void **state)
@@ -393,7 +393,7 @@ static void long_texts_are_cut_or_refused(void **state)
     char body[256];
     static const char text[] = "a text of more than forty characters, which is too long";
     snprintf(body, sizeof body, "{\"model\": \"texts\", \"inputs\": \"%s\"}", text);
-    expect_failure(the_daemon, "/predict", body, 422, "Validation", "takes at most 40");
+    expect_failure(the_daemon, "/predict", body, 422, "Validation", "accepts at most 40");
     snprintf(body, sizeof body, "{\"model\": \"texts\", \"truncate\": true, \"inputs\": \"%s\"}", text);
     char kept[41] = "";
     double logits[CLASSES], scores[CLASSES];
@@ -475,8 +475,8 @@ static void hostile_files_are_refused(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
-        {"tests/images/huge.png", "at most 67108864 are read"}, {"tests/images/huge.jpg", "at most"},
-        {"tests/images/rgb16.png", "16 bits a channel"},        {"tests/images/cmyk.jpg", "CMYK"},
+        {"tests/images/huge.png", "at most 67108864 are supported"}, {"tests/images/huge.jpg", "at most"},
+        {"tests/images/rgb16.png", "16 bits per channel"},           {"tests/images/cmyk.jpg", "CMYK"},
         {"README.md", "the image is neither JPEG nor PNG"},
     };
     for (size_t i = 0; i < LENGTH(cases); i++) {
@@ -488,7 +488,7 @@ static void hostile_files_are_refused(void **state)
         free(bytes);
     }
     expect_failure(the_daemon, "/predict", "{\"inputs\": \"http://host/cat.png\"}", 422, "Validation",
-                   "is not of base64");
+                   "is not a base64 character");
 }
 
 static void info_names_the_classes(void **state)

@@ -177,7 +177,7 @@ static void long_texts_with_prompts_are_cut(void **state)
     for (int i = 0; i < 61; i++)
         strcat(text, "dog ");
     snprintf(body, sizeof body, "{\"inputs\": \"%s\", \"prompt_name\": \"query\"}", text);
-    expect_failure(the_daemon, "/embed", body, 422, "Validation", "takes at most 64");
+    expect_failure(the_daemon, "/embed", body, 422, "Validation", "accepts at most 64");
     snprintf(body, sizeof body, "{\"inputs\": \"%s\", \"prompt_name\": \"query\", \"truncate\": true}", text);
     json_t *named = daemon_post_json(the_daemon, "/embed", body);
     snprintf(body, sizeof body, "{\"inputs\": \"Ada gives %s\", \"truncate\": true}", text);
@@ -198,7 +198,7 @@ static void wrong_keys_of_config_json_are_refused(void **state)
          true},
         {PROMPTS ", \"default_prompt\": \"quest\",", "expected a name from \\\"prompts\\\": query, passage, none",
          true},
-        {PROMPTS ",", "prompts: they stand before texts, but the model takes none: it has no tokenizer", false},
+        {PROMPTS ",", "prompts: found texts, but the model has no tokenizer and accepts no texts", false},
     };
     for (size_t i = 0; i < LENGTH(wrong); i++) {
         char name[16], path[512];

@@ -229,7 +229,7 @@ static struct answer send_native(const json_t *request, bool *logits)
     struct answer answer = daemon_post(the_daemon, "/logits", body);
     *logits = answer.status == 200;
     if (!*logits) {
-        expect_failure_answer(&answer, 422, "Validation", "has no logits");
+        expect_failure_answer(&answer, 422, "Validation", "does not return logits");
         answer = daemon_post(the_daemon, "/embed_all", body);
     }
     if (answer.status != 200)

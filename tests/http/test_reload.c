@@ -72,7 +72,7 @@ static int freed;
 static bool next_line(struct daemon *daemon, char line[8192])
 {
     bool found = daemon_log_line(daemon, line, 8192);
-    freed += found && strstr(line, "the weights of a former model are freed");
+    freed += found && strstr(line, "freed the weights of an old model");
     return found;
 }
 
@@ -233,7 +233,7 @@ static void a_bad_model_leaves_the_old_one(void **state)
 
     write_text(folder, "m", "config.json", "{\"architecture\": \"linformer.LinformerLM\", \"kwargs\": {}}");
     daemon_signal(daemon, SIGHUP);
-    char *line = wait_line(daemon, "a model could not be loaded again: the old one stays");
+    char *line = wait_line(daemon, "cannot reload a model: the old one is kept");
     assert_non_null(strstr(line, "name=m"));
     if (!strstr(line, "argument dim is missing"))
         fail_msg("%s", line);
@@ -244,14 +244,14 @@ static void a_bad_model_leaves_the_old_one(void **state)
     snprintf(path, sizeof path, "%s/m/model.safetensors", folder);
     assert_int_equal(truncate(path, 1000), 0);
     daemon_signal(daemon, SIGHUP);
-    line = wait_line(daemon, "the old one stays");
+    line = wait_line(daemon, "the old one is kept");
     assert_non_null(strstr(line, "model.safetensors"));
     free(line);
     expect_line(daemon, "models reloaded");
 
     unlink(path);
     daemon_signal(daemon, SIGHUP);
-    expect_line(daemon, "the old one stays");
+    expect_line(daemon, "the old one is kept");
     expect_line(daemon, "models reloaded");
     char *after = answer_of(daemon);
     assert_string_equal(before, after);
@@ -436,7 +436,7 @@ static void models_are_loaded_and_unloaded_on_request(void **state)
     control(daemon, "/v2/repository/models/%2e%2e/load", NULL, 404, "");
     control(daemon, "/v2/repository/models/..%2fm/load", NULL, 404, "");
     control(daemon, "/v2/repository/models/extra/load", "{\"parameters\": {\"config\": \"{}\"}}", 400,
-            "expected no parameters");
+            "expected none, because");
     control(daemon, "/v2/repository/models/extra/load", "[", 400, "");
     write_text(stored, "extra", "config.json", "{}");
     control(daemon, "/v2/repository/models/extra/load", NULL, 400, "failed to load");
@@ -477,8 +477,8 @@ static void control_is_off_by_default(void **state)
 {
     (void)state;
     struct daemon *daemon = start(ARGUMENTS(NULL));
-    control(daemon, "/v2/repository/models/builtin/unload", NULL, 400, "--model-control of the server allows it");
-    control(daemon, "/v2/repository/models/builtin/load", NULL, 400, "--model-control of the server allows it");
+    control(daemon, "/v2/repository/models/builtin/unload", NULL, 400, "flag --model-control enables it");
+    control(daemon, "/v2/repository/models/builtin/load", NULL, 400, "flag --model-control enables it");
     daemon_terminate(daemon);
     daemon_join(daemon);
 }

@@ -107,7 +107,7 @@ static void long_texts_are_cut_if_wanted(void **state)
     static const char form[] = "{\"inputs\": {\"source_sentence\": \"dog\", \"sentences\": [\"a\", \"%s\"]}%s}";
     snprintf(body, sizeof body, form, long_text(text, 100), "");
     expect_failure(animals, "/similarity", body, 422, "Validation",
-                   "inputs.sentences[1] has 102 tokens, model \"animals\" takes at most 64");
+                   "inputs.sentences[1] has 102 tokens, model \"animals\" accepts at most 64");
     static const char *const ways[] = {", \"truncate\": true", ", \"parameters\": {\"truncate\": true}"};
     json_t *cut[LENGTH(ways)];
     for (size_t i = 0; i < LENGTH(ways); i++) {
@@ -148,7 +148,7 @@ static void hostile_bodies_are_refused(void **state)
         {"{\"source_sentence\": \"\", \"sentences\": [\"b\"]}", "inputs.source_sentence is empty"},
         {"{\"source_sentence\": \"a\", \"sentences\": [\"b\", \"\"]}", "inputs.sentences[1] is empty"},
         {"{\"source_sentence\": \"a\", \"sentences\": [\"\", \"\", \"\", \"\", \"\", \"\", \"\", \"\"]}",
-         "the request has 9 inputs, this server takes at most 8"},
+         "the request has 9 inputs, this server accepts at most 8 in one request"},
     };
     char body[512];
     for (size_t i = 0; i < LENGTH(refused); i++) {

@@ -53,7 +53,7 @@ static void expect_said(char *said, const char *part) /* frees `said` */
 static void check_runs_a_batch_of_each_model(void **state)
 {
     (void)state;
-    expect_said(run_to_end(ARGUMENTS("--check"), NULL, 0), "checked: each model has run a batch models=2");
+    expect_said(run_to_end(ARGUMENTS("--check"), NULL, 0), "check passed: each model has run a batch models=2");
     expect_said(run_to_end(ARGUMENTS("--check", "--log-level", "error", "--max-batch-tokens", "512", "--model",
                                      "tests/reference/linear_attention_image", "--model",
                                      "tests/reference/linear_multihead_attention_default", "--model",
@@ -66,7 +66,7 @@ static void check_runs_a_batch_of_each_model(void **state)
 static void check_says_what_is_wrong(void **state)
 {
     (void)state;
-    expect_said(run_to_end(ARGUMENTS("--check", "--model", "tests/http"), NULL, 1), "the check failed");
+    expect_said(run_to_end(ARGUMENTS("--check", "--model", "tests/http"), NULL, 1), "check failed");
     expect_said(run_to_end(ARGUMENTS("--check", "--products", "onednn", "--kernels", "baseline"), NULL, 1),
                 "oneDNN is used with AVX-512 kernels alone");
 }

@@ -151,7 +151,7 @@ static void targets_are_checked(void **state)
     static const struct {
         const char *rest, *part;
     } cases[] = {
-        {"\"targets\": [[1, 2]]", "targets has 1 elements, and the request has 2 inputs"},
+        {"\"targets\": [[1, 2]]", "targets has 1 elements, but the request has 2 inputs"},
         {"\"targets\": [[1, 2], [3]]",
          "targets[0] has 2 ids, but inputs[0] has 3 tokens: one id for each token was expected"},
         {"\"targets\": [[1, 2], [3, 4, 5]]", "targets[0] has 2 ids, but inputs[0] has 3 tokens"},
@@ -181,7 +181,7 @@ static void targets_are_checked(void **state)
         expect_failure(the_daemon, "/logits", body, 422, "Validation", cases[i].part);
     }
     expect_failure(the_daemon, "/logits", "{\"model\": \"encoder\", \"embeddings\": [[1]], \"targets\": \"next\"}", 422,
-                   "Validation", "no logits");
+                   "Validation", "does not return logits");
 }
 
 int main(void)

@@ -310,7 +310,7 @@ static void config_json_may_cut_by_default(void **state)
     assert_true(json_equal(found, wanted));
     json_t *body = json_pack("{s:s, s:O, s:b}", "model", "cutting", "inputs", text, "truncate", 0);
     char *dumped = json_dumps(body, 0);
-    expect_failure(the_daemon, "/embed", dumped, 422, "Validation", "tokens, model \"cutting\" takes at most 40");
+    expect_failure(the_daemon, "/embed", dumped, 422, "Validation", "tokens, model \"cutting\" accepts at most 40");
     free(dumped);
     json_decref(body);
     json_decref(found);
@@ -433,7 +433,7 @@ static void wrong_bytes_are_refused(void **state)
         {"{\"inputs\": [{\"name\": \"ids\", \"datatype\": \"BYTES\", \"shape\": [2], \"data\": [\"ab\", \"b\"]}]}",
          "their numbers of tokens differ"},
         {"{\"inputs\": [{\"name\": \"ids\", \"datatype\": \"BYTES\", \"shape\": [3], \"data\": [\"ab\", \"b\"]}]}",
-         "data has 2 elements, its shape says 3"},
+         "data has 2 elements, but its shape requires 3 texts"},
         {"{\"inputs\": [{\"name\": \"ids\", \"datatype\": \"BYTES\", \"shape\": [1], \"data\": [7]}]}",
          "a string was expected"},
         {"{\"inputs\": [{\"name\": \"ids\", \"datatype\": \"BYTES\", \"shape\": [1, 2], \"data\": [\"a\", \"b\"]}]}",
@@ -497,7 +497,7 @@ static void two_models_have_two_tokenizers(void **state)
     assert_true(json_is_null(json_object_get(json_array_get(info, 7), "tokenizer")));
     answer_free(&answer);
     expect_failure(the_daemon, "/embed", "{\"model\": \"plain\", \"inputs\": \"a\"}", 422, "Validation",
-                   "inputs is a text, but model \"plain\" has no tokenizer: give lists of ids");
+                   "inputs is a text, but model \"plain\" has no tokenizer: send lists of ids");
 }
 
 static void expect_refused(const char *name, const char *part)
@@ -513,7 +513,7 @@ static void what_does_not_fit_is_refused_at_load(void **state)
 {
     (void)state;
     write_model("small", "bert", "", 597, false);
-    expect_refused("small", "makes ids up to 597; the model's vocabulary is 597");
+    expect_refused("small", "returns ids up to 597, but the model accepts only ids below 597");
     write_model("missing", NULL, "\"tokenizer\": \"other.json\",", VOCABULARY, false);
     expect_refused("missing", "missing/other.json: cannot be opened");
     write_model("broken", NULL, "", VOCABULARY, false);

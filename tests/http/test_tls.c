@@ -55,7 +55,7 @@ static int start(void **state)
                     &said, &status);
     assert_non_null(the_daemon);
     assert_non_null(strstr(said, "listening on https://127.0.0.1:"));
-    assert_non_null(strstr(said, "a file with secrets is open to other users"));
+    assert_non_null(strstr(said, "other users can access a file with secrets"));
     free(said);
     return 0;
 }

@@ -101,9 +101,10 @@ static void strict_refuses_them(void **state)
         answer_free(&plain);
         answer_free(&answer);
     }
-    expect_failure(strict_daemon, "/embed", "{\"inputs\": \"a\", \"normalise\": true}", 422, "Validation",
-                   "unknown key \"normalise\"; known are inputs, embeddings, model, truncate, truncation_direction, "
-                   "add_special_tokens, prompt_name, input_type, truncate_prompt_tokens, encoding_format, normalize");
+    expect_failure(
+        strict_daemon, "/embed", "{\"inputs\": \"a\", \"normalise\": true}", 422, "Validation",
+        "unknown key \"normalise\"; the known ones are inputs, embeddings, model, truncate, truncation_direction, "
+        "add_special_tokens, prompt_name, input_type, truncate_prompt_tokens, encoding_format, normalize");
 }
 
 /* Keys of other servers, and keys with the value null, are never named. */

@@ -322,7 +322,7 @@ static void raw_requests_are_one_item(void **state)
     json_decref(expected);
     body.length -= 3;
     answer = infer_bytes(the_daemon, MODEL, &body, NULL);
-    expect_error(&answer, 400, "no multiple of the 8 bytes");
+    expect_error(&answer, 400, "not a multiple of the 8 bytes");
     body.length = 0;
     answer = daemon_call(
         the_daemon, &(struct call){.method = "POST", .path = MODEL, .headers = {"Inference-Header-Content-Length: 0"}});
@@ -460,10 +460,10 @@ static void what_is_not_packed_as_said_is_refused(void **state)
     expect_error(&answer, 400, "cut off");
     body = packed(&plain, false);
     answer = infer_bytes(the_daemon, MODEL, &body, "Content-Encoding: gzip");
-    expect_error(&answer, 400, "not gzip");
+    expect_error(&answer, 400, "not valid gzip");
     body.length += 3;
     answer = infer_bytes(the_daemon, MODEL, &body, "Content-Encoding: deflate");
-    expect_error(&answer, 400, "follows its end");
+    expect_error(&answer, 400, "bytes after its end");
     answer = infer_bytes(the_daemon, MODEL, &plain, "Content-Encoding: br");
     expect_error(&answer, 415, "\"br\"");
     answer = infer_bytes(the_daemon, MODEL, &plain, "Content-Encoding: identity");
@@ -483,7 +483,7 @@ static void bombs_stop_at_the_payload_limit(void **state)
     assert_int_equal(compress2((Bytef *)body.bytes, &length, (const Bytef *)zeros, SIZE, 9), Z_OK);
     body.length = length;
     answer = infer_bytes(the_daemon, MODEL, &body, "Content-Encoding: deflate");
-    expect_error(&answer, 413, "65536 bytes that this server takes (--payload-limit)");
+    expect_error(&answer, 413, "65536 bytes that this server accepts (--payload-limit)");
     free(zeros);
 }
 
@@ -584,7 +584,8 @@ static void what_is_wrong_names_the_tensor(void **state)
         {"{\"inputs\": [" X "\"shape\": [1, 1, 1, 1, 1, 1, 1, 1, 1], \"data\": [5]}]}", "9 dimensions"},
         {"{\"inputs\": [" X "\"shape\": [4294967296, 4294967296], \"data\": [5]}]}", "input \"x\" has less data"},
         {"{\"inputs\": [" X "\"shape\": [1, 1000000000], \"data\": [5]}]}", "input \"x\" has less data"},
-        {"{\"inputs\": [" X "\"shape\": [1, 3], \"data\": [5, 6]}]}", "a list of 2 values where shape [1, 3] means 3"},
+        {"{\"inputs\": [" X "\"shape\": [1, 3], \"data\": [5, 6]}]}",
+         "a list of 2 values where shape [1, 3] requires 3"},
         {"{\"inputs\": [" X "\"shape\": [2, 2], \"data\": [[5, 6], [7]]}]}", "a list of 1 values where shape [2, 2]"},
         {"{\"inputs\": [" X "\"shape\": [2, 1], \"data\": [[5], 6]}]}", "data has an integer where a list"},
         {"{\"inputs\": [" X "\"shape\": [1, 1], \"data\": [[[5]]]}]}", "input \"x\"[0][0] is a list, an integer id"},
@@ -603,7 +604,7 @@ static void what_is_wrong_names_the_tensor(void **state)
         {"{\"inputs\": [" X "\"shape\": [1, 1], \"data\": [1], \"parameters\": {\"binary_data_size\": 8}}]}", "both"},
         {"{\"inputs\": [" X "\"shape\": [1, 1], \"parameters\": {\"shared_memory_region\": \"a\"}}]}", "shared memory"},
         {"{\"inputs\": [" IDS "], \"outputs\": [{\"name\": \"logits\"}]}", "output \"logits\" is unknown; model"},
-        {"{\"inputs\": [" IDS "], \"outputs\": [{\"name\": \"output\"}, {\"name\": \"output\"}]}", "asked for twice"},
+        {"{\"inputs\": [" IDS "], \"outputs\": [{\"name\": \"output\"}, {\"name\": \"output\"}]}", "requested twice"},
         {"{\"inputs\": [" IDS "], \"outputs\": [{\"name\": \"attention.0\"}, {\"name\": \"attention.1\"},"
          " {\"name\": \"attention.2\"}, {\"name\": \"attention.3\"}, {\"name\": \"output\"}, {\"name\": \"more\"}]}",
          "output \"more\" is unknown"},
@@ -627,12 +628,12 @@ static void bytes_are_counted(void **state)
         size_t length;
         const char *part;
     } cases[] = {
-        {"{\"inputs\": [" BINARY_IDS "]}", 23, "binary_data_size is 24, but 23 bytes are left"},
-        {"{\"inputs\": [" BINARY_IDS "]}", 25, "1 byte is left behind those"},
-        {"{\"inputs\": [" BINARY_IDS "]}", 1, "binary_data_size is 24, but 1 byte is left behind the JSON"},
-        {"{\"inputs\": [" IDS "]}", 8, "8 bytes are left behind"},
+        {"{\"inputs\": [" BINARY_IDS "]}", 23, "binary_data_size is 24, but only 23 bytes are left"},
+        {"{\"inputs\": [" BINARY_IDS "]}", 25, "1 byte is left after the data"},
+        {"{\"inputs\": [" BINARY_IDS "]}", 1, "binary_data_size is 24, but only 1 byte is left after the JSON"},
+        {"{\"inputs\": [" IDS "]}", 8, "8 bytes are left after"},
         {"{\"inputs\": [" X "\"shape\": [1, 2], \"parameters\": {\"binary_data_size\": 24}}]}", 24,
-         "input \"x\" has 24 bytes of data, which is not what INT64 with shape [1, 2] takes"},
+         "input \"x\" has 24 bytes of data, which does not match INT64 with shape [1, 2]"},
     };
     const int64_t ids[4] = {1, 2, 3, 4}, beyond[3] = {1, 2, 300};
     const float not_finite[2] = {1, NAN};
@@ -734,7 +735,7 @@ static void halves_are_checked(void **state)
                                "\"parameters\": {\"binary_data_size\": 128}}]}",
                                (const char[128]){0}, 128);
     answer = infer_bytes(two_models, "/v2/models/two/infer", &body, NULL);
-    expect_error(&answer, 400, "input \"x\" has 128 bytes of data, which is not what FP16 with shape [1, 1, 32] takes");
+    expect_error(&answer, 400, "input \"x\" has 128 bytes of data, which does not match FP16 with shape [1, 1, 32]");
 }
 
 static void header_lengths_are_numbers(void **state)

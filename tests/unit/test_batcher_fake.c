@@ -265,7 +265,7 @@ static void test_deadline_between_batches_of_a_job(void **context)
     fake_gate_open();
     wait_done(request);
     assert_string_equal(request->job.error.message,
-                        "the request's time was over when 4 of its 6 sequences had been started");
+                        "the request's deadline passed when 4 of its 6 sequences had been started");
     assert_true(request->job.started_ns > 0);
     expect(request, JOB_EXPIRED);
     expect_depth(0, 0);
@@ -280,7 +280,7 @@ static void test_deadline_after_all_was_started(void **context)
     fake_gate_open();
     wait_done(request);
     assert_string_equal(request->job.error.message,
-                        "the request's time was over when 4 of its 4 sequences had been started");
+                        "the request's deadline passed when 4 of its 4 sequences had been started");
     expect(request, JOB_EXPIRED);
 }
 
@@ -630,19 +630,19 @@ static void test_result_that_is_not_finite(void **context)
 
     struct job_request *request = request_new(3, 8, 30);
     request->ids[2][5] = FAKE_ID_NAN;
-    expect_flaw(request, "sequence 2: row 5 of the last hidden state holds NaN or an infinity");
+    expect_flaw(request, "sequence 2: row 5 of the last hidden state contains NaN or an infinity");
 
     request = request_with_trouble(FAKE_ID_INFINITE);
     for (int i = 0; i < 3; i++)
         request->items[i].pooled = request->hidden[i][0];
-    expect_flaw(request, "sequence 2: row 0 of the pooled vector holds NaN or an infinity");
+    expect_flaw(request, "sequence 2: row 0 of the pooled vector contains NaN or an infinity");
 
     request = request_with_trouble(FAKE_ID_NAN);
     for (int i = 0; i < 3; i++) {
         request->items[i].output = output[i][0];
         request->items[i].n_rows = 8;
     }
-    expect_flaw(request, "sequence 2: row 5 of the output holds NaN or an infinity");
+    expect_flaw(request, "sequence 2: row 5 of the output contains NaN or an infinity");
 
     request = request_with_trouble(FAKE_ID_INFINITE);
     for (int i = 0; i < 3; i++) {
@@ -652,7 +652,7 @@ static void test_result_that_is_not_finite(void **context)
         request->items[i].rows = rows;
         request->items[i].n_rows = 3;
     }
-    expect_flaw(request, "sequence 2: row 5 of the output's best values holds NaN or an infinity");
+    expect_flaw(request, "sequence 2: row 5 of the output's best values contains NaN or an infinity");
 }
 
 /* If the result of an item is not finite, the remaining items of its job do not run. */

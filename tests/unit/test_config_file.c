@@ -83,7 +83,7 @@ static void says_when_a_file_is_cut_while_it_is_read(void **state)
     struct stat status;
     if (stat(attribute, &status) != 0 || status.st_size < 4096)
         skip();
-    refuse(attribute, 8192, "was cut while it was read: expected 4096 bytes more, found ");
+    refuse(attribute, 8192, "became shorter while it was read: expected 4096 more bytes, found ");
 }
 
 int main(void)

@@ -152,8 +152,8 @@ static void refuses_values_that_contradict_each_other(void **state)
            "resize_size: has no meaning, because \"resize\" is \"none\"");
     refuse("{\"resize_size\": 256, \"crop\": \"none\"}",
            "resize_size: has no meaning, because \"crop\" is \"none\": the picture is resized to \"size\"");
-    refuse("{\"scale\": 3e38}", "scale, mean and std give values that are not finite");
-    refuse("{\"mean\": [0, 3e38, 0], \"std\": [1, 0.5, 1]}", "scale, mean and std give values that are not finite");
+    refuse("{\"scale\": 3e38}", "scale, mean and std lead to values that are not finite");
+    refuse("{\"mean\": [0, 3e38, 0], \"std\": [1, 0.5, 1]}", "scale, mean and std lead to values that are not finite");
 }
 
 int main(void)

@@ -147,7 +147,7 @@ static void refuses_values_of_another_type(void **state)
     refuse("{\"tokenizer\": {\"type\": \"byte\", \"offset\": 4294967299}}", "the offset 0 or 3, found 4294967299");
     refuse("{\"tokenizer\": {\"type\": \"byte\", \"offset\": false}}", "the offset 0 or 3, found false");
     refuse("{\"auto_truncate\": \"yes\"}", "auto_truncate: expected true or false, found \"yes\"");
-    refuse("{\"ignore\": \"ema_*\"}", "ignore: expected a list of names of tensors");
+    refuse("{\"ignore\": \"ema_*\"}", "ignore: expected a list of tensor names");
     refuse("{\"ignore\": [\"ema_*\", 1]}", "ignore: expected strings that are not empty, found 1");
     refuse("{\"labels\": {\"0\": \"cat\"}}", "labels: expected a list of at least one string, found an object");
     refuse("{\"labels\": []}", "labels: expected a list of at least one string, found a list");
@@ -166,7 +166,7 @@ static void reads_prompts(void **state)
     model_config_free(&config);
     assert_null(config.prompts);
     assert_null(config.default_prompt);
-    refuse("{\"prompts\": [\"query: \"]}", "prompts: expected an object of texts by their names");
+    refuse("{\"prompts\": [\"query: \"]}", "prompts: expected an object that maps names to texts");
     refuse("{\"prompts\": {\"q\": null}}", "prompts: q: expected a text, found null");
     refuse("{\"prompts\": {\"\": \"query: \"}}", "prompts: the name of a prompt is empty");
     refuse("{\"default_prompt\": 1}", "default_prompt: expected a string that is not empty, found 1");

@@ -33,8 +33,8 @@ static void both_formats_are_refused_by_name(void **state)
 {
     (void)state;
     refuse("tests/images/tiny.jpg",
-           "this build cannot read JPEG images: libjpeg-turbo was not there when it was built");
-    refuse("tests/images/tiny.png", "this build cannot read PNG images: libpng was not there when it was built");
+           "this build cannot read JPEG images: libjpeg-turbo was not installed when it was built");
+    refuse("tests/images/tiny.png", "this build cannot read PNG images: libpng was not installed when it was built");
     refuse("tests/images/picture.gif", "the image is neither JPEG nor PNG");
 }
 

@@ -81,13 +81,13 @@ static void texts_may_hold_nul(void **state)
     assert_int_equal(json_integer_value(json_object_get(json_array_get(json_array_get(tokens, 0), 1), "id")), 3);
     json_decref(tokens);
     expect_failure("/embed", "{\"inputs\": \"a\", \"pooling\": \"mean\\u0000\"}", FAILURE_INVALID,
-                   "pooling holds a NUL character");
+                   "pooling contains a NUL character");
     expect_failure("/embed", "{\"inputs\": \"a\", \"model\": \"bytes\\u0000\"}", FAILURE_INVALID,
-                   "model holds a NUL character");
+                   "model contains a NUL character");
     expect_failure("/logits", "{\"inputs\": \"a\", \"positions\": \"all\\u0000\"}", FAILURE_INVALID,
-                   "positions holds a NUL character");
+                   "positions contains a NUL character");
     expect_failure("/embed", "{\"inp\\u0000uts\": \"a\"}", FAILURE_MALFORMED,
-                   "the body is not JSON: line 1 column 15: a NUL character in a key is not taken");
+                   "the body is not JSON: line 1 column 15: a key contains a NUL character, which is not supported");
 }
 
 /* The expected ids are those of the package `tokenizers`: [CLS] is 2, [SEP] is 3, [MASK] is 4, and "ab" is 43 and
@@ -123,7 +123,7 @@ static void a_text_too_long_is_refused_or_cut(void **state)
          "{\"inputs\": [{\"name\": \"x\", \"datatype\": \"BYTES\", \"shape\": [1], \"data\": [\"%s\"]}]%s}"},
     };
     static const char refusal[] =
-        "%s has 102 tokens, model \"words\" takes at most 64: shorten it, or set %struncate to true";
+        "%s has 102 tokens, model \"words\" accepts at most 64: shorten it, or set %struncate to true";
     char text[101] = "", body[512], message[256];
     int32_t ids[64];
     for (int i = 0; i < 50; i++)
@@ -152,7 +152,7 @@ static void a_text_too_long_is_refused_or_cut(void **state)
     struct text_codec *codec = native_models[7].codec;
     native_models[7].codec = NULL;
     expect_failure("/embed", "{\"model\": \"words\", \"inputs\": \"ab\"}", FAILURE_INVALID,
-                   "inputs is a text, but model \"words\" has no tokenizer: give lists of ids");
+                   "inputs is a text, but model \"words\" has no tokenizer: send lists of ids");
     expect_failure("/v2/models/words/infer",
                    "{\"inputs\": [{\"name\": \"x\", \"datatype\": \"BYTES\", \"shape\": [1], \"data\": [\"ab\"]}]}",
                    FAILURE_INVALID,
@@ -187,8 +187,8 @@ static void targets_of_a_text_are_its_own_ids(void **state)
     assert_true(json_is_null(json_array_get(logprobs, 2)));
     json_decref(list);
     expect_failure("/logits", "{\"inputs\": \"abc\", \"targets\": [1, 2]}", FAILURE_INVALID,
-                   "targets has 2 ids, but inputs has 3 tokens: one id for each token was expected, and -100 or null "
-                   "where none is asked for");
+                   "targets has 2 ids, but inputs has 3 tokens: one id for each token was expected, or -100 or null "
+                   "for tokens without a target");
 }
 
 static void positions_are_computed_once(void **state)
@@ -214,7 +214,7 @@ static void what_the_model_refuses_names_the_input(void **state)
                    "\"classes\", \"score\", \"pictures\", \"words\", \"pair\", \"writer\"");
     native_settings.strict = true;
     expect_failure("/embed", "{\"inputs\": [1], \"normalise\": true}", FAILURE_INVALID,
-                   "unknown key \"normalise\"; known are inputs, embeddings, model, truncate, "
+                   "unknown key \"normalise\"; the known ones are inputs, embeddings, model, truncate, "
                    "truncation_direction, add_special_tokens, prompt_name, input_type, truncate_prompt_tokens, "
                    "encoding_format, normalize, pooling, dimensions, x");
     native_settings.strict = false;
@@ -241,11 +241,12 @@ static void what_is_too_long_names_who_limits_it(void **state)
             json_pack("{s:s, s:O}", "model", i ? "rows" : "ids", i ? "embeddings" : "inputs", i ? rows : ids);
         char *body = json_dumps(request, JSON_COMPACT);
 
-        snprintf(expected, sizeof expected,
-                 i ? "embeddings has %d tokens, this server takes at most %d for model \"rows\" (--max-batch-tokens): "
-                     "shorten it, or set truncate to true"
-                   : "inputs has %d tokens, model \"ids\" takes at most %d: shorten it, or set truncate to true",
-                 LENGTH, FAKE_MAX_LENGTH);
+        snprintf(
+            expected, sizeof expected,
+            i ? "embeddings has %d tokens, this server accepts at most %d for model \"rows\" (--max-batch-tokens): "
+                "shorten it, or set truncate to true"
+              : "inputs has %d tokens, model \"ids\" accepts at most %d: shorten it, or set truncate to true",
+            LENGTH, FAKE_MAX_LENGTH);
         expect_failure("/embed", body, FAILURE_INVALID, expected);
         json_decref(request);
         free(body);

@@ -180,23 +180,23 @@ static void expect_refused_cheaply(const char *path, const char *begin, const ch
 static void long_lists_are_refused_without_an_object_for_each_number(void **state)
 {
     (void)state;
-    static const char too_many[] = "the request has 100000 inputs, this server takes at most 8 in one";
+    static const char too_many[] = "the request has 100000 inputs, this server accepts at most 8 in one request";
     expect_refused_cheaply("/embed", "{\"model\": \"ids\", \"inputs\": [", "[1]", "]}", too_many);
     expect_refused_cheaply("/embed", "{\"inputs\": [", "[[1]]", "]}", too_many);
     expect_refused_cheaply("/embed", "{\"inputs\": [", "[]", "]}", too_many);
     expect_refused_cheaply("/embed", "{\"inputs\": [", "\"a\"", "], \"truncate\": true}", too_many);
     expect_refused_cheaply("/embed", "{\"model\": \"rows\", \"embeddings\": [", "[[1]]", "]}", too_many);
     expect_refused_cheaply("/embed", "{\"model\": \"ids\", \"inputs\": [", "1", "]}",
-                           "inputs has 100000 tokens, model \"ids\" takes at most 64: shorten it, or set truncate to "
+                           "inputs has 100000 tokens, model \"ids\" accepts at most 64: shorten it, or set truncate to "
                            "true");
     expect_refused_cheaply("/embed", "{\"model\": \"ids\", \"truncate\": true, \"inputs\": [[2],[", "5000", "]]}",
                            "inputs[1][0] is 5000; ids of model \"ids\" are below 1000");
     expect_refused_cheaply(
         "/embed", "{\"model\": \"ids\", \"inputs\": [[2],[3.5,", "5", "]]}",
-        "inputs[1] has 100001 tokens, model \"ids\" takes at most 64: shorten it, or set truncate to "
+        "inputs[1] has 100001 tokens, model \"ids\" accepts at most 64: shorten it, or set truncate to "
         "true");
     expect_refused_cheaply("/embed", "{\"model\": \"rows\", \"embeddings\": [", "[1,2,3]", "]}",
-                           "embeddings[0] has 3 values, rows of model \"rows\" have 4");
+                           "embeddings[0] has 3 values, but rows of model \"rows\" have 4");
     expect_refused_cheaply("/v1/embeddings", "{\"model\": \"ids\", \"input\": [", "[1]", "]}", too_many);
     expect_refused_cheaply(
         "/v2/models/ids/infer",
@@ -233,31 +233,31 @@ static void long_lists_of_anything_are_refused_before_they_are_objects(void **st
     static const char *const elements[] = {"null", "true", "{}", "1234567890123456789", "1e400"};
     for (size_t i = 0; i < sizeof elements / sizeof elements[0]; i++) {
         expect_list_refused("/embed", "{\"inputs\": [", elements[i], "]}",
-                            "inputs has 1048577 elements, this server takes at most 1048576: send less at once");
+                            "inputs has 1048577 elements, this server accepts at most 1048576: send less at once");
         expect_list_refused("/v1/embeddings", "{\"input\":[", elements[i], "], \"model\": \"ids\"}",
-                            "input has 1048577 elements, this server takes at most 1048576: send less at once");
+                            "input has 1048577 elements, this server accepts at most 1048576: send less at once");
         expect_list_refused("/logits", "{\"inputs\": [5, [", elements[i], "]]}",
-                            "a list in inputs has 1048577 elements, this server takes at most 1048576: send less at "
+                            "a list in inputs has 1048577 elements, this server accepts at most 1048576: send less at "
                             "once");
         expect_list_refused("/embed_all", "{\"model\": \"rows\", \"embeddings\": [[[", elements[i], "]]]}",
-                            "a list in embeddings has 1048577 elements, this server takes at most 1048576: send less "
+                            "a list in embeddings has 1048577 elements, this server accepts at most 1048576: send less "
                             "at once");
         expect_list_refused("/logits", "{\"inputs\": [1, 2], \"positions\": [", elements[i], "]}",
-                            "positions has 1048577 elements, this server takes at most 1048576: send less at once");
+                            "positions has 1048577 elements, this server accepts at most 1048576: send less at once");
         expect_list_refused("/tokenize", "{\"inputs\": [", elements[i], "]}",
-                            "inputs has 1048577 entries, this server takes at most 8 in one request");
+                            "inputs has 1048577 entries, this server accepts at most 8 in one request");
         expect_list_refused("/tokenize", "{\"inputs\": [[", elements[i], "]]}",
-                            "a list in inputs has 1048577 elements, this server takes at most 1048576: send less at "
+                            "a list in inputs has 1048577 elements, this server accepts at most 1048576: send less at "
                             "once");
         expect_list_refused("/decode", "{\"ids\": [[1], [", elements[i], "]]}",
-                            "ids has 1048578 elements, this server takes at most 1048576: send less at once");
+                            "ids has 1048578 elements, this server accepts at most 1048576: send less at once");
     }
     expect_list_refused("/decode", "{\"ids\": [", "100", "]}",
-                        "ids has 1048577 elements, this server takes at most 1048576: send less at once");
+                        "ids has 1048577 elements, this server accepts at most 1048576: send less at once");
     expect_list_refused("/decode", "{\"ids\": [", "[]", "]}",
-                        "ids has 1048577 entries, this server takes at most 8 in one request");
+                        "ids has 1048577 entries, this server accepts at most 8 in one request");
     expect_list_refused("/logits", "{\"inputs\": \"a\", \"positions\": [", "0", "]}",
-                        "positions has 1048577 elements, this server takes at most 1048576: send less at once");
+                        "positions has 1048577 elements, this server accepts at most 1048576: send less at once");
 }
 
 /* jansson finds the list of a key with an escape, but native_check_list does not. */
@@ -279,7 +279,7 @@ static void limits_of_lists_hold_for_escaped_keys(void **state)
         writer_text(&body, i == 0 ? "]]}" : "]}");
         writer_bytes(&body, "", 1);
         snprintf(message, sizeof message,
-                 "%s has 1048577 elements, this server takes at most 1048576: send less at once", bodies[i][2]);
+                 "%s has 1048577 elements, this server accepts at most 1048576: send less at once", bodies[i][2]);
         expect_failure(bodies[i][0], body.data, FAILURE_INVALID, message);
         writer_free(&body);
     }

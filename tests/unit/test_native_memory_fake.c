@@ -66,11 +66,11 @@ static void json_has_a_bound(void **state)
     struct request request;
     budget->limit = 2000;
     expect_failure("/embed", "{\"inputs\":[{},{},{},{},{},{},{},{},{},{}]}", FAILURE_TOO_LARGE,
-                   "the body's JSON would take 4056 bytes of memory, this server gives a request 2000: send less at "
+                   "the body's JSON needs 4056 bytes of memory, this server allows at most 2000: send less at "
                    "once");
     budget->used = 1990;
     expect_failure("/embed", "{\"inputs\":[1]}", FAILURE_OVERLOADED,
-                   "other requests take the memory that this one needs; try again later");
+                   "other requests use the memory that this one needs; try again later");
     assert_int_equal(budget->used, 1990);
     budget->used = 0;
     budget->limit = limit;
@@ -143,7 +143,7 @@ static void json_takes_five_times_the_payload(void **state)
         memcpy(text + length, ",[]", 3);
     strcpy(text + length, "]}");
     snprintf(message, sizeof message,
-             "the body's JSON would take %lld bytes of memory, this server gives a request 83886080: send less at once",
+             "the body's JSON needs %lld bytes of memory, this server allows at most 83886080: send less at once",
              (long long)json_body_memory(text, strlen(text)));
     expect_failure("/embed", text, FAILURE_TOO_LARGE, message);
     native_settings.payload_limit = payload_limit;
@@ -162,7 +162,7 @@ static void json_is_bounded_by_the_payload(void **state)
         end += sprintf(end, ",[]");
     strcpy(end, "]}");
     snprintf(message, sizeof message,
-             "the body's JSON would take %lld bytes of memory, this server gives a request 67108864: send less at once",
+             "the body's JSON needs %lld bytes of memory, this server allows at most 67108864: send less at once",
              (long long)json_body_memory(body, strlen(body)));
     expect_failure("/embed", body, FAILURE_TOO_LARGE, message);
     free(body);
@@ -182,7 +182,7 @@ static void tokenize_has_a_bound(void **state)
         if (more) {
             expect_failure(
                 "/tokenize", body, FAILURE_INVALID,
-                "inputs has 1048577 tokens, this route tells at most 1048576 in one answer: send less at once");
+                "inputs has 1048577 tokens, this route returns at most 1048576 in one answer: send less at once");
             continue;
         }
         assert_int_equal(native_call("/tokenize", body, strlen(body), &request), 0);
@@ -205,7 +205,7 @@ static void the_memory_of_a_text_is_counted(void **state)
     native_service.results.limit = 100 * LENGTH;
     assert_int_equal(native_call("/embed", body, strlen(body), &request), -1);
     assert_int_equal(request.failure.kind, FAILURE_INVALID);
-    assert_non_null(strstr(request.failure.error.message, "the request would take "));
+    assert_non_null(strstr(request.failure.error.message, "the request needs "));
     request_close(&request);
     native_service.results.limit = 250 * LENGTH;
     if (native_call("/embed", body, strlen(body), &request) != 0)
@@ -275,15 +275,14 @@ static void results_have_a_bound(void **state)
     /* the encoding of the text, its item, three ids, and the logits with their text */
     const size_t bytes = 651 + sizeof(struct engine_item) + 3 * sizeof(int32_t) + 16705;
     char message[256];
-    snprintf(
-        message, sizeof message,
-        "the request would take %zu bytes of memory, this server gives one 10000: send fewer inputs at once, or ask "
-        "for less of each",
-        bytes);
+    snprintf(message, sizeof message,
+             "the request needs %zu bytes of memory, this server allows at most 10000: send fewer inputs at once, or "
+             "request less for each",
+             bytes);
     expect_failure("/logits", "{\"inputs\": \"abc\"}", FAILURE_INVALID, message);
     native_service.results.used = 9990;
     expect_failure("/logits", "{\"inputs\": \"abc\", \"top_k\": 1}", FAILURE_OVERLOADED,
-                   "other requests take the memory that this one needs; try again later");
+                   "other requests use the memory that this one needs; try again later");
     assert_int_equal(native_service.results.used, 9990);
     native_service.results.used = 0;
     native_service.results.limit = limit;

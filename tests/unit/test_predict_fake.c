@@ -215,8 +215,9 @@ static void wrong_options_are_named(void **state)
     (void)state;
     static const char *const cases[][2] = {
         {"\"top_k\": 0", "top_k is 0, at least 1 was expected"},
-        {"\"top_k\": 5", "top_k is 5, model \"classes\" has 4 classes"},
-        {"\"top_k\": 2, \"parameters\": {\"top_k\": 3}", "top_k is 2, and in parameters 3: one of them was expected"},
+        {"\"top_k\": 5", "top_k is 5, but model \"classes\" has only 4 classes"},
+        {"\"top_k\": 2, \"parameters\": {\"top_k\": 3}",
+         "top_k is 2, but parameters.top_k is 3: one of them was expected"},
         {"\"parameters\": {\"top_k\": -1}", "top_k is -1, at least 1 was expected"},
         {"\"parameters\": 3", "parameters is an integer, an object was expected"},
         {"\"parameters\": {\"function_to_apply\": \"relu\"}",
@@ -231,7 +232,7 @@ static void wrong_options_are_named(void **state)
         expect_failure("/predict", body, cases[i][1]);
     }
     expect_failure("/predict", "{\"model\": \"classes\", \"inputs\": [[\"a\", \"b\"]]}",
-                   "inputs[0] has 2 texts, one was expected: model \"classes\" takes no pairs");
+                   "inputs[0] has 2 texts, one was expected: model \"classes\" does not accept pairs");
     expect_failure("/predict", "{\"model\": \"classes\", \"inputs\": [[\"a\"], 7]}",
                    "inputs[1] is an integer, a string or a list of ids was expected");
     expect_failure("/embed", "{\"model\": \"classes\", \"inputs\": [[\"a\"]]}",
@@ -250,7 +251,7 @@ static void keys_without_a_meaning_are_told(void **state)
     native_settings.strict = true;
     expect_failure(
         "/predict", "{\"model\": \"classes\", \"inputs\": \"a\", \"topk\": 1}",
-        "unknown key \"topk\"; known are inputs, embeddings, model, truncate, "
+        "unknown key \"topk\"; the known ones are inputs, embeddings, model, truncate, "
         "truncation_direction, add_special_tokens, prompt_name, input_type, truncate_prompt_tokens, raw_scores, "
         "top_k, parameters, ids");
     native_settings.strict = false;
@@ -260,15 +261,15 @@ static void routes_that_serve_a_model_are_named(void **state)
 {
     (void)state;
     expect_failure("/predict", "{\"inputs\": \"a\"}",
-                   "model \"bytes\" has no classes: it gives one vector for each token. Use /embed, /embed_all, "
+                   "model \"bytes\" does not return classes, but one vector for each token. Use /embed, /embed_all, "
                    "/logits");
     expect_failure("/embed_all", "{\"model\": \"classes\", \"inputs\": \"a\"}",
-                   "model \"classes\" has no vectors of tokens: it gives one vector for each input. Use /embed, "
+                   "model \"classes\" does not return vectors of tokens, but one vector for each input. Use /embed, "
                    "/predict");
     expect_failure("/logits", "{\"model\": \"classes\", \"inputs\": \"a\"}",
-                   "model \"classes\" has no logits: it gives one vector for each input. Use /embed, /predict");
+                   "model \"classes\" does not return logits, but one vector for each input. Use /embed, /predict");
     expect_failure("/logits", "{\"model\": \"rows\", \"embeddings\": [[1, 2, 3, 4]]}",
-                   "model \"rows\" has no logits: it gives one vector for each token. Use /embed, /embed_all");
+                   "model \"rows\" does not return logits, but one vector for each token. Use /embed, /embed_all");
 }
 
 /* POST / must do the same as /predict for a model with labels, and as /embed for other models. */
@@ -301,7 +302,7 @@ static void vectors_are_not_pooled(void **state)
         json_decref(vectors);
     }
     expect_failure("/embed", "{\"model\": \"classes\", \"inputs\": \"abc\", \"dimensions\": 5}",
-                   "dimensions is 5, vectors of model \"classes\" have 4");
+                   "dimensions is 5, but vectors of model \"classes\" have 4 numbers");
 }
 
 /* A model with an input tensor (length, columns) accepts `embeddings`. The reader of lists and jansson, which reads
@@ -324,7 +325,7 @@ static void rows_of_a_tensor_are_embeddings(void **state)
         request_close(&request);
     }
     expect_failure("/embed", "{\"model\": \"tensors\", \"embeddings\": [[1, 2, 3]]}",
-                   "embeddings[0] has 3 values, rows of model \"tensors\" have 4");
+                   "embeddings[0] has 3 values, but rows of model \"tensors\" have 4");
 }
 
 static void long_texts_are_cut_to_the_tensor(void **state)
@@ -449,11 +450,11 @@ static void pictures_are_bodies(void **state)
     struct served_model first = native_models[0], pictures = native_models[6];
     struct file file = read_file(PICTURE);
     expect_failure_of("/predict", file.bytes, file.size, FAILURE_INVALID,
-                      "model \"bytes\" has no classes: it gives one vector for each token. Use /embed, /embed_all, "
+                      "model \"bytes\" does not return classes, but one vector for each token. Use /embed, /embed_all, "
                       "/logits");
     expect_failure_of("/embed", file.bytes, file.size, FAILURE_INVALID,
-                      "the body is an image, and model \"bytes\" takes ids; JSON with base64 of an image may name "
-                      "another model");
+                      "the body is an image, but model \"bytes\" accepts ids; to name another model, send JSON with "
+                      "the image in base64");
     native_models[0] = pictures;
     static const char *const paths[] = {"/predict", "/embed", "/"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
@@ -483,17 +484,17 @@ static void wrong_pictures_are_named(void **state)
         {"\"inputs\": [\"\", \"\"]", "inputs[0]: the image is neither JPEG nor PNG"},
         {"\"inputs\": \"iVBORw0KGgo=\"", "inputs: the PNG image cannot be read: it ends too early"},
         {"\"inputs\": \"http://host/cat.png\"",
-         "inputs: character 4 is not of base64; base64 of a JPEG or PNG file was expected"},
+         "inputs: character 4 is not a base64 character; base64 of a JPEG or PNG file was expected"},
         {"\"inputs\": \"data:image/png;base64,iVB*\"",
-         "inputs: character 25 is not of base64; base64 of a JPEG or PNG file was expected"},
+         "inputs: character 25 is not a base64 character; base64 of a JPEG or PNG file was expected"},
         {"\"inputs\": \"iVBOR\"", "inputs is cut off: base64 of a JPEG or PNG file was expected"},
         {"\"inputs\": [1, 2, 3]",
          "inputs is a list of numbers, strings with base64 of a JPEG or PNG file were expected"},
         {"\"inputs\": {\"a\": 1}", "inputs.a is unknown; the inputs of model \"pictures\" are \"image\""},
         {"\"inputs\": [\"iVBOR\", null]", "inputs[0] is cut off: base64 of a JPEG or PNG file was expected"},
         {"\"embeddings\": [[1, 2]]",
-         "model \"pictures\" takes images, not embeddings: give `inputs`, or use /v2/models/pictures/infer"},
-        {"\"top_k\": 1", "model \"pictures\" takes images, and `inputs` is missing"},
+         "model \"pictures\" accepts images, not embeddings: send `inputs`, or use /v2/models/pictures/infer"},
+        {"\"top_k\": 1", "model \"pictures\" accepts images, but `inputs` is missing"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char body[256];
@@ -534,7 +535,7 @@ static void pictures_are_bounded(void **state)
     native_service.results.limit = memory;
     assert_int_equal(native_call("/predict", body, strlen(body), &request), -1);
     assert_int_equal(request.failure.kind, FAILURE_INVALID);
-    assert_non_null(strstr(request.failure.error.message, "the request would take"));
+    assert_non_null(strstr(request.failure.error.message, "the request needs"));
     request_close(&request);
     native_service.results.limit = limit;
     assert_int_equal(native_service.results.used, 0);

@@ -82,7 +82,7 @@ static void labels_are_as_many_as_columns(void **state)
     expect_failure(make_model(INPUT_IDS, 1, ids, 3, 0), "\"labels\": [\"a\", \"b\"]",
                    "labels: found 2 names; expected 3, one for each column of output \"scores\"");
     expect_failure(make_model(INPUT_IDS, 1, ids, 3, 2), "\"labels\": [\"a\", \"b\"]",
-                   "labels: the model gives 2 tensors; expected one output (batch, classes)");
+                   "labels: the model outputs 2 tensors; expected one output (batch, classes)");
 }
 
 static void pictures_have_three_channels(void **state)
@@ -128,9 +128,9 @@ static void an_image_that_does_not_fit_is_refused(void **state)
     expect_failure(make_model(INPUT_ROWS, 3, picture, 3, 0), "\"image\": {}",
                    "image: size is [224, 224] (height, width); expected [16, 24], that of input \"img\"");
     expect_failure(make_model(INPUT_ROWS, 3, two_channels, 3, 0), "\"image\": {\"size\": [16, 24]}",
-                   "image: expected an input (batch, 3, height, width); found \"img\" of (batch, 2, 16, 24)");
+                   "image: expected an input of shape (batch, 3, height, width); found \"img\" of (batch, 2, 16, 24)");
     expect_failure(make_model(INPUT_IDS, 1, ids, 3, 0), "\"image\": {}",
-                   "image: expected an input (batch, 3, height, width); found \"img\" of (batch, any)");
+                   "image: expected an input of shape (batch, 3, height, width); found \"img\" of (batch, any)");
 }
 
 /* ---- Texts ---- */
@@ -192,21 +192,21 @@ static void a_tokenizer_that_does_not_fit_is_refused(void **state)
     folder = REFERENCE;
     vocabulary = 597;
     expect_failure(make_model(INPUT_IDS, 1, ids, 3, 0), "\"tokenizer\": \"bert.json\"",
-                   "tokenizer \"bert.json\" makes ids up to 597; the model's vocabulary is 597");
+                   "tokenizer \"bert.json\" returns ids up to 597, but the model accepts only ids below 597");
     expect_failure(make_model(INPUT_ROWS, 1, ids, 3, 0), "\"tokenizer\": \"bert.json\"",
-                   "tokenizer \"bert.json\" makes ids; the model takes floats, not ids");
+                   "tokenizer \"bert.json\" returns ids, but the model accepts floats");
     expect_failure(make_model(INPUT_ROWS, 1, ids, 3, 0), "\"tokenizer\": {\"type\": \"byte\"}",
-                   "tokenizer \"byte\" makes ids; the model takes floats, not ids");
+                   "tokenizer \"byte\" returns ids, but the model accepts floats");
     expect_failure(make_model(INPUT_IDS, 1, ids, 3, 0), "\"tokenizer\": \"none.json\"",
                    REFERENCE "/none.json: cannot be opened: No such file or directory");
     vocabulary = 258;
-    expect_failure(
-        make_model(INPUT_IDS, 1, ids, 3, 0), "\"tokenizer\": {\"type\": \"byte\"}",
-        "tokenizer \"byte\" makes ids up to 258; the model's vocabulary is 258. With \"offset\": 0 ids are the "
-        "bytes themselves, up to 255");
+    expect_failure(make_model(INPUT_IDS, 1, ids, 3, 0), "\"tokenizer\": {\"type\": \"byte\"}",
+                   "tokenizer \"byte\" returns ids up to 258, but the model accepts only ids below 258. With "
+                   "\"offset\": 0, the ids "
+                   "are the bytes, up to 255");
     vocabulary = 97;
     expect_failure(make_model(INPUT_IDS, 1, ids, 3, 0), "\"tokenizer\": {\"type\": \"byte\", \"offset\": 0}",
-                   "tokenizer \"byte\" makes ids up to 255; the model's vocabulary is 97");
+                   "tokenizer \"byte\" returns ids up to 255, but the model accepts only ids below 97");
     vocabulary = 1000;
     struct opened opened;
     open_model(&opened, make_model(INPUT_IDS, 1, ids, 3, 0), "\"tokenizer\": \"texts.json\"");

@@ -226,7 +226,7 @@ static void a_model_s_name_has_no_slash(void **state)
             assert_null(reading.settings.models[0].name);
         settings_free(&reading.settings);
     }
-    refuse(ARGUMENTS("--model", "=a"), "--model: the name before = is empty in '=a'; a folder is written ./=a");
+    refuse(ARGUMENTS("--model", "=a"), "--model: the name before = is empty in '=a'; if this is a folder, write ./=a");
     refuse(ARGUMENTS("--model", "a="), "--model: expected a folder or NAME=FOLDER, found 'a='");
     refuse(ARGUMENTS("--model="), "--model: expected a folder or NAME=FOLDER, found ''");
     refuse(ARGUMENTS("--model", "a=x", "--model=b=y", "--model=a=z"), "two models have the name 'a'");
@@ -242,9 +242,9 @@ static void check_is_an_action(void **state)
     assert_int_equal(reading.action, SETTINGS_CHECK);
     assert_int_equal(reading.settings.threads, 2);
     settings_free(&reading.settings);
-    refuse(ARGUMENTS("--check=1"), "--check takes no value");
+    refuse(ARGUMENTS("--check=1"), "--check does not accept a value");
     refuse(VARIABLES("LINFORMERD_CHECK=1"), "unknown environment variable LINFORMERD_CHECK; linformerd --help lists "
-                                            "what there is");
+                                            "all settings");
 }
 
 static void auto_stands_for_no_value(void **state)
@@ -282,7 +282,7 @@ static void help_and_version_win(void **state)
     reading = ARGUMENTS("stray", "--version");
     accept(&reading);
     assert_int_equal(reading.action, SETTINGS_VERSION);
-    refuse(ARGUMENTS("--help=all"), "--help takes no value");
+    refuse(ARGUMENTS("--help=all"), "--help does not accept a value");
 }
 
 static void explain_gives_the_folder(void **state)
@@ -307,7 +307,7 @@ static void explain_gives_the_folder(void **state)
     settings_free(&reading.settings);
     refuse(ARGUMENTS("--explain="), "--explain: the value is empty");
     refuse(VARIABLES("LINFORMERD_EXPLAIN=dir"),
-           "unknown environment variable LINFORMERD_EXPLAIN; linformerd --help lists what there is");
+           "unknown environment variable LINFORMERD_EXPLAIN; linformerd --help lists all settings");
 }
 
 static void refuses_values_and_says_where_they_stand(void **state)
@@ -405,7 +405,7 @@ static void refuses_devices(void **state)
 static void metrics_are_protected_by_a_key(void **state)
 {
     (void)state;
-    const char *message = "--protect-metrics needs a key, and --api-key and --api-key-file are not set";
+    const char *message = "--protect-metrics requires an API key, but neither --api-key nor --api-key-file is set";
     refuse(ARGUMENTS("--protect-metrics"), message);
     refuse(VARIABLES("LINFORMERD_PROTECT_METRICS=true"), message);
     struct reading reading = ARGUMENTS("--protect-metrics", "--api-key", "key");
@@ -421,9 +421,9 @@ static void certificate_and_key_belong_together(void **state)
 {
     (void)state;
     refuse(ARGUMENTS("--tls-certificate", "c.pem"),
-           "--tls-certificate and --tls-key need each other, and --tls-key is not set");
+           "--tls-certificate and --tls-key must be set together, but --tls-key is not set");
     refuse(ARGUMENTS("--tls-key", "k.pem"),
-           "--tls-certificate and --tls-key need each other, and --tls-certificate is not set");
+           "--tls-certificate and --tls-key must be set together, but --tls-certificate is not set");
     refuse(ARGUMENTS("--unix-socket-mode", "666x"),
            "--unix-socket-mode: expected three or four octal digits, at most 0777, found '666x'");
     refuse(ARGUMENTS("--unix-socket-mode", "4777"),
@@ -487,12 +487,12 @@ static void refuses_unknown_names_and_suggests_near_ones(void **state)
     refuse(ARGUMENTS("--max_batch_tokens=1"), "unknown flag --max_batch_tokens; did you mean --max-batch-tokens?");
     refuse(ARGUMENTS("--Host=x"), "unknown flag --Host; did you mean --host?");
     refuse(ARGUMENTS("--verison"), "unknown flag --verison; did you mean --version?");
-    refuse(ARGUMENTS("--colour"), "unknown flag --colour; linformerd --help lists what there is");
-    refuse(ARGUMENTS("-x"), "unknown flag -x; linformerd --help lists what there is");
-    refuse(ARGUMENTS("--"), "unexpected argument '--'; a model's folder is given with --model");
-    refuse(ARGUMENTS("-"), "unexpected argument '-'; a model's folder is given with --model");
-    refuse(ARGUMENTS(""), "unexpected argument ''; a model's folder is given with --model");
-    refuse(ARGUMENTS("models/a"), "unexpected argument 'models/a'; a model's folder is given with --model");
+    refuse(ARGUMENTS("--colour"), "unknown flag --colour; linformerd --help lists all settings");
+    refuse(ARGUMENTS("-x"), "unknown flag -x; linformerd --help lists all settings");
+    refuse(ARGUMENTS("--"), "unexpected argument '--'; use --model for the folder of a model");
+    refuse(ARGUMENTS("-"), "unexpected argument '-'; use --model for the folder of a model");
+    refuse(ARGUMENTS(""), "unexpected argument ''; use --model for the folder of a model");
+    refuse(ARGUMENTS("models/a"), "unexpected argument 'models/a'; use --model for the folder of a model");
     refuse(ARGUMENTS("--port"), "--port needs a value, as in --port=N");
     refuse(ARGUMENTS("--host", "--port", "1"), "--host needs a value, as in --host=ADDRESS");
     refuse(VARIABLES("LINFORMERD_PROT=1"),
@@ -500,7 +500,7 @@ static void refuses_unknown_names_and_suggests_near_ones(void **state)
     refuse(VARIABLES("LINFORMERD_port=1"),
            "unknown environment variable LINFORMERD_port; did you mean LINFORMERD_PORT?");
     refuse(VARIABLES("LINFORMERD_=1"),
-           "unknown environment variable LINFORMERD_; linformerd --help lists what there is");
+           "unknown environment variable LINFORMERD_; linformerd --help lists all settings");
     char long_flag[600] = "--";
     memset(long_flag + 2, 'a', sizeof long_flag - 3);
     struct reading reading = ARGUMENTS(long_flag);
@@ -522,7 +522,7 @@ static void variables_of_others_are_passed_over(void **state)
     refuse(VARIABLES("LINFORMERD_PORT=http://x"),
            "LINFORMERD_PORT: expected a number from 0 to 65535, found 'http://x'");
     refuse(VARIABLES("LINFORMERD_X=/a_SERVICE_HOST=b"),
-           "unknown environment variable LINFORMERD_X; linformerd --help lists what there is");
+           "unknown environment variable LINFORMERD_X; linformerd --help lists all settings");
 }
 
 static void refuses_a_bad_file(void **state)
@@ -540,9 +540,9 @@ static void refuses_a_bad_file(void **state)
     refuse_file("{\"max-batch-tokens\": 1}", "unknown key max-batch-tokens; did you mean max_batch_tokens?");
     refuse_file("{\"strict\": \"true\"}", "strict: expected true or false, found '\"true\"'");
     refuse_file("{\"strict\": 1}", "strict: expected true or false, found '1'");
-    refuse_file("{\"config\": \"x\"}", "unknown key config; linformerd --help lists what there is");
-    refuse_file("{\"help\": true}", "unknown key help; linformerd --help lists what there is");
-    refuse_file("{\"\": true}", "unknown key ; linformerd --help lists what there is");
+    refuse_file("{\"config\": \"x\"}", "unknown key config; linformerd --help lists all settings");
+    refuse_file("{\"help\": true}", "unknown key help; linformerd --help lists all settings");
+    refuse_file("{\"\": true}", "unknown key ; linformerd --help lists all settings");
     refuse_file("{\"model\": 1}", "model: expected a string or a list of strings");
     refuse_file("{\"model\": [\"a\", 1]}", "model: expected a string or a list of strings");
     refuse_file("{\"model\": [\"\"]}", "model: expected a folder or NAME=FOLDER, found ''");

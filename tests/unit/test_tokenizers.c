@@ -482,7 +482,7 @@ static void unknown_parts_are_refused_by_name(void **state)
             "decoder: content: expected one character");
     refused("{\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": \"B\", "
             "\"type_id\": 0}}], \"pair\": [], \"special_tokens\": {}}, " MODEL "}",
-            "post_processor: single: sequence B needs a second text, and a request has one");
+            "post_processor: single: expected only sequence A, found sequence B: pairs of texts are not supported");
     refused("{\"truncation\": {\"max_length\": 8, \"strategy\": \"OnlySecond\", \"stride\": 0}, " MODEL "}",
             "truncation: strategy: expected one of LongestFirst, OnlyFirst; found \"OnlySecond\"");
 }
@@ -499,7 +499,7 @@ static void models_that_contradict_themselves_are_refused(void **state)
     refused("{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 4000000000}, \"unk_token\": \"?\"}}",
             "model: vocab: expected an id from 0 to 16777215 for \"a\", found 4000000000");
     refused("{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": -1}, \"unk_token\": \"?\"}}",
-            "model: vocab: expected \"text\": id behind \"a\"");
+            "model: vocab: expected \"text\": id after \"a\"");
     refused("{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [[\"a\", \"a\"]]}}",
             "model: merges: \"aa\" is not in the vocabulary");
     refused("{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}}}", "model: merges: expected a list");
@@ -509,7 +509,7 @@ static void models_that_contradict_themselves_are_refused(void **state)
             "model: vocab: expected [\"text\", score] at index 0");
     refused("{\"normalizer\": {\"type\": \"Lowercase\"}, \"added_tokens\": [" ADDED("Day") ", " ADDED("day") "], " MODEL
                                                                                                              "}",
-            "added_tokens: \"Day\" and \"day\" are the same text when they are normalized");
+            "added_tokens: \"Day\" and \"day\" are the same text after normalization");
 }
 
 static void text_without_a_token_is_an_error(void **state)
@@ -547,7 +547,7 @@ static void an_endless_expression_is_given_up(void **state)
     memset(text, 'a', sizeof text);
     text[sizeof text - 1] = 'b';
     assert_int_equal(tokenizer_encode(tokenizer, text, sizeof text, &options, &encoding, &error), -1);
-    assert_string_equal(error.message, "a regular expression of the tokenizer takes too many steps on this text");
+    assert_string_equal(error.message, "a regular expression of the tokenizer needs too many steps for this text");
     tokenizer_encoding_free(&encoding);
     tokenizer_close(tokenizer);
 }

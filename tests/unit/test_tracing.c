@@ -216,8 +216,8 @@ static void test_refusals(void **state)
         strcat(many, "a=b,");
     expect_refusal("OTEL_EXPORTER_OTLP_HEADERS", "no-equals", "part 1 lacks");
     expect_refusal("OTEL_EXPORTER_OTLP_HEADERS", "a=b,=c", "part 2 lacks");
-    expect_refusal("OTEL_EXPORTER_OTLP_HEADERS", "a=b%0d%0aHost: c", "part 1 is no valid HTTP header");
-    expect_refusal("OTEL_EXPORTER_OTLP_HEADERS", "a%3A=b", "part 1 is no valid HTTP header");
+    expect_refusal("OTEL_EXPORTER_OTLP_HEADERS", "a=b%0d%0aHost: c", "part 1 is not a valid HTTP header");
+    expect_refusal("OTEL_EXPORTER_OTLP_HEADERS", "a%3A=b", "part 1 is not a valid HTTP header");
     expect_refusal("OTEL_EXPORTER_OTLP_HEADERS", many, "at most 32 pairs");
     expect_refusal("OTEL_EXPORTER_OTLP_TIMEOUT", "10s", "milliseconds from 1");
     expect_refusal("OTEL_EXPORTER_OTLP_TIMEOUT", "0", "found '0'");

@@ -536,7 +536,7 @@ static void a_file_that_is_cut_before_its_data_is_read_is_an_error(void **state)
     assert_int_equal(weights_open(path, &weights, &error), 0);
     cut("two.safetensors", (off_t)size - 1);
     assert_int_equal(weights_read(weights, &error), -1);
-    snprintf(expected, sizeof expected, "%s: was cut while it was read: expected 4 bytes more, found 3", path);
+    snprintf(expected, sizeof expected, "%s: became shorter while it was read: expected 4 more bytes, found 3", path);
     assert_string_equal(error.message, expected);
     weights_close(weights);
 
@@ -546,7 +546,8 @@ static void a_file_that_is_cut_before_its_data_is_read_is_an_error(void **state)
     cut("two.safetensors", 0);
     assert_int_equal(weights_read(weights, &error), -1);
     snprintf(expected, sizeof expected,
-             "%s/m.index.json: two.safetensors: was cut while it was read: expected 4 bytes more, found 0", folder);
+             "%s/m.index.json: two.safetensors: became shorter while it was read: expected 4 more bytes, found 0",
+             folder);
     assert_string_equal(error.message, expected);
     weights_close(weights);
     write_in_folder("two.safetensors", file, size);

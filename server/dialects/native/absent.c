@@ -16,10 +16,10 @@ static enum outcome refuse(struct request *request, const char *reason)
 
 enum outcome native_rerank(struct request *request)
 {
-    return refuse(request, "cannot rerank: no model here reads pairs of a query and a text. Use /similarity");
+    return refuse(request, "cannot rerank: this server does not support models for pairs of texts. Use /similarity");
 }
 
 enum outcome native_embed_sparse(struct request *request)
 {
-    return refuse(request, "has no sparse vectors. Use /embed");
+    return refuse(request, "does not return sparse vectors. Use /embed");
 }

@@ -37,8 +37,8 @@ int native_check_count(struct request *request, int64_t count)
     if (count <= limit)
         return 0;
     return failure_set(&request->failure, FAILURE_INVALID,
-                       "the request has %" PRId64 " inputs, this server takes at most %" PRId64 " in one", count,
-                       limit);
+                       "the request has %" PRId64 " inputs, this server accepts at most %" PRId64 " in one request",
+                       count, limit);
 }
 
 struct numbers_counts native_count(const struct request *request, const char *key)
@@ -66,7 +66,7 @@ int native_check_elements(struct request *request, const char *name, int64_t cou
     if (count <= most)
         return 0;
     return failure_set(&request->failure, FAILURE_INVALID,
-                       "%s has %" PRId64 " elements, this server takes at most %" PRId64 ": send less at once", name,
+                       "%s has %" PRId64 " elements, this server accepts at most %" PRId64 ": send less at once", name,
                        count, most);
 }
 
@@ -164,7 +164,7 @@ json_t *native_body(struct request *request, struct native_inputs *inputs)
     if (model && !json_is_null(model) && !json_is_string(model))
         failure_set(&request->failure, FAILURE_INVALID, "model is %s, a string was expected", json_kind(model));
     else if (json_is_string(model) && !json_word(model))
-        failure_set(&request->failure, FAILURE_INVALID, "model holds a NUL character");
+        failure_set(&request->failure, FAILURE_INVALID, "model contains a NUL character");
     else
         request_model(request, native_path_model(request, json_word(model)));
     if (request->failure.kind == FAILURE_NONE) {

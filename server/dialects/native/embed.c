@@ -38,7 +38,7 @@ static int set_dimensions(struct request *request, int64_t dimensions, int64_t c
     if (dimensions <= columns)
         return 0;
     return failure_set(&request->failure, FAILURE_INVALID,
-                       "dimensions is %" PRId64 ", vectors of model \"%s\" have %" PRId64, dimensions,
+                       "dimensions is %" PRId64 ", but vectors of model \"%s\" have %" PRId64 " numbers", dimensions,
                        request_model_name(request), columns);
 }
 

@@ -120,7 +120,7 @@ static int read_top_k(struct request *request, int64_t asked, struct fill_plan *
     int64_t columns = request->info->output_columns, most = plan->targets ? plan->n_targets : columns;
     if (asked > columns)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "top_k is %" PRId64 ", model \"%s\" has %" PRId64 " tokens", asked,
+                           "top_k is %" PRId64 ", but model \"%s\" has only %" PRId64 " tokens", asked,
                            request_model_name(request), columns);
     plan->top_k = asked == 0 ? DEFAULT_TOP_K : asked;
     plan->top_k = plan->top_k < most ? plan->top_k : most;
@@ -150,9 +150,9 @@ static int refuse_without_mask(struct request *request, const struct native_inpu
     const char *mask = text_codec_token(text_inputs_codec(request), plan->mask, &length);
     bool cut = inputs->truncate && request->job.items[item].inputs[0].length == items_limit(request->info, 0).tokens;
     char path[NATIVE_PATH];
-    return failure_set(&request->failure, FAILURE_INVALID, "%s has no mask token (%.*s)%s",
+    return failure_set(&request->failure, FAILURE_INVALID, "%s does not contain the mask token (%.*s)%s",
                        native_item_path(inputs, item, path), (int)(length < 64 ? length : 64), mask,
-                       cut ? " in the part that truncate leaves" : "");
+                       cut ? " in the part that truncate keeps" : "");
 }
 
 /* Makes the item request the rows of the output at its masks. Adds the number of tokens of all its filled sequences to
@@ -166,8 +166,8 @@ static int want_masks(struct request *request, const struct native_inputs *input
     char path[NATIVE_PATH];
     if (rows != length)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "model \"%s\" gives %" PRId64 " rows for the %" PRId64
-                           " tokens of %s, one each was expected",
+                           "model \"%s\" outputs %" PRId64 " rows for the %" PRId64
+                           " tokens of %s, one row for each token was expected",
                            request_model_name(request), rows, length, native_item_path(inputs, index, path));
     for (int64_t i = 0; i < length; i++)
         count += ids[i] == plan->mask;
@@ -197,7 +197,7 @@ static int check_tokens(struct request *request, int64_t tokens)
     if (tokens <= MOST_TOKENS)
         return 0;
     return failure_set(&request->failure, FAILURE_INVALID,
-                       "the sequences of the answer have %" PRId64 " tokens, this route gives at most %" PRId64
+                       "the sequences of the answer have %" PRId64 " tokens, this route returns at most %" PRId64
                        ": lower top_k, or send fewer masks at once",
                        tokens, MOST_TOKENS);
 }
@@ -299,7 +299,7 @@ static int write_sequence(struct request *request, const struct fill_plan *plan,
     struct error error;
     char *text = text_codec_decode(codec, plan->sequence, count, item->n_rows == 1, &length, &error);
     int status = text ? request_charge(request, ESCAPE_TEXT * (int64_t)length)
-                      : text_inputs_failed(request, "the sequence of a filling", &error);
+                      : text_inputs_failed(request, "the sequence with a filled mask", &error);
     if (status == 0)
         writer_string(&request->answer, text, length);
     free(text);

@@ -83,7 +83,7 @@ static int read_sampling(struct request *request, const struct generate_paramete
         generate_number(request, "parameters.min_p", p->min_p, p->min_p >= 0 && p->min_p <= 1, "a number from 0 to 1",
                         &sampling->min_p) != 0 ||
         generate_number(request, "parameters.filter_thres", p->filter_thres,
-                        p->filter_thres >= 0 && p->filter_thres < 1, "a number from 0, below 1",
+                        p->filter_thres >= 0 && p->filter_thres < 1, "a number of at least 0 and below 1",
                         &sampling->filter_thres) != 0 ||
         generate_number(request, "parameters.repetition_penalty", p->repetition_penalty, p->repetition_penalty > 0,
                         "a number above 0", &sampling->repetition_penalty) != 0 ||
@@ -167,7 +167,7 @@ static int read_prompt(struct request *request, const struct generate_body *body
     if (info->sequence_input > 0)
         return generate_decoder_input(request, "parameters.decoder_input", p->decoder_input, decoder);
     return p->decoder_input ? failure_set(&request->failure, FAILURE_INVALID,
-                                          "parameters.decoder_input is for models with an encoder")
+                                          "parameters.decoder_input is only for models with an encoder")
                             : 0;
 }
 

@@ -26,7 +26,7 @@ static int read_row(struct request *request, const char *name, int64_t row, cons
                            json_kind(value), columns);
     if ((int64_t)json_array_size(value) != columns)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "%s[%" PRId64 "] has %zu values, rows of model \"%s\" have %" PRId64, name, row,
+                           "%s[%" PRId64 "] has %zu values, but rows of model \"%s\" have %" PRId64, name, row,
                            json_array_size(value), request_model_name(request), columns);
     for (int64_t i = 0; i < columns; i++) {
         const json_t *number = json_array_get(value, (size_t)i);
@@ -37,7 +37,7 @@ static int read_row(struct request *request, const char *name, int64_t row, cons
         out[i] = (float)json_number_value(number);
         if (!isfinite(out[i]))
             return failure_set(&request->failure, FAILURE_INVALID,
-                               "%s[%" PRId64 "][%" PRId64 "] is %g, beyond what a 32 bit float holds", name, row, i,
+                               "%s[%" PRId64 "][%" PRId64 "] is %g, outside the range of a 32 bit float", name, row, i,
                                json_number_value(number));
     }
     return 0;
@@ -93,7 +93,7 @@ static int read_input(struct request *request, const char *name, const json_t *l
     bool is_mask = input->kind == INPUT_MASK;
     if ((input->kind != INPUT_ROWS && !is_mask) || input->layout != LAYOUT_SEQUENCE)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "%s of model \"%s\" is neither rows of floats nor a mask: use /v2", name,
+                           "%s of model \"%s\" accepts neither rows of floats nor a mask: use /v2", name,
                            request_model_name(request));
     if (!json_is_array(list) || count == 0)
         return failure_set(&request->failure, FAILURE_INVALID, "%s is %s, a list of %s was expected", name,

@@ -28,7 +28,7 @@ int generate_choose(struct request *request, const char *named)
         return 0;
     return failure_set(&request->failure, FAILURE_INVALID, "model \"%s\" cannot generate: %s %s",
                        request_model_name(request), info->architecture,
-                       !info->has_logits ? "gives no logits" : "is not causal");
+                       !info->has_logits ? "does not return logits" : "is not causal");
 }
 
 int generate_number(struct request *request, const char *name, double value, bool valid, const char *expected,
@@ -111,7 +111,7 @@ int generate_stops(struct request *request, const char *name, const json_t *stop
     if (!stop)
         return 0;
     if (!plan->codec)
-        return failure_set(&request->failure, FAILURE_INVALID, "%s holds a text, but model \"%s\" has no tokenizer",
+        return failure_set(&request->failure, FAILURE_INVALID, "%s contains a text, but model \"%s\" has no tokenizer",
                            name, request_model_name(request));
     if (!json_is_array(stop))
         return read_stop(request, name, stop, plan);

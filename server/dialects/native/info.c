@@ -39,7 +39,7 @@ enum outcome native_ready(struct request *request)
         writer_text(&request->answer, "{\"status\":\"degraded\"}");
         return OUTCOME_ANSWERED;
     }
-    failure_set(&request->failure, FAILURE_UNAVAILABLE, "the server is not ready: it starts, or it is about to stop");
+    failure_set(&request->failure, FAILURE_UNAVAILABLE, "the server is not ready: it is starting or stopping");
     return OUTCOME_FAILED;
 }
 

@@ -55,15 +55,15 @@ static int refuse_id(struct request *request, const char *path, int64_t index, i
 static int refuse_float(struct request *request, const char *path, int64_t row, int64_t column, double value)
 {
     return failure_set(&request->failure, FAILURE_INVALID,
-                       "%s[%" PRId64 "][%" PRId64 "] is %g, beyond what a 32 bit float holds", path, row, column,
+                       "%s[%" PRId64 "][%" PRId64 "] is %g, outside the range of a 32 bit float", path, row, column,
                        value);
 }
 
 static int refuse_columns(struct request *request, const char *path, int64_t row, int64_t found)
 {
     return failure_set(&request->failure, FAILURE_INVALID,
-                       "%s[%" PRId64 "] has %" PRId64 " values, rows of model \"%s\" have %" PRId64, path, row, found,
-                       request_model_name(request), native_columns(request->info));
+                       "%s[%" PRId64 "] has %" PRId64 " values, but rows of model \"%s\" have %" PRId64, path, row,
+                       found, request_model_name(request), native_columns(request->info));
 }
 
 static int ids_item(struct request *request, const struct native_inputs *inputs, const json_t *value, const char *path,
@@ -153,7 +153,7 @@ static int listed_text_item(struct inputs_reading *reading, const json_t *value,
     struct request *request = reading->request;
     if (json_array_size(value) != 1)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "%s has %zu texts, one was expected: model \"%s\" takes no pairs", path,
+                           "%s has %zu texts, one was expected: model \"%s\" does not accept pairs", path,
                            json_array_size(value), request_model_name(request));
     return text_item(reading, json_array_get(value, 0), path, item);
 }
@@ -304,10 +304,10 @@ static int check_picture(struct request *request, const struct native_inputs *in
     const char *name = request_model_name(request);
     if (inputs->embeddings)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "model \"%s\" takes images, not embeddings: give `%s`, or use /v2/models/%s/infer", name,
+                           "model \"%s\" accepts images, not embeddings: send `%s`, or use /v2/models/%s/infer", name,
                            native_inputs_key(inputs), name);
     if (!inputs->inputs && !inputs->is_file)
-        return failure_set(&request->failure, FAILURE_INVALID, "model \"%s\" takes images, and `%s` is missing", name,
+        return failure_set(&request->failure, FAILURE_INVALID, "model \"%s\" accepts images, but `%s` is missing", name,
                            native_inputs_key(inputs));
     return 0;
 }
@@ -323,21 +323,22 @@ static int check_kind(struct request *request, const struct native_inputs *input
         return -1;
     if (inputs->is_file)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "the body is an image, and model \"%s\" takes %s; JSON with base64 of an image may "
-                           "name another model",
+                           "the body is an image, but model \"%s\" accepts %s; to name another model, send JSON "
+                           "with the image in base64",
                            name, info->inputs[0].kind == INPUT_IDS ? "ids" : "rows of floats");
     if (inputs->inputs && inputs->embeddings)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "both inputs and embeddings are given, one was expected");
     if (!inputs->inputs && info->inputs[0].kind == INPUT_IDS)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           inputs->embeddings ? "model \"%s\" takes ids, not embeddings: give `%s`"
-                                              : "model \"%s\" takes ids, and `%s` is missing",
+                           inputs->embeddings ? "model \"%s\" accepts ids, not embeddings: send `%s`"
+                                              : "model \"%s\" accepts ids, but `%s` is missing",
                            name, native_inputs_key(inputs));
     if (!inputs->embeddings && info->inputs[0].kind == INPUT_ROWS)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           inputs->inputs ? "model \"%s\" takes rows of %" PRId64 " floats, not ids: give `embeddings`"
-                                          : "`embeddings` is missing; model \"%s\" takes rows of %" PRId64 " floats",
+                           inputs->inputs ? "model \"%s\" accepts rows of %" PRId64
+                                            " floats, not ids: send `embeddings`"
+                                          : "`embeddings` is missing; model \"%s\" accepts rows of %" PRId64 " floats",
                            name, info->inputs[0].columns);
     return 0;
 }

@@ -46,7 +46,7 @@ static int read_positions(struct request *request, const json_t *positions, stru
 {
     const char *word = json_word(positions);
     if (json_is_string(positions) && !word)
-        return failure_set(&request->failure, FAILURE_INVALID, "positions holds a NUL character");
+        return failure_set(&request->failure, FAILURE_INVALID, "positions contains a NUL character");
     if (!positions || (word && strcmp(word, "all") == 0))
         return 0;
     if (word && strcmp(word, "last") == 0) {
@@ -76,8 +76,8 @@ static int read_positions(struct request *request, const json_t *positions, stru
                                "positions[%" PRId64 "] is %s, an integer was expected", i, json_kind(number));
         if (position < 0 || position > INT32_MAX)
             return failure_set(&request->failure, FAILURE_INVALID,
-                               "positions[%" PRId64 "] is %lld; positions count from 0 to an input's last token", i,
-                               (long long)position);
+                               "positions[%" PRId64 "] is %lld; expected a position from 0 to that of the last token",
+                               i, (long long)position);
         rows[i] = (int32_t)position;
     }
     return 0;
@@ -232,8 +232,8 @@ static int want_rows(struct request *request, struct logits_body *body, struct l
         return -1;
     if (body->top_k > columns)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "top_k is %" PRId64 ", model \"%s\" has %" PRId64 " logits for a token", body->top_k,
-                           request_model_name(request), columns);
+                           "top_k is %" PRId64 ", but model \"%s\" has only %" PRId64 " logits for a token",
+                           body->top_k, request_model_name(request), columns);
     if (find_rows(request, plan) != 0 || want_output(request, body, plan) != 0)
         return -1;
     return plan->last ? want_last(request) : 0;

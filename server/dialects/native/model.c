@@ -26,7 +26,7 @@ int native_takes_sequences(struct request *request)
     if (native_is_sequence(input))
         return 0;
     return failure_set(&request->failure, FAILURE_INVALID,
-                       "model \"%s\" takes %s, which this route has no key for: use /v2/models/%s/infer",
+                       "model \"%s\" accepts %s, for which this route has no key: use /v2/models/%s/infer",
                        request_model_name(request), input->layout == LAYOUT_IMAGE ? "images" : "tensors",
                        request_model_name(request));
 }

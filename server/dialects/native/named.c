@@ -87,8 +87,8 @@ static int open_object(struct request *request, struct native_inputs *inputs)
         if (json_is_null(value))
             continue;
         if (inputs->given[index])
-            return failure_set(&request->failure, FAILURE_INVALID, "%.60s and inputs.%.60s are given, one was expected",
-                               name, name);
+            return failure_set(&request->failure, FAILURE_INVALID,
+                               "both %.60s and inputs.%.60s are given, one was expected", name, name);
         inputs->given[index] = value;
         inputs->in_object |= 1u << index;
     }
@@ -131,8 +131,8 @@ static int check_given(struct request *request, const struct native_inputs *inpu
             continue;
         list_names(info, true, names);
         return failure_set(&request->failure, FAILURE_INVALID,
-                           inputs->named ? "model \"%s\" needs the inputs %s, and \"%s\" is missing"
-                                         : "model \"%s\" needs the inputs %s; this route gives it one",
+                           inputs->named ? "model \"%s\" needs the inputs %s, but \"%s\" is missing"
+                                         : "model \"%s\" needs the inputs %s; this route accepts only one input",
                            request_model_name(request), names, info->inputs[i].name);
     }
     return 0;
@@ -265,8 +265,9 @@ static int read_float(const struct named_item *item, const json_t *value, float 
     *number = (float)json_number_value(value);
     if (isfinite(*number))
         return 0;
-    return failure_set(&item->reading->request->failure, FAILURE_INVALID, "%s is %g, beyond what a 32 bit float holds",
-                       place_text(item, item->reading->depth, place), json_number_value(value));
+    return failure_set(&item->reading->request->failure, FAILURE_INVALID,
+                       "%s is %g, outside the range of a 32 bit float", place_text(item, item->reading->depth, place),
+                       json_number_value(value));
 }
 
 static int read_truth(const struct named_item *item, const json_t *value, uint8_t *truth)
@@ -328,7 +329,7 @@ static int check_sizes(struct named_item *item, const json_t *value, int depth)
         return 0;
     if (!json_is_array(value) || (int64_t)json_array_size(value) != item->sizes[depth])
         return failure_set(&reading->request->failure, FAILURE_INVALID,
-                           "%s is %s of %zu elements, a list of %" PRId64 " was expected, as before it",
+                           "%s is %s of %zu elements, a list of %" PRId64 " was expected, like the lists before",
                            place_text(item, depth, place), json_kind(value), json_array_size(value),
                            item->sizes[depth]);
     for (int64_t i = 0; i < item->sizes[depth] && depth + 1 < reading->depth; i++) {
@@ -423,7 +424,7 @@ static int read_text(struct named_reading *reading, const char *path, int64_t nu
     if (reading->input->kind != INPUT_IDS || reading->depth != 1 ||
         (codec && text_codec_ids(codec) > reading->input->vocabulary))
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "%s is a text, a list was expected: the tokenizer is not for this input", path);
+                           "%s is a text, a list was expected: the tokenizer does not apply to this input", path);
     if (text_inputs_encode(&reading->texts, path, json_string_value(value), json_string_length(value)) != 0)
         return -1;
     int32_t *ids = request_take(request, encoding->count, sizeof *ids);
@@ -541,7 +542,7 @@ static int read_input(struct request *request, struct native_inputs *inputs, int
     };
     reading->texts.limit = &reading->limit;
     if (input->refused)
-        return failure_set(&request->failure, FAILURE_INVALID, "input \"%.100s\" is given: %s", input->name,
+        return failure_set(&request->failure, FAILURE_INVALID, "input \"%.100s\" is not accepted: %s", input->name,
                            input->refused);
     if (input->kind == INPUT_IGNORED) {
         static const struct engine_input ignored = {.data = ""};
@@ -577,7 +578,7 @@ static int join(struct request *request, const struct named_reading *reading)
     if (reading->count != job->n_items && reading->count != 1)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "%s has %" PRId64 " items, but other inputs have %" PRId64
-                           ": as many, or one for all, were expected",
+                           ": the same number, or one item for all, was expected",
                            request->info->inputs[reading->index].name, reading->count, job->n_items);
     for (int64_t i = 0; i < job->n_items; i++)
         job->items[i].inputs[reading->index] = reading->items[reading->count == 1 ? 0 : i];

@@ -81,7 +81,8 @@ static int refuse_text(struct request *request, const char *path, size_t length,
         return failure_set(&request->failure, FAILURE_INVALID,
                            "%s is cut off: base64 of a JPEG or PNG file was expected", path);
     return failure_set(&request->failure, FAILURE_INVALID,
-                       "%s: character %zu is not of base64; base64 of a JPEG or PNG file was expected", path, at);
+                       "%s: character %zu is not a base64 character; base64 of a JPEG or PNG file was expected", path,
+                       at);
 }
 
 int native_picture_text(struct request *request, const char *path, const char *text, size_t length,

@@ -95,11 +95,11 @@ static int read_top_k(struct request *request, const struct predict_body *body, 
         return 0;
     if (asked > 0 && asked != body->top_k)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "top_k is %" PRId64 ", and in parameters %" PRId64 ": one of them was expected", body->top_k,
-                           asked);
+                           "top_k is %" PRId64 ", but parameters.top_k is %" PRId64 ": one of them was expected",
+                           body->top_k, asked);
     if (body->top_k > classes)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "top_k is %" PRId64 ", model \"%s\" has %" PRId64 " classes", body->top_k,
+                           "top_k is %" PRId64 ", but model \"%s\" has only %" PRId64 " classes", body->top_k,
                            request_model_name(request), classes);
     *top_k = body->top_k;
     return 0;

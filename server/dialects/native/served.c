@@ -47,7 +47,7 @@ static const struct {
     [NATIVE_LOGITS] = {"/logits", "logits", gives_logits},
     [NATIVE_CLASSES] = {"/predict", "classes", gives_classes},
 };
-_Static_assert(sizeof results / sizeof *results == NATIVE_RESULT_COUNT, "each result has a route");
+_Static_assert(sizeof results / sizeof *results == NATIVE_RESULT_COUNT, "each result must have a route");
 
 int native_serves(struct request *request, enum native_result result)
 {
@@ -63,7 +63,7 @@ int native_serves(struct request *request, enum native_result result)
     for (int i = 0; i < NATIVE_RESULT_COUNT; i++)
         if (results[i].gives(info))
             text_list_add(paths, sizeof paths, results[i].path);
-    return failure_set(&request->failure, FAILURE_INVALID, "model \"%s\" has no %s: it gives %s. Use %s%s%s", name,
+    return failure_set(&request->failure, FAILURE_INVALID, "model \"%s\" does not return %s, but %s. Use %s%s%s", name,
                        results[result].what, gives, *paths ? paths : "/v2/models/", *paths ? "" : name,
                        *paths ? "" : "/infer");
 }

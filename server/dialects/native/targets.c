@@ -40,8 +40,8 @@ static int refuse_count(const struct targets_reading *reading, int64_t item, int
 {
     char path[NATIVE_PATH], input_path[NATIVE_PATH];
     return failure_set(&reading->request->failure, FAILURE_INVALID,
-                       "%s has %" PRId64 " ids, but %s has %" PRId64 " tokens: one id for each token was expected, and "
-                       "-100 or null where none is asked for",
+                       "%s has %" PRId64 " ids, but %s has %" PRId64 " tokens: one id for each token was expected, or "
+                       "-100 or null for tokens without a target",
                        targets_path(reading->inputs, item, path), found,
                        native_item_path(reading->inputs, item, input_path), rows_of(reading->request, item));
 }
@@ -55,7 +55,7 @@ static int next_ids(struct targets_reading *reading)
     int sequence = request->info->sequence_input;
     if (sequence < 0 || request->info->inputs[sequence].kind != INPUT_IDS)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "targets is \"next\", but the inputs of model \"%s\" are not ids: give lists of ids",
+                           "targets is \"next\", but the inputs of model \"%s\" are not ids: send lists of ids",
                            request_model_name(request));
     int32_t *to = reading->ids;
     for (int64_t i = 0; i < request->job.n_items; i++) {
@@ -63,8 +63,8 @@ static int next_ids(struct targets_reading *reading)
         int64_t rows = rows_of(request, i);
         if (input->length != rows)
             return failure_set(&request->failure, FAILURE_INVALID,
-                               "targets is \"next\", but model \"%s\" gives %" PRId64 " rows for %" PRId64
-                               " ids: give lists of ids",
+                               "targets is \"next\", but model \"%s\" outputs %" PRId64 " rows for %" PRId64
+                               " ids: send lists of ids",
                                request_model_name(request), rows, input->length);
         if (rows == 0)
             continue;
@@ -122,7 +122,7 @@ static int ids_from_json(void *context, const json_t *value)
                            json_kind(value));
     if (reading->inputs->many && given != n_items)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "targets has %" PRId64 " elements, and the request has %" PRId64
+                           "targets has %" PRId64 " elements, but the request has %" PRId64
                            " inputs: a list of ids for each was expected",
                            given, n_items);
     for (int64_t i = 0; i < n_items; i++) {

@@ -54,7 +54,7 @@ static int check_most(struct request *request, const char *name, int64_t count)
     int64_t limit = request->service->options.settings->max_client_batch_size;
     if (count > limit)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "%s has %" PRId64 " entries, this server takes at most %" PRId64 " in one request", name,
+                           "%s has %" PRId64 " entries, this server accepts at most %" PRId64 " in one request", name,
                            count, limit);
     return 0;
 }
@@ -76,7 +76,7 @@ static int check_tokens(struct request *request, int64_t count)
     if (count <= most)
         return 0;
     return failure_set(&request->failure, FAILURE_INVALID,
-                       "inputs has %" PRId64 " tokens, this route tells at most %" PRId64
+                       "inputs has %" PRId64 " tokens, this route returns at most %" PRId64
                        " in one answer: send less at once",
                        count, most);
 }

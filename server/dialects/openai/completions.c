@@ -145,7 +145,7 @@ static int read_numbers(struct request *request, const struct completions_body *
     struct generation *generation = &plan->generate.generation;
     if (body->best_of > 0 && body->best_of != body->n)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "best_of is %" PRId64 ", but n is %" PRId64 ": this server returns all that it generates",
+                           "best_of is %" PRId64 ", but n is %" PRId64 ": this server requires best_of to equal n",
                            body->best_of, body->n);
     generation->max_new_tokens = DEFAULT_TOKENS;
     if (generate_integer(request, "max_tokens", body->max_tokens, 0, GENERATE_MOST_NEW_TOKENS,
@@ -176,8 +176,8 @@ static int64_t count_prompts(struct request *request, const json_t *prompt)
     if (count <= most)
         return count;
     return failure_set(&request->failure, FAILURE_INVALID,
-                       "the request has %" PRId64 " prompts, this server takes at most %" PRId64 " in one", count,
-                       most);
+                       "the request has %" PRId64 " prompts, this server accepts at most %" PRId64 " in one request",
+                       count, most);
 }
 
 static int read_prompts(struct request *request, const struct completions_body *body, int64_t count,

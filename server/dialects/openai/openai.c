@@ -25,7 +25,7 @@ static int check_inputs(struct request *request)
     if (request->info->inputs[0].kind == INPUT_IDS)
         return 0;
     return failure_set(&request->failure, FAILURE_INVALID,
-                       "model \"%s\" takes rows of %" PRId64 " floats, which this route has no key for: use "
+                       "model \"%s\" accepts rows of %" PRId64 " floats, for which this route has no key: use "
                        "/embed or /v2",
                        request_model_name(request), native_columns(request->info));
 }

@@ -47,7 +47,7 @@ static int check_model(struct request *request)
     const struct model_info *info = request->info;
     if (!png_write)
         return failure_set(&request->failure, FAILURE_UNSUPPORTED,
-                           "this build cannot write PNG images: libpng was not there when it was built");
+                           "this build cannot write PNG images: libpng was not installed when it was built");
     if (v2_attention_fits(info))
         return 0;
     return failure_set(&request->failure, FAILURE_INVALID, "model \"%s\" %s", request_model_name(request),
@@ -107,7 +107,7 @@ static int read_ids(struct request *request, const char *text)
         id = v2_query_digits(&at, INT32_MAX);
         if (id < 0 || (*at && *at != ','))
             return failure_set(&request->failure, FAILURE_INVALID,
-                               "ids[%" PRId64 "] is no id: integers with commas between them were expected", count);
+                               "ids[%" PRId64 "] is not an id: integers with commas between them were expected", count);
         ids[count++] = (int32_t)id;
         if (!*at)
             break;
@@ -156,7 +156,7 @@ static int shape_rows(struct request *request, struct attention_picture *picture
         int output = (int)(first_attention(request->info) + row->number);
         if (model_output_shape(request_engine_model(request), request->job.items, output, shape) != 3)
             return failure_set(&request->failure, FAILURE_INVALID,
-                               "attention %" PRId64 " of model \"%s\" is no list of matrices", row->number,
+                               "attention %" PRId64 " of model \"%s\" is not a list of matrices", row->number,
                                request_model_name(request));
         row->heads = shape[0];
         row->n = shape[1];
@@ -210,7 +210,7 @@ static int read_panels(struct request *request, struct attention_picture *pictur
     return failure_set(&request->failure, FAILURE_INVALID,
                        "the picture would have %" PRId64 " x %" PRId64
                        " pixels, at most %d in each direction and %" PRId64
-                       " together are drawn: choose a layer, a head, fewer rows or a smaller cell",
+                       " in total are supported: choose a layer, a head, fewer rows or a smaller cell",
                        panels->width, panels->height, PANELS_MOST_SIDE, PANELS_MOST_PIXELS);
 }
 

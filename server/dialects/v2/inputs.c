@@ -49,14 +49,15 @@ static int read_shape(struct request *request, const struct v2_entry *entry, str
     if (!entry->shape)
         return failure_set(failure, FAILURE_INVALID, "input \"%.100s\" has no shape", entry->name);
     if (json_array_size(entry->shape) > V2_MAX_RANK)
-        return failure_set(failure, FAILURE_INVALID, "input \"%.100s\": shape has %zu dimensions, at most %d are taken",
-                           entry->name, json_array_size(entry->shape), V2_MAX_RANK);
+        return failure_set(failure, FAILURE_INVALID,
+                           "input \"%.100s\": shape has %zu dimensions, at most %d are supported", entry->name,
+                           json_array_size(entry->shape), V2_MAX_RANK);
     shape->rank = (int)json_array_size(entry->shape);
     for (int d = 0; d < shape->rank; d++) {
         const json_t *size = json_array_get(entry->shape, (size_t)d);
         shape->sizes[d] = json_integer_value(size);
         if (!json_is_integer(size) || shape->sizes[d] < 0)
-            return failure_set(failure, FAILURE_INVALID, "input \"%.100s\": shape[%d] is no integer of 0 or more",
+            return failure_set(failure, FAILURE_INVALID, "input \"%.100s\": shape[%d] is not an integer of at least 0",
                                entry->name, d);
     }
     return 0;
@@ -79,12 +80,12 @@ static int read_source(struct v2_inputs *inputs, const struct v2_entry *entry, s
     if (entry->data)
         return 0;
     if (!json_is_integer(size) || json_integer_value(size) < 0)
-        return failure_set(failure, FAILURE_INVALID, "input \"%.100s\": binary_data_size is no integer of 0 or more",
-                           entry->name);
+        return failure_set(failure, FAILURE_INVALID,
+                           "input \"%.100s\": binary_data_size is not an integer of at least 0", entry->name);
     if (json_integer_value(size) > inputs->n_bytes)
         return failure_set(failure, FAILURE_INVALID,
-                           "input \"%.100s\": binary_data_size is %lld, but %" PRId64
-                           " %s left behind the JSON, as Inference-Header-Content-Length says",
+                           "input \"%.100s\": binary_data_size is %lld, but only %" PRId64
+                           " %s left after the JSON part of Inference-Header-Content-Length bytes",
                            entry->name, (long long)json_integer_value(size), inputs->n_bytes,
                            inputs->n_bytes == 1 ? "byte is" : "bytes are");
     tensor->bytes = inputs->bytes;
@@ -130,8 +131,8 @@ int v2_inputs_read(struct v2_inputs *inputs, const json_t *list)
             return -1;
     }
     if (inputs->n_bytes > 0)
-        return failure_set(failure, FAILURE_INVALID, "%" PRId64 " %s left behind those of the inputs", inputs->n_bytes,
-                           inputs->n_bytes == 1 ? "byte is" : "bytes are");
+        return failure_set(failure, FAILURE_INVALID, "%" PRId64 " %s left after the data of the inputs",
+                           inputs->n_bytes, inputs->n_bytes == 1 ? "byte is" : "bytes are");
     return 0;
 }
 
@@ -165,8 +166,8 @@ static int count_items(struct v2_inputs *inputs, int64_t *count)
         *count = tensor->shape.sizes[0];
         if (*count != first->shape.sizes[0])
             return failure_set(&request->failure, FAILURE_INVALID,
-                               "input \"%s\" has a batch of %" PRId64 ", input \"%s\" one of %" PRId64, tensor->name,
-                               *count, first->name, first->shape.sizes[0]);
+                               "input \"%s\" has a batch of %" PRId64 ", but input \"%s\" has one of %" PRId64,
+                               tensor->name, *count, first->name, first->shape.sizes[0]);
     }
     return v2_tensor_check_batch(request, *count);
 }

@@ -22,7 +22,7 @@ static int output_index(struct request *request, const struct v2_outputs *output
     const char *last = info->outputs[info->n_outputs - 1];
     for (int i = 0; i < outputs->count; i++) {
         if (strcmp(info->outputs[outputs->list[i].index], name) == 0)
-            return failure_set(&request->failure, FAILURE_INVALID, "output \"%.100s\" is asked for twice", name);
+            return failure_set(&request->failure, FAILURE_INVALID, "output \"%.100s\" is requested twice", name);
     }
     for (int i = 0; i < info->n_outputs; i++) {
         if (strcmp(info->outputs[i], name) == 0)

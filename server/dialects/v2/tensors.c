@@ -48,7 +48,7 @@ static int check_shape(struct request *request, const struct v2_tensor *tensor, 
 int v2_tensor_check(struct request *request, const struct v2_tensor *tensor, const struct model_input *input)
 {
     if (input->refused)
-        return failure_set(&request->failure, FAILURE_INVALID, "input \"%.100s\" is given: %s", tensor->name,
+        return failure_set(&request->failure, FAILURE_INVALID, "input \"%.100s\" is not accepted: %s", tensor->name,
                            input->refused);
     if (input->kind == INPUT_IGNORED)
         return 0;
@@ -62,11 +62,11 @@ int v2_tensor_check(struct request *request, const struct v2_tensor *tensor, con
     /* A shape must not cause a large allocation if the request contains less data. An element of JSON has at least one
      * byte. */
     if (tensor->data && (count < 0 || count > (int64_t)request->body_length))
-        return failure_set(&request->failure, FAILURE_INVALID, "input \"%.100s\" has less data than shape %s says",
+        return failure_set(&request->failure, FAILURE_INVALID, "input \"%.100s\" has less data than shape %s requires",
                            tensor->name, text);
     if (!tensor->data && (count < 0 || tensor->n_bytes != count * datatype->bytes))
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "input \"%.100s\" has %" PRId64 " bytes of data, which is not what %s with shape %s takes",
+                           "input \"%.100s\" has %" PRId64 " bytes of data, which does not match %s with shape %s",
                            tensor->name, tensor->n_bytes, tensor->datatype, text);
     return 0;
 }
@@ -88,13 +88,14 @@ int v2_tensor_raw(struct request *request, const struct model_input *input, stru
     for (int d = 2; d < wanted.rank; d++)
         row *= wanted.sizes[d];
     if (input->layout != LAYOUT_SEQUENCE)
-        return failure_set(&request->failure, FAILURE_INVALID,
-                           "Inference-Header-Content-Length is 0, but bytes alone don't tell the shape of input \"%s\"",
-                           input->name);
+        return failure_set(
+            &request->failure, FAILURE_INVALID,
+            "Inference-Header-Content-Length is 0, but the bytes alone do not determine the shape of input \"%s\"",
+            input->name);
     if (tensor->n_bytes % row != 0)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "input \"%s\" has %" PRId64 " bytes of data, which is no multiple of the %" PRId64
-                           " bytes that a row takes",
+                           "input \"%s\" has %" PRId64 " bytes of data, which is not a multiple of the %" PRId64
+                           " bytes of a row",
                            input->name, tensor->n_bytes, row);
     tensor->name = input->name;
     tensor->datatype = datatype;
@@ -111,7 +112,7 @@ static int wrong_count(const struct v2_place *place, size_t found, int64_t wante
     const struct v2_shape *shape = &place->tensor->shape;
     char text[SHAPE_TEXT];
     return failure_set(&place->request->failure, FAILURE_INVALID,
-                       "input \"%.100s\": data has a list of %zu values where shape %s means %" PRId64,
+                       "input \"%.100s\": data has a list of %zu values where shape %s requires %" PRId64,
                        place->tensor->name, found, weights_shape_text(shape->rank, shape->sizes, text, sizeof text),
                        wanted);
 }

@@ -79,8 +79,8 @@ static int add_text(struct texts_reading *reading, const char *text, size_t leng
 static int refuse_count(const struct texts_reading *reading, const char *what, int64_t found)
 {
     return failure_set(&reading->texts.request->failure, FAILURE_INVALID,
-                       "input \"%.100s\": data has %" PRId64 " %s, its shape says %" PRId64, reading->tensor->name,
-                       found, what, reading->tensor->shape.sizes[0]);
+                       "input \"%.100s\": data has %" PRId64 " %s, but its shape requires %" PRId64 " texts",
+                       reading->tensor->name, found, what, reading->tensor->shape.sizes[0]);
 }
 
 /* Reads `data`, which is a list of texts. If the shape is (batch, 1), it may also be a list of lists of one text. */
@@ -121,7 +121,7 @@ static int from_bytes(struct texts_reading *reading, const char *bytes, int64_t 
         n_bytes -= (int64_t)(sizeof length + length);
     }
     if (n_bytes > 0)
-        return refuse_count(reading, "bytes behind the texts", n_bytes);
+        return refuse_count(reading, "bytes after the texts", n_bytes);
     if (reading->count < reading->tensor->shape.sizes[0])
         return refuse_count(reading, "texts", reading->count);
     return 0;
@@ -142,8 +142,8 @@ static int check_tensor(struct request *request, const struct v2_tensor *tensor,
                            tensor->name, request_model_name(request));
     if (!is_sequence || text_codec_ids(codec) > input->vocabulary)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "input \"%.100s\" has datatype " DATATYPE ", INT64 or INT32 was expected: the tokenizer is "
-                           "not for this input",
+                           "input \"%.100s\" has datatype " DATATYPE ", INT64 or INT32 was expected: the tokenizer "
+                           "does not apply to this input",
                            tensor->name);
     if (!one_each)
         return failure_set(&request->failure, FAILURE_INVALID,

@@ -23,7 +23,7 @@ static bool is_ready(struct request *request)
 {
     if (atomic_load(&request->service->ready))
         return true;
-    failure_set(&request->failure, FAILURE_UNAVAILABLE, "the server is not ready: it starts, or it is about to stop");
+    failure_set(&request->failure, FAILURE_UNAVAILABLE, "the server is not ready: it is starting or stopping");
     return false;
 }
 
@@ -116,7 +116,7 @@ static int read_control_body(struct request *request, bool load)
     int status = json ? request_options(request, json, options, OPTION_COUNT(options), &parameters) : -1;
     if (status == 0 && load && json_object_size(parameters) > 0)
         status = failure_set(&request->failure, FAILURE_INVALID,
-                             "parameters: a model is loaded with the files of its folder; expected no parameters");
+                             "parameters: expected none, because a model is loaded from the files of its folder");
     json_decref(json);
     return status;
 }
@@ -128,13 +128,14 @@ static enum outcome read_control(struct request *request, bool load)
     const struct model_control *control = request->service->options.control;
     if (!control || !control->load) {
         failure_set(&request->failure, FAILURE_INVALID,
-                    "models are not loaded or unloaded on request; --model-control of the server allows it");
+                    "loading and unloading models is disabled; the server's flag --model-control enables it");
         return OUTCOME_FAILED;
     }
     if (!cors_trusts(request)) {
-        failure_set(&request->failure, FAILURE_INVALID,
-                    "a page of \"%.100s\" asks to load or unload a model; --cors-allow-origin of the server allows it",
-                    request->header(request, "Origin"));
+        failure_set(
+            &request->failure, FAILURE_INVALID,
+            "pages of \"%.100s\" may not load or unload models; the server's flag --cors-allow-origin allows it",
+            request->header(request, "Origin"));
         return OUTCOME_FAILED;
     }
     return read_control_body(request, load) == 0 ? OUTCOME_SLOW : OUTCOME_FAILED;
