@@ -77,7 +77,7 @@ image iproute2                                 shows where the container listens
 fresh mmdebstrap                               makes a bare Debian
 deb   build-essential                          what every package is built with
 deb   debhelper                                makes packages
-deb   patchelf                                 takes a path out of the CUDA engine
+deb   patchelf                                 removes a path from the CUDA engine
 deb   lintian                                  finds faults in packages
 wheel python3                                  packs the wheel
 wheel binutils                                 reads what libraries need
@@ -96,12 +96,12 @@ for group in "$@"; do
         [ "$of" = "$group" ] || continue
         found=1 names+=("$name") reasons+=("$reason")
     done <<<"$list"
-    [ -n "$found" ] || die "unknown group '$group' (there are: $(awk '!seen[$1]++ { printf "%s ", $1 }' <<<"$list"))"
+    [ -n "$found" ] || die "unknown group '$group' (known groups: $(awk '!seen[$1]++ { printf "%s ", $1 }' <<<"$list"))"
 done
-[ ${#names[@]} -gt 0 ] || die "which groups? e.g. packages.sh build test"
+[ ${#names[@]} -gt 0 ] || die "expected at least one group, as in: packages.sh build test"
 
 command -v apt-get >/dev/null || {
-    echo "packages.sh: no apt here, so this goes on as if the equivalents of these were there: ${names[*]}" >&2
+    echo "packages.sh: found no apt; continuing as if these packages, or their equivalents, were installed: ${names[*]}" >&2
     exit 0
 }
 
@@ -129,7 +129,7 @@ for i in "${missing[@]}"; do printf '  %-42s %s\n' "${names[i]%|}" "${reasons[i]
 
 as_root=()
 if [ "$(id -u)" != 0 ]; then
-    command -v sudo >/dev/null || die "neither root nor sudo: become root and say: apt-get install $(
+    command -v sudo >/dev/null || die "installing needs root or sudo. Run as root: apt-get install $(
         for i in "${missing[@]}"; do echo -n "${names[i]%|} "; done)"
     as_root=(sudo)
 fi

@@ -60,7 +60,7 @@ def package_of(path):
         found = subprocess.run(["dpkg", "--search", one], capture_output=True, text=True)
         if found.returncode == 0:
             return found.stdout.split(":", 1)[0]
-    return fail(f"{real} is of no package, so its licence is unknown")
+    return fail(f"{real} belongs to no package, so its licence is unknown")
 
 
 def libraries_of(daemon):
@@ -192,5 +192,5 @@ def main(daemon, folder):
 
 if __name__ == "__main__":
     if len(sys.argv) != 3:
-        fail("expected DAEMON FOLDER")
+        fail("expected the arguments DAEMON FOLDER")
     main(*sys.argv[1:])

@@ -87,7 +87,7 @@ run_one() {
         /^not ok( |$)/                  { failed++ }
         END {
             if (rc != 0)                { note = "  exit status " rc; if (!failed) failed++ }
-            if (passed + failed + skipped < planned) { note = note "  only part of " planned " tests ran"; if (!failed) failed++ }
+            if (passed + failed + skipped < planned) { note = note "  fewer than the planned " planned " tests ran"; if (!failed) failed++ }
             if (passed + failed + skipped == 0)      { note = note "  no test ran"; if (!failed) failed++ }
             if (skipped)                { note = note "  (" skipped " skipped: " why ")" }
             printf "%d %d %d\n", passed, failed, skipped >count
