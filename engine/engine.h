@@ -189,7 +189,7 @@ uint64_t model_ready_lanes(const struct model *model);
  * every operand counts 4 bytes per element.
  *
  * The last three lines are "request_bytes N", "weights_bytes N" and "arena_bytes N". Weights and arena stay resident.
- * request_bytes counts the item's input and output in binary. The server holds both while it answers. */
+ * request_bytes counts the item's required inputs and its outputs in binary. The server holds both while it answers. */
 void model_explain(const struct model *model, int64_t tokens, FILE *out);
 
 /* One step of a model's plan, with the numbers of model_explain. Names and formulas live as long as the model. */

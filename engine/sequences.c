@@ -11,7 +11,7 @@
 /* Where the states of a slot are, and how many rows they include. */
 struct held {
     int64_t place; /* sequences_place.number of the place. NOWHERE if the states are undefined */
-    int64_t rows;  /* number of rows of the sequence that the states include */
+    int64_t rows;  /* how many rows of the sequence the states include */
 };
 
 struct sequences {
@@ -91,7 +91,7 @@ static int compute_again(struct sequences *sequences, struct sequences_place pla
     return 0;
 }
 
-/* The number of rows of the sequence that the item contains. */
+/* How many rows of its sequence the item contains. */
 static int64_t rows_of(const struct plan *plan, const struct engine_item *item)
 {
     return padder_length(plan, item, plan->axes[plan->resumed_axis].input);

@@ -1,4 +1,4 @@
-/* live: only the thread that reloads changes anything here. */
+/* live: after live_serve, only the thread that reloads changes anything here. */
 #include "server/live.h"
 
 #include "server/common/log.h"

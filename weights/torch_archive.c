@@ -369,7 +369,8 @@ static int compare_named(const void *left, const void *right)
     return order != 0 ? order : a->order < b->order ? -1 : a->order > b->order;
 }
 
-/* Makes one tensor of all names with the same view. Its name is the first of them in the state_dict. */
+/* Makes one tensor for each different view. If several names have this view, the tensor gets the name that comes first
+ * in the state_dict. */
 static int build_tensors(struct torch_archive *archive, size_t file_size, struct error *error)
 {
     struct tensor_table *table = &archive->table;

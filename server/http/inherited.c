@@ -28,7 +28,7 @@ const char *inherited_name(int index, char name[INHERITED_NAME_BYTES])
     return name;
 }
 
-/* Reads a whole number from 0 to INT32_MAX. Returns false if the text is something else. */
+/* Reads a whole number from 0 to INT32_MAX, as strtol does. Returns false if the text is something else. */
 static bool read_number(const char *text, long *number)
 {
     char *end = NULL;

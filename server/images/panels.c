@@ -219,7 +219,8 @@ void panels_draw(const struct panels *panels, uint8_t *pixels)
 
 void panels_palette(uint8_t palette[PANELS_COLOURS][3])
 {
-    /* The colours from value 0 to the largest value: red, green, blue. The daemon's web page uses the same colours. */
+    /* The colours from value 0 to the largest value, each as {red, green, blue}. The daemon's web page uses the same
+     * colours. */
     static const uint8_t stops[][3] = {{240, 245, 248}, {178, 212, 226}, {84, 158, 190}, {22, 98, 140}, {8, 40, 78}};
     enum { PARTS = sizeof stops / sizeof *stops - 1 };
     for (int i = 0; i < SCALED; i++) {

@@ -34,13 +34,13 @@ DRAW = log_uniform(*LENGTHS)
 LIMITS = Limits(queue_requests=128)
 LOADS = (0.5, 0.7, 0.8)  # rates of the measured loads, as parts of the measured peak
 JUDGED = 0.7  # at higher loads, the p99 depends too much on the machine's speed, which is not constant
-OVERLOAD = 1.5  # rate of the overload, as a multiple of the rate in endless batches
+OVERLOAD = 1.5  # rate of the overload, as a multiple of Service.most_rate (queueing.py)
 SECONDS = 30
 OVERLOAD_S = 8
 SEED = 20261123
 BURSTS = (1, 1, 2, 3, 4, 6, 8, 12, 16)  # numbers of requests in the bursts of the calibration
 DRAWS, REPEATS = 4, 6  # number of draws of random lengths for each of BURSTS, and number of bursts for each draw
-POINT_LOADS = (0.4, 0.6)  # rates of the loads that measure the time of HTTP, as parts of the rate in endless batches
+POINT_LOADS = (0.4, 0.6)  # rates of the loads under which the time of HTTP is measured, as parts of Service.most_rate
 POINT_LENGTHS = ((32, 64), (192, 256))
 POINT_S = 2
 SLOWER = 1.02  # factor of the service times in the column that shows how the p99 depends on them

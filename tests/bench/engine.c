@@ -4,9 +4,9 @@
  *
  * DEPTH is 12 by default. Each line takes at least SECONDS (1). DTYPE is f32 or bf16. BATCHxN chooses one shape.
  *
- * GFLOP/s are the FLOPs of `--explain` for the whole forward pass, divided by its time. In turns with the forward pass,
- * only the products of its plan run (plan_products.h). The last column is the first rate divided by the second one. All
- * values are medians. */
+ * GFLOP/s are the FLOPs of `--explain` for the whole forward pass, divided by its time. The program
+ * alternates between the forward pass and a run of only its plan's matrix products (plan_products.h). The last column
+ * is the first rate divided by the second one. All values are medians. */
 #include "engine/engine.h"
 #include "engine/model.h"
 #include "tests/bench/dtypes.h"

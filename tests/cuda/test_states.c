@@ -43,7 +43,7 @@ struct sizes {
 static const struct sizes sizes[] = {
     {LINEAR, 0, 2, 8, 1, 1},         {LINEAR, 1, 2, 9, 3, 1},         {LINEAR, 0, 1, 40, 1, 1},
     {LINEAR, 1, 1, 70, 5, 1}, /* the context does not fit into shared memory */
-    {LINEAR, 0, 2, 8, 45, 1}, /* a bucket consists of several chunks */
+    {LINEAR, 0, 2, 8, 45, 1}, /* a bucket has more than TILE rows (linear_attention.h) */
     {LINEAR, 0, 2, 12, 1, 8},        {LINEAR, 0, 1, 6, 2, 4},         {LOCAL, 1, 2, 17, 7, 1},
     {LOCAL, 0, 1, 8, 1, 1},          {LOCAL, 0, 2, 8, 80, 1}, /* more keys than threads */
     {LOCAL, 0, 1, 140, 16, 1},                                /* more features than a block computes */

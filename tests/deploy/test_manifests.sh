@@ -127,7 +127,7 @@ gpu_image_is_kept() {
     [[ $image == *-cuda:* ]] || { echo "expected the image for GPUs, found $image" && return 1; }
 }
 
-# Makes the file that an operator writes beside the overlays. docs/deployment.md contains the same lines.
+# Makes the file that an operator writes beside the overlays. docs/deployment.md shows such a file.
 components_combine() { # COMPONENT…
     local component copy=$work/combined
     rm -rf "$copy" && cp -r "$kubernetes" "$copy" && mkdir "$copy/mine"

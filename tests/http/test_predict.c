@@ -198,7 +198,7 @@ static void texts_have_classes(void **state)
     json_decref(lists);
 }
 
-/* Like infinity's route, /classify returns one list for each input, even for a single text. */
+/* Like the route of the server Infinity, /classify returns one list for each input, even for a single text. */
 static void classify_is_predict_as_infinity_writes_it(void **state)
 {
     (void)state;

@@ -72,7 +72,7 @@ static int64_t new_tokens(int prompt)
     return counts[prompt];
 }
 
-/* Writes the ids of a prompt. Prompts have different lengths. Long prompts are divided into several batches. */
+/* Writes the ids of a prompt. Prompts have different lengths. */
 static void write_ids(char *text, size_t size, int prompt)
 {
     size_t length = 0;

@@ -378,7 +378,7 @@ def binary(rng, probes):
 
 @step(3)
 def parameter(rng, probes):
-    """Adds or multiplies weights that are repeated over some dimensions."""
+    """Adds weights to a tensor, or multiplies the tensor by them. The weights are broadcast over some dimensions."""
     i = pick(rng, probes, floats())
     if i is None:
         return None

@@ -9,7 +9,7 @@
 static int run_with_long_floats(struct model *model, int lane, const struct engine_item *items, int64_t n_items,
                                 struct error *error)
 {
-    const float longest = -1.2345679e-5f;
+    const float longest = -1.00000025e-5f; /* written as -0.0000100000025 */
     if (model_run(model, lane, items, n_items, error) != 0)
         return -1;
     for (int64_t i = 0; i < n_items; i++) {

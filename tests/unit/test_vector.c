@@ -632,7 +632,7 @@ static void random_elements(const struct vector_functions *vector, enum element 
 }
 
 /* Compares an attention over several tiles of keys, its output and its weights. The scores rise from tile to tile.
- * Variant 1 is causal, variant 2 has keys that stand for zeros, and in variant 3 a mask hides the whole first tile. All
+ * Variant 1 is causal, variant 2 has additional keys with score 0 and value 0, and in variant 3 a mask hides the whole first tile. All
  * factors have 8 significant bits, except the weights of the values. */
 static void check_attention(const struct vector_functions *vector, enum element element, int variant, double tolerance)
 {

@@ -17,8 +17,8 @@ static void write_tensor(struct writer *writer, const char *name, const char *da
     writer_text(writer, "}");
 }
 
-/* Returns an item without values. The length of each input is the minimum length that the model accepts, plus `more`.
- * Its width is 1 + `more`. */
+/* Returns an item without values. The length of each input is the minimum length that the model accepts, plus `more`,
+ * but at most the maximum length. Its width is 1 + `more`. */
 static struct engine_item sized_item(const struct model_info *info, int more)
 {
     struct engine_item item = {0};
