@@ -65,8 +65,8 @@ struct pickle {
     uint32_t root; /* the value that the pickle describes */
 };
 
-/* Reads `size` bytes, which must outlive the result. Does no I/O. Its memory is at most 80 times `size`, plus 3 KB. Errors do not
- * name the file. After success, the caller must call pickle_free. */
+/* Reads `size` bytes, which must outlive the result. Does no I/O. Its memory is at most 80 times `size`, plus 3 KB.
+ * Errors do not name the file. After success, the caller must call pickle_free. */
 int pickle_read(const char *bytes, size_t size, struct pickle *pickle, struct error *error);
 void pickle_free(struct pickle *pickle);
 

@@ -106,9 +106,8 @@ static void compare_scores(const json_t *answer, size_t index, const json_t *run
 }
 
 /* The requests of lm-evaluation-harness (lm_eval/models/openai_completions.py) are lists of ids with one new token. The
- * client class of the harness reads token_logprobs and top_logprobs from the end of the context on, and ignores the last
- * token. max_tokens 0 omits the new
- * token. */
+ * client class of the harness reads token_logprobs and top_logprobs from the end of the context on, and ignores the
+ * last token. max_tokens 0 omits the new token. */
 static void test_scores_are_the_library_s(void **state)
 {
     (void)state;

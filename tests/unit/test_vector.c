@@ -632,8 +632,8 @@ static void random_elements(const struct vector_functions *vector, enum element 
 }
 
 /* Compares an attention over several tiles of keys, its output and its weights. The scores rise from tile to tile.
- * Variant 1 is causal, variant 2 has additional keys with score 0 and value 0, and in variant 3 a mask hides the whole first tile. All
- * factors have 8 significant bits, except the weights of the values. */
+ * Variant 1 is causal, variant 2 has additional keys with score 0 and value 0, and in variant 3 a mask hides the whole
+ * first tile. All factors have 8 significant bits, except the weights of the values. */
 static void check_attention(const struct vector_functions *vector, enum element element, int variant, double tolerance)
 {
     enum { K = 2 * VECTOR_TILE_KEYS + 77, DIM = 37, ROWS = VECTOR_GROUP_ROWS + 3, ZEROS = 5 };
