@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#define MOST_EDGE 16384 /* limit for edges of the input and the resized picture. Its square fits in an int64_t */
+#define MAX_EDGE 16384 /* limit for edges of the input and the resized picture. Its square fits in an int64_t */
 #define DEFAULT_EDGE 224
 
 /* Index: enum image_resize. */
@@ -13,7 +13,7 @@ _Static_assert(sizeof resize_names / sizeof *resize_names == IMAGE_RESIZE_COUNT,
 
 static bool is_edge(const json_t *value)
 {
-    return json_is_integer(value) && json_integer_value(value) >= 1 && json_integer_value(value) <= MOST_EDGE;
+    return json_is_integer(value) && json_integer_value(value) >= 1 && json_integer_value(value) <= MAX_EDGE;
 }
 
 static int read_edges(const json_t *value, int64_t *height, int64_t *width)

@@ -5,7 +5,7 @@
 
 /* Maximum number of rows that one batch computes again, for a sequence whose states are lost. Meanwhile, batches of
  * other items wait. */
-#define MOST_ROWS 512
+#define MAX_ROWS 512
 #define NOWHERE (-1)
 
 /* Where the states of a slot are, and how many rows they include. */
@@ -80,7 +80,7 @@ static int compute_again(struct sequences *sequences, struct sequences_place pla
         return BACKEND_REFUSED;
     }
     for (int64_t first = 0; first < item->first;) {
-        int64_t rows = least(least(MOST_ROWS, plan->max_rows), item->first - first);
+        int64_t rows = least(least(MAX_ROWS, plan->max_rows), item->first - first);
         struct engine_item part = part_of(plan, item->earlier, item->slot, first, rows);
         padder_lay_out(plan, batch, &part, 1);
         int status = place.functions->run(place.resident, place.lane, batch, error);

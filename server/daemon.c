@@ -39,7 +39,7 @@ struct process {
     struct tracer *tracer; /* NULL if requests are not traced */
 };
 
-#define HAND_OVER_LEAST_NS INT64_C(2000000000)
+#define MIN_HAND_OVER_NS INT64_C(2000000000)
 
 /* Raises the soft limit of descriptors to the hard limit, which the operator has chosen, because each connection needs
  * a descriptor. */
@@ -153,7 +153,7 @@ static void announce(const struct http *http)
 static int64_t hand_over_ns(const struct settings *settings)
 {
     int64_t delay_ns = settings->drain_delay_ms * 1000000;
-    return delay_ns > HAND_OVER_LEAST_NS ? delay_ns : HAND_OVER_LEAST_NS;
+    return delay_ns > MIN_HAND_OVER_NS ? delay_ns : MIN_HAND_OVER_NS;
 }
 
 static void begin_reload(void *context)

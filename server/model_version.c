@@ -208,7 +208,7 @@ static int load(struct model_version *version, struct engine *engine, const stru
     struct progress progress = {.name = version->name, .start_ns = clock_ns()};
     const char *folder = version->given ? version->given->path : NULL;
     *served = (struct served_model){.name = version->name, .version = version};
-    if (options->is_beside && check_room(weights, error) != 0)
+    if (options->serves_others && check_room(weights, error) != 0)
         return -1;
     int status = engine_load(engine, &version->config, weights, options->draws ? progress_draw : NULL, &progress,
                              &served->model, error);

@@ -22,10 +22,10 @@ struct model_version {
 };
 
 struct model_load_options {
-    bool draws;     /* draw a progress bar if loading takes long */
-    bool logs;      /* write log lines about loading */
-    bool is_beside; /* other models are served during the loading. A model that does not fit into the memory beside them
-                       is refused */
+    bool draws;         /* draw a progress bar if loading takes long */
+    bool logs;          /* write log lines about loading */
+    bool serves_others; /* other models are served during the loading. A model that does not fit into the memory beside
+                           them is refused */
 };
 
 /* Reads the configuration of a model, and finds its name. `given` must outlive the result. If `given` is NULL, the

@@ -24,7 +24,7 @@
 
 /* Maximum number of versions of one model in memory, including the current version. Long requests may keep old versions
  * in memory. */
-#define VERSIONS_MOST 4
+#define MAX_VERSIONS 4
 
 /* A model that the operator has named. The entry stays in the list when the model is unloaded. */
 struct entry {
@@ -92,8 +92,8 @@ static struct entry *entry_new(const struct model_source *source, enum weights_b
 
 static int add_entry(struct models *models, struct entry *entry, struct error *error)
 {
-    if (models->n_entries == BATCHER_MOST_MODELS / 2)
-        return error_set(error, "found more than %d models, which is the maximum", BATCHER_MOST_MODELS / 2);
+    if (models->n_entries == BATCHER_MAX_MODELS / 2)
+        return error_set(error, "found more than %d models, which is the maximum", BATCHER_MAX_MODELS / 2);
     pthread_mutex_lock(&models->lock);
     struct entry **entries = realloc(models->entries, (size_t)(models->n_entries + 1) * sizeof *entries);
     if (entries) {
@@ -377,7 +377,7 @@ static int64_t count_versions(struct models *models, const struct entry *entry)
 /* Loads a new version of the entry's files, and serves it. */
 static int load_version(struct models *models, struct entry *entry, struct error *error)
 {
-    const struct model_load_options options = {.logs = true, .is_beside = true};
+    const struct model_load_options options = {.logs = true, .serves_others = true};
     struct model_version *version = model_version_open(source_of(entry), entry->builtin, error);
     if (!version)
         return -1;
@@ -386,9 +386,9 @@ static int load_version(struct models *models, struct entry *entry, struct error
     if (strcmp(version->name, entry->name) != 0)
         error_set(error, "%s: the model is named \"%s\" now, and was \"%s\"; restart the daemon", path_of(entry),
                   version->name, entry->name);
-    else if (count_versions(models, entry) >= VERSIONS_MOST)
+    else if (count_versions(models, entry) >= MAX_VERSIONS)
         error_set(error, "%d versions of the model are in memory; wait until requests no longer use the old ones",
-                  VERSIONS_MOST);
+                  MAX_VERSIONS);
     else if (model_version_load(version, models->engine, &options, error) == 0) {
         version->served.metrics = entry->metrics;
         is_added = batcher_add(models->batcher, version->served.model, entry->metrics, &version->served.batcher_index,

@@ -11,7 +11,7 @@
 
 #define CHANNELS 3
 #define TOKENIZER_NAME "tokenizer.json"
-#define TOKENIZER_MOST_BYTES ((size_t)256 << 20) /* a vocabulary of 256 000 tokens takes some 35 MB */
+#define TOKENIZER_MAX_BYTES ((size_t)256 << 20) /* a vocabulary of 256 000 tokens takes some 35 MB */
 
 /* ---- Labels ---- */
 
@@ -23,8 +23,8 @@ static int compare_labels(const void *a, const void *b)
     return order != 0 ? order : first < second ? -1 : 1;
 }
 
-/* Sets `again` of each label whose text occurs more than once, except for the last one. For example, the list of
- * ImageNet contains "crane" twice. */
+/* Sets `is_repeated_later` of each label whose text occurs more than once, except for the last one. For example, the
+ * list of ImageNet contains "crane" twice. */
 static int mark_repeated(struct served_label *labels, size_t count, struct error *error)
 {
     struct served_label **sorted = calloc(count, sizeof *sorted);
@@ -34,7 +34,7 @@ static int mark_repeated(struct served_label *labels, size_t count, struct error
         sorted[i] = &labels[i];
     qsort(sorted, count, sizeof *sorted, compare_labels);
     for (size_t i = 0; i + 1 < count; i++)
-        sorted[i]->again = strcmp(sorted[i]->text, sorted[i + 1]->text) == 0;
+        sorted[i]->is_repeated_later = strcmp(sorted[i]->text, sorted[i + 1]->text) == 0;
     free(sorted);
     return 0;
 }
@@ -122,7 +122,7 @@ static int read_tokenizer(struct served_model *served, const char *folder, const
     size_t length;
     if (asprintf(&path, "%s/%s", folder, name) < 0)
         return error_set(error, "out of memory");
-    char *json = file_read(path, TOKENIZER_MOST_BYTES, &length, error);
+    char *json = file_read(path, TOKENIZER_MAX_BYTES, &length, error);
     int status = json ? text_codec_open(json, length, name, path, &served->codec, error) : -1;
     free(json);
     free(path);

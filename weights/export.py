@@ -129,7 +129,7 @@ BYTE_TOKENIZERS = [{"type": "byte"}, {"type": "byte", "offset": 0}, {"type": "by
 # with -1e10 instead of -inf.
 OLDEST = {"linformer": "0.2.3", "linear_attention_transformer": "0.19.1", "linformer_pytorch": "0.19.1"}
 
-MOST_PIXELS = 65536  # largest number of pixels of an image that is tried
+MAX_PIXELS = 65536  # largest number of pixels of an image that is tried
 DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 ALL_DTYPES = {**DTYPES, "int64": "I64", "int32": "I32", "bool": "BOOL"}  # constants of a module also have these dtypes
 BITS = {"F64": 64, "I64": 64, "F32": 32, "I32": 32, "F16": 16, "BF16": 16, "BOOL": 8}
@@ -640,10 +640,10 @@ def image_faults(a):
         around = [2 * zeros for zeros in (lists["padding"] * 2)[:2]]
     # For direction d, made[d] maps n pixels to the number of pixels that the first convolutions make of them. Its keys
     # are the n of which the last convolution makes at least one pixel.
-    made = [{n: (n + more - size) // step + 1 for n in range(max(1, size - more), MOST_PIXELS + 1)}
+    made = [{n: (n + more - size) // step + 1 for n in range(max(1, size - more), MAX_PIXELS + 1)}
             for size, more, step in zip(kernel, around, stride)]
     yield (not any(height * made[1].get(width, 0) == n * width for n, height in made[0].items()
-                   for width in range(1, MOST_PIXELS // n + 1)),
+                   for width in range(1, MAX_PIXELS // n + 1)),
            "kernel_size, padding and stride leave no image its number of pixels, which the class needs")
 
 

@@ -447,11 +447,11 @@ static int read_stack_global(struct unpickler *unpickler, uint8_t opcode)
 
 /* ---- Calls ---- */
 
-#define ARGUMENTS_MOST 8
+#define MAX_ARGUMENTS 8
 
 /* Writes the arguments of a call, and checks their number. */
 static int take_arguments(struct unpickler *unpickler, uint32_t tuple, const char *name, uint32_t least, uint32_t most,
-                          uint32_t arguments[ARGUMENTS_MOST])
+                          uint32_t arguments[MAX_ARGUMENTS])
 {
     const struct pickle_value *value = value_at(unpickler, tuple);
     if (value->kind != PICKLE_TUPLE || value->list.count < least || value->list.count > most)
@@ -484,7 +484,7 @@ static int check_empty(struct unpickler *unpickler, const char *name, uint32_t v
 static int call_tensor(struct unpickler *unpickler, uint32_t tuple)
 {
     static const char name[] = "torch._utils._rebuild_tensor_v2";
-    uint32_t arguments[ARGUMENTS_MOST] = {0}; /* a missing argument is VALUE_NONE */
+    uint32_t arguments[MAX_ARGUMENTS] = {0}; /* a missing argument is VALUE_NONE */
     if (take_arguments(unpickler, tuple, name, 6, 7, arguments) != 0 ||
         check_kind(unpickler, name, arguments[0], PICKLE_STORAGE) != 0 ||
         check_kind(unpickler, name, arguments[1], PICKLE_INTEGER) != 0 ||
@@ -503,7 +503,7 @@ static int call_tensor(struct unpickler *unpickler, uint32_t tuple)
 static int call_parameter(struct unpickler *unpickler, uint32_t tuple)
 {
     static const char name[] = "torch._utils._rebuild_parameter";
-    uint32_t arguments[ARGUMENTS_MOST] = {0};
+    uint32_t arguments[MAX_ARGUMENTS] = {0};
     if (take_arguments(unpickler, tuple, name, 3, 3, arguments) != 0 ||
         check_kind(unpickler, name, arguments[0], PICKLE_TENSOR) != 0 ||
         check_empty(unpickler, name, arguments[2]) != 0)
@@ -513,7 +513,7 @@ static int call_parameter(struct unpickler *unpickler, uint32_t tuple)
 
 static int call_dict(struct unpickler *unpickler, uint32_t tuple)
 {
-    uint32_t arguments[ARGUMENTS_MOST] = {0};
+    uint32_t arguments[MAX_ARGUMENTS] = {0};
     if (take_arguments(unpickler, tuple, "collections.OrderedDict", 0, 0, arguments) != 0)
         return -1;
     return push_new(unpickler, (struct pickle_value){.kind = PICKLE_DICT});
@@ -555,7 +555,7 @@ static int read_build(struct unpickler *unpickler, uint8_t opcode)
 static int read_persistent(struct unpickler *unpickler, uint8_t opcode)
 {
     static const char name[] = "a persistent id";
-    uint32_t tuple = 0, arguments[ARGUMENTS_MOST] = {0};
+    uint32_t tuple = 0, arguments[MAX_ARGUMENTS] = {0};
     (void)opcode;
     if (pop(unpickler, &tuple) != 0 || take_arguments(unpickler, tuple, name, 5, 5, arguments) != 0 ||
         check_kind(unpickler, name, arguments[0], PICKLE_STRING) != 0 ||

@@ -9,7 +9,7 @@
 #define SHOWN "%.120s" /* names come from the file */
 #define SAVE_ALONE "; save the weights alone: torch.save(model.state_dict(), \"model.pt\")"
 #define PICKLE_NAME "data.pkl"
-#define MOST_TIMES 4 /* limit for the bytes of all tensors, as a multiple of the file's bytes */
+#define MAX_TIMES 4 /* limit for the bytes of all tensors, as a multiple of the file's bytes */
 
 /* The data of one entry of the zip archive. */
 struct storage {
@@ -388,11 +388,11 @@ static int build_tensors(struct torch_archive *archive, size_t file_size, struct
                                         .bytes = (size_t)named->view.elements * weights_dtype_size(named->view.dtype)};
             memcpy(tensor->shape, named->view.shape, sizeof tensor->shape);
             archive->views[table->n_tensors++] = named->view;
-            if (__builtin_add_overflow(total, tensor->bytes, &total) || total / MOST_TIMES > file_size)
+            if (__builtin_add_overflow(total, tensor->bytes, &total) || total / MAX_TIMES > file_size)
                 return error_set(error,
                                  "tensor '" SHOWN "': the tensors together have more than %d times the bytes of the "
                                  "file; save copies of expanded tensors (tensor.clone())",
-                                 named->name, MOST_TIMES);
+                                 named->name, MAX_TIMES);
         }
         named->tensor = table->n_tensors - 1;
         table->names[table->n_names++] = (struct tensor_name){named->name, named->tensor};

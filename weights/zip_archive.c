@@ -16,7 +16,7 @@
 #define END_BYTES 22
 #define LOCATOR_BYTES 20
 #define END64_BYTES 56
-#define COMMENT_MOST 65535
+#define MAX_COMMENT_BYTES 65535
 #define DIRECTORY_LIMIT_BYTES ((size_t)100000000) /* the same limit as for the header of a safetensors file */
 
 #define IS_ENCRYPTED 1
@@ -101,7 +101,7 @@ static int read_end64(const struct zip_source *source, const char *tail, const c
 
 static int find_directory(const struct zip_source *source, struct place *place, struct error *error)
 {
-    size_t most = END_BYTES + LOCATOR_BYTES + COMMENT_MOST, length = source->size < most ? source->size : most;
+    size_t most = END_BYTES + LOCATOR_BYTES + MAX_COMMENT_BYTES, length = source->size < most ? source->size : most;
     char *tail = malloc(length + 1);
     if (!tail)
         return error_set(error, "out of memory");

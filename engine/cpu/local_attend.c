@@ -22,20 +22,20 @@ struct window_rows {
     int64_t query_stride, key_stride, out_stride; /* key_stride is also the stride of the values */
     int64_t rows, k;
     int64_t first_seen; /* number of keys up to the key of the first row, including this key */
-    /* Number of positions of the windows that the rows read. (slots - k) of these are outside of the sequence. */
-    int64_t slots;
+    /* Number of positions of the windows that the rows read. (positions - k) of these are outside of the sequence. */
+    int64_t positions;
 };
 
 /* For a row that reads no key, sets out (d) to the mean of all values of its windows. Values outside the sequence count
  * as -1. The library sets the scores of hidden keys to one number. So all positions of its windows have the same weight
  * if all keys are hidden. */
-static void mean_of_slots(const struct window_rows *p, float *out)
+static void mean_of_positions(const struct window_rows *p, float *out)
 {
     int64_t d = p->step->local_attend.dim_head;
     memset(out, 0, (size_t)d * sizeof *out);
     p->run->vector->sum_rows(p->k, d, p->values, p->key_stride, out);
     for (int64_t i = 0; i < d; i++)
-        out[i] = (out[i] - (float)(p->slots - p->k)) / (float)p->slots;
+        out[i] = (out[i] - (float)(p->positions - p->k)) / (float)p->positions;
 }
 
 /* Converts the mask to bytes. Returns the first key that is not masked, or k if all keys are masked. */
@@ -87,7 +87,7 @@ static void attend_window(const struct window_rows *p)
     p->run->vector->attend(&attend);
     for (int64_t r = 0; r < p->rows; r++)
         if (first_visible >= (p->step->local_attend.causal ? p->first_seen + r : p->k))
-            mean_of_slots(p, p->out + r * p->out_stride);
+            mean_of_positions(p, p->out + r * p->out_stride);
 }
 
 /* Describes rows of x: from `position` to the end of their window, or to `end` if it comes first. Positions count from
@@ -121,7 +121,7 @@ static struct window_rows rows_of_window(const struct cpu_run *run, const struct
         .rows = least(own + window, end) - position,
         .k = end_key - first_key,
         .first_seen = position - first_key + 1,
-        .slots = around * window,
+        .positions = around * window,
     };
 }
 

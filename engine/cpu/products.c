@@ -69,7 +69,7 @@ static bool are_batch_invariant(const struct products *products, const char *cor
  * constructor or in a product. */
 #define OPENBLAS_LOAD_BYTES (INT64_C(304) << 20)
 #define OPENBLAS_BUFFER_BYTES (INT64_C(128) << 20)
-#define OPENBLAS_MOST_BUFFERS 128 /* OpenBLAS in Debian has room for 256 buffers */
+#define OPENBLAS_MAX_BUFFERS 128 /* OpenBLAS in Debian has room for 256 buffers */
 
 static int refuse_address_space(int64_t bytes, int threads, struct error *error)
 {
@@ -105,7 +105,7 @@ static int check_address_space(int threads, struct error *error)
  * buffer. */
 static void reserve_buffers(const struct products *products, int count)
 {
-    void *buffers[OPENBLAS_MOST_BUFFERS];
+    void *buffers[OPENBLAS_MAX_BUFFERS];
     void *(*take)(int);
     void (*give)(void *);
     if (!find_function(products, "blas_memory_alloc", &take) || !find_function(products, "blas_memory_free", &give))
@@ -119,7 +119,7 @@ static void reserve_buffers(const struct products *products, int count)
 
 static int open_openblas(enum instruction_set set, struct products *products, struct error *error)
 {
-    int buffers = products->threads < OPENBLAS_MOST_BUFFERS ? products->threads : OPENBLAS_MOST_BUFFERS;
+    int buffers = products->threads < OPENBLAS_MAX_BUFFERS ? products->threads : OPENBLAS_MAX_BUFFERS;
     if (check_address_space(buffers, error) != 0)
         return -1;
     if (core_types[set])

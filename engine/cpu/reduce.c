@@ -104,7 +104,7 @@ static void for_items(const struct cpu_run *run, const struct plan_step *step, i
 }
 
 /* Returns `count` elements of x as contiguous floats. If they are not contiguous floats, copies them to `room`. */
-static const float *bring(const struct reducer *r, int64_t from, int64_t stride, int64_t count, float *room)
+static const float *as_floats(const struct reducer *r, int64_t from, int64_t stride, int64_t count, float *room)
 {
     const float *x = r->x + from;
     if (stride == 1 && !r->x_ids)
@@ -142,7 +142,7 @@ static void reduce_side_by_side(const struct reducer *r, const struct strip *str
     float room[STRIP];
     struct space_place place = space_at(r->inner, r->n_inner, strip->at, 0);
     for (int64_t i = 0; i < r->count; i++) {
-        const float *x = bring(r, place.at.x, strip->stride.x, strip->count, room);
+        const float *x = as_floats(r, place.at.x, strip->stride.x, strip->count, room);
         reduction.place = i;
         r->run->vector->reduce(&reduction, strip->count, x, y);
         space_next(r->inner, r->n_inner, &place);
@@ -193,7 +193,7 @@ static double reduce_one(const struct reducer *r, struct space_offsets from, str
             int64_t count = least(STRIP, last->count - i);
             reduction.place = run * last->count + i;
             r->run->vector->reduce(&reduction, count,
-                                   bring(r, at.at.x + i * last->stride.x, last->stride.x, count, room), parts);
+                                   as_floats(r, at.at.x + i * last->stride.x, last->stride.x, count, room), parts);
         }
         space_next(r->inner, r->n_inner - 1, &at);
     }
@@ -286,7 +286,7 @@ static void cumulate(const struct reducer *r, const struct strip *strip)
     struct space_place place = space_at(r->inner, r->n_inner, strip->at, 0);
     fill(strip->count, 0, sums);
     for (int64_t i = 0; i < r->count; i++) {
-        const float *x = bring(r, place.at.x, strip->stride.x, strip->count, room);
+        const float *x = as_floats(r, place.at.x, strip->stride.x, strip->count, room);
         r->run->vector->reduce(&reduction, strip->count, x, sums);
         for (int64_t c = 0; c < strip->count; c++)
             r->y[place.at.y + c * strip->stride.y] = (float)sums[c];
@@ -308,7 +308,7 @@ static void exponentials(const struct reducer *r, const struct strip *strip, str
                          const float *maximum, bool as_it_is, float *y)
 {
     float room[STRIP];
-    const float *x = bring(r, place.x, strip->stride.x, strip->count, room);
+    const float *x = as_floats(r, place.x, strip->stride.x, strip->count, room);
     if (!as_it_is)
         r->run->vector->exp_rows(1, strip->count, x, 0, maximum, y);
     for (int64_t i = 0; i < strip->count && as_it_is; i++)
@@ -366,7 +366,7 @@ static void softmax_dense(const struct reducer *r, struct space_offsets at)
     const struct vector_reduction largest = {.reduction = REDUCTION_MAXIMUM};
     const struct space_dimension *along = &r->inner[0];
     float *y = r->y + at.y;
-    const float *x = bring(r, at.x, along->stride.x, along->count, y);
+    const float *x = as_floats(r, at.x, along->stride.x, along->count, y);
     if (x != y)
         memcpy(y, x, (size_t)along->count * sizeof *y);
     if (!r->step->softmax.logarithm) {

@@ -239,8 +239,8 @@ void cpu_arrange(const struct cpu_run *run, const struct plan_step *step)
 
 /* Returns `count` elements, beginning at `from`, as contiguous floats. If necessary, the elements are copied to `room`.
  * If `as_ids`, ids are not converted. */
-static const float *bring(struct item_operand operand, const float *from, int64_t stride, int64_t count, bool as_ids,
-                          float *room)
+static const float *contiguous_elements(struct item_operand operand, const float *from, int64_t stride, int64_t count,
+                                        bool as_ids, float *room)
 {
     bool converts = operand.ids && !as_ids;
     if (stride == 1 && !converts)
@@ -266,12 +266,12 @@ static void compute_run(const struct space_task *task, struct space_offsets at, 
     float x_room[CHUNK], z_room[CHUNK], condition_room[CHUNK], y_room[CHUNK];
     for (int64_t done = 0; done < inner->count; done += CHUNK) {
         int64_t count = least(CHUNK, inner->count - done);
-        const float *x = bring(task->x, task->x.elements + at.x, stride->x, count, as_ids, x_room);
-        const float *z = bring(task->z, task->z.elements + at.z, stride->z, count, as_ids, z_room);
+        const float *x = contiguous_elements(task->x, task->x.elements + at.x, stride->x, count, as_ids, x_room);
+        const float *z = contiguous_elements(task->z, task->z.elements + at.z, stride->z, count, as_ids, z_room);
         const float *condition = NULL;
         if (task->condition.elements)
-            condition =
-                bring(task->condition, task->condition.elements + at.keys, stride->keys, count, false, condition_room);
+            condition = contiguous_elements(task->condition, task->condition.elements + at.keys, stride->keys, count,
+                                            false, condition_room);
         float *y = task->y + at.y;
         function(task, count, x, z, condition, stride->y == 1 ? y : y_room);
         for (int64_t i = 0; stride->y != 1 && i < count; i++)

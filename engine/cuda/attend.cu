@@ -17,13 +17,15 @@
  * computes. */
 #define FEATURES 64
 #define EACH 4
-#define SIDE \
-    16 /* a block has SIDE x SIDE threads. A thread computes EACH consecutive rows, and keys that are SIDE apart */
-#define THREADS (SIDE * SIDE)
+/* A block has BLOCK_SIDE x BLOCK_SIDE threads. A thread computes EACH consecutive rows, and keys that are BLOCK_SIDE
+ * apart. */
+#define BLOCK_SIDE 16
+#define THREADS (BLOCK_SIDE * BLOCK_SIDE)
 #define PAD 4 /* unused floats after each row, so that float4 of neighbouring rows are in different banks */
 #define PARTS (PADDER_BLOCK_ROWS / ROWS)
 
-static_assert(ROWS == SIDE * EACH && TILE == SIDE * EACH && FEATURES == SIDE * EACH, "each thread has 4 x 4");
+static_assert(ROWS == BLOCK_SIDE * EACH && TILE == BLOCK_SIDE * EACH && FEATURES == BLOCK_SIDE * EACH,
+              "each thread has 4 x 4");
 
 template <typename T> static attention<T> attention_of(const struct cuda_run *run, const struct plan_step *step)
 {
@@ -106,7 +108,7 @@ static __device__ __forceinline__ void add_scores(const struct tile *tile, int r
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
             load(queries[i], &tile->queries[row + i][f]);
-            load(keys[i], &tile->keys[key + i * SIDE][f]);
+            load(keys[i], &tile->keys[key + i * BLOCK_SIDE][f]);
         }
 #pragma unroll
         for (int i = 0; i < EACH; i++)
@@ -124,7 +126,7 @@ template <typename T>
 static __device__ void score_tile(const struct attention<T> *a, const struct head_rows *p, struct tile *tile,
                                   int64_t first, float (&scores)[EACH][EACH])
 {
-    int row = (int)threadIdx.x / SIDE * EACH, own_key = (int)threadIdx.x % SIDE;
+    int row = (int)threadIdx.x / BLOCK_SIDE * EACH, own_key = (int)threadIdx.x % BLOCK_SIDE;
     int64_t query = p->s.query + p->index * p->s.width, key = p->s.key + first * p->s.width;
     for (int i = 0; i < EACH * EACH; i++)
         scores[i / EACH][i % EACH] = 0;
@@ -141,7 +143,7 @@ static __device__ void score_tile(const struct attention<T> *a, const struct hea
     for (int i = 0; i < EACH; i++) {
         int64_t position = row + i < p->rows ? position_of(a, &p->s, p->index + row + i) : 0;
         for (int j = 0; j < EACH; j++) {
-            int64_t k = first + own_key + j * SIDE;
+            int64_t k = first + own_key + j * BLOCK_SIDE;
             bool seen = k < p->s.keys && row + i < p->rows && (!a->causal || k <= position);
             scores[i][j] = seen ? a->scale * scores[i][j] + mask_score(a, &p->s, p->head, position, k) : -INFINITY;
         }
@@ -158,17 +160,17 @@ static __device__ __forceinline__ void raise(struct state *state, int i, float m
         state->out[i][v] *= factor;
 }
 
-/* side_maximum and side_sum return the maximum and the sum over the SIDE threads that share rows. */
+/* side_maximum and side_sum return the maximum and the sum over the BLOCK_SIDE threads that share rows. */
 static __device__ __forceinline__ float side_maximum(float x)
 {
-    for (int apart = SIDE / 2; apart > 0; apart /= 2)
+    for (int apart = BLOCK_SIDE / 2; apart > 0; apart /= 2)
         x = fmaxf(x, __shfl_xor_sync(WHOLE_WARP, x, apart));
     return x;
 }
 
 static __device__ __forceinline__ float side_sum(float x)
 {
-    for (int apart = SIDE / 2; apart > 0; apart /= 2)
+    for (int apart = BLOCK_SIDE / 2; apart > 0; apart /= 2)
         x += __shfl_xor_sync(WHOLE_WARP, x, apart);
     return x;
 }
@@ -179,7 +181,7 @@ template <typename T>
 static __device__ void add_tile(const struct attention<T> *a, const struct head_rows *p, struct tile *tile,
                                 int64_t first, const float (&scores)[EACH][EACH], struct state *state)
 {
-    int row = (int)threadIdx.x / SIDE * EACH, side = (int)threadIdx.x % SIDE;
+    int row = (int)threadIdx.x / BLOCK_SIDE * EACH, side = (int)threadIdx.x % BLOCK_SIDE;
     copy_rows(a, tile->values,
               a->values + (p->s.key + first * p->s.width) * a->value_columns + p->kv_head * a->dim_value +
                   p->first_value,
@@ -189,7 +191,7 @@ static __device__ void add_tile(const struct attention<T> *a, const struct head_
         raise(state, i, side_maximum(fmaxf(fmaxf(scores[i][0], scores[i][1]), fmaxf(scores[i][2], scores[i][3]))));
         for (int j = 0; j < EACH; j++) {
             float weight = power_of(scores[i][j], state->maximum[i]);
-            tile->weights[row + i][side + j * SIDE] = weight;
+            tile->weights[row + i][side + j * BLOCK_SIDE] = weight;
             sum += weight;
         }
         state->sum[i] += side_sum(sum);
@@ -217,7 +219,7 @@ template <typename T>
 static __device__ void attend_rows(const struct attention<T> *a, const struct head_rows *p, struct tile *tile)
 {
     struct state state = {};
-    int row = (int)threadIdx.x / SIDE * EACH, side = (int)threadIdx.x % SIDE;
+    int row = (int)threadIdx.x / BLOCK_SIDE * EACH, side = (int)threadIdx.x % BLOCK_SIDE;
     int64_t last = position_of(a, &p->s, p->index + p->rows - 1);
     int64_t behind = a->causal && last < p->s.keys ? last + 1 : p->s.keys;
     for (int i = 0; i < EACH; i++)
@@ -369,7 +371,7 @@ static void give_weights(struct cuda_run *run, const struct plan_step *step, con
         const int64_t *starts = starts_of(run, step->keys) + item;
         int64_t all = most((starts[1] - starts[0]) / width, step->attend.key_room);
         int64_t rows = positions * (call ? width : step->attend.heads), at_once = run->scratch_floats / all / 2;
-        for (int64_t first = 0; first < rows && goes_on(run); first += at_once) {
+        for (int64_t first = 0; first < rows && has_not_failed(run); first += at_once) {
             int64_t count = least(at_once, rows - first);
             if (call)
                 launch(run, weigh_call<T>, parts_of(count, WARPS), 1, WARPS * WARP, *a, item, width, positions, first,

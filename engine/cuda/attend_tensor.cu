@@ -26,7 +26,7 @@
 /* Number of thread blocks that keep a multiprocessor busy. If there are more units, each block computes several
  * units. */
 #define BLOCKS 4
-#define MOST_UNITS 8
+#define MAX_UNITS 8
 
 /* Number of threads of a thread block. */
 template <int TALL> constexpr int threads = PADDER_BLOCK_ROWS / (16 * TALL) * WARP;
@@ -422,7 +422,7 @@ static void launch_attention(struct cuda_run *run, const struct plan_step *step,
     int64_t tiles = parts_of(fixed_keys(run, step), TILE);
     static_assert(sizeof(struct row_tile<T, WIDE>) <= sizeof(struct key_tile<T, WIDE>),
                   "rows take the place of a tile");
-    static_assert(2 * sizeof(struct key_tile<T, WIDE>) <= LEAST_SHARED_BYTES, "two tiles fit on every device");
+    static_assert(2 * sizeof(struct key_tile<T, WIDE>) <= MIN_SHARED_BYTES, "two tiles fit on every device");
     units.resident = tiles > 0 && (size_t)(tiles + 1) * tile <= room;
     size_t bytes = (size_t)(units.resident ? tiles + 1 : 2) * tile;
     int axis = run->plan->values[step->x].axis;
@@ -430,7 +430,7 @@ static void launch_attention(struct cuda_run *run, const struct plan_step *step,
     units.n_blocks = shape_blocks(run->shape, axis);
     units.query_heads = a->heads / a->kv_heads;
     int64_t count = units.n_blocks * units.query_heads;
-    units.each = (int)most(1, least(MOST_UNITS, count * a->kv_heads / (BLOCKS * run->processors)));
+    units.each = (int)most(1, least(MAX_UNITS, count * a->kv_heads / (BLOCKS * run->processors)));
     launch_shared(run, attend_tensor<T, WIDE, TALL>, parts_of(count, units.each), dim3((unsigned)a->kv_heads),
                   threads<TALL>, bytes, *a, units);
 }

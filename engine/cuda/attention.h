@@ -64,7 +64,7 @@ static __device__ float mask_score(const struct attention<T> *a, const struct se
     const struct score_mask *mask = &s->mask;
     if (!mask->data)
         return 0;
-    int64_t row = (s->number * a->heads + head) * mask->each + (mask->length == 1 ? 0 : position);
+    int64_t row = (s->number * a->heads + head) * mask->rows_per_head + (mask->length == 1 ? 0 : position);
     if (mask->floats)
         return ((const float *)mask->data)[row * s->keys + key];
     return (((const uint8_t *)mask->data)[row * s->keys + key] != 0) == a->masked_byte ? a->masked_score : 0;

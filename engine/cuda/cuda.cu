@@ -208,7 +208,7 @@ static bool batch_invariant(const struct backend *)
 static bool has_operation(enum operation operation)
 {
     const struct cuda_operation *row = cuda_operation_of(DTYPE_F32, operation);
-    return row->run && row->scratch && row->floats != FLOAT_UNSAID;
+    return row->run && row->scratch && row->floats != FLOAT_UNDECLARED;
 }
 
 /* ---- Preparing ---- */

@@ -2,10 +2,10 @@
 
 #include <time.h>
 
-#define LEAST_MILLISECONDS 0.4f /* minimum duration of a measurement, because events are some microseconds late */
-#ifndef MOST_REPETITIONS
+#define MIN_MILLISECONDS 0.4f /* minimum duration of a measurement, because events are some microseconds late */
+#ifndef MAX_REPETITIONS
 /* Maximum number of launches in a measurement. More launches would wait for room in the stream's queue. */
-#define MOST_REPETITIONS 128
+#define MAX_REPETITIONS 128
 #endif
 /* Number of measurements. The shortest measurement counts, because disturbances can only prolong a measurement. */
 #define MEASUREMENTS 3
@@ -70,11 +70,11 @@ static float measure(struct cuda_run *run, struct stopwatch *watch, int repetiti
         runs = launch(number);
     note(run, cudaEventRecord(watch->end, run->stream));
     pthread_mutex_unlock(run->submitting);
-    if (goes_on(run))
+    if (has_not_failed(run))
         note(run, cudaEventSynchronize(watch->end));
-    if (goes_on(run))
+    if (has_not_failed(run))
         note(run, cudaEventElapsedTime(&milliseconds, watch->begin, watch->end));
-    return runs && goes_on(run) ? milliseconds : -1;
+    return runs && has_not_failed(run) ? milliseconds : -1;
 }
 
 /* Returns the milliseconds of one launch. `least` is the time of the fastest algorithm so far, or 0 if there is none.
@@ -87,8 +87,8 @@ static float time_of(struct cuda_run *run, struct stopwatch *watch, float least,
     float shortest = measure(run, watch, 1, number, launch);
     if (shortest < 0)
         return -1;
-    while ((shortest = measure(run, watch, *repetitions, number, launch)) >= 0 && shortest < LEAST_MILLISECONDS &&
-           *repetitions < MOST_REPETITIONS)
+    while ((shortest = measure(run, watch, *repetitions, number, launch)) >= 0 && shortest < MIN_MILLISECONDS &&
+           *repetitions < MAX_REPETITIONS)
         *repetitions *= 2;
     float each = (float)*repetitions;
     for (int i = 1; i < MEASUREMENTS && shortest >= 0; i++) {
@@ -121,7 +121,7 @@ int fastest_find(struct cuda_run *run, struct stopwatch *watch, int count, const
     if (count <= 1 || run->tuning_milliseconds <= 0)
         return count > 0 ? 0 : -1;
     double started = now_milliseconds(), end = started + run->tuning_milliseconds;
-    for (int i = 0; i < count && goes_on(run) && (fastest < 0 || now_milliseconds() < end); i++) {
+    for (int i = 0; i < count && has_not_failed(run) && (fastest < 0 || now_milliseconds() < end); i++) {
         float milliseconds = time_of(run, watch, least, &repetitions, i, launch);
         if (milliseconds < 0 || (fastest >= 0 && !is_clearly_faster(milliseconds, least)))
             continue;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_ATTEMPTS 3
+#define MAX_ATTEMPTS 3
 
 int graphs_open(const struct plan *plan, struct graphs *graphs, struct error *error)
 {
@@ -58,7 +58,7 @@ static void capture(struct graph *place, struct cuda_run *run, cudaStream_t stre
     if (cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess) {
         launch_steps(&captured);
         note(&captured, cudaStreamEndCapture(stream, &graph));
-        if (goes_on(&captured) && cudaGraphInstantiate(&place->exec, graph, 0) != cudaSuccess)
+        if (has_not_failed(&captured) && cudaGraphInstantiate(&place->exec, graph, 0) != cudaSuccess)
             place->exec = NULL;
     }
     if (graph)
@@ -79,7 +79,7 @@ void graphs_run(struct graphs *graphs, struct cuda_run *run, cudaStream_t captur
     struct graph *place = find(graphs, run->plan, run->shape);
     bool seen = place->used > 0;
     place->used = ++graphs->batches;
-    if (seen && !place->exec && place->attempts < MOST_ATTEMPTS)
+    if (seen && !place->exec && place->attempts < MAX_ATTEMPTS)
         capture(place, run, capturing, launch_steps);
     if (place->exec)
         note(run, cudaGraphLaunch(place->exec, run->stream));

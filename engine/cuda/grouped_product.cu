@@ -74,7 +74,7 @@ bool cuda_grouped_multiply(struct cuda_grouped *grouped, struct cuda_run *run, c
     const cudaDataType_t type = cublas_type_of(run->dtype);
     const int count = product->n_groups;
     void *arrays = malloc((size_t)count * ARRAYS * sizeof(int)), *room = arrays;
-    if (!arrays || !goes_on(run)) {
+    if (!arrays || !has_not_failed(run)) {
         free(arrays);
         return false;
     }

@@ -52,7 +52,7 @@ static bool is_repeatable(const struct cuda_run *run, const struct cuda_lane *la
 static void launch_steps(struct cuda_run *run)
 {
     upload_place_inputs(run->upload, run);
-    for (int i = 0; i < run->plan->n_steps && goes_on(run); i += run->launches[i].steps) {
+    for (int i = 0; i < run->plan->n_steps && has_not_failed(run); i += run->launches[i].steps) {
         run->step = &run->plan->steps[i];
         run->launches[i].run(run, run->step);
     }
@@ -68,7 +68,7 @@ static void send(struct cuda_lane *lane, const struct backend *backend, struct c
         run->refusal = "no memory for attention masks";
     else
         note(run, filled);
-    if (!goes_on(run))
+    if (!has_not_failed(run))
         return;
     results_lay_out(&lane->results, run->plan, &lane->shape);
     upload_describe(&lane->upload, run);
@@ -85,27 +85,27 @@ static void send(struct cuda_lane *lane, const struct backend *backend, struct c
 static void submit(struct cuda_lane *lane, struct backend *backend, struct cuda_run *run)
 {
     pthread_mutex_lock(&backend->submitting);
-    if (goes_on(run))
+    if (has_not_failed(run))
         note(run, cudaStreamWaitEvent(backend->compute, lane->is_up, 0));
-    if (goes_on(run))
+    if (has_not_failed(run))
         graphs_run(&lane->graphs, run, backend->capturing, launch_steps);
-    if (goes_on(run))
+    if (has_not_failed(run))
         note(run, cudaEventRecord(lane->is_computed, backend->compute));
-    if (goes_on(run))
+    if (has_not_failed(run))
         note(run, cudaStreamWaitEvent(backend->down, lane->is_computed, 0));
     if (lane->results.fit)
         /* Copies attention maps to the items, because results_fetch needs the memory of these maps. */
-        results_hand_on(run);
-    if (goes_on(run))
+        results_complete_copies(run);
+    if (has_not_failed(run))
         note(run, results_fetch(&lane->results, run->plan, run->batch, backend->down));
-    if (goes_on(run))
+    if (has_not_failed(run))
         note(run, cudaEventRecord(lane->is_down, backend->down));
     pthread_mutex_unlock(&backend->submitting);
 }
 
 /* Called after a failure or a refusal. Waits until nothing uses the lane's memory. If the device fails during the wait,
  * this may be the reason why cuBLASLt failed. The batch then counts as a failure of the device. */
-static void drain(struct backend *backend, struct cuda_run *run)
+static void wait_for_device(struct backend *backend, struct cuda_run *run)
 {
     pthread_mutex_lock(&backend->submitting);
     note(run, cudaStreamSynchronize(backend->up));
@@ -121,14 +121,14 @@ int lane_run(struct cuda_lane *lane, struct backend *backend, struct cuda_run ru
     run.batch = batch;
     send(lane, backend, &run);
     submit(lane, backend, &run);
-    results_hand_on(&run);
-    if (goes_on(&run))
+    results_complete_copies(&run);
+    if (has_not_failed(&run))
         note(&run, durations_wait(&lane->durations, shape_hash(run.plan, &lane->shape), lane->is_down));
-    if (goes_on(&run)) {
+    if (has_not_failed(&run)) {
         results_deliver(&lane->results, run.plan, batch);
         return 0;
     }
-    drain(backend, &run);
+    wait_for_device(backend, &run);
     if (run.status != cudaSuccess)
         return cuda_fail(error, "the CUDA device failed", run.status);
     if (run.product_failed)

@@ -85,7 +85,7 @@ static __device__ float *context_of(const struct linear_attention<T> *a, int64_t
 }
 
 /* Whether the sequence's slot contains the context, because an earlier batch computed it. */
-template <typename T> static __device__ bool knows_context(const struct linear_attention<T> *a, int64_t sequence)
+template <typename T> static __device__ bool slot_has_context(const struct linear_attention<T> *a, int64_t sequence)
 {
     return state_of(a->states, sequence / a->fold) && a->states.items[sequence / a->fold].earlier > 0;
 }
@@ -114,7 +114,7 @@ static __global__ void soften_queries(int64_t rows, int64_t columns, const T *qu
 
 /* A block's shared memory. */
 struct summation {
-    float powers[TILE][ROOM], values[TILE][ROOM];
+    float powers[TILE][TILE_STRIDE], values[TILE][TILE_STRIDE];
     float maxima[SHARE][TILE], sums[TILE];
 };
 
@@ -157,7 +157,7 @@ static __device__ void find_maxima(const struct linear_attention<T> *a, const st
 template <typename T>
 static __device__ void write_part(const struct linear_attention<T> *a, const struct fold_piece *part, int64_t head,
                                   int64_t feature, int64_t column, const struct summation *shared,
-                                  const float (&products)[2][EACH])
+                                  const float (&products)[2][COLUMNS_A_THREAD])
 {
     bool whole = part->count == 1;
     float *to =
@@ -166,7 +166,7 @@ static __device__ void write_part(const struct linear_attention<T> *a, const str
     for (int i = 0; i < 2; i++) {
         int f = own_row() + i * HALF;
         float sum = shared->sums[f], factor = !whole ? 1 : sum == 0 ? 0 : 1 / sum;
-        for (int j = 0; feature + f < a->d && j < EACH; j++)
+        for (int j = 0; feature + f < a->d && j < COLUMNS_A_THREAD; j++)
             if (column + own_column() + j < a->e)
                 context[(feature + f) * a->e + column + own_column() + j] = products[i][j] * factor;
     }
@@ -184,8 +184,8 @@ template <typename T> static __global__ void __launch_bounds__(THREADS, 4) sum_c
     struct fold_piece part = find_piece(a.key_starts, a.n_items, a.fold, a.part_rows, blockIdx.x);
     unsigned column_tiles = (unsigned)((a.e + TILE - 1) / TILE);
     int64_t head = blockIdx.y, feature = blockIdx.z / column_tiles * TILE, column = blockIdx.z % column_tiles * TILE;
-    float products[2][EACH] = {}, share = 0;
-    if (part.count == 0 || !has_context(&a, part.sequence) || knows_context(&a, part.sequence))
+    float products[2][COLUMNS_A_THREAD] = {}, share = 0;
+    if (part.count == 0 || !has_context(&a, part.sequence) || slot_has_context(&a, part.sequence))
         return;
     find_maxima(&a, &part, head, feature, shared);
     for (int64_t begin = part.begin; begin < part.end; begin += TILE) {
@@ -228,7 +228,7 @@ template <typename T> static __global__ void join_parts(struct linear_attention<
 }
 
 struct context_tiles {
-    float queries[TILE][ROOM], context[TILE][ROOM];
+    float queries[TILE][TILE_STRIDE], context[TILE][TILE_STRIDE];
 };
 
 /* y[r, h] = queries[r, h] context. Grid: x is a group of TILE rows of a sequence, y is the head, z selects the tile of
@@ -238,7 +238,7 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) read_con
     struct context_tiles *shared = (struct context_tiles *)dynamic_shared_memory;
     struct fold_piece piece = find_piece(a.query_starts, a.n_items, a.fold, TILE, blockIdx.x);
     int64_t head = blockIdx.y, column = (int64_t)blockIdx.z * TILE;
-    float sums[2][EACH] = {};
+    float sums[2][COLUMNS_A_THREAD] = {};
     if (piece.count == 0 || !has_context(&a, piece.sequence))
         return;
     const float *context = context_of(&a, piece.sequence, head) + column;
@@ -300,7 +300,7 @@ static int64_t query_floats(const struct plan *plan, const struct plan_step *ste
 
 static int64_t walk_floats(int64_t d)
 {
-    return parts_of(d, TILE) * TILE * ROOM;
+    return parts_of(d, TILE) * TILE * TILE_STRIDE;
 }
 
 /* Number of floats of the contexts of one sequence in scratch. */

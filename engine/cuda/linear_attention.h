@@ -20,17 +20,17 @@
 #define TILE 32
 /* Number of floats of a tile's row in memory. Unused floats put rows into different banks, and rows begin at multiples
  * of 16 bytes. */
-#define ROOM (TILE + 4)
-#define EACH 4          /* number of columns of a product that a thread computes, in each of two rows */
-#define HALF (TILE / 2) /* distance between the two rows of a thread */
-#define SIDE (TILE / EACH)
+#define TILE_STRIDE (TILE + 4)
+#define COLUMNS_A_THREAD 4 /* number of columns of a product that a thread computes, in each of two rows */
+#define HALF (TILE / 2)    /* distance between the two rows of a thread */
+#define SIDE (TILE / COLUMNS_A_THREAD)
 #define THREADS (HALF * SIDE)
 #define SHARE (THREADS / TILE) /* number of threads that add up one row of a tile */
 #ifndef SHARED_FEATURES
 #define SHARED_FEATURES 256 /* largest d for which the context of a causal sequence is in shared memory */
 #endif
 
-typedef float tile_row[ROOM];
+typedef float tile_row[TILE_STRIDE];
 
 template <typename T> struct linear_attention {
     const T *keys;       /* (rows of keys, key_columns) */
@@ -49,7 +49,7 @@ template <typename T> struct linear_attention {
     int64_t walk_floats;
     const float *queries; /* (rows, heads * d): the scaled softmax of each query, or the scaled query itself */
     /* The contexts of sequences: (sequences, heads, d, e). If the attention is causal, they are (sequences, heads,
-     * column tiles, d rounded up to TILE, ROOM), and are only used if d > SHARED_FEATURES. See struct walk. */
+     * column tiles, d rounded up to TILE, TILE_STRIDE), and are only used if d > SHARED_FEATURES. See struct walk. */
     float *contexts;
     /* (parts, heads), for the sequences with several parts. Each element has maxima (d), sums (d) and a context (d,
      * e). */
@@ -73,22 +73,23 @@ static __device__ __forceinline__ int own_row()
 
 static __device__ __forceinline__ int own_column()
 {
-    return (int)threadIdx.x % SIDE * EACH;
+    return (int)threadIdx.x % SIDE * COLUMNS_A_THREAD;
 }
 
 /* sums += a b, for tiles a and b. The thread computes rows own_row() + HALF i and columns own_column() + j. */
-static __device__ __forceinline__ void add_product(const tile_row *a, const tile_row *b, float (&sums)[2][EACH])
+static __device__ __forceinline__ void add_product(const tile_row *a, const tile_row *b,
+                                                   float (&sums)[2][COLUMNS_A_THREAD])
 {
 #pragma unroll 2
-    for (int l = 0; l < TILE; l += EACH) {
-        float rows[2][EACH], columns[EACH];
+    for (int l = 0; l < TILE; l += COLUMNS_A_THREAD) {
+        float rows[2][COLUMNS_A_THREAD], columns[COLUMNS_A_THREAD];
         load(rows[0], &a[own_row()][l]);
         load(rows[1], &a[own_row() + HALF][l]);
 #pragma unroll
-        for (int m = 0; m < EACH; m++) {
+        for (int m = 0; m < COLUMNS_A_THREAD; m++) {
             load(columns, &b[l + m][own_column()]);
 #pragma unroll
-            for (int j = 0; j < EACH; j++) {
+            for (int j = 0; j < COLUMNS_A_THREAD; j++) {
                 sums[0][j] += rows[0][m] * columns[j];
                 sums[1][j] += rows[1][m] * columns[j];
             }
@@ -176,13 +177,13 @@ static __device__ void load_values(const struct linear_attention<T> *a, const st
 /* Writes the thread's part of rows [begin, end) of y. Divides it by `divisors`, unless `divisors` is NULL. */
 template <typename T>
 static __device__ void write_rows(const struct linear_attention<T> *a, const struct fold_rows *rows, int64_t head,
-                                  int64_t begin, int64_t end, int64_t column, const float (&sums)[2][EACH],
+                                  int64_t begin, int64_t end, int64_t column, const float (&sums)[2][COLUMNS_A_THREAD],
                                   const float *divisors)
 {
     for (int i = 0; i < 2; i++) {
         int r = own_row() + i * HALF;
         T *out = a->out + ((rows->first + (begin + r) * a->fold) * a->heads + head) * a->e;
-        for (int j = 0; j < EACH; j++)
+        for (int j = 0; j < COLUMNS_A_THREAD; j++)
             if (begin + r < end && column + own_column() + j < a->e)
                 out[column + own_column() + j] = of_float<T>(divisors ? sums[i][j] / divisors[r] : sums[i][j]);
     }
@@ -190,11 +191,11 @@ static __device__ void write_rows(const struct linear_attention<T> *a, const str
 
 /* ---- The walk of a causal sequence ---- */
 
-/* A block's shared memory. The context (d rounded up to TILE, ROOM) follows the struct in shared memory, or is in
- * a->contexts. Columns 0 to TILE - 1 of the context are sums of powers times values. Column TILE contains the sums of
- * the powers. */
+/* A block's shared memory. The context (d rounded up to TILE, TILE_STRIDE) follows the struct in shared memory, or is
+ * in a->contexts. Columns 0 to TILE - 1 of the context are sums of powers times values. Column TILE contains the sums
+ * of the powers. */
 struct walk {
-    float queries[TILE][ROOM], powers[TILE][ROOM], values[TILE][ROOM], scores[TILE][ROOM];
+    float queries[TILE][TILE_STRIDE], powers[TILE][TILE_STRIDE], values[TILE][TILE_STRIDE], scores[TILE][TILE_STRIDE];
     float divisors[TILE];
 };
 
@@ -206,11 +207,12 @@ struct path {
 };
 
 /* Keeps the scores of the keys that a row of the chunk reads. Sets all other scores to 0. */
-static __device__ __forceinline__ void keep_scores(struct walk *shared, int64_t bucket, const float (&scores)[2][EACH])
+static __device__ __forceinline__ void keep_scores(struct walk *shared, int64_t bucket,
+                                                   const float (&scores)[2][COLUMNS_A_THREAD])
 {
     for (int i = 0; i < 2; i++) {
         int r = own_row() + i * HALF, seen = bucket == 1 ? r + 1 : r / (int)bucket * (int)bucket;
-        for (int j = 0; j < EACH; j++)
+        for (int j = 0; j < COLUMNS_A_THREAD; j++)
             shared->scores[r][own_column() + j] = own_column() + j < seen ? scores[i][j] : 0;
     }
 }
@@ -223,7 +225,7 @@ static __device__ void read_chunk(const struct linear_attention<T> *a, const str
                                   int64_t begin, int64_t end, bool inner)
 {
     int64_t known = end < p->keys.count ? end : p->keys.count;
-    float sums[2][EACH] = {}, scores[2][EACH] = {}, share = 0;
+    float sums[2][COLUMNS_A_THREAD] = {}, scores[2][COLUMNS_A_THREAD] = {}, share = 0;
     for (int64_t feature = 0; feature < a->d; feature += TILE) {
         __syncthreads(); /* all threads have read the previous tiles, and written the context */
         load_queries(a, &p->queries, p->head, begin, end, feature, shared->queries);
@@ -256,7 +258,7 @@ static __device__ void add_chunk(const struct linear_attention<T> *a, const stru
 {
     for (int64_t feature = 0; feature < a->d; feature += TILE) {
         tile_row *context = p->context + feature;
-        float sums[2][EACH] = {};
+        float sums[2][COLUMNS_A_THREAD] = {};
         __syncthreads(); /* all threads have read the tiles and the context */
         load_powers(a, &p->keys, p->head, begin, end, feature, NULL, shared->powers);
         if (feature == 0)
@@ -267,7 +269,7 @@ static __device__ void add_chunk(const struct linear_attention<T> *a, const stru
         if (threadIdx.x % SHARE == 0)
             context[threadIdx.x / SHARE][TILE] += sum;
         for (int i = 0; i < 2; i++)
-            for (int j = 0; j < EACH; j++)
+            for (int j = 0; j < COLUMNS_A_THREAD; j++)
                 context[own_row() + i * HALF][own_column() + j] += sums[i][j];
     }
 }

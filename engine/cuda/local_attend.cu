@@ -24,10 +24,10 @@ template <typename T> struct local_attention {
     T *out;
 };
 
-/* The keys of the windows that a row reads: rows [first, behind). The windows have `slots` positions, and some of them
- * may be outside the sequence. */
+/* The keys of the windows that a row reads: rows [first, behind). The windows have `positions` positions, and some of
+ * them may be outside the sequence. */
 struct neighbours {
-    int64_t first, behind, slots;
+    int64_t first, behind, positions;
 };
 
 template <typename T>
@@ -49,10 +49,10 @@ template <typename T> static __device__ bool is_seen(const struct local_attentio
 template <typename T>
 static __device__ float mean_value(const struct local_attention<T> *a, const struct neighbours *n, const T *values)
 {
-    float sum = -(float)(n->slots - (n->behind - n->first));
+    float sum = -(float)(n->positions - (n->behind - n->first));
     for (int64_t key = n->first; key < n->behind; key++)
         sum += to_float(values[key * a->key_columns]);
-    return sum / (float)n->slots;
+    return sum / (float)n->positions;
 }
 
 /* The scalar product of a query and a key. Loads N elements at a time. */

@@ -37,7 +37,7 @@ void product_method_choose(struct cuda_run *run, chosen_method chosen, bool poss
     const enum product_method methods[] = {usual, other};
     int step = (int)(run->step - run->plan->steps);
     enum product_method *method = &(run->launches[step].*chosen);
-    if (*method != PRODUCT_UNDECIDED || !goes_on(run))
+    if (*method != PRODUCT_UNDECIDED || !has_not_failed(run))
         return;
     *method = possible ? known_method(run, chosen, step) : PRODUCT_BY_KERNEL;
     if (*method != PRODUCT_UNDECIDED)
@@ -47,7 +47,7 @@ void product_method_choose(struct cuda_run *run, chosen_method chosen, bool poss
         now.choosing = false;
         bool supported = launch(&now, methods[number]);
         note(run, now.status);
-        return supported && goes_on(&now);
+        return supported && has_not_failed(&now);
     });
     *method = methods[fastest < 0 ? 0 : fastest];
 }

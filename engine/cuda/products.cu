@@ -320,7 +320,7 @@ static void prepare(struct cuda_run *run, const struct cuda_product *product)
     if (known)
         return;
     choose(run, product, &shape, first_extent(product), &chosen);
-    if (!goes_on(run))
+    if (!has_not_failed(run))
         return;
     pthread_mutex_lock(run->submitting);
     *place_of(run->products, &shape) = chosen;
@@ -350,7 +350,7 @@ static cublasStatus_t launch_as(struct cuda_run *run, const struct cuda_product 
 
 void cuda_products_multiply(struct cuda_run *run, const struct cuda_product *product)
 {
-    if (product->rows == 0 || product->columns == 0 || !goes_on(run))
+    if (product->rows == 0 || product->columns == 0 || !has_not_failed(run))
         return;
     if (run->choosing) {
         prepare(run, product);
@@ -409,7 +409,8 @@ static void choose_for_full(struct cuda_run *run, struct batch_shape *shape, boo
         run->step = &plan->steps[i];
         if (shape_full_rows(plan, run->step) == 0)
             continue;
-        for (int64_t count = shape_most_full(plan, i); count > 0 && goes_on(run); count = largest ? 0 : count - 1) {
+        for (int64_t count = shape_most_full(plan, i); count > 0 && has_not_failed(run);
+             count = largest ? 0 : count - 1) {
             shape_of_full(plan, i, count, shape);
             if (shape_full_count(plan, shape, i) != known)
                 cuda_operation_of(run->dtype, run->step->operation)->run(run, run->step);

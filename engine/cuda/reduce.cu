@@ -6,12 +6,12 @@
 #define THREADS 256
 #define RESULTS_A_BLOCK 32 /* approximate number of results of a block, for an item that has all rows of the batch */
 /* Maximum number of blocks of a launch. If there are more results, each block computes further results. */
-#define MOST_BLOCKS 4096
+#define MAX_BLOCKS 4096
 
 /* The number of blocks for each item. */
 static int64_t blocks_of(const struct cuda_run *run, int64_t results)
 {
-    return most(1, least(parts_of(results, RESULTS_A_BLOCK), MOST_BLOCKS / items_of(run)));
+    return most(1, least(parts_of(results, RESULTS_A_BLOCK), MAX_BLOCKS / items_of(run)));
 }
 
 /* ---- OP_GROUP_NORM ---- */
@@ -95,7 +95,7 @@ template <typename T> void cuda_group_norm(struct cuda_run *run, const struct pl
     norm.bias = float_weight_of(run, step->bias);
     norm.epsilon = step->group_norm.epsilon;
     int64_t blocks = most(
-        1, least(norm.groups * (norm.sequences == PLAN_NONE ? 1 : rows_of(run, step->x)), MOST_BLOCKS / items_of(run)));
+        1, least(norm.groups * (norm.sequences == PLAN_NONE ? 1 : rows_of(run, step->x)), MAX_BLOCKS / items_of(run)));
     launch_shared(run, normalise_groups<T>, blocks, dim3((unsigned)items_of(run)), THREADS,
                   THREADS / WARP * sizeof(float), blocks, norm);
 }

@@ -298,12 +298,12 @@ void results_deliver(const struct results *results, const struct plan *plan, con
 /* ---- Through the halves ---- */
 
 /* Copies the pieces of the half to the items, and empties the half. If the batch failed, nothing is copied. */
-static void hand_on(struct cuda_run *run, struct results_half *half)
+static void complete_copies(struct cuda_run *run, struct results_half *half)
 {
     const char *from = half->host;
-    if (half->n_pieces > 0 && goes_on(run))
+    if (half->n_pieces > 0 && has_not_failed(run))
         note(run, cudaEventSynchronize(half->is_there));
-    for (int i = 0; i < half->n_pieces && goes_on(run); i++) {
+    for (int i = 0; i < half->n_pieces && has_not_failed(run); i++) {
         memcpy(half->pieces[i].to, from, half->pieces[i].bytes);
         from += half->pieces[i].bytes;
     }
@@ -314,12 +314,12 @@ static void hand_on(struct cuda_run *run, struct results_half *half)
 void results_copy(struct cuda_run *run, void *to, const void *from, int64_t bytes)
 {
     struct results *results = run->results;
-    for (int64_t done = 0, piece; done < bytes && goes_on(run); done += piece) {
+    for (int64_t done = 0, piece; done < bytes && has_not_failed(run); done += piece) {
         struct results_half *half = &results->halves[results->filling];
         if (half->used == results->bytes / 2 || half->n_pieces == PIECES) {
             results->filling = 1 - results->filling;
             half = &results->halves[results->filling];
-            hand_on(run, half);
+            complete_copies(run, half);
         }
         piece = least(bytes - done, (int64_t)(results->bytes / 2 - half->used));
         note(run, cudaMemcpyAsync(half->host + half->used, (const char *)from + done, (size_t)piece,
@@ -330,11 +330,11 @@ void results_copy(struct cuda_run *run, void *to, const void *from, int64_t byte
     }
 }
 
-void results_hand_on(struct cuda_run *run)
+void results_complete_copies(struct cuda_run *run)
 {
     struct results *results = run->results;
     if (!results) /* the batch failed before results were laid out */
         return;
-    hand_on(run, &results->halves[1 - results->filling]);
-    hand_on(run, &results->halves[results->filling]);
+    complete_copies(run, &results->halves[1 - results->filling]);
+    complete_copies(run, &results->halves[results->filling]);
 }

@@ -53,9 +53,9 @@ cudaError_t results_fetch(const struct results *results, const struct plan *plan
 void results_deliver(const struct results *results, const struct plan *plan, const struct batch *batch);
 
 /* Copies from the device to an item's buffer `to`, on the run's stream. So kernels that are launched later may
- * overwrite `from`. The caller must call results_hand_on afterwards, which completes the copies into the buffers. If
- * `fit` is true, results_hand_on must be called before results_fetch. */
+ * overwrite `from`. The caller must call results_complete_copies afterwards, which completes the copies into the
+ * buffers. If `fit` is true, results_complete_copies must be called before results_fetch. */
 void results_copy(struct cuda_run *run, void *to, const void *from, int64_t bytes);
-void results_hand_on(struct cuda_run *run);
+void results_complete_copies(struct cuda_run *run);
 
 #endif

@@ -23,10 +23,10 @@ struct upload;
 /* An attention mask of an item, in device memory. It is a copy of a mask in struct engine_input
  * (engine/plan/item.h). */
 struct score_mask {
-    const void *data; /* (masks, length, keys). NULL if the item has no mask */
-    int64_t length;   /* number of rows of one mask. 1 if all positions share this row */
-    int64_t each;     /* distance in rows between the masks of two heads. 0 if all heads share one mask */
-    bool floats;      /* the elements are floats. Otherwise they are bytes */
+    const void *data;      /* (masks, length, keys). NULL if the item has no mask */
+    int64_t length;        /* number of rows of one mask. 1 if all positions share this row */
+    int64_t rows_per_head; /* distance in rows between the masks of two heads. 0 if all heads share one mask */
+    bool floats;           /* the elements are floats. Otherwise they are bytes */
 };
 
 /* The facts about an item that kernels read. */
@@ -178,7 +178,7 @@ struct cuda_run {
 };
 
 /* Whether the batch has neither failed nor been refused so far. */
-static inline bool goes_on(const struct cuda_run *run)
+static inline bool has_not_failed(const struct cuda_run *run)
 {
     return run->status == cudaSuccess && !run->product_failed && !run->refusal;
 }
@@ -333,9 +333,9 @@ static inline void note(struct cuda_run *run, cudaError_t status)
 
 #define SHARED_BYTES ((size_t)48 << 10) /* shared memory that every kernel may use without allow_shared */
 
-/* Shared memory that a kernel may use with allow_shared on every device. Compute capabilities 8.6, 8.9 and 12.0 have
+/* Shared memory that a kernel may use with allow_shared on every device. Compute capabilities 8.6, 8.9 and 12.x have
  * this much. Others have more. */
-#define LEAST_SHARED_BYTES ((size_t)99 << 10)
+#define MIN_SHARED_BYTES ((size_t)99 << 10)
 
 /* Raises the kernel's limit of shared memory. There is one limit for each kernel on each device. It is never lowered,
  * because captured graphs rely on it. */
@@ -394,7 +394,7 @@ template <typename T, typename Call> static void with_pack(int64_t columns, Call
 }
 
 /* Which weights of a step are read as floats. The other weights are read as elements. */
-enum float_weights { FLOAT_UNSAID, FLOAT_NONE, FLOAT_BIAS, FLOAT_ALL };
+enum float_weights { FLOAT_UNDECLARED, FLOAT_NONE, FLOAT_BIAS, FLOAT_ALL };
 
 /* One row of the table in operations.cu. If a row lacks run, scratch or floats, the operation is treated as if it had
  * no kernel: has_operation (engine/backend.h) returns false. */

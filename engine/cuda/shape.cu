@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_STEP 16 /* in rows: the smallest difference between two rounded numbers of rows */
+#define MIN_ROW_STEP 16 /* in rows: the smallest difference between two rounded numbers of rows */
 #ifndef SPOILED_ROWS
 #define SPOILED_ROWS 4096 /* computing this many rows takes about as long as launching several products */
 #endif
@@ -47,20 +47,20 @@ void shape_free(struct batch_shape *shape)
 /* The result is at most `most`, because the arena has no room for more rows. */
 int64_t shape_round_rows(int64_t rows, int64_t most)
 {
-    int64_t power = LEAST_STEP;
+    int64_t power = MIN_ROW_STEP;
     while (power <= rows / 2)
         power *= 2;
     int64_t step = power / (rows < FINE_FROM ? 4 : 8);
-    step = step < LEAST_STEP ? LEAST_STEP : step;
+    step = step < MIN_ROW_STEP ? MIN_ROW_STEP : step;
     int64_t rounded = (rows + step - 1) / step * step;
     return rounded < most ? rounded : most;
 }
 
 int64_t shape_rows_below(int64_t rows)
 {
-    int64_t below = (rows - 1) / LEAST_STEP * LEAST_STEP;
+    int64_t below = (rows - 1) / MIN_ROW_STEP * MIN_ROW_STEP;
     while (below > 0 && shape_round_rows(below, below + 1) != below)
-        below -= LEAST_STEP;
+        below -= MIN_ROW_STEP;
     return below;
 }
 

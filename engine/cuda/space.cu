@@ -6,7 +6,7 @@
 /* Approximate number of elements of a block, for an item that has all rows of the batch. */
 #define ELEMENTS_A_BLOCK 1024
 /* Maximum number of blocks of a launch. If there are more elements, each thread computes further elements. */
-#define MOST_BLOCKS 4096
+#define MAX_BLOCKS 4096
 
 /* What an operand consists of: one number, elements of type T, floats of a weight, or ids. */
 enum holding { HOLDS_NUMBER, HOLDS_ELEMENTS, HOLDS_FLOATS, HOLDS_IDS };
@@ -186,7 +186,7 @@ static void launch_over(struct cuda_run *run, const struct plan_step *step, cons
                         Function function)
 {
     int64_t columns = columns_of(run, step->y), elements = rows_of(run, step->y) * columns, items = items_of(run);
-    int64_t blocks = least(parts_of(elements, ELEMENTS_A_BLOCK), most(1, MOST_BLOCKS / items));
+    int64_t blocks = least(parts_of(elements, ELEMENTS_A_BLOCK), most(1, MAX_BLOCKS / items));
     launch_shared(run, over_space<T, Y, C, Function>, blocks, dim3((unsigned)items), THREADS,
                   sizeof(struct evaluated_space), blocks, device_space_of(run, step), operands, function,
                   device_item_starts_of(run, step->y), columns, elements_of<Y>(run, step->y));

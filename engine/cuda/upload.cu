@@ -222,7 +222,7 @@ static void fill_masks(struct upload *upload, const struct batch *batch, const s
             continue;
         masks[i].floats = item->inputs[input].floats;
         masks[i].length = item->inputs[input].length;
-        masks[i].each = item->inputs[input].n_masks ? item->inputs[input].length : 0;
+        masks[i].rows_per_head = item->inputs[input].n_masks ? item->inputs[input].length : 0;
         masks[i].data = room->device + room->used;
         memcpy(room->host + room->used, item->inputs[input].data, bytes);
         room->used += aligned(bytes);

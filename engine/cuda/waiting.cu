@@ -5,8 +5,8 @@
 
 /* The thread polls for some nanoseconds before and after the expected end. Their number is an eighth of the expected
  * time, within these limits. */
-#define LEAST_AROUND 500000
-#define MOST_AROUND 2000000
+#define MIN_AROUND 500000
+#define MAX_AROUND 2000000
 
 /* Nanoseconds between two checks before the thread polls. An early end is noticed at most this late. */
 #define PAUSE 150000
@@ -20,8 +20,8 @@ static int64_t now_nanoseconds(void)
 
 static int64_t around(int64_t expected)
 {
-    int64_t nanoseconds = expected / 8 < MOST_AROUND ? expected / 8 : MOST_AROUND;
-    return nanoseconds > LEAST_AROUND ? nanoseconds : LEAST_AROUND;
+    int64_t nanoseconds = expected / 8 < MAX_AROUND ? expected / 8 : MAX_AROUND;
+    return nanoseconds > MIN_AROUND ? nanoseconds : MIN_AROUND;
 }
 
 static cudaError_t wait_until_done(cudaEvent_t event, int64_t started, int64_t expected)

@@ -6,7 +6,7 @@
 #define STAGED ((int64_t)4 << 20) /* number of floats that the device rounds at a time */
 #endif
 #define THREADS 256
-#define LEAST_INFINITE_F16 65520.0f /* the smallest float that rounds to infinity in f16 */
+#define MIN_INFINITE_F16 65520.0f /* the smallest float that rounds to infinity in f16 */
 
 enum reading { AS_ELEMENTS = 1, AS_FLOATS = 2 };
 
@@ -42,7 +42,7 @@ template <typename T> static __global__ void round_floats(int64_t count, const f
 static int check_range(const struct plan_weight *weight, struct error *error)
 {
     for (int64_t i = 0; i < weight->rows * weight->columns; i++)
-        if (isfinite(weight->data[i]) && fabsf(weight->data[i]) >= LEAST_INFINITE_F16)
+        if (isfinite(weight->data[i]) && fabsf(weight->data[i]) >= MIN_INFINITE_F16)
             return error_set(
                 error, "weight \"%s\" has %g at element %lld, and f16 ends at 65504; use --dtype bf16, tf32 or f32",
                 weight->name ? weight->name : "", (double)weight->data[i], (long long)i);

@@ -12,7 +12,7 @@
 
 /* Limit on the pixels of the images that are tried when a model is loaded. If no image up to this size fits, larger
  * ones do not fit either, unless the padding is as large. */
-#define MOST_PIXELS 65536
+#define MAX_PIXELS 65536
 
 struct image_arguments {
     int64_t chan, chan_out, key_dim, value_dim, heads;
@@ -108,8 +108,8 @@ static bool image_fits(const struct plan_window *window, const struct plan_windo
 
 static bool any_image_fits(const struct plan_window *window, const struct plan_window *last)
 {
-    for (int64_t height = 1; height <= MOST_PIXELS; height++)
-        for (int64_t width = 1; width <= MOST_PIXELS / height; width++)
+    for (int64_t height = 1; height <= MAX_PIXELS; height++)
+        for (int64_t width = 1; width <= MAX_PIXELS / height; width++)
             if (image_fits(window, last, (struct plan_image){height, width}))
                 return true;
     return false;

@@ -9,14 +9,14 @@
 #include <stddef.h>
 #include <string.h>
 
-#define MOST_OUTPUT_SIZES 3
+#define MAX_OUTPUT_SIZES 3
 
 struct keras_arguments {
     int64_t num_heads, key_dim, value_dim, projection_dim;
     bool use_bias;
     json_t *output_shape, *attention_axes, *dtype;
 
-    int64_t output_sizes[MOST_OUTPUT_SIZES];
+    int64_t output_sizes[MAX_OUTPUT_SIZES];
     int n_output_sizes; /* 0 if the output is as wide as the query */
 };
 
@@ -53,8 +53,8 @@ static void read_output_shape(struct plan_builder *builder, const char *name, st
     if (!shape || json_is_null(shape))
         return;
     size_t count = json_is_array(shape) ? json_array_size(shape) : 1;
-    if (count > MOST_OUTPUT_SIZES) {
-        plan_fail(builder, "%s: argument output_shape: at most %d sizes are served, found %zu", name, MOST_OUTPUT_SIZES,
+    if (count > MAX_OUTPUT_SIZES) {
+        plan_fail(builder, "%s: argument output_shape: at most %d sizes are served, found %zu", name, MAX_OUTPUT_SIZES,
                   count);
         return;
     }
@@ -152,7 +152,7 @@ static void take_layer_inputs(struct plan_builder *builder, const struct keras_a
                                .kind = INPUT_ATTENTION_MASK,
                                .columns = arguments->projection_dim,
                                .columns_like = KEY,
-                               .takes_one_row = true}; /* a mask of padded keys has one row for all queries */
+                               .accepts_one_row = true}; /* a mask of padded keys has one row for all queries */
     inputs->mask = plan_input_beside(builder, mask, inputs->query);
 }
 
@@ -205,7 +205,7 @@ static int transform(struct plan_builder *builder, const struct keras_arguments 
 static int output_dense(struct plan_builder *builder, const struct keras_arguments *arguments, int x,
                         const int64_t *sizes, int count)
 {
-    int64_t shape[2 + MOST_OUTPUT_SIZES] = {arguments->num_heads, arguments->value_dim};
+    int64_t shape[2 + MAX_OUTPUT_SIZES] = {arguments->num_heads, arguments->value_dim};
     memcpy(shape + 2, sizes, (size_t)count * sizeof *sizes);
     int kernel = plan_tensor(builder, 2 + count, shape, "attention_output/kernel"), bias = PLAN_NONE;
     if (arguments->use_bias)

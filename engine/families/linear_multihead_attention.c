@@ -65,11 +65,12 @@ static int in_projection(struct plan_builder *builder, const struct multihead_ar
     int64_t dim = arguments->embed_dim;
     int weight, bias = PLAN_NONE;
     if (arguments->kdim == dim && arguments->vdim == dim)
-        weight = plan_part(builder, plan_matrix(builder, 3 * dim, dim, "in_proj_weight"), which * dim * dim, dim, dim);
+        weight = plan_slice_weight(builder, plan_matrix(builder, 3 * dim, dim, "in_proj_weight"), which * dim * dim,
+                                   dim, dim);
     else
         weight = plan_matrix(builder, dim, columns, "%s", names[which]);
     if (arguments->bias)
-        bias = plan_part(builder, plan_vector(builder, 3 * dim, "in_proj_bias"), which * dim, 1, dim);
+        bias = plan_slice_weight(builder, plan_vector(builder, 3 * dim, "in_proj_bias"), which * dim, 1, dim);
     return plan_linear(builder, x, weight, bias);
 }
 
@@ -127,7 +128,7 @@ static void build_attention(struct plan_builder *builder, const char *name, cons
     struct model_input attn_mask = {.name = "attn_mask",
                                     .kind = INPUT_ATTENTION_MASK,
                                     .columns = k,
-                                    .takes_floats = true,
+                                    .accepts_floats = true,
                                     .masks_per_sequence = heads,
                                     .refused = attention_mask_refused(&arguments)};
     int mask = plan_input_beside(builder, attn_mask, query);
@@ -135,7 +136,7 @@ static void build_attention(struct plan_builder *builder, const char *name, cons
     bool layerwise =
         json_is_string(arguments.param_sharing) && strcmp(json_string_value(arguments.param_sharing), "layerwise") == 0;
     if (layerwise)
-        plan_shared(builder, e, "f_proj_weight");
+        plan_share_weight(builder, e, "f_proj_weight");
     else
         f = plan_matrix(builder, k, n, "f_proj_weight");
 

@@ -216,11 +216,11 @@ static void take_shared(struct plan_builder *builder, const struct linformer_pyt
 {
     long long h = (long long)head;
     if (arguments->method == METHOD_NO_PARAMS) {
-        plan_shared(builder, matrix.weight, "%sheads.%lld.%s", prefix, h, which);
+        plan_share_weight(builder, matrix.weight, "%sheads.%lld.%s", prefix, h, which);
         return;
     }
-    plan_shared(builder, matrix.weight, "%sheads.%lld.%s.weight", prefix, h, which);
-    plan_shared(builder, matrix.bias, "%sheads.%lld.%s.bias", prefix, h, which);
+    plan_share_weight(builder, matrix.weight, "%sheads.%lld.%s.weight", prefix, h, which);
+    plan_share_weight(builder, matrix.bias, "%sheads.%lld.%s.bias", prefix, h, which);
 }
 
 /* Stacks the matrices of the heads by rows. */
@@ -239,9 +239,9 @@ static struct head_matrix stack_heads(struct plan_builder *builder, const struct
         weights[h] = matrix.weight;
         biases[h] = matrix.bias;
     }
-    stacked.weight = plan_stack(builder, weights, heads);
+    stacked.weight = plan_stack_weights(builder, weights, heads);
     if (arguments->method != METHOD_NO_PARAMS)
-        stacked.bias = plan_stack(builder, biases, heads);
+        stacked.bias = plan_stack_weights(builder, biases, heads);
     free(weights);
     return stacked;
 }
@@ -296,7 +296,7 @@ static int heads_linear(struct plan_builder *builder, const struct linformer_pyt
         return plan_fail(builder, "out of memory for %lld heads", (long long)arguments->nhead);
     for (int64_t h = 0; h < arguments->nhead && !builder->failed; h++)
         weights[h] = plan_matrix(builder, arguments->dim, channels, "%s%s.%lld.weight", prefix, which, (long long)h);
-    int stacked = plan_stack(builder, weights, arguments->nhead);
+    int stacked = plan_stack_weights(builder, weights, arguments->nhead);
     free(weights);
     return plan_linear(builder, x, stacked, PLAN_NONE);
 }

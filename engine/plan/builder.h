@@ -180,12 +180,12 @@ int plan_tensor(struct plan_builder *builder, int rank, const int64_t *shape, co
 /* States another name of a weight that two parts of the class share. If the file also has a tensor of this name, the
  * two tensors must be equal.
  */
-void plan_shared(struct plan_builder *builder, int weight, const char *format, ...)
+void plan_share_weight(struct plan_builder *builder, int weight, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Makes one weight from the rows of several weights, which have the same number of columns. */
-int plan_stack(struct plan_builder *builder, const int *weights, int64_t count);
+int plan_stack_weights(struct plan_builder *builder, const int *weights, int64_t count);
 /* Makes a weight (rows, columns) from the elements of another weight, beginning with element `first`. */
-int plan_part(struct plan_builder *builder, int weight, int64_t first, int64_t rows, int64_t columns);
+int plan_slice_weight(struct plan_builder *builder, int weight, int64_t first, int64_t rows, int64_t columns);
 /* Makes the transpose (columns, rows) of a weight, whose elements are read as a matrix of `rows` rows. */
 int plan_transpose(struct plan_builder *builder, int weight, int64_t rows);
 /* Reorders a weight of nn.Conv2d (out, in, height, width) for plan_convolve_image: (out, height * width * in). If there

@@ -43,7 +43,7 @@ static void fill_stack(const struct plan_builder *builder, float *to, const int 
     }
 }
 
-int plan_stack(struct plan_builder *builder, const int *weights, int64_t count)
+int plan_stack_weights(struct plan_builder *builder, const int *weights, int64_t count)
 {
     if (builder->failed)
         return PLAN_NONE;
@@ -60,7 +60,7 @@ int plan_stack(struct plan_builder *builder, const int *weights, int64_t count)
     return builder->plan->n_weights - 1;
 }
 
-int plan_part(struct plan_builder *builder, int weight, int64_t first, int64_t rows, int64_t columns)
+int plan_slice_weight(struct plan_builder *builder, int weight, int64_t first, int64_t rows, int64_t columns)
 {
     struct plan_weight *part = builder->failed ? NULL : derived_weight(builder, weight, rows, columns);
     if (!part)

@@ -13,10 +13,10 @@ enum input_kind {
     INPUT_ROWS, /* float[columns] per row */
     INPUT_MASK, /* one uint8_t per row: 0 (false) or any other number (true) */
     /* A mask for the scores of an attention. A row is uint8_t[columns], where 0 means false, or float[columns], which
-       is added to the scores. Floats are allowed if model_input.takes_floats is true. engine_input.floats says that an
-       item's mask has floats. A mask has one row for each row of the input `like`. If takes_one_row is true, a mask of
-       one row may apply to all rows. An item has one mask for all its sequences, or masks_per_sequence masks for each
-       sequence, one after another. */
+       is added to the scores. Floats are allowed if model_input.accepts_floats is true. engine_input.floats says that
+       an item's mask has floats. A mask has one row for each row of the input `like`. If accepts_one_row is true, a
+       mask of one row may apply to all rows. An item has one mask for all its sequences, or masks_per_sequence masks
+       for each sequence, one after another. */
     INPUT_ATTENTION_MASK,
     INPUT_IGNORED, /* a parameter of the class that neither class nor engine reads. Its data may have any type and
                       shape. If the item contains the input, data is not NULL */
@@ -38,12 +38,12 @@ struct model_input {
     const char *name; /* the parameter's name in the class's forward() */
     enum input_kind kind;
     enum input_layout layout;
-    int64_t columns;    /* number of elements of a row. At least 1 for INPUT_ROWS. For INPUT_ATTENTION_MASK, 0 means the
-                           length of the input columns_like. 1 for other kinds */
-    int columns_like;   /* INPUT_ATTENTION_MASK with `columns` 0: index of the input whose length is the number of
-                           columns */
-    bool takes_floats;  /* INPUT_ATTENTION_MASK: the mask may consist of floats */
-    bool takes_one_row; /* INPUT_ATTENTION_MASK: a mask of one row may apply to all rows */
+    int64_t columns;  /* number of elements of a row. At least 1 for INPUT_ROWS. For INPUT_ATTENTION_MASK, 0 means the
+                         length of the input columns_like. 1 for other kinds */
+    int columns_like; /* INPUT_ATTENTION_MASK with `columns` 0: index of the input whose length is the number of
+                         columns */
+    bool accepts_floats;  /* INPUT_ATTENTION_MASK: the mask may consist of floats */
+    bool accepts_one_row; /* INPUT_ATTENTION_MASK: a mask of one row may apply to all rows */
     /* INPUT_ATTENTION_MASK: number of masks for each of the `width` sequences of an item. 0 if an item has one mask for
      * all sequences. */
     int64_t masks_per_sequence;

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#define MOST_PIXELS (INT64_C(512) * 512) /* upper limit for the pixels of an image, if the class states no limit */
+#define MAX_PIXELS (INT64_C(512) * 512) /* upper limit for the pixels of an image, if the class states no limit */
 
 #define ALIGNMENT 64 /* in bytes: the size of a cache line, and of the widest vector register */
 
@@ -190,7 +190,7 @@ int plan_enlarge_images(struct plan *plan, size_t arena_bytes, struct error *err
 {
     int64_t pixel_bytes = (int64_t)plan->arena_bytes / plan->max_rows + 1;
     int64_t rows = (int64_t)arena_bytes / pixel_bytes / PLAN_ROW_BLOCK * PLAN_ROW_BLOCK;
-    rows = rows < MOST_PIXELS ? rows : MOST_PIXELS;
+    rows = rows < MAX_PIXELS ? rows : MAX_PIXELS;
     if (plan->inputs[0].input.layout != LAYOUT_IMAGE || rows <= plan->max_rows)
         return 0;
     for (int i = 0; i < plan->n_inputs; i++)

@@ -259,16 +259,17 @@ static bool wants_all_rows(const struct engine_item *item)
     return item->hidden || pools_all || item->n_extras > 0 || (engine_item_wants_rows(item) && !item->rows);
 }
 
-/* Marks the requested rows among the item's `rows` rows, and `reach` rows on either side of each. */
-static void mark_wanted(struct batch *batch, const struct engine_item *item, int64_t own, int64_t reach, int64_t rows)
+/* Marks the requested rows among the item's `all_rows` rows, and `reach` rows on either side of each. */
+static void mark_wanted(struct batch *batch, const struct engine_item *item, int64_t own_rows, int64_t reach,
+                        int64_t all_rows)
 {
-    memset(batch->marks, 0, (size_t)rows);
+    memset(batch->marks, 0, (size_t)all_rows);
     int64_t outputs = engine_item_wants_rows(item) ? item->n_rows : 0;
     bool reads_last = item->slot > 0 || item->pooling == POOLING_LAST; /* a slot may keep a part of the last row, which
                                                                           must be computed for it */
     for (int64_t i = 0; i < outputs + (item->pooled || item->slot > 0); i++) {
-        int64_t row = i < outputs ? item->rows[i] : reads_last ? own - 1 : 0;
-        int64_t first = row > reach ? row - reach : 0, last = row + reach < rows ? row + reach : rows - 1;
+        int64_t row = i < outputs ? item->rows[i] : reads_last ? own_rows - 1 : 0;
+        int64_t first = row > reach ? row - reach : 0, last = row + reach < all_rows ? row + reach : all_rows - 1;
         memset(batch->marks + first, 1, (size_t)(last - first + 1));
     }
 }

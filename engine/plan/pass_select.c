@@ -92,7 +92,7 @@ static bool can_move(const struct selecting *s, int index)
            step->values == PLAN_NONE && !plan->values[step->y].ids && only_writer(plan, step->y) == index;
 }
 
-static void need(struct selecting *s, int value, enum need need)
+static void require_rows(struct selecting *s, int value, enum need need)
 {
     if (value != PLAN_NONE && s->needs[value] < need)
         s->needs[value] = need;
@@ -112,13 +112,13 @@ static void find_needs(struct selecting *s)
 {
     const struct plan *plan = s->builder->plan;
     for (int i = 0; i < plan->n_inputs; i++)
-        need(s, plan->inputs[i].value, ALL_ROWS);
+        require_rows(s, plan->inputs[i].value, ALL_ROWS);
     for (int i = plan->n_steps - 1; i >= 0; i--) {
         enum need reads = i == s->row.step || (moves(s, i) && can_move(s, i)) ? ONE_ROW : ALL_ROWS;
         if (reads == ALL_ROWS)
-            need(s, plan->steps[i].y, ALL_ROWS);
+            require_rows(s, plan->steps[i].y, ALL_ROWS);
         for (int r = 0; r < PLAN_READS; r++)
-            need(s, plan->steps[i].reads[r], reads);
+            require_rows(s, plan->steps[i].reads[r], reads);
     }
 }
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_PATH_BYTES 255 /* limit for a leaf's path, so that the path and a tensor's name fit in PLAN_NAME_BYTES */
+#define MAX_PATH_BYTES 255 /* limit for a leaf's path, so that the path and a tensor's name fit in PLAN_NAME_BYTES */
 
 /* ---- Begin and end ---- */
 
@@ -13,8 +13,8 @@ void plan_open_scope(struct plan_builder *builder, const struct plan_leaf *leaf)
     assert(!builder->scope.leaf && leaf->n_inputs <= ENGINE_MAX_INPUTS);
     builder->scope = (struct plan_scope){
         .leaf = leaf, .outer_padding = builder->padding, .height = PLAN_NONE, .width = PLAN_NONE, .output = PLAN_NONE};
-    if (strlen(leaf->path) > MOST_PATH_BYTES)
-        plan_fail(builder, "the path is longer than %d bytes", MOST_PATH_BYTES);
+    if (strlen(leaf->path) > MAX_PATH_BYTES)
+        plan_fail(builder, "the path is longer than %d bytes", MAX_PATH_BYTES);
     for (int i = 0; i < leaf->n_inputs; i++) {
         assert(leaf->inputs[i].value >= 0 && leaf->inputs[i].value < builder->plan->n_values);
         for (int j = 0; j < i; j++)

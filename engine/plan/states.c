@@ -1,12 +1,12 @@
 #include "engine/plan/states.h"
 
-#define MOST_FLOATS (INT64_C(1) << 40) /* limit for the floats that one step keeps */
+#define MAX_FLOATS (INT64_C(1) << 40) /* limit for the floats that one step keeps */
 
 /* a * b, or STATE_OF_ALL_ROWS if the product is too large. `b` comes from config.json, and may be any number. */
 static int64_t bounded(int64_t a, int64_t b)
 {
     int64_t product;
-    return __builtin_mul_overflow(a, b, &product) || product > MOST_FLOATS ? STATE_OF_ALL_ROWS : product;
+    return __builtin_mul_overflow(a, b, &product) || product > MAX_FLOATS ? STATE_OF_ALL_ROWS : product;
 }
 
 int64_t state_of_nothing(const struct plan *plan, const struct plan_step *step)

@@ -154,7 +154,7 @@ int plan_named_weight(struct plan_builder *builder, const char *name, int *rank,
     return weight_of_tensor(builder, tensor, name, tensor->rank ? tensor->rank : 1, tensor->rank ? shape : &one, true);
 }
 
-void plan_shared(struct plan_builder *builder, int weight, const char *format, ...)
+void plan_share_weight(struct plan_builder *builder, int weight, const char *format, ...)
 {
     char name[256];
     va_list arguments;

@@ -18,8 +18,8 @@
 _Static_assert(LOG_LINE_BYTES <= PIPE_BUF, "a pipe must receive a whole line at once");
 
 struct ring_record {
-    size_t length; /* length of the line that follows this header */
-    int64_t tells; /* the number of lost lines that this line reports. 0 for an ordinary line */
+    size_t length;   /* length of the line that follows this header */
+    int64_t reports; /* the number of lost lines that this line reports. 0 for an ordinary line */
 };
 
 static struct {
@@ -30,7 +30,7 @@ static struct {
     bool writing;                    /* the thread is writing a line */
     bool failing;                    /* writing the last line failed */
     int64_t lost;                    /* number of lost lines since the start */
-    int64_t untold;                  /* number of lost lines that no line has reported yet */
+    int64_t unreported;              /* number of lost lines that no line has reported yet */
     /* First byte in use, and number of bytes in use. Headers and lines may wrap around the end of the ring. */
     size_t first, used;
     char bytes[LOG_RING_BYTES];
@@ -73,19 +73,19 @@ static bool ring_put(const char *line, struct ring_record record)
 static void ring_lose(int64_t lines)
 {
     ring.lost += lines;
-    ring.untold += lines;
+    ring.unreported += lines;
 }
 
 /* Adds the line that reports lost lines, at the place of the lost lines in the ring. Does nothing if there is not
  * enough room for this line and another one. */
-static void ring_tell(void)
+static void ring_report_lost(void)
 {
     char line[LOG_LINE_BYTES];
-    if (ring.untold == 0 || LOG_RING_BYTES - ring.used < 2 * (sizeof(struct ring_record) + LOG_LINE_BYTES))
+    if (ring.unreported == 0 || LOG_RING_BYTES - ring.used < 2 * (sizeof(struct ring_record) + LOG_LINE_BYTES))
         return;
-    size_t length = ring.lost_line(ring.untold, line);
-    ring_put(line, (struct ring_record){.length = length, .tells = ring.untold});
-    ring.untold = 0;
+    size_t length = ring.lost_line(ring.unreported, line);
+    ring_put(line, (struct ring_record){.length = length, .reports = ring.unreported});
+    ring.unreported = 0;
 }
 
 /* ---- Writing. Callers do not hold the lock ---- */
@@ -128,7 +128,7 @@ static void *writer_thread(void *unused)
     pthread_mutex_lock(&ring.lock);
     for (;;) {
         if (ring.used == 0 && !ring.failing)
-            ring_tell();
+            ring_report_lost();
         if (ring.used == 0) {
             pthread_cond_broadcast(&ring.written);
             pthread_cond_wait(&ring.filled, &ring.lock);
@@ -143,8 +143,8 @@ static void *writer_thread(void *unused)
         pthread_mutex_lock(&ring.lock);
         ring.writing = false;
         ring.failing = !success;
-        if (!success && record.tells > 0)
-            ring.untold += record.tells;
+        if (!success && record.reports > 0)
+            ring.unreported += record.reports;
         else if (!success)
             ring_lose(1);
     }
@@ -179,8 +179,8 @@ void log_writer_put(const char *line, size_t length)
     pthread_mutex_lock(&ring.lock);
     bool started = ring.lost_line != NULL;
     if (started) {
-        ring_tell();
-        if (ring.untold > 0 || !ring_put(line, (struct ring_record){.length = length}))
+        ring_report_lost();
+        if (ring.unreported > 0 || !ring_put(line, (struct ring_record){.length = length}))
             ring_lose(1);
         pthread_cond_signal(&ring.filled);
     }

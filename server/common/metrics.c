@@ -51,7 +51,8 @@ struct scale {
 };
 #define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
 _Static_assert(COUNT(nanosecond_bounds) < MAX_BUCKETS, "a bucket for each bound, and one for +Inf");
-_Static_assert(COUNT(item_bounds) < MAX_BUCKETS && COUNT(token_bounds) < MAX_BUCKETS, "likewise");
+_Static_assert(COUNT(item_bounds) < MAX_BUCKETS && COUNT(token_bounds) < MAX_BUCKETS,
+               "a bucket for each bound, and one for +Inf");
 
 static const struct scale time_scale = {nanosecond_bounds, COUNT(nanosecond_bounds), true};
 static const struct scale item_scale = {item_bounds, COUNT(item_bounds), false};
@@ -102,9 +103,9 @@ struct metrics {
     struct model_metrics none; /* counts of requests without a model */
     _Atomic int64_t loading;   /* number of models that are being loaded */
     bool reload_fault;         /* a part of the current reload stayed as it was. Only the thread that reloads uses it */
-    _Atomic bool reload_failed;                        /* a part of the last complete reload stayed as it was */
-    _Atomic int64_t n_models;                          /* number of models so far. It never decreases */
-    struct model_metrics *models[METRICS_MOST_MODELS]; /* pointers to the counts of the `n_models` models */
+    _Atomic bool reload_failed;                       /* a part of the last complete reload stayed as it was */
+    _Atomic int64_t n_models;                         /* number of models so far. It never decreases */
+    struct model_metrics *models[METRICS_MAX_MODELS]; /* pointers to the counts of the `n_models` models */
 };
 
 static void model_metrics_init(struct model_metrics *model)
@@ -148,7 +149,7 @@ int64_t metrics_add_model(struct metrics *metrics, const char *name)
     for (int64_t i = 0; i < index; i++)
         if (strcmp(metrics->models[i]->name, name) == 0)
             return i;
-    struct model_metrics *model = index < METRICS_MOST_MODELS ? calloc(1, sizeof *model) : NULL;
+    struct model_metrics *model = index < METRICS_MAX_MODELS ? calloc(1, sizeof *model) : NULL;
     if (model)
         model->name = strdup(name);
     if (!model || !model->name) {
@@ -490,7 +491,7 @@ static void write_queues(FILE *out, const struct metrics *metrics, const struct 
     write_queue_values(out, metrics, now, "linformerd_generations_running",
                        offsetof(struct metrics_model_now, slots_used), true, "Sequences that have a slot.");
     write_queue_values(out, metrics, now, "linformerd_generations_waiting",
-                       offsetof(struct metrics_model_now, slotless), true, "Sequences that wait for a slot.");
+                       offsetof(struct metrics_model_now, waiting_for_slots), true, "Sequences that wait for a slot.");
     write_queue_values(out, metrics, now, "linformerd_generation_slots", offsetof(struct metrics_model_now, slots),
                        true, "Slots for sequences that are generated.");
     write_queue_values(out, metrics, now, "linformerd_generation_slots_bytes",

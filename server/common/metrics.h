@@ -14,9 +14,9 @@
 
 struct metrics;
 
-#define METRICS_MOST_MODELS 1000
+#define METRICS_MAX_MODELS 1000
 
-/* Allocates metrics for models with these names, which are copied. `n_models` is at most METRICS_MOST_MODELS. Returns
+/* Allocates metrics for models with these names, which are copied. `n_models` is at most METRICS_MAX_MODELS. Returns
  * NULL if memory is lacking. */
 struct metrics *metrics_open(const char *const *names, int64_t n_models);
 void metrics_close(struct metrics *metrics);
@@ -69,11 +69,11 @@ void metrics_generation_end(struct metrics *metrics, int64_t model_index, const 
 
 /* The state of one model at the time of the scrape. */
 struct metrics_model_now {
-    bool absent;      /* the model is not loaded. All other members are then 0 */
-    int64_t requests; /* number of waiting sequences */
-    int64_t tokens;   /* number of tokens of the waiting sequences */
-    bool generates;   /* the model can generate tokens. Only then are the members below shown */
-    int64_t slotless; /* number of sequences that wait for a slot */
+    bool absent;               /* the model is not loaded. All other members are then 0 */
+    int64_t requests;          /* number of waiting sequences */
+    int64_t tokens;            /* number of tokens of the waiting sequences */
+    bool generates;            /* the model can generate tokens. Only then are the members below shown */
+    int64_t waiting_for_slots; /* number of sequences that wait for a slot */
     int64_t slots, slots_used;
     int64_t slot_bytes; /* memory of all slots together, in bytes */
     int64_t weights_bytes;

@@ -45,7 +45,7 @@ void statistics_add_batch(struct model_statistics *statistics, int64_t items, in
     add(&statistics->items, items);
     atomic_store_explicit(&statistics->last_ms, time.tv_sec * INT64_C(1000) + time.tv_nsec / 1000000,
                           memory_order_relaxed);
-    if (items >= 1 && items <= STATISTICS_MOST_ITEMS)
+    if (items >= 1 && items <= STATISTICS_MAX_ITEMS)
         count(&statistics->batches_of[items - 1], inference_ns);
 }
 
@@ -66,6 +66,6 @@ struct statistics_now statistics_read(const struct model_statistics *statistics)
 
 struct statistics_duration statistics_batches(const struct model_statistics *statistics, int64_t items)
 {
-    assert(items >= 1 && items <= STATISTICS_MOST_ITEMS);
+    assert(items >= 1 && items <= STATISTICS_MAX_ITEMS);
     return duration_of(&statistics->batches_of[items - 1]);
 }

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* Upper limit for the number of items of a batch in batches_of. Larger batches count only in `items` and `batches`. */
-#define STATISTICS_MOST_ITEMS 1024
+#define STATISTICS_MAX_ITEMS 1024
 
 struct statistics_counter {
     atomic_int_fast64_t count, ns;
@@ -20,7 +20,7 @@ struct model_statistics {
     atomic_int_fast64_t queue_ns, input_ns, infer_ns, output_ns; /* sums over successful requests */
     atomic_int_fast64_t items, batches; /* number of computed items, and number of batches that have run */
     atomic_int_fast64_t last_ms;        /* time of the last batch, in milliseconds since 1970 */
-    struct statistics_counter batches_of[STATISTICS_MOST_ITEMS]; /* batches with i + 1 items at index i */
+    struct statistics_counter batches_of[STATISTICS_MAX_ITEMS]; /* batches with i + 1 items at index i */
 };
 
 /* A request for results of the model. The times of a request that failed are not used, except total_ns. */
@@ -49,7 +49,7 @@ struct statistics_now {
 
 struct statistics_now statistics_read(const struct model_statistics *statistics);
 
-/* Returns the number and time of the batches with this number of items, from 1 to STATISTICS_MOST_ITEMS. */
+/* Returns the number and time of the batches with this number of items, from 1 to STATISTICS_MAX_ITEMS. */
 struct statistics_duration statistics_batches(const struct model_statistics *statistics, int64_t items);
 
 #endif

@@ -45,7 +45,7 @@ async function look(form) {
     const wanted = form.elements.layer.value === "" ? layers : [layers[Number(form.elements.layer.value)]];
     const tokens = await tokensOf(form, model), n = tokens.length;
     const weights = wanted.reduce((sum, layer) => sum + layer.shape.slice(1).reduce((product, size) => product * (size < 0 ? n : size), 1), 0);
-    if (weights > MOST_WEIGHTS) throw new Error(`These are ${count(weights)} weights. Choose one layer, or a shorter text.`);
+    if (weights > MAX_WEIGHTS) throw new Error(`These are ${count(weights)} weights. Choose one layer, or a shorter text.`);
     const answer = await post(modelPath(model.name, "/infer"), {
         inputs: [{ name: model.inputs[0].name, datatype: "INT64", shape: [1, n], data: tokens.map((token) => token.id) }],
         outputs: wanted.map((layer) => ({ name: layer.name, parameters: { binary_data: true } })),
@@ -62,7 +62,7 @@ async function look(form) {
     drawAttention();
 }
 
-const most = (values) => { let top = 0; for (const value of values) if (value > top) top = value; return top; };
+const largest = (values) => { let top = 0; for (const value of values) if (value > top) top = value; return top; };
 
 function headValues(layer, head) {
     return layer.values.subarray(head * layer.n * layer.k, (head + 1) * layer.n * layer.k);
@@ -115,7 +115,7 @@ function drawAttention() {
     const heightOf = (layer) => Math.max(36, Math.min(190, layer.n * 5));
     const height = top + view.layers.reduce((sum, layer) => sum + heightOf(layer) + gap, 0);
     const context = canvasOf(canvas, left + heads * (width + gap), height);
-    const each = view.form.elements.each.checked, all = Math.max(...view.layers.map((layer) => most(layer.values)));
+    const each = view.form.elements.each.checked, all = Math.max(...view.layers.map((layer) => largest(layer.values)));
     context.fillStyle = token("--quiet");
     context.font = "12px system-ui, sans-serif";
     for (let h = 0; h < heads; h++) context.fillText(width > 60 ? `head ${h}` : String(h), left + h * (width + gap), top - 7);
@@ -126,7 +126,7 @@ function drawAttention() {
         context.fillText(`layer ${layer.number}`, 0, y + 12);
         for (let h = 0; h < layer.heads; h++) {
             const values = headValues(layer, h), x = left + h * (width + gap);
-            drawHead(context, values, layer, each ? most(values) : all, x, y, width, heightOf(layer));
+            drawHead(context, values, layer, each ? largest(values) : all, x, y, width, heightOf(layer));
             view.places.push({ l, h, x, y, width, height: heightOf(layer) });
         }
         y += heightOf(layer) + gap;
@@ -135,12 +135,12 @@ function drawAttention() {
     canvas.setAttribute("aria-label", `Attention of ${view.layers.length} layers with up to ${heads} heads, ${view.tokens.length} tokens`);
     view.overview = element("canvas", { width: canvas.width, height: canvas.height });
     view.overview.getContext("2d").drawImage(canvas, 0, 0);
-    mark();
+    markCell();
     drawOne();
 }
 
 /* Marks the chosen head and the chosen weight in the overview, and writes the value of this weight. */
-function mark() {
+function markCell() {
     const canvas = $("heads"), context = canvas.getContext("2d"), layer = view.layers[view.layer];
     const place = view.places.find((one) => one.l === view.layer && one.h === view.head);
     context.save();
@@ -170,7 +170,7 @@ function drawOne() {
     context.textAlign = "right";
     for (let i = 0; i < layer.n; i += step)
         context.fillText((view.tokens[i] ? visible(view.tokens[i].text) : String(i)).slice(0, 10), left - 8, 18 + i * row + Math.min(row, 12), left - 10);
-    drawHead(context, values, layer, most(values), left, 20, width, layer.n * row);
+    drawHead(context, values, layer, largest(values), left, 20, width, layer.n * row);
     $("one-title").textContent = `Layer ${layer.number}, head ${view.head}`;
     const order = [...values.keys()].sort((a, b) => values[b] - values[a]).slice(0, 12);
     $("largest").replaceChildren(...order.map((i) => {
@@ -193,7 +193,7 @@ function cellAt(event) {
 function moveTo(cell, choose) {
     const changed = cell.layer !== view.layer || cell.head !== view.head;
     Object.assign(view, cell);
-    mark();
+    markCell();
     if (choose && changed) drawOne();
 }
 

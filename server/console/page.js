@@ -9,7 +9,7 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const POINTS = 120;          /* maximum number of values of a chart */
 const POLL_MS = 1000, CALM_POLL_MS = 5000;
-const MOST_WEIGHTS = 4e6;    /* maximum number of attention weights in one request */
+const MAX_WEIGHTS = 4e6;    /* maximum number of attention weights in one request */
 let key = null;              /* the API key. It is not kept in any storage */
 let models = [];             /* the models that /info lists */
 

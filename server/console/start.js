@@ -16,7 +16,7 @@ function connect() {
     $("look").elements.save.addEventListener("click", () => attempt($("look"), $("look").querySelector(".answer"), () => savePicture($("look"))));
     $("look").elements.each.addEventListener("change", drawAttention);
     $("heads").addEventListener("pointermove", (event) => { const cell = view.layers && cellAt(event); if (cell) moveTo(cell, false); });
-    $("heads").addEventListener("pointerdown", (event) => { const cell = view.layers && cellAt(event); if (cell) { Object.assign(view, cell); mark(); drawOne(); } });
+    $("heads").addEventListener("pointerdown", (event) => { const cell = view.layers && cellAt(event); if (cell) { Object.assign(view, cell); markCell(); drawOne(); } });
     $("heads").addEventListener("keydown", pressKey);
     $("key").addEventListener("submit", (event) => {
         event.preventDefault();

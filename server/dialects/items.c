@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <strings.h>
 
-_Static_assert(ITEMS_MOST_LISTS <= NUMBERS_MOST, "each list must have a mark");
+_Static_assert(ITEMS_MAX_LISTS <= NUMBERS_MAX_LISTS, "each list must have a mark");
 
 /* Parses the body with a mark in place of each list of numbers. Returns NULL without a failure if jansson must parse
  * the whole body.
@@ -12,7 +12,7 @@ _Static_assert(ITEMS_MOST_LISTS <= NUMBERS_MOST, "each list must have a mark");
 static json_t *parse_marked(struct request *request, size_t length, struct numbers_place place,
                             struct items_lists *lists)
 {
-    lists->count = numbers_find(request->body, length, place, lists->numbers, ITEMS_MOST_LISTS);
+    lists->count = numbers_find(request->body, length, place, lists->numbers, ITEMS_MAX_LISTS);
     if (lists->count == 0)
         return NULL;
     char rest[NUMBERS_REST];

@@ -12,12 +12,12 @@
 
 #include <jansson.h>
 
-#define ITEMS_MOST_LISTS (ENGINE_MAX_INPUTS + 2)
+#define ITEMS_MAX_LISTS (ENGINE_MAX_INPUTS + 2)
 
 /* The lists of a body that jansson has not parsed. In the JSON of the body, a mark such as [0] replaces each of them
  * (numbers.h). */
 struct items_lists {
-    struct numbers numbers[ITEMS_MOST_LISTS]; /* (count). `text` is NULL if items_read has let jansson parse the list */
+    struct numbers numbers[ITEMS_MAX_LISTS]; /* (count). `text` is NULL if items_read has let jansson parse the list */
     size_t count;
 };
 

@@ -13,7 +13,7 @@ void text_stream_begin(struct text_stream *stream, int64_t n_ids)
     stream->read = n_ids;
 }
 
-#define MOST_PENDING 8 /* maximum number of tokens of an incomplete character. More tokens cannot complete it */
+#define MAX_PENDING 8 /* maximum number of tokens of an incomplete character. More tokens cannot complete it */
 
 /* The number of bytes at the end of the text, 0 to 3, that are the beginning of an incomplete character. */
 static size_t incomplete_bytes(const char *text, size_t length)
@@ -46,7 +46,7 @@ int text_stream_add(struct text_stream *stream, const int32_t *ids, int64_t n_id
         before ? text_codec_decode(stream->codec, ids + stream->prefix, n_ids - stream->prefix, true, &length, error)
                : NULL;
     if (text && length > before_length &&
-        (last || n_ids - stream->read > MOST_PENDING ||
+        (last || n_ids - stream->read > MAX_PENDING ||
          (incomplete_bytes(text, length) == 0 && !ends_in_replacement(text, length)))) {
         writer_bytes(&stream->text, text + before_length, length - before_length);
         stream->prefix = stream->read;

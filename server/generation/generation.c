@@ -11,7 +11,7 @@
 #define PART_ROWS 512
 
 /* Maximum number of logits of a prompt's rows that one job computes for each sequence. They use 4 MiB. */
-#define MOST_LOGITS (INT64_C(1) << 20)
+#define MAX_LOGITS (INT64_C(1) << 20)
 
 /* ---- Memory ---- */
 
@@ -31,7 +31,7 @@ static struct sampled_token *take_best(struct request *request, const struct gen
 /* The maximum number of rows of a sequence whose logits one job computes. */
 static int64_t most_wanted_rows(const struct generation *generation, int64_t n_prompt, int64_t vocabulary)
 {
-    int64_t rows = generation->scores_prompts ? MOST_LOGITS / vocabulary : 1;
+    int64_t rows = generation->scores_prompts ? MAX_LOGITS / vocabulary : 1;
     rows = rows < PART_ROWS ? rows : PART_ROWS;
     rows = rows < n_prompt ? rows : n_prompt;
     return rows > 0 ? rows : 1;
@@ -127,7 +127,7 @@ static void count_end(const struct request *request, const struct generated *seq
         metrics_generation_end(request->service->options.metrics, request->metrics, generation_end_name(sequence->end));
 }
 
-void generation_leave(struct request *request, struct generation *generation)
+void generation_release(struct request *request, struct generation *generation)
 {
     take_slots(request, generation);
     for (int64_t i = 0; i < generation->n_sequences; i++) {

@@ -1,6 +1,6 @@
 /* generation: the sequences of a request that grow token by token.
  *
- *     generation_open -> generation_start -> (a job runs -> generation_next) … -> generation_leave
+ *     generation_open -> generation_start -> (a job runs -> generation_next) … -> generation_release
  *
  * A job computes the next token of each sequence of the request. The batcher joins the jobs of all requests. So a batch
  * computes the next tokens of all sequences that are being generated (Orca, Yu et al. 2022: iteration-level
@@ -119,8 +119,8 @@ int generation_start(struct request *request, struct generation *generation);
  * Returns false if all sequences have ended, or if request->failure is set. */
 bool generation_next(struct request *request, struct generation *generation);
 
-/* Gives the slots back. request->leave must call this function, even if all sequences have ended. It may be called
+/* Gives the slots back. request->release must call this function, even if all sequences have ended. It may be called
  * twice. */
-void generation_leave(struct request *request, struct generation *generation);
+void generation_release(struct request *request, struct generation *generation);
 
 #endif

@@ -47,7 +47,7 @@ struct slot {
     bool silent; /* the client has sent no request yet */
     int64_t admission;
     int64_t admitted_ns;
-    struct share *share; /* the share of memory that connections_holds has set. NULL if there is none */
+    struct share *share; /* the share of memory that connections_set_share has set. NULL if there is none */
     int64_t held_ns;     /* time when the client began to hold the share */
 };
 
@@ -239,9 +239,9 @@ void connections_idle(struct connections *connections, int fd)
     pthread_mutex_unlock(&connections->lock);
 }
 
-void connections_rest(struct connections *connections, int fd)
+void connections_end_request(struct connections *connections, int fd)
 {
-    connections_holds(connections, fd, NULL);
+    connections_set_share(connections, fd, NULL);
     connections_idle(connections, fd);
     pthread_mutex_lock(&connections->lock);
     if (connections->dismissing)
@@ -256,7 +256,7 @@ void connections_unread(struct connections *connections, int fd)
     pthread_mutex_unlock(&connections->lock);
 }
 
-void connections_holds(struct connections *connections, int fd, struct share *share)
+void connections_set_share(struct connections *connections, int fd, struct share *share)
 {
     pthread_mutex_lock(&connections->lock);
     connections->slots[fd].share = share;
@@ -350,7 +350,7 @@ void connections_settle(struct connections *connections)
 }
 
 /* Whether the client has no request in progress, but has sent one before. The lock is held. */
-static bool rests(const struct slot *slot)
+static bool is_between_requests(const struct slot *slot)
 {
     return slot->state == SLOT_IDLE && !slot->silent && !slot->share;
 }
@@ -361,7 +361,7 @@ void connections_dismiss(struct connections *connections, int64_t patience_ns)
     pthread_mutex_lock(&connections->lock);
     connections->dismissing = true;
     for (int fd = 0; fd < connections->n_slots; fd++)
-        if (rests(&connections->slots[fd]))
+        if (is_between_requests(&connections->slots[fd]))
             shut(connections, fd, SHUT_RD); /* SHUT_RD, because a request that has already arrived must still be read */
     while (connections->first_idle != NONE && wait_until(connections, last_ns))
         ;

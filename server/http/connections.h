@@ -40,11 +40,11 @@ void connections_unread(struct connections *connections, int fd);
 
 /* The connection's request has ended. Removes the share of memory from the connection, and makes the connection
  * idle. */
-void connections_rest(struct connections *connections, int fd);
+void connections_end_request(struct connections *connections, int fd);
 
 /* Sets the share of memory that the connection's request holds (budget.h). NULL removes the share. While a share is
  * set, the client is sending a body or receiving an answer, and may count as slow. */
-void connections_holds(struct connections *connections, int fd, struct share *share);
+void connections_set_share(struct connections *connections, int fd, struct share *share);
 
 /* Shuts down connections of slow clients, largest shares first, until their shares have freed `bytes` of the budget. A
  * client is slow if it holds its share for longer than SLOW_BYTES_PER_S allows for the size of the share. If all slow

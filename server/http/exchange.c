@@ -557,7 +557,7 @@ static bool exchange_complete(struct exchange *exchange)
 {
     struct exchange_shared *shared = exchange->shared;
     connections_busy(shared->connections, exchange->descriptor);
-    connections_holds(shared->connections, exchange->descriptor, NULL);
+    connections_set_share(shared->connections, exchange->descriptor, NULL);
     if (framing_check_end(exchange->connection, &exchange->request.failure) != 0) {
         exchange->stage = STAGE_REPLY;
         return true;
@@ -593,7 +593,7 @@ static enum MHD_Result exchange_reply(struct exchange *exchange)
     reply->total_ns = clock_ns() - exchange->record.begun_ns;
     reply->close = reply->close || gate_closing(gate);
     request_answered(&exchange->request);
-    connections_holds(exchange->shared->connections, exchange->descriptor, &exchange->request.memory);
+    connections_set_share(exchange->shared->connections, exchange->descriptor, &exchange->request.memory);
     if (exchange->passage == PASSAGE_ACCEPTED) {
         gate_answer(gate);
         exchange->passage = PASSAGE_ANSWERED;
@@ -717,7 +717,7 @@ static enum MHD_Result exchange_begin(struct exchange *exchange, struct event_lo
      * waits for connections that have not sent a request yet. connections_idle ends this wait for the connection, and
      * the server may then close the gate. If exchange_admit came later, the gate could refuse a request that had
      * arrived in time. */
-    connections_holds(exchange->shared->connections, exchange->descriptor, &exchange->body.share);
+    connections_set_share(exchange->shared->connections, exchange->descriptor, &exchange->body.share);
     connections_idle(exchange->shared->connections, exchange->descriptor);
     if (accepted && exchange->match.route) /* without a route, only the method OPTIONS is accepted */
         return MHD_YES;
@@ -780,7 +780,7 @@ void exchange_completed(void *loop, struct MHD_Connection *connection, void **co
         return;
     }
     struct connections *connections = exchange->shared->connections;
-    connections_rest(connections, exchange->descriptor);
+    connections_end_request(connections, exchange->descriptor);
     if (!exchange->streaming || stream_leave(exchange->stream))
         exchange_destroy(exchange);
 }

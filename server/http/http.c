@@ -22,14 +22,14 @@
 #include <unistd.h>
 
 /* Sizes in bytes. The budget of bodies that are being received is BODIES_AT_ONCE times --payload-limit. It is at least
- * BODIES_LEAST and at most a quarter of the machine's memory, but one body of the largest size always fits. The budget
- * of results is a quarter of the machine's memory, but at least RESULTS_LEAST. A part of each budget is reserved for
- * small shares (budget.h). */
+ * MIN_BODIES_BUDGET and at most a quarter of the machine's memory, but one body of the largest size always fits. The
+ * budget of results is a quarter of the machine's memory, but at least MIN_RESULTS_BUDGET. A part of each budget is
+ * reserved for small shares (budget.h). */
 #define BODIES_AT_ONCE 8
-#define BODIES_LEAST (INT64_C(64) << 20)
+#define MIN_BODIES_BUDGET (INT64_C(64) << 20)
 #define BODIES_RESERVE (INT64_C(8) << 20) /* bytes that are reserved for bodies of at most BODY_SMALL bytes */
 #define BODY_SMALL (INT64_C(64) << 10)
-#define RESULTS_LEAST (INT64_C(64) << 20)
+#define MIN_RESULTS_BUDGET (INT64_C(64) << 20)
 /* 1 / RESULTS_RESERVE of the budget is reserved for requests of at most REQUEST_SMALL bytes. */
 #define RESULTS_RESERVE 8
 #define REQUEST_SMALL (INT64_C(1) << 20)
@@ -37,7 +37,7 @@
 #define ANSWER_PATIENCE_NS INT64_C(10000000000) /* maximum wait for clients that are still reading their answers */
 #define FINISH_PATIENCE_NS INT64_C(1000000000)  /* maximum wait for answers to health probes at the end */
 /* Minimum number of free descriptors after opening: for the listener, a connection, a file that a route reads. */
-#define SPARE_DESCRIPTORS_LEAST 5
+#define MIN_SPARE_DESCRIPTORS 5
 /* Memory in bytes that libmicrohttpd allocates for each connection. The headers of a request must fit in it. */
 #define CONNECTION_MEMORY (32 * 1024)
 
@@ -110,14 +110,14 @@ static void init_shared(struct exchange_shared *shared, const struct service_opt
 {
     int64_t part = memory_bytes("") / 4;
     int64_t payload = options->settings->payload_limit; /* at most 2^40 */
-    int64_t bodies = larger(payload * BODIES_AT_ONCE, BODIES_LEAST);
+    int64_t bodies = larger(payload * BODIES_AT_ONCE, MIN_BODIES_BUDGET);
     struct budget *results = &shared->service.results;
     shared->service.options = *options;
     shared->service.opened_ns = clock_ns();
     shared->service.opened_s = (int64_t)time(NULL);
     shared->service.started_s = process_started_s();
     request_id_source_init(&shared->service.ids);
-    results->limit = larger(part, RESULTS_LEAST);
+    results->limit = larger(part, MIN_RESULTS_BUDGET);
     results->reserve = results->limit / RESULTS_RESERVE;
     results->small = REQUEST_SMALL;
     shared->bodies.limit = larger(bodies < part ? bodies : part, payload + BODIES_RESERVE);
@@ -161,10 +161,10 @@ static int open_loops(struct http *http, struct loops *loops, struct tls *tls, s
  * accept no connection. */
 static int check_descriptors(struct error *error)
 {
-    int spare[SPARE_DESCRIPTORS_LEAST], opened = 0;
-    while (opened < SPARE_DESCRIPTORS_LEAST && (spare[opened] = eventfd(0, EFD_CLOEXEC)) >= 0)
+    int spare[MIN_SPARE_DESCRIPTORS], opened = 0;
+    while (opened < MIN_SPARE_DESCRIPTORS && (spare[opened] = eventfd(0, EFD_CLOEXEC)) >= 0)
         opened++;
-    bool enough = opened == SPARE_DESCRIPTORS_LEAST;
+    bool enough = opened == MIN_SPARE_DESCRIPTORS;
     int reason = errno;
     while (opened > 0)
         close(spare[--opened]);

@@ -21,9 +21,9 @@ enum {
 struct listener {
     struct listener_options options;
     struct sockets sockets;
-    struct pollfd polled[SOCKETS_MOST + 1]; /* the listening sockets. The last entry polls `stop` */
-    int stop;                               /* an eventfd, which is readable when the thread must end */
-    struct log_limit limit;                 /* limits how often the warning "cannot take a connection" is logged */
+    struct pollfd polled[SOCKETS_MAX + 1]; /* the listening sockets. The last entry polls `stop` */
+    int stop;                              /* an eventfd, which is readable when the thread must end */
+    struct log_limit limit;                /* limits how often the warning "cannot take a connection" is logged */
     pthread_t thread;
     bool started;
 };

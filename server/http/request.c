@@ -14,11 +14,11 @@
  * milliseconds, so small values do not call it. */
 #define TRIM_BYTES (INT64_C(16) << 20)
 
-/* Limit on the memory of the JSON values of one body: JSON_TIMES times --payload-limit, but at least JSON_LEAST bytes.
- * Usual JSON needs less than 5 bytes of memory for each byte of text. JSON_LEAST is enough for a million numbers or
- * booleans. Numbers in inputs do not become JSON values, and need none of this memory. */
+/* Limit on the memory of the JSON values of one body: JSON_TIMES times --payload-limit, but at least MIN_JSON_LIMIT
+ * bytes. Usual JSON needs less than 5 bytes of memory for each byte of text. MIN_JSON_LIMIT is enough for a million
+ * numbers or booleans. Numbers in inputs do not become JSON values, and need none of this memory. */
 #define JSON_TIMES 5
-#define JSON_LEAST (INT64_C(64) << 20)
+#define MIN_JSON_LIMIT (INT64_C(64) << 20)
 
 struct block {
     struct block *next;
@@ -51,7 +51,7 @@ static void free_blocks(struct request *request)
     request->blocks = NULL;
 }
 
-/* Call it after call_leave, because call_leave gives back slots of a model in the set. */
+/* Call it after call_release, because call_release gives back slots of a model in the set. */
 static void release_models(struct request *request)
 {
     if (request->set)
@@ -60,17 +60,17 @@ static void release_models(struct request *request)
     request->info = NULL;
 }
 
-static void call_leave(struct request *request)
+static void call_release(struct request *request)
 {
-    void (*leave)(struct request *) = request->leave;
-    request->leave = NULL;
-    if (leave)
-        leave(request);
+    void (*release)(struct request *) = request->release;
+    request->release = NULL;
+    if (release)
+        release(request);
 }
 
 void request_close(struct request *request)
 {
-    call_leave(request);
+    call_release(request);
     release_models(request);
     free_blocks(request);
     writer_free(&request->answer);
@@ -80,7 +80,7 @@ void request_close(struct request *request)
 void request_answered(struct request *request)
 {
     int64_t held = atomic_load(&request->memory.bytes);
-    call_leave(request);
+    call_release(request);
     release_models(request);
     free_blocks(request);
     writer_shrink(&request->answer);
@@ -136,7 +136,7 @@ static int64_t json_most(const struct request *request)
     int64_t most = budget_most(request->memory.budget);
     int64_t times =
         request->service->options.settings->payload_limit * JSON_TIMES; /* a payload is at most 2^40 bytes */
-    times = times > JSON_LEAST ? times : JSON_LEAST;
+    times = times > MIN_JSON_LIMIT ? times : MIN_JSON_LIMIT;
     return most < times ? most : times;
 }
 

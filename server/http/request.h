@@ -74,7 +74,7 @@ struct request {
                       sent at once */
     /* Gives back what the route holds besides memory, such as slots (server/generation). request_answered or
      * request_close calls it once. NULL if there is nothing to give back. */
-    void (*leave)(struct request *request);
+    void (*release)(struct request *request);
     void *blocks; /* list of the memory blocks that request_memory has allocated */
 };
 

@@ -21,7 +21,7 @@ void request_id_source_init(struct request_id_source *source)
 static bool is_valid(const char *given)
 {
     size_t length = strlen(given);
-    if (length < 1 || length > REQUEST_ID_MOST)
+    if (length < 1 || length > REQUEST_ID_MAX_LENGTH)
         return false;
     for (size_t i = 0; i < length; i++) {
         if (given[i] <= ' ' || given[i] > '~')

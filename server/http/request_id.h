@@ -5,10 +5,10 @@
 
 #include <stdint.h>
 
-#define REQUEST_ID_MOST 128 /* maximum number of characters of an id */
+#define REQUEST_ID_MAX_LENGTH 128 /* maximum number of characters of an id */
 
 struct request_id {
-    char text[REQUEST_ID_MOST + 1];
+    char text[REQUEST_ID_MAX_LENGTH + 1];
 };
 
 /* A generator of ids for requests whose headers contain none. */
@@ -20,7 +20,7 @@ struct request_id_source {
 void request_id_source_init(struct request_id_source *source);
 
 /* Sets the id to the first valid one of these:
- * - `given`, the header x-request-id: 1 to REQUEST_ID_MOST visible ASCII characters
+ * - `given`, the header x-request-id: 1 to REQUEST_ID_MAX_LENGTH visible ASCII characters
  * - trace_id, of TRACE_ID_BYTES, in hexadecimal digits
  * - 32 hexadecimal digits of the generator: its seed and its count. `given` and `trace_id` may be NULL. Any thread may
  *   call request_id_set. */

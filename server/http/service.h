@@ -20,7 +20,7 @@ struct tracer;
 /* The name of one class that a model tells apart. */
 struct served_label {
     const char *text;
-    bool again; /* another class with a higher index has the same name */
+    bool is_repeated_later; /* another class with a higher index has the same name */
 };
 
 /* A loaded model, with its data from config.json and from the model's folder. server/served_model.h sets it. */

@@ -104,7 +104,7 @@ static int listen_everywhere(const struct sockets_options *options, const struct
 {
     int reason = EAFNOSUPPORT; /* returned in errno if the host has neither an IPv4 nor an IPv6 address */
     int before = sockets->count;
-    for (const struct addrinfo *info = addresses; info && sockets->count < SOCKETS_MOST; info = info->ai_next) {
+    for (const struct addrinfo *info = addresses; info && sockets->count < SOCKETS_MAX; info = info->ai_next) {
         if ((info->ai_family != AF_INET && info->ai_family != AF_INET6) || repeated(addresses, info))
             continue;
         int fd = listen_on(info, sockets->port, options->reuse_port);
@@ -267,7 +267,7 @@ static void name_inherited(int index, struct sockets *sockets)
 /* Opens the inherited sockets. Sets *count to their number, which is 0 if there are none. */
 static int inherit(struct sockets *sockets, int *count, struct error *error)
 {
-    if (inherited_sockets(SOCKETS_MOST, count, error) != 0)
+    if (inherited_sockets(SOCKETS_MAX, count, error) != 0)
         return -1;
     for (int i = 0; i < *count; i++) {
         add_socket(sockets, inherited_descriptor(i))->inherited = true;
@@ -287,9 +287,9 @@ static int open_hosts(const struct sockets_options *options, struct sockets *soc
     for (bool more = true; more; at++) {
         char host[256];
         size_t length = strcspn(at, ",");
-        if (length == 0 || length >= sizeof host || sockets->count == SOCKETS_MOST)
+        if (length == 0 || length >= sizeof host || sockets->count == SOCKETS_MAX)
             return error_set(error, "host '%.100s': a list of 1 to %d addresses was expected", options->hosts,
-                             SOCKETS_MOST);
+                             SOCKETS_MAX);
         memcpy(host, at, length);
         host[length] = '\0';
         at += length;

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 #include <sys/un.h>
 
-#define SOCKETS_MOST 16
+#define SOCKETS_MAX 16
 #define SOCKET_PATH_BYTES sizeof(((struct sockaddr_un *)0)->sun_path)
 #define SOCKET_NAME_BYTES 300 /* length of "HOST:PORT" in bytes. A host name has at most 253 characters */
 
@@ -31,12 +31,12 @@ struct listening_socket {
 };
 
 struct sockets {
-    struct listening_socket list[SOCKETS_MOST];
+    struct listening_socket list[SOCKETS_MAX];
     int count;
     int port;    /* port of the TCP sockets. 0 if there are none */
     bool shared; /* other processes can accept new connections when this process has stopped listening */
     /* "HOST:PORT" or "unix:PATH" for each host, or for each inherited socket. */
-    char names[SOCKETS_MOST][SOCKET_NAME_BYTES];
+    char names[SOCKETS_MAX][SOCKET_NAME_BYTES];
     int n_names;
 };
 

@@ -9,7 +9,7 @@
 
 /* Maximum number of bytes of a stream that are not sent yet. If a client reads too slowly, this limit is reached, and
  * its stream is broken off. Otherwise its generations would hold their slots for too long. */
-#define MOST_UNSENT (INT64_C(1) << 20)
+#define MAX_UNSENT (INT64_C(1) << 20)
 
 struct stream {
     pthread_mutex_t lock;
@@ -56,7 +56,7 @@ static bool wake(struct stream *stream)
 static bool takes(struct stream *stream, size_t length)
 {
     int64_t unsent = (int64_t)(stream->text.length - stream->sent);
-    return !stream->left && (int64_t)length <= MOST_UNSENT - unsent && share_take(&stream->share, (int64_t)length);
+    return !stream->left && (int64_t)length <= MAX_UNSENT - unsent && share_take(&stream->share, (int64_t)length);
 }
 
 int stream_append(struct stream *stream, const char *text, size_t length, bool *asleep)

@@ -45,9 +45,9 @@ static int open_image(const struct image_settings *settings, const void *bytes, 
     if (opened->format->open(bytes, size, &opened->source, error) != 0)
         return -1;
     const struct image_source *source = opened->source;
-    if (source->width > IMAGE_MOST_PIXELS / source->height) {
+    if (source->width > IMAGE_MAX_PIXELS / source->height) {
         error_set(error, "the image has %lld x %lld pixels (width x height); at most %lld are supported",
-                  (long long)source->width, (long long)source->height, (long long)IMAGE_MOST_PIXELS);
+                  (long long)source->width, (long long)source->height, (long long)IMAGE_MAX_PIXELS);
         goto fail;
     }
     if (geometry_find(settings, source->height, source->width, &opened->geometry, error) != 0)

@@ -4,7 +4,7 @@
  * The result is the same as that of torchvision's transforms on PIL's Image.open(file).convert("RGB"). Alpha is
  * dropped, and grey and palettes are converted to RGB. The orientation in EXIF and bytes after the end of the picture
  * are ignored. Truncated and damaged files are refused. Pictures with 16 bits per channel, with CMYK, or with more than
- * IMAGE_MOST_PIXELS pixels are also refused.
+ * IMAGE_MAX_PIXELS pixels are also refused.
  *
  * Decoding takes about 10 ns per pixel, so it should run on a worker thread. Most files need little memory, because
  * rows are resized as they are decoded. Pictures of progressive JPEG and interlaced PNG are kept in memory as a whole,
@@ -17,7 +17,7 @@
 #include "config/config.h"
 #include "server/images/no_memory.h"
 
-#define IMAGE_MOST_PIXELS ((int64_t)64 << 20)
+#define IMAGE_MAX_PIXELS ((int64_t)64 << 20)
 
 /* Sets *memory to the maximum number of bytes that image_read() allocates for the file. Reads only the header of the
  * file. Returns -1 with a message if the file is refused. */

@@ -14,8 +14,8 @@
 
 /* Limits for progressive files. Encoders usually write about 10 scans. A scan of a few bytes can change all pixels, so
  * the number of scans times the number of pixels is also limited. */
-#define MOST_SCANS 100
-#define MOST_SCANNED_PIXELS ((int64_t)1 << 30)
+#define MAX_SCANS 100
+#define MAX_SCANNED_PIXELS ((int64_t)1 << 30)
 
 /* libjpeg's memory for a few rows of all components: at most MEMORY_PER_COLUMN bytes for each pixel of the width, plus
  * MEMORY_FIXED bytes. */
@@ -100,8 +100,8 @@ static void read_header(struct jpeg_source *jpeg)
     source->memory = (int64_t)sizeof *jpeg + MEMORY_FIXED + source->width * MEMORY_PER_COLUMN;
     if (jpeg_has_multiple_scans(decoder))
         source->memory += coefficient_bytes(decoder);
-    int64_t most = MOST_SCANNED_PIXELS / (source->height * source->width);
-    jpeg->most_scans = most < MOST_SCANS ? (int)most : MOST_SCANS;
+    int64_t most = MAX_SCANNED_PIXELS / (source->height * source->width);
+    jpeg->most_scans = most < MAX_SCANS ? (int)most : MAX_SCANS;
 }
 
 static int jpeg_source_open(const uint8_t *bytes, size_t size, struct image_source **source, struct error *error)

@@ -104,8 +104,8 @@ bool panels_fit(struct panels *panels)
         panels->cell--;
         measure(panels);
     }
-    return panels->width <= PANELS_MOST_SIDE && panels->height <= PANELS_MOST_SIDE &&
-           panels->width * panels->height <= PANELS_MOST_PIXELS;
+    return panels->width <= PANELS_MAX_SIDE && panels->height <= PANELS_MAX_SIDE &&
+           panels->width * panels->height <= PANELS_MAX_PIXELS;
 }
 
 /* ---- Drawing ---- */

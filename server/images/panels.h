@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PANELS_MOST_SIDE 16384                 /* maximum width and height of a picture, in pixels */
-#define PANELS_MOST_PIXELS ((int64_t)16 << 20) /* maximum number of pixels of a picture */
-#define PANELS_MOST_CELL 32                    /* maximum width and height of a cell, in pixels */
+#define PANELS_MAX_SIDE 16384                 /* maximum width and height of a picture, in pixels */
+#define PANELS_MAX_PIXELS ((int64_t)16 << 20) /* maximum number of pixels of a picture */
+#define PANELS_MAX_CELL 32                    /* maximum width and height of a cell, in pixels */
 #define PANELS_COLOURS 256
 
 struct panel_row {
@@ -25,7 +25,7 @@ struct panels {
     int64_t most_n;     /* maximum number of rows of each panel that are drawn. The first rows are drawn */
     bool scaled_each; /* if true, the scale of each panel ends at its own largest value, otherwise at the largest value
                          of the picture */
-    /* Width and height of a cell in pixels, from 1 to PANELS_MOST_CELL. 0 lets panels_fit choose the size. */
+    /* Width and height of a cell in pixels, from 1 to PANELS_MAX_CELL. 0 lets panels_fit choose the size. */
     int64_t cell;
 
     int64_t width, height; /* size of the picture in pixels, which panels_fit sets */

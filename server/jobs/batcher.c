@@ -74,8 +74,8 @@ static struct batcher *batcher_new(struct model **models, int64_t n_models, cons
     struct batcher *batcher = calloc(1, sizeof *batcher);
     if (!batcher)
         return NULL;
-    batcher->models = calloc(BATCHER_MOST_MODELS, sizeof *batcher->models);
-    batcher->entries = calloc(BATCHER_MOST_MODELS, sizeof *batcher->entries);
+    batcher->models = calloc(BATCHER_MAX_MODELS, sizeof *batcher->models);
+    batcher->entries = calloc(BATCHER_MAX_MODELS, sizeof *batcher->entries);
     batcher->options = *options;
     bool opened = batcher->models && batcher->entries;
     for (int64_t i = 0; i < n_models && opened; i++)
@@ -187,9 +187,9 @@ int batcher_add(struct batcher *batcher, struct model *model, int64_t metrics, i
         entry++;
     int status = -1;
     batcher->warm_failed = false;
-    if (entry == BATCHER_MOST_MODELS) {
+    if (entry == BATCHER_MAX_MODELS) {
         error_set(error, "expected at most %d models in memory; wait until requests no longer use old ones",
-                  BATCHER_MOST_MODELS);
+                  BATCHER_MAX_MODELS);
     } else if (queue_open(batcher, entry, model, metrics) != 0) {
         error_set(error, "out of memory");
     } else {
@@ -288,7 +288,7 @@ static void job_prepare(struct job *job, const struct model *model, int64_t mode
     if (!job->continues) {
         job->started_ns = job->inference_ns = job->batches = job->batch_items = job->tokens = 0;
         job->submitted_ns = clock_ns();
-        job->home = HOMELESS;
+        job->home = NO_HOME;
     }
     job->finished_ns = 0;
     job->model_index = model_index;
@@ -299,7 +299,7 @@ static void job_prepare(struct job *job, const struct model *model, int64_t mode
 
 enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, struct job *job)
 {
-    assert(model_index >= 0 && model_index < BATCHER_MOST_MODELS && job->n_items >= 1 && job->done);
+    assert(model_index >= 0 && model_index < BATCHER_MAX_MODELS && job->n_items >= 1 && job->done);
     struct batcher_entry *entry = &batcher->entries[model_index];
     job_prepare(job, batcher->models[model_index], model_index);
 
@@ -324,7 +324,7 @@ void batcher_give_slots(struct batcher *batcher, int64_t model_index, int64_t co
 {
     pthread_mutex_lock(&batcher->lock);
     slots_give(batcher->entries[model_index].waiting.slots, count, slots);
-    lanes_seat_jobs(batcher, model_index);
+    lanes_assign_slots(batcher, model_index);
     pthread_mutex_unlock(&batcher->lock);
 }
 
@@ -338,7 +338,7 @@ struct batcher_depth batcher_depth(struct batcher *batcher, int64_t model_index)
         depth.slots = slots_count(queue->slots);
         depth.slots_used = slots_used(queue->slots);
     }
-    depth.slotless = queue->lists[MODEL_QUEUE_SLOTLESS].waiting_requests;
+    depth.waiting_for_slots = queue->lists[MODEL_QUEUE_WAITING_FOR_SLOTS].waiting_requests;
     pthread_mutex_unlock(&batcher->lock);
     return depth;
 }

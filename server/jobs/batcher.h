@@ -30,9 +30,9 @@
 struct batcher;
 
 /* Starts the threads. Returns when each thread has warmed up the models of its lane (model_warm_up). The models must
- * outlive the batcher, or be removed with batcher_remove. The array `models` (n_models, at most BATCHER_MOST_MODELS) is
+ * outlive the batcher, or be removed with batcher_remove. The array `models` (n_models, at most BATCHER_MAX_MODELS) is
  * copied. Model models[i] has index i in the batcher and in the metrics. `metrics` may be NULL. */
-#define BATCHER_MOST_MODELS 1000
+#define BATCHER_MAX_MODELS 1000
 struct metrics;
 int batcher_open(struct model **models, int64_t n_models, const struct batcher_options *options,
                  struct metrics *metrics, struct batcher **batcher, struct error *error);
@@ -77,8 +77,8 @@ void batcher_give_slots(struct batcher *batcher, int64_t model_index, int64_t co
 
 /* The current numbers of jobs that wait for one model. */
 struct batcher_depth {
-    int64_t requests, tokens; /* number of waiting items, and their tokens */
-    int64_t slotless;         /* number of these items that wait for slots */
+    int64_t requests, tokens;  /* number of waiting items, and their tokens */
+    int64_t waiting_for_slots; /* number of these items that wait for slots */
     /* Number of slots, and number of slots in use. Both are 0 if jobs do not wait for slots. */
     int64_t slots, slots_used;
 };

@@ -91,7 +91,7 @@ struct batcher {
     struct model **models; /* `n_models` pointers. NULL for a free index. The submitter of a job may read the pointer to
                               its model without the lock, because the pointer does not change before the job ends */
     struct batcher_entry *entries; /* `n_models` entries */
-    int64_t n_models;      /* number of indices that were ever used, at most BATCHER_MOST_MODELS. It never decreases */
+    int64_t n_models;      /* number of indices that were ever used, at most BATCHER_MAX_MODELS. It never decreases */
     struct job_list ended; /* jobs that have ended. The deadline thread will call their `done` */
     int64_t alarm_ns; /* time of the next search of the queues for expired jobs. The search may begin ALARM_STEP_NS too
                          late */

@@ -57,18 +57,19 @@ static void expire_waiting(struct batcher *batcher, int64_t now)
             int64_t found = expire_list(batcher, &batcher->entries[i].waiting.lists[list], now);
             earliest = found < earliest ? found : earliest;
         }
-        lanes_seat_jobs(batcher, i);
+        lanes_assign_slots(batcher, i);
     }
     batcher->alarm_ns = earliest < now + ALARM_STEP_NS ? now + ALARM_STEP_NS : earliest;
 }
 
 /* Makes a list of all jobs that wait for slots, linked by next_asked. Increases `running` of these jobs, so that no
  * other thread ends them. The lock is held. */
-static struct job *hold_slotless(struct batcher *batcher)
+static struct job *hold_jobs_without_slots(struct batcher *batcher)
 {
     struct job *held = NULL;
     for (int64_t i = 0; i < batcher->n_models; i++)
-        for (struct job *job = batcher->entries[i].waiting.lists[MODEL_QUEUE_SLOTLESS].first; job; job = job->next) {
+        for (struct job *job = batcher->entries[i].waiting.lists[MODEL_QUEUE_WAITING_FOR_SLOTS].first; job;
+             job = job->next) {
             job->running++;
             job->next_asked = held;
             held = job;
@@ -79,9 +80,9 @@ static struct job *hold_slotless(struct batcher *batcher)
 /* Drops jobs that wait for slots and are no longer wanted. While `wanted` is called, a job may receive slots, run and
  * complete. Its lane does not end such a job, because `running` is above 0, so this function ends it. The lock is held,
  * but not during the calls of `wanted`. */
-static void ask_slotless(struct batcher *batcher)
+static void ask_jobs_without_slots(struct batcher *batcher)
 {
-    struct job *held = hold_slotless(batcher);
+    struct job *held = hold_jobs_without_slots(batcher);
     pthread_mutex_unlock(&batcher->lock);
     for (struct job *job = held; job; job = job->next_asked)
         job->unwanted = job->wanted && !job->wanted(job);
@@ -95,7 +96,7 @@ static void ask_slotless(struct batcher *batcher)
             job_end(job, &batcher->ended);
     }
     for (int64_t i = 0; i < batcher->n_models; i++)
-        lanes_seat_jobs(batcher, i);
+        lanes_assign_slots(batcher, i);
     batcher->ask_ns = held ? clock_ns() + ASK_STEP_NS : INT64_MAX;
 }
 
@@ -108,7 +109,7 @@ static void *deadline_thread(void *argument)
         if (now >= batcher->alarm_ns)
             expire_waiting(batcher, now);
         if (now >= batcher->ask_ns)
-            ask_slotless(batcher);
+            ask_jobs_without_slots(batcher);
         int64_t wake_ns = batcher->alarm_ns < batcher->ask_ns ? batcher->alarm_ns : batcher->ask_ns;
         struct job_list ended = batcher->ended;
         if (ended.first) {
@@ -147,13 +148,13 @@ void deadlines_stop(struct batcher *batcher)
     pthread_join(batcher->deadline_thread, NULL);
 }
 
-void deadlines_cancel_slotless(struct batcher *batcher)
+void deadlines_cancel_jobs_without_slots(struct batcher *batcher)
 {
     for (int64_t i = 0; i < batcher->n_models; i++) {
-        struct job_queue *list = &batcher->entries[i].waiting.lists[MODEL_QUEUE_SLOTLESS];
+        struct job_queue *list = &batcher->entries[i].waiting.lists[MODEL_QUEUE_WAITING_FOR_SLOTS];
         for (struct job *job; (job = list->first) != NULL;) {
             job_cancel(list, job);
-            if (job->running == 0) /* if `running` is above 0, ask_slotless ends the job */
+            if (job->running == 0) /* if `running` is above 0, ask_jobs_without_slots ends the job */
                 job_end(job, &batcher->ended);
         }
     }

@@ -20,6 +20,6 @@ void deadlines_stop(struct batcher *batcher);
 void deadlines_watch(struct batcher *batcher, const struct job *job, bool waits_for_slots);
 
 /* Cancels and ends all jobs that wait for slots. */
-void deadlines_cancel_slotless(struct batcher *batcher);
+void deadlines_cancel_jobs_without_slots(struct batcher *batcher);
 
 #endif

@@ -26,7 +26,7 @@ enum job_kind {
 };
 #define JOB_KINDS 2
 
-#define HOMELESS (-1)
+#define NO_HOME (-1)
 
 struct job {
     /* The submitter sets the members from here to later_tokens. They and their memory must stay valid until `done`. */
@@ -67,10 +67,10 @@ struct job {
     struct job *next, *previous;
     /* The next job in the list of jobs whose `wanted` is being called while they wait for slots. */
     struct job *next_asked;
-    bool unwanted; /* `wanted` returned false in the latest round of ask_slotless (deadlines.c) */
+    bool unwanted; /* `wanted` returned false in the latest round of ask_jobs_without_slots (deadlines.c) */
     int64_t model_index;
     int home; /* number of the device that keeps the states of the job's sequences, among the devices of the model.
-                 HOMELESS if no batch of the sequences was formed yet */
+                 NO_HOME if no batch of the sequences was formed yet */
     int64_t next_item;      /* index of the first item that was not started */
     int64_t waiting_tokens; /* tokens of the items that were not started */
     int64_t running; /* number of items in batches that are being formed or are running. One is added while the deadline

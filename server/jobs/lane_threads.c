@@ -97,7 +97,7 @@ void lane_threads_stop(struct batcher *batcher)
 {
     pthread_mutex_lock(&batcher->lock);
     batcher->closing = true;
-    deadlines_cancel_slotless(batcher);
+    deadlines_cancel_jobs_without_slots(batcher);
     for (int i = 0; i < batcher->n_started; i++) {
         batcher->lanes[i].asleep = false;
         pthread_cond_signal(&batcher->lanes[i].work);

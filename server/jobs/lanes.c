@@ -35,7 +35,7 @@ bool lane_takes(const struct lane *lane, const struct job *job)
     const struct model *model = batcher->models[job->model_index];
     if (!lane_runs(lane, job->model_index))
         return false;
-    return job->home == HOMELESS || lane_of_model(lane, model) % model_info(model)->n_devices == job->home ||
+    return job->home == NO_HOME || lane_of_model(lane, model) % model_info(model)->n_devices == job->home ||
            batcher->closing || !home_works(batcher, job);
 }
 
@@ -83,10 +83,10 @@ void lane_sleep(struct lane *lane)
         pthread_cond_wait(&lane->work, &lane->batcher->lock);
 }
 
-void lanes_seat_jobs(struct batcher *batcher, int64_t model_index)
+void lanes_assign_slots(struct batcher *batcher, int64_t model_index)
 {
     struct batcher_entry *entry = &batcher->entries[model_index];
-    if (!model_queue_seat(&entry->waiting))
+    if (!model_queue_assign_slots(&entry->waiting))
         return;
     entry->ready_lanes = model_ready_lanes(batcher->models[model_index]);
     lanes_wake_one(batcher, model_index);

@@ -40,7 +40,7 @@ void lanes_wake(struct batcher *batcher);
 
 /* Call it when slots of the model may have become free. Gives slots to jobs that wait for them, and wakes a lane for
  * these jobs. */
-void lanes_seat_jobs(struct batcher *batcher, int64_t model_index);
+void lanes_assign_slots(struct batcher *batcher, int64_t model_index);
 
 /* Sleeps until another thread wakes the lane. The lock is released meanwhile. */
 void lane_sleep(struct lane *lane);

@@ -23,7 +23,7 @@ static bool lacks_slots(const struct model_queue *queue, const struct job *job)
 
 struct job_queue *model_queue_list(struct model_queue *queue, const struct job *job)
 {
-    return &queue->lists[lacks_slots(queue, job) ? MODEL_QUEUE_SLOTLESS : (int)job->kind];
+    return &queue->lists[lacks_slots(queue, job) ? MODEL_QUEUE_WAITING_FOR_SLOTS : (int)job->kind];
 }
 
 static bool take_slots(struct model_queue *queue, struct job *job)
@@ -41,23 +41,24 @@ bool model_queue_add(struct model_queue *queue, struct job *job)
 {
     assert(job->n_slots == 0 || job->n_slots == job->n_items);
     assert(!queue->slots || job->n_slots <= slots_count(queue->slots));
-    bool waits = lacks_slots(queue, job) && (queue->lists[MODEL_QUEUE_SLOTLESS].first || !take_slots(queue, job));
+    bool waits =
+        lacks_slots(queue, job) && (queue->lists[MODEL_QUEUE_WAITING_FOR_SLOTS].first || !take_slots(queue, job));
     if (waits)
         job->waiting_tokens += job->later_tokens;
     job_queue_add(model_queue_list(queue, job), job);
     return !waits;
 }
 
-bool model_queue_seat(struct model_queue *queue)
+bool model_queue_assign_slots(struct model_queue *queue)
 {
-    struct job_queue *slotless = &queue->lists[MODEL_QUEUE_SLOTLESS];
-    bool seated = false;
-    for (struct job *job; (job = slotless->first) != NULL && take_slots(queue, job); seated = true) {
-        job_queue_take_out(slotless, job);
+    struct job_queue *waiting_for_slots = &queue->lists[MODEL_QUEUE_WAITING_FOR_SLOTS];
+    bool assigned = false;
+    for (struct job *job; (job = waiting_for_slots->first) != NULL && take_slots(queue, job); assigned = true) {
+        job_queue_take_out(waiting_for_slots, job);
         job->waiting_tokens -= job->later_tokens;
         job_queue_add(&queue->lists[job->kind], job);
     }
-    return seated;
+    return assigned;
 }
 
 static void add_list(const struct model_queue *queue, int list, int64_t *items, int64_t *tokens)
@@ -76,5 +77,5 @@ void model_queue_depth(const struct model_queue *queue, int64_t *items, int64_t 
 void model_queue_load(const struct model_queue *queue, enum job_kind kind, int64_t *items, int64_t *tokens)
 {
     *items = *tokens = 0;
-    add_list(queue, kind == JOB_GENERATION && queue->slots ? MODEL_QUEUE_SLOTLESS : (int)kind, items, tokens);
+    add_list(queue, kind == JOB_GENERATION && queue->slots ? MODEL_QUEUE_WAITING_FOR_SLOTS : (int)kind, items, tokens);
 }

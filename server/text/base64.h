@@ -6,9 +6,9 @@
 #include <stddef.h>
 
 /* The maximum number of bytes that a text of `length` characters encodes. */
-#define BASE64_MOST(length) ((length) / 4 * 3 + 3)
+#define BASE64_MAX_BYTES(length) ((length) / 4 * 3 + 3)
 
-/* Writes the bytes of a base64 text to `out`, which must have room for BASE64_MOST(length) bytes. CR, LF, tabs and
+/* Writes the bytes of a base64 text to `out`, which must have room for BASE64_MAX_BYTES(length) bytes. CR, LF, tabs and
  * spaces are skipped, because encoders break lines. The padding may be absent. Returns true, and sets *size to the
  * number of bytes. If the text is invalid, returns false, and sets *size to the index of the first wrong character. The
  * index is `length` if the text ends within a group of four characters. */

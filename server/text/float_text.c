@@ -17,7 +17,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are written as characters, the lowest byte first");
 
-enum { LEAST_POWER = -31, POWERS = 77 };
+enum { MIN_POWER = -31, POWERS = 77 };
 
 /* These functions return floor(log10(2^q)), floor(log10(3/4 * 2^q)) and floor(log2(10^e)). The results are exact for
  * all q and e that occur here. */
@@ -58,8 +58,8 @@ static uint64_t power_of_ten(int e)
         0xBC143FA4E250EB32, 0xEB194F8E1AE525FE, 0x92EFD1B8D0CF37BF, 0xB7ABC627050305AE, 0xE596B7B0C643C71A,
         0x8F7E32CE7BEA5C70, 0xB35DBF821AE4F38C,
     };
-    assert(e >= LEAST_POWER && e < LEAST_POWER + POWERS);
-    return powers[e - LEAST_POWER];
+    assert(e >= MIN_POWER && e < MIN_POWER + POWERS);
+    return powers[e - MIN_POWER];
 }
 
 /* Returns power * factor / 2^64. The last bit of the result is set if digits are lost. `power` is too large by less

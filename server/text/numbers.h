@@ -11,9 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define NUMBERS_DEPTH 5   /* maximum depth of nested lists */
-#define NUMBERS_REST 1024 /* maximum number of bytes of a body outside its lists, including the marks */
-#define NUMBERS_MOST 10   /* maximum number of lists of a body, because a mark contains one digit */
+#define NUMBERS_DEPTH 5      /* maximum depth of nested lists */
+#define NUMBERS_REST 1024    /* maximum number of bytes of a body outside its lists, including the marks */
+#define NUMBERS_MAX_LISTS 10 /* maximum number of lists of a body, because a mark contains one digit */
 
 /* A list of numbers, or of nested lists of numbers, in a body. */
 struct numbers {
@@ -33,7 +33,7 @@ struct numbers_place {
 };
 
 /* Finds the members of `place` that are lists of numbers. Returns their number, which is at most `most`. `most` must be
- * at most NUMBERS_MOST. Members that are not lists stay in the text for jansson.
+ * at most NUMBERS_MAX_LISTS. Members that are not lists stay in the text for jansson.
  *
  * Also returns 0 in the following cases, in which jansson must read the whole body:
  * - a member of `place` is a list that contains something other than numbers, or more than `most` members are lists
@@ -55,7 +55,7 @@ struct numbers_counts {
 struct numbers_counts numbers_count(const char *body, size_t length, const char *key);
 
 /* Writes the body with a mark in place of each list: "[0]" for numbers[0], "[1]" for numbers[1]. `n` is at most
- * NUMBERS_MOST. Returns the length. */
+ * NUMBERS_MAX_LISTS. Returns the length. */
 size_t numbers_rest(const struct numbers *numbers, size_t n, const char *body, size_t length, char rest[NUMBERS_REST]);
 
 /* Describes an innermost list of an unexpected size. */

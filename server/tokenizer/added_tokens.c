@@ -231,7 +231,7 @@ static bool is_single_word(const struct match *match)
 /* Adds the white space beside the match to the match, on the left side not before `least`. The next token may itself be
  * white space that was added to the previous token. Its match then begins before `least`, and the same white space
  * occurs in two pieces, as with `tokenizers`. */
-static void widen(struct match *match, const struct added_token *token, size_t least)
+static void include_spaces(struct match *match, const struct added_token *token, size_t least)
 {
     if (token->left_strip && match->begin < least)
         match->begin = least;
@@ -270,7 +270,7 @@ int added_tokens_cut(const struct added_tokens *added, bool normalized, const st
         at = found;
         if (token->single_word && !is_single_word(&match))
             continue;
-        widen(&match, token, copied);
+        include_spaces(&match, token, copied);
         if (match.begin >= match.end)
             continue;
         if (copied < match.begin)

@@ -309,8 +309,8 @@ static int add_text(struct word *word, const char *text, size_t text_length, siz
 }
 
 /* Writes the text of a symbol with its prefix and suffix to work->text. Returns the length. */
-static size_t dress(const struct bpe *bpe, struct model_work *work, const char *text, size_t length, bool first,
-                    bool last)
+static size_t add_affixes(const struct bpe *bpe, struct model_work *work, const char *text, size_t length, bool first,
+                          bool last)
 {
     size_t prefix = first ? 0 : bpe->prefix_length, suffix = last ? bpe->suffix_length : 0;
     if (!model_work_reserve(work, (void **)&work->text, &work->text_capacity, prefix + length + suffix + 1, 1))
@@ -337,7 +337,7 @@ static int make_symbols(struct word *word, const char *piece, size_t length, boo
         size = utf8_size((unsigned char)piece[at]);
         size_t text_length = size;
         if ((at > 0 && bpe->prefix_length > 0) || (at + size == length && bpe->suffix_length > 0)) {
-            text_length = dress(bpe, work, text, size, at == 0, at + size == length);
+            text_length = add_affixes(bpe, work, text, size, at == 0, at + size == length);
             if (work->failed)
                 return error_set(error, "out of memory");
             text = work->text;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_TEXT_BYTES ((size_t)1 << 30)
+#define MAX_TEXT_BYTES ((size_t)1 << 30)
 /* Value of encoded_token.text: the text of the token is the text of its id in the vocabulary. */
 #define TEXT_OF_ID UINT32_MAX
 #define BLOCK_BYTES 64
@@ -405,7 +405,7 @@ static int encode(const struct tokenizer *tokenizer, const char *text, size_t le
     struct scratch *scratch = encoding->scratch;
     size_t added = options->add_special_tokens ? tokenizer->template.added : 0;
     size_t most = options->max_length > added ? options->max_length - added : 0;
-    if (length >= MOST_TEXT_BYTES)
+    if (length >= MAX_TEXT_BYTES)
         return error_set(error, "expected a text below 1 GiB, found %zu bytes", length);
     scratch->texts.count = scratch->texts.length = 0;
     scratch->texts.failed = false;

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#define MOST_DECOMPOSED 32    /* maximum number of characters of a decomposition. The decomposition of U+FDFA has 18 */
-#define MOST_INSERTED 16      /* maximum number of marks that are sorted by insertion */
+#define MAX_DECOMPOSED 32     /* maximum number of characters of a decomposition. The decomposition of U+FDFA has 18 */
+#define MAX_INSERTED 16       /* maximum number of marks that are sorted by insertion */
 #define FIRST_COMPOSING 0x300 /* characters with lower code points do not compose with the character before them */
 
 void normal_form_free(struct normal_form_work *work)
@@ -46,7 +46,7 @@ static unsigned char combining_class(const struct characters *characters, uint32
 /* Sorts marks by their class. Marks of the same class keep their order. The time is linear even for many marks. */
 static void sort_marks(struct decomposed *marks, struct decomposed *sorted, size_t count)
 {
-    if (count <= MOST_INSERTED) {
+    if (count <= MAX_INSERTED) {
         for (size_t i = 1; i < count; i++) {
             struct decomposed mark = marks[i];
             size_t at = i;
@@ -68,7 +68,7 @@ static void sort_marks(struct decomposed *marks, struct decomposed *sorted, size
 
 /* Writes the full decomposition of one character to `parts`. Returns the number of characters. */
 static size_t decompose(uint32_t code, bool compatible, const struct characters *characters,
-                        utf8proc_int32_t parts[MOST_DECOMPOSED])
+                        utf8proc_int32_t parts[MAX_DECOMPOSED])
 {
     parts[0] = (utf8proc_int32_t)code;
     if (!(character_flags(characters, code) & CHARACTER_DECOMPOSES))
@@ -76,8 +76,8 @@ static size_t decompose(uint32_t code, bool compatible, const struct characters 
     int last_class = 0;
     utf8proc_option_t options = UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0);
     utf8proc_ssize_t count =
-        utf8proc_decompose_char((utf8proc_int32_t)code, parts, MOST_DECOMPOSED, options, &last_class);
-    if (count >= 1 && count <= MOST_DECOMPOSED)
+        utf8proc_decompose_char((utf8proc_int32_t)code, parts, MAX_DECOMPOSED, options, &last_class);
+    if (count >= 1 && count <= MAX_DECOMPOSED)
         return (size_t)count;
     parts[0] = (utf8proc_int32_t)code;
     return 1;
@@ -90,7 +90,7 @@ static int decompose_text(bool compatible, const struct characters *characters, 
     size_t first_mark = 0;
     work->count = 0;
     for (size_t at = 0; at < from->length;) {
-        utf8proc_int32_t parts[MOST_DECOMPOSED];
+        utf8proc_int32_t parts[MAX_DECOMPOSED];
         size_t count = decompose(utf8_next(from->bytes, &at), compatible, characters, parts);
         if (reserve(work, count) != 0)
             return -1;

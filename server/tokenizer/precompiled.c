@@ -6,7 +6,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#define MOST_CLUSTER_BYTES 5
+#define MAX_CLUSTER_BYTES 5
 #define UNIT_BYTES 4
 
 static int base64_value(char c)
@@ -158,7 +158,7 @@ static void put_cluster(const struct precompiled *precompiled, struct waiting *w
                         size_t length)
 {
     size_t found_length;
-    const char *found = length <= MOST_CLUSTER_BYTES ? find(precompiled, bytes, length, &found_length) : NULL;
+    const char *found = length <= MAX_CLUSTER_BYTES ? find(precompiled, bytes, length, &found_length) : NULL;
     if (found) {
         replace(waiting, bytes, length, found, found_length);
         return;

@@ -122,7 +122,7 @@ static int64_t given_character(const struct text_codec *codec, const struct text
  * byte, the pieces, the model's symbols, and the tokens. unit/test_text_codec measures up to 180 bytes for each
  * normalised byte. NFKD makes up to three bytes of one byte, or up to eleven for characters that expand. A part that is
  * not UTF-8 becomes U+FFFD. */
-enum { ASCII_MEMORY = 200, OTHER_MEMORY = 600, INVALID_MEMORY = 600, EXPANDING_MEMORY = 4500, LEAST_MEMORY = 64 << 10 };
+enum { ASCII_MEMORY = 200, OTHER_MEMORY = 600, INVALID_MEMORY = 600, EXPANDING_MEMORY = 4500, MIN_MEMORY = 64 << 10 };
 
 /* Whether NFKD converts the character to more than three times as many bytes. Such characters are abbreviations in
  * squares, Arabic ligatures, and quadruple signs. */
@@ -134,7 +134,7 @@ static bool expands(uint32_t character)
 
 int64_t text_codec_memory(const struct text_codec *codec, const char *text, size_t length)
 {
-    int64_t bytes = LEAST_MEMORY;
+    int64_t bytes = MIN_MEMORY;
     if (!codec->tokenizer)
         return 0;
     for (size_t at = 0; at < length;) {

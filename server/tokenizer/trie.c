@@ -7,8 +7,8 @@
 
 #define BLOCK 256
 #define FREE UINT32_MAX
-#define OPEN_BLOCKS 8    /* maximum number of open blocks. The search for free nodes tries only these blocks */
-#define MOST_FAILURES 64 /* number of failed attempts after which a block is removed from the open blocks */
+#define OPEN_BLOCKS 8   /* maximum number of open blocks. The search for free nodes tries only these blocks */
+#define MAX_FAILURES 64 /* number of failed attempts after which a block is removed from the open blocks */
 
 struct build {
     struct trie *trie;
@@ -79,7 +79,7 @@ static int find_base(struct build *build, const unsigned char *labels, size_t co
         *base = base_in_block(build->trie, build->open[i].block, labels, count);
         if (*base != FREE)
             return 0;
-        if (++build->open[i].failures >= MOST_FAILURES) {
+        if (++build->open[i].failures >= MAX_FAILURES) {
             memmove(build->open + i, build->open + i + 1, (build->n_open - i - 1) * sizeof *build->open);
             build->n_open--;
         }

@@ -22,7 +22,7 @@ static const char *variable(const char *name)
 
 /* Returns the value of the variable for traces. If it is not set, returns the value of the variable for all signals of
  * OpenTelemetry. Sets *name to the name of the chosen variable. */
-static const char *either(const char *for_traces, const char *for_all, const char **name)
+static const char *first_variable(const char *for_traces, const char *for_all, const char **name)
 {
     *name = variable(for_traces) ? for_traces : for_all;
     return variable(*name);
@@ -66,7 +66,7 @@ static int check_url(const char *source, const char *url, struct error *error)
 static int check_protocol(struct error *error)
 {
     const char *name;
-    const char *protocol = either("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL", &name);
+    const char *protocol = first_variable("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL", &name);
     if (!protocol || strncmp(protocol, "http/", 5) == 0)
         return 0;
     return error_set(error,
@@ -174,7 +174,7 @@ static int read_pairs(const char *name, const char *list, struct tracing_pair pa
 static int read_headers(struct tracing_options *options, struct error *error)
 {
     const char *name;
-    const char *list = either("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS", &name);
+    const char *list = first_variable("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS", &name);
     return read_pairs(name, list, options->headers, &options->n_headers, true, error);
 }
 
@@ -209,7 +209,7 @@ static int read_resource(struct tracing_options *options, struct error *error)
 static int read_timeout(struct tracing_options *options, struct error *error)
 {
     const char *name;
-    const char *text = either("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT", &name);
+    const char *text = first_variable("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT", &name);
     options->timeout_ms = DEFAULT_TIMEOUT_MS;
     if (!text)
         return 0;
@@ -275,7 +275,7 @@ bool sampler_takes(const struct sampler *sampler, const struct trace_context *pa
 static int read_certificate(struct tracing_options *options, struct error *error)
 {
     const char *name;
-    const char *path = either("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE", &name);
+    const char *path = first_variable("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE", &name);
     if (!path)
         return 0;
     options->certificate = copy(path, strlen(path), error);

@@ -28,7 +28,7 @@ from queueing import Limits, Service, log_uniform, mean_of, poisson, quantile, s
 from servers import Server
 
 TOLERANCE = 0.15
-MOST_FOREIGN = 0.05  # upper limit for the time that the daemon's core spends on other programs, as a part of all time
+MAX_FOREIGN = 0.05  # upper limit for the time that the daemon's core spends on other programs, as a part of all time
 LENGTHS = (16, 256)
 DRAW = log_uniform(*LENGTHS)
 LIMITS = Limits(queue_requests=128)
@@ -274,7 +274,7 @@ def compare(loads, service, foreign, seconds):
     rows, good = zip(*(load.row(service) for load in loads))
     comparison = report.table(COLUMNS, rows) + f"\nOther programs used {max(0, foreign):.1%} of the daemon's core.\n"
     print(comparison)
-    if foreign > MOST_FOREIGN:
+    if foreign > MAX_FOREIGN:
         print("capacity: other programs used the core. The comparison proves nothing")
         return 2
     if seconds >= SECONDS:

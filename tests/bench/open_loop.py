@@ -11,7 +11,7 @@ import time
 
 IDLE_CONNECTIONS = 16  # number of connections that are opened before the first request
 AWAKE_S = 0.0002  # the client wakes this long before a request is due, because a sleep may last too long
-MOST_CONNECTIONS = 2000
+MAX_CONNECTIONS = 2000
 DRAIN_S = 60
 
 
@@ -85,7 +85,7 @@ class Client:
         self.poll.close()
 
     def send(self, request, due_s):
-        if not self.idle and len(self.open) >= MOST_CONNECTIONS:
+        if not self.idle and len(self.open) >= MAX_CONNECTIONS:
             return False
         connection = self.idle.pop() if self.idle else self.connect()
         connection.due_s, connection.answer, connection.waits = due_s, b"", True

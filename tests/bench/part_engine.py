@@ -18,7 +18,7 @@ TITLES = {"torch": "PyTorch", "compile": "torch.compile", "onnxruntime": "ONNX R
           "keras": "model.predict", "keras_function": "tf.function", "keras_xla": "XLA"}
 SLICE_S, BUDGET_S = 0.3, 25
 # With a larger error, the other library computes something else, and its time has no meaning.
-MOST_ERROR = {"f32": 1e-4, "bf16": 3e-2}
+MAX_ERROR = {"f32": 1e-4, "bf16": 3e-2}
 
 
 def normal_floats(count, path):
@@ -54,7 +54,7 @@ def compare(group, ready, reference, errors):
         group.running[name].ask(f"save {path}")
         distance = float(group.running[reference].ask(f"compare {path}"))
         errors[name] = max(errors.get(name, 0), distance)
-        if distance <= MOST_ERROR[name.split()[1]]:
+        if distance <= MAX_ERROR[name.split()[1]]:
             good.append(name)
         else:
             group.failures[name] = f"its output differs by {distance:.1e}"

@@ -22,7 +22,7 @@ POSITION = 4096
 PROMPT = POSITION - 64
 NEAR, FAR = 1000, 100_000
 RATE_S = 5         # duration of each measurement of the daemon's rate
-LEAST_S = 1.5      # duration of each slice of the engine
+SLICE_S = 1.5      # duration of each slice of the engine
 # Bytes of the embedding table of the model `generation`. A step reads one row of this table for each sequence.
 EMBEDDING_BYTES = 20000 * 512 * 4
 VOCABULARY = {"generation": 20000, "generation_long": 256}
@@ -166,11 +166,11 @@ class Engine:
     def steps(self, count, first):
         """Median time of a step in ms, for `count` sequences with `first` earlier rows."""
         self.group.running["ours"].ask(f"steps {count} {first}")
-        return statistics.median(self.group.measure(["ours"], 1, LEAST_S, 60)["ours"])
+        return statistics.median(self.group.measure(["ours"], 1, SLICE_S, 60)["ours"])
 
     def read(self):
         """Bytes of the weights, and the median time in ms in which all cores read as many bytes."""
-        answer = self.group.running["ours"].ask(f"read {LEAST_S}").split()
+        answer = self.group.running["ours"].ask(f"read {SLICE_S}").split()
         return int(answer[0]), statistics.median(float(ms) for ms in answer[1:])
 
     def __enter__(self):

@@ -38,12 +38,12 @@ struct plan_products {
     int64_t y_floats, scratch_floats;
 };
 
-static int64_t lone_least(int64_t a, int64_t b)
+static int64_t lone_min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-static int64_t lone_most(int64_t a, int64_t b)
+static int64_t lone_max(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
@@ -123,11 +123,11 @@ static int plan_products_open(struct plan_products *p, const struct plan *plan, 
     for (int i = 0; i < p->n; i++) {
         struct lone_product *product = &p->list[i];
         int64_t wide = product->projection ? product->columns : product->depth;
-        x_elements = lone_most(x_elements, lone_parts(product->rows, PLAN_ROW_BLOCK) * PLAN_ROW_BLOCK * wide);
-        p->y_floats = lone_most(p->y_floats, lone_most(PLAN_ROW_BLOCK, product->depth) * product->columns);
+        x_elements = lone_max(x_elements, lone_parts(product->rows, PLAN_ROW_BLOCK) * PLAN_ROW_BLOCK * wide);
+        p->y_floats = lone_max(p->y_floats, lone_max(PLAN_ROW_BLOCK, product->depth) * product->columns);
         p->scratch_floats =
-            lone_most(p->scratch_floats, product->projection ? products_project_scratch(&p->products, product->depth)
-                                                             : products_linear_scratch(&p->products, product->depth));
+            lone_max(p->scratch_floats, product->projection ? products_project_scratch(&p->products, product->depth)
+                                                            : products_linear_scratch(&p->products, product->depth));
         if (take_weight(p, product, error) != 0)
             return -1;
     }
@@ -160,7 +160,7 @@ static void run_linear_task(const struct plan_products *p, const struct lone_pro
 {
     int thread = omp_get_thread_num();
     float *scratch = p->scratch + thread * p->scratch_floats;
-    int64_t rows = lone_least(PLAN_ROW_BLOCK, product->rows - row);
+    int64_t rows = lone_min(PLAN_ROW_BLOCK, product->rows - row);
     struct product_tile tile = {
         .weight = product->weight,
         .x = products_linear_rows(&p->products, product->weight, rows, p->element,
@@ -179,12 +179,12 @@ static void run_linear_task(const struct plan_products *p, const struct lone_pro
 static void run_linear(const struct plan_products *p, const struct lone_product *product)
 {
     int64_t panels = lone_parts(product->columns, PRODUCTS_PANEL), blocks = lone_parts(product->rows, PLAN_ROW_BLOCK);
-    int64_t parts = lone_least(panels, lone_parts(p->threads * TASKS_A_THREAD, blocks));
+    int64_t parts = lone_min(panels, lone_parts(p->threads * TASKS_A_THREAD, blocks));
     int64_t each = lone_parts(panels, parts), tasks = blocks * lone_parts(panels, each);
 #pragma omp parallel for num_threads(p->threads) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++)
         run_linear_task(p, product, t % blocks * PLAN_ROW_BLOCK, t / blocks * each,
-                        lone_least(t / blocks * each + each, panels));
+                        lone_min(t / blocks * each + each, panels));
 }
 
 /* Projects a panel of the columns of x from `column` on. Computes the features [first, first + count) of the result. */
@@ -192,7 +192,7 @@ static void run_projection_task(const struct plan_products *p, const struct lone
                                 int64_t first, int64_t count)
 {
     int thread = omp_get_thread_num();
-    int64_t width = lone_least(VECTOR_PANEL, product->columns - column);
+    int64_t width = lone_min(VECTOR_PANEL, product->columns - column);
     const char *x = p->x + column * element_bytes(p->element);
     if (p->products.bf16)
         products_project(&p->products,
@@ -221,12 +221,12 @@ static void run_projection_task(const struct plan_products *p, const struct lone
 static void run_projection(const struct plan_products *p, const struct lone_product *product)
 {
     int64_t tiles = lone_parts(product->columns, VECTOR_PANEL), k = product->depth;
-    int64_t parts = p->products.bf16 ? lone_most(lone_parts(p->threads, tiles), lone_parts(k, 256)) : 1;
+    int64_t parts = p->products.bf16 ? lone_max(lone_parts(p->threads, tiles), lone_parts(k, 256)) : 1;
     int64_t each = lone_parts(k, parts);
 #pragma omp parallel for num_threads(p->threads) schedule(dynamic)
     for (int64_t t = 0; t < tiles * parts; t++)
         run_projection_task(p, product, t / parts * VECTOR_PANEL, t % parts * each,
-                            lone_least(each, k - t % parts * each));
+                            lone_min(each, k - t % parts * each));
 }
 
 /* Runs all products of the plan once. */

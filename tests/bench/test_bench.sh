@@ -38,7 +38,7 @@ printf 'pooled %s 2 3\nrun 0\nsave %s\nexplain 5 %s\npooled\n' "$work/input" "$w
 result "worker pools sequences of different lengths, and explains" \
     "ready linformerd [^$newline]*${newline}ready${newline}ms [0-9.]+${newline}saved${newline}saved${newline}failed pooled FILE [^$newline]*"
 grep '^flops ' "$work/explained" >"$work/out"
-result "what it explains ends with the FLOPs" "flops [0-9]+"
+result "the explanation ends with the FLOPs" "flops [0-9]+"
 printf 'shape 1 2 %s\nsave %s\n' "$work/input" "$work/output" | worker tests/reference/linformer_encoder f32 64 4 >"$work/out"
 { od -An -v -tf4 -w4 "$work/output" | head -n $((2 * dim)) && od -An -v -tf4 -w4 "$work/pooled" | head -n "$dim"; } |
     awk -v dim="$dim" '{ at = (NR - 1) % dim; if (NR <= 2 * dim) { mean[at] += $1 / 2 } else if (($1 - mean[at]) ^ 2 > 1e-10) { print "differs at", at } }
@@ -52,7 +52,7 @@ awk '$1 == "inside" { inside += $3 } $1 == "outside" { outside += $3 } $1 == "to
 result "worker gives the time of each operation" \
     "ready linformerd [^$newline]*${newline}failed profile [^$newline]*${newline}ready${newline}glue [0-9.]+ 0.00${newline}sums to the total"
 worker tests/reference/linformer_encoder f3 64 4 </dev/null >"$work/out"
-result "a model that cannot be opened is an answer" "failed dtype \"f3\"[^$newline]*${newline}exit 1"
+result "a model that cannot be opened is reported" "failed dtype \"f3\"[^$newline]*${newline}exit 1"
 
 : >"$work/daemon.log" # the file must exist before it is read
 "${LINFORMERD:-build/linformerd}" --port 0 >"$work/daemon.log" 2>&1 &
@@ -70,7 +70,7 @@ result "client goes on until each connection has had its answers" "errors 0${new
 "$build/tests/bench/client" "$port" /absent 3 0 2 9 256 >"$work/out"
 result "client counts answers other than 200 as errors" "errors 3"
 "$build/tests/bench/client" "$port" /embed 3 0 9 2 256 >"$work/out" 2>&1 || echo "exit $?" >>"$work/out"
-result "client refuses lengths that are none" "client: expected [^$newline]*${newline}exit 2"
+result "client refuses invalid lengths" "client: expected [^$newline]*${newline}exit 2"
 
 if command -v python3 >/dev/null; then
     printf 'kept\n<!-- begin a -->\nold\n<!-- end a -->\nalso\n' >"$work/B.md"

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <time.h>
 
-enum { RUNS = 7, ROW = 64, LEAST_COUNT = ROW * FAKE_COLUMNS };
+enum { RUNS = 7, ROW = 64, MIN_COUNT = ROW * FAKE_COLUMNS };
 
 static double now_s(void)
 {
@@ -98,7 +98,7 @@ int main(int argc, char **argv)
 {
     int64_t count = argc > 1 ? strtoll(argv[1], NULL, 10) : 2000000;
     struct writer body = {0};
-    count = (count < LEAST_COUNT ? LEAST_COUNT : count) / LEAST_COUNT * LEAST_COUNT;
+    count = (count < MIN_COUNT ? MIN_COUNT : count) / MIN_COUNT * MIN_COUNT;
     float *values = malloc((size_t)count * sizeof *values);
     for (int64_t i = 0; i < count; i++)
         values[i] = random_float() / 4;

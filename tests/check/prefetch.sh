@@ -12,8 +12,8 @@ fi
 env -u MAKEFLAGS -u MAKELEVEL make "$object" >&2
 found=$(objdump -d "$object" | grep -c prefetch || true)
 if [ "$found" -gt 0 ]; then
-    echo "ok 1 - tiles prefetch what they are finished with"
+    echo "ok 1 - the compiler keeps the prefetches of the tiles"
 else
-    echo "not ok 1 - tiles prefetch what they are finished with"
+    echo "not ok 1 - the compiler keeps the prefetches of the tiles"
     exit 1
 fi

@@ -202,10 +202,10 @@ fi
 
 found=$(includes server engine weights config tests | circles)
 if [ -z "$found" ]; then
-    echo "ok 4 - no module includes one that leads back to it"
+    echo "ok 4 - no includes of modules form a circle"
 else
     failed=1
-    echo "not ok 4 - no module includes one that leads back to it"
+    echo "not ok 4 - no includes of modules form a circle"
     echo "# ${found//$'\n'/$'\n'# }"
 fi
 exit $failed

@@ -160,7 +160,7 @@ def main():
                     ("image_classification", lambda: pictures(f"http://{second.address}")),
                     ("text_generation", lambda: generated(f"http://{fourth.address}")),
                     ("text_generation, asyncio", lambda: generated_async(f"http://{fourth.address}")),
-                    ("what is no picture is refused", lambda: refusals(f"http://{second.address}")),
+                    ("a body that is no picture is refused", lambda: refusals(f"http://{second.address}")),
                 ]
             )
 

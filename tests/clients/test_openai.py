@@ -123,7 +123,7 @@ def completions(client):
     support.expect(openai.BadRequestError, lambda: create(model="bytes", prompt="", stream=True), "prompt is empty")
 
 
-def streams_that_are_left(client):
+def streams_that_the_client_leaves(client):
     """A client may close a stream before its end, and send further requests on the same connections."""
     for _ in range(20):
         with client.completions.create(model="bytes", prompt="ab", max_tokens=1000000, stream=True) as stream:
@@ -154,7 +154,7 @@ def generation():
             failed = support.run(
                 [
                     ("openai: completions", lambda: completions(client)),
-                    ("openai: streams that are left", lambda: streams_that_are_left(client)),
+                    ("openai: streams that the client leaves", lambda: streams_that_the_client_leaves(client)),
                     ("openai: completions with asyncio", lambda: asyncio_completions(daemon.address)),
                 ]
             )

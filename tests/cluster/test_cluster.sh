@@ -261,7 +261,7 @@ run_large() {
     lost=$(sed -nE 's/^[0-9]+ answers, ([0-9]+) failed, 0 wrong$/\1/p' "$work/load.log")
 }
 
-# lost_at_most MOST LEAST NAME: tests that `lost` is between LEAST and MOST.
+# lost_at_most MAX MIN NAME: tests that `lost` is between MIN and MAX.
 lost_at_most() {
     if [ -z "$lost" ] || [ "$lost" -gt "$1" ] || [ "$lost" -lt "$2" ]; then printf 'not ' && failed=1; fi
     echo "ok $((++number)) - $3 (${lost:-unknown} lost)"
@@ -274,9 +274,9 @@ large_bodies() {
     lost_at_most 0 0 "$1: no large body is lost when a daemon drains or reloads"
     run_large "$1" cut
     if [ "$1" = haproxy ]; then
-        lost_at_most 6 1 "$1: only large bodies that a killed daemon had are lost"
+        lost_at_most 6 1 "$1: only large bodies at a killed daemon are lost"
         PROXY_BUFFER=1048576 run_large "$1" cut
-        lost_at_most 0 0 "$1: with a buffer that is large enough, none is lost"
+        lost_at_most 0 0 "$1: with a buffer that is large enough, no large body is lost"
     else
         lost_at_most 0 0 "$1: no large body is lost when a daemon is killed"
     fi

@@ -33,7 +33,7 @@ static int load_plugin(void **state)
     return functions ? 0 : -1;
 }
 
-static void every_dtype_opens_and_is_told(void **state)
+static void every_dtype_opens_and_is_reported(void **state)
 {
     (void)state;
     static const enum dtype dtypes[][2] = {{DTYPE_F32, DTYPE_F32},
@@ -97,7 +97,7 @@ static int prepare_with(enum dtype dtype, float x, struct error *error)
     return result;
 }
 
-static void f16_refuses_what_it_cannot_hold(void **state)
+static void f16_refuses_weights_beyond_its_range(void **state)
 {
     (void)state;
     struct error error;
@@ -111,8 +111,8 @@ static void f16_refuses_what_it_cannot_hold(void **state)
 static int run_dtypes(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_dtype_opens_and_is_told),
-        cmocka_unit_test(f16_refuses_what_it_cannot_hold),
+        cmocka_unit_test(every_dtype_opens_and_is_reported),
+        cmocka_unit_test(f16_refuses_weights_beyond_its_range),
     };
     return cmocka_run_group_tests_name("dtypes", tests, load_plugin, NULL);
 }

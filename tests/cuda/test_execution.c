@@ -30,7 +30,7 @@
 #define LAYER "linformer.net.layers.0."
 
 enum { IDS = 48, DIM = 16, SEQ_LEN = 200, K = 8, HEADS = 2, HIDDEN = 4 * DIM };
-enum { BATCHES = 14, ITEMS = 5, MOST_TOKENS = 240, ROUNDS = 3, TURNS = 10, MOST_TOP_K = 5 };
+enum { BATCHES = 14, ITEMS = 5, MAX_TOKENS = 240, ROUNDS = 3, TURNS = 10, MAX_TOP_K = 5 };
 
 static const struct tensor_shape shapes[] = {
     {"token_emb.weight", IDS, DIM},       {"pos_emb.weight", SEQ_LEN, DIM},
@@ -49,8 +49,8 @@ static const struct tensor_shape shapes[] = {
 struct sample {
     int32_t ids[SEQ_LEN], rows[SEQ_LEN], targets[SEQ_LEN];
     float hidden[SEQ_LEN * DIM], pooled[DIM], output[SEQ_LEN * IDS], log_probabilities[SEQ_LEN],
-        top_values[SEQ_LEN * MOST_TOP_K];
-    int32_t top_columns[SEQ_LEN * MOST_TOP_K];
+        top_values[SEQ_LEN * MAX_TOP_K];
+    int32_t top_columns[SEQ_LEN * MAX_TOP_K];
 };
 
 struct batch_of_samples {
@@ -74,7 +74,7 @@ static void open_model_in(struct engine *engine, int64_t ids, struct loaded *loa
                                      .cuda_f32 = cuda_f32,
                                      .threads = 1,
                                      .cuda_tuning_ms = tuning_ms,
-                                     .max_batch_tokens = MOST_TOKENS,
+                                     .max_batch_tokens = MAX_TOKENS,
                                      .max_batch_requests = ITEMS};
     char text[256];
     struct model_config config;
@@ -132,7 +132,7 @@ static void want_rows(struct engine_item *item, struct sample *sample, int64_t l
         item->output = sample->output;
     if (form != 1)
         return;
-    item->top_k = random_size(1, MOST_TOP_K);
+    item->top_k = random_size(1, MAX_TOP_K);
     item->top_values = sample->top_values;
     item->top_columns = sample->top_columns;
 }
@@ -160,7 +160,7 @@ static void make_item(struct engine_item *item, struct sample *sample, int64_t l
  * batches fit into the memory for results, and they have too few rows for separate computation of full items. */
 static void make_batch(const struct loaded *loaded, int index, struct batch_of_samples *batch)
 {
-    int64_t room = index % 2 ? random_size(ITEMS, MOST_TOKENS) : 8 * (index + 2);
+    int64_t room = index % 2 ? random_size(ITEMS, MAX_TOKENS) : 8 * (index + 2);
     struct error error;
     batch->n_items = index % 4 ? random_size(1, ITEMS) : 1;
     for (int64_t i = 0; i < batch->n_items; i++) {
@@ -355,7 +355,7 @@ static void test_products_timed_on_a_cold_device(void **state)
     setenv("SHIM_COLD", "4", 1); /* one product alone, and MEASUREMENTS timed products */
     open_model(&loaded);
     for (int i = 0; i < 2; i++)
-        items[i] = (struct engine_item){.inputs[0] = {.data = batches[0].samples[0].ids, .length = MOST_TOKENS / 2},
+        items[i] = (struct engine_item){.inputs[0] = {.data = batches[0].samples[0].ids, .length = MAX_TOKENS / 2},
                                         .pooled = batches[0].samples[i].pooled};
     uint64_t slow = count(SLOW_PRODUCTS);
     must(model_run(loaded.model, 0, items, 2, &error), &error);
@@ -415,7 +415,7 @@ static void test_results_in_halves(void **state)
         items[i] = (struct engine_item){.inputs[0] = items[i].inputs[0], .n_rows = items[i].inputs[0].length};
     items[0].output = samples[0].output;
     items[1].hidden = samples[1].hidden;
-    items[1].top_k = MOST_TOP_K;
+    items[1].top_k = MAX_TOP_K;
     items[1].top_values = samples[1].top_values;
     items[1].top_columns = samples[1].top_columns;
     for (int i = 0; i < 2; i++) {
@@ -424,7 +424,7 @@ static void test_results_in_halves(void **state)
         items[i].targets = samples[i].targets;
         items[i].log_probabilities = samples[i].log_probabilities;
     }
-    size_t bytes = (LONG * (IDS + 1) + SHORT * (DIM + 2 * MOST_TOP_K + 1)) * sizeof(float);
+    size_t bytes = (LONG * (IDS + 1) + SHORT * (DIM + 2 * MAX_TOP_K + 1)) * sizeof(float);
     uint64_t waits = count(WAITS), idle = count(IDLE_WAITS);
     must(model_run(loaded.model, 0, items, 2, &error), &error);
     waits = count(WAITS) - waits;

@@ -20,7 +20,7 @@
 #define LENGTH 9
 #define VOCABULARY 97
 #define TOLERANCE 1e-4f
-#define MOST_LANES 16
+#define MAX_LANES 16
 
 /* ---- Engines, models, batches ---- */
 
@@ -219,7 +219,7 @@ static void without_a_device_auto_is_the_cpu(void **state)
 }
 
 /* With "auto", a model that does not fit runs on the CPU. A model that is loaded later and fits runs on the device. */
-static void model_that_does_not_fit(void **state)
+static void a_model_that_does_not_fit_is_refused_or_on_the_cpu(void **state)
 {
     (void)state;
     struct engine_options options = options_for("cuda");
@@ -286,7 +286,7 @@ static void expect_one_fault(const char *rules)
 
 /* The second batch of a batch shape is captured as a graph before it is launched. A failing capture does not count as a
  * fault of the device. Therefore some rules make two calls fail. */
-static void fault_of_any_call(void **state)
+static void faults_of_all_calls_change_no_result(void **state)
 {
     (void)state;
     expect_one_fault("copy 1 1 700\n");
@@ -302,7 +302,7 @@ static void fault_of_any_call(void **state)
 }
 
 /* After a fault, the CPU computes in float32 for each dtype of the device. */
-static void fault_in_another_dtype(void **state)
+static void the_cpu_replaces_a_device_of_any_dtype(void **state)
 {
     (void)state;
     static const enum dtype dtypes[] = {DTYPE_AUTO, DTYPE_BF16, DTYPE_F16, DTYPE_TF32};
@@ -323,29 +323,29 @@ static void fault_in_another_dtype(void **state)
 #define QUERIES 5
 #define VALUES 14
 #define PROJECTED 8
-#define MOST_COLUMNS 64
-#define MOST_ITEMS 4
+#define MAX_COLUMNS 64
+#define MAX_ITEMS 4
 
 static struct loaded load_masked(const char *device)
 {
     struct engine_options options = options_for(device);
     struct loaded loaded = {NULL, NULL};
     struct error error;
-    options.max_batch_requests = MOST_ITEMS;
+    options.max_batch_requests = MAX_ITEMS;
     must(load_with(&options, "keras_", "attention_mask", NULL, &loaded, &error), &error);
-    assert_true(model_info(loaded.model)->output_columns <= MOST_COLUMNS);
+    assert_true(model_info(loaded.model)->output_columns <= MAX_COLUMNS);
     return loaded;
 }
 
 /* Runs a batch of items with query and value, but without key. The mask (QUERIES, PROJECTED) of each item hides every
  * third score. */
-static void run_masked(struct model *model, int n_items, float (*outputs)[QUERIES * MOST_COLUMNS])
+static void run_masked(struct model *model, int n_items, float (*outputs)[QUERIES * MAX_COLUMNS])
 {
-    struct engine_item items[MOST_ITEMS];
-    float numbers[VALUES * MOST_COLUMNS];
+    struct engine_item items[MAX_ITEMS];
+    float numbers[VALUES * MAX_COLUMNS];
     uint8_t mask[QUERIES * PROJECTED];
     struct error error;
-    for (int i = 0; i < VALUES * MOST_COLUMNS; i++)
+    for (int i = 0; i < VALUES * MAX_COLUMNS; i++)
         numbers[i] = (float)(i % 17) / 16 - 0.5f;
     for (int i = 0; i < QUERIES * PROJECTED; i++)
         mask[i] = i % 3 != 0;
@@ -362,7 +362,7 @@ static void run_masked(struct model *model, int n_items, float (*outputs)[QUERIE
 
 static void expect_masked(struct model *model, int n_items, const float *wanted)
 {
-    float outputs[MOST_ITEMS][QUERIES * MOST_COLUMNS];
+    float outputs[MAX_ITEMS][QUERIES * MAX_COLUMNS];
     memset(outputs, 0xff, sizeof outputs);
     run_masked(model, n_items, outputs);
     for (int64_t i = 0; i < n_items * QUERIES * model_info(model)->output_columns; i++) {
@@ -389,7 +389,7 @@ static void expect_refusals(const struct engine *engine, int64_t count)
 /* cuBLASLt refuses products while the model is loaded, in the first batch, or in the second batch. In the second batch,
  * it refuses them during the capture of a graph, or at the launch after the capture. The device must compute without
  * cuBLASLt. */
-static void product_that_is_refused(void **state)
+static void refused_products_run_without_cublaslt(void **state)
 {
     (void)state;
     static const char *const rules[][3] = {
@@ -414,7 +414,7 @@ static void product_that_is_refused(void **state)
 
 /* The device fails at the moment when cuBLASLt refuses a product. The failure must count as a fault of the device, not
  * as a refusal. In the second case, an earlier launch has failed. */
-static void fault_that_looks_like_a_refusal(void **state)
+static void a_fault_that_looks_like_a_refusal_is_a_fault(void **state)
 {
     (void)state;
     static const char *const rules[] = {"product 1 1 801 sticky\n", "product 1 1 801\nsynchronize 1 1 700\n"};
@@ -432,7 +432,7 @@ static void fault_that_looks_like_a_refusal(void **state)
 }
 
 /* Computes the expected results on the CPU. */
-static void find_wanted(float (*wanted)[QUERIES * MOST_COLUMNS])
+static void find_wanted(float (*wanted)[QUERIES * MAX_COLUMNS])
 {
     struct loaded loaded = load_masked("cpu");
     run_masked(loaded.model, 1, wanted);
@@ -441,11 +441,11 @@ static void find_wanted(float (*wanted)[QUERIES * MOST_COLUMNS])
 
 /* An allocation of memory for masks fails, on the device or in pinned memory. For the next batch with masks, the
  * allocation succeeds. */
-static void masks_that_find_no_memory(void **state)
+static void masks_without_memory_run_on_the_cpu(void **state)
 {
     (void)state;
     static const char *const rules[] = {"malloc 1 1 2\n", "host 1 1 2\n"};
-    float wanted[1][QUERIES * MOST_COLUMNS];
+    float wanted[1][QUERIES * MAX_COLUMNS];
     struct loaded loaded;
     find_wanted(wanted);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
@@ -463,18 +463,18 @@ static void masks_that_find_no_memory(void **state)
 
 /* The allocation of memory for twice as many masks as before fails, but the memory for the masks of the batch
  * suffices. */
-static void masks_that_find_less_memory(void **state)
+static void masks_with_little_memory_stay_on_the_device(void **state)
 {
     (void)state;
     static const char *const rules[] = {"malloc 1 1 2\n", "host 1 1 2\n"};
-    float wanted[1][QUERIES * MOST_COLUMNS];
+    float wanted[1][QUERIES * MAX_COLUMNS];
     find_wanted(wanted);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         struct loaded loaded = load_masked("cuda");
-        expect_masked(loaded.model, MOST_ITEMS - 1, wanted[0]);
+        expect_masked(loaded.model, MAX_ITEMS - 1, wanted[0]);
         faults_set(rules[i]);
         for (int batch = 0; batch < 2; batch++) {
-            expect_masked(loaded.model, MOST_ITEMS, wanted[0]);
+            expect_masked(loaded.model, MAX_ITEMS, wanted[0]);
             expect_refusals(loaded.engine, 0);
         }
         unload(&loaded);
@@ -484,7 +484,7 @@ static void masks_that_find_less_memory(void **state)
 /* ---- Devices that stay away ---- */
 
 /* The device cannot be opened again, or its models do not fit any more. The CPU runs all batches meanwhile. */
-static void device_that_stays_away(void **state)
+static void the_cpu_replaces_a_device_that_stays_away(void **state)
 {
     (void)state;
     static const char *const rules[] = {"launch 1 1 700 sticky\nopen 1 0 2\n", "launch 1 1 2\nmalloc 2 0 2\n",
@@ -512,7 +512,7 @@ static void device_that_stays_away(void **state)
 
 /* If a device cannot be selected (cudaSetDevice), another device is current in the thread that closes the device. This
  * other device must not be reset. */
-static void device_that_cannot_be_chosen(void **state)
+static void a_device_that_cannot_be_chosen_harms_no_other(void **state)
 {
     (void)state;
     setenv("SHIM_DEVICES", "2", 1);
@@ -537,7 +537,7 @@ static void device_that_cannot_be_chosen(void **state)
 }
 
 /* After a fault, both models leave the device. Both must return to it. */
-static void fault_with_two_models(void **state)
+static void two_models_leave_the_device_and_return(void **state)
 {
     (void)state;
     struct loaded first = load_on("cuda"), second = {first.engine, NULL};
@@ -564,14 +564,14 @@ static void fault_with_two_models(void **state)
     unload(&first);
 }
 
-static void one_of_several_devices(void **state)
+static void one_of_several_devices_fails(void **state)
 {
     (void)state;
     setenv("SHIM_DEVICES", "2", 1);
     struct loaded loaded = load_on("cuda:all");
     int n_lanes = model_info(loaded.model)->n_lanes;
     uint64_t all = (UINT64_C(1) << n_lanes) - 1;
-    assert_true(n_lanes >= 2 && n_lanes % 2 == 0 && n_lanes <= MOST_LANES);
+    assert_true(n_lanes >= 2 && n_lanes % 2 == 0 && n_lanes <= MAX_LANES);
     assert_int_equal(model_info(loaded.model)->first_lane, 1);
     assert_string_equal(model_info(loaded.model)->device, "cuda:0,cuda:1");
     for (int lane = 0; lane < n_lanes; lane++)
@@ -629,11 +629,11 @@ static void *run_many(void *argument)
 static void faults_on_all_lanes(void **state)
 {
     (void)state;
-    struct runner runners[MOST_LANES] = {0};
+    struct runner runners[MAX_LANES] = {0};
     setenv("SHIM_DEVICES", "2", 1);
     struct loaded loaded = load_on("cuda:all");
     int n_lanes = model_info(loaded.model)->n_lanes;
-    assert_true(n_lanes <= MOST_LANES);
+    assert_true(n_lanes <= MAX_LANES);
     char rules[4096] = "";
     for (int i = 1; i < 40; i++)
         sprintf(rules + strlen(rules), "launch %d 1 %d%s\n", 50 * i, i % 3 ? CUDA_ILLEGAL_ADDRESS : CUDA_OUT_OF_MEMORY,
@@ -680,17 +680,17 @@ static int run_faults(void)
     const struct CMUnitTest tests[] = {
         TEST(devices_are_chosen),
         TEST(without_a_device_auto_is_the_cpu),
-        TEST(model_that_does_not_fit),
-        TEST(fault_of_any_call),
-        TEST(fault_in_another_dtype),
-        TEST(product_that_is_refused),
-        TEST(fault_that_looks_like_a_refusal),
-        TEST(masks_that_find_no_memory),
-        TEST(masks_that_find_less_memory),
-        TEST(device_that_stays_away),
-        TEST(device_that_cannot_be_chosen),
-        TEST(fault_with_two_models),
-        TEST(one_of_several_devices),
+        TEST(a_model_that_does_not_fit_is_refused_or_on_the_cpu),
+        TEST(faults_of_all_calls_change_no_result),
+        TEST(the_cpu_replaces_a_device_of_any_dtype),
+        TEST(refused_products_run_without_cublaslt),
+        TEST(a_fault_that_looks_like_a_refusal_is_a_fault),
+        TEST(masks_without_memory_run_on_the_cpu),
+        TEST(masks_with_little_memory_stay_on_the_device),
+        TEST(the_cpu_replaces_a_device_that_stays_away),
+        TEST(a_device_that_cannot_be_chosen_harms_no_other),
+        TEST(two_models_leave_the_device_and_return),
+        TEST(one_of_several_devices_fails),
         TEST(faults_on_all_lanes),
     };
     return cmocka_run_group_tests_name("faults of devices", tests, begin, end);

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-enum { LENGTH = 24, VOCABULARY = 64, MOST_SLOTS = 2 };
+enum { LENGTH = 24, VOCABULARY = 64, MAX_SLOTS = 2 };
 #define TOLERANCE 1e-4f
 
 static int32_t ids[LENGTH], source[LENGTH];
@@ -28,7 +28,7 @@ static struct engine_options options_of(struct device_choice device)
                                    .threads = 1,
                                    .max_batch_tokens = 128,
                                    .max_batch_requests = 2,
-                                   .max_slots = MOST_SLOTS};
+                                   .max_slots = MAX_SLOTS};
 }
 
 static struct loaded load_on(enum device_kind device, const char *name)
@@ -37,7 +37,7 @@ static struct loaded load_on(enum device_kind device, const char *name)
     struct loaded loaded = {NULL, NULL};
     struct error error;
     must(load_with(&options, "", name, NULL, &loaded, &error), &error);
-    assert_int_equal(model_info(loaded.model)->n_slots, MOST_SLOTS);
+    assert_int_equal(model_info(loaded.model)->n_slots, MAX_SLOTS);
     assert_in_range(model_info(loaded.model)->output_columns, 1, VOCABULARY);
     return loaded;
 }
@@ -197,7 +197,7 @@ static void test_several_devices(void **state)
     setenv("SHIM_DEVICES", "2", 1);
     must(load_with(&options, "", *state, NULL, &loaded, &error), &error);
     const struct model_info *info = model_info(loaded.model);
-    assert_int_equal(info->n_slots, MOST_SLOTS);
+    assert_int_equal(info->n_slots, MAX_SLOTS);
     assert_int_equal(info->n_devices, 2);
     assert_true(info->n_lanes >= 2 && info->n_lanes % 2 == 0);
     for (int64_t first = 0; first < LENGTH; first++) {

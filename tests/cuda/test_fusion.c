@@ -57,7 +57,7 @@ static void pairs_are_one_launch(void **state)
 /* Four plans whose steps are not fused, for these reasons: Another step also reads the embedded rows. The norm has
  * groups. The norm does not read the result of the step before it. The result of the shift overwrites the input of the
  * norm. */
-static void others_are_not(void **state)
+static void other_pairs_are_two_launches(void **state)
 {
     (void)state;
     struct bench bench;
@@ -138,7 +138,7 @@ static void projections_are_one_launch(void **state)
 /* The pass re-associate makes neighbouring projections. After each launch of a projection, another launch computes the
  * additional columns of biases. Projections with different columns are two launches. E is longer than an item, because
  * cuBLASLt would compute items that are as long as E. */
-static void projections_that_a_pass_makes_are(void **state)
+static void projections_that_a_pass_makes_are_one_launch(void **state)
 {
     (void)state;
     struct bench bench;
@@ -153,7 +153,7 @@ static void projections_that_a_pass_makes_are(void **state)
 }
 
 /* Two projections are two launches if they read different x, or if other steps are between them. */
-static void projections_apart_are_not(void **state)
+static void projections_apart_are_two_launches(void **state)
 {
     (void)state;
     const struct tensor_shape shapes[] = {{"e", 40, 20}, {"f", 40, 20}};
@@ -182,9 +182,11 @@ static void projections_apart_are_not(void **state)
 static int run_fusion(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pairs_are_one_launch),       cmocka_unit_test(others_are_not),
-        cmocka_unit_test(projections_are_one_launch), cmocka_unit_test(projections_that_a_pass_makes_are),
-        cmocka_unit_test(projections_apart_are_not),
+        cmocka_unit_test(pairs_are_one_launch),
+        cmocka_unit_test(other_pairs_are_two_launches),
+        cmocka_unit_test(projections_are_one_launch),
+        cmocka_unit_test(projections_that_a_pass_makes_are_one_launch),
+        cmocka_unit_test(projections_apart_are_two_launches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

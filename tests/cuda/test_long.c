@@ -20,7 +20,7 @@
 #define LONGEST 600
 #define ITEMS 4
 #define ROWS 1024
-#define MOST_D 512
+#define MAX_D 512
 
 /* The sizes of a model. x (rows, d) is projected to k rows for keys and values. The heads of x attend to them. */
 struct sizes {
@@ -144,7 +144,7 @@ static void compare(enum dtype dtype, double bound, int64_t n, const float *foun
 static void compare_alone(const struct backend_functions *cuda, enum dtype dtype, const struct sizes *s,
                           const struct weights *weights, const float *x, const float *together)
 {
-    static float alone[(LONGEST + 1) * MOST_D];
+    static float alone[(LONGEST + 1) * MAX_D];
     for (int i = 0; i < FIRST_ALONE; i++) {
         x += lengths[i] * s->d;
         together += lengths[i] * s->d;

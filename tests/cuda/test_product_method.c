@@ -21,14 +21,14 @@
 
 #include <cmocka.h>
 
-enum { WHOLE = 48, MOST_ITEMS = 6, REPEATS = 3, MOST_COLUMNS = 140 };
+enum { WHOLE = 48, MAX_ITEMS = 6, REPEATS = 3, MAX_COLUMNS = 140 };
 
 /* The number of rows of a full item. On the shim it is WHOLE, because the shim's limits are small. On a device it is
  * 2048, because cuBLAS computes only larger projections there. */
 static int64_t full_rows = WHOLE;
 
 /* On the shim, batches with larger results may run without a graph, because RESULTS_BYTES is small. */
-#define MOST_RESULT_BYTES 10000
+#define MAX_RESULT_BYTES 10000
 
 /* Times of the projection kernels in the shim, in milliseconds. A product with the fastest algorithm of cuBLASLt takes
  * 1 ms, and a call with grouped products also takes 1 ms. Other kernels take no time. */
@@ -57,7 +57,7 @@ struct sizes {
 
 struct items {
     int count;
-    int64_t lengths[MOST_ITEMS]; /* lengths if a full item has WHOLE rows. See length_of */
+    int64_t lengths[MAX_ITEMS]; /* lengths if a full item has WHOLE rows. See length_of */
 };
 
 static int64_t length_of(const struct items *items, int item)
@@ -154,7 +154,7 @@ static struct prepared prepare(const struct backend_functions *functions, enum d
     must(functions->open(&options, 0, &prepared.backend, &error), &error);
     assert_int_equal(plan_begin(&builder, weights, &error), 0);
     plan_give(&builder, build(&builder, how), PLAN_NONE, PLAN_NONE, false);
-    if (plan_finish(&builder, MOST_ITEMS * full_rows, MOST_ITEMS, &prepared.plan) != 0)
+    if (plan_finish(&builder, MAX_ITEMS * full_rows, MAX_ITEMS, &prepared.plan) != 0)
         fail_msg("%s", error.message);
     if (functions->prepare(prepared.backend, prepared.plan, false, &prepared.model, &error) != 0)
         fail_msg("%s", error.message);
@@ -173,7 +173,7 @@ static void end(struct prepared *prepared)
 static int run_result(struct prepared *prepared, const struct items *items, int first, int count, int64_t columns,
                       int64_t y_columns, float *x, float *hidden, struct error *error)
 {
-    struct engine_item batched[MOST_ITEMS];
+    struct engine_item batched[MAX_ITEMS];
     struct batch batch;
     memset(batched, 0, sizeof batched);
     for (int i = 0; i < first + count; i++) {
@@ -255,7 +255,7 @@ static void check_projected(const struct sizes *s, int dtype, const struct items
     bool some_short = s->linear && (items == &mixed || items == &ragged);
     assert_int_equal(counted.projected > 0, some_short || (!grouped && !(library && whole)));
     assert_int_equal(counted.several > 0, library);
-    if (rows_of(items) * s->columns * (int64_t)sizeof(float) < MOST_RESULT_BYTES && !s->linear)
+    if (rows_of(items) * s->columns * (int64_t)sizeof(float) < MAX_RESULT_BYTES && !s->linear)
         assert_int_equal(counted.graphs > 0, !grouped && (!library || whole));
 }
 

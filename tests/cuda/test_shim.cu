@@ -181,7 +181,7 @@ static void overruns_are_found(void **)
 }
 #endif
 
-static void what_not_all_reach_ends_the_process(void **)
+static void a_barrier_that_not_all_threads_reach_ends_the_process(void **)
 {
     assert_int_equal(end_of(TWO_BARRIERS, "0"), -SIGABRT);
     assert_int_equal(end_of(FEW_LANES, "0"), -SIGABRT);
@@ -219,7 +219,7 @@ int main(int count, char **arguments)
 #ifdef __SANITIZE_ADDRESS__
         cmocka_unit_test(overruns_are_found),
 #endif
-        cmocka_unit_test(what_not_all_reach_ends_the_process),
+        cmocka_unit_test(a_barrier_that_not_all_threads_reach_ends_the_process),
     };
     if (count > 1)
         return run((enum fault)atoi(arguments[1]));

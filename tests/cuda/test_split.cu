@@ -12,10 +12,10 @@
 #include <random>
 #include <vector>
 
-#define MOST_ERROR 1e-6
+#define MAX_ERROR 1e-6
 /* Maximum error for a depth of up to 512. If high parts were truncated instead of rounded, the error would be
  * larger. */
-#define MOST_SHORT_ERROR 2.5e-7
+#define MAX_SHORT_ERROR 2.5e-7
 
 typedef std::vector<float> floats;
 
@@ -180,7 +180,7 @@ static void errors_are_small(void **)
         struct product p = random_product(shape.rows, shape.columns, shape.depth, shape.numbers);
         double error = error_of(p, multiplied<64, true, true>(p));
         print_message("depth %d: relative L2 error %.2g\n", (int)shape.depth, error);
-        assert_true(error <= (shape.depth <= 512 ? MOST_SHORT_ERROR : MOST_ERROR));
+        assert_true(error <= (shape.depth <= 512 ? MAX_SHORT_ERROR : MAX_ERROR));
     }
 }
 
@@ -191,7 +191,7 @@ static void tiles_and_layouts_agree(void **)
     for (const auto &shape : shapes) {
         struct product p = random_product(shape[0], shape[1], shape[2], SIGNED);
         floats large = multiplied<128, true, true>(p);
-        assert_true(error_of(p, large) <= MOST_ERROR);
+        assert_true(error_of(p, large) <= MAX_ERROR);
         assert_same(multiplied<128, false, true>(p), large);
         assert_same(multiplied<128, true, false>(p), large);
         assert_same(multiplied<128, false, false>(p), large);
@@ -210,9 +210,9 @@ static void tiles_and_layouts_agree(void **)
 static void faults_have_large_errors(void **)
 {
     struct product p = random_product(16, 8, 4096, SIGNED);
-    assert_true(error_of(p, multiplied_wrongly(p, IN_TENSOR_CORES)) > 3 * MOST_ERROR);
-    assert_true(error_of(p, multiplied_wrongly(p, NO_LOW_OF_A)) > 30 * MOST_ERROR);
-    assert_true(error_of(p, multiplied_wrongly(p, NO_LOW_OF_B)) > 30 * MOST_ERROR);
+    assert_true(error_of(p, multiplied_wrongly(p, IN_TENSOR_CORES)) > 3 * MAX_ERROR);
+    assert_true(error_of(p, multiplied_wrongly(p, NO_LOW_OF_A)) > 30 * MAX_ERROR);
+    assert_true(error_of(p, multiplied_wrongly(p, NO_LOW_OF_B)) > 30 * MAX_ERROR);
 }
 
 /* Row r of A is `x` in column 3, and 1 elsewhere. Column c of B is `y` in row 3, and 1 elsewhere. A result must be

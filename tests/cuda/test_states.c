@@ -27,7 +27,7 @@ enum {
     OUT = 20,
     CONTEXT = 40,
     K = 6,
-    MOST_COLUMNS = 300
+    MAX_COLUMNS = 300
 };
 
 enum kind { LINEAR, LOCAL, SHIFT, ATTEND_CONTEXT, LINEAR_CONTEXT };
@@ -71,7 +71,7 @@ struct resident {
 struct sequence {
     int64_t length;
     float *x, *expected;
-    float context[CONTEXT * MOST_COLUMNS];
+    float context[CONTEXT * MAX_COLUMNS];
 };
 
 static int64_t columns_of(const struct sizes *s)
@@ -254,7 +254,7 @@ static struct weights *make_weights(const struct sizes *s, void **file)
 static void make_sequences(const struct sizes *s, const struct weights *weights, struct sequence *sequences)
 {
     struct resident cpu = place(&backend_cpu, DTYPE_F32, s, weights, 0);
-    assert_in_range(cpu.columns, 1, MOST_COLUMNS);
+    assert_in_range(cpu.columns, 1, MAX_COLUMNS);
     for (int i = 0; i < SEQUENCES; i++) {
         struct sequence *made = &sequences[i];
         made->length = random_size(1, LONGEST / (s->bucket * s->fold)) * s->bucket * s->fold;

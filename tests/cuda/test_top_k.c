@@ -93,7 +93,7 @@ static void check_together(struct bench *bench, const float *rows, const int64_t
     free(full);
 }
 
-static void best_are_those_of_the_cpu(void **state)
+static void largest_columns_equal_those_of_the_cpu(void **state)
 {
     (void)state;
     static const int64_t counts[][3] = {{1, 0, 5},   {31, 32, 0},    {0, 33, 10},
@@ -113,7 +113,7 @@ static void best_are_those_of_the_cpu(void **state)
 static int run_all(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(best_are_those_of_the_cpu),
+        cmocka_unit_test(largest_columns_equal_those_of_the_cpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#define MOST_JOBS 20 /* maximum number of jobs of a request. A longer request ends as if its client had left */
+#define MAX_JOBS 20 /* maximum number of jobs of a request. A longer request ends as if its client had left */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -101,7 +101,7 @@ static void expect_failure(const struct route_match *match, struct request *requ
 static bool run_jobs(struct request *request)
 {
     struct error error;
-    for (int jobs = 0; jobs < MOST_JOBS; jobs++) {
+    for (int jobs = 0; jobs < MAX_JOBS; jobs++) {
         fake_reset();
         read_inputs(request);
         if (!answerable(request) || native_run(native_models[request->model_index].model, 0, request->job.items,

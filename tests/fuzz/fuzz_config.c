@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define MOST_LINES 64
+#define MAX_LINES 64
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -42,9 +42,9 @@ static void read_settings(int argc, char **argv, char **environment)
 /* `text` ends with a zero byte. The function overwrites its line breaks with zero bytes. */
 static void read_command_line(char *text)
 {
-    char *argv[MOST_LINES + 1] = {NULL}, *environment[MOST_LINES + 1] = {NULL};
+    char *argv[MAX_LINES + 1] = {NULL}, *environment[MAX_LINES + 1] = {NULL};
     int n_arguments = 0, n_variables = 0;
-    for (char *line; n_arguments + n_variables < MOST_LINES && (line = strsep(&text, "\n"));)
+    for (char *line; n_arguments + n_variables < MAX_LINES && (line = strsep(&text, "\n"));)
         if (strncmp(line, "LINFORMERD_", 11) == 0)
             environment[n_variables++] = line;
         else

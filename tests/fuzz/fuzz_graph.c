@@ -16,11 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_ELEMENTS 4096 /* maximum number of elements of a tensor */
-#define MOST_TENSORS 64
-#define MOST_TOKENS 2048 /* maximum number of tokens of a batch */
-#define MOST_OUTPUT (1 << 20)
-#define MOST_FLOPS 3e8
+#define MAX_ELEMENTS 4096 /* maximum number of elements of a tensor */
+#define MAX_TENSORS 64
+#define MAX_TOKENS 2048 /* maximum number of tokens of a batch */
+#define MAX_OUTPUT (1 << 20)
+#define MAX_FLOPS 3e8
 #define ITEMS 2
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -37,7 +37,7 @@ static struct engine *the_engine(void)
     struct engine_options options = {.device = {DEVICE_CPU},
                                      .dtype = DTYPE_F32,
                                      .threads = 1,
-                                     .max_batch_tokens = MOST_TOKENS,
+                                     .max_batch_tokens = MAX_TOKENS,
                                      .max_batch_requests = ITEMS};
     struct error error;
     if (!engine)
@@ -56,7 +56,7 @@ static int64_t elements_of(const json_t *shape)
         return 0;
     json_array_foreach (shape, i, size) {
         json_int_t value = json_integer_value(size);
-        if (value < 1 || value > MOST_ELEMENTS || (elements *= value) > MOST_ELEMENTS)
+        if (value < 1 || value > MAX_ELEMENTS || (elements *= value) > MAX_ELEMENTS)
             return 0;
     }
     return elements;
@@ -118,7 +118,7 @@ static json_t *make_header(const json_t *tensors, int64_t *length)
     json_object_foreach ((json_t *)tensors, name, tensor) {
         int64_t elements = elements_of(shape_of(tensor));
         int dtype = dtype_of(tensor);
-        if (elements == 0 || json_object_size(header) >= MOST_TENSORS || strlen(name) >= 200)
+        if (elements == 0 || json_object_size(header) >= MAX_TENSORS || strlen(name) >= 200)
             continue;
         int64_t end = *length + elements * dtypes[dtype].bytes;
         json_object_set_new(header, name,
@@ -199,13 +199,13 @@ static bool give_inputs(const struct model *model, int64_t rows, struct batch *b
             elements = 1;
             for (int d = 0; d < input->rank; d++) {
                 int64_t size = input->shape[d] < 0 ? rows : input->shape[d];
-                if (size > MOST_OUTPUT || elements * size > MOST_OUTPUT)
+                if (size > MAX_OUTPUT || elements * size > MAX_OUTPUT)
                     return false;
                 item->inputs[i].sizes[d] = size;
                 elements *= size;
             }
         }
-        if (elements > MOST_OUTPUT)
+        if (elements > MAX_OUTPUT)
             return false;
         item->inputs[i].data = batch->inputs[i] = input_of(input, elements);
     }
@@ -223,7 +223,7 @@ static bool want_outputs(const struct model *model, struct batch *batch)
         int rank = model_output_shape(model, &batch->items[0], o, shape);
         for (int d = 0; d < rank; d++) {
             require(shape[d] >= 0);
-            if (shape[d] > MOST_OUTPUT || (elements *= shape[d]) > MOST_OUTPUT)
+            if (shape[d] > MAX_OUTPUT || (elements *= shape[d]) > MAX_OUTPUT)
                 return false;
         }
         batch->elements[o] = elements;
@@ -249,8 +249,8 @@ static void run(struct model *model, int64_t rows)
     struct error error;
     struct batch batch = {.n_outputs = 0};
     if (give_inputs(model, rows, &batch) && model_check(model, &batch.items[0], &error) == 0 &&
-        model_item_flops(model, &batch.items[0]) < MOST_FLOPS && want_outputs(model, &batch)) {
-        int64_t count = ITEMS * model_item_tokens(model, &batch.items[0]) <= MOST_TOKENS ? ITEMS : 1;
+        model_item_flops(model, &batch.items[0]) < MAX_FLOPS && want_outputs(model, &batch)) {
+        int64_t count = ITEMS * model_item_tokens(model, &batch.items[0]) <= MAX_TOKENS ? ITEMS : 1;
         require(model_run(model, 0, batch.items, count, &error) == 0);
         for (int o = 0; count == ITEMS && o < batch.n_outputs; o++)
             require(memcmp(batch.outputs[0][o], batch.outputs[1][o], (size_t)batch.elements[o] * sizeof(float)) == 0);

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #define EDGE 9
-#define MOST_MEMORY ((int64_t)8 << 20)
-#define MOST_PIXELS ((int64_t)1 << 20) /* maximum number of pixels. Larger pictures would only take longer */
+#define MAX_MEMORY ((int64_t)8 << 20)
+#define MAX_PIXELS ((int64_t)1 << 20) /* maximum number of pixels. Larger pictures would only take longer */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -29,7 +29,7 @@ static struct image_settings settings_for(size_t size)
     return settings;
 }
 
-/* Whether the file has a valid header, and at most MOST_PIXELS pixels. */
+/* Whether the file has a valid header, and at most MAX_PIXELS pixels. */
 static bool is_small(const struct image_format *format, const uint8_t *data, size_t size)
 {
     struct image_source *source;
@@ -39,7 +39,7 @@ static bool is_small(const struct image_format *format, const uint8_t *data, siz
         return false;
     }
     require(source->height >= 1 && source->width >= 1 && source->memory > 0);
-    bool small = source->width <= MOST_PIXELS / source->height;
+    bool small = source->width <= MAX_PIXELS / source->height;
     format->close(source);
     return small;
 }
@@ -58,12 +58,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         require(error.message[0] != '\0');
         return 0;
     }
-    int64_t most = memory < MOST_MEMORY ? memory : MOST_MEMORY;
+    int64_t most = memory < MAX_MEMORY ? memory : MAX_MEMORY;
     if (image_read(&settings, data, size, most, pixels, &error) != 0) {
         require(error.message[0] != '\0');
         return 0;
     }
-    require(memory <= MOST_MEMORY && error.message[0] == '\0');
+    require(memory <= MAX_MEMORY && error.message[0] == '\0');
     for (size_t i = 0; i < sizeof pixels / sizeof *pixels; i++)
         require(isfinite(pixels[i]));
     return 0;

@@ -11,7 +11,7 @@
 
 #define BELOW 1000
 #define NONE -100
-#define MOST 3
+#define MAX_LISTS 3
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -166,7 +166,7 @@ static void compare_text(const struct numbers *numbers)
 static void look(const char *body, size_t size, struct numbers_place place, size_t most)
 {
     char rest[NUMBERS_REST];
-    struct numbers numbers[MOST];
+    struct numbers numbers[MAX_LISTS];
     size_t n = numbers_find(body, size, place, numbers, most);
     if (n == 0)
         return;
@@ -224,8 +224,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     compare_counts((const char *)data, size);
     static const char *const inputs[] = {"inputs", "embeddings", NULL}, *const tensors[] = {"data", NULL};
-    look((const char *)data, size, (struct numbers_place){inputs, 1, 1}, MOST);
-    look((const char *)data, size, (struct numbers_place){inputs, 1, 2}, MOST);
-    look((const char *)data, size, (struct numbers_place){tensors, 3, 3}, MOST);
+    look((const char *)data, size, (struct numbers_place){inputs, 1, 1}, MAX_LISTS);
+    look((const char *)data, size, (struct numbers_place){inputs, 1, 2}, MAX_LISTS);
+    look((const char *)data, size, (struct numbers_place){tensors, 3, 3}, MAX_LISTS);
     return 0;
 }

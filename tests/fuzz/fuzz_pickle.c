@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_CONVERTED 65536 /* maximum number of elements of a tensor that is converted */
+#define MAX_CONVERTED 65536 /* maximum number of elements of a tensor that is converted */
 #define STORAGES 4
 #define STORAGE_BYTES 64
 #define ENTRIES (1 + STORAGES)
@@ -27,7 +27,7 @@ static void require(bool holds)
 static void use_tensor(const struct weights_tensor *tensor)
 {
     require((size_t)tensor->elements * weights_dtype_size(tensor->dtype) == tensor->bytes);
-    if (tensor->elements > MOST_CONVERTED)
+    if (tensor->elements > MAX_CONVERTED)
         return;
     float *values = malloc((size_t)tensor->elements * sizeof *values + 1);
     require(values != NULL);

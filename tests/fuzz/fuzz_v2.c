@@ -44,7 +44,7 @@ static void open_models(void)
           .kind = INPUT_ATTENTION_MASK,
           .layout = LAYOUT_CALL,
           .columns = 3,
-          .takes_floats = true,
+          .accepts_floats = true,
           .masks_per_sequence = 2,
           .max_length = LONGEST,
           .optional = true},

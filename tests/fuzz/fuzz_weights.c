@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define LENGTH_BYTES 8
-#define MOST_CONVERTED 65536 /* maximum number of elements of a tensor that is converted */
+#define MAX_CONVERTED 65536 /* maximum number of elements of a tensor that is converted */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -30,7 +30,7 @@ static size_t use_tensor(const struct weights *weights, size_t index, const uint
     require(weights_find(weights, tensor->name) == tensor && weights_index(weights, tensor) == index);
     char text[16];
     require(weights_shape_text(tensor->rank, tensor->shape, text, sizeof text)[0] == '[');
-    if (tensor->elements <= MOST_CONVERTED) {
+    if (tensor->elements <= MAX_CONVERTED) {
         float *values = malloc((size_t)tensor->elements * sizeof *values + 1);
         require(values != NULL);
         weights_to_f32(tensor, values);

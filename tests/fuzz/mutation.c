@@ -9,10 +9,10 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#define MOST_CHANGES 8
-#define MOST_MOVED 64 /* maximum number of bytes that one change copies or removes */
-#define HANG_S 120    /* seconds of processor time after which an input counts as endless */
-#define MOST_ADDED_BYTES (MOST_CHANGES * MOST_MOVED)
+#define MAX_CHANGES 8
+#define MAX_MOVED 64 /* maximum number of bytes that one change copies or removes */
+#define HANG_S 120   /* seconds of processor time after which an input counts as endless */
+#define MAX_ADDED_BYTES (MAX_CHANGES * MAX_MOVED)
 
 /* ---- Random numbers ---- */
 
@@ -96,7 +96,7 @@ static size_t least(size_t a, size_t b)
 /* Replaces `removed` bytes at the offset `at` by `size` bytes of `put`. The block must have room for the result. */
 static void replace(struct bytes *bytes, size_t at, size_t removed, const void *put, size_t size)
 {
-    uint8_t copy[MOST_MOVED];
+    uint8_t copy[MAX_MOVED];
     memcpy(copy, put, size); /* `put` may point into the block that changes */
     memmove(bytes->data + at + size, bytes->data + at + removed, bytes->size - at - removed);
     memcpy(bytes->data + at, copy, size);
@@ -124,14 +124,14 @@ static void copy_piece(struct mutation *mutation, struct bytes *bytes, size_t at
     if (from.size == 0)
         return;
     size_t begin = mutation_draw(mutation, from.size);
-    size_t length = 1 + mutation_draw(mutation, least(MOST_MOVED, from.size - begin));
+    size_t length = 1 + mutation_draw(mutation, least(MAX_MOVED, from.size - begin));
     replace(bytes, at, removed, from.data + begin, length);
 }
 
-/* Returns the offset of the first digit at or behind `at`, or `at` if the next MOST_MOVED bytes contain no digit. */
+/* Returns the offset of the first digit at or behind `at`, or `at` if the next MAX_MOVED bytes contain no digit. */
 static size_t find_digit(const struct bytes *bytes, size_t at)
 {
-    for (size_t i = at; i < bytes->size && i < at + MOST_MOVED; i++)
+    for (size_t i = at; i < bytes->size && i < at + MAX_MOVED; i++)
         if (digits(bytes, i) > 0)
             return i;
     return at;
@@ -140,7 +140,7 @@ static size_t find_digit(const struct bytes *bytes, size_t at)
 static void change(struct mutation *mutation, struct bytes *bytes, size_t reach, struct bytes other)
 {
     size_t at = mutation_draw(mutation, least(reach, bytes->size) + 1), left = bytes->size - at;
-    size_t some = left == 0 ? 0 : 1 + mutation_draw(mutation, least(left, MOST_MOVED));
+    size_t some = left == 0 ? 0 : 1 + mutation_draw(mutation, least(left, MAX_MOVED));
     switch (mutation_draw(mutation, 9)) {
     case 0:
         if (left > 0)
@@ -161,7 +161,7 @@ static void change(struct mutation *mutation, struct bytes *bytes, size_t reach,
         return;
     case 5: /* replaces a number */
         at = find_digit(bytes, at);
-        insert_word(mutation, bytes, at, least(digits(bytes, at), MOST_MOVED));
+        insert_word(mutation, bytes, at, least(digits(bytes, at), MAX_MOVED));
         return;
     case 6:
         copy_piece(mutation, bytes, at, 0, other);
@@ -187,10 +187,10 @@ static uint8_t *allocate(size_t size)
 
 struct bytes mutation_of(struct mutation *mutation, struct bytes given, size_t reach, struct bytes other)
 {
-    struct bytes bytes = {allocate(given.size + MOST_ADDED_BYTES), given.size};
+    struct bytes bytes = {allocate(given.size + MAX_ADDED_BYTES), given.size};
     if (given.size > 0)
         memcpy(bytes.data, given.data, given.size);
-    for (size_t changes = 1 + mutation_draw(mutation, MOST_CHANGES); changes > 0; changes--)
+    for (size_t changes = 1 + mutation_draw(mutation, MAX_CHANGES); changes > 0; changes--)
         change(mutation, &bytes, reach, other);
     struct bytes exact = {malloc(bytes.size), bytes.size}; /* no byte is readable if the size is 0 */
     if (exact.data && bytes.size > 0)

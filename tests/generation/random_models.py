@@ -11,7 +11,7 @@ ids of the source, and for a model with a context or embeddings it has these row
 
 If two ids were nearly as likely, rounding could choose between them. So a run counts only if the best logit is above
 the second by MARGIN in every step, in float as well as in double. Rounding changes these logits by some 1e-6. A run
-counts only if it has at least FEWEST different ids. Weights have few different values, which keeps the archive
+counts only if it has at least MIN_DIFFERENT_IDS different ids. Weights have few different values, which keeps the archive
 small."""
 import argparse
 import gzip
@@ -38,7 +38,7 @@ from linformer_pytorch import LinformerEncDec, LinformerLM, Padder
 
 NEW_TOKENS = 200
 MARGIN = 5e-4
-FEWEST = 4
+MIN_DIFFERENT_IDS = 4
 LEVELS = 7      # number of different values of a weight on each side of 0
 ATTEMPTS = 6    # number of tried prompts of each length
 AT_ONCE = 16    # number of seeds that the processes share
@@ -274,7 +274,7 @@ class Model:
 
     def generate(self, prompt):
         found = self.wrapper.generate(torch.tensor([prompt]), NEW_TOKENS, filter_logits_fn=greedy, **self.inputs)
-        if len(set(found[0].tolist())) < FEWEST:
+        if len(set(found[0].tolist())) < MIN_DIFFERENT_IDS:
             raise TooClose
         return found[0].tolist()
 

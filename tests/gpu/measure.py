@@ -14,7 +14,7 @@ from workers import median_ms
 
 DTYPES = ("f32", "tf32", "bf16", "f16")
 PEERS = {"f32": ["eager"], "tf32": ["eager"], "bf16": ["eager", *COMPILED], "f16": ["eager"]}
-MOST_ERROR = {"f32": 1e-4, "tf32": 1e-2, "bf16": 5e-2, "f16": 1e-2}  # largest relative L2 error of an output
+MAX_ERROR = {"f32": 1e-4, "tf32": 1e-2, "bf16": 5e-2, "f16": 1e-2}  # largest relative L2 error of an output
 PRODUCTS = {"linear", "feed_forward", "project_sequence", "attend"}  # operations that consist of matrix products
 UNTUNED = {"LINFORMERD_CUDA_TUNING_MS": "0"}  # every process uses the same algorithms, the first ones of cuBLASLt
 COMPILE_S = 60  # seconds that must be left for torch.compile, until a compilation was measured
@@ -74,7 +74,7 @@ def error_of(bench, group, name, what):
     if bench.ask(group, name, f"save {path}", what) is None:
         return math.nan
     error = float(bench.ask(group, reference, f"compare {path}", what) or math.nan)
-    if error <= MOST_ERROR[name.split()[1]]:
+    if error <= MAX_ERROR[name.split()[1]]:
         return error
     bench.failures.append(f"{what}: {name}: its output differs by {error:.1e}")
     return math.nan
@@ -82,7 +82,7 @@ def error_of(bench, group, name, what):
 
 def take_turns(bench, group, names, what, **found):
     """Measures the named workers in turns, and adds their times and errors to the results. Omits workers whose output
-    differs from the output of PyTorch in f32 by more than MOST_ERROR."""
+    differs from the output of PyTorch in f32 by more than MAX_ERROR."""
     errors = {name: error_of(bench, group, name, what) for name in names}
     good = [name for name in names if errors[name] == errors[name]]
     if not good:
@@ -263,13 +263,13 @@ def time_one(bench, what, folder, kind, prepared, tokens, items, then=None):
 
 def standard_attention(bench, n, folder, prepared, tokens):
     """Measures standard attention in the engine and in PyTorch. Notes a failure if their outputs differ by more than
-    MOST_ERROR."""
+    MAX_ERROR."""
     what, output = f"table3 n {n}, standard", bench.work / "output.raw"
     ours, _ = time_one(bench, what, folder, OURS, prepared, tokens, tokens // n, f"save {output}")
     bench.add("table3", n=n, k=None, worker=OURS, ms=ours)
     flash, error = time_one(bench, what, folder, "fused", prepared, tokens, tokens // n, ours and f"compare {output}")
     bench.add("table3", n=n, k=None, worker="fused", ms=flash, error=error)
-    if ours and flash and not float(error or "nan") <= MOST_ERROR["bf16"]:
+    if ours and flash and not float(error or "nan") <= MAX_ERROR["bf16"]:
         bench.failures.append(f"{what}: the outputs differ by {error}")
 
 

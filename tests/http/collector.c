@@ -167,7 +167,7 @@ static void expect_span(const json_t *span)
 }
 
 /* Checks a body, and appends its spans to the list of received spans. */
-static void look_at(struct collector *collector, const json_t *body)
+static void check_body(struct collector *collector, const json_t *body)
 {
     size_t index;
     json_t *span;
@@ -263,7 +263,7 @@ json_t *collector_spans(struct collector *collector, size_t count)
         json_t *body = json_incref(json_array_get(collector->bodies, 0));
         json_array_remove(collector->bodies, 0);
         pthread_mutex_unlock(&collector->lock);
-        look_at(collector, body);
+        check_body(collector, body);
         json_decref(body);
     }
     return json_copy(collector->spans);

@@ -9,7 +9,7 @@
 #include <jansson.h>
 
 #define CASES_FOLDER "tests/reference"
-#define FEWEST_CASES 82
+#define MIN_CASES 82
 
 /* A tensor of the protocol. The struct does not own the memory behind its pointers. */
 struct infer_tensor {

@@ -119,7 +119,7 @@ static inline void native_open_pair(struct model_info info)
         {.name = "tgt", .kind = INPUT_IDS, .columns = 1, .vocabulary = FAKE_VOCABULARY, .like = -1, .fallback = -1},
         {.name = "src_mask", .kind = INPUT_MASK, .columns = 1, .optional = true, .fallback = -1},
         {.name = "context", .kind = INPUT_ROWS, .columns = 2, .like = -1, .optional = true, .fallback = -1},
-        {.name = "scores", .kind = INPUT_ATTENTION_MASK, .takes_floats = true, .optional = true, .fallback = -1},
+        {.name = "scores", .kind = INPUT_ATTENTION_MASK, .accepts_floats = true, .optional = true, .fallback = -1},
     };
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
         inputs[i].max_length = FAKE_MAX_LENGTH;

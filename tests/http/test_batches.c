@@ -12,10 +12,10 @@
 
 #define MAX_INPUTS 4
 #define MAX_OUTPUTS 2
-#define MOST_ITEMS 3 /* maximum number of items of a request */
-#define MOST_REQUESTS 160
+#define MAX_ITEMS 3 /* maximum number of items of a request */
+#define MAX_REQUESTS 160
 #define CLIENTS 16
-#define MOST_ROUNDS 50 /* maximum number of rounds until requests share a batch */
+#define MAX_ROUNDS 50  /* maximum number of rounds until requests share a batch */
 #define TOLERANCE 1e-6 /* allowed difference if batches are not invariant */
 
 /* ---- Random numbers: xorshift64 ---- */
@@ -32,7 +32,7 @@ static int64_t random_size(int64_t from, int64_t to)
 
 /* ---- Models, and requests to them ---- */
 
-static int n_requests = MOST_REQUESTS;
+static int n_requests = MAX_REQUESTS;
 
 enum kind { NONE, IDS, ROWS, MASK, SCORES }; /* SCORES: a mask of attention scores */
 
@@ -104,8 +104,8 @@ struct request {
     size_t n_inputs;
     int64_t n_items; /* number of items that may be in different batches */
     struct infer_request body;
-    struct infer_answer alone[MOST_ITEMS]; /* results of each item while the daemon runs nothing else */
-    struct answer answer;                  /* answer while the daemon runs other requests */
+    struct infer_answer alone[MAX_ITEMS]; /* results of each item while the daemon runs nothing else */
+    struct answer answer;                 /* answer while the daemon runs other requests */
 };
 
 static size_t count_outputs(const struct model *model)
@@ -154,7 +154,7 @@ static struct infer_tensor random_tensor(const struct model *model, const struct
 static void make_request(struct request *request)
 {
     const struct model *model = &models[random_size(0, LENGTH(models) - 1)];
-    int64_t batch = random_size(1, MOST_ITEMS), lengths[MAX_INPUTS];
+    int64_t batch = random_size(1, MAX_ITEMS), lengths[MAX_INPUTS];
     *request = (struct request){.model = model, .n_items = model->call ? 1 : batch};
     for (int i = 0; i < MAX_INPUTS && model->inputs[i].kind != NONE; i++) {
         const struct input *input = &model->inputs[i];
@@ -270,7 +270,7 @@ static int64_t metric(const struct daemon *daemon, const char *name)
  * second time. */
 static int64_t run_round(const struct daemon *daemon, bool same_bits)
 {
-    struct request requests[MOST_REQUESTS];
+    struct request requests[MAX_REQUESTS];
     int64_t items = 0;
     for (int i = 0; i < n_requests; i++) {
         make_request(&requests[i]);
@@ -306,19 +306,19 @@ static void run(const char *kernels)
     answer_free(&info);
     random_state = seed;
     print_message("SEED=%llu, %s\n", (unsigned long long)seed, same_bits ? "the same bits" : "within 1e-6");
-    for (int round = 0; met < n_requests / 8 && round < MOST_ROUNDS; round++)
+    for (int round = 0; met < n_requests / 8 && round < MAX_ROUNDS; round++)
         met += run_round(daemon, same_bits);
     assert_true(met >= n_requests / 8);
     daemon_stop(daemon);
 }
 
-static void results_do_not_depend_on_company(void **state)
+static void results_do_not_depend_on_batch_mates(void **state)
 {
     (void)state;
     run(NULL);
 }
 
-static void nor_with_the_kernels_of_any_machine(void **state)
+static void results_are_equal_with_all_kernels(void **state)
 {
     (void)state;
     run("--kernels=baseline");
@@ -329,10 +329,10 @@ int main(void)
     const char *given = getenv("SEED");
     seed = given ? strtoull(given, NULL, 10) : seed;
     seed = seed ? seed : 1;
-    n_requests = getenv("LINFORMERD_DEVICE") ? 32 : MOST_REQUESTS; /* the CUDA shim is slow */
+    n_requests = getenv("LINFORMERD_DEVICE") ? 32 : MAX_REQUESTS; /* the CUDA shim is slow */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_do_not_depend_on_company),
-        cmocka_unit_test(nor_with_the_kernels_of_any_machine),
+        cmocka_unit_test(results_do_not_depend_on_batch_mates),
+        cmocka_unit_test(results_are_equal_with_all_kernels),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

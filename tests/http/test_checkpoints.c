@@ -59,7 +59,7 @@ static void compare_case(const struct daemon *daemon, const char *name, enum wei
 
 static void serve_as(enum weights_dtype dtype)
 {
-    struct cases cases = cases_find(CASES_FOLDER, FEWEST_CASES);
+    struct cases cases = cases_find(CASES_FOLDER, MIN_CASES);
     char *folder = folder_make();
     write_cases(&cases, dtype, folder);
     struct daemon *daemon = daemon_start(ARGUMENTS("--model", folder, "--max-batch-tokens", "512"));
@@ -206,7 +206,7 @@ static void refuse(const struct model *model, enum damage kind, const char *pare
     free(log);
 }
 
-static void what_is_not_the_class_s_is_named(void **state)
+static void damaged_checkpoints_are_refused_by_name(void **state)
 {
     (void)state;
     char *parent = folder_make();
@@ -224,7 +224,7 @@ int main(void)
         cmocka_unit_test(half_precision_is_served),
         cmocka_unit_test(bf16_is_served),
         cmocka_unit_test(f64_is_served),
-        cmocka_unit_test(what_is_not_the_class_s_is_named),
+        cmocka_unit_test(damaged_checkpoints_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,7 +63,7 @@ static int silent_connections(void)
     return limit.rlim_cur > 10000 + SPARE ? 10000 : (int)limit.rlim_cur - SPARE;
 }
 
-static void silent_connections_hold_up_nobody(void **state)
+static void silent_connections_delay_no_request(void **state)
 {
     (void)state;
     int count = silent_connections(), *descriptors = calloc((size_t)count, sizeof *descriptors);
@@ -88,7 +88,7 @@ static void silent_connections_hold_up_nobody(void **state)
 
 /* libmicrohttpd's own event loop reads a fixed number of events at a time. If exactly this number is ready, it waits
  * for more events before it handles them. The daemon must answer any number of simultaneous requests. */
-static void requests_of_one_moment_are_all_answered(void **state)
+static void simultaneous_requests_are_all_answered(void **state)
 {
     (void)state;
     static const int counts[] = {1, 32, 64, 127, 128, 129, 256, 512};
@@ -120,7 +120,7 @@ static bool is_closed(int descriptor)
     return poll(&polled, 1, 0) == 1;
 }
 
-static void beyond_the_limit_the_longest_idle_goes(void **state)
+static void over_the_limit_the_longest_idle_connection_is_closed(void **state)
 {
     (void)state;
     enum { COUNT = 300 };
@@ -316,9 +316,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(connections_are_kept_after_answers_and_errors),
-        cmocka_unit_test(silent_connections_hold_up_nobody),
-        cmocka_unit_test(requests_of_one_moment_are_all_answered),
-        cmocka_unit_test(beyond_the_limit_the_longest_idle_goes),
+        cmocka_unit_test(silent_connections_delay_no_request),
+        cmocka_unit_test(simultaneous_requests_are_all_answered),
+        cmocka_unit_test(over_the_limit_the_longest_idle_connection_is_closed),
         cmocka_unit_test(a_connection_without_a_byte_is_closed),
         cmocka_unit_test(clients_that_leave_amid_a_request_are_noticed),
         cmocka_unit_test(a_client_that_closes_its_sending_half_is_answered),

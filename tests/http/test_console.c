@@ -389,7 +389,7 @@ static void pictures_have_the_size_asked_for(void **state)
 }
 
 /* The ids of a text give the same picture as the text. `truncate` cuts the end. */
-static void texts_and_ids_are_the_same(void **state)
+static void texts_and_ids_give_the_same_picture(void **state)
 {
     (void)state;
     struct answer text = daemon_get(the_daemon, "/v2/models/builtin/attention.png?text=ab%20%C3%A9");
@@ -452,7 +452,7 @@ static void wrong_queries_are_refused(void **state)
     answer_free(&answer);
 }
 
-static void other_models_say_what_they_need(void **state)
+static void models_say_which_inputs_a_picture_needs(void **state)
 {
     (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--model", "floats=tests/reference/linformer_encoder", "--model",
@@ -475,7 +475,7 @@ static void other_models_say_what_they_need(void **state)
 
 /* ---- With a key ---- */
 
-static void the_page_is_open_and_its_routes_are_not(void **state)
+static void the_page_needs_no_key_and_its_routes_do(void **state)
 {
     (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--api-key", "secret"));
@@ -512,13 +512,20 @@ static void info_lists_the_routes_of_a_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(browsers_get_the_console),         cmocka_unit_test(the_page_has_safe_headers),
-        cmocka_unit_test(the_policy_allows_the_page_alone), cmocka_unit_test(a_current_page_is_not_sent_again),
-        cmocka_unit_test(the_page_may_be_compressed),       cmocka_unit_test(the_plan_has_the_numbers_of_explain),
-        cmocka_unit_test(the_plan_follows_the_tokens),      cmocka_unit_test(plans_of_all_kinds_are_json),
-        cmocka_unit_test(cells_follow_the_weights),         cmocka_unit_test(pictures_have_the_size_asked_for),
-        cmocka_unit_test(texts_and_ids_are_the_same),       cmocka_unit_test(wrong_queries_are_refused),
-        cmocka_unit_test(other_models_say_what_they_need),  cmocka_unit_test(the_page_is_open_and_its_routes_are_not),
+        cmocka_unit_test(browsers_get_the_console),
+        cmocka_unit_test(the_page_has_safe_headers),
+        cmocka_unit_test(the_policy_allows_the_page_alone),
+        cmocka_unit_test(a_current_page_is_not_sent_again),
+        cmocka_unit_test(the_page_may_be_compressed),
+        cmocka_unit_test(the_plan_has_the_numbers_of_explain),
+        cmocka_unit_test(the_plan_follows_the_tokens),
+        cmocka_unit_test(plans_of_all_kinds_are_json),
+        cmocka_unit_test(cells_follow_the_weights),
+        cmocka_unit_test(pictures_have_the_size_asked_for),
+        cmocka_unit_test(texts_and_ids_give_the_same_picture),
+        cmocka_unit_test(wrong_queries_are_refused),
+        cmocka_unit_test(models_say_which_inputs_a_picture_needs),
+        cmocka_unit_test(the_page_needs_no_key_and_its_routes_do),
         cmocka_unit_test(info_lists_the_routes_of_a_model),
     };
     return cmocka_run_group_tests(tests, the_daemon_start, the_daemon_stop);

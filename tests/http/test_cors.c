@@ -108,7 +108,7 @@ static void errors_have_the_headers(void **state)
 }
 
 /* If a chunked body grows too large, the daemon writes the answer itself, without libmicrohttpd. */
-static void an_answer_to_a_broken_off_body_has_them(void **state)
+static void an_answer_to_a_broken_off_body_has_the_headers(void **state)
 {
     (void)state;
     int descriptor = raw_connect(listed);
@@ -125,7 +125,7 @@ static void an_answer_to_a_broken_off_body_has_them(void **state)
     free(text);
 }
 
-static void a_stream_has_them(void **state)
+static void a_stream_has_the_headers(void **state)
 {
     (void)state;
     struct answer answer =
@@ -149,7 +149,7 @@ static void without_the_setting_nothing_is_allowed(void **state)
 }
 
 /* Without a Content-Type, browsers send such a request without a preflight. */
-static void pages_of_other_origins_get_no_work_done(void **state)
+static void pages_of_other_origins_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -206,9 +206,9 @@ int main(void)
         cmocka_unit_test(only_listed_origins_are_allowed),
         cmocka_unit_test(a_preflight_needs_no_key),
         cmocka_unit_test(errors_have_the_headers),
-        cmocka_unit_test(pages_of_other_origins_get_no_work_done),
-        cmocka_unit_test(an_answer_to_a_broken_off_body_has_them),
-        cmocka_unit_test(a_stream_has_them),
+        cmocka_unit_test(pages_of_other_origins_are_refused),
+        cmocka_unit_test(an_answer_to_a_broken_off_body_has_the_headers),
+        cmocka_unit_test(a_stream_has_the_headers),
         cmocka_unit_test(without_the_setting_nothing_is_allowed),
         cmocka_unit_test(wrong_origins_are_refused_at_the_start),
     };

@@ -170,7 +170,7 @@ static int route_is_shown(const char *page, const struct document_command *comma
     return 0;
 }
 
-static void every_route_is_shown(void **state)
+static void every_route_has_an_example(void **state)
 {
     (void)state;
     const struct route *route;
@@ -238,7 +238,7 @@ static char *metrics_of_daemon(void)
     return text;
 }
 
-static void operations_lists_the_metrics_that_are_there(void **state)
+static void operations_md_lists_all_metrics(void **state)
 {
     (void)state;
     static const char type[] = "# TYPE ", begin[] = "\n| `linformerd_";
@@ -269,7 +269,7 @@ static void operations_lists_the_metrics_that_are_there(void **state)
 }
 
 /* Tests the comparison itself, which must not accept every page. */
-static void a_page_that_differs_is_seen(void **state)
+static void a_page_that_differs_is_found(void **state)
 {
     (void)state;
     static const struct {
@@ -322,9 +322,9 @@ int main(void)
     assert_int_equal(glob("docs/*.md", GLOB_APPEND, NULL, &pages), 0);
     struct CMUnitTest *tests = calloc(pages.gl_pathc + 3, sizeof *tests);
     size_t count = 0;
-    tests[count++] = (struct CMUnitTest)cmocka_unit_test(a_page_that_differs_is_seen);
-    tests[count++] = (struct CMUnitTest)cmocka_unit_test(every_route_is_shown);
-    tests[count++] = (struct CMUnitTest)cmocka_unit_test(operations_lists_the_metrics_that_are_there);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(a_page_that_differs_is_found);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(every_route_has_an_example);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(operations_md_lists_all_metrics);
     for (size_t i = 0; i < pages.gl_pathc; i++)
         tests[count++] = (struct CMUnitTest){.name = pages.gl_pathv[i],
                                              .test_func = commands_print_what_the_page_shows,

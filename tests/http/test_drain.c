@@ -67,7 +67,7 @@ static void under_load_no_request_is_lost(void **state)
     assert_int_equal(atomic_load(&load.lost), 0);
 }
 
-static void idle_connections_do_not_keep_it(void **state)
+static void idle_connections_do_not_keep_the_daemon(void **state)
 {
     (void)state;
     struct daemon *daemon = daemon_start(NULL);
@@ -135,7 +135,7 @@ static void a_repeated_signal_loses_nothing(void **state)
 }
 
 /* The body of one request keeps the daemon draining while other clients connect. */
-static void while_it_drains_it_says_so(void **state)
+static void readiness_is_503_while_the_daemon_drains(void **state)
 {
     (void)state;
     struct daemon *daemon = daemon_start(NULL);
@@ -172,7 +172,7 @@ static void while_it_drains_it_says_so(void **state)
 }
 
 /* The drain delay is one hour. SIGINT ends it. */
-static void during_the_delay_work_is_done(void **state)
+static void requests_are_served_during_the_delay(void **state)
 {
     (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--drain-delay-ms", "3600000"));
@@ -204,7 +204,7 @@ static void during_the_delay_work_is_done(void **state)
     daemon_join(daemon);
 }
 
-static void a_keyboard_skips_the_delay(void **state)
+static void sigint_skips_the_delay(void **state)
 {
     (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--drain-delay-ms", "3600000"));
@@ -238,7 +238,7 @@ static void *client_that_connects(void *argument)
     }
 }
 
-static void a_delay_refuses_nobody(void **state)
+static void a_delay_refuses_no_connection(void **state)
 {
     (void)state;
     struct load load = {.daemon = daemon_start(ARGUMENTS("--drain-delay-ms", "3600000"))};
@@ -257,7 +257,7 @@ static void a_delay_refuses_nobody(void **state)
 }
 
 /* The answer has tens of megabytes, more than a socket buffers. The client reads a little, and then stops reading. */
-static void who_does_not_read_is_not_waited_for(void **state)
+static void a_client_that_does_not_read_is_dropped(void **state)
 {
     (void)state;
     enum { TOKENS = 1024, COUNT = 24 };
@@ -288,14 +288,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(under_load_no_request_is_lost),
-        cmocka_unit_test(idle_connections_do_not_keep_it),
+        cmocka_unit_test(idle_connections_do_not_keep_the_daemon),
         cmocka_unit_test(a_body_on_its_way_is_waited_for),
-        cmocka_unit_test(while_it_drains_it_says_so),
-        cmocka_unit_test(during_the_delay_work_is_done),
-        cmocka_unit_test(a_keyboard_skips_the_delay),
-        cmocka_unit_test(a_delay_refuses_nobody),
+        cmocka_unit_test(readiness_is_503_while_the_daemon_drains),
+        cmocka_unit_test(requests_are_served_during_the_delay),
+        cmocka_unit_test(sigint_skips_the_delay),
+        cmocka_unit_test(a_delay_refuses_no_connection),
         cmocka_unit_test(a_repeated_signal_loses_nothing),
-        cmocka_unit_test(who_does_not_read_is_not_waited_for),
+        cmocka_unit_test(a_client_that_does_not_read_is_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

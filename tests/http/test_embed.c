@@ -124,7 +124,7 @@ static void poolings_agree_with_embed_all(void **state)
     json_decref(all);
 }
 
-static void base64_holds_the_same_floats(void **state)
+static void base64_contains_the_same_floats(void **state)
 {
     (void)state;
     json_t *floats = daemon_post_json(the_daemon, "/embed", "{\"inputs\": \"abc\", \"encoding_format\": \"float\"}");
@@ -190,7 +190,7 @@ static void without_an_offset_ids_are_bytes(void **state)
     free(folder);
 }
 
-static void what_is_too_long_is_cut_on_request(void **state)
+static void long_inputs_are_cut_on_request(void **state)
 {
     (void)state;
     enum { LIMIT = 1024 };
@@ -220,7 +220,7 @@ static void what_is_too_long_is_cut_on_request(void **state)
 
 /* LinformerSelfAttention accepts any number of queries. But without `context`, the rows are also the keys, whose number
  * is limited. */
-static void the_limit_is_that_of_the_keys(void **state)
+static void the_limit_of_the_keys_limits_the_rows(void **state)
 {
     (void)state;
     enum { LIMIT = 24, ROWS = LIMIT + 2, DIM = 32 };
@@ -250,7 +250,7 @@ static void the_limit_is_that_of_the_keys(void **state)
     daemon_stop(daemon);
 }
 
-static void answers_tell_times_and_tokens(void **state)
+static void headers_report_times_and_tokens(void **state)
 {
     (void)state;
     static const char *const names[] = {"x-total-time", "x-queue-time", "x-inference-time", "x-compute-tokens"};
@@ -271,12 +271,12 @@ static void answers_tell_times_and_tokens(void **state)
 static void large_requests_have_the_results_of_small_ones(void **state)
 {
     (void)state;
-    enum { MOST = 1000, ROW = 100, STEP = 33 };
-    const int count = getenv("LINFORMERD_DEVICE") ? STEP + 1 : MOST; /* the CUDA shim is slow */
+    enum { MAX_TEXTS = 1000, ROW = 100, STEP = 33 };
+    const int count = getenv("LINFORMERD_DEVICE") ? STEP + 1 : MAX_TEXTS; /* the CUDA shim is slow */
     json_t *one = daemon_post_json(the_daemon, "/embed",
                                    "{\"inputs\": \"0123456789012345678901234567890123456789"
                                    "012345678901234567890123456789012345678901234567890123456789\"}");
-    char *body = malloc(MOST * (ROW + 4) + 64), *at = body;
+    char *body = malloc(MAX_TEXTS * (ROW + 4) + 64), *at = body;
     json_t *many;
     at += sprintf(at, "{\"inputs\": [");
     for (int i = 0; i < count; i++) {
@@ -300,7 +300,7 @@ static void large_requests_have_the_results_of_small_ones(void **state)
     free(body);
 }
 
-static void tokenize_tells_ids_and_places(void **state)
+static void tokenize_returns_ids_and_places(void **state)
 {
     (void)state;
     json_t *lists = daemon_post_json(the_daemon, "/tokenize",
@@ -342,7 +342,7 @@ static void decode_undoes_tokenize(void **state)
 }
 
 /* /embed accepts any text that /decode returns. */
-static void a_text_may_hold_nul(void **state)
+static void a_text_may_contain_nul(void **state)
 {
     (void)state;
     json_t *text = daemon_post_json(the_daemon, "/decode", "{\"ids\": [3]}");
@@ -362,15 +362,15 @@ int main(void)
         cmocka_unit_test(normalize_overrides_the_model),
         cmocka_unit_test(dimensions_cut_before_normalising),
         cmocka_unit_test(poolings_agree_with_embed_all),
-        cmocka_unit_test(base64_holds_the_same_floats),
+        cmocka_unit_test(base64_contains_the_same_floats),
         cmocka_unit_test(without_an_offset_ids_are_bytes),
-        cmocka_unit_test(what_is_too_long_is_cut_on_request),
-        cmocka_unit_test(the_limit_is_that_of_the_keys),
-        cmocka_unit_test(answers_tell_times_and_tokens),
+        cmocka_unit_test(long_inputs_are_cut_on_request),
+        cmocka_unit_test(the_limit_of_the_keys_limits_the_rows),
+        cmocka_unit_test(headers_report_times_and_tokens),
         cmocka_unit_test(large_requests_have_the_results_of_small_ones),
-        cmocka_unit_test(tokenize_tells_ids_and_places),
+        cmocka_unit_test(tokenize_returns_ids_and_places),
         cmocka_unit_test(decode_undoes_tokenize),
-        cmocka_unit_test(a_text_may_hold_nul),
+        cmocka_unit_test(a_text_may_contain_nul),
     };
     return cmocka_run_group_tests(tests, the_daemon_start, the_daemon_stop);
 }

@@ -16,7 +16,7 @@ struct wrong {
     const char *body, *part;
 };
 
-static void what_is_not_json_is_400(void **state)
+static void bodies_that_are_not_json_are_400(void **state)
 {
     (void)state;
     static const struct wrong cases[] = {
@@ -41,7 +41,7 @@ static void an_empty_body_is_400(void **state)
     expect_failure_answer(&answer, 400, "Validation", "empty");
 }
 
-static void depth_has_an_end(void **state)
+static void deep_nesting_is_refused(void **state)
 {
     (void)state;
     char body[4000];
@@ -88,7 +88,7 @@ static void wrong_shapes_are_422_and_named(void **state)
         expect_failure(the_daemon, "/embed", cases[i].body, 422, "Validation", cases[i].part);
 }
 
-static void texts_are_checked_where_they_are_text(void **state)
+static void tokenize_and_decode_check_their_inputs(void **state)
 {
     (void)state;
     expect_failure(the_daemon, "/tokenize", "{\"inputs\": [1]}", 422, "Validation", "inputs[0] is an integer");
@@ -99,7 +99,7 @@ static void texts_are_checked_where_they_are_text(void **state)
     expect_failure(the_daemon, "/decode", "{\"ids\": \"a\"}", 422, "Validation", "ids is a string");
 }
 
-static void nulls_say_nothing(void **state)
+static void keys_with_null_are_absent_keys(void **state)
 {
     (void)state;
     json_t *list =
@@ -229,12 +229,12 @@ static void bodies_beyond_the_limit_are_413(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_not_json_is_400),
+        cmocka_unit_test(bodies_that_are_not_json_are_400),
         cmocka_unit_test(an_empty_body_is_400),
-        cmocka_unit_test(depth_has_an_end),
+        cmocka_unit_test(deep_nesting_is_refused),
         cmocka_unit_test(wrong_shapes_are_422_and_named),
-        cmocka_unit_test(texts_are_checked_where_they_are_text),
-        cmocka_unit_test(nulls_say_nothing),
+        cmocka_unit_test(tokenize_and_decode_check_their_inputs),
+        cmocka_unit_test(keys_with_null_are_absent_keys),
         cmocka_unit_test(unknown_paths_and_models_are_404),
         cmocka_unit_test(wrong_methods_are_405_with_allow),
         cmocka_unit_test(head_and_options_are_answered),

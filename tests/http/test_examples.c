@@ -177,7 +177,7 @@ static void examples_run_on_default_flags(void **state)
     daemon_stop(daemon);
 }
 
-static void explicit_limits_stay_what_they_are(void **state)
+static void explicit_limits_are_kept(void **state)
 {
     (void)state;
     struct daemon *daemon =
@@ -203,7 +203,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(examples_run_on_default_flags),
-        cmocka_unit_test(explicit_limits_stay_what_they_are),
+        cmocka_unit_test(explicit_limits_are_kept),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);
 }

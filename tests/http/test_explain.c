@@ -24,7 +24,7 @@ static int explain(const char *folder, const char *redirections, char *text, siz
     return WEXITSTATUS(pclose(printed));
 }
 
-static void a_plan_comes_without_log_lines(void **state)
+static void a_plan_is_written_without_log_lines(void **state)
 {
     (void)state;
     char text[1 << 16];
@@ -167,8 +167,10 @@ static void sizes_of_modules_are_formulas(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plan_comes_without_log_lines), cmocka_unit_test(the_cost_of_a_token_has_a_reason),
-        cmocka_unit_test(a_refusal_is_one_line),          cmocka_unit_test(nodes_of_modules_are_named),
+        cmocka_unit_test(a_plan_is_written_without_log_lines),
+        cmocka_unit_test(the_cost_of_a_token_has_a_reason),
+        cmocka_unit_test(a_refusal_is_one_line),
+        cmocka_unit_test(nodes_of_modules_are_named),
         cmocka_unit_test(sizes_of_modules_are_formulas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -218,7 +218,7 @@ static const json_t *filling_of(const json_t *fillings, const char *token)
 
 /* Scores are probabilities over all tokens. The target "\u2581wolf" is a token. "owl" and "horse of mine" are texts,
  * which stand for their first tokens. */
-static void targets_are_tried_alone(void **state)
+static void targets_are_the_only_candidates(void **state)
 {
     (void)state;
     const char *text = "Ada gives the [MASK] some honey.";
@@ -378,7 +378,7 @@ int main(void)
         cmocka_unit_test(each_of_several_masks_has_a_list),
         cmocka_unit_test(texts_have_their_own_answers),
         cmocka_unit_test(top_k_has_bounds),
-        cmocka_unit_test(targets_are_tried_alone),
+        cmocka_unit_test(targets_are_the_only_candidates),
         cmocka_unit_test(long_texts_are_cut_if_wanted),
         cmocka_unit_test(models_and_texts_without_mask_are_refused),
         cmocka_unit_test(answers_are_bounded),

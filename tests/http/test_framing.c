@@ -114,7 +114,7 @@ static void an_uncertain_end_is_refused(void **state)
 }
 
 /* libmicrohttpd ends a value at a NUL. */
-static void bytes_after_a_nul_are_not_overlooked(void **state)
+static void header_values_with_a_nul_are_refused(void **state)
 {
     (void)state;
     static const char *const values[] = {"0", "34", "chunked"};
@@ -173,7 +173,7 @@ static void a_nul_in_the_request_line_is_refused(void **state)
 
 /* A folded header is found at any position. The padding moves the end of the headers over all positions modulo 64,
  * because libmicrohttpd rounds sizes of memory. */
-static void folds_are_found_wherever_they_lie(void **state)
+static void folded_headers_are_refused_at_every_place(void **state)
 {
     (void)state;
     for (int padding = 0; padding < 64; padding++) {
@@ -282,7 +282,7 @@ static void a_chunked_body_with_trailers_is_refused(void **state)
 }
 
 /* Requests whose end is certain are served. If a request without a body is refused, its connection also stays open. */
-static void ordinary_headers_are_none_of_these(void **state)
+static void ordinary_headers_are_accepted(void **state)
 {
     (void)state;
     static const char *const headers[] = {
@@ -322,10 +322,10 @@ int main(void)
         cmocka_unit_test(an_uncertain_start_is_refused),
         cmocka_unit_test(a_chunked_body_is_the_last_of_its_connection),
         cmocka_unit_test(a_chunked_body_with_trailers_is_refused),
-        cmocka_unit_test(bytes_after_a_nul_are_not_overlooked),
+        cmocka_unit_test(header_values_with_a_nul_are_refused),
         cmocka_unit_test(a_nul_in_the_request_line_is_refused),
-        cmocka_unit_test(folds_are_found_wherever_they_lie),
-        cmocka_unit_test(ordinary_headers_are_none_of_these),
+        cmocka_unit_test(folded_headers_are_refused_at_every_place),
+        cmocka_unit_test(ordinary_headers_are_accepted),
     };
     return cmocka_run_group_tests(tests, start, the_daemon_stop);
 }

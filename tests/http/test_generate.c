@@ -94,7 +94,7 @@ static void test_answers_do_not_depend_on_other_clients(void **state)
 {
     (void)state;
     static const char *const models[] = {"linear_attention_lm_everything", "texts"};
-    const int fewest = daemon_is_slow() ? 10 : 30; /* number of new tokens of the first client */
+    const int first_count = daemon_is_slow() ? 10 : 30; /* number of new tokens of the first client */
     for (size_t m = 0; m < LENGTH(models); m++) {
         struct client clients[CLIENTS];
         for (int i = 0; i < CLIENTS; i++) {
@@ -104,7 +104,7 @@ static void test_answers_do_not_depend_on_other_clients(void **state)
                 json_array_append_new(prompt, json_integer((7 * j + i) % 61));
             snprintf(parameters, sizeof parameters,
                      "\"max_new_tokens\":%d,\"temperature\":0.9,\"top_k\":20,\"seed\":%d,\"details\":true",
-                     fewest + 5 * i, i);
+                     first_count + 5 * i, i);
             clients[i].body = generation_body(models[m], prompt, parameters);
             json_decref(prompt);
         }
@@ -114,7 +114,7 @@ static void test_answers_do_not_depend_on_other_clients(void **state)
             pthread_join(clients[i].thread, NULL);
         for (int i = 0; i < CLIENTS; i++) {
             struct answer alone = post(the_daemon, clients[i].body);
-            assert_int_equal(json_array_size(tokens_of(&alone)), fewest + 5 * i);
+            assert_int_equal(json_array_size(tokens_of(&alone)), first_count + 5 * i);
             assert_string_equal(clients[i].answer.body, alone.body);
             answer_free(&clients[i].answer);
             answer_free(&alone);
@@ -145,7 +145,7 @@ static void test_without_slots_the_ids_are_the_same(void **state)
 /* ---- Other models ---- */
 
 /* The tokens are those that repeated calls of /logits choose. */
-static void test_a_model_that_runs_everything_again(void **state)
+static void test_a_model_that_computes_all_rows_again(void **state)
 {
     (void)state;
     json_t *ids = json_pack("[i,i,i]", 3, 1, 4);
@@ -378,7 +378,7 @@ int main(void)
         cmocka_unit_test(test_greedy_ids_are_the_library_s),
         cmocka_unit_test(test_answers_do_not_depend_on_other_clients),
         cmocka_unit_test(test_without_slots_the_ids_are_the_same),
-        cmocka_unit_test(test_a_model_that_runs_everything_again),
+        cmocka_unit_test(test_a_model_that_computes_all_rows_again),
         cmocka_unit_test(test_an_encoder_reads_the_inputs),
         cmocka_unit_test(test_texts_of_tokens_make_up_the_text),
         cmocka_unit_test(test_text_options),

@@ -10,7 +10,7 @@
 
 #define MODEL "tests/reference/linear_attention_lm_causal"
 #define LABEL "{model=\"linear_attention_lm_causal\"}"
-#define MOST_LOOKS 30000 /* maximum number of reads of a metric, one each millisecond */
+#define MAX_LOOKS 30000 /* maximum number of reads of a metric, one each millisecond */
 
 /* One thread is enough for a model of this size. More threads would mostly wait for each other. */
 #define SERVED "--threads", "1", "--model", MODEL
@@ -29,7 +29,7 @@ static double metric(const struct daemon *daemon, const char *sample)
 static void wait_for_metric(const struct daemon *daemon, const char *sample, double expected)
 {
     double found = -1;
-    for (int i = 0; i < MOST_LOOKS && (found = metric(daemon, sample)) != expected; i++)
+    for (int i = 0; i < MAX_LOOKS && (found = metric(daemon, sample)) != expected; i++)
         usleep(1000);
     if (found != expected)
         fail_msg("%s: expected %g, found %g", sample, expected, found);

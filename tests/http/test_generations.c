@@ -12,7 +12,7 @@
 
 #define RANDOM "tests/generation/random.tar.gz"
 #define RUNS "tests/generation/greedy_more.json"
-#define FEWEST_RUNS 220 /* minimum number of runs of random models */
+#define MIN_RUNS 220 /* minimum number of runs of random models */
 #define REFERENCE_MODELS 3
 #define SOURCE_ROWS 64
 
@@ -109,7 +109,7 @@ static void test_random_models(void **state)
         json_decref(runs);
         free(text);
     }
-    assert_in_range(runs_done, FEWEST_RUNS, 1000);
+    assert_in_range(runs_done, MIN_RUNS, 1000);
     daemon_stop(daemon);
     case_files_close(files);
     folder_remove(folder);

@@ -21,7 +21,7 @@ static void health_is_ok_on_all_its_paths(void **state)
 }
 
 /* GET / returns a page for browsers. Balancers without a configured path also probe this page. */
-static void the_front_page_links_what_there_is(void **state)
+static void the_front_page_lists_models_and_routes(void **state)
 {
     (void)state;
     static const char *const parts[] = {"<title>linformerd</title>",
@@ -117,7 +117,7 @@ static void metrics_count_requests_by_route(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(health_is_ok_on_all_its_paths),   cmocka_unit_test(the_front_page_links_what_there_is),
+        cmocka_unit_test(health_is_ok_on_all_its_paths),   cmocka_unit_test(the_front_page_lists_models_and_routes),
         cmocka_unit_test(the_front_page_escapes_names),    cmocka_unit_test(info_has_what_clients_of_tei_read),
         cmocka_unit_test(metrics_count_requests_by_route),
     };

@@ -49,7 +49,7 @@ static void expect_refused(const char *text)
     close(descriptor);
 }
 
-static void what_is_no_http_is_refused(void **state)
+static void bytes_that_are_not_http_are_refused(void **state)
 {
     (void)state;
     expect_refused("nonsense\r\n\r\n");
@@ -85,7 +85,7 @@ static void endless_headers_are_refused(void **state)
 }
 
 /* The client writes the whole body before it reads. It must still receive the answer. */
-static void a_body_too_large_is_refused_and_the_answer_seen(void **state)
+static void a_client_with_a_body_too_large_receives_its_refusal(void **state)
 {
     (void)state;
     enum { SIZE = 8 << 20 };
@@ -185,7 +185,7 @@ static void requests_in_one_piece_are_answered_in_order(void **state)
     close(descriptor);
 }
 
-static void clients_that_leave_cost_nothing(void **state)
+static void clients_that_leave_do_no_harm(void **state)
 {
     (void)state;
     for (int i = 0; i < 50; i++) {
@@ -204,7 +204,7 @@ static void clients_that_leave_cost_nothing(void **state)
     others_are_served();
 }
 
-static void an_old_client_gets_its_answer_and_the_end(void **state)
+static void an_http_1_0_client_is_answered_and_closed(void **state)
 {
     (void)state;
     expect_raw("GET /health HTTP/1.0\r\n\r\n", "HTTP/1.1 200");
@@ -212,7 +212,7 @@ static void an_old_client_gets_its_answer_and_the_end(void **state)
     expect_raw("GET https://127.0.0.1/health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 200");
 }
 
-static void slow_bodies_hold_up_nobody(void **state)
+static void slow_bodies_delay_no_other_request(void **state)
 {
     (void)state;
     enum { SLOW = 64 };
@@ -237,16 +237,16 @@ static void slow_bodies_hold_up_nobody(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_no_http_is_refused),
+        cmocka_unit_test(bytes_that_are_not_http_are_refused),
         cmocka_unit_test(endless_headers_are_refused),
-        cmocka_unit_test(a_body_too_large_is_refused_and_the_answer_seen),
+        cmocka_unit_test(a_client_with_a_body_too_large_receives_its_refusal),
         cmocka_unit_test(an_endless_chunked_body_is_broken_off),
         cmocka_unit_test(chunks_of_one_byte_are_a_body),
         cmocka_unit_test(expect_100_continue_is_answered),
         cmocka_unit_test(requests_in_one_piece_are_answered_in_order),
-        cmocka_unit_test(clients_that_leave_cost_nothing),
-        cmocka_unit_test(an_old_client_gets_its_answer_and_the_end),
-        cmocka_unit_test(slow_bodies_hold_up_nobody),
+        cmocka_unit_test(clients_that_leave_do_no_harm),
+        cmocka_unit_test(an_http_1_0_client_is_answered_and_closed),
+        cmocka_unit_test(slow_bodies_delay_no_other_request),
     };
     return cmocka_run_group_tests(tests, start, the_daemon_stop);
 }

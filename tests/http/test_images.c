@@ -151,7 +151,7 @@ static void a_context_may_have_any_dimensions(void **state)
     json_decref(one);
 }
 
-static void what_is_wrong_is_said(void **state)
+static void wrong_inputs_are_refused_with_their_fault(void **state)
 {
     (void)state;
 #define X(shape) "{\"inputs\": [{\"name\": \"x\", \"datatype\": \"FP32\", \"shape\": [" shape "], \"data\": "
@@ -179,7 +179,7 @@ static void what_is_wrong_is_said(void **state)
 
 /* Without a softmax, the result is a product of queries and values. It grows with the square of large numbers, and
  * overflows. */
-static void what_is_not_finite_is_no_answer(void **state)
+static void an_output_that_is_not_finite_fails(void **state)
 {
     (void)state;
     expect_refusal("/v2/models/conv3/infer", X("1, 8, 1, 1") "[3e38, 3e38, 3e38, 3e38, 3e38, 3e38, 3e38, 3e38]}]}", 500,
@@ -200,7 +200,7 @@ static void raw_requests_are_refused(void **state)
     answer_free(&answer);
 }
 
-static void other_routes_take_no_images(void **state)
+static void other_routes_refuse_images(void **state)
 {
     (void)state;
     static const char *const bodies[] = {"{\"embeddings\": [[1, 2, 3, 4, 5, 6, 7, 8]]}", "{\"inputs\": [[1, 2]]}"};
@@ -225,10 +225,10 @@ int main(void)
         cmocka_unit_test(nested_data_is_the_same),
         cmocka_unit_test(bytes_are_the_same_as_json),
         cmocka_unit_test(a_context_may_have_any_dimensions),
-        cmocka_unit_test(what_is_wrong_is_said),
-        cmocka_unit_test(what_is_not_finite_is_no_answer),
+        cmocka_unit_test(wrong_inputs_are_refused_with_their_fault),
+        cmocka_unit_test(an_output_that_is_not_finite_fails),
         cmocka_unit_test(raw_requests_are_refused),
-        cmocka_unit_test(other_routes_take_no_images),
+        cmocka_unit_test(other_routes_refuse_images),
     };
     return cmocka_run_group_tests(tests, start, the_daemon_stop);
 }

@@ -19,7 +19,7 @@ static struct answer embed(const char *authorization)
                                                   .headers = {"Content-Type: application/json", authorization}});
 }
 
-static void the_key_lets_in(void **state)
+static void requests_with_the_key_are_answered(void **state)
 {
     (void)state;
     static const char *const right[] = {"Authorization: Bearer a-long-secret", "authorization: bearer  a-long-secret",
@@ -32,7 +32,7 @@ static void the_key_lets_in(void **state)
     }
 }
 
-static void anything_else_does_not(void **state)
+static void requests_without_the_key_are_refused(void **state)
 {
     (void)state;
     static const char *const wrong[] = {
@@ -60,7 +60,7 @@ static void anything_else_does_not(void **state)
 }
 
 /* The page answers without the key, so it must not name models. */
-static void the_front_page_keeps_the_models_to_itself(void **state)
+static void the_front_page_names_no_model(void **state)
 {
     (void)state;
     struct answer page = daemon_get(the_daemon, "/");
@@ -83,7 +83,7 @@ static bool is_open(const char *path)
 }
 
 /* Sends a request to each route. A route with a body would refuse GET with 405 before it checks the key. */
-static void these_routes_alone_need_none(void **state)
+static void only_open_routes_need_no_key(void **state)
 {
     (void)state;
     struct answer description = daemon_get(the_daemon, "/openapi.json");
@@ -129,7 +129,7 @@ static void metrics_can_be_protected(void **state)
 }
 
 /* The headers announce a body that the client never sends. */
-static void the_key_is_looked_at_before_the_body(void **state)
+static void the_key_is_checked_before_the_body(void **state)
 {
     (void)state;
     int descriptor = raw_connect(the_daemon);
@@ -143,12 +143,9 @@ static void the_key_is_looked_at_before_the_body(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_key_lets_in),
-        cmocka_unit_test(anything_else_does_not),
-        cmocka_unit_test(the_front_page_keeps_the_models_to_itself),
-        cmocka_unit_test(these_routes_alone_need_none),
-        cmocka_unit_test(metrics_can_be_protected),
-        cmocka_unit_test(the_key_is_looked_at_before_the_body),
+        cmocka_unit_test(requests_with_the_key_are_answered), cmocka_unit_test(requests_without_the_key_are_refused),
+        cmocka_unit_test(the_front_page_names_no_model),      cmocka_unit_test(only_open_routes_need_no_key),
+        cmocka_unit_test(metrics_can_be_protected),           cmocka_unit_test(the_key_is_checked_before_the_body),
     };
     return cmocka_run_group_tests(tests, start, the_daemon_stop);
 }

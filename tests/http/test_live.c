@@ -210,7 +210,7 @@ static void name_keys(const char *file)
 
 /* If the settings cannot be read, the daemon keeps the file of keys of the last valid settings. Otherwise, keys that
  * the operator has replaced would become valid again. */
-static void bad_settings_bring_no_former_keys_back(void **state)
+static void bad_settings_restore_no_former_keys(void **state)
 {
     (void)state;
     struct daemon *former = the_daemon;
@@ -247,7 +247,7 @@ int main(void)
         cmocka_unit_test(each_key_of_the_file_is_valid), cmocka_unit_test(keys_are_rotated),
         cmocka_unit_test(bad_keys_change_nothing),       cmocka_unit_test(settings_change),
         cmocka_unit_test(other_settings_are_named),      cmocka_unit_test(bad_settings_change_nothing),
-        cmocka_unit_test(the_log_level_changes),         cmocka_unit_test(bad_settings_bring_no_former_keys_back),
+        cmocka_unit_test(the_log_level_changes),         cmocka_unit_test(bad_settings_restore_no_former_keys),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

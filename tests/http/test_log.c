@@ -48,7 +48,7 @@ static json_t *next_line_with(struct daemon *daemon, const char *part)
     return NULL;
 }
 
-static void a_log_that_is_not_read_holds_up_nothing(void **state)
+static void an_unread_log_delays_no_request(void **state)
 {
     (void)state;
     struct daemon *daemon = start_unread(ARGUMENTS("--access-log"));
@@ -65,7 +65,7 @@ static void a_log_that_is_not_read_holds_up_nothing(void **state)
     daemon_join(daemon);
 }
 
-static void lost_lines_are_told_once_there_is_room(void **state)
+static void lost_lines_are_reported_once_there_is_room(void **state)
 {
     (void)state;
     struct daemon *daemon = start_unread(ARGUMENTS("--log-level", "debug", "--log-format", "json"));
@@ -91,7 +91,7 @@ static void lost_lines_are_told_once_there_is_room(void **state)
 }
 
 /* The number of log lines about results that are not finite is limited, so a client cannot fill a disk. */
-static void results_that_are_not_finite_are_told_now_and_then(void **state)
+static void lines_about_results_that_are_not_finite_are_limited(void **state)
 {
     (void)state;
     static const char *const arguments[] = {"--model", CASES "linformer_encoder", "--log-format", "json", NULL};
@@ -142,7 +142,7 @@ static void expect_text(const json_t *object, const char *key, const char *value
     assert_string_equal(json_string_value(json_object_get(object, key)), value);
 }
 
-static void the_line_of_a_request_says_all(void **state)
+static void the_line_of_a_request_has_all_facts(void **state)
 {
     (void)state;
     static const char *const arguments[] = {"--log-level", "debug", "--log-format", "json", NULL};
@@ -302,7 +302,7 @@ static void every_answer_has_a_request_id(void **state)
 }
 
 /* If a body grows too large, the daemon answers without libmicrohttpd. */
-static void an_answer_in_the_middle_of_a_body_has_one_too(void **state)
+static void an_answer_in_the_middle_of_a_body_has_a_request_id(void **state)
 {
     (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--payload-limit", "1024"));
@@ -324,12 +324,12 @@ static void an_answer_in_the_middle_of_a_body_has_one_too(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_log_that_is_not_read_holds_up_nothing),
-        cmocka_unit_test(lost_lines_are_told_once_there_is_room),
-        cmocka_unit_test(results_that_are_not_finite_are_told_now_and_then),
+        cmocka_unit_test(an_unread_log_delays_no_request),
+        cmocka_unit_test(lost_lines_are_reported_once_there_is_room),
+        cmocka_unit_test(lines_about_results_that_are_not_finite_are_limited),
         cmocka_unit_test(every_answer_has_a_request_id),
-        cmocka_unit_test(an_answer_in_the_middle_of_a_body_has_one_too),
-        cmocka_unit_test(the_line_of_a_request_says_all),
+        cmocka_unit_test(an_answer_in_the_middle_of_a_body_has_a_request_id),
+        cmocka_unit_test(the_line_of_a_request_has_all_facts),
         cmocka_unit_test(the_access_log_has_a_line_of_info_for_each_request),
         cmocka_unit_test(without_the_access_log_a_request_has_no_line_of_info),
     };

@@ -57,7 +57,7 @@ static void some_positions_are_the_same_rows(void **state)
     json_decref(last);
 }
 
-static void last_is_each_inputs_own(void **state)
+static void last_is_the_last_position_of_each_input(void **state)
 {
     (void)state;
     json_t *list = daemon_post_json(the_daemon, "/logits",
@@ -207,11 +207,16 @@ static void positions_and_top_k_are_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_positions_are_the_default), cmocka_unit_test(some_positions_are_the_same_rows),
-        cmocka_unit_test(last_is_each_inputs_own),       cmocka_unit_test(top_k_is_the_best_of_all),
-        cmocka_unit_test(positions_may_be_repeated),     cmocka_unit_test(softmax_sums_to_one),
-        cmocka_unit_test(base64_is_a_string_a_row),      cmocka_unit_test(models_are_chosen_by_name),
-        cmocka_unit_test(rows_of_floats_are_checked),    cmocka_unit_test(positions_and_top_k_are_checked),
+        cmocka_unit_test(all_positions_are_the_default),
+        cmocka_unit_test(some_positions_are_the_same_rows),
+        cmocka_unit_test(last_is_the_last_position_of_each_input),
+        cmocka_unit_test(top_k_is_the_best_of_all),
+        cmocka_unit_test(positions_may_be_repeated),
+        cmocka_unit_test(softmax_sums_to_one),
+        cmocka_unit_test(base64_is_a_string_a_row),
+        cmocka_unit_test(models_are_chosen_by_name),
+        cmocka_unit_test(rows_of_floats_are_checked),
+        cmocka_unit_test(positions_and_top_k_are_checked),
     };
     return cmocka_run_group_tests(tests, start, the_daemon_stop);
 }

@@ -42,7 +42,7 @@ static void remove_folder(const char *folder)
     assert_int_equal(rmdir(folder), 0);
 }
 
-static void a_folder_of_models_is_all_of_them(void **state)
+static void all_models_of_a_folder_are_served(void **state)
 {
     (void)state;
     char folder[] = "/tmp/linformerd-models-XXXXXX";
@@ -102,7 +102,7 @@ static void expect_refused(const char *const *arguments, const char *part)
     free(log);
 }
 
-static void what_holds_no_model_is_named(void **state)
+static void folders_without_a_model_are_refused_by_name(void **state)
 {
     (void)state;
     char folder[] = "/tmp/linformerd-models-XXXXXX", path[128];
@@ -167,7 +167,7 @@ static void weights_of_another_format_are_named(void **state)
 }
 
 /* In this test, the files of oneDNN are empty. */
-static void onednn_that_does_not_open_is_told(void **state)
+static void onednn_that_does_not_open_is_reported(void **state)
 {
     (void)state;
     static const char *const names[] = {"libdnnl.so.2", "libdnnl.so.3", "libdnnl.so.3.6"};
@@ -194,10 +194,10 @@ static void onednn_that_does_not_open_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_folder_of_models_is_all_of_them),
-        cmocka_unit_test(what_holds_no_model_is_named),
+        cmocka_unit_test(all_models_of_a_folder_are_served),
+        cmocka_unit_test(folders_without_a_model_are_refused_by_name),
         cmocka_unit_test(weights_of_another_format_are_named),
-        cmocka_unit_test(onednn_that_does_not_open_is_told),
+        cmocka_unit_test(onednn_that_does_not_open_is_reported),
         cmocka_unit_test(several_inputs_are_named_with_their_kinds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,12 +12,12 @@
 #include <string.h>
 
 #define FOLDER "tests/modules/reference"
-#define FEWEST_MODULES 16
+#define MIN_MODULES 16
 #define TOLERANCE 1e-5
 #define COMPANY_TOLERANCE 1e-6 /* allowed difference from the item alone, if batches are not invariant */
-#define MOST_TENSORS 8         /* maximum number of inputs or outputs of a module */
+#define MAX_TENSORS 8          /* maximum number of inputs or outputs of a module */
 #define CLIENTS 12
-#define MOST_ROUNDS 50 /* maximum number of rounds until requests share a batch */
+#define MAX_ROUNDS 50 /* maximum number of rounds until requests share a batch */
 
 static struct cases modules;
 
@@ -66,7 +66,7 @@ static void compare_inputs(const json_t *graph, const json_t *metadata)
     }
 }
 
-static void clients_are_told_the_names(void **state)
+static void metadata_has_the_names_of_the_graph(void **state)
 {
     (void)state;
     char path[256];
@@ -93,9 +93,9 @@ static void clients_are_told_the_names(void **state)
 /* The stored calls must have each output of the graph. */
 static void expect_all_outputs(const char *module, const struct weights *calls)
 {
-    struct infer_tensor outputs[MOST_TENSORS];
+    struct infer_tensor outputs[MAX_TENSORS];
     json_t *graph = graph_of(module);
-    assert_int_equal(case_tensors(calls, 0, "out", outputs, MOST_TENSORS),
+    assert_int_equal(case_tensors(calls, 0, "out", outputs, MAX_TENSORS),
                      json_object_size(json_object_get(graph, "outputs")));
     json_decref(graph);
 }
@@ -126,7 +126,7 @@ struct item {
     struct infer_request body;
     struct infer_answer alone;
     struct answer together;
-    struct infer_tensor expected[MOST_TENSORS];
+    struct infer_tensor expected[MAX_TENSORS];
     size_t n_outputs;
 };
 
@@ -150,10 +150,10 @@ static void keep_item(struct infer_tensor *tensors, size_t count, int64_t batch,
 static struct item make_item(const char *module, const struct weights *calls, int index, int64_t batch, int64_t number)
 {
     struct item item = {.module = module};
-    struct infer_tensor inputs[MOST_TENSORS];
-    const char *names[MOST_TENSORS];
-    size_t n_inputs = case_tensors(calls, index, "in", inputs, MOST_TENSORS);
-    item.n_outputs = case_tensors(calls, index, "out", item.expected, MOST_TENSORS);
+    struct infer_tensor inputs[MAX_TENSORS];
+    const char *names[MAX_TENSORS];
+    size_t n_inputs = case_tensors(calls, index, "in", inputs, MAX_TENSORS);
+    item.n_outputs = case_tensors(calls, index, "out", item.expected, MAX_TENSORS);
     keep_item(inputs, n_inputs, batch, number);
     keep_item(item.expected, item.n_outputs, batch, number);
     for (size_t i = 0; i < item.n_outputs; i++)
@@ -165,10 +165,10 @@ static struct item make_item(const char *module, const struct weights *calls, in
 static struct items make_items(void)
 {
     struct items items = {.calls = calloc(modules.count, sizeof *items.calls)};
-    struct infer_tensor inputs[MOST_TENSORS];
+    struct infer_tensor inputs[MAX_TENSORS];
     for (size_t m = 0; m < modules.count; m++) {
         items.calls[m] = case_calls(FOLDER, modules.names[m]);
-        for (int index = 0; case_tensors(items.calls[m], index, "in", inputs, MOST_TENSORS) > 0; index++)
+        for (int index = 0; case_tensors(items.calls[m], index, "in", inputs, MAX_TENSORS) > 0; index++)
             for (int64_t b = 0; b < inputs[0].shape[0]; b++) {
                 items.list = realloc(items.list, (size_t)(items.count + 1) * sizeof *items.list);
                 assert_non_null(items.list);
@@ -263,7 +263,7 @@ static int64_t ask_together(struct items *items, bool same_bits)
     return items->count - batches;
 }
 
-static void items_do_not_depend_on_company(void **state)
+static void items_do_not_depend_on_batch_mates(void **state)
 {
     (void)state;
     struct answer info = daemon_get(the_daemon, "/info");
@@ -274,7 +274,7 @@ static void items_do_not_depend_on_company(void **state)
         items.list[i].alone = infer_send(the_daemon, items.list[i].module, &items.list[i].body);
         compare_alone(&items.list[i]);
     }
-    for (int round = 0; met < items.count / 8 && round < MOST_ROUNDS; round++)
+    for (int round = 0; met < items.count / 8 && round < MAX_ROUNDS; round++)
         met += ask_together(&items, same_bits);
     assert_true(met >= items.count / 8);
     free_items(&items);
@@ -283,12 +283,12 @@ static void items_do_not_depend_on_company(void **state)
 
 int main(void)
 {
-    modules = cases_find(FOLDER, FEWEST_MODULES);
+    modules = cases_find(FOLDER, MIN_MODULES);
     struct CMUnitTest *tests = calloc(modules.count + 2, sizeof *tests);
     for (size_t i = 0; i < modules.count; i++)
         tests[i] = (struct CMUnitTest){modules.names[i], a_module_agrees_with_pytorch, NULL, NULL, modules.names[i]};
-    tests[modules.count] = (struct CMUnitTest)cmocka_unit_test(clients_are_told_the_names);
-    tests[modules.count + 1] = (struct CMUnitTest)cmocka_unit_test(items_do_not_depend_on_company);
+    tests[modules.count] = (struct CMUnitTest)cmocka_unit_test(metadata_has_the_names_of_the_graph);
+    tests[modules.count + 1] = (struct CMUnitTest)cmocka_unit_test(items_do_not_depend_on_batch_mates);
     int failed = _cmocka_run_group_tests("modules over HTTP", tests, modules.count + 2, start, the_daemon_stop);
     free(tests);
     cases_free(&modules);

@@ -162,18 +162,18 @@ static void masks_are_booleans_or_numbers(void **state)
 static void a_mask_is_cut_like_its_sequence(void **state)
 {
     (void)state;
-    enum { LONG = 70, MOST = 64 };
+    enum { LONG = 70, MAX_LENGTH = 64 };
     char ids[512] = "", mask[512] = "", cut_ids[512] = "", cut_mask[512] = "", body[2048], cut[2048];
     for (int i = 0; i < LONG; i++) {
         char id[16], bit[16];
-        snprintf(id, sizeof id, "%s%d", i % MOST == 0 ? "" : ",", i % 50);
-        snprintf(bit, sizeof bit, "%s%d", i % MOST == 0 ? "" : ",", i % 3 > 0);
+        snprintf(id, sizeof id, "%s%d", i % MAX_LENGTH == 0 ? "" : ",", i % 50);
+        snprintf(bit, sizeof bit, "%s%d", i % MAX_LENGTH == 0 ? "" : ",", i % 3 > 0);
         snprintf(ids + strlen(ids), 16, "%s%d", i == 0 ? "" : ",", i % 50);
         snprintf(mask + strlen(mask), 16, "%s%d", i == 0 ? "" : ",", i % 3 > 0);
-        if (i < LONG - MOST)
+        if (i < LONG - MAX_LENGTH)
             continue;
-        snprintf(cut_ids + strlen(cut_ids), 16, "%s%d", i == LONG - MOST ? "" : ",", i % 50);
-        snprintf(cut_mask + strlen(cut_mask), 16, "%s%d", i == LONG - MOST ? "" : ",", i % 3 > 0);
+        snprintf(cut_ids + strlen(cut_ids), 16, "%s%d", i == LONG - MAX_LENGTH ? "" : ",", i % 50);
+        snprintf(cut_mask + strlen(cut_mask), 16, "%s%d", i == LONG - MAX_LENGTH ? "" : ",", i % 3 > 0);
     }
     snprintf(body, sizeof body,
              "\"inputs\": [[%s], [1, 2]], \"input_mask\": [[%s], [1, 0]], \"truncate\": true, "
@@ -194,7 +194,7 @@ static void texts_are_read_for_each_input(void **state)
 }
 
 /* The model has two inputs of floats: `context`, and an input that requests name `embeddings`. */
-static void floats_have_names(void **state)
+static void inputs_of_floats_have_names(void **state)
 {
     (void)state;
     json_t *rows = json_array();
@@ -361,7 +361,7 @@ int main(void)
         cmocka_unit_test(masks_are_booleans_or_numbers),
         cmocka_unit_test(a_mask_is_cut_like_its_sequence),
         cmocka_unit_test(texts_are_read_for_each_input),
-        cmocka_unit_test(floats_have_names),
+        cmocka_unit_test(inputs_of_floats_have_names),
         cmocka_unit_test(an_item_is_a_whole_call),
         cmocka_unit_test(wrong_requests_say_what_is_expected),
         cmocka_unit_test(uneven_lists_are_refused),

@@ -141,10 +141,10 @@ static void a_checkpoint_may_lie_in_several_files(void **state)
     free(folder);
 }
 
-static void renamed_cases_give_the_same(void **state)
+static void renamed_cases_give_the_same_results(void **state)
 {
     (void)state;
-    struct cases cases = cases_find(CASES_FOLDER, FEWEST_CASES);
+    struct cases cases = cases_find(CASES_FOLDER, MIN_CASES);
     char *folder = folder_make();
     for (size_t i = 0; i < cases.count; i++)
         write_renamed(cases.names[i], prefixes[i % LENGTH(prefixes)], folder);
@@ -179,7 +179,7 @@ static void expect_refused(enum fault fault, const char *part)
     free(log);
 }
 
-static void what_is_not_one_prefix_is_refused(void **state)
+static void names_without_a_common_prefix_are_refused(void **state)
 {
     (void)state;
     expect_refused(ONE_WITHOUT, " is missing");
@@ -210,9 +210,9 @@ static void a_prefix_is_logged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(renamed_cases_give_the_same),
+        cmocka_unit_test(renamed_cases_give_the_same_results),
         cmocka_unit_test(a_checkpoint_may_lie_in_several_files),
-        cmocka_unit_test(what_is_not_one_prefix_is_refused),
+        cmocka_unit_test(names_without_a_common_prefix_are_refused),
         cmocka_unit_test(a_prefix_is_logged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

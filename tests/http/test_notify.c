@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PERIOD_MS = 20, MOST_THREADS = 16 };
+enum { PERIOD_MS = 20, MAX_THREADS = 16 };
 
 static char *folder;
 static char path[100];
@@ -81,21 +81,21 @@ static void wait_for_watchdog(void)
         ;
 }
 
-static void it_tells_when_it_is_ready(void **state)
+static void readiness_is_reported(void **state)
 {
     (void)state;
     assert_string_equal(next_besides_watchdog(), "STATUS=loading the models");
     assert_string_equal(next_besides_watchdog(), "READY=1\nSTATUS=serving");
 }
 
-static void it_feeds_the_watchdog(void **state)
+static void the_watchdog_is_fed(void **state)
 {
     (void)state;
     for (int i = 0; i < 5; i++)
         wait_for_watchdog();
 }
 
-static void it_tells_of_a_reload(void **state)
+static void a_reload_is_reported(void **state)
 {
     (void)state;
     struct timespec before, after;
@@ -111,14 +111,14 @@ static void it_tells_of_a_reload(void **state)
 }
 
 /* Finds the threads with this name. */
-static int find_threads(const char *name, pid_t threads[MOST_THREADS])
+static int find_threads(const char *name, pid_t threads[MAX_THREADS])
 {
     char tasks[64], file[400], found[32];
     int count = 0;
     snprintf(tasks, sizeof tasks, "/proc/%d/task", daemon_process(the_daemon));
     DIR *directory = opendir(tasks);
     assert_non_null(directory);
-    for (struct dirent *entry; (entry = readdir(directory)) && count < MOST_THREADS;) {
+    for (struct dirent *entry; (entry = readdir(directory)) && count < MAX_THREADS;) {
         snprintf(file, sizeof file, "%s/%s/comm", tasks, entry->d_name);
         FILE *comm = fopen(file, "r");
         if (comm && fgets(found, sizeof found, comm) && strcmp(found, name) == 0)
@@ -131,10 +131,10 @@ static int find_threads(const char *name, pid_t threads[MOST_THREADS])
 }
 
 /* The test stops one event loop. The other event loops and threads continue. */
-static void a_stuck_event_loop_is_not_fed(void **state)
+static void a_stuck_event_loop_stops_the_feeding(void **state)
 {
     (void)state;
-    pid_t threads[MOST_THREADS];
+    pid_t threads[MAX_THREADS];
     char message[1024];
     int status;
     assert_true(find_threads("http\n", threads) >= 2);
@@ -152,7 +152,7 @@ static void a_stuck_event_loop_is_not_fed(void **state)
     wait_for_watchdog();
 }
 
-static void it_tells_when_it_stops(void **state)
+static void stopping_is_reported(void **state)
 {
     (void)state;
     daemon_terminate(the_daemon);
@@ -163,9 +163,9 @@ static void it_tells_when_it_stops(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_tells_when_it_is_ready), cmocka_unit_test(it_feeds_the_watchdog),
-        cmocka_unit_test(it_tells_of_a_reload),      cmocka_unit_test(a_stuck_event_loop_is_not_fed),
-        cmocka_unit_test(it_tells_when_it_stops),
+        cmocka_unit_test(readiness_is_reported), cmocka_unit_test(the_watchdog_is_fed),
+        cmocka_unit_test(a_reload_is_reported),  cmocka_unit_test(a_stuck_event_loop_stops_the_feeding),
+        cmocka_unit_test(stopping_is_reported),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -102,7 +102,7 @@ static void ids_and_texts_are_the_same_input(void **state)
 }
 
 /* OpenAI's Python client requests base64 by default. */
-static void base64_holds_the_same_floats(void **state)
+static void base64_contains_the_same_floats(void **state)
 {
     (void)state;
     const char *body = "{\"input\": \"ab\", \"encoding_format\": \"base64\", \"dimensions\": 5}";
@@ -161,14 +161,14 @@ static void unknown_models_are_404(void **state)
 }
 
 /* LangChain sends ids of OpenAI's vocabulary, which has about a hundred thousand ids. */
-static void foreign_ids_are_told_from_ours(void **state)
+static void ids_of_another_vocabulary_are_refused(void **state)
 {
     (void)state;
     expect_invalid("{\"input\": [[100], [9906, 1917]], \"model\": \"builtin\"}",
                    "input[1][0] is 9906; ids of model \"builtin\" are below 259");
 }
 
-static void what_is_invalid_is_named(void **state)
+static void invalid_bodies_are_refused_with_their_fault(void **state)
 {
     (void)state;
     static const struct {
@@ -194,7 +194,7 @@ static void what_is_invalid_is_named(void **state)
         expect_invalid(cases[i].body, cases[i].part);
 }
 
-static void what_fails_before_the_body_has_the_same_shape(void **state)
+static void errors_before_the_body_have_the_same_form(void **state)
 {
     (void)state;
     struct answer answer = daemon_get(the_daemon, "/v1/edits");
@@ -217,7 +217,7 @@ static void what_fails_before_the_body_has_the_same_shape(void **state)
     free(large);
 }
 
-static void keys_are_asked_for(void **state)
+static void keys_are_required(void **state)
 {
     (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--api-key", "secret"));
@@ -236,14 +236,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_have_vectors_of_length_one),
         cmocka_unit_test(ids_and_texts_are_the_same_input),
-        cmocka_unit_test(base64_holds_the_same_floats),
+        cmocka_unit_test(base64_contains_the_same_floats),
         cmocka_unit_test(dimensions_cut_and_normalise_again),
         cmocka_unit_test(models_are_listed),
         cmocka_unit_test(unknown_models_are_404),
-        cmocka_unit_test(foreign_ids_are_told_from_ours),
-        cmocka_unit_test(what_is_invalid_is_named),
-        cmocka_unit_test(what_fails_before_the_body_has_the_same_shape),
-        cmocka_unit_test(keys_are_asked_for),
+        cmocka_unit_test(ids_of_another_vocabulary_are_refused),
+        cmocka_unit_test(invalid_bodies_are_refused_with_their_fault),
+        cmocka_unit_test(errors_before_the_body_have_the_same_form),
+        cmocka_unit_test(keys_are_required),
     };
     return cmocka_run_group_tests(tests, start, the_daemon_stop);
 }

@@ -151,7 +151,7 @@ static void ollama_refuses(void **state)
     }
 }
 
-static void kinds_of_models_that_are_missing_are_told(void **state)
+static void kinds_of_models_that_are_missing_are_reported(void **state)
 {
     (void)state;
     expect_failure(the_daemon, "/rerank", "{\"query\": \"a\", \"texts\": [\"b\"]}", 422, "Validation", "cannot rerank");
@@ -172,7 +172,7 @@ int main(void)
         cmocka_unit_test(ollama_embeds),
         cmocka_unit_test(ollama_cuts),
         cmocka_unit_test(ollama_refuses),
-        cmocka_unit_test(kinds_of_models_that_are_missing_are_told),
+        cmocka_unit_test(kinds_of_models_that_are_missing_are_reported),
     };
     return cmocka_run_group_tests(tests, the_daemon_start, the_daemon_stop);
 }

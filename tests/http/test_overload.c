@@ -45,7 +45,7 @@ static int occupy(struct daemon *daemon, const char *body)
     }
 }
 
-static void a_full_queue_is_429_until_it_is_not(void **state)
+static void a_full_queue_is_429_until_it_has_room(void **state)
 {
     (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--max-queue-requests", "1", "--max-batch-tokens", "1024"));
@@ -75,7 +75,7 @@ static void a_full_queue_is_429_until_it_is_not(void **state)
 /* Slow clients send half of a large body, and later a few more bytes. Together they hold all the memory for large
  * bodies. A part of the memory is reserved for small requests. Before it can accept another large request, the daemon
  * must cut off a slow client. */
-static void slow_large_bodies_lock_nobody_out(void **state)
+static void slow_large_bodies_do_not_block_other_clients(void **state)
 {
     (void)state;
     enum { SLOW = 8, LIMIT = 8 << 20, LARGE = 4 << 20 };
@@ -129,9 +129,9 @@ static void past_its_deadline_a_request_is_504(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_full_queue_is_429_until_it_is_not),
+        cmocka_unit_test(a_full_queue_is_429_until_it_has_room),
         cmocka_unit_test(past_its_deadline_a_request_is_504),
-        cmocka_unit_test(slow_large_bodies_lock_nobody_out),
+        cmocka_unit_test(slow_large_bodies_do_not_block_other_clients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -522,7 +522,7 @@ static void expect_refused(const char *image, const char *names, const char *par
     folder_remove(path);
 }
 
-static void keys_that_do_not_fit_are_refused(void **state)
+static void wrong_image_sizes_and_labels_are_refused(void **state)
 {
     (void)state;
     expect_refused("\"image\": {\"size\": [6, 4]},", "\"a\", \"b\", \"c\"",
@@ -546,7 +546,7 @@ int main(void)
         cmocka_unit_test(files_have_classes),
         cmocka_unit_test(hostile_files_are_refused),
         cmocka_unit_test(info_names_the_classes),
-        cmocka_unit_test(keys_that_do_not_fit_are_refused),
+        cmocka_unit_test(wrong_image_sizes_and_labels_are_refused),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -90,7 +90,7 @@ static json_t *ask(size_t route, const char *prompt, const char *keys)
     return daemon_post_json(the_daemon, routes[route].path, body);
 }
 
-static void they_stand_before_texts_on_every_route(void **state)
+static void prompts_precede_texts_on_every_route(void **state)
 {
     (void)state;
     for (size_t i = 0; i < LENGTH(routes); i++) {
@@ -214,7 +214,7 @@ static void wrong_keys_of_config_json_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(they_stand_before_texts_on_every_route),
+        cmocka_unit_test(prompts_precede_texts_on_every_route),
         cmocka_unit_test(a_default_is_for_requests_that_name_none),
         cmocka_unit_test(ids_are_not_changed),
         cmocka_unit_test(unknown_names_are_refused),

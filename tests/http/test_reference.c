@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FEWEST_CALLS 150     /* minimum number of calls of all cases, through /v2 */
-#define FEWEST_LOGITS 100    /* minimum number of calls through /logits */
-#define FEWEST_EMBED_ALL 100 /* minimum number of calls through /embed_all */
-#define FEWEST_NAMED 100     /* minimum number of calls with all inputs in one object */
+#define MIN_CALLS 150     /* minimum number of calls of all cases, through /v2 */
+#define MIN_LOGITS 100    /* minimum number of calls through /logits */
+#define MIN_EMBED_ALL 100 /* minimum number of calls through /embed_all */
+#define MIN_NAMED 100     /* minimum number of calls with all inputs in one object */
 #define TOLERANCE 1e-5
 
 static struct cases cases;
@@ -105,7 +105,7 @@ static json_t *request_for(const char *name, const struct weights *calls, int in
     size_t count = case_tensors(calls, index, "in", tensors, LENGTH(tensors));
     json_t *request = json_pack("{s:s}", "model", name), *inputs = named ? json_object() : json_incref(request);
     /* These routes have no key for images. In linear_multihead, an item would be a whole call. */
-    bool takes = !strstr(name, "_image") && !strstr(name, "linear_multihead");
+    bool expressible = !strstr(name, "_image") && !strstr(name, "linear_multihead");
     for (size_t i = 0; i < count; i++) {
         char path[64];
         snprintf(path, sizeof path, "%d/in/%s", index, tensors[i].name);
@@ -114,13 +114,13 @@ static json_t *request_for(const char *name, const struct weights *calls, int in
                           : tensor->dtype == WEIGHTS_I64      ? "inputs"
                                                               : "embeddings";
         bool own_name = !named && json_object_get(request, "embeddings");
-        takes = takes && tensor->rank <= 3 && !(own_name && strcmp(key, "embeddings") == 0);
-        json_object_set_new(inputs, key, takes ? items_of(tensor) : json_null());
+        expressible = expressible && tensor->rank <= 3 && !(own_name && strcmp(key, "embeddings") == 0);
+        json_object_set_new(inputs, key, expressible ? items_of(tensor) : json_null());
     }
     if (named)
         json_object_set(request, "inputs", inputs);
     json_decref(inputs);
-    if (takes)
+    if (expressible)
         return request;
     json_decref(request);
     return NULL;
@@ -271,13 +271,12 @@ static void compare_case(void **state)
     weights_close(calls);
 }
 
-static void enough_was_compared(void **state)
+static void enough_calls_were_compared(void **state)
 {
     (void)state;
     print_message("%d calls through /v2, %d through /logits, %d through /embed_all, %d of them with named inputs\n",
                   n_calls, n_logits, n_embed_all, n_named);
-    assert_true(n_calls >= FEWEST_CALLS && n_logits >= FEWEST_LOGITS && n_embed_all >= FEWEST_EMBED_ALL &&
-                n_named >= FEWEST_NAMED);
+    assert_true(n_calls >= MIN_CALLS && n_logits >= MIN_LOGITS && n_embed_all >= MIN_EMBED_ALL && n_named >= MIN_NAMED);
 }
 
 /* If a device fails, the CPU computes the batch, with the same results. Only the metrics show a failed
@@ -293,12 +292,12 @@ static void nothing_ran_in_place_of_a_device(void **state)
 
 int main(void)
 {
-    cases = cases_find(CASES_FOLDER, FEWEST_CASES);
+    cases = cases_find(CASES_FOLDER, MIN_CASES);
     struct CMUnitTest *tests = calloc(cases.count + 2, sizeof *tests);
 
     for (size_t i = 0; i < cases.count; i++)
         tests[i] = (struct CMUnitTest){cases.names[i], compare_case, NULL, NULL, cases.names[i]};
-    tests[cases.count] = (struct CMUnitTest)cmocka_unit_test(enough_was_compared);
+    tests[cases.count] = (struct CMUnitTest)cmocka_unit_test(enough_calls_were_compared);
     tests[cases.count + 1] = (struct CMUnitTest)cmocka_unit_test(nothing_ran_in_place_of_a_device);
     int failed = _cmocka_run_group_tests("reference cases over HTTP", tests, cases.count + 2, start, the_daemon_stop);
     free(tests);

@@ -152,7 +152,7 @@ static const char *next_line(const char *at)
     return strchr(at, '\n') + 1;
 }
 
-static void the_table_is_true(void **state)
+static void the_table_of_keys_is_true(void **state)
 {
     (void)state;
     char *page = document_read("docs/http-api.md"), cell[64];
@@ -310,7 +310,7 @@ static void vectors_of_tokens_are_normalised_and_cut(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_table_is_true),
+        cmocka_unit_test(the_table_of_keys_is_true),
         cmocka_unit_test(prompts_are_cut_to_a_number_of_tokens),
         cmocka_unit_test(minus_one_is_the_models_length),
         cmocka_unit_test(completions_keep_the_last_tokens),

@@ -45,7 +45,7 @@ static void expect_service(const struct daemon *daemon)
     json_decref(daemon_post_json(daemon, "/embed", "{\"inputs\": \"still here\"}"));
 }
 
-static void those_that_drain(void **state)
+static void signals_that_drain(void **state)
 {
     (void)state;
     static const int numbers[] = {SIGTERM, SIGINT, SIGXCPU};
@@ -59,7 +59,7 @@ static void those_that_drain(void **state)
     }
 }
 
-static void those_that_do_nothing(void **state)
+static void signals_without_an_effect_are_logged(void **state)
 {
     (void)state;
     static const int numbers[] = {SIGUSR1, SIGUSR2, SIGXFSZ, SIGPIPE};
@@ -74,7 +74,7 @@ static void those_that_do_nothing(void **state)
 }
 
 /* SIGHUP reloads, and the daemon continues to serve. A SIGHUP that comes while the daemon drains has no effect. */
-static void the_one_that_reloads(void **state)
+static void sighup_reloads(void **state)
 {
     (void)state;
     struct daemon *daemon = start(0);
@@ -90,7 +90,7 @@ static void the_one_that_reloads(void **state)
 }
 
 /* nohup starts a program that ignores SIGHUP. The daemon must handle such a signal nevertheless. */
-static void one_that_was_ignored_at_the_start(void **state)
+static void a_signal_ignored_at_the_start_is_handled(void **state)
 {
     (void)state;
     static const int numbers[] = {SIGHUP, SIGTERM};
@@ -106,7 +106,7 @@ static void one_that_was_ignored_at_the_start(void **state)
 }
 
 /* The library is a pipe that no process writes, so loading the library never ends. */
-static void a_start_that_hangs_in_a_library(void **state)
+static void a_start_that_hangs_in_a_library_can_be_ended(void **state)
 {
     (void)state;
     const char *binary = getenv("LINFORMERD");
@@ -196,7 +196,7 @@ static void the_end_does_not_wait_for_a_reload(void **state)
 
 /* With any limit of descriptors, the daemon either reports at its start that the limit is too low, or ends after
  * SIGTERM. */
-static void few_descriptors(void **state)
+static void few_descriptors_are_reported_or_suffice(void **state)
 {
     (void)state;
     int refused = 0, started = 0;
@@ -231,13 +231,13 @@ static void few_descriptors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(those_that_drain),
-        cmocka_unit_test(those_that_do_nothing),
-        cmocka_unit_test(the_one_that_reloads),
-        cmocka_unit_test(one_that_was_ignored_at_the_start),
-        cmocka_unit_test(a_start_that_hangs_in_a_library),
+        cmocka_unit_test(signals_that_drain),
+        cmocka_unit_test(signals_without_an_effect_are_logged),
+        cmocka_unit_test(sighup_reloads),
+        cmocka_unit_test(a_signal_ignored_at_the_start_is_handled),
+        cmocka_unit_test(a_start_that_hangs_in_a_library_can_be_ended),
         cmocka_unit_test(the_end_does_not_wait_for_a_reload),
-        cmocka_unit_test(few_descriptors),
+        cmocka_unit_test(few_descriptors_are_reported_or_suffice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

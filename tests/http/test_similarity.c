@@ -67,7 +67,7 @@ static void agrees(const struct daemon *daemon, const char *keys)
     json_decref(found);
 }
 
-static void it_is_the_cosine_of_the_vectors(void **state)
+static void similarity_is_the_cosine_of_the_vectors(void **state)
 {
     (void)state;
     agrees(animals, "");
@@ -78,7 +78,7 @@ static void it_is_the_cosine_of_the_vectors(void **state)
 }
 
 /* The similarity of a sentence does not depend on the other sentences. */
-static void sentences_have_their_own_numbers(void **state)
+static void similarities_do_not_depend_on_other_sentences(void **state)
 {
     (void)state;
     json_t *together =
@@ -169,8 +169,8 @@ static void hostile_bodies_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_is_the_cosine_of_the_vectors),
-        cmocka_unit_test(sentences_have_their_own_numbers),
+        cmocka_unit_test(similarity_is_the_cosine_of_the_vectors),
+        cmocka_unit_test(similarities_do_not_depend_on_other_sentences),
         cmocka_unit_test(long_texts_are_cut_if_wanted),
         cmocka_unit_test(hostile_bodies_are_refused),
     };

@@ -24,7 +24,7 @@
 #define GENERATING 12 /* number of clients that generate */
 #define EMBEDDING 3
 #define PROMPTS 6
-#define MOST_LOOKS 60000 /* maximum number of reads of the metrics, one each millisecond */
+#define MAX_LOOKS 60000 /* maximum number of reads of the metrics, one each millisecond */
 #define ANSWER_BYTES (1 << 16)
 
 /* What a client does with a request. */
@@ -291,7 +291,7 @@ static int64_t sum_of(const char *text, const char *begin, const char *part)
 static void wait_for_slots(const struct daemon *daemon, int64_t used)
 {
     int64_t running = -1, waiting = -1;
-    for (int i = 0; i < MOST_LOOKS && (running != used || waiting != 0); i++) {
+    for (int i = 0; i < MAX_LOOKS && (running != used || waiting != 0); i++) {
         char *text = metrics_text(daemon);
         running = sum_of(text, "linformerd_generations_running", "");
         waiting = sum_of(text, "linformerd_queue_requests", "") * (used == 0) +

@@ -63,7 +63,7 @@ static void check_runs_a_batch_of_each_model(void **state)
                 "models=4");
 }
 
-static void check_says_what_is_wrong(void **state)
+static void check_reports_faults(void **state)
 {
     (void)state;
     expect_said(run_to_end(ARGUMENTS("--check", "--model", "tests/http"), NULL, 1), "check failed");
@@ -145,7 +145,7 @@ static void expect_served(const struct daemon *daemon)
     json_decref(daemon_post_json(daemon, "/embed", body));
 }
 
-static void missing_threads_are_told_before_ready(void **state)
+static void missing_threads_are_reported_before_ready(void **state)
 {
     (void)state;
     int served = 0, refused = 0;
@@ -197,7 +197,7 @@ static void limit_address_space(void)
         _exit(125);
 }
 
-static void little_address_space_is_told(void **state)
+static void too_little_address_space_is_reported(void **state)
 {
     (void)state;
     if (*daemon_sanitizer())
@@ -211,7 +211,7 @@ static void little_address_space_is_told(void **state)
 }
 
 /* With any limit, the daemon must end without a signal. */
-static void any_address_space_ends_a_check(void **state)
+static void a_check_with_any_address_space_ends_without_a_signal(void **state)
 {
     (void)state;
     if (*daemon_sanitizer())
@@ -236,7 +236,7 @@ static void refuse_generated_code(void)
         _exit(125);
 }
 
-static void generated_code_is_done_without(void **state)
+static void a_kernel_that_forbids_generated_code_is_supported(void **state)
 {
     (void)state;
     char *said = run_to_end(ARGUMENTS("--check"), NULL, 0);
@@ -270,14 +270,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(check_runs_a_batch_of_each_model),
-        cmocka_unit_test(check_says_what_is_wrong),
+        cmocka_unit_test(check_reports_faults),
         cmocka_unit_test(a_wrong_setting_has_a_status_of_its_own),
         cmocka_unit_test(explain_alone_shows_the_built_in_model),
-        cmocka_unit_test(missing_threads_are_told_before_ready),
+        cmocka_unit_test(missing_threads_are_reported_before_ready),
         cmocka_unit_test(missing_threads_fail_a_check),
-        cmocka_unit_test(little_address_space_is_told),
-        cmocka_unit_test(any_address_space_ends_a_check),
-        cmocka_unit_test(generated_code_is_done_without),
+        cmocka_unit_test(too_little_address_space_is_reported),
+        cmocka_unit_test(a_check_with_any_address_space_ends_without_a_signal),
+        cmocka_unit_test(a_kernel_that_forbids_generated_code_is_supported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

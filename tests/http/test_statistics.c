@@ -126,7 +126,7 @@ static void requests_and_batches_are_counted(void **state)
     json_decref(answer);
 }
 
-static void each_path_has_them(void **state)
+static void each_path_has_statistics(void **state)
 {
     (void)state;
     json_t *all = daemon_get_json(the_daemon, "/v2/models/stats"),
@@ -150,7 +150,7 @@ int main(void)
         cmocka_unit_test(the_configuration_leaves_out_the_batch),
         cmocka_unit_test(a_model_without_a_batch_has_whole_shapes),
         cmocka_unit_test(requests_and_batches_are_counted),
-        cmocka_unit_test(each_path_has_them),
+        cmocka_unit_test(each_path_has_statistics),
     };
     return cmocka_run_group_tests(tests, start, the_daemon_stop);
 }

@@ -350,7 +350,7 @@ static void the_best_tokens_have_their_texts(void **state)
     json_decref(answer);
 }
 
-static void the_mask_has_one_name(void **state)
+static void the_mask_has_a_common_name(void **state)
 {
     (void)state;
     json_t *found = post("/embed", json_pack("{s:s, s:s}", "model", "roberta", "inputs", "a [MASK] b"));
@@ -509,7 +509,7 @@ static void expect_refused(const char *name, const char *part)
     free(path);
 }
 
-static void what_does_not_fit_is_refused_at_load(void **state)
+static void tokenizers_that_do_not_fit_are_refused_at_load(void **state)
 {
     (void)state;
     write_model("small", "bert", "", 597, false);
@@ -541,13 +541,13 @@ int main(void)
         cmocka_unit_test(every_route_cuts_texts),
         cmocka_unit_test(config_json_may_cut_by_default),
         cmocka_unit_test(the_best_tokens_have_their_texts),
-        cmocka_unit_test(the_mask_has_one_name),
+        cmocka_unit_test(the_mask_has_a_common_name),
         cmocka_unit_test(bytes_are_texts),
         cmocka_unit_test(binary_bytes_are_texts),
         cmocka_unit_test(wrong_bytes_are_refused),
         cmocka_unit_test(hostile_texts_fail_alone),
         cmocka_unit_test(two_models_have_two_tokenizers),
-        cmocka_unit_test(what_does_not_fit_is_refused_at_load),
+        cmocka_unit_test(tokenizers_that_do_not_fit_are_refused_at_load),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

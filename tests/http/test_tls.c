@@ -117,7 +117,7 @@ static void large_bodies_and_answers(void **state)
 
 /* libmicrohttpd accepts no answer before the end of a body. So the daemon writes this answer to the TLS session
  * itself. */
-static void a_body_that_is_too_large_is_refused_on_its_way(void **state)
+static void a_body_that_is_too_large_is_refused_before_its_end(void **state)
 {
     (void)state;
     char *body = malloc(1 << 20);
@@ -288,7 +288,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_are_encrypted),
         cmocka_unit_test(large_bodies_and_answers),
-        cmocka_unit_test(a_body_that_is_too_large_is_refused_on_its_way),
+        cmocka_unit_test(a_body_that_is_too_large_is_refused_before_its_end),
         cmocka_unit_test(streams_are_encrypted),
         cmocka_unit_test(old_versions_are_refused),
         cmocka_unit_test(a_client_that_pauses_in_its_handshake_costs_no_cpu),

@@ -179,7 +179,7 @@ static void get_with(const struct daemon *daemon, const char *header)
 
 /* The collector receives spans in the order of the requests. If an untraced request sent a span, this span would come
  * before the last span. */
-static void the_callers_trace_goes_on(void **state)
+static void the_callers_trace_continues(void **state)
 {
     (void)state;
     struct collector *collector = collector_start();
@@ -259,10 +259,10 @@ static int64_t metric(const struct daemon *daemon, const char *name)
 /* The collector does not answer the first batch, of 1 to 512 spans. 2048 further spans fit into the daemon's buffer. A
  * span ends after its answer is sent. So the first read of the metrics can come before the last span. Each read of the
  * metrics also adds a span. */
-static void a_slow_collector_holds_up_no_request(void **state)
+static void a_slow_collector_delays_no_request(void **state)
 {
     (void)state;
-    enum { REQUESTS = 4000, MOST_WAITING = 2048 + 512 };
+    enum { REQUESTS = 4000, MAX_WAITING = 2048 + 512 };
     struct collector *collector = collector_start();
     collector_hold(collector);
     struct daemon *daemon = start_traced(collector);
@@ -274,11 +274,11 @@ static void a_slow_collector_holds_up_no_request(void **state)
     }
     curl_easy_cleanup(curl);
     int64_t dropped = 0, reads = 0;
-    while (dropped < REQUESTS - MOST_WAITING) {
+    while (dropped < REQUESTS - MAX_WAITING) {
         dropped = metric(daemon, "linformerd_spans_dropped_total");
         reads++;
     }
-    assert_in_range(dropped, REQUESTS - MOST_WAITING, REQUESTS - 2048 - 1 + reads - 1);
+    assert_in_range(dropped, REQUESTS - MAX_WAITING, REQUESTS - 2048 - 1 + reads - 1);
     assert_int_equal(metric(daemon, "linformerd_spans_sent_total"), 0);
     collector_release(collector);
     json_t *spans = collector_spans(collector, (size_t)(REQUESTS - dropped));
@@ -303,7 +303,7 @@ static void the_last_spans_are_sent_at_the_end(void **state)
     collector_stop(collector);
 }
 
-static void what_the_collector_does_not_take(void **state)
+static void rejected_spans_are_sent_again_or_counted(void **state)
 {
     (void)state;
     struct collector *collector = collector_start();
@@ -360,7 +360,7 @@ static bool maps_curl(const struct daemon *daemon)
     return found;
 }
 
-static void without_an_endpoint_nothing_is_there(void **state)
+static void without_an_endpoint_no_thread_is_started(void **state)
 {
     (void)state;
     struct collector *collector = collector_start();
@@ -380,12 +380,12 @@ int main(void)
         cmocka_unit_test(a_request_has_spans_for_queue_and_inference),
         cmocka_unit_test(spans_of_requests_without_work_or_with_faults),
         cmocka_unit_test(an_error_of_the_server_is_an_error_of_the_span),
-        cmocka_unit_test(the_callers_trace_goes_on),
+        cmocka_unit_test(the_callers_trace_continues),
         cmocka_unit_test(the_environment_sets_the_exporter),
-        cmocka_unit_test(a_slow_collector_holds_up_no_request),
+        cmocka_unit_test(a_slow_collector_delays_no_request),
         cmocka_unit_test(the_last_spans_are_sent_at_the_end),
-        cmocka_unit_test(what_the_collector_does_not_take),
-        cmocka_unit_test(without_an_endpoint_nothing_is_there),
+        cmocka_unit_test(rejected_spans_are_sent_again_or_counted),
+        cmocka_unit_test(without_an_endpoint_no_thread_is_started),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,7 +70,7 @@ static void expect_ignored(const struct answer *answer, const char *names)
     free(header);
 }
 
-static void they_are_ignored_and_named(void **state)
+static void unknown_keys_are_ignored_and_named(void **state)
 {
     (void)state;
     for (size_t i = 0; i < LENGTH(cases); i++) {
@@ -87,7 +87,7 @@ static void they_are_ignored_and_named(void **state)
     }
 }
 
-static void strict_refuses_them(void **state)
+static void strict_refuses_unknown_keys(void **state)
 {
     (void)state;
     for (size_t i = 0; i < LENGTH(cases); i++) {
@@ -108,7 +108,7 @@ static void strict_refuses_them(void **state)
 }
 
 /* Keys of other servers, and keys with the value null, are never named. */
-static void what_means_nothing_anywhere_passes(void **state)
+static void keys_of_other_servers_are_not_named(void **state)
 {
     (void)state;
     static const struct {
@@ -128,7 +128,7 @@ static void what_means_nothing_anywhere_passes(void **state)
 }
 
 /* The answer of a failed request also names its ignored keys. They may be the reason for the failure. */
-static void failures_name_them_too(void **state)
+static void failures_name_unknown_keys(void **state)
 {
     (void)state;
     struct answer answer = daemon_post(the_daemon, "/embed", "{\"input\": \"a\"}");
@@ -137,7 +137,7 @@ static void failures_name_them_too(void **state)
 }
 
 /* At debug level, the log line of a request names its ignored keys. */
-static void the_log_names_them(void **state)
+static void the_log_names_unknown_keys(void **state)
 {
     (void)state;
     char line[1024] = "";
@@ -157,7 +157,7 @@ static void the_log_names_them(void **state)
     daemon_stop(daemon);
 }
 
-static void the_header_has_an_end(void **state)
+static void the_header_has_a_maximum_length(void **state)
 {
     (void)state;
     char *body = malloc(400000);
@@ -221,7 +221,7 @@ static void truncate_is_honoured_on_every_route_of_texts(void **state)
     expect_cut(strict_daemon, ", \"truncate\": true, \"truncation_direction\": \"left\"", 200);
 }
 
-static void auto_truncate_is_its_default(void **state)
+static void auto_truncate_is_the_default_of_truncate(void **state)
 {
     (void)state;
     struct answer info = daemon_get(truncating_daemon, "/info");
@@ -235,7 +235,7 @@ static void auto_truncate_is_its_default(void **state)
 }
 
 /* The model of bytes has "auto_truncate" in its config.json. */
-static void a_model_may_say_so_for_itself(void **state)
+static void a_model_may_set_auto_truncate(void **state)
 {
     (void)state;
     struct checkpoint checkpoint = checkpoint_read("../models/bytes");
@@ -267,7 +267,7 @@ static json_t *first_vector(const char *path, const char *body)
 }
 
 /* OpenAI's API does not define these keys. The vectors must equal those of /embed. */
-static void openai_takes_what_embed_takes(void **state)
+static void openai_accepts_keys_of_embed(void **state)
 {
     (void)state;
     static const char *const more[] = {"\"pooling\": \"cls\"", "\"normalize\": false", "\"dimensions\": 5"};
@@ -291,16 +291,16 @@ static void openai_takes_what_embed_takes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(they_are_ignored_and_named),
-        cmocka_unit_test(strict_refuses_them),
-        cmocka_unit_test(what_means_nothing_anywhere_passes),
-        cmocka_unit_test(failures_name_them_too),
-        cmocka_unit_test(the_log_names_them),
-        cmocka_unit_test(the_header_has_an_end),
+        cmocka_unit_test(unknown_keys_are_ignored_and_named),
+        cmocka_unit_test(strict_refuses_unknown_keys),
+        cmocka_unit_test(keys_of_other_servers_are_not_named),
+        cmocka_unit_test(failures_name_unknown_keys),
+        cmocka_unit_test(the_log_names_unknown_keys),
+        cmocka_unit_test(the_header_has_a_maximum_length),
         cmocka_unit_test(truncate_is_honoured_on_every_route_of_texts),
-        cmocka_unit_test(auto_truncate_is_its_default),
-        cmocka_unit_test(a_model_may_say_so_for_itself),
-        cmocka_unit_test(openai_takes_what_embed_takes),
+        cmocka_unit_test(auto_truncate_is_the_default_of_truncate),
+        cmocka_unit_test(a_model_may_set_auto_truncate),
+        cmocka_unit_test(openai_accepts_keys_of_embed),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

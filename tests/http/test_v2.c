@@ -451,7 +451,7 @@ static void both_compressions_work_both_ways(void **state)
     json_decref(expected);
 }
 
-static void what_is_not_packed_as_said_is_refused(void **state)
+static void wrong_content_encodings_are_refused(void **state)
 {
     (void)state;
     struct body plain = body_of("{\"inputs\": [" IDS "]}", "", 0), body = packed(&plain, true);
@@ -472,7 +472,7 @@ static void what_is_not_packed_as_said_is_refused(void **state)
 }
 
 /* The body is compressed to a thousandth of its size. The limit counts uncompressed bytes. */
-static void bombs_stop_at_the_payload_limit(void **state)
+static void decompression_stops_at_the_payload_limit(void **state)
 {
     (void)state;
     enum { SIZE = 1 << 20 };
@@ -555,7 +555,7 @@ static void masks_are_booleans(void **state)
 
 #define X "{\"name\": \"x\", \"datatype\": \"INT64\", "
 
-static void what_is_wrong_names_the_tensor(void **state)
+static void errors_name_the_tensor(void **state)
 {
     (void)state;
     static const struct {
@@ -738,7 +738,7 @@ static void halves_are_checked(void **state)
     expect_error(&answer, 400, "input \"x\" has 128 bytes of data, which does not match FP16 with shape [1, 1, 32]");
 }
 
-static void header_lengths_are_numbers(void **state)
+static void header_lengths_must_be_numbers(void **state)
 {
     (void)state;
     static const char *const wrong[] = {"-1", "1x", "0x10", "99999999999999999999999999", "1 2"};
@@ -752,7 +752,7 @@ static void header_lengths_are_numbers(void **state)
     }
 }
 
-static void the_engine_speaks_of_lengths_and_missing_inputs(void **state)
+static void the_engine_refuses_lengths_and_missing_inputs(void **state)
 {
     (void)state;
     char json[8192] = "{\"inputs\": [";
@@ -785,7 +785,7 @@ static void unknown_models_and_paths_are_404(void **state)
 }
 
 /* Each model has only version 1. */
-static void other_versions_are_404_with_those_that_there_are(void **state)
+static void other_versions_are_404_and_name_the_versions(void **state)
 {
     (void)state;
     static const char *const paths[] = {"/v2/models/builtin/versions/2", "/v2/models/builtin/versions/2/ready",
@@ -801,7 +801,7 @@ static void other_versions_are_404_with_those_that_there_are(void **state)
     expect_error(&answer, 404, "there is no model \"none\"");
 }
 
-static void keys_are_asked_for_but_by_health(void **state)
+static void all_routes_but_health_need_the_key(void **state)
 {
     (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--api-key", "secret"));
@@ -827,19 +827,19 @@ int main(void)
         cmocka_unit_test(outputs_may_be_mixed),
         cmocka_unit_test(batches_are_put_together_again),
         cmocka_unit_test(both_compressions_work_both_ways),
-        cmocka_unit_test(what_is_not_packed_as_said_is_refused),
-        cmocka_unit_test(bombs_stop_at_the_payload_limit),
+        cmocka_unit_test(wrong_content_encodings_are_refused),
+        cmocka_unit_test(decompression_stops_at_the_payload_limit),
         cmocka_unit_test(optional_inputs_may_be_left_out),
         cmocka_unit_test(masks_are_booleans),
-        cmocka_unit_test(what_is_wrong_names_the_tensor),
+        cmocka_unit_test(errors_name_the_tensor),
         cmocka_unit_test(bytes_are_counted),
         cmocka_unit_test(halves_are_converted_exactly),
         cmocka_unit_test(halves_are_checked),
-        cmocka_unit_test(header_lengths_are_numbers),
-        cmocka_unit_test(the_engine_speaks_of_lengths_and_missing_inputs),
+        cmocka_unit_test(header_lengths_must_be_numbers),
+        cmocka_unit_test(the_engine_refuses_lengths_and_missing_inputs),
         cmocka_unit_test(unknown_models_and_paths_are_404),
-        cmocka_unit_test(other_versions_are_404_with_those_that_there_are),
-        cmocka_unit_test(keys_are_asked_for_but_by_health),
+        cmocka_unit_test(other_versions_are_404_and_name_the_versions),
+        cmocka_unit_test(all_routes_but_health_need_the_key),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

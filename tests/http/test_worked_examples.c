@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define PICTURES "docs/examples/drawings/*.*"
-#define MOST_BYTES 65536
+#define MAX_BYTES 65536
 
 /* Returns the first class of the answer. The test frees it. */
 static char *best_label(struct answer *answer)
@@ -25,7 +25,7 @@ static char *best_label(struct answer *answer)
 
 static char *label_of_picture(const struct daemon *daemon, const char *path)
 {
-    static char bytes[MOST_BYTES];
+    static char bytes[MAX_BYTES];
     FILE *file = fopen(path, "re");
     assert_non_null(file);
     size_t length = fread(bytes, 1, sizeof bytes, file);

@@ -346,7 +346,7 @@ def pair(rng):
 
 # ---- Images
 
-MOST_SIDE = 12
+MAX_SIDE = 12
 
 
 @dataclasses.dataclass
@@ -401,7 +401,7 @@ def image(rng):
     """Returns a case with images of sizes that fit the strides and paddings above, and images that may not fit."""
     kwargs, sound, spoiled = case.spoil(rng, image_kwargs(rng), IMAGE_SPOILERS)
     channels, calls, n = sound["chan"], [], rng.randint(1, 9)
-    for height, width in [(n + 2, n), (3, 2), (rng.randint(1, MOST_SIDE), rng.randint(1, MOST_SIDE)), (5, 3)]:
+    for height, width in [(n + 2, n), (3, 2), (rng.randint(1, MAX_SIDE), rng.randint(1, MAX_SIDE)), (5, 3)]:
         batch = case.batch_size(rng)
         inputs = {"x": case.floats(rng, batch, channels, height, width)}
         if chance(rng, 0.5):

@@ -384,7 +384,7 @@ def arguments_and_keys():
 
 
 @test
-def kwargs_that_are_not_the_models():
+def kwargs_that_differ_from_the_model_are_refused():
     torch, lib = module("torch"), module("linformer")
     linear, pytorch = module("linear_attention_transformer"), module("linformer_pytorch")
     kwargs = dict(LINFORMER, num_tokens=50)
@@ -517,7 +517,7 @@ def fast_tokenizers_of_transformers_become_a_file():
 
 
 @test
-def tokenizers_that_are_refused():
+def unsupported_tokenizers_are_refused():
     lib, tokenizers = module("linformer"), module("tokenizers")
     kwargs = dict(LINFORMER, num_tokens=50)
     own = word_level()
@@ -555,7 +555,7 @@ def slow_tokenizers_of_transformers_are_refused():
 
 
 @test
-def what_is_no_model_of_a_class():
+def objects_of_other_classes_are_refused():
     """Each refusal has a message that tells the user what to do."""
     torch, lib, pytorch = module("torch"), module("linformer"), module("linformer_pytorch")
     kwargs = dict(LINFORMER, num_tokens=50)
@@ -572,7 +572,7 @@ def what_is_no_model_of_a_class():
 
 
 @test
-def older_libraries():
+def older_libraries_are_refused():
     """An older version is refused. A copy of older files without a version, whose class lacks an argument, is also
     refused."""
     lib, linear = module("linformer"), module("linear_attention_transformer")
@@ -596,7 +596,7 @@ def older_libraries():
 
 
 @test
-def python_3_8_reads_it():
+def python_3_8_can_read_the_exporter():
     """weights/export.py must use the grammar of Python 3.8, and no later functions such as | of dicts, math.lcm or
     str.removeprefix."""
     tree = ast.parse(pathlib.Path(exporter.__file__).read_text(), feature_version=(3, 8))
@@ -642,7 +642,7 @@ def combinations():
 
 
 @test
-def combinations_that_do_not_run():
+def combinations_that_do_not_run_are_refused():
     """The exporter refuses these models without asking the daemon, and the daemon refuses them, too."""
     module("torch")
     for pattern, cls, kwargs in combinations():
@@ -802,7 +802,7 @@ def safetensors_format():
 
 
 @test
-def whole_folders_or_none():
+def a_failed_export_leaves_no_partial_folder():
     with tempfile.TemporaryDirectory() as parent:
         parent = pathlib.Path(parent)
         broken = dict(arrays(), wrong=np.zeros(3, np.int32))
@@ -832,7 +832,7 @@ def whole_folders_or_none():
 
 
 @test
-def a_tokenizer_in_a_folder_that_exists():
+def an_existing_folder_keeps_its_tokenizer():
     """The tokenizer in the folder stays if no other tokenizer is given. A reader of the folder never finds a model with
     the tokenizer of another model."""
     with tempfile.TemporaryDirectory() as parent:
@@ -851,7 +851,7 @@ def a_tokenizer_in_a_folder_that_exists():
 
 
 @test
-def the_daemon_is_asked():
+def the_daemon_checks_exported_folders():
     """A folder that the daemon refuses is not renamed to its final name."""
     with tempfile.TemporaryDirectory() as parent:
         folder = pathlib.Path(parent, "mine")
@@ -861,7 +861,7 @@ def the_daemon_is_asked():
 
 
 @test
-def the_example_of_its_help():
+def the_example_of_the_help_runs():
     module("torch")
     module("linformer")
     lines = [line[4:] for line in exporter.__doc__.partition("`kwargs`")[0].splitlines() if line.startswith("    ")]

@@ -40,7 +40,7 @@ while read -r process; do
     ! kill -0 "$process" 2>/dev/null || echo "process $process is left" >>"$out"
 done <"$work/started"
 [ "$(wc -l <"$work/started")" = 3 ] && [ ! -s "$out" ] && echo "none is left" >>"$out"
-result 4 "their daemons end with them" '^none is left$'
+result 4 "the daemons of the scripts end with the scripts" '^none is left$'
 
 load_start
 URL=$URL/absent script embed

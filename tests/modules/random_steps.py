@@ -10,7 +10,7 @@ from linformer import Linformer, LinformerSelfAttention
 from torch import nn
 
 STEPS = []
-MOST = 16  # maximum length of the classes. Tables of positions have a multiple of these rows
+MAX_ROWS = 16  # maximum length of the classes. Tables of positions have a multiple of these rows
 WIDTHS = (4, 6, 8, 12)
 IDS = 13
 
@@ -104,7 +104,7 @@ def positions(rng, probes):
     if i is None:
         return None
     dim, kind = probes[0][i].shape[-1], rng.choice(["table", "parameter", "sine"])
-    part = nn.Embedding(MOST * 4, dim)
+    part = nn.Embedding(MAX_ROWS * 4, dim)
     def apply(v):
         n = v[i].shape[1]
         if kind == "parameter":
@@ -233,14 +233,14 @@ def leaf(rng, probes):
         return None
     dim, kind = probes[0][i].shape[-1], rng.choice(["linformer", "attention", "linear"])
     if kind == "linear":
-        if max(values[i].shape[1] for values in probes) > MOST:
+        if max(values[i].shape[1] for values in probes) > MAX_ROWS:
             return None
-        part = LinearAttentionTransformer(dim=dim, heads=2, depth=1, max_seq_len=MOST, causal=rng.random() < 0.3)
+        part = LinearAttentionTransformer(dim=dim, heads=2, depth=1, max_seq_len=MAX_ROWS, causal=rng.random() < 0.3)
     elif kind == "attention":
-        part = LinformerSelfAttention(dim, MOST, k=rng.choice([2, 4]), heads=2, one_kv_head=rng.random() < 0.3,
+        part = LinformerSelfAttention(dim, MAX_ROWS, k=rng.choice([2, 4]), heads=2, one_kv_head=rng.random() < 0.3,
                                       share_kv=rng.random() < 0.3)
     else:
-        part = Linformer(dim, MOST, 1, k=4, heads=2, reversible=rng.random() < 0.2)
+        part = Linformer(dim, MAX_ROWS, 1, k=4, heads=2, reversible=rng.random() < 0.2)
     return named(f"leaf_{kind}", lambda v: part(v[i])), [part]
 
 
@@ -251,7 +251,7 @@ def folded_leaf(rng, probes):
     if i is None or probes[0][i].shape[-1] % 2 != 0:
         return None
     dim, across = probes[0][i].shape[-1], rng.random() < 0.5
-    part = LinformerSelfAttention(dim, MOST, k=2, heads=2)
+    part = LinformerSelfAttention(dim, MAX_ROWS, k=2, heads=2)
     def apply(v):
         x = v[i].transpose(1, 2) if across else v[i]
         b, a, n, d = x.shape

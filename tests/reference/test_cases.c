@@ -18,7 +18,7 @@
 
 #ifndef CASES
 #define CASES "tests/reference"
-#define FEWEST_CASES 82
+#define MIN_CASES 82
 #endif
 
 #ifndef BATCH_TOKENS
@@ -211,9 +211,8 @@ int main(void)
 {
     files = case_files_open(CASES);
     size_t count = files ? case_files_count(files) : 0;
-    if (count < FEWEST_CASES) {
-        fprintf(stderr, "%zu cases in " CASES ", expected %d: run from the root of the repository\n", count,
-                FEWEST_CASES);
+    if (count < MIN_CASES) {
+        fprintf(stderr, "%zu cases in " CASES ", expected %d: run from the root of the repository\n", count, MIN_CASES);
         return 1;
     }
     struct CMUnitTest *tests = calloc(count, sizeof *tests);

@@ -24,11 +24,11 @@
 #include <cmocka.h>
 
 #define RANDOM "tests/generation/random.tar.gz"
-#define FEWEST_MODELS 100 /* minimum number of random models that read sequences in parts */
-#define FEWEST_AGAIN 28   /* minimum number of random models that read the whole sequence again for each token */
+#define MIN_MODELS 100      /* minimum number of random models that read sequences in parts */
+#define MIN_MODELS_AGAIN 28 /* minimum number of random models that read the whole sequence again for each token */
 #define REFERENCE "tests/reference"
 #define TOLERANCE 1e-5
-#define MOST_ROWS 1024
+#define MAX_ROWS 1024
 
 struct loaded {
     struct engine *engine;
@@ -65,7 +65,7 @@ static void load(const struct case_files *files, const char *name, struct loaded
     struct engine_options options = {.device = {DEVICE_CPU},
                                      .dtype = DTYPE_F32,
                                      .threads = 1,
-                                     .max_batch_tokens = MOST_ROWS,
+                                     .max_batch_tokens = MAX_ROWS,
                                      .max_batch_requests = 4,
                                      .max_slots = 2};
     must(engine_open(&options, &loaded->engine, &error), &error);
@@ -153,7 +153,7 @@ static void run_close(struct run *run)
 static void compute(struct run *run, int64_t slot, int64_t first, int64_t end, int64_t n_wanted, float *logits)
 {
     struct error error;
-    int32_t rows[MOST_ROWS];
+    int32_t rows[MAX_ROWS];
     int sequence = run->info->sequence_input;
     struct engine_item item = {0};
     if (slot == 0 || first == 0)
@@ -290,8 +290,8 @@ static void test_random_models(void **state)
     }
     case_files_close(files);
     print_message("%d models in parts, %d run everything again\n", models_in_parts, models_again);
-    assert_in_range(models_in_parts, FEWEST_MODELS, 1000);
-    assert_in_range(models_again, FEWEST_AGAIN, 1000);
+    assert_in_range(models_in_parts, MIN_MODELS, 1000);
+    assert_in_range(models_again, MIN_MODELS_AGAIN, 1000);
 }
 
 static void compare_file(const char *path)

@@ -18,9 +18,9 @@
 #include <cmocka.h>
 
 #define CASES_FOLDER "tests/reference"
-#define FEWEST_CASES 5 /* minimum number of cases whose sequences can be read in parts */
+#define MIN_CASES 5 /* minimum number of cases whose sequences can be read in parts */
 #define SLOTS 5
-#define INPUT_ROWS_MOST 64
+#define MAX_INPUT_ROWS 64
 #ifndef DTYPE
 #define DTYPE DTYPE_F32
 #define TOLERANCE 1e-5
@@ -110,9 +110,9 @@ struct progress {
     int64_t slot, done, length;
     const float *expected; /* (length, columns): the library's rows */
     struct engine_item part;
-    int32_t wanted[INPUT_ROWS_MOST];      /* indices of the requested rows of the part */
-    float *found;                         /* (number of requested rows, columns): results of the part */
-    int64_t parts, rows[INPUT_ROWS_MOST]; /* number of computed parts, number of rows of each part */
+    int32_t wanted[MAX_INPUT_ROWS];      /* indices of the requested rows of the part */
+    float *found;                        /* (number of requested rows, columns): results of the part */
+    int64_t parts, rows[MAX_INPUT_ROWS]; /* number of computed parts, number of rows of each part */
     float *all_found; /* (parts, columns): the last row of each part, zeros if it was not requested */
 };
 
@@ -179,8 +179,8 @@ static void run_round(const struct loaded *loaded, const struct forward_call *ca
                                    .slot = 1 + (first_slot % SLOTS + i) % SLOTS,
                                    .length = call->items[i].inputs[sequence].length,
                                    .expected = call->outputs[0].expected + i * call->outputs[0].elements / n,
-                                   .found = calloc((size_t)(INPUT_ROWS_MOST * columns), sizeof(float)),
-                                   .all_found = calloc((size_t)(INPUT_ROWS_MOST * columns), sizeof(float))};
+                                   .found = calloc((size_t)(MAX_INPUT_ROWS * columns), sizeof(float)),
+                                   .all_found = calloc((size_t)(MAX_INPUT_ROWS * columns), sizeof(float))};
     for (bool more = true; more;) {
         struct engine_item items[CALL_ITEMS + 1];
         struct progress *of[CALL_ITEMS + 1] = {NULL};
@@ -253,7 +253,7 @@ static void test_case(void **state)
 static void test_enough_cases(void **state)
 {
     (void)state;
-    assert_in_range(cases_in_parts, FEWEST_CASES, 100);
+    assert_in_range(cases_in_parts, MIN_CASES, 100);
 }
 
 static int is_case(const struct dirent *entry)

@@ -21,7 +21,7 @@ LIBRARY = os.path.abspath(os.path.join(os.environ.get("BUILD", "build"), "tests"
 # Libraries whose allocations also fail. GnuTLS is not in the list: it computes with GMP, which cannot report a failed
 # allocation and would end the process.
 LIBRARIES = "libc.so libmicrohttpd.so libjansson.so libz.so "
-MOST = 100000  # more than the number of allocations of any operation
+MAX_ALLOCATIONS = 100000  # more than the number of allocations of any operation
 CHOSEN = 40  # approximate number of allocations that fail in an operation with `some` (each_allocation)
 LOOKS = 100  # number of readings of the number of memory blocks
 
@@ -69,9 +69,9 @@ def each_allocation(row, allocations, operation, recover, some):
     numbers have gaps, so that about CHOSEN allocations fail. Returns the number of allocations that have failed."""
     step = 1
     if some:  # counts the allocations of the operation
-        allocations.arm(MOST)
+        allocations.arm(MAX_ALLOCATIONS)
         operation()
-        step = max(1, (MOST - allocations.left()) // CHOSEN)
+        step = max(1, (MAX_ALLOCATIONS - allocations.left()) // CHOSEN)
         allocations.disarm()
         recover()
     failed = 0
@@ -90,7 +90,7 @@ def each_allocation(row, allocations, operation, recover, some):
             raise Failure(f"allocation {n} failed at {allocations.place()}: {failure}") from failure
         failed += 1
         n += step
-        check(n < MOST, "the operation does not end")
+        check(n < MAX_ALLOCATIONS, "the operation does not end")
 
 
 def without_loss(row, allocations, daemon, run):
@@ -138,7 +138,7 @@ def call(daemon, data):
     count = data.count(b" HTTP/1.1\r\n")
     try:
         with Client(daemon) as client:
-            client.send_what_is_taken(data)
+            client.send_until_closed(data)
             return [client.answer() for _ in range(count)]
     except (ConnectionError, ssl.SSLError):
         return [None] * count

@@ -104,7 +104,7 @@ class Client:
     def send(self, data):
         self.socket.sendall(data)
 
-    def send_what_is_taken(self, data):
+    def send_until_closed(self, data):
         """Sends the data. The other side may close the connection before all data is sent."""
         try:
             self.socket.sendall(data)
@@ -170,7 +170,7 @@ class Client:
             body += data[:-2]
 
     def ask(self, path, body=None, headers="", method=None):
-        self.send_what_is_taken(request(path, body, headers, method))
+        self.send_until_closed(request(path, body, headers, method))
         return self.answer()
 
     def reset(self):

@@ -11,7 +11,7 @@ from traffic import requests_by_route
 SEQUENCES = 32
 BATCH_MS = 50  # time limit of a batch, --max-batch-ms, in ms
 QUEUE_MS = 500  # time limit of the queue, --max-queue-ms, in ms
-LEAST_SHARE = 90  # percentage of the peak rate that must at least be answered under overload
+MIN_SHARE = 90  # percentage of the peak rate that must at least be answered under overload
 # Numbers of requests in the long form. With fewer requests, the p99 without load would be the largest time.
 ALONE = 200  # number of requests of one client, which waits for each answer
 SATURATED = 40  # number of requests of each of two clients, which wait for each answer
@@ -115,12 +115,12 @@ def twice_the_peak(row, seconds, arguments, goal):
     goal_ms = goal(percentile(alone, 50), percentile(alone, 99))
     at_once_ms = percentile(alone, 50) / 10
     figures = {"peak": peak, "requests": len(results), "sequences": SEQUENCES, "seconds": duration, "answered": len(accepted),
-               "rate": len(accepted) / duration, "share": share, "least_share": LEAST_SHARE, "refused": len(refused),
+               "rate": len(accepted) / duration, "share": share, "least_share": MIN_SHARE, "refused": len(refused),
                "refusal_ms": percentile(refused, 99), "refusal_goal_ms": at_once_ms, "median_ms": percentile(accepted, 50),
                "p99_ms": percentile(accepted, 99), "goal_ms": goal_ms, "idle_median_ms": percentile(alone, 50),
                "idle_p99_ms": percentile(alone, 99), "grown": grown, "queue_ms": QUEUE_MS}
     check(accepted, "no request was accepted")
-    goals = {"too few answers": share >= LEAST_SHARE, "no request was refused": refused,
+    goals = {"too few answers": share >= MIN_SHARE, "no request was refused": refused,
              "the refused requests waited": percentile(refused, 99) <= at_once_ms,
              "the accepted requests waited too long": percentile(accepted, 99) <= goal_ms}
     missed = [text for text, met in goals.items() if not met]

@@ -104,18 +104,18 @@ def no_threads(row):
         until(lambda: collector.bodies, "spans arrive")
         check(daemon.end() == 0, "the daemon did not end with status 0")
         served, refused = starts_with_few_threads(folder)
-        return {"rounds": rounds, "threads": len(threads), "spans": lost, "starts": served + refused, "most": MOST_THREADS,
+        return {"rounds": rounds, "threads": len(threads), "spans": lost, "starts": served + refused, "most": MAX_THREADS,
                 "refused": refused, "served": served}
 
 
-MOST_THREADS = 24
+MAX_THREADS = 24
 
 
 def starts_with_few_threads(folder):
     """Starts the daemon with 2, 3, … allowed threads. Returns the number of daemons that served, and the number of
     daemons that ended with a message."""
     served = refused = 0
-    for most in range(2, MOST_THREADS + 1):
+    for most in range(2, MAX_THREADS + 1):
         # The limit counts all processes of a user. So the daemon runs as a user without other processes.
         user = 1000000 + os.getpid() if os.getuid() == 0 else None
         try:

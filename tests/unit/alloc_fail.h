@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 /* Limit for the number of allocations of an operation. An operation that reaches the limit would never end. */
-#define ALLOC_FAIL_MOST 100000
+#define ALLOC_FAIL_MAX 100000
 
 static struct {
     long countdown; /* number of the next calls up to the call that fails, 0: no call fails */
@@ -105,7 +105,7 @@ void __wrap_free(void *block)
  * leave no memory allocated. Prints and returns the number of allocations of the operation. */
 static inline long alloc_fail_each(int (*operation)(struct error *error))
 {
-    for (long n = 1; n < ALLOC_FAIL_MOST; n++) {
+    for (long n = 1; n < ALLOC_FAIL_MAX; n++) {
         struct error error = {""};
         long live = alloc_fail.live;
         alloc_fail.failed = false;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#define MOST_BYTES (1 << 26) /* maximum number of bytes of a file, and of an unpacked archive */
+#define MAX_BYTES (1 << 26) /* maximum number of bytes of a file, and of an unpacked archive */
 #define BLOCK 512 /* bytes of a header in a tar archive. The bytes of a file are padded to a multiple of this size */
 
 struct case_files {
@@ -25,12 +25,12 @@ struct case_files {
 static char *unpack(const char *path, size_t *length)
 {
     gzFile file = gzopen(path, "rb");
-    char *bytes = malloc(MOST_BYTES);
-    int count = file && bytes ? gzread(file, bytes, MOST_BYTES) : -1;
+    char *bytes = malloc(MAX_BYTES);
+    int count = file && bytes ? gzread(file, bytes, MAX_BYTES) : -1;
     if (file)
         gzclose(file);
-    if (count < BLOCK || count == MOST_BYTES) {
-        fprintf(stderr, "%s: cannot be unpacked, or has more than %d bytes\n", path, MOST_BYTES);
+    if (count < BLOCK || count == MAX_BYTES) {
+        fprintf(stderr, "%s: cannot be unpacked, or has more than %d bytes\n", path, MAX_BYTES);
         free(bytes);
         return NULL;
     }
@@ -163,7 +163,7 @@ char *case_files_read(const struct case_files *files, const char *name, const ch
         return read_from_archive(files, path, length);
     }
     snprintf(path, sizeof path, "%s/%s/%s", files->path, name, file);
-    char *bytes = file_read(path, MOST_BYTES, length, &error);
+    char *bytes = file_read(path, MAX_BYTES, length, &error);
     if (!bytes)
         fprintf(stderr, "%s\n", error.message);
     return bytes;

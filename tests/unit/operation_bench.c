@@ -183,11 +183,11 @@ static void random_attention_mask(const struct plan *plan, struct engine_item *i
     const struct model_input *input = &plan->inputs[index].input;
     int64_t width = padder_width(plan, item, input->like), length = padder_length(plan, item, input->like) / width;
     int64_t columns = input->columns ? input->columns : padder_length(plan, item, input->columns_like);
-    if (input->takes_one_row && random_next() % 2)
+    if (input->accepts_one_row && random_next() % 2)
         length = 1;
     int64_t masks = input->masks_per_sequence && random_next() % 2 ? input->masks_per_sequence * width : 0;
     int64_t elements = (masks ? masks : 1) * length * columns;
-    bool floats = input->takes_floats && random_next() % 2;
+    bool floats = input->accepts_floats && random_next() % 2;
     float *added = calloc((size_t)elements, sizeof *added);
     for (int64_t i = 0; i < elements; i++) {
         if (floats)

@@ -123,7 +123,7 @@ static void check_masked_attention(int64_t k, int64_t dim_head, int64_t dim_valu
     struct plan_builder *builder = bench_begin(&bench, shapes, k ? 3 : 2);
     int x = plan_input_rows(builder, "x", 20, 60, PLAN_NONE);
     struct model_input mask = {
-        .name = "mask", .kind = INPUT_ATTENTION_MASK, .columns = k, .takes_floats = true, .takes_one_row = true};
+        .name = "mask", .kind = INPUT_ATTENTION_MASK, .columns = k, .accepts_floats = true, .accepts_one_row = true};
     struct plan_attention attention = {.heads = 3, .kv_heads = 3, .scale = 0.1f, .masked = true};
     attention.masked_score = masked_score;
     attention.mask = plan_input_beside(builder, mask, x);
@@ -161,8 +161,11 @@ static void check_call(int64_t heads, int64_t dim_head, int64_t k, bool with_tai
     int context = plan_input_rows(builder, "context", d, with_tail ? 20 : 21, PLAN_NONE);
     plan_call_layout(builder, x);
     plan_call_layout(builder, context);
-    struct model_input mask = {
-        .name = "mask", .kind = INPUT_ATTENTION_MASK, .columns = k, .takes_floats = true, .masks_per_sequence = heads};
+    struct model_input mask = {.name = "mask",
+                               .kind = INPUT_ATTENTION_MASK,
+                               .columns = k,
+                               .accepts_floats = true,
+                               .masks_per_sequence = heads};
     struct plan_attention attention = {.heads = heads,
                                        .kv_heads = heads,
                                        .scale = 0.05f,

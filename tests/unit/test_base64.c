@@ -15,7 +15,7 @@
 static bool read_text(const char *text, size_t length, char *found, size_t *size)
 {
     char *copy = malloc(length + 1);
-    unsigned char *out = malloc(BASE64_MOST(length));
+    unsigned char *out = malloc(BASE64_MAX_BYTES(length));
     memcpy(copy, text, length);
     bool valid = base64_read(copy, length, out, size);
     if (valid)

@@ -15,8 +15,8 @@
 #include <cmocka.h>
 
 #define SEQUENCES 24
-#define MOST_IDS 4096        /* maximum number of ids of a batch */
-#define MOST_BATCH_ROWS 8192 /* max_batch_tokens: the largest matrices have more rows than the batch has ids */
+#define MAX_IDS 4096        /* maximum number of ids of a batch */
+#define MAX_BATCH_ROWS 8192 /* max_batch_tokens: the largest matrices have more rows than the batch has ids */
 #define WANTED_ROWS 3
 
 static struct loaded loaded;
@@ -35,7 +35,7 @@ static int load_model(void **state)
                                      .dtype = DTYPE_F32,
                                      .threads = 2,
                                      .all_threads = true,
-                                     .max_batch_tokens = MOST_BATCH_ROWS,
+                                     .max_batch_tokens = MAX_BATCH_ROWS,
                                      .max_batch_requests = SEQUENCES};
     loaded = load_builtin(WEIGHTS_BUILTIN, &options);
     return 0;
@@ -153,7 +153,7 @@ static void results_do_not_depend_on_batch_mates(void **state)
     for (int round = 0; round < 4; round++) {
         struct sequence sequences[SEQUENCES];
         struct engine_item items[SEQUENCES];
-        int64_t count = random_size(2, SEQUENCES), room = MOST_IDS, rows = 0;
+        int64_t count = random_size(2, SEQUENCES), room = MAX_IDS, rows = 0;
         for (int64_t i = 0; i < count; i++) {
             int64_t most = room - (count - i - 1);
             make_sequence(&sequences[i], random_size(1, most < 400 ? most : 400));
@@ -161,7 +161,7 @@ static void results_do_not_depend_on_batch_mates(void **state)
             items[i] = sequences[i].item;
             rows += model_item_tokens(loaded.model, &items[i]);
         }
-        assert_true(rows <= MOST_BATCH_ROWS);
+        assert_true(rows <= MAX_BATCH_ROWS);
         run(items, count);
         for (int64_t i = 0; i < count; i++) {
             compare_alone(&sequences[i]);

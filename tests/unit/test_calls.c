@@ -104,7 +104,7 @@ static void masks(void **state)
     unload(&loaded);
 }
 
-static void masks_that_the_class_fails_on(void **state)
+static void masks_that_the_class_fails_on_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -132,7 +132,7 @@ static void masks_that_the_class_fails_on(void **state)
     }
 }
 
-static void kwargs_that_do_not_fit(void **state)
+static void kwargs_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
     static const char *const refused[][2] = {
@@ -160,8 +160,8 @@ int main(void)
         cmocka_unit_test(lengths_and_widths),
         cmocka_unit_test(shapes_of_outputs),
         cmocka_unit_test(masks),
-        cmocka_unit_test(masks_that_the_class_fails_on),
-        cmocka_unit_test(kwargs_that_do_not_fit),
+        cmocka_unit_test(masks_that_the_class_fails_on_are_refused),
+        cmocka_unit_test(kwargs_that_do_not_fit_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

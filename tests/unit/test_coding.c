@@ -13,7 +13,7 @@
 
 static struct budget budget = {.limit = 1 << 24};
 
-static void what_is_asked_for_is_understood(void **state)
+static void accept_encoding_chooses_the_coding(void **state)
 {
     (void)state;
     static const struct {
@@ -55,7 +55,7 @@ static struct body body_of(const struct writer *packed, size_t limit)
     return body;
 }
 
-static void what_was_packed_is_unpacked(void **state)
+static void unpacking_restores_packed_bytes(void **state)
 {
     (void)state;
     static const size_t lengths[] = {0, 1, 1000, 32 * 1024, 32 * 1024 + 1, 1000000};
@@ -85,7 +85,7 @@ static void what_was_packed_is_unpacked(void **state)
 
 /* Binary data after a JSON header is read in place. body.lead bytes before the body align this data for a header of any
  * length. */
-static void what_is_unpacked_keeps_its_lead(void **state)
+static void unpacked_bodies_keep_their_alignment(void **state)
 {
     (void)state;
     for (size_t lead = 0; lead < 16; lead++) {
@@ -108,7 +108,7 @@ static void what_is_unpacked_keeps_its_lead(void **state)
     }
 }
 
-static void limits_hold_for_what_is_unpacked(void **state)
+static void limits_hold_for_unpacked_bytes(void **state)
 {
     (void)state;
     struct writer answer = {0};
@@ -134,10 +134,10 @@ static void limits_hold_for_what_is_unpacked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_asked_for_is_understood),
-        cmocka_unit_test(what_was_packed_is_unpacked),
-        cmocka_unit_test(what_is_unpacked_keeps_its_lead),
-        cmocka_unit_test(limits_hold_for_what_is_unpacked),
+        cmocka_unit_test(accept_encoding_chooses_the_coding),
+        cmocka_unit_test(unpacking_restores_packed_bytes),
+        cmocka_unit_test(unpacked_bodies_keep_their_alignment),
+        cmocka_unit_test(limits_hold_for_unpacked_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,7 +45,7 @@ static void reads_all_bytes_up_to_the_limit(void **state)
     unlink(path);
 }
 
-static void says_what_is_no_file(void **state)
+static void refuses_folders_pipes_and_devices(void **state)
 {
     (void)state;
     char folder[] = "/tmp/linformerd-folder-XXXXXX", pipe[64];
@@ -60,7 +60,7 @@ static void says_what_is_no_file(void **state)
     rmdir(folder);
 }
 
-static void says_what_is_unreadable(void **state)
+static void refuses_files_without_permission(void **state)
 {
     (void)state;
     char path[] = "/tmp/linformerd-file-XXXXXX";
@@ -76,7 +76,7 @@ static void says_what_is_unreadable(void **state)
 
 /* The kernel states a larger size for this file than it has bytes. The effect is the same as when a file is cut while
  * it is read. */
-static void says_when_a_file_is_cut_while_it_is_read(void **state)
+static void refuses_a_file_that_is_cut_while_it_is_read(void **state)
 {
     (void)state;
     const char *attribute = "/sys/class/net/lo/mtu"; /* its stated size is 4096 */
@@ -90,9 +90,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_all_bytes_up_to_the_limit),
-        cmocka_unit_test(says_what_is_no_file),
-        cmocka_unit_test(says_what_is_unreadable),
-        cmocka_unit_test(says_when_a_file_is_cut_while_it_is_read),
+        cmocka_unit_test(refuses_folders_pipes_and_devices),
+        cmocka_unit_test(refuses_files_without_permission),
+        cmocka_unit_test(refuses_a_file_that_is_cut_while_it_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,7 +90,7 @@ static void has_defaults(void **state)
     model_config_free(&config);
 }
 
-static void knows_each_pooling_and_padding(void **state)
+static void reads_each_pooling_and_padding(void **state)
 {
     (void)state;
     static const char *const paddings[] = {"slice", "zero", "masked", "autopad", "exact"};
@@ -201,7 +201,7 @@ static void refuses_unknown_keys_and_names_the_known(void **state)
         "generation, prompts, default_prompt");
 }
 
-static void refuses_what_is_no_json_object(void **state)
+static void refuses_texts_that_are_no_json_object(void **state)
 {
     (void)state;
     refuse("", "is empty");
@@ -232,7 +232,7 @@ static void refuses_deep_nesting(void **state)
 }
 
 /* The block ends where the text is cut, so the address sanitizer finds reads beyond it. */
-static void refuses_every_beginning(void **state)
+static void refuses_every_truncated_text(void **state)
 {
     (void)state;
     const char *whole = "{\"architecture\": \"a\", \"kwargs\": {\"dim\": 1}, \"tokenizer\": {\"type\": \"byte\"}}";
@@ -273,14 +273,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_every_key),
         cmocka_unit_test(has_defaults),
-        cmocka_unit_test(knows_each_pooling_and_padding),
+        cmocka_unit_test(reads_each_pooling_and_padding),
         cmocka_unit_test(refuses_values_of_another_type),
         cmocka_unit_test(reads_prompts),
         cmocka_unit_test(reads_causal),
         cmocka_unit_test(refuses_unknown_keys_and_names_the_known),
-        cmocka_unit_test(refuses_what_is_no_json_object),
+        cmocka_unit_test(refuses_texts_that_are_no_json_object),
         cmocka_unit_test(refuses_deep_nesting),
-        cmocka_unit_test(refuses_every_beginning),
+        cmocka_unit_test(refuses_every_truncated_text),
         cmocka_unit_test(reads_a_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

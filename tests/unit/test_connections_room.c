@@ -35,7 +35,7 @@ static void connect_client(int i, struct budget *of, int64_t bytes)
     assert_true(share_take(&shares[i], bytes));
     assert_true(connections_admit(connections, ours[i]));
     connections_started(connections, ours[i]);
-    connections_holds(connections, ours[i], &shares[i]);
+    connections_set_share(connections, ours[i], &shares[i]);
 }
 
 static bool is_broken_off(int i)
@@ -44,7 +44,7 @@ static bool is_broken_off(int i)
     return recv(theirs[i], &byte, 1, MSG_DONTWAIT) == 0;
 }
 
-static void the_slow_make_room(void **state)
+static void slow_connections_make_room(void **state)
 {
     (void)state;
     struct share newcomer = {.budget = &budget};
@@ -53,7 +53,7 @@ static void the_slow_make_room(void **state)
     connect_client(2, &other, 900);
     assert_false(share_take(&newcomer, 500)); /* no client is slow yet */
     usleep(2100000);
-    connections_holds(connections, ours[0], NULL);
+    connections_set_share(connections, ours[0], NULL);
     assert_false(share_take(&newcomer, 800)); /* the slow client holds fewer bytes, so it is not shut down */
     assert_false(is_broken_off(1));
     assert_true(share_take(&newcomer, 500));
@@ -64,7 +64,7 @@ static void the_slow_make_room(void **state)
     assert_int_equal(share_end(&shares[1]), 0); /* in the daemon, the connection's event loop calls share_end later */
     assert_int_equal(budget.used, 800);
     assert_false(share_take(&newcomer, 300));
-    connections_holds(connections, ours[0], &shares[0]); /* the client does not count as slow again at once */
+    connections_set_share(connections, ours[0], &shares[0]); /* the client does not count as slow again at once */
     assert_false(share_take(&newcomer, 300));
 }
 
@@ -93,7 +93,7 @@ static void few_descriptors_leave_room_for_some_connections(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_slow_make_room),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(slow_connections_make_room),
                                        cmocka_unit_test(few_descriptors_leave_room_for_some_connections)};
     struct error error;
     if (connections_open(10, NULL, &connections, &error) != 0)

@@ -53,7 +53,7 @@ static void a_lost_connection_makes_room(void **state)
 
 /* If epoll is full, libmicrohttpd first reports the end of the connection, and then that it did not accept the
  * connection. */
-static void one_that_was_closed_is_not_lost_too(void **state)
+static void a_closed_connection_is_not_lost_again(void **state)
 {
     (void)state;
     int64_t closed = admit_busy(FIRST);
@@ -64,7 +64,7 @@ static void one_that_was_closed_is_not_lost_too(void **state)
     assert_false(admit_busy(THIRD));
 }
 
-static void a_number_that_has_returned_is_the_later_connections(void **state)
+static void a_reused_descriptor_belongs_to_the_later_connection(void **state)
 {
     (void)state;
     int64_t lost = connections_admit(connections, FIRST);
@@ -116,9 +116,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_lost_connection_makes_room, open_table, close_table),
-        cmocka_unit_test_setup_teardown(one_that_was_closed_is_not_lost_too, open_table, close_table),
+        cmocka_unit_test_setup_teardown(a_closed_connection_is_not_lost_again, open_table, close_table),
         cmocka_unit_test_setup_teardown(only_descriptors_of_libmicrohttpd_are_shut_down, open_table, close_table),
-        cmocka_unit_test_setup_teardown(a_number_that_has_returned_is_the_later_connections, open_table, close_table),
+        cmocka_unit_test_setup_teardown(a_reused_descriptor_belongs_to_the_later_connection, open_table, close_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,7 +130,7 @@ static void configs(void **state)
 }
 
 /* The message lists all classes, even behind a prefix with a very long name of a model. */
-static void an_unknown_class_is_told_all_classes(void **state)
+static void the_error_of_an_unknown_class_lists_all_classes(void **state)
 {
     (void)state;
     const struct family *const families[] = {&family_linformer, &family_linear_attention_transformer,
@@ -517,7 +517,7 @@ static int threads_after_small_batch(bool all_threads)
     return count_threads();
 }
 
-static void small_batches_wake_nobody(void **state)
+static void small_batches_wake_no_thread(void **state)
 {
     (void)state;
     int before = count_threads();
@@ -532,7 +532,7 @@ int main(void)
         cmocka_unit_test(device_and_dtype),
         cmocka_unit_test(tensors),
         cmocka_unit_test(configs),
-        cmocka_unit_test(an_unknown_class_is_told_all_classes),
+        cmocka_unit_test(the_error_of_an_unknown_class_lists_all_classes),
         cmocka_unit_test(linear_attention_configs),
         cmocka_unit_test(linformer_pytorch_configs),
         cmocka_unit_test(matrices_from_outside),
@@ -542,7 +542,7 @@ int main(void)
         cmocka_unit_test(ids),
         cmocka_unit_test(explanation_ends_with_bytes),
         cmocka_unit_test(explanation_has_elements_and_epilogues),
-        cmocka_unit_test(small_batches_wake_nobody),
+        cmocka_unit_test(small_batches_wake_no_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@ static void sets_a_message_and_returns_minus_one(void **state)
     assert_string_equal(error.message, "dim: expected 3");
 }
 
-static void puts_where_in_front(void **state)
+static void puts_the_place_in_front(void **state)
 {
     (void)state;
     struct error error;
@@ -82,7 +82,7 @@ static void fits_exactly(void **state)
     assert_string_equal(error.message, text);
 }
 
-static void shows_what_is_no_utf8_as_question_marks(void **state)
+static void shows_invalid_utf8_as_question_marks(void **state)
 {
     (void)state;
     static const struct {
@@ -125,12 +125,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sets_a_message_and_returns_minus_one),
-        cmocka_unit_test(puts_where_in_front),
+        cmocka_unit_test(puts_the_place_in_front),
         cmocka_unit_test(may_format_its_own_message),
         cmocka_unit_test(a_long_place_leaves_room_for_the_reason),
         cmocka_unit_test(cuts_between_characters),
         cmocka_unit_test(fits_exactly),
-        cmocka_unit_test(shows_what_is_no_utf8_as_question_marks),
+        cmocka_unit_test(shows_invalid_utf8_as_question_marks),
         cmocka_unit_test(control_characters_cannot_forge_a_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -240,12 +240,12 @@ static void expect_slots(const struct job_request *request, int64_t first)
     }
 }
 
-static void expect_slotless(int64_t used, int64_t slotless)
+static void expect_waiting_for_slots(int64_t used, int64_t waiting_for_slots)
 {
     struct batcher_depth depth = batcher_depth(batcher, 0);
     assert_int_equal(depth.slots, 3);
     assert_int_equal(depth.slots_used, used);
-    assert_int_equal(depth.slotless, slotless);
+    assert_int_equal(depth.waiting_for_slots, waiting_for_slots);
 }
 
 /* One slot is free all the time, but the third request, which needs one slot, does not overtake the second, which needs
@@ -260,17 +260,17 @@ static void test_slots_go_to_the_first(void **context)
     struct job_request *second = submit_to(0, new_sequences(2, 20)), *third = submit_to(0, new_sequences(1, 30));
     struct job_request *other = submit(1, 1, 40);
     wait_done(other); /* jobs without slots do not wait */
-    expect_slotless(2, 3);
+    expect_waiting_for_slots(2, 3);
     assert_int_equal(calls_of(second), 0);
     give_slots(first);
     wait_done(second);
     wait_done(third);
     expect_slots(second, 1);
     expect_slots(third, 3);
-    expect_slotless(3, 0);
+    expect_waiting_for_slots(3, 0);
     give_slots(second);
     give_slots(third);
-    expect_slotless(0, 0);
+    expect_waiting_for_slots(0, 0);
     expect(first, JOB_OK);
     expect(second, JOB_OK);
     expect(third, JOB_OK);
@@ -300,7 +300,7 @@ static void test_large_and_small_requests_are_all_served(void **context)
             expect(requests[i], JOB_OK);
         }
     }
-    expect_slotless(0, 0);
+    expect_waiting_for_slots(0, 0);
 }
 
 /* The queue has room for 6 items without a slot. Items with a slot do not count. */
@@ -339,7 +339,7 @@ static void expect_next_after(enum job_status status)
     struct job_request *third = submit_to(0, new_sequences(1, 30));
     expect(second, status);
     wait_done(third);
-    expect_slotless(3, 0);
+    expect_waiting_for_slots(3, 0);
     give_slots(first);
     give_slots(third);
     expect(first, JOB_OK);

@@ -20,7 +20,7 @@ static void expect_list(const char *const *names, const char *list)
 }
 #define NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static void names_stand_in_their_order_and_once(void **state)
+static void names_are_listed_in_order_and_once(void **state)
 {
     (void)state;
     expect_list(NAMES("parameters"), "parameters");
@@ -61,7 +61,7 @@ static void long_names_and_many_names_become_one_mark(void **state)
 }
 
 /* Tries every length up to the limit, because mistakes affect the last bytes of the list. */
-static void names_of_every_length_fit_or_do_not(void **state)
+static void names_of_every_length_stay_within_the_buffer(void **state)
 {
     (void)state;
     char name[IGNORED_KEYS_BYTES + 8];
@@ -89,11 +89,11 @@ static void names_of_every_length_fit_or_do_not(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_stand_in_their_order_and_once),
+        cmocka_unit_test(names_are_listed_in_order_and_once),
         cmocka_unit_test(bytes_that_a_header_must_not_have_are_escaped),
         cmocka_unit_test(an_empty_name_is_two_quotation_marks),
         cmocka_unit_test(long_names_and_many_names_become_one_mark),
-        cmocka_unit_test(names_of_every_length_fit_or_do_not),
+        cmocka_unit_test(names_of_every_length_stay_within_the_buffer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

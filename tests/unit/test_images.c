@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #define CASES "linear_attention_image"
-#define MOST_PIXELS 64 /* number of pixels of the largest image that the engine of loaded.c accepts */
+#define MAX_PIXELS 64 /* number of pixels of the largest image that the engine of loaded.c accepts */
 
 enum { X, CONTEXT };
 
@@ -54,7 +54,7 @@ static void sizes_are_free_up_to_a_batch(void **state)
     const struct model_info *info = model_info(loaded.model);
     assert_int_equal(info->n_inputs, 2);
     assert_true(info->inputs[X].layout == LAYOUT_IMAGE && info->inputs[CONTEXT].layout == LAYOUT_CHANNELS);
-    assert_int_equal(info->inputs[X].max_length, MOST_PIXELS);
+    assert_int_equal(info->inputs[X].max_length, MAX_PIXELS);
     assert_taken(&loaded, image_of(8, 8), 64);
     assert_taken(&loaded, image_of(1, 64), 64);
     assert_taken(&loaded, with_context(7, 8, 8), 64);
@@ -74,7 +74,7 @@ static void sizes_are_free_up_to_a_batch(void **state)
 
 /* A convolution with a window of one pixel, padding and a stride of 2 keeps the number of pixels of some small images,
  * such as 2 x 2 and 3 x 2. It changes the number of pixels of larger images, which are refused. */
-static void pixels_must_stay_as_many(void **state)
+static void sizes_that_change_the_number_of_pixels_are_refused(void **state)
 {
     (void)state;
     struct loaded loaded = {0};
@@ -96,7 +96,7 @@ static void pixels_must_stay_as_many(void **state)
 
 /* In the first case, the values of the context have another number of features than its keys. In the second case, the
  * context has the height 1, less than the height of the kernel. */
-static void contexts_that_the_class_fails_on(void **state)
+static void contexts_that_the_class_fails_on_are_refused(void **state)
 {
     (void)state;
     struct loaded loaded = {0};
@@ -116,7 +116,7 @@ static void contexts_that_the_class_fails_on(void **state)
     unload(&loaded);
 }
 
-static void an_image_comes_whole(void **state)
+static void an_image_has_all_its_rows(void **state)
 {
     (void)state;
     struct loaded loaded = {0};
@@ -144,7 +144,7 @@ static void an_image_comes_whole(void **state)
     unload(&loaded);
 }
 
-static void kwargs_that_do_not_fit(void **state)
+static void kwargs_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
 #define KWARGS(more) "{\"chan\": 8, \"heads\": 2, \"key_dim\": 8, \"value_dim\": 8" more "}"
@@ -193,9 +193,11 @@ static void kwargs_that_do_not_fit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_are_free_up_to_a_batch),     cmocka_unit_test(pixels_must_stay_as_many),
-        cmocka_unit_test(contexts_that_the_class_fails_on), cmocka_unit_test(an_image_comes_whole),
-        cmocka_unit_test(kwargs_that_do_not_fit),
+        cmocka_unit_test(sizes_are_free_up_to_a_batch),
+        cmocka_unit_test(sizes_that_change_the_number_of_pixels_are_refused),
+        cmocka_unit_test(contexts_that_the_class_fails_on_are_refused),
+        cmocka_unit_test(an_image_has_all_its_rows),
+        cmocka_unit_test(kwargs_that_do_not_fit_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

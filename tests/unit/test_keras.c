@@ -47,7 +47,7 @@ static void keys_have_one_length(void **state)
     unload(&loaded);
 }
 
-static void keys_without_projection_are_as_many_as_values(void **state)
+static void keys_without_projection_need_as_many_values(void **state)
 {
     (void)state;
     struct loaded loaded;
@@ -123,7 +123,7 @@ static void outputs_have_their_shapes(void **state)
     unload(&loaded);
 }
 
-static void an_embedding_in_front_takes_ids(void **state)
+static void an_embedding_in_front_accepts_ids(void **state)
 {
     (void)state;
     struct loaded loaded;
@@ -141,7 +141,7 @@ static void an_embedding_in_front_takes_ids(void **state)
     unload(&loaded);
 }
 
-static void kwargs_that_do_not_fit(void **state)
+static void kwargs_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
     static const char *const refused[][3] = {
@@ -173,12 +173,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_have_one_length),
-        cmocka_unit_test(keys_without_projection_are_as_many_as_values),
+        cmocka_unit_test(keys_without_projection_need_as_many_values),
         cmocka_unit_test(keys_of_another_size_have_no_default),
         cmocka_unit_test(masks_are_booleans_for_all_heads),
         cmocka_unit_test(outputs_have_their_shapes),
-        cmocka_unit_test(an_embedding_in_front_takes_ids),
-        cmocka_unit_test(kwargs_that_do_not_fit),
+        cmocka_unit_test(an_embedding_in_front_accepts_ids),
+        cmocka_unit_test(kwargs_that_do_not_fit_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

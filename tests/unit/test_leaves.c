@@ -21,7 +21,7 @@
 #include <cmocka.h>
 
 #define CASES_FOLDER "tests/reference"
-#define FEWEST_CASES 82
+#define MIN_CASES 82
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
 /* ---- The model around a leaf ---- */
@@ -830,9 +830,9 @@ int main(void)
 {
     struct dirent **entries;
     int count = scandir(CASES_FOLDER, &entries, is_case, alphasort);
-    if (count < FEWEST_CASES) {
+    if (count < MIN_CASES) {
         fprintf(stderr, "%d cases in " CASES_FOLDER ", expected %d: run from the root of the repository\n", count,
-                FEWEST_CASES);
+                MIN_CASES);
         return 1;
     }
     const struct CMUnitTest others[] = {

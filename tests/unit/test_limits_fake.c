@@ -27,7 +27,7 @@ static int64_t payload(const struct model_input *inputs, int n_inputs, int64_t m
     return settings.payload_limit;
 }
 
-static void tokens_have_a_default(void **state)
+static void max_batch_tokens_has_a_default(void **state)
 {
     (void)state;
     struct settings settings = {.max_batch_tokens = 0};
@@ -41,7 +41,7 @@ static void tokens_have_a_default(void **state)
     assert_int_equal(limits_image_arena(&settings, 64 * GIBIBYTE), 0);
 }
 
-static void a_body_holds_the_longest_input(void **state)
+static void the_payload_fits_the_longest_input(void **state)
 {
     (void)state;
     const struct model_input ids = {.name = "x", .kind = INPUT_IDS, .columns = 1, .max_length = 4096};
@@ -60,7 +60,7 @@ static void a_body_holds_the_longest_input(void **state)
     assert_int_equal(payload(&call, 1, 8 * GIBIBYTE), 16384 * 512 * 24 + AROUND);
 }
 
-static void memory_is_the_bound(void **state)
+static void memory_limits_the_payload(void **state)
 {
     (void)state;
     const struct model_input many = {.name = "x", .kind = INPUT_ROWS, .columns = 64, .max_length = 1048576};
@@ -71,7 +71,7 @@ static void memory_is_the_bound(void **state)
     assert_int_equal(payload(&many, 1, GIBIBYTE / 16), LIMITS_PAYLOAD);
 }
 
-static void a_given_limit_stays(void **state)
+static void a_given_limit_is_kept(void **state)
 {
     (void)state;
     struct settings settings = {.payload_limit = 1024, .max_batch_tokens = 16384};
@@ -84,10 +84,10 @@ static void a_given_limit_stays(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tokens_have_a_default),
-        cmocka_unit_test(a_body_holds_the_longest_input),
-        cmocka_unit_test(memory_is_the_bound),
-        cmocka_unit_test(a_given_limit_stays),
+        cmocka_unit_test(max_batch_tokens_has_a_default),
+        cmocka_unit_test(the_payload_fits_the_longest_input),
+        cmocka_unit_test(memory_limits_the_payload),
+        cmocka_unit_test(a_given_limit_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -101,7 +101,7 @@ static struct rlimit exhaust(void)
     return limit;
 }
 
-static void test_it_closes_with_a_client_that_cannot_be_taken(void **state)
+static void test_closing_with_a_client_that_cannot_be_accepted(void **state)
 {
     (void)state;
     int client = socket(AF_INET, SOCK_STREAM, 0);
@@ -114,7 +114,7 @@ static void test_it_closes_with_a_client_that_cannot_be_taken(void **state)
     close(client);
 }
 
-static void test_it_takes_clients_once_there_are_descriptors(void **state)
+static void test_clients_are_accepted_once_descriptors_are_free(void **state)
 {
     (void)state;
     int client = socket(AF_INET, SOCK_STREAM, 0);
@@ -130,7 +130,7 @@ static void test_it_takes_clients_once_there_are_descriptors(void **state)
 }
 
 /* With any error except a lost connection, the listener pauses for 20 ms after each failure. */
-static void test_it_does_not_spin_when_accepting_fails(void **state)
+static void test_failing_accepts_use_no_cpu(void **state)
 {
     (void)state;
     enum { PAUSE_NS = 20000000 };
@@ -152,7 +152,7 @@ static void test_it_does_not_spin_when_accepting_fails(void **state)
     close(client);
 }
 
-static void test_a_host_without_an_address_is_told(void **state)
+static void test_a_host_without_an_address_is_refused(void **state)
 {
     (void)state;
     struct sockaddr_un path = {.sun_family = AF_UNIX};
@@ -171,10 +171,10 @@ static void test_a_host_without_an_address_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_it_closes_with_a_client_that_cannot_be_taken),
-        cmocka_unit_test(test_it_takes_clients_once_there_are_descriptors),
-        cmocka_unit_test(test_it_does_not_spin_when_accepting_fails),
-        cmocka_unit_test(test_a_host_without_an_address_is_told),
+        cmocka_unit_test(test_closing_with_a_client_that_cannot_be_accepted),
+        cmocka_unit_test(test_clients_are_accepted_once_descriptors_are_free),
+        cmocka_unit_test(test_failing_accepts_use_no_cpu),
+        cmocka_unit_test(test_a_host_without_an_address_is_refused),
     };
     return cmocka_run_group_tests_name("listener", tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { DIM = 8, K = 5, HEADS = 2, SEQ_LEN = 20000, MOST_ITEMS = 3, MOST_TOKENS = 25000 };
+enum { DIM = 8, K = 5, HEADS = 2, SEQ_LEN = 20000, MAX_ITEMS = 3, MAX_TOKENS = 25000 };
 
 /* The weights from which the expected results are computed: e is (SEQ_LEN, K), to_v and to_out are (DIM, DIM), bias is
  * (DIM). */
@@ -39,8 +39,8 @@ static void open_model(enum dtype dtype, struct loaded *loaded, struct expected 
     struct engine_options options = {.device = {DEVICE_CPU},
                                      .dtype = dtype,
                                      .threads = 2,
-                                     .max_batch_tokens = MOST_TOKENS,
-                                     .max_batch_requests = MOST_ITEMS};
+                                     .max_batch_tokens = MAX_TOKENS,
+                                     .max_batch_requests = MAX_ITEMS};
     char text[256];
     struct model_config config;
     struct error error;
@@ -98,10 +98,10 @@ static void compare(const struct expected *expected, const struct engine_item *i
 static void check_batch(struct loaded *loaded, const struct expected *expected, const int64_t *lengths,
                         double tolerance)
 {
-    struct engine_item items[MOST_ITEMS] = {0};
+    struct engine_item items[MAX_ITEMS] = {0};
     struct error error;
     int64_t count = 0;
-    for (; count < MOST_ITEMS && lengths[count] > 0; count++) {
+    for (; count < MAX_ITEMS && lengths[count] > 0; count++) {
         float *x = malloc((size_t)(lengths[count] * DIM) * sizeof *x);
         for (int64_t i = 0; i < lengths[count] * DIM; i++)
             x[i] = random_float();
@@ -120,7 +120,7 @@ static void check_batch(struct loaded *loaded, const struct expected *expected, 
 
 static void check_dtype(enum dtype dtype, double tolerance)
 {
-    static const int64_t batches[][MOST_ITEMS] = {
+    static const int64_t batches[][MAX_ITEMS] = {
         {8192}, {8193}, {16384}, {SEQ_LEN}, {8195, 100, 8192}, {12345, 1, 9001},
     };
     struct loaded loaded;

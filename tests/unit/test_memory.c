@@ -43,7 +43,7 @@ static int remove_root(void **state)
     return system(command);
 }
 
-static void without_groups_it_is_the_machines(void **state)
+static void without_control_groups_the_machine_is_the_limit(void **state)
 {
     (void)state;
     assert_true(memory_bytes(root) > 100 << 20);
@@ -52,7 +52,7 @@ static void without_groups_it_is_the_machines(void **state)
     assert_true(memory_bytes(root) > 100 << 20);
 }
 
-static void the_least_limit_on_the_way_up_counts(void **state)
+static void the_smallest_limit_of_the_outer_groups_counts(void **state)
 {
     (void)state;
     put("/proc/self/cgroup", "0::/outer/inner\n");
@@ -78,8 +78,8 @@ static void version_1_has_a_hierarchy_of_its_own(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(without_groups_it_is_the_machines, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(the_least_limit_on_the_way_up_counts, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(without_control_groups_the_machine_is_the_limit, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(the_smallest_limit_of_the_outer_groups_counts, make_root, remove_root),
         cmocka_unit_test_setup_teardown(version_1_has_a_hierarchy_of_its_own, make_root, remove_root),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,7 +28,7 @@ static char *text_of(const struct metrics *metrics)
     static const struct metrics_model_now models_now[] = {{.requests = 3,
                                                            .tokens = 70,
                                                            .generates = true,
-                                                           .slotless = 6,
+                                                           .waiting_for_slots = 6,
                                                            .slots = 64,
                                                            .slots_used = 60,
                                                            .slot_bytes = 4096},
@@ -199,7 +199,7 @@ static void test_generations(void **context)
 }
 
 /* If a request expires while it waits, the metrics count its waiting time, but no inference. */
-static void test_times_that_a_request_has_not(void **context)
+static void test_requests_without_inference_have_no_inference_time(void **context)
 {
     (void)context;
     struct metrics *metrics = open_two();
@@ -213,7 +213,7 @@ static void test_times_that_a_request_has_not(void **context)
     metrics_close(metrics);
 }
 
-static void test_more_routes_than_places(void **context)
+static void test_routes_over_the_limit_count_as_other(void **context)
 {
     (void)context;
     struct metrics *metrics = open_two();
@@ -303,7 +303,7 @@ static void *record_many(void *argument)
 }
 
 /* Each model has its own counts, which begin at 0. Requests without a model have no label `model`. */
-static void test_models_are_apart(void **context)
+static void test_models_have_separate_counts(void **context)
 {
     (void)context;
     struct metrics *metrics = open_two();
@@ -326,7 +326,7 @@ static void test_models_are_apart(void **context)
 }
 
 /* The table of statuses is small, because clients cannot choose statuses. Further statuses count as 599. */
-static void test_more_statuses_than_places(void **context)
+static void test_statuses_over_the_limit_count_as_other(void **context)
 {
     (void)context;
     struct metrics *metrics = open_two();
@@ -369,11 +369,11 @@ int main(void)
         cmocka_unit_test(test_requests_and_errors),
         cmocka_unit_test(test_histograms),
         cmocka_unit_test(test_generations),
-        cmocka_unit_test(test_times_that_a_request_has_not),
-        cmocka_unit_test(test_more_routes_than_places),
+        cmocka_unit_test(test_requests_without_inference_have_no_inference_time),
+        cmocka_unit_test(test_routes_over_the_limit_count_as_other),
         cmocka_unit_test(test_label_is_escaped),
-        cmocka_unit_test(test_models_are_apart),
-        cmocka_unit_test(test_more_statuses_than_places),
+        cmocka_unit_test(test_models_have_separate_counts),
+        cmocka_unit_test(test_statuses_over_the_limit_count_as_other),
         cmocka_unit_test(test_exposition_format),
         cmocka_unit_test(test_many_recorders),
     };

@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #define CASES_FOLDER "tests/reference"
-#define FEWEST_CASES 82
+#define MIN_CASES 82
 #define ITEMS 6
 #define ROUNDS 4
 #define TOKENS 256     /* maximum number of tokens of a batch */
@@ -25,13 +25,13 @@
 #define WIDEST 3       /* maximum number of sequences of a call */
 #define SIDE 8         /* maximum height and width of an image */
 #define TRIES 1000     /* maximum number of attempts to make an item that the model accepts */
-#define MOST_OUTPUTS 8 /* maximum number of requested outputs besides the first */
+#define MAX_OUTPUTS 8  /* maximum number of requested outputs besides the first */
 #define TOLERANCE 1e-6 /* relative L2 difference that is allowed if the model is not batch invariant */
 
 /* An item, its inputs, and memory for its results. */
 struct sample {
     struct engine_item item;
-    struct engine_extra extras[MOST_OUTPUTS];
+    struct engine_extra extras[MAX_OUTPUTS];
     void *inputs[ENGINE_MAX_INPUTS];
     float *results;
     int64_t n_results; /* number of floats in `results` */
@@ -101,12 +101,12 @@ static void want_results(const struct loaded *loaded, struct sample *sample)
 {
     const struct model_info *info = model_info(loaded->model);
     struct engine_item *item = &sample->item;
-    int64_t shape[ENGINE_MAX_RANK], places[MOST_OUTPUTS];
+    int64_t shape[ENGINE_MAX_RANK], places[MAX_OUTPUTS];
     int64_t elements = product(model_output_shape(loaded->model, item, 0, shape), shape);
     item->n_rows = elements / info->output_columns;
     bool has_hidden = info->inputs[0].layout != LAYOUT_IMAGE;
     sample->n_results = elements + (has_hidden ? (item->n_rows + 1) * info->hidden_columns : 0);
-    for (int i = 1; i < info->n_outputs && item->n_extras < MOST_OUTPUTS; i++) {
+    for (int i = 1; i < info->n_outputs && item->n_extras < MAX_OUTPUTS; i++) {
         if (random_size(0, 1))
             continue;
         places[item->n_extras] = sample->n_results;
@@ -235,9 +235,9 @@ int main(void)
     uint64_t seed = given ? strtoull(given, NULL, 10) : 20261121;
     struct dirent **entries;
     int count = scandir(CASES_FOLDER, &entries, is_case, alphasort);
-    if (count < FEWEST_CASES) {
+    if (count < MIN_CASES) {
         fprintf(stderr, "%d cases in " CASES_FOLDER ", expected %d: run from the root of the repository\n", count,
-                FEWEST_CASES);
+                MIN_CASES);
         return 1;
     }
     random_seed(seed);

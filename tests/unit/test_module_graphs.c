@@ -17,7 +17,7 @@
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 #define FLOATS (32 + 16 + 4 + 48)
-#define MOST_KILOBYTES (2 << 20) /* limit for the memory of the process, including that of the sanitizers */
+#define MAX_KILOBYTES (2 << 20) /* limit for the memory of the process, including that of the sanitizers */
 
 static struct engine *engine;
 
@@ -123,7 +123,7 @@ static void expect(const char *graph, const char *expected, const char *place)
     assert_int_equal(found_otherwise, 0);
 }
 
-static void the_graphs_around_are_served(void **state)
+static void the_graphs_of_the_tests_below_are_served(void **state)
 {
     (void)state;
     char *graph = around("{\"op\": \"relu\", \"to\": \"y\", \"self\": \"x\"}");
@@ -288,7 +288,7 @@ static void nodes_are_refused_by_name(void **state)
 }
 
 /* The input of the class is (n, batch, 4). The class would confuse the batch with the sequence. */
-static void a_leaf_takes_the_batch_first(void **state)
+static void a_leaf_needs_the_batch_as_first_dimension(void **state)
 {
     (void)state;
     char *graph = around("{\"op\": \"transpose\", \"to\": \"t\", \"self\": \"x\", \"dim0\": 0, \"dim1\": 1},"
@@ -300,7 +300,7 @@ static void a_leaf_takes_the_batch_first(void **state)
 }
 
 /* An operation on x[:, None] and x[None] would combine different items of the batch. */
-static void items_do_not_meet(void **state)
+static void operations_between_items_are_refused(void **state)
 {
     (void)state;
     static const char *const ops[] = {"add", "where", "matmul"};
@@ -367,7 +367,7 @@ static const struct refusal graphs[] = {
 #define FLAGS "{\"op\": \"view\", \"to\": \"column\", \"self\": \"flags\", \"size\": [\"batch\", 1, 1]}, "
 
 /* These faults are only found when the plan is complete, so the message names no node. */
-static void results_of_absurd_sizes_are_refused(void **state)
+static void results_of_huge_sizes_are_refused(void **state)
 {
     (void)state;
     char *graph = around(FLAGS "{\"op\": \"expand\", \"to\": \"y\", \"self\": \"column\", "
@@ -381,7 +381,7 @@ static void results_of_absurd_sizes_are_refused(void **state)
 }
 
 /* The output must be the logits of a linear layer, with one column for each id of the input's vocabulary. */
-static void causal_needs_logits_of_sequences_that_grow(void **state)
+static void causal_models_need_logits_and_a_free_length(void **state)
 {
     (void)state;
 #define IDS(length)                                                                                 \
@@ -458,19 +458,19 @@ static void memory_stays_small(void **state)
     struct rusage usage;
     assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
     print_message("%ld kB\n", usage.ru_maxrss);
-    assert_true(usage.ru_maxrss < MOST_KILOBYTES);
+    assert_true(usage.ru_maxrss < MAX_KILOBYTES);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_graphs_around_are_served),
+        cmocka_unit_test(the_graphs_of_the_tests_below_are_served),
         cmocka_unit_test(nodes_are_refused_by_name),
-        cmocka_unit_test(a_leaf_takes_the_batch_first),
-        cmocka_unit_test(items_do_not_meet),
-        cmocka_unit_test(causal_needs_logits_of_sequences_that_grow),
+        cmocka_unit_test(a_leaf_needs_the_batch_as_first_dimension),
+        cmocka_unit_test(operations_between_items_are_refused),
+        cmocka_unit_test(causal_models_need_logits_and_a_free_length),
         cmocka_unit_test(graphs_are_refused),
-        cmocka_unit_test(results_of_absurd_sizes_are_refused),
+        cmocka_unit_test(results_of_huge_sizes_are_refused),
         cmocka_unit_test(too_many_nodes_are_refused),
         cmocka_unit_test(too_many_numbers_are_refused),
         cmocka_unit_test(memory_stays_small),

@@ -107,7 +107,7 @@ static void each_allocation_may_fail(void **unused)
 
 /* From some allocation on, all allocations fail while a long text is parsed. The parser may try a few more allocations,
  * but not one for each character. */
-static void a_parse_without_memory_does_not_ask_at_each_character(void **unused)
+static void a_parse_without_memory_does_not_allocate_at_each_character(void **unused)
 {
     (void)unused;
     enum { LENGTH = 100000, FEW = 50 };
@@ -138,7 +138,7 @@ static void a_parse_without_memory_does_not_ask_at_each_character(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(each_allocation_may_fail),
-                                       cmocka_unit_test(a_parse_without_memory_does_not_ask_at_each_character)};
+                                       cmocka_unit_test(a_parse_without_memory_does_not_allocate_at_each_character)};
     json_object_seed(1);
     json_body_init();
     native_open();

@@ -49,7 +49,7 @@ static void vectors_are_cut_then_normalised(void **state)
     json_decref(list);
 }
 
-static void the_best_have_their_text(void **state)
+static void the_best_tokens_have_their_texts(void **state)
 {
     (void)state;
     json_t *list = expect_answer("/logits", "{\"inputs\": \"abc\", \"positions\": [2], \"top_k\": 259}");
@@ -73,7 +73,7 @@ static void the_best_have_their_text(void **state)
     json_decref(list);
 }
 
-static void texts_may_hold_nul(void **state)
+static void texts_may_contain_nul(void **state)
 {
     (void)state;
     json_t *tokens = expect_answer("/tokenize", "{\"inputs\": \"a\\u0000b\"}");
@@ -204,7 +204,7 @@ static void positions_are_computed_once(void **state)
                    "positions[4] is 3, but inputs has 3 tokens");
 }
 
-static void what_the_model_refuses_names_the_input(void **state)
+static void refusals_name_the_input(void **state)
 {
     (void)state;
     expect_failure("/embed", "{\"inputs\": [[1], [2], [3], [4, 5, 260]]}", FAILURE_INVALID,
@@ -224,7 +224,7 @@ static void what_the_model_refuses_names_the_input(void **state)
 
 /* The message must say which limit is exceeded, the limit of the model or that of the server. The server's limit
  * follows from its memory. */
-static void what_is_too_long_names_who_limits_it(void **state)
+static void a_length_error_names_the_limit(void **state)
 {
     (void)state;
     enum { LENGTH = FAKE_MAX_LENGTH + 1 };
@@ -261,14 +261,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_those_of_their_input),
         cmocka_unit_test(vectors_are_cut_then_normalised),
-        cmocka_unit_test(the_best_have_their_text),
-        cmocka_unit_test(texts_may_hold_nul),
+        cmocka_unit_test(the_best_tokens_have_their_texts),
+        cmocka_unit_test(texts_may_contain_nul),
         cmocka_unit_test(texts_have_the_ids_of_their_tokenizer),
         cmocka_unit_test(a_text_too_long_is_refused_or_cut),
         cmocka_unit_test(targets_of_a_text_are_its_own_ids),
         cmocka_unit_test(positions_are_computed_once),
-        cmocka_unit_test(what_the_model_refuses_names_the_input),
-        cmocka_unit_test(what_is_too_long_names_who_limits_it),
+        cmocka_unit_test(refusals_name_the_input),
+        cmocka_unit_test(a_length_error_names_the_limit),
     };
     return cmocka_run_group_tests(tests, native_setup, native_teardown);
 }

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 /* Checks that two requests have the same inputs and answer, or the same failure. */
-static void expect_alike(const struct request *a, const struct request *b)
+static void expect_same_result(const struct request *a, const struct request *b)
 {
     size_t row_bytes = a->info && a->info->vocabulary ? sizeof(int32_t) : FAKE_COLUMNS * sizeof(float);
     assert_int_equal(a->failure.kind, b->failure.kind);
@@ -135,7 +135,7 @@ static void write_body(const char *body, const char *list, bool escaped, char *t
 
 /* Lists of numbers must have the same result whether jansson reads them or not. If a key contains an escape, jansson
  * reads its list. */
-static void lists_are_read_alike(void **state)
+static void both_readers_agree(void **state)
 {
     (void)state;
     char list[2048], text[8192];
@@ -151,7 +151,7 @@ static void lists_are_read_alike(void **state)
             native_call(list_cases[i].path, text, strlen(text), &requests[escaped]);
         }
         print_message("%s\n", list_cases[i].body);
-        expect_alike(&requests[0], &requests[1]);
+        expect_same_result(&requests[0], &requests[1]);
         request_close(&requests[0]);
         request_close(&requests[1]);
     }
@@ -320,7 +320,7 @@ static void lists_are_counted_without_objects(void **state)
 }
 
 /* The elements of the list are no ids, so the message must not count them as tokens. */
-static void a_list_of_no_ids_is_named_by_its_first_element(void **state)
+static void a_list_without_ids_is_refused_at_its_first_element(void **state)
 {
     (void)state;
     char body[1024] = "{\"inputs\": [[1], [null";
@@ -333,12 +333,12 @@ static void a_list_of_no_ids_is_named_by_its_first_element(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_are_read_alike),
+        cmocka_unit_test(both_readers_agree),
         cmocka_unit_test(long_lists_are_refused_without_an_object_for_each_number),
         cmocka_unit_test(long_lists_of_anything_are_refused_before_they_are_objects),
         cmocka_unit_test(limits_of_lists_hold_for_escaped_keys),
         cmocka_unit_test(lists_are_counted_without_objects),
-        cmocka_unit_test(a_list_of_no_ids_is_named_by_its_first_element),
+        cmocka_unit_test(a_list_without_ids_is_refused_at_its_first_element),
     };
     return cmocka_run_group_tests(tests, native_setup, native_teardown);
 }

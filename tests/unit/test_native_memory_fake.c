@@ -102,7 +102,7 @@ static void large_requests_leave_room_for_small_ones(void **state)
 }
 
 /* A text of 1 MiB is truncated to 64 ids. The tokenizer must not make more ids. */
-static void truncated_texts_cost_what_is_kept(void **state)
+static void truncated_texts_count_only_the_kept_tokens(void **state)
 {
     (void)state;
     enum { LENGTH = 1 << 20 };
@@ -171,14 +171,14 @@ static void json_is_bounded_by_the_payload(void **state)
 static void tokenize_has_a_bound(void **state)
 {
     (void)state;
-    enum { MOST = 1 << 20 };
-    char *body = malloc(MOST + 64);
+    enum { MAX_TOKENS = 1 << 20 };
+    char *body = malloc(MAX_TOKENS + 64);
     struct request request;
     assert_non_null(body);
     for (int more = 0; more < 2; more++) {
         int at = sprintf(body, "{\"inputs\": [\"");
-        memset(body + at, 'x', MOST - 1);
-        strcpy(body + at + MOST - 1, more ? "\", \"yz\"]}" : "\", \"y\"]}");
+        memset(body + at, 'x', MAX_TOKENS - 1);
+        strcpy(body + at + MAX_TOKENS - 1, more ? "\", \"yz\"]}" : "\", \"y\"]}");
         if (more) {
             expect_failure(
                 "/tokenize", body, FAILURE_INVALID,
@@ -294,7 +294,7 @@ int main(void)
         cmocka_unit_test(counted_memory_is_enough),
         cmocka_unit_test(json_has_a_bound),
         cmocka_unit_test(large_requests_leave_room_for_small_ones),
-        cmocka_unit_test(truncated_texts_cost_what_is_kept),
+        cmocka_unit_test(truncated_texts_count_only_the_kept_tokens),
         cmocka_unit_test(json_takes_five_times_the_payload),
         cmocka_unit_test(json_is_bounded_by_the_payload),
         cmocka_unit_test(tokenize_has_a_bound),

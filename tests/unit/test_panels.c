@@ -87,7 +87,7 @@ static void grids_of_all_shapes_are_drawn(void **state)
     for (int first = 0; first < 4; first++)
         for (int heads = 1; heads + first <= 4; heads++)
             for (int most_n = 1; most_n <= 6; most_n++)
-                for (int cell = 0; cell <= PANELS_MOST_CELL; cell++) {
+                for (int cell = 0; cell <= PANELS_MAX_CELL; cell++) {
                     struct panels panels = {rows, 3, first, heads, most_n, false, cell, 0, 0};
                     assert_true(panels_fit(&panels));
                     free(drawn(&panels));

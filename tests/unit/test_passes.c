@@ -53,7 +53,7 @@ static bool one_in(int64_t n)
 
 static int weight(struct maker *maker, int64_t rows, int64_t columns)
 {
-    return plan_part(maker->builder, maker->pool, random_size(0, 1 << 15), rows, columns);
+    return plan_slice_weight(maker->builder, maker->pool, random_size(0, 1 << 15), rows, columns);
 }
 
 static int some_bias(struct maker *maker, int64_t columns)
@@ -636,7 +636,7 @@ static void run_plan(uint64_t plan_seed)
     close_bench(&bench);
 }
 
-static void rewritten_plans_give_the_same(void **state)
+static void rewritten_plans_give_the_same_results(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < PLANS; i++) {
@@ -682,7 +682,7 @@ static void the_selected_row_keeps_its_position(void **state)
 }
 
 /* This test runs after the tests that build plans. */
-static void every_operation_is_drawn(void **state)
+static void random_plans_contain_every_operation(void **state)
 {
     (void)state;
     for (int i = 0; i < OP_COUNT; i++) {
@@ -708,7 +708,7 @@ static int64_t product_flops(const struct plan *plan, int64_t rows)
     return flops;
 }
 
-static void decisions_count_what_they_save(void **state)
+static void decisions_report_the_flops_they_save(void **state)
 {
     (void)state;
     int taken = 0;
@@ -740,7 +740,7 @@ static void decisions_count_what_they_save(void **state)
  * After the pass re-associate has rewritten K, its projection follows the step with A, and has a column of sums. The
  * pass must not regard this step and this projection as another chain from x, the source of V. Otherwise it would
  * regard V as rewritten, and not rewrite it. */
-static void a_rewritten_projection_is_no_chain(void **state)
+static void a_rewritten_projection_is_not_rewritten_again(void **state)
 {
     (void)state;
     static const struct tensor_shape pool = {"pool", 64, 1024};
@@ -780,9 +780,11 @@ int main(void)
     seed = given ? strtoull(given, NULL, 10) : 20261120;
     print_message("SEED=%llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rewritten_plans_give_the_same),      cmocka_unit_test(the_selected_row_keeps_its_position),
-        cmocka_unit_test(every_operation_is_drawn),           cmocka_unit_test(decisions_count_what_they_save),
-        cmocka_unit_test(a_rewritten_projection_is_no_chain),
+        cmocka_unit_test(rewritten_plans_give_the_same_results),
+        cmocka_unit_test(the_selected_row_keeps_its_position),
+        cmocka_unit_test(random_plans_contain_every_operation),
+        cmocka_unit_test(decisions_report_the_flops_they_save),
+        cmocka_unit_test(a_rewritten_projection_is_not_rewritten_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -171,19 +171,19 @@ static void readers_of_bodies(bool pictures)
     close_server(&fixture);
 }
 
-static void workers_read_what_may_be_a_picture(void **state)
+static void workers_read_bodies_that_may_be_pictures(void **state)
 {
     (void)state;
     readers_of_bodies(true);
 }
 
-static void the_loop_reads_where_no_model_takes_pictures(void **state)
+static void without_picture_models_the_event_loop_reads_bodies(void **state)
 {
     (void)state;
     readers_of_bodies(false);
 }
 
-static void workers_read_texts_sooner(void **state)
+static void a_tokenizer_lowers_the_limit_for_workers(void **state)
 {
     (void)state;
     struct fixture fixture;
@@ -199,7 +199,7 @@ static void workers_read_texts_sooner(void **state)
     }
 }
 
-static void only_routes_of_pictures_take_them(void **state)
+static void only_picture_routes_accept_pictures(void **state)
 {
     (void)state;
     static const struct {
@@ -235,10 +235,10 @@ static void only_routes_of_pictures_take_them(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(workers_read_what_may_be_a_picture),
-        cmocka_unit_test(the_loop_reads_where_no_model_takes_pictures),
-        cmocka_unit_test(workers_read_texts_sooner),
-        cmocka_unit_test(only_routes_of_pictures_take_them),
+        cmocka_unit_test(workers_read_bodies_that_may_be_pictures),
+        cmocka_unit_test(without_picture_models_the_event_loop_reads_bodies),
+        cmocka_unit_test(a_tokenizer_lowers_the_limit_for_workers),
+        cmocka_unit_test(only_picture_routes_accept_pictures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -239,7 +239,7 @@ static void wrong_options_are_named(void **state)
                    "inputs[0][0] is a string, an integer id was expected");
 }
 
-static void keys_without_a_meaning_are_told(void **state)
+static void keys_without_a_meaning_are_reported(void **state)
 {
     (void)state;
     struct request request;
@@ -568,7 +568,7 @@ int main(void)
         cmocka_unit_test(one_class_has_a_sigmoid_and_a_number),
         cmocka_unit_test(equal_scores_keep_the_order_of_logits),
         cmocka_unit_test(wrong_options_are_named),
-        cmocka_unit_test(keys_without_a_meaning_are_told),
+        cmocka_unit_test(keys_without_a_meaning_are_reported),
         cmocka_unit_test(routes_that_serve_a_model_are_named),
         cmocka_unit_test(the_root_follows_the_model),
         cmocka_unit_test(vectors_are_not_pooled),

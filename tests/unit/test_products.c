@@ -245,13 +245,13 @@ static void expect_without_code(enum product_library library, bool bf16, double 
     assert_int_equal(WEXITSTATUS(status), TOLD);
 }
 
-static void openblas_takes_what_onednn_cannot(void **state)
+static void openblas_replaces_onednn_without_generated_code(void **state)
 {
     (void)state;
     expect_without_code(LIBRARY_AUTO, false, 1e-6);
 }
 
-static void own_tiles_take_what_onednn_cannot(void **state) /* runs on processors with AMX */
+static void own_tiles_replace_onednn_without_generated_code(void **state) /* runs on processors with AMX */
 {
     (void)state;
     if (!cpu_has_bf16())
@@ -336,7 +336,7 @@ static void sequences_are_projected_in_bf16(void **state)
 }
 
 /* The result must not depend on the rows of E behind the item's last position. */
-static void positions_beyond_do_not_matter(void **state)
+static void positions_beyond_the_item_do_not_matter(void **state)
 {
     (void)state;
     enum { N = 6, ROWS = 3 };
@@ -409,11 +409,11 @@ int main(void)
         SEEDED(onednn_multiplies),
         SEEDED(onednn_multiplies_bf16),
         SEEDED(own_tiles_multiply_bf16),
-        SEEDED(openblas_takes_what_onednn_cannot),
-        SEEDED(own_tiles_take_what_onednn_cannot),
+        SEEDED(openblas_replaces_onednn_without_generated_code),
+        SEEDED(own_tiles_replace_onednn_without_generated_code),
         SEEDED(onednn_by_name_has_no_substitute),
         SEEDED(sequences_are_projected_in_bf16),
-        SEEDED(positions_beyond_do_not_matter),
+        SEEDED(positions_beyond_the_item_do_not_matter),
         SEEDED(numbers_become_the_nearest_bf16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,11 +37,11 @@ static void expect_own(const char *given)
 static void test_given(void **context)
 {
     (void)context;
-    char longest[REQUEST_ID_MOST + 2];
+    char longest[REQUEST_ID_MAX_LENGTH + 2];
     memset(longest, '~', sizeof longest);
-    longest[REQUEST_ID_MOST + 1] = '\0';
+    longest[REQUEST_ID_MAX_LENGTH + 1] = '\0';
     expect_own(longest);
-    longest[REQUEST_ID_MOST] = '\0';
+    longest[REQUEST_ID_MAX_LENGTH] = '\0';
     assert_string_equal(id_of(longest, NULL), longest);
     assert_string_equal(id_of("a", trace_id), "a");
     assert_string_equal(id_of("!~\"\\", NULL), "!~\"\\");
@@ -57,7 +57,7 @@ static void test_given(void **context)
 static void test_own_ids_differ(void **context)
 {
     (void)context;
-    char first[REQUEST_ID_MOST + 1];
+    char first[REQUEST_ID_MAX_LENGTH + 1];
     snprintf(first, sizeof first, "%s", id_of(NULL, NULL));
     assert_string_not_equal(first, id_of(NULL, NULL));
     struct request_id_source another;

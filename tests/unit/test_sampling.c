@@ -17,8 +17,8 @@
 #define FILE_NAME "tests/generation/sampling.json"
 #define CASES 35
 #define DRAWS 20000
-#define MOST_TOKENS 64
-#define LEAST_EXPECTED 5 /* the chi-square test counts tokens with fewer expected draws together */
+#define MAX_TOKENS 64
+#define MIN_EXPECTED 5 /* the chi-square test counts tokens with fewer expected draws together */
 
 static double number(const json_t *object, const char *key, double otherwise)
 {
@@ -49,7 +49,7 @@ static void assert_distribution(int64_t n, const int64_t *counts, const double *
         double expected = probabilities[i] * DRAWS, found = (double)counts[i];
         if (probabilities[i] == 0 && counts[i] > 0)
             fail_msg("case %zu: token %lld has no probability and was chosen", index, (long long)i);
-        if (expected < LEAST_EXPECTED) {
+        if (expected < MIN_EXPECTED) {
             rest_expected += expected;
             rest_found += found;
             continue;
@@ -57,7 +57,7 @@ static void assert_distribution(int64_t n, const int64_t *counts, const double *
         chi_square += (found - expected) * (found - expected) / expected;
         freedom++;
     }
-    if (rest_expected >= LEAST_EXPECTED) {
+    if (rest_expected >= MIN_EXPECTED) {
         chi_square += (rest_found - rest_expected) * (rest_found - rest_expected) / rest_expected;
         freedom++;
     }
@@ -68,13 +68,13 @@ static void assert_distribution(int64_t n, const int64_t *counts, const double *
 
 static void test_case(size_t index, const json_t *recorded)
 {
-    float logits[MOST_TOKENS], scratch[2 * MOST_TOKENS];
-    double probabilities[MOST_TOKENS];
-    int32_t history[MOST_TOKENS];
-    int64_t counts[MOST_TOKENS] = {0};
+    float logits[MAX_TOKENS], scratch[2 * MAX_TOKENS];
+    double probabilities[MAX_TOKENS];
+    int32_t history[MAX_TOKENS];
+    int64_t counts[MAX_TOKENS] = {0};
     const json_t *values = json_object_get(recorded, "logits"), *before = json_object_get(recorded, "history");
     int64_t n = (int64_t)json_array_size(values), n_history = (int64_t)json_array_size(before);
-    assert_in_range(n, 1, MOST_TOKENS);
+    assert_in_range(n, 1, MAX_TOKENS);
     assert_true(sampling_scratch(n) <= sizeof scratch / sizeof *scratch);
     for (int64_t i = 0; i < n; i++) {
         logits[i] = (float)json_number_value(json_array_get(values, (size_t)i));
@@ -109,11 +109,11 @@ static void test_distributions_are_the_libraries(void **state)
 static struct sampled_token choose(const struct sampling_options *options, int64_t n, const float *logits,
                                    double random)
 {
-    float scratch[2 * MOST_TOKENS];
+    float scratch[2 * MAX_TOKENS];
     return sampling_choose(options, n, logits, NULL, 0, random, scratch);
 }
 
-static void test_greedy_takes_the_largest_and_the_lower_of_equals(void **state)
+static void test_greedy_chooses_the_largest_and_the_first_of_equals(void **state)
 {
     (void)state;
     struct sampling_options options = sampling_defaults();
@@ -157,7 +157,7 @@ static void test_best_tokens_are_sorted_with_their_log_probabilities(void **stat
     }
 }
 
-static void test_random_numbers_depend_on_all_three(void **state)
+static void test_random_numbers_depend_on_seed_sequence_and_index(void **state)
 {
     (void)state;
     double first = sampling_random(1, 2, 3);
@@ -172,10 +172,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_distributions_are_the_libraries),
-        cmocka_unit_test(test_greedy_takes_the_largest_and_the_lower_of_equals),
+        cmocka_unit_test(test_greedy_chooses_the_largest_and_the_first_of_equals),
         cmocka_unit_test(test_a_filter_keeps_at_least_one_token),
         cmocka_unit_test(test_best_tokens_are_sorted_with_their_log_probabilities),
-        cmocka_unit_test(test_random_numbers_depend_on_all_three),
+        cmocka_unit_test(test_random_numbers_depend_on_seed_sequence_and_index),
     };
     return cmocka_run_group_tests_name("sampling", tests, NULL, NULL);
 }

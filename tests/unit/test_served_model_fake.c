@@ -75,9 +75,9 @@ static void labels_are_as_many_as_columns(void **state)
     open_model(&opened, make_model(INPUT_IDS, 1, ids, 3, 0), "\"labels\": [\"a\", \"b\", \"a\"]");
     assert_int_equal(opened.status, 0);
     assert_string_equal(opened.served.labels[1].text, "b");
-    assert_true(opened.served.labels[0].again);
-    assert_false(opened.served.labels[1].again);
-    assert_false(opened.served.labels[2].again);
+    assert_true(opened.served.labels[0].is_repeated_later);
+    assert_false(opened.served.labels[1].is_repeated_later);
+    assert_false(opened.served.labels[2].is_repeated_later);
     close_model(&opened);
     expect_failure(make_model(INPUT_IDS, 1, ids, 3, 0), "\"labels\": [\"a\", \"b\"]",
                    "labels: found 2 names; expected 3, one for each column of output \"scores\"");

@@ -10,13 +10,13 @@
 
 #include <cmocka.h>
 
-#define MOST_ARGUMENTS 16
+#define MAX_ARGUMENTS 16
 
 /* The arguments, the environment and the results of one call of settings_read. Unused elements of the lists are
  * NULL. */
 struct reading {
-    char *argv[MOST_ARGUMENTS]; /* without argv[0] */
-    char *environment[MOST_ARGUMENTS];
+    char *argv[MAX_ARGUMENTS]; /* without argv[0] */
+    char *environment[MAX_ARGUMENTS];
     struct settings settings;
     enum settings_action action;
     const char *explain;
@@ -25,9 +25,9 @@ struct reading {
 
 static int read_settings(struct reading *reading)
 {
-    char *argv[MOST_ARGUMENTS + 2] = {"linformerd"};
+    char *argv[MAX_ARGUMENTS + 2] = {"linformerd"};
     int argc = 1;
-    for (int i = 0; i < MOST_ARGUMENTS && reading->argv[i]; i++)
+    for (int i = 0; i < MAX_ARGUMENTS && reading->argv[i]; i++)
         argv[argc++] = reading->argv[i];
     return settings_read(argc, argv, reading->environment, &reading->settings, &reading->action, &reading->explain,
                          &reading->error);
@@ -268,7 +268,7 @@ static void auto_stands_for_no_value(void **state)
     refuse_file("{\"payload_limit\": \"much\"}", "payload_limit: expected an integer or \"auto\", found '\"much\"'");
 }
 
-static void help_and_version_win(void **state)
+static void help_and_version_override_faults(void **state)
 {
     (void)state;
     struct reading reading = ARGUMENTS("--nonsense", "--port", "x", "--help", "--version");
@@ -310,7 +310,7 @@ static void explain_gives_the_folder(void **state)
            "unknown environment variable LINFORMERD_EXPLAIN; linformerd --help lists all settings");
 }
 
-static void refuses_values_and_says_where_they_stand(void **state)
+static void refuses_values_and_names_their_source(void **state)
 {
     (void)state;
     refuse(ARGUMENTS("--port", "65536"), "--port: expected a number from 0 to 65535, found '65536'");
@@ -337,7 +337,7 @@ static void refuses_values_and_says_where_they_stand(void **state)
     refuse(ARGUMENTS("--config=/nonexistent"), "/nonexistent: cannot be opened: No such file or directory");
 }
 
-static void names_stand_for_enums(void **state)
+static void names_choose_values_of_enums(void **state)
 {
     (void)state;
     struct reading reading = ARGUMENTS("--dtype=bf16", "--kernels=avx2", "--products=openblas", "--cuda-f32=plain");
@@ -462,7 +462,7 @@ static void live_settings_are_applied(void **state)
 }
 
 /* Reads the longest list of devices, whose name must fit, and then one device more, which must be refused. */
-static void a_list_of_devices_has_an_end(void **state)
+static void a_list_of_devices_has_a_maximum_length(void **state)
 {
     (void)state;
     char list[8 + DEVICE_CHOICE_NAME_BYTES + sizeof ",cuda:0"] = "", name[DEVICE_CHOICE_NAME_BYTES], message[200];
@@ -508,7 +508,7 @@ static void refuses_unknown_names_and_suggests_near_ones(void **state)
     assert_non_null(strstr(reading.error.message, "aaa; linformerd --help"));
 }
 
-static void variables_of_others_are_passed_over(void **state)
+static void variables_of_kubernetes_are_ignored(void **state)
 {
     (void)state;
     struct reading reading =
@@ -659,20 +659,20 @@ int main(void)
         cmocka_unit_test(a_file_may_name_one_model),
         cmocka_unit_test(models_of_a_stronger_source_replace_the_others),
         cmocka_unit_test(a_model_s_name_has_no_slash),
-        cmocka_unit_test(help_and_version_win),
+        cmocka_unit_test(help_and_version_override_faults),
         cmocka_unit_test(explain_gives_the_folder),
         cmocka_unit_test(check_is_an_action),
         cmocka_unit_test(auto_stands_for_no_value),
-        cmocka_unit_test(refuses_values_and_says_where_they_stand),
-        cmocka_unit_test(names_stand_for_enums),
+        cmocka_unit_test(refuses_values_and_names_their_source),
+        cmocka_unit_test(names_choose_values_of_enums),
         cmocka_unit_test(reads_devices),
         cmocka_unit_test(refuses_devices),
         cmocka_unit_test(metrics_are_protected_by_a_key),
         cmocka_unit_test(certificate_and_key_belong_together),
         cmocka_unit_test(live_settings_are_applied),
-        cmocka_unit_test(a_list_of_devices_has_an_end),
+        cmocka_unit_test(a_list_of_devices_has_a_maximum_length),
         cmocka_unit_test(refuses_unknown_names_and_suggests_near_ones),
-        cmocka_unit_test(variables_of_others_are_passed_over),
+        cmocka_unit_test(variables_of_kubernetes_are_ignored),
         cmocka_unit_test(refuses_a_bad_file),
         cmocka_unit_test(never_shows_the_api_key),
         cmocka_unit_test(help_names_every_setting_within_100_columns),

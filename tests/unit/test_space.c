@@ -11,11 +11,11 @@
 
 #include <cmocka.h>
 
-#define MOST_ELEMENTS 4096
+#define MAX_ELEMENTS 4096
 
 struct places {
     int64_t count;
-    struct space_offsets of[MOST_ELEMENTS];
+    struct space_offsets of[MAX_ELEMENTS];
 };
 
 static bool same(struct space_offsets a, struct space_offsets b)

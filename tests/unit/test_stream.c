@@ -47,7 +47,7 @@ static void test_text_is_read_in_order(void **state)
 }
 
 /* The client reads, but one byte is always left. The text that was read occupies no memory. */
-static void test_sent_text_takes_no_memory(void **state)
+static void test_sent_text_is_freed(void **state)
 {
     (void)state;
     struct stream *stream = stream_open(&budget);
@@ -103,7 +103,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_text_is_read_in_order),
-        cmocka_unit_test(test_sent_text_takes_no_memory),
+        cmocka_unit_test(test_sent_text_is_freed),
         cmocka_unit_test(test_a_slow_client_is_refused),
         cmocka_unit_test(test_nothing_is_written_for_a_client_that_left),
     };

@@ -455,7 +455,7 @@ static void assert_not_made(int64_t rows, const char *first, const char *second)
     unmake(&made);
 }
 
-static void test_absurd_sizes(void **state)
+static void test_huge_sizes_are_refused(void **state)
 {
     (void)state;
     assert_not_made(INT64_MAX, "64 bits", "coefficient");
@@ -557,7 +557,7 @@ int main(void)
         cmocka_unit_test(test_rank_0),
         cmocka_unit_test(test_lengths_of_tensors),
         cmocka_unit_test(test_large_constant_items),
-        cmocka_unit_test(test_absurd_sizes),
+        cmocka_unit_test(test_huge_sizes_are_refused),
         cmocka_unit_test(test_vector),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -174,7 +174,7 @@ static void threads_share_a_tokenizer(void **state)
     tokenizer_close(tokenizer);
 }
 
-static void a_long_word_has_all_its_letters(void **state)
+static void a_long_word_keeps_all_its_letters(void **state)
 {
     (void)state;
     char names[64][64];
@@ -213,7 +213,7 @@ static struct tokenizer *encode_with(const char *json, const char *text, size_t 
 }
 
 /* In "abcd", "b c" is merged first. The merge "a b" is then impossible, and "bc d" comes before "a bc". */
-static void a_merge_that_is_out_of_date_is_left(void **state)
+static void an_outdated_merge_is_skipped(void **state)
 {
     (void)state;
     static const char json[] =
@@ -236,7 +236,7 @@ static void a_merge_that_is_out_of_date_is_left(void **state)
 
 /* The offsets are those of `tokenizers` 0.23.3. It also finds empty matches of the expression, but not directly behind
  * another match. */
-static void empty_matches_cut(void **state)
+static void empty_matches_split_the_text(void **state)
 {
     (void)state;
     static const struct {
@@ -426,7 +426,7 @@ static void truncation_keeps_the_template(void **state)
 }
 
 /* The three bytes of a surrogate are three characters, as in Python's bytes.decode(errors="replace"). */
-static void what_is_no_utf8_counts_as_characters(void **state)
+static void invalid_utf8_counts_as_characters(void **state)
 {
     (void)state;
     struct error error;
@@ -533,7 +533,7 @@ static void text_without_a_token_is_an_error(void **state)
 
 /* On a text of many a's that ends in b, the expression (a|aa)+$ needs a number of steps that is exponential in the
  * length. */
-static void an_endless_expression_is_given_up(void **state)
+static void an_endless_regular_expression_is_stopped(void **state)
 {
     (void)state;
     static const char json[] = "{\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(a|aa)+$\"}, "
@@ -583,17 +583,17 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_references_are_equal),
         cmocka_unit_test(threads_share_a_tokenizer),
-        cmocka_unit_test(a_long_word_has_all_its_letters),
-        cmocka_unit_test(a_merge_that_is_out_of_date_is_left),
-        cmocka_unit_test(empty_matches_cut),
+        cmocka_unit_test(a_long_word_keeps_all_its_letters),
+        cmocka_unit_test(an_outdated_merge_is_skipped),
+        cmocka_unit_test(empty_matches_split_the_text),
         cmocka_unit_test(scanners_match_as_oniguruma_does),
         cmocka_unit_test(tokens_have_ids_and_roles),
         cmocka_unit_test(truncation_keeps_the_template),
-        cmocka_unit_test(what_is_no_utf8_counts_as_characters),
+        cmocka_unit_test(invalid_utf8_counts_as_characters),
         cmocka_unit_test(unknown_parts_are_refused_by_name),
         cmocka_unit_test(models_that_contradict_themselves_are_refused),
         cmocka_unit_test(text_without_a_token_is_an_error),
-        cmocka_unit_test(an_endless_expression_is_given_up),
+        cmocka_unit_test(an_endless_regular_expression_is_stopped),
         cmocka_unit_test(added_tokens_that_overlap_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -265,7 +265,7 @@ static void a_tensor_beyond_its_storage_is_refused(void **state)
 }
 
 /* An archive with one wrong byte must be refused, or it can be read. */
-static void any_wrong_byte_is_harmless(void **state)
+static void a_wrong_byte_at_any_place_is_harmless(void **state)
 {
     (void)state;
     size_t size;
@@ -320,7 +320,7 @@ int main(void)
         cmocka_unit_test(hostile_directories_are_refused),
         cmocka_unit_test(an_entry_beyond_the_file_is_refused),
         cmocka_unit_test(a_tensor_beyond_its_storage_is_refused),
-        cmocka_unit_test(any_wrong_byte_is_harmless),
+        cmocka_unit_test(a_wrong_byte_at_any_place_is_harmless),
         cmocka_unit_test(a_file_that_is_cut_before_its_data_is_read_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,7 +48,7 @@ static const struct vector_functions *functions(void **state)
 
 /* "auto" chooses the best set of the processor. The processor supports this set and the sets behind it in the enum, but
  * no set before it. */
-static void sets_are_those_of_the_processor(void **state)
+static void only_supported_instruction_sets_are_accepted(void **state)
 {
     (void)state;
     enum instruction_set best, set;
@@ -201,13 +201,13 @@ static void sinusoids_keep_their_digits(void **state)
     assert_true(worst <= 1.2e-7);
 }
 
-#define MOST_COLUMNS 4096
+#define MAX_COLUMNS 4096
 
 /* Returns the largest error relative to |gain| X + |bias|, which vector.h defines. The numbers of the row are `from` ±
  * `width`. */
 static double layer_norm_error(const struct vector_functions *vector, int n, float from, float width)
 {
-    static float x[MOST_COLUMNS], y[MOST_COLUMNS], gain[MOST_COLUMNS], bias[MOST_COLUMNS];
+    static float x[MAX_COLUMNS], y[MAX_COLUMNS], gain[MAX_COLUMNS], bias[MAX_COLUMNS];
     double mean = 0, variance = 0, largest = 0, worst = 0;
     for (int i = 0; i < n; i++) {
         x[i] = from + width * random_float();
@@ -234,11 +234,11 @@ static void layer_norm_is_near(void **state)
     static const float kinds[][2] = {{0, 1}, {30, 1}, {-1000, 0.1f}, {1e-3f, 1e-4f}, {7, 0}, {0, 1e6f}};
     const struct vector_functions *vector = functions(state);
     double worst = 0;
-    for (int n = 1; n <= MOST_COLUMNS; n = n < 300 ? n + 1 : 2 * n - 37)
+    for (int n = 1; n <= MAX_COLUMNS; n = n < 300 ? n + 1 : 2 * n - 37)
         for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
             worst = worse(worst, layer_norm_error(vector, n, kinds[i][0], kinds[i][1]));
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        worst = worse(worst, layer_norm_error(vector, MOST_COLUMNS, kinds[i][0], kinds[i][1]));
+        worst = worse(worst, layer_norm_error(vector, MAX_COLUMNS, kinds[i][0], kinds[i][1]));
     print_message("layer norm: largest error %.3g (|gain| X + |bias|)\n", worst);
     assert_true(worst <= 4e-7);
 }
@@ -451,18 +451,18 @@ static double expected_log_sum(int64_t n, const float *x)
 
 static void log_sum_is_exact(void **state)
 {
-    enum { MOST = 20000 };
+    enum { MAX_LENGTH = 20000 };
     const struct vector_functions *vector = functions(state);
-    static float x[MOST];
+    static float x[MAX_LENGTH];
     double worst = 0;
-    for (int64_t n = 1; n <= MOST; n = n < 600 ? n + 1 : n * 3 / 2) {
+    for (int64_t n = 1; n <= MAX_LENGTH; n = n < 600 ? n + 1 : n * 3 / 2) {
         for (int64_t i = 0; i < n; i++)
             x[i] = random_float() * (float)(n % 90) - (float)(n % 7);
         worst = worse(worst, fabs(vector->log_sum(n, x) - expected_log_sum(n, x)));
     }
-    for (int64_t i = 0; i < MOST; i++) /* all sums of these numbers are rounded in the same direction */
+    for (int64_t i = 0; i < MAX_LENGTH; i++) /* all sums of these numbers are rounded in the same direction */
         x[i] = 1.0000001f;
-    worst = worse(worst, fabs(vector->log_sum(MOST, x) - expected_log_sum(MOST, x)));
+    worst = worse(worst, fabs(vector->log_sum(MAX_LENGTH, x) - expected_log_sum(MAX_LENGTH, x)));
     print_message("log_sum: largest error %.2g\n", worst);
     assert_true(worst <= 1e-6);
 }
@@ -491,8 +491,9 @@ static void log_sum_of_extremes(void **state)
  * given. */
 static void expect_context_step(const struct vector_functions *vector, int rows, int columns, bool adds, bool reads)
 {
-    enum { MOST = 80 };
-    float context[MOST * MOST], before[MOST * MOST], query[MOST], powers[MOST], value[MOST], y[MOST];
+    enum { MAX_SIDE = 80 };
+    float context[MAX_SIDE * MAX_SIDE], before[MAX_SIDE * MAX_SIDE], query[MAX_SIDE], powers[MAX_SIDE], value[MAX_SIDE],
+        y[MAX_SIDE];
     for (int i = 0; i < rows; i++) {
         query[i] = random_float();
         powers[i] = fabsf(random_float());
@@ -531,7 +532,7 @@ static void contexts_step_by_one_row(void **state)
 }
 
 /* The result of a row must not depend on its address, or on neighbouring rows. */
-static void rows_stand_alone(void **state)
+static void rows_do_not_depend_on_other_rows(void **state)
 {
     const struct vector_functions *vector = functions(state);
     enum { K = 37, DIM = 20, ROWS = 11 };
@@ -710,15 +711,15 @@ static void attention_goes_over_tiles(void **state)
 static void rows_are_written_in_bf16(void **state)
 {
     const struct vector_functions *vector = functions(state);
-    enum { MOST = 70 };
-    float x[MOST], gain[MOST], bias[MOST], floats[MOST];
-    uint16_t rounded[MOST], halves[MOST + 1];
-    for (int i = 0; i < MOST; i++) {
+    enum { MAX_LENGTH = 70 };
+    float x[MAX_LENGTH], gain[MAX_LENGTH], bias[MAX_LENGTH], floats[MAX_LENGTH];
+    uint16_t rounded[MAX_LENGTH], halves[MAX_LENGTH + 1];
+    for (int i = 0; i < MAX_LENGTH; i++) {
         x[i] = random_float();
         gain[i] = random_float();
         bias[i] = random_float();
     }
-    for (int n = 1; n <= MOST; n++) {
+    for (int n = 1; n <= MAX_LENGTH; n++) {
         halves[n] = 0x1234;
         vector->layer_norm(1, n, x, gain, bias, 1e-5f, ELEMENT_F32, floats);
         vector->layer_norm(1, n, x, gain, bias, 1e-5f, ELEMENT_BF16, halves);
@@ -754,7 +755,7 @@ int main(void)
 {
     random_seed(7);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sets_are_those_of_the_processor),
+        cmocka_unit_test(only_supported_instruction_sets_are_accepted),
         EACH(gelu_is_near),
         EACH(functions_keep_their_digits),
         EACH(functions_of_extremes),
@@ -765,7 +766,7 @@ int main(void)
         EACH(log_sum_of_extremes),
         EACH(contexts_step_by_one_row),
         EACH(softmax_sums_to_one),
-        EACH(rows_stand_alone),
+        EACH(rows_do_not_depend_on_other_rows),
         EACH(exp_is_within_two_ulp),
         EACH(weights_are_near_exponentials),
         EACH(layer_norm_is_near),

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #define CASES_FOLDER "tests/reference"
-#define FEWEST_CASES 82
+#define MIN_CASES 82
 
 static const struct engine_options options = {
     .device = {DEVICE_CPU}, .dtype = DTYPE_F32, .threads = 2, .max_batch_tokens = 256, .max_batch_requests = 4};
@@ -53,11 +53,11 @@ static void every_model_runs_a_first_batch(void **state)
         count++;
     }
     closedir(folder);
-    assert_true(count >= FEWEST_CASES);
+    assert_true(count >= MIN_CASES);
 }
 
 /* The FLOPs of an item grow with its rows, and with the requested rows of the output. */
-static void longer_items_count_more(void **state)
+static void longer_items_cost_more(void **state)
 {
     (void)state;
     struct loaded loaded = {NULL, NULL};
@@ -84,7 +84,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_model_runs_a_first_batch),
-        cmocka_unit_test(longer_items_count_more),
+        cmocka_unit_test(longer_items_cost_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

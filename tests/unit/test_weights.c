@@ -99,7 +99,7 @@ static void reads_tensors_in_the_order_of_their_data(void **state)
     weights_close(NULL);
 }
 
-static void a_file_may_hold_nothing(void **state)
+static void a_file_may_be_without_tensors(void **state)
 {
     (void)state;
     unsigned char *file;
@@ -183,7 +183,7 @@ static void names_another_format(void **state)
 }
 
 /* A header of 640 bytes: the first two bytes of this length are \x80 \2, with which a pickle begins. */
-static void a_length_may_read_like_another_format(void **state)
+static void a_length_may_begin_like_another_format(void **state)
 {
     (void)state;
     char header[641];
@@ -219,7 +219,7 @@ static void refuses_a_header_that_is_no_object(void **state)
 /* A header with one entry, for the tensor "a". */
 #define ENTRY(dtype, shape, offsets) "{\"a\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
 
-static void refuses_an_entry_that_is_not_as_it_should_be(void **state)
+static void refuses_a_malformed_entry(void **state)
 {
     (void)state;
     refuse("{\"a\":1}", 0, "tensor 'a': expected an object with dtype, shape and data_offsets");
@@ -304,7 +304,7 @@ static void shows_hostile_names_harmlessly(void **state)
 }
 
 /* A file that is cut at any position must be refused, and nothing beyond its end may be read. */
-static void refuses_every_beginning_of_a_file(void **state)
+static void refuses_every_truncated_file(void **state)
 {
     (void)state;
     size_t size;
@@ -554,7 +554,7 @@ static void a_file_that_is_cut_before_its_data_is_read_is_an_error(void **state)
     free(file);
 }
 
-static void a_file_that_takes_the_name_changes_no_data(void **state)
+static void a_replaced_file_changes_no_data(void **state)
 {
     (void)state;
     struct weights *weights;
@@ -582,7 +582,7 @@ static void refuse_index(const char *index, const char *expected)
         fail_msg("'%s' is not in '%s'", expected, error.message);
 }
 
-static void refuses_an_index_that_is_not_true(void **state)
+static void refuses_a_wrong_index(void **state)
 {
     (void)state;
     refuse_index("", "is no JSON");
@@ -633,27 +633,27 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_tensors_in_the_order_of_their_data),
-        cmocka_unit_test(a_file_may_hold_nothing),
+        cmocka_unit_test(a_file_may_be_without_tensors),
         cmocka_unit_test(tensors_may_be_scalars_or_have_no_elements),
         cmocka_unit_test(metadata_gives_tensors_other_names),
         cmocka_unit_test(refuses_a_length_that_cannot_be),
         cmocka_unit_test(names_another_format),
-        cmocka_unit_test(a_length_may_read_like_another_format),
+        cmocka_unit_test(a_length_may_begin_like_another_format),
         cmocka_unit_test(refuses_a_header_that_is_no_object),
-        cmocka_unit_test(refuses_an_entry_that_is_not_as_it_should_be),
+        cmocka_unit_test(refuses_a_malformed_entry),
         cmocka_unit_test(refuses_a_shape_that_cannot_be),
         cmocka_unit_test(refuses_offsets_that_cannot_be),
         cmocka_unit_test(refuses_holes_and_overlaps),
         cmocka_unit_test(shows_hostile_names_harmlessly),
-        cmocka_unit_test(refuses_every_beginning_of_a_file),
+        cmocka_unit_test(refuses_every_truncated_file),
         cmocka_unit_test(finds_each_of_many_names),
         cmocka_unit_test(a_large_file_with_a_wrong_header_is_not_read),
         cmocka_unit_test(opens_files),
         cmocka_unit_test(an_index_joins_its_files),
         cmocka_unit_test(an_index_has_other_names),
         cmocka_unit_test(a_file_that_is_cut_before_its_data_is_read_is_an_error),
-        cmocka_unit_test(a_file_that_takes_the_name_changes_no_data),
-        cmocka_unit_test(refuses_an_index_that_is_not_true),
+        cmocka_unit_test(a_replaced_file_changes_no_data),
+        cmocka_unit_test(refuses_a_wrong_index),
         cmocka_unit_test(refuses_an_index_of_too_many_files),
         cmocka_unit_test(refuses_a_tensor_in_two_files),
     };

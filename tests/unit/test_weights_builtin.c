@@ -28,7 +28,7 @@ static void open_and_close(enum weights_builtin_index index)
     weights_close(weights);
 }
 
-static void the_binary_holds_two_models(void **state)
+static void the_binary_contains_two_models(void **state)
 {
     (void)state;
     open_and_close(WEIGHTS_BUILTIN);
@@ -37,6 +37,6 @@ static void the_binary_holds_two_models(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_binary_holds_two_models)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_binary_contains_two_models)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #define LARGE_ROWS 655360 /* number of rows of 8192 floats that have SPARSE_BYTES bytes */
-#define MOST_READ (1 << 20)
+#define MAX_READ (1 << 20)
 
 struct tensor {
     const char *name, *dtype;
@@ -27,11 +27,11 @@ struct tensor {
         "to_q.weight", "F32", 8, 8                                                       \
     }
 
-#define MOST_TENSORS 8
+#define MAX_TENSORS 8
 
 static const struct {
     const char *what, *expected; /* name of the test, part of the message. The message is NULL if the file fits */
-    struct tensor tensors[MOST_TENSORS];
+    struct tensor tensors[MAX_TENSORS];
 } files[] = {
     {"a wrong shape",
      "tensor \"to_v.weight\": expected shape [8, 8], found [655360, 8192]",
@@ -74,7 +74,7 @@ static int64_t write_file(const struct tensor *tensors)
 {
     char header[2048] = "{";
     int64_t offset = 0;
-    for (int i = 0; i < MOST_TENSORS && tensors[i].name; i++) {
+    for (int i = 0; i < MAX_TENSORS && tensors[i].name; i++) {
         const struct tensor *tensor = &tensors[i];
         int64_t bytes = (tensor->rows ? tensor->rows : 1) * tensor->columns * (tensor->dtype[0] == 'I' ? 8 : 4);
         char rows[32] = "";
@@ -96,7 +96,7 @@ static void write_index(const struct tensor *tensors)
 {
     FILE *file = fopen(index_path, "w");
     assert_non_null(file);
-    for (int i = 0; i < MOST_TENSORS && tensors[i].name; i++)
+    for (int i = 0; i < MAX_TENSORS && tensors[i].name; i++)
         fprintf(file, "%s\"%s\": \"one.safetensors\"", i ? ", " : "{\"weight_map\": {", tensors[i].name);
     fputs("}}", file);
     assert_int_equal(fclose(file), 0);
@@ -114,14 +114,14 @@ static void load(struct engine *engine, const char *path, const char *expected, 
     int64_t before = sparse_bytes_read();
     if (weights_open(path, &weights, &error) != 0)
         fail_msg("%s", error.message);
-    assert_in_range(sparse_bytes_read() - before, 0, MOST_READ);
+    assert_in_range(sparse_bytes_read() - before, 0, MAX_READ);
     int status = engine_load(engine, &config, weights, NULL, NULL, &model, &error);
     int64_t read = sparse_bytes_read() - before;
     if (expected) {
         assert_int_equal(status, -1);
         if (!strstr(error.message, expected) || !strstr(error.message, path))
             fail_msg("'%s' is not in '%s'", expected, error.message);
-        assert_in_range(read, 0, MOST_READ);
+        assert_in_range(read, 0, MAX_READ);
     } else {
         if (status != 0)
             fail_msg("%s", error.message);

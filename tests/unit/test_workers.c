@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 2000 };
+enum { MAX_TASKS = 2000 };
 
 struct piece {
     struct task task;
@@ -24,7 +24,7 @@ struct piece {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static bool is_open, is_holding;
-static char order[8 * MOST];
+static char order[8 * MAX_TASKS];
 static struct workers *workers;
 
 /* A task that waits for let_go. */
@@ -108,12 +108,12 @@ static void many_tasks_of_one_peer_delay_another_by_one(void **state)
 {
     (void)state;
     open_held('Z');
-    for (int i = 0; i < MOST; i++)
+    for (int i = 0; i < MAX_TASKS; i++)
         add("A");
     add("B");
     let_go();
     assert_memory_equal(order, "A B A A ", 8);
-    assert_int_equal(strlen(order), 2 * (MOST + 1));
+    assert_int_equal(strlen(order), 2 * (MAX_TASKS + 1));
 }
 
 static uint64_t peer(int family, const char *host, uint16_t port)

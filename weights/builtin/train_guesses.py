@@ -27,7 +27,7 @@ from model import GUESS, LONGEST, MASK, SPECIAL, VOCABULARY, Reader
 
 SHORTEST = 16               # minimum tokens of a text. The logarithms of the lengths are uniform from here to LONGEST
 BATCH_TOKENS = 4096
-LEAST_MASKED, MOST_MASKED = 0.1, 0.35   # least and largest part of a text's tokens that is masked
+MIN_MASKED, MAX_MASKED = 0.1, 0.35  # least and largest part of a text's tokens that is masked
 CONTEXTS = 2048             # number of the most frequent tokens, which are counted as neighbours
 WARM_UP = 0.02              # part of the time in which the learning rates rise
 
@@ -69,7 +69,7 @@ class Masker:
         length = int(round(math.exp(self.rng.uniform(math.log(SHORTEST), math.log(LONGEST)))))
         at = self.rng.integers(0, len(self.ids) - length, BATCH_TOKENS // length)
         ids = torch.from_numpy(self.ids[at[:, None] + np.arange(length)].astype(np.int64))
-        part = self.rng.uniform(LEAST_MASKED, MOST_MASKED, (len(ids), 1))
+        part = self.rng.uniform(MIN_MASKED, MAX_MASKED, (len(ids), 1))
         places = torch.from_numpy(np.flatnonzero(self.rng.random(ids.shape) < part))
         masked = ids.flatten().index_fill(0, places, MASK).view_as(ids)
         return masked, ids.flatten()[places], places

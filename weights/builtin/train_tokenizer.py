@@ -21,7 +21,7 @@ import evaluate as ev
 
 SAMPLE_BYTES = 30_000_000       # bytes of training text, from whole documents in random order
 DOCUMENT_CAP = 20_000           # limit for the characters of one document, so that no document dominates the vocabulary
-LONGEST = 24                    # limit for the bytes of a token
+LONGEST_TOKEN_BYTES = 24        # limit for the bytes of a token
 
 
 def sample(text, rng):
@@ -55,8 +55,8 @@ def main():
                                                        pre_tokenizers.ByteLevel(add_prefix_space=False)])
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(vocab_size=options.size, special_tokens=["[PAD]", "[END]", AddedToken("[MASK]", lstrip=True)],
-                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), max_token_length=LONGEST,
-                                  show_progress=False)
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+                                  max_token_length=LONGEST_TOKEN_BYTES, show_progress=False)
     text, rng = ev.Text(options.corpus, "train"), np.random.default_rng(options.seed)
     tokenizer.train_from_iterator(sample(text, rng), trainer)
     options.out.mkdir(parents=True, exist_ok=True)

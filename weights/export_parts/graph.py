@@ -49,7 +49,7 @@ LEFT_OUT = {"memory_format", "layout", "device", "pin_memory", "non_blocking", "
 SEVERAL = {"chunk", "split", "split_with_sizes", "unbind"}
 # Arguments that may be a number instead of a tensor of one element.
 NUMBERS = {"other", "exponent", "value", "min", "max"}
-MOST_CONSTANT = 1 << 24  # limit for the elements of a constant that the exporter computes
+MAX_CONSTANT = 1 << 24  # limit for the elements of a constant that the exporter computes
 NUMBER_WORDS = ("inf", "-inf", "nan")  # JSON has no such numbers
 WORD = re.compile(r"[A-Za-z_][\w.]*")
 INPUT_DTYPES = {torch.int64: "int64", torch.int32: "int32", torch.bool: "bool"}
@@ -282,7 +282,7 @@ class Graph:
             return False
         if any(is_free(size) or size == self.batch for size in self.shape_of(node)) or self.sized(node):
             return False
-        return math.prod(self.shape_of(node)) <= MOST_CONSTANT and node.target._opname not in RANDOM
+        return math.prod(self.shape_of(node)) <= MAX_CONSTANT and node.target._opname not in RANDOM
 
     def note_fixed(self, node):
         """Keeps a function that computes a node, if the node does not depend on inputs. Does not compute the node

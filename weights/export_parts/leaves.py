@@ -42,7 +42,7 @@ UNLIMITED = 16384
 PADDERS = ("Padder", "Autopadder")
 
 
-class Unseen(Exception):
+class UnreadableArgument(Exception):
     """An argument cannot be read from the part."""
 
 
@@ -150,7 +150,7 @@ def find_leaves(module, arguments):
         given = left.pop(path, None)
         try:
             found[path] = Leaf(path, part, given)
-        except (ValueError, Unseen) as reason:
+        except (ValueError, UnreadableArgument) as reason:
             if given is not None:
                 raise
             warnings.warn(f"{path or 'the module'} ({type(part).__qualname__}) is exported operation by operation, "
@@ -168,7 +168,7 @@ def layers_of(sequence):
     blocks = getattr(sequence, "blocks", None)
     pairs = [tuple(layer) for layer in sequence.layers] if blocks is None else [(b.f.net, b.g.net) for b in blocks]
     if not pairs:
-        raise Unseen("it has no layers")
+        raise UnreadableArgument("it has no layers")
     return pairs, blocks is not None
 
 
@@ -281,7 +281,7 @@ def read_pytorch(part):
     attentions = [layer.fn for layer in part.seq if type(layer.fn).__name__ == "MHAttention"]
     feed_forwards = [layer.fn for layer in part.seq if type(layer.fn).__name__ == "FeedForward"]
     if not attentions:
-        raise Unseen("it has no layers")
+        raise UnreadableArgument("it has no layers")
     encoders = [attention for attention in attentions if not attention.decoder_mode]
     first, masks = encoders[0], [attention.causal_mask for attention in attentions]
     head, dim_ks = first.heads[0], [attention.dim_k for attention in encoders]
@@ -307,7 +307,7 @@ def check_masks(part, kwargs, masks):
         if mask is not None:
             own = library.gen_causal_mask(kwargs["input_size"], kwargs["dim_k"], kwargs["full_attention"])
             if own.shape != mask.shape or not torch.equal(own, mask.cpu()):
-                raise Unseen("a causal_mask is not the library's own")
+                raise UnreadableArgument("a causal_mask is not the library's own")
 
 
 def read_pytorch_lm(part):

@@ -17,8 +17,8 @@ from .trace import Untraceable, trace
 
 BATCHES = (23, 29, 31)  # sizes that are unlikely to occur otherwise
 EQUATION_TRIALS = 20  # number of random sizes for which an equation is tried
-ALIKE = 1e-3  # largest relative error between an item alone and the item in its batch
-MOST_PROBED = 4  # factor of the example's length up to which lengths are tried, if no limit is known
+BATCH_TOLERANCE = 1e-3  # largest relative error between an item alone and the item in its batch
+MAX_PROBED = 4  # factor of the example's length up to which lengths are tried, if no limit is known
 
 
 def find(module, found, example):
@@ -173,7 +173,8 @@ class Search:
                 refuse(f"the graph and the module differ with a batch of {batch}: {self.error}")
         for i in (0, -1):
             alone = {**self.example, **{name: value[[i]] for name, value in self.tensors.items()}}
-            if not difference(self.module_outputs(alone), {name: value[[i]] for name, value in whole.items()}) < ALIKE:
+            item = {name: value[[i]] for name, value in whole.items()}
+            if not difference(self.module_outputs(alone), item) < BATCH_TOLERANCE:
                 refuse("the outputs of an item depend on the other items of its batch, or on its place among them")
 
     def limits(self, name):
@@ -201,12 +202,12 @@ class Search:
 
     def probes(self, name, length, guard):
         """Longer and longer lengths to try. If the trace has a limit, only the limit is tried. Otherwise the lengths
-        are MOST_PROBED times the example's length, the number of rows of each table of positions, and one more row."""
+        are MAX_PROBED times the example's length, the number of rows of each table of positions, and one more row."""
         if guard is not None:
             return [guard] if guard > length else []
         rows = {self.file[node[key][1:]].shape[node.get("dim", 0)] for node in self.config["nodes"]
                 for key in ("self", "weight") if self.is_table(node, key)}
-        return sorted({length * MOST_PROBED, *(one for count in rows for one in (count, count + 1) if one > length)})
+        return sorted({length * MAX_PROBED, *(one for count in rows for one in (count, count + 1) if one > length)})
 
     def is_table(self, node, key):
         """Whether a node reads rows of a tensor of the file by their positions in the sequence."""

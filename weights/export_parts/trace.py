@@ -13,7 +13,7 @@ from torch.export import Dim
 library = torch.library.Library("linformerd", "FRAGMENT")
 library.define("leaf(Tensor[] inputs, str path, str names) -> Tensor[]")
 LEAF = torch.ops.linformerd.leaf.default
-MOST_DECOMPOSED = 4  # rounds that replace unknown operations by their decompositions
+MAX_DECOMPOSED = 4  # rounds that replace unknown operations by their decompositions
 FOUND = {}  # the leaves of the module that is being exported, by the path of their part
 
 
@@ -79,7 +79,7 @@ def functional(program):
     blocks = any(isinstance(node.target, torch._ops.HigherOrderOperator) for node in program.graph.nodes)
     if blocks or writes_views(program.graph):
         program = program.run_decompositions({})
-    for _ in range(MOST_DECOMPOSED):
+    for _ in range(MAX_DECOMPOSED):
         table = decompositions(program.graph)
         if not table:
             break

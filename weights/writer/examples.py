@@ -19,7 +19,7 @@ from train_tokenizer import END
 
 PROMPTS = ["The following options", "This function returns", "To install the package,"]
 TOKENS = 48
-LEAST_GAP = 1e-3        # least difference between the two highest logits
+MIN_GAP = 1e-3  # least difference between the two highest logits
 
 
 def continuation(model, ids):
@@ -33,7 +33,7 @@ def continuation(model, ids):
         padded = torch.tensor(ids + new + [END] * (-(len(ids) + len(new)) % 64))[None]
         best = model(padded)[0].topk(2).values
     best = best[len(ids) - 1:len(ids) + len(new) - 1]
-    close = (best[:, 0] - best[:, 1] < LEAST_GAP).nonzero()
+    close = (best[:, 0] - best[:, 1] < MIN_GAP).nonzero()
     end = close[0].item() if len(close) else len(new)
     return new[:end], [round(value, 5) for value in best[:end, 0].tolist()]
 

@@ -17,7 +17,7 @@ int module_fail(struct module *module, const char *format, ...)
     return plan_fail(module->builder, "graph: %s", message);
 }
 
-#define MOST_NUMBERS (1 << 26) /* limit for the elements of all weights that module_numbers makes for a graph */
+#define MAX_NUMBERS (1 << 26) /* limit for the elements of all weights that module_numbers makes for a graph */
 
 int module_numbers(struct module *module, int64_t first, int64_t step, int64_t count)
 {
@@ -29,8 +29,8 @@ int module_numbers(struct module *module, int64_t first, int64_t step, int64_t c
             module->builder->plan->weights[module->counted[i].weight].columns >= count)
             return module->counted[i].weight;
     module->numbers += count;
-    if (module->numbers > MOST_NUMBERS)
-        return module_fail(module, "ranges and sizes as numbers have more than %d elements in the graph", MOST_NUMBERS);
+    if (module->numbers > MAX_NUMBERS)
+        return module_fail(module, "ranges and sizes as numbers have more than %d elements in the graph", MAX_NUMBERS);
     int weight = plan_number_weight(module->builder, 1, count, (float)first, (float)step);
     int place = module->n_counted++ % room;
     module->counted[place].weight = weight;

@@ -84,7 +84,7 @@ struct tensor module_weight(struct module *module, const char *name);
 
 /* Returns a weight of one row with the numbers first, first + step, first + 2 * step … It has at least `count` columns.
  * Calls with the same `first` and `step` may return the same weight. All these weights of one graph together have at
- * most MOST_NUMBERS elements (graph.c). Returns PLAN_NONE after a failure. */
+ * most MAX_NUMBERS elements (graph.c). Returns PLAN_NONE after a failure. */
 int module_numbers(struct module *module, int64_t first, int64_t step, int64_t count);
 
 /* The tensor of this name in the graph. NULL if there is none. */

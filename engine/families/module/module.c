@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_NODES 65536
+#define MAX_NODES 65536
 
 /* ---- Free sizes and inputs ---- */
 
@@ -303,8 +303,8 @@ static void build_nodes(struct module *module, const json_t *nodes)
 {
     size_t i;
     const json_t *node;
-    if (!json_is_array(nodes) || json_array_size(nodes) > MOST_NODES)
-        module_fail(module, "\"nodes\": expected a list of at most %d nodes", MOST_NODES);
+    if (!json_is_array(nodes) || json_array_size(nodes) > MAX_NODES)
+        module_fail(module, "\"nodes\": expected a list of at most %d nodes", MAX_NODES);
     json_array_foreach (nodes, i, node)
         if (!module_failed(module))
             build_node(module, node, i);

@@ -73,7 +73,7 @@ static bool read_number(const json_t *json, double *number)
     return false;
 }
 
-#define MOST_NUMBER (1 << 24) /* beyond this number, floats cannot represent every integer */
+#define MAX_NUMBER (1 << 24) /* beyond this number, floats cannot represent every integer */
 
 /* A size as a tensor without dimensions. A size n that depends on the item is element n of a weight 0, 1, 2 … */
 static bool size_operand(struct module *module, int size, struct tensor *tensor, double *number)
@@ -87,8 +87,8 @@ static bool size_operand(struct module *module, int size, struct tensor *tensor,
     *number = (double)least;
     if (least == most)
         return false;
-    if (batched || least < 0 || most > MOST_NUMBER) {
-        module_fail(module, "a size is used as a number; expected a limit of at most %d, and no batch", MOST_NUMBER);
+    if (batched || least < 0 || most > MAX_NUMBER) {
+        module_fail(module, "a size is used as a number; expected a limit of at most %d, and no batch", MAX_NUMBER);
         return false;
     }
     *tensor = (struct tensor){.value = PLAN_NONE, .first = size, .rank = 0};

@@ -23,7 +23,7 @@ struct tensor tensor_windows(struct module *module, struct tensor x, int dim, in
     return x;
 }
 
-#define MOST_WINDOWED 16384 /* limit for the elements and for the windows of a dimension, if windows differ in size */
+#define MAX_WINDOWED 16384 /* limit for the elements and for the windows of a dimension, if windows differ in size */
 
 struct pool_windows {
     int dimensions; /* 1 or 2 */
@@ -165,7 +165,7 @@ static struct tensor pooled_to(struct module *module, struct tensor x, int dim, 
     if (out == 1)
         return tensor_reduced(module, reduction, x, &dim, 1, true, 0);
     in = module_constant(module, x.dims[dim].size, "a dimension that is pooled");
-    if (out < 1 || in > MOST_WINDOWED || out > MOST_WINDOWED || (in % out != 0 && reduction != REDUCTION_MEAN)) {
+    if (out < 1 || in > MAX_WINDOWED || out > MAX_WINDOWED || (in % out != 0 && reduction != REDUCTION_MEAN)) {
         module_fail(module, "%lld elements in %lld windows", (long long)in, (long long)out);
         return x;
     }

@@ -377,8 +377,8 @@ static void build_einsum(struct node *node, int variant)
 
 /* ---- Tensors of constants ---- */
 
-#define MOST_COUNTED (1 << 24)   /* beyond this number, floats cannot represent every integer */
-#define MOST_UNLIMITED (1 << 20) /* limit for the elements of a dimension for which the graph states none */
+#define MAX_COUNTED (1 << 24)   /* beyond this number, floats cannot represent every integer */
+#define MAX_UNLIMITED (1 << 20) /* limit for the elements of a dimension for which the graph states none */
 
 /* start, start + step … as a weight. The weight has as many elements as the largest item needs. */
 static void build_arange(struct node *node, int variant)
@@ -399,12 +399,12 @@ static void build_arange(struct node *node, int variant)
     if (module_failed(module))
         return;
     plan_size_bounds(builder->plan, length, &least, &most);
-    if (step < 1 || least < 1 || least > MOST_UNLIMITED) {
-        module_fail(module, "arange of %lld elements or more; expected 1 to %d", (long long)least, MOST_UNLIMITED);
+    if (step < 1 || least < 1 || least > MAX_UNLIMITED) {
+        module_fail(module, "arange of %lld elements or more; expected 1 to %d", (long long)least, MAX_UNLIMITED);
         return;
     }
-    if (most > MOST_COUNTED) {
-        most = MOST_UNLIMITED;
+    if (most > MAX_COUNTED) {
+        most = MAX_UNLIMITED;
         plan_limit_size(builder,
                         (struct plan_size_limit){
                             .size = length, .least = 1, .most = most, .multiple = 1, .what = "the elements of arange"});
@@ -415,15 +415,15 @@ static void build_arange(struct node *node, int variant)
     node_give(node, t);
 }
 
-#define MOST_FILLED (1 << 26) /* limit for the elements of a tensor in the smallest item */
+#define MAX_FILLED (1 << 26) /* limit for the elements of a tensor in the smallest item */
 
 struct tensor tensor_filled(struct module *module, double number, int rank, const int *sizes)
 {
     int64_t least, most, elements = 1;
     for (int d = 0; d < rank && !module_failed(module); d++) {
         plan_size_bounds(module->builder->plan, sizes[d], &least, &most);
-        if (least > 1 && (__builtin_mul_overflow(elements, least, &elements) || elements > MOST_FILLED))
-            module_fail(module, "a tensor of equal elements has more than %d of them", MOST_FILLED);
+        if (least > 1 && (__builtin_mul_overflow(elements, least, &elements) || elements > MAX_FILLED))
+            module_fail(module, "a tensor of equal elements has more than %d of them", MAX_FILLED);
     }
     struct tensor t = {.value = PLAN_NONE, .first = module->zero, .rank = 0};
     t.weight = plan_number_weight(module->builder, 1, 1, (float)number, 0);

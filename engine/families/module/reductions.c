@@ -174,7 +174,7 @@ static void build_cumsum(struct node *node, int variant)
 
 /* ---- The short-time Fourier transform: frames times a matrix of cosines and sines ---- */
 
-#define MOST_TRANSFORM 8192 /* limit for the samples n of a frame. The matrix has about n * n elements */
+#define MAX_TRANSFORM 8192 /* limit for the samples n of a frame. The matrix has about n * n elements */
 
 static void build_stft(struct node *node, int variant)
 {
@@ -193,8 +193,8 @@ static void build_stft(struct node *node, int variant)
         module_fail(module, "complex results are not served");
     if (module_failed(module))
         return;
-    if (n < 1 || n > MOST_TRANSFORM || hop < 1 || length < 1 || length > n || x.rank < 1 || x.rank > 2) {
-        module_fail(module, "frames of %lld samples, at most %d are served", (long long)n, MOST_TRANSFORM);
+    if (n < 1 || n > MAX_TRANSFORM || hop < 1 || length < 1 || length > n || x.rank < 1 || x.rank > 2) {
+        module_fail(module, "frames of %lld samples, at most %d are served", (long long)n, MAX_TRANSFORM);
         return;
     }
     int last = x.rank - 1;

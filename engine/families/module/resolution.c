@@ -84,7 +84,7 @@ static void build_upsample_nearest(struct node *node, int dimensions)
     node_give(node, tensor_reshape(module, tensor_arranged(module, t), t.rank - dimensions, target));
 }
 
-#define MOST_SIDE 16384 /* limit for `in` and `out`. The matrix of an interpolation is (out, in) */
+#define MAX_SIDE 16384 /* limit for `in` and `out`. The matrix of an interpolation is (out, in) */
 
 /* Interpolates one dimension between `in` and `out` samples. */
 static struct tensor interpolated(struct module *module, struct tensor t, int dim, int64_t out, double factor,
@@ -93,8 +93,8 @@ static struct tensor interpolated(struct module *module, struct tensor t, int di
     int64_t in = module_constant(module, t.dims[dim].size, "the size of an image that is interpolated");
     if (module_failed(module))
         return t;
-    if (in > MOST_SIDE || out < 1 || out > MOST_SIDE) {
-        module_fail(module, "%lld pixels become %lld; at most %d are served", (long long)in, (long long)out, MOST_SIDE);
+    if (in > MAX_SIDE || out < 1 || out > MAX_SIDE) {
+        module_fail(module, "%lld pixels become %lld; at most %d are served", (long long)in, (long long)out, MAX_SIDE);
         return t;
     }
     double step = factor > 0 ? 1 / factor : (double)in / (double)out;

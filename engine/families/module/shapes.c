@@ -317,7 +317,7 @@ static void give_parts(struct node *node, struct tensor t, int dim, const int *l
         module_fail(module, "the parts do not add up to the dimension");
 }
 
-#define MOST_PARTS 256
+#define MAX_PARTS 256
 
 /* The size of every part of a chunk or split, except for the last part. */
 static int part_size(struct node *node, int size, bool split)
@@ -342,15 +342,15 @@ static void build_chunk(struct node *node, int variant)
     struct plan_builder *builder = module->builder;
     struct tensor t = node_tensor(node, "self");
     const json_t *to = json_object_get(node->json, "to");
-    int dim = node_dim(node, "dim", t.rank, 0), lengths[MOST_PARTS];
+    int dim = node_dim(node, "dim", t.rank, 0), lengths[MAX_PARTS];
     size_t count = json_is_array(to) ? json_array_size(to) : 1;
     if (module_failed(module))
         return;
     int size = t.dims[dim].size, each = part_size(node, size, variant);
     if (module_failed(module))
         return;
-    if (count < 1 || count > MOST_PARTS) {
-        module_fail(module, "\"to\": expected 1 to %d names", MOST_PARTS);
+    if (count < 1 || count > MAX_PARTS) {
+        module_fail(module, "\"to\": expected 1 to %d names", MAX_PARTS);
         return;
     }
     for (size_t i = 0; i + 1 < count; i++)
@@ -373,8 +373,8 @@ static void build_split_with_sizes(struct node *node, int variant)
 {
     (void)variant;
     struct tensor t = node_tensor(node, "self");
-    int dim = node_dim(node, "dim", t.rank, 0), lengths[MOST_PARTS];
-    int count = node_sizes(node, "split_sizes", lengths, MOST_PARTS);
+    int dim = node_dim(node, "dim", t.rank, 0), lengths[MAX_PARTS];
+    int count = node_sizes(node, "split_sizes", lengths, MAX_PARTS);
     if (count >= 0 && !module_failed(node->module))
         give_parts(node, t, dim, lengths, count);
 }
@@ -388,7 +388,7 @@ static void build_unbind(struct node *node, int variant)
     if (module_failed(module))
         return;
     int64_t count = module_constant(module, t.dims[dim].size, "a dimension that is unbound");
-    for (int64_t i = 0; i < count && i < MOST_PARTS && !module_failed(module); i++) {
+    for (int64_t i = 0; i < count && i < MAX_PARTS && !module_failed(module); i++) {
         struct tensor part = tensor_slice(module, t, dim, module_size(module, i), module->one, 1);
         if (!module_failed(module))
             node_give_one(node, (int)i, tensor_squeeze(module, part, dim));
@@ -473,7 +473,7 @@ static void build_cat(struct node *node, int variant)
     node_give(node, y);
 }
 
-#define MOST_RUNS 4096 /* limit for the runs of indices, within which the step is constant. Each run is one copy */
+#define MAX_RUNS 4096 /* limit for the runs of indices, within which the step is constant. Each run is one copy */
 
 /* The length of the run of indices that begins at `first`. Within a run, the step between indices is constant. */
 static int64_t run_length(const float *indices, int64_t count, int64_t first)
@@ -537,8 +537,8 @@ static void build_index_select(struct node *node, int variant)
     for (int64_t first = 0, length; first < count && !module_failed(module); first += length) {
         length = copy ? run_length(copy, count, first) : count;
         static const float without_data[] = {0, 0};
-        if (++runs > MOST_RUNS)
-            module_fail(module, "the indices have more than %d runs of equal steps", MOST_RUNS);
+        if (++runs > MAX_RUNS)
+            module_fail(module, "the indices have more than %d runs of equal steps", MAX_RUNS);
         struct tensor run = indexed_run(module, t, dim, copy ? copy + first : without_data, length);
         copy_into(module, run, dim, module_size(module, first), &y, &target);
     }

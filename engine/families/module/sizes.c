@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_DEPTH 16       /* limit for the depth of nested parentheses */
-#define MOST_CHARACTERS 256 /* limit for the characters of an expression */
+#define MAX_DEPTH 16       /* limit for the depth of nested parentheses */
+#define MAX_CHARACTERS 256 /* limit for the characters of an expression */
 
 struct parser {
     struct module *module;
@@ -109,7 +109,7 @@ static int parse_factor(struct parser *parser)
     struct module *module = parser->module;
     if (module_failed(module))
         return PLAN_NONE;
-    if (++parser->depth > MOST_DEPTH)
+    if (++parser->depth > MAX_DEPTH)
         return fail(parser);
     int size;
     if (take(parser, "-")) {
@@ -178,8 +178,8 @@ int module_read_size(struct module *module, const json_t *json)
     }
     if (!json_is_string(json))
         return module_fail(module, "expected a size: an integer, or an expression in a string");
-    if (json_string_length(json) > MOST_CHARACTERS)
-        return module_fail(module, "a size of more than %d characters", MOST_CHARACTERS);
+    if (json_string_length(json) > MAX_CHARACTERS)
+        return module_fail(module, "a size of more than %d characters", MAX_CHARACTERS);
     struct parser parser = {.module = module, .text = json_string_value(json), .next = json_string_value(json)};
     int size = parse_sum(&parser);
     skip_spaces(&parser);

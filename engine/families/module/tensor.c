@@ -270,8 +270,8 @@ static int slice_product(struct module *module, const struct tensor *t, int64_t 
         return PLAN_NONE;
     int x = product->x, weight = product->weight, bias = product->bias;
     int64_t in = plan_weight_at(builder, weight)->columns;
-    weight = plan_part(builder, weight, start * in, length, in);
-    bias = bias == PLAN_NONE ? PLAN_NONE : plan_part(builder, bias, start, 1, length);
+    weight = plan_slice_weight(builder, weight, start * in, length, in);
+    bias = bias == PLAN_NONE ? PLAN_NONE : plan_slice_weight(builder, bias, start, 1, length);
     return plan_linear(builder, x, weight, bias);
 }
 

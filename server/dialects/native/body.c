@@ -19,13 +19,14 @@ const char *native_item_path(const struct native_inputs *inputs, int64_t item, c
         snprintf(path, NATIVE_PATH, item > 0 ? "inputs.sentences[%" PRId64 "]" : "inputs.source_sentence", item - 1);
         return path;
     }
-    const char *name = inputs->is_file      ? "the body"
-                       : inputs->shown_name ? inputs->shown_name
-                       : inputs->own_name   ? inputs->own_name
-                       : inputs->inputs     ? native_inputs_key(inputs)
-                                            : "embeddings";
-    const char *object = inputs->in_object >> inputs->shown & 1 ? "inputs." : "";
-    snprintf(path, NATIVE_PATH, inputs->listed[inputs->shown] ? "%s%.40s[%" PRId64 "]" : "%s%.40s", object, name, item);
+    const char *name = inputs->is_file              ? "the body"
+                       : inputs->message_input_name ? inputs->message_input_name
+                       : inputs->own_name           ? inputs->own_name
+                       : inputs->inputs             ? native_inputs_key(inputs)
+                                                    : "embeddings";
+    const char *object = inputs->in_object >> inputs->message_input & 1 ? "inputs." : "";
+    snprintf(path, NATIVE_PATH, inputs->listed[inputs->message_input] ? "%s%.40s[%" PRId64 "]" : "%s%.40s", object,
+             name, item);
     return path;
 }
 
@@ -50,7 +51,7 @@ static int64_t most_elements(const struct request *request)
 {
     const struct service_options *options = &request->service->options;
     int64_t most = options->settings->max_client_batch_size;
-    most = most > NATIVE_MOST_TOKENS ? most : NATIVE_MOST_TOKENS;
+    most = most > NATIVE_MAX_TOKENS ? most : NATIVE_MAX_TOKENS;
     for (int64_t i = 0; i < request->set->n_models; i++) {
         const struct model_info *info = model_info(request->set->models[i].model);
         int64_t length = items_limit(info, 0).tokens, columns = native_columns(info);
@@ -91,31 +92,30 @@ static int check_lists(struct request *request, const void *context)
     if ((counts.first == '"' || counts.first == '[') && counts.elements > 1 &&
         native_check_count(request, counts.elements) != 0)
         return -1;
-    if ((int64_t)request->body_length / 2 < NATIVE_MOST_TOKENS)
+    if ((int64_t)request->body_length / 2 < NATIVE_MAX_TOKENS)
         return 0; /* no list is too long, because each element and its comma have two bytes */
     if (native_check_list(request, native_inputs_key(inputs)) != 0 || native_check_list(request, "embeddings") != 0)
         return -1;
     return inputs->other_list ? native_check_list(request, inputs->other_list) : 0;
 }
 
-#define MOST_KEYS 32
+#define MAX_KEYS 32
 
-static void add_key(const char *keys[MOST_KEYS + 1], const char *key)
+static void add_key(const char *keys[MAX_KEYS + 1], const char *key)
 {
     size_t n = 0;
     while (keys[n] && strcmp(keys[n], key) != 0)
         n++;
-    if (n < MOST_KEYS)
+    if (n < MAX_KEYS)
         keys[n] = key;
 }
 
 /* Finds the keys whose lists of numbers jansson does not parse. The model is unknown before the body is parsed, so the
  * names of the inputs of all models are such keys. inputs->other_list is none, because jansson parses its list. */
-static void find_keys(const struct request *request, const struct native_inputs *inputs,
-                      const char *keys[MOST_KEYS + 1])
+static void find_keys(const struct request *request, const struct native_inputs *inputs, const char *keys[MAX_KEYS + 1])
 {
     const struct model_set *set = request->set;
-    memset(keys, 0, (MOST_KEYS + 1) * sizeof *keys);
+    memset(keys, 0, (MAX_KEYS + 1) * sizeof *keys);
     add_key(keys, native_inputs_key(inputs));
     add_key(keys, "embeddings");
     if (inputs->number_list)
@@ -132,7 +132,7 @@ static json_t *parse_body(struct request *request, struct native_inputs *inputs)
 {
     if (!inputs)
         return request_json(request, request->body, request->body_length);
-    const char *keys[MOST_KEYS + 1];
+    const char *keys[MAX_KEYS + 1];
     const struct numbers_place place = {.keys = keys, .least_depth = 1, .most_depth = inputs->named ? 2 : 1};
     find_keys(request, inputs, keys);
     return items_parse(request, request->body_length, place, check_lists, inputs, &inputs->lists);

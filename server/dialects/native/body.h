@@ -47,10 +47,10 @@ struct native_inputs {
     json_t *given[ENGINE_MAX_INPUTS]; /* the value of the key with the input's name. NULL if the key is absent */
     bool listed[ENGINE_MAX_INPUTS];   /* the request contains a list of items of this input, not a single item */
     unsigned in_object;               /* bit i is set if input i is a member of the object `inputs` */
-    const char *own_name;   /* the parameter of forward() that is the request's key for the first input. NULL if the key
-                               is `inputs` or `embeddings` */
-    int shown;              /* index of the input that messages about an item name, as in "tgt[3]" */
-    const char *shown_name; /* the name of input `shown`. NULL if it is the first input */
+    const char *own_name; /* the parameter of forward() that is the request's key for the first input. NULL if the key
+                             is `inputs` or `embeddings` */
+    int message_input;    /* index of the input that messages about an item name, as in "tgt[3]" */
+    const char *message_input_name; /* the name of input `message_input`. NULL if it is the first input */
 };
 #define NATIVE_ENCODING_OPTIONS                                                                        \
     {"truncate", OPTION_BOOL, offsetof(struct native_inputs, truncate)},                               \
@@ -124,11 +124,11 @@ struct numbers_counts native_count(const struct request *request, const char *ke
 
 /* Fails if a list has too many elements to be parsed by jansson, which allocates an object for each element. The
  * message calls the list `name`. The limit is the largest of these numbers:
- * - NATIVE_MOST_TOKENS
+ * - NATIVE_MAX_TOKENS
  * - the maximum number of inputs of a request
  * - the maximum length of the first input of any model
  * - the number of columns of the first input of any model */
-#define NATIVE_MOST_TOKENS (INT64_C(1) << 20)
+#define NATIVE_MAX_TOKENS (INT64_C(1) << 20)
 int native_check_elements(struct request *request, const char *name, int64_t count);
 
 /* Like native_check_elements, for the list under a key of the body, and for each list in it. Call it before jansson

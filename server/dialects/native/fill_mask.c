@@ -190,16 +190,16 @@ static int want_masks(struct request *request, const struct native_inputs *input
 
 /* Maximum number of tokens of all filled sequences in an answer. Each filling repeats its whole text. Without this
  * limit, writing an answer could take many seconds. */
-#define MOST_TOKENS (INT64_C(1) << 24)
+#define MAX_TOKENS (INT64_C(1) << 24)
 
 static int check_tokens(struct request *request, int64_t tokens)
 {
-    if (tokens <= MOST_TOKENS)
+    if (tokens <= MAX_TOKENS)
         return 0;
     return failure_set(&request->failure, FAILURE_INVALID,
                        "the sequences of the answer have %" PRId64 " tokens, this route returns at most %" PRId64
                        ": lower top_k, or send fewer masks at once",
-                       tokens, MOST_TOKENS);
+                       tokens, MAX_TOKENS);
 }
 
 /* Allocates memory for the probabilities of each mask. With targets, these are the probabilities of all tokens,

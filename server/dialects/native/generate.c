@@ -59,7 +59,7 @@ static const struct option parameter_options[] = {
 };
 
 /* What the answer needs to know about the request. */
-struct native_plan {
+struct generate_route_plan {
     struct generate_plan generate; /* it has a single sequence */
     bool details, full_text;
     bool listed;  /* the answer is a list with one element */
@@ -101,20 +101,20 @@ static int read_sampling(struct request *request, const struct generate_paramete
 
 static int read_limits(struct request *request, const struct generate_parameters *p)
 {
-    if (p->max_new_tokens > GENERATE_MOST_NEW_TOKENS)
+    if (p->max_new_tokens > GENERATE_MAX_NEW_TOKENS)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "parameters.max_new_tokens is %" PRId64 ", at most %" PRId64 " was expected",
-                           p->max_new_tokens, GENERATE_MOST_NEW_TOKENS);
-    if (p->top_n_tokens > GENERATE_MOST_BEST || p->top_n_tokens > request->info->output_columns)
+                           p->max_new_tokens, GENERATE_MAX_NEW_TOKENS);
+    if (p->top_n_tokens > GENERATE_MAX_BEST || p->top_n_tokens > request->info->output_columns)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "parameters.top_n_tokens is %" PRId64 ", at most %" PRId64 " was expected", p->top_n_tokens,
-                           GENERATE_MOST_BEST < request->info->output_columns ? GENERATE_MOST_BEST
-                                                                              : request->info->output_columns);
+                           GENERATE_MAX_BEST < request->info->output_columns ? GENERATE_MAX_BEST
+                                                                             : request->info->output_columns);
     return 0;
 }
 
 static int read_parameters(struct request *request, const json_t *json, struct generate_parameters *p,
-                           struct native_plan *plan)
+                           struct generate_route_plan *plan)
 {
     *p = (struct generate_parameters){.max_new_tokens = 20,
                                       .temperature = NAN,
@@ -140,7 +140,7 @@ static int read_parameters(struct request *request, const json_t *json, struct g
 /* ---- The prompt ---- */
 
 /* Keeps the text of the prompt if return_full_text is true. */
-static int keep_prompt(struct request *request, const json_t *inputs, struct native_plan *plan)
+static int keep_prompt(struct request *request, const json_t *inputs, struct generate_route_plan *plan)
 {
     if (!plan->full_text || !json_is_string(inputs))
         return 0;
@@ -155,7 +155,7 @@ static int keep_prompt(struct request *request, const json_t *inputs, struct nat
 /* Sets *prompt to the ids of `inputs`. If the model has an encoder, the prompt is its input, and *decoder becomes the
  * beginning of the sequence. */
 static int read_prompt(struct request *request, const struct generate_body *body, const struct generate_parameters *p,
-                       struct native_plan *plan, struct given_ids *prompt, struct given_ids *decoder)
+                       struct generate_route_plan *plan, struct given_ids *prompt, struct given_ids *decoder)
 {
     const struct model_info *info = request->info;
     struct text_inputs_options texts = {.add_special_tokens = p->add_special_tokens};
@@ -173,7 +173,7 @@ static int read_prompt(struct request *request, const struct generate_body *body
 
 /* ---- The routes ---- */
 
-static int start(struct request *request, const struct generate_body *body, struct native_plan *plan)
+static int start(struct request *request, const struct generate_body *body, struct generate_route_plan *plan)
 {
     struct generate_parameters parameters;
     struct given_ids prompt = {0}, decoder = {0};
@@ -189,11 +189,11 @@ static int start(struct request *request, const struct generate_body *body, stru
     return generate_plan_start(request, &plan->generate, &prompt, 1, 1, has_encoder ? &decoder : NULL, &given);
 }
 
-static void write_events(struct writer *writer, struct native_plan *plan);
+static void write_events(struct writer *writer, struct generate_route_plan *plan);
 
 static bool next(struct request *request)
 {
-    struct native_plan *plan = request->options;
+    struct generate_route_plan *plan = request->options;
     bool goes_on = generation_next(request, &plan->generate.generation);
     if (request->streamed && request->failure.kind == FAILURE_NONE)
         write_events(&request->answer, plan);
@@ -207,7 +207,7 @@ static enum outcome generate_read(struct request *request, bool streamed, bool l
     json_t *json = checked ? native_body(request, NULL) : NULL;
     if (!json)
         return OUTCOME_FAILED;
-    struct native_plan *plan = request_take(request, 1, sizeof *plan);
+    struct generate_route_plan *plan = request_take(request, 1, sizeof *plan);
     request->next = next;
     request->streamed = streamed;
     bool ready = plan && request_options(request, json, options, OPTION_COUNT(options), &body) == 0 &&
@@ -316,7 +316,7 @@ static void write_details(struct writer *writer, const struct generate_plan *pla
 
 /* Writes the text of the new tokens as a JSON string. If return_full_text is true, the text of the prompt precedes
  * it. */
-static void write_generated(struct writer *writer, const struct native_plan *plan)
+static void write_generated(struct writer *writer, const struct generate_route_plan *plan)
 {
     const struct writer *text = &plan->generate.texts[0].stream.text;
     struct writer whole = {0};
@@ -330,12 +330,12 @@ static void write_generated(struct writer *writer, const struct native_plan *pla
 
 /* Whether the answer contains `details`. In an answer that is not streamed, only `details` contains the ids of new
  * tokens. So `details` is always present if the model has no tokenizer. */
-static bool has_details(const struct native_plan *plan)
+static bool has_details(const struct generate_route_plan *plan)
 {
     return plan->details || !plan->generate.codec;
 }
 
-static void write_whole(struct writer *writer, const struct native_plan *plan)
+static void write_whole(struct writer *writer, const struct generate_route_plan *plan)
 {
     writer_text(writer, plan->listed ? "[{\"generated_text\":" : "{\"generated_text\":");
     write_generated(writer, plan);
@@ -348,7 +348,7 @@ static void write_whole(struct writer *writer, const struct native_plan *plan)
 
 int native_generate_answer(struct request *request)
 {
-    const struct native_plan *plan = request->options;
+    const struct generate_route_plan *plan = request->options;
     if (request->failure.kind != FAILURE_NONE)
         return -1;
     if (!request->streamed) /* the events of a streamed answer are already written by `next` */
@@ -359,7 +359,7 @@ int native_generate_answer(struct request *request)
 /* ---- Events ---- */
 
 /* Writes the keys "generated_text" and "details" of the last event. */
-static void write_last(struct writer *writer, const struct native_plan *plan)
+static void write_last(struct writer *writer, const struct generate_route_plan *plan)
 {
     writer_text(writer, ",\"generated_text\":");
     write_generated(writer, plan);
@@ -373,7 +373,7 @@ static void write_last(struct writer *writer, const struct native_plan *plan)
 }
 
 /* Writes an event for each new token that has no event yet. */
-static void write_events(struct writer *writer, struct native_plan *plan)
+static void write_events(struct writer *writer, struct generate_route_plan *plan)
 {
     const struct generate_plan *generate = &plan->generate;
     const struct generated *sequence = &generate->generation.sequences[0];

@@ -90,12 +90,12 @@ static int read_stop(struct request *request, const char *name, const json_t *te
     if (!json_is_string(text) || length == 0)
         return failure_set(&request->failure, FAILURE_INVALID, "%s: expected texts that are not empty, found %s", name,
                            json_is_string(text) ? "an empty one" : json_kind(text));
-    if (plan->n_stops == GENERATE_MOST_STOPS)
+    if (plan->n_stops == GENERATE_MAX_STOPS)
         return failure_set(&request->failure, FAILURE_INVALID, "%s: expected at most %d texts", name,
-                           GENERATE_MOST_STOPS);
-    if (length > GENERATE_MOST_STOP_BYTES)
+                           GENERATE_MAX_STOPS);
+    if (length > GENERATE_MAX_STOP_BYTES)
         return failure_set(&request->failure, FAILURE_INVALID, "%s: found a text of %zu bytes, expected at most %d",
-                           name, length, GENERATE_MOST_STOP_BYTES);
+                           name, length, GENERATE_MAX_STOP_BYTES);
     char *copy = request_take(request, (int64_t)length + 1, 1);
     if (!copy)
         return -1;
@@ -244,10 +244,10 @@ static bool add_token(struct request *request, struct generation *generation, st
     return text->stop == SIZE_MAX || sequence->end != GENERATION_RUNS;
 }
 
-static void leave(struct request *request)
+static void release(struct request *request)
 {
     struct generate_plan *plan = request->options;
-    generation_leave(request, &plan->generation);
+    generation_release(request, &plan->generation);
     for (int64_t i = 0; plan->texts && i < plan->generation.n_sequences; i++)
         text_stream_free(&plan->texts[i].stream);
 }
@@ -284,7 +284,7 @@ int generate_plan_start(struct request *request, struct generate_plan *plan, con
         return -1;
     for (int64_t i = 0; i < n_sequences; i++)
         n_ids[i] = beginning(prompts, n_copies, decoder, i)->count;
-    request->leave = leave;
+    request->release = release;
     plan->eos_id[0] = native_model(request)->eos_token;
     generation->end_ids = plan->eos_id;
     generation->n_end_ids = 1;

@@ -10,12 +10,12 @@
 #include "server/dialects/text_stream.h"
 #include "server/generation/generation.h"
 
-#define GENERATE_MOST_STOPS 16
+#define GENERATE_MAX_STOPS 16
 /* Maximum number of bytes of one stop text. The search for all stop texts after each new token delays the next
  * batch. */
-#define GENERATE_MOST_STOP_BYTES 1024
-#define GENERATE_MOST_BEST 64
-#define GENERATE_MOST_NEW_TOKENS (INT64_C(1) << 20)
+#define GENERATE_MAX_STOP_BYTES 1024
+#define GENERATE_MAX_BEST 64
+#define GENERATE_MAX_NEW_TOKENS (INT64_C(1) << 20)
 
 struct stop_text {
     char *text;
@@ -34,7 +34,7 @@ struct generated_text {
 struct generate_plan {
     struct generation generation;
     const struct text_codec *codec; /* NULL if tokens have no text */
-    struct stop_text stops[GENERATE_MOST_STOPS];
+    struct stop_text stops[GENERATE_MAX_STOPS];
     size_t n_stops;
     struct generated_text *texts; /* (generation.n_sequences): the text of each sequence */
     int32_t eos_id[1];            /* the model's end token, to which generation.end_ids points */
@@ -88,7 +88,7 @@ void generate_truncate(int64_t tokens, struct given_ids *prompt);
 /* ---- Running ---- */
 
 /* Opens `n_copies` sequences for each of the `n_prompts` prompts, and sets the items of the first job. The sequences of
- * one prompt are adjacent. Sets request->leave. On failure sets request->failure and returns -1.
+ * one prompt are adjacent. Sets request->release. On failure sets request->failure and returns -1.
  *
  * If the model has an encoder, the prompts are the encoder's input, and each sequence begins with `decoder`. Otherwise
  * `decoder` is NULL, and each sequence begins with its prompt. `given` contains all other inputs of the model. They are

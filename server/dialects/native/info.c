@@ -197,7 +197,7 @@ static void write_classifier(struct writer *writer, const struct served_model *s
     }
     writer_text(writer, "},\"label2id\":{");
     for (int64_t i = 0; i < count; i++) {
-        if (served->labels[i].again)
+        if (served->labels[i].is_repeated_later)
             continue;
         writer_text(writer, first ? "" : ",");
         writer_string0(writer, served->labels[i].text);
@@ -278,7 +278,7 @@ static struct metrics_model_now model_now(const struct service *service, const s
         .requests = depth.requests,
         .tokens = depth.tokens,
         .generates = info->is_causal,
-        .slotless = depth.slotless,
+        .waiting_for_slots = depth.waiting_for_slots,
         .slots = depth.slots,
         .slots_used = depth.slots_used,
         .slot_bytes = info->n_slots * (int64_t)info->slot_bytes,

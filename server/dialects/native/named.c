@@ -42,9 +42,9 @@ static void list_names(const struct model_info *info, bool required, char names[
 int native_options(struct request *request, const json_t *json, const struct option *table, size_t count, void *out)
 {
     const struct model_info *info = request->info;
-    struct option all[NATIVE_MOST_OPTIONS + ENGINE_MAX_INPUTS];
+    struct option all[NATIVE_MAX_OPTIONS + ENGINE_MAX_INPUTS];
     size_t n = count;
-    assert(count <= NATIVE_MOST_OPTIONS);
+    assert(count <= NATIVE_MAX_OPTIONS);
     memcpy(all, table, count * sizeof *table);
     for (int i = 0; i < info->n_inputs; i++) {
         size_t known = 0;
@@ -315,7 +315,7 @@ static int measure(struct named_item *item, const json_t *value)
             return failure_set(failure, FAILURE_INVALID, "%s has %" PRId64 " elements, %" PRId64 " were expected",
                                place_text(item, d, place), found, wanted);
     }
-    item->floats = reading->input->takes_floats && json_is_number(value);
+    item->floats = reading->input->accepts_floats && json_is_number(value);
     return 0;
 }
 
@@ -355,7 +355,7 @@ static int read_values(struct named_item *item, const json_t *value, int depth, 
 }
 
 /* Sets *to to the item's data and sizes. */
-static void place(const struct named_item *item, const void *data, struct engine_input *to)
+static void set_input(const struct named_item *item, const void *data, struct engine_input *to)
 {
     const struct model_input *input = item->reading->input;
     *to = (struct engine_input){.data = data};
@@ -387,7 +387,7 @@ static int64_t cut_of_mask(const struct named_item *item, int64_t length)
 }
 
 /* If the outermost list is too long, cuts or refuses it. */
-static int fit(struct named_item *item)
+static int cut_item(struct named_item *item)
 {
     const struct named_reading *reading = item->reading;
     int64_t given = item->sizes[0];
@@ -405,14 +405,14 @@ static int read_lists(const struct named_reading *reading, const char *path, int
 {
     struct named_item item = {.reading = reading, .path = path, .number = number};
     int64_t count = 1, n = 0;
-    if (measure(&item, value) != 0 || check_sizes(&item, value, 0) != 0 || fit(&item) != 0)
+    if (measure(&item, value) != 0 || check_sizes(&item, value, 0) != 0 || cut_item(&item) != 0)
         return -1;
     for (int d = 0; d < reading->depth; d++)
         count *= item.sizes[d];
     void *values = request_take(reading->request, count, value_bytes(&item));
     if (!values || read_values(&item, value, 0, values, &n) != 0)
         return -1;
-    place(&item, values, &reading->items[number]);
+    set_input(&item, values, &reading->items[number]);
     return 0;
 }
 
@@ -432,7 +432,7 @@ static int read_text(struct named_reading *reading, const char *path, int64_t nu
         return -1;
     text_encoding_ids(encoding, ids);
     const struct named_item item = {.reading = reading, .path = path, .sizes = {encoding->count}};
-    place(&item, ids, &reading->items[number]);
+    set_input(&item, ids, &reading->items[number]);
     return 0;
 }
 
@@ -485,9 +485,9 @@ static int place_numbers(struct named_reading *reading, const int64_t *ends, voi
             return 0;
         if (is_cut(reading->input, reading->depth) && length > reading->limit.tokens && !reading->inputs->truncate)
             return 0;
-        if (fit(&item) != 0)
+        if (cut_item(&item) != 0)
             return -1;
-        place(&item, (const char *)values + (size_t)(start + item.skip * row) * bytes, &reading->items[i]);
+        set_input(&item, (const char *)values + (size_t)(start + item.skip * row) * bytes, &reading->items[i]);
     }
     return 1;
 }
@@ -598,8 +598,8 @@ int native_named_read(struct request *request, struct native_inputs *inputs)
         inputs->many = inputs->many || inputs->listed[index];
     int rows = request->info->sequence_input;
     if (rows > 0 && inputs->given[rows]) {
-        inputs->shown = rows;
-        inputs->shown_name = request->info->inputs[rows].name;
+        inputs->message_input = rows;
+        inputs->message_input_name = request->info->inputs[rows].name;
     }
     return 0;
 }

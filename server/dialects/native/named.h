@@ -5,9 +5,9 @@
 #include "server/dialects/native/body.h"
 
 /* Calls request_options for the body of a route with native_inputs.named. The names of the model's inputs are
- * additional options, except those that `table` already contains. `table` has at most NATIVE_MOST_OPTIONS entries.
+ * additional options, except those that `table` already contains. `table` has at most NATIVE_MAX_OPTIONS entries.
  * `out` begins with a struct native_inputs. */
-#define NATIVE_MOST_OPTIONS 24
+#define NATIVE_MAX_OPTIONS 24
 int native_options(struct request *request, const json_t *json, const struct option *table, size_t count, void *out);
 
 /* Finds the inputs that the request names. Sets inputs->inputs or inputs->embeddings to the value of the first input.

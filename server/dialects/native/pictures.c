@@ -90,7 +90,7 @@ int native_picture_text(struct request *request, const char *path, const char *t
 {
     const char *begun = text;
     text = behind_prefix(text, &length);
-    int64_t room = (int64_t)BASE64_MOST(length);
+    int64_t room = (int64_t)BASE64_MAX_BYTES(length);
     if (request_charge(request, room) != 0)
         return -1;
     unsigned char *file = malloc((size_t)room);

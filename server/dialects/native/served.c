@@ -12,19 +12,19 @@
 
 /* ---- Results ---- */
 
-static bool gives_nothing_here(const struct model_info *info)
+static bool only_v2_serves(const struct model_info *info)
 {
     return info->n_tensors > 0 || info->inputs[0].layout == LAYOUT_IMAGE;
 }
 
 static bool gives_vectors(const struct model_info *info)
 {
-    return !gives_nothing_here(info);
+    return !only_v2_serves(info);
 }
 
 static bool gives_rows(const struct model_info *info)
 {
-    return !gives_nothing_here(info) && !info->gives_vector;
+    return !only_v2_serves(info) && !info->gives_vector;
 }
 
 static bool gives_logits(const struct model_info *info)
@@ -34,7 +34,7 @@ static bool gives_logits(const struct model_info *info)
 
 static bool gives_classes(const struct model_info *info)
 {
-    return !gives_nothing_here(info) && info->gives_vector;
+    return !only_v2_serves(info) && info->gives_vector;
 }
 
 /* Index: enum native_result. */

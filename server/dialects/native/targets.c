@@ -227,7 +227,7 @@ int native_targets_want(struct request *request, struct native_inputs *inputs, j
 
 /* Moves the item's log-probabilities to the positions of their rows, in place. The value at a position without a target
  * becomes NaN. item->log_probabilities must have `rows` elements. */
-static void spread(const struct engine_item *item, int64_t rows)
+static void scatter_in_place(const struct engine_item *item, int64_t rows)
 {
     float *values = item->log_probabilities;
     for (int64_t position = rows - 1, n = item->n_rows - 1; position >= 0; position--) {
@@ -256,7 +256,7 @@ static void write_item(struct writer *writer, const struct engine_item *item, in
     const float *values = item->log_probabilities;
     double sum = 0;
     int64_t count = 0;
-    spread(item, rows);
+    scatter_in_place(item, rows);
     for (int64_t i = 0; i < rows; i++) {
         count += !isnan(values[i]);
         sum += isnan(values[i]) ? 0 : (double)values[i];

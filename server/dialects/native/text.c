@@ -72,7 +72,7 @@ static int check_count(struct request *request, const char *name, const json_t *
 static int check_tokens(struct request *request, int64_t count)
 {
     int64_t most = items_limit(request->info, 0).tokens;
-    most = most > NATIVE_MOST_TOKENS ? most : NATIVE_MOST_TOKENS;
+    most = most > NATIVE_MAX_TOKENS ? most : NATIVE_MAX_TOKENS;
     if (count <= most)
         return 0;
     return failure_set(&request->failure, FAILURE_INVALID,

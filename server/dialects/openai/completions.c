@@ -121,7 +121,7 @@ static int read_logprobs(struct request *request, const struct completions_body 
                            "have no log-probabilities",
                            request_model_name(request));
     return generate_integer(request, "logprobs", body->logprobs, 0,
-                            columns < GENERATE_MOST_BEST ? columns : GENERATE_MOST_BEST,
+                            columns < GENERATE_MAX_BEST ? columns : GENERATE_MAX_BEST,
                             &plan->generate.generation.n_best);
 }
 
@@ -148,7 +148,7 @@ static int read_numbers(struct request *request, const struct completions_body *
                            "best_of is %" PRId64 ", but n is %" PRId64 ": this server requires best_of to equal n",
                            body->best_of, body->n);
     generation->max_new_tokens = DEFAULT_TOKENS;
-    if (generate_integer(request, "max_tokens", body->max_tokens, 0, GENERATE_MOST_NEW_TOKENS,
+    if (generate_integer(request, "max_tokens", body->max_tokens, 0, GENERATE_MAX_NEW_TOKENS,
                          &generation->max_new_tokens) != 0 ||
         read_sampling(request, body, &generation->sampling) != 0 || read_logprobs(request, body, plan) != 0 ||
         read_stream(request, body, plan) != 0)

@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MOST_LAYERS 1024
+#define MAX_LAYERS 1024
 #define ENCODER_BYTES (1 << 20) /* maximum number of bytes that libpng and zlib use while they write a picture */
 
 /* What the answer needs, in request memory. Each row of panels is one attention of the model, and each panel is one
@@ -186,10 +186,10 @@ static int read_panels(struct request *request, struct attention_picture *pictur
     if (read_scale(request, &panels->scaled_each) != 0 ||
         v2_query_integer(request, "layer", 0, layers - 1, &layer) != 0 ||
         v2_query_integer(request, "rows", 1, INT32_MAX, &panels->most_n) != 0 ||
-        v2_query_integer(request, "cell", 1, PANELS_MOST_CELL, &panels->cell) != 0)
+        v2_query_integer(request, "cell", 1, PANELS_MAX_CELL, &panels->cell) != 0)
         return -1;
     panels->n_rows = layer < 0 ? layers : 1;
-    if (panels->n_rows > MOST_LAYERS)
+    if (panels->n_rows > MAX_LAYERS)
         return failure_set(&request->failure, FAILURE_INVALID, "the model has %" PRId64 " layers: choose one", layers);
     picture->rows = request_take(request, panels->n_rows, sizeof *picture->rows);
     if (!picture->rows)
@@ -211,7 +211,7 @@ static int read_panels(struct request *request, struct attention_picture *pictur
                        "the picture would have %" PRId64 " x %" PRId64
                        " pixels, at most %d in each direction and %" PRId64
                        " in total are supported: choose a layer, a head, fewer rows or a smaller cell",
-                       panels->width, panels->height, PANELS_MOST_SIDE, PANELS_MOST_PIXELS);
+                       panels->width, panels->height, PANELS_MAX_SIDE, PANELS_MAX_PIXELS);
 }
 
 /* Allocates memory for the values of each row, and makes the item request them. */

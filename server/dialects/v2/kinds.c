@@ -3,7 +3,7 @@
 #include <string.h>
 
 struct kind {
-    const char *datatypes[V2_MOST_DATATYPES]; /* datatypes that the input accepts, ended by NULL. The first of them is
+    const char *datatypes[V2_MAX_DATATYPES]; /* datatypes that the input accepts, ended by NULL. The first of them is
                                                  in the metadata */
     struct v2_shape (*shape)(const struct model_input *input, int rank);
     void (*place)(const struct v2_tensor *tensor, const struct model_input *input, const char *values,
@@ -123,7 +123,7 @@ static const struct kind kinds[] = {
 
 const char *v2_input_datatype(const struct model_input *input, int index)
 {
-    if (index >= V2_MOST_DATATYPES || (index > 0 && input->kind == INPUT_ATTENTION_MASK && !input->takes_floats))
+    if (index >= V2_MAX_DATATYPES || (index > 0 && input->kind == INPUT_ATTENTION_MASK && !input->accepts_floats))
         return NULL;
     return kinds[input->kind].datatypes[index];
 }

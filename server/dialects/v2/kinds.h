@@ -18,7 +18,7 @@ struct v2_tensor {
     const struct engine_input *texts; /* (batch): the ids of the texts if the datatype is BYTES. Otherwise NULL */
 };
 
-#define V2_MOST_DATATYPES 4 /* maximum number of datatypes that an input accepts */
+#define V2_MAX_DATATYPES 4 /* maximum number of datatypes that an input accepts */
 
 /* The name of the datatype number `index`, from 0, among those that the input accepts. NULL if there are fewer. The
  * first datatype is in the metadata. */

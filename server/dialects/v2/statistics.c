@@ -29,7 +29,7 @@ static void write_batches(struct writer *writer, const struct model_statistics *
 {
     bool first = true;
     writer_text(writer, ",\"batch_stats\":[");
-    for (int64_t size = 1; size <= STATISTICS_MOST_ITEMS; size++) {
+    for (int64_t size = 1; size <= STATISTICS_MAX_ITEMS; size++) {
         const struct statistics_duration batches = statistics_batches(statistics, size);
         if (batches.count == 0)
             continue;

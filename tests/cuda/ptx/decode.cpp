@@ -130,7 +130,7 @@ uint32_t decoder::place(const operand &operand, char storage)
 
 void decoder::put(instruction &i, unsigned n, const operand &operand, char storage)
 {
-    if (n >= MOST_OPERANDS || (operand.negated && storage != 'p'))
+    if (n >= MAX_OPERANDS || (operand.negated && storage != 'p'))
         refuse("too many operands, or a number that is negated");
     i.at[n] = place(operand, storage);
     i.flips |= (uint32_t)operand.negated << n;

@@ -64,7 +64,7 @@ template <vote_mode mode> void vote(warp &warp, const instruction &i)
     put_bits(warp, i.at[0], result ? ALL_LANES : 0);
 }
 
-enum reduction { SUM, LEAST, MOST, AND, OR, XOR };
+enum reduction { SUM, MIN, MAX, AND, OR, XOR };
 
 /* Operands: result, value, mask of lanes. */
 template <reduction how, typename T> void reduce(warp &warp, const instruction &i)
@@ -77,12 +77,12 @@ template <reduction how, typename T> void reduce(warp &warp, const instruction &
         T next = value[lane];
         if (!(warp.active >> lane & 1))
             continue;
-        sum = how == SUM     ? (T)((uint32_t)sum + (uint32_t)next)
-              : how == LEAST ? std::min(sum, next)
-              : how == MOST  ? std::max(sum, next)
-              : how == AND   ? (T)(sum & next)
-              : how == OR    ? (T)(sum | next)
-                             : (T)(sum ^ next);
+        sum = how == SUM   ? (T)((uint32_t)sum + (uint32_t)next)
+              : how == MIN ? std::min(sum, next)
+              : how == MAX ? std::max(sum, next)
+              : how == AND ? (T)(sum & next)
+              : how == OR  ? (T)(sum | next)
+                           : (T)(sum ^ next);
     }
     uint32_t results[LANES];
     std::fill(results, results + LANES, (uint32_t)sum);
@@ -110,10 +110,10 @@ void arrive(warp &warp, const instruction &i)
 }
 
 const std::map<std::string, handler> reductions = {
-    {"redux.sync.add.u32", reduce<SUM, uint32_t>},   {"redux.sync.add.s32", reduce<SUM, int32_t>},
-    {"redux.sync.min.u32", reduce<LEAST, uint32_t>}, {"redux.sync.min.s32", reduce<LEAST, int32_t>},
-    {"redux.sync.max.u32", reduce<MOST, uint32_t>},  {"redux.sync.max.s32", reduce<MOST, int32_t>},
-    {"redux.sync.and.b32", reduce<AND, uint32_t>},   {"redux.sync.or.b32", reduce<OR, uint32_t>},
+    {"redux.sync.add.u32", reduce<SUM, uint32_t>}, {"redux.sync.add.s32", reduce<SUM, int32_t>},
+    {"redux.sync.min.u32", reduce<MIN, uint32_t>}, {"redux.sync.min.s32", reduce<MIN, int32_t>},
+    {"redux.sync.max.u32", reduce<MAX, uint32_t>}, {"redux.sync.max.s32", reduce<MAX, int32_t>},
+    {"redux.sync.and.b32", reduce<AND, uint32_t>}, {"redux.sync.or.b32", reduce<OR, uint32_t>},
     {"redux.sync.xor.b32", reduce<XOR, uint32_t>}};
 
 const std::map<std::string, handler> shuffles = {{"shfl.sync.up.b32", shuffle<SHUFFLE_UP>},

@@ -36,7 +36,7 @@ struct fat_section {
 constexpr uint32_t FAT_MAGIC = 0xba55ed50u;
 constexpr uint16_t KIND_PTX = 1;
 constexpr uint64_t FLAG_LZ4 = 0x2000, FLAG_ZSTD = 0x8000;
-constexpr uint64_t MOST_TEXT_BYTES = (uint64_t)1 << 30;
+constexpr uint64_t MAX_TEXT_BYTES = (uint64_t)1 << 30;
 
 [[noreturn]] void die(const char *what)
 {
@@ -102,7 +102,7 @@ std::string read_text(const fat_section &section)
     std::string text;
     if (!(section.flags & (FLAG_LZ4 | FLAG_ZSTD)) && section.compressed_bytes == 0)
         text.assign((const char *)data, section.bytes);
-    else if (section.compressed_bytes > section.bytes || section.text_bytes > MOST_TEXT_BYTES)
+    else if (section.compressed_bytes > section.bytes || section.text_bytes > MAX_TEXT_BYTES)
         die("sizes of its compressed PTX are too large");
     else if (section.flags & FLAG_ZSTD)
         text = read_zstd(data, section.compressed_bytes, section.text_bytes);

@@ -16,7 +16,7 @@ namespace ptx
 {
 constexpr unsigned LANES = 32;
 constexpr uint32_t ALL_LANES = ~0u;
-constexpr unsigned MOST_OPERANDS = 16;
+constexpr unsigned MAX_OPERANDS = 16;
 constexpr uint64_t SHARED_BEGIN = 1024; /* first address in state space .shared. A GPU reserves the first 1 KiB */
 
 struct warp;
@@ -36,11 +36,11 @@ struct reference {
 };
 
 struct instruction {
-    handler run = nullptr;           /* executes the instruction in the lanes warp.active, at least one */
-    uint32_t at[MOST_OPERANDS] = {}; /* offset in bytes of each operand in the register file */
-    uint32_t flips = 0;              /* bit n: operand n is a predicate to be negated */
-    uint32_t guard_at = 0;           /* offset of the predicate of `@%p` */
-    uint32_t guard_flip = 0;         /* mask that inverts the predicate: all bits set for `@!%p` */
+    handler run = nullptr;          /* executes the instruction in the lanes warp.active, at least one */
+    uint32_t at[MAX_OPERANDS] = {}; /* offset in bytes of each operand in the register file */
+    uint32_t flips = 0;             /* bit n: operand n is a predicate to be negated */
+    uint32_t guard_at = 0;          /* offset of the predicate of `@%p` */
+    uint32_t guard_flip = 0;        /* mask that inverts the predicate: all bits set for `@!%p` */
     bool guarded = false;
     bool changes_path = false;         /* `run` may change the path's pc or lanes (warp.now), or the warp's state */
     bool may_pause = false;            /* other warps can see an effect of the instruction. If the order of warps is

@@ -70,7 +70,7 @@ void reads_all_modes(void **)
 }
 
 /* The newest PTX need not come first. A section with machine code is ignored. */
-void takes_the_newest(void **)
+void uses_the_newest_code(void **)
 {
     for (const char *mode : {none, balance, speed}) {
         std::vector<uint8_t> bytes = bytes_of(mode), swapped(bytes.begin(), bytes.begin() + FIRST_SECTION);
@@ -126,7 +126,7 @@ void refuses_damage(void **)
 
 /* Inverts the bits of each byte of the compressed text, one byte at a time. The address sanitizer reports reads beyond
  * the end. */
-void stays_within(void **)
+void never_reads_beyond_the_end(void **)
 {
     for (const char *mode : {balance, speed})
         for (size_t at = DATA; at < FIRST_SECTION + SECTION_BYTES; at++) {
@@ -141,9 +141,9 @@ int main()
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_all_modes),
-        cmocka_unit_test(takes_the_newest),
+        cmocka_unit_test(uses_the_newest_code),
         cmocka_unit_test(refuses_damage),
-        cmocka_unit_test(stays_within),
+        cmocka_unit_test(never_reads_beyond_the_end),
     };
     return cmocka_run_group_tests_name("fat binaries", tests, NULL, NULL);
 }

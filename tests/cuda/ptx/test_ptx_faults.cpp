@@ -69,7 +69,7 @@ const launch_shape ONE_WARP, TWO_WARPS = {64, 1, 0, 256}, ODD = {64, 1, 3, 256},
 const char SHARED[] = ".extern .shared .align 128 .b8 dynamic[];";
 const char SMALL[] = ".shared .align 16 .b8 small[64];";
 
-void accesses(void **)
+void faults_of_accesses_are_found(void **)
 {
     const fault faults[] = {
         {"ld.global.u32 %r0, [%data + 16380];", "ld.global.u32 %r0, [%data + 16384];", "outside of device memory",
@@ -109,7 +109,7 @@ void accesses(void **)
     "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%r0, %r1, %r2, %r3}, {%r4, %r5, %r6, %r7}, {%r8, %r9}, " \
     "{%r0, %r1, %r2, %r3};"
 
-void meetings(void **)
+void faults_of_warp_instructions_are_found(void **)
 {
     const fault faults[] = {
         {MMA, "setp.lt.s32 %p0, %thread, 16; @%p0 " MMA, "a whole warp must execute this", ONE_WARP},
@@ -149,7 +149,7 @@ void meetings(void **)
     "mov.u32 %r0, dynamic; shl.b32 %r1, %thread, 4; and.b32 %r1, %r1, 112; add.s32 %r0, %r0, %r1; " \
     "setp.lt.s32 %p0, %thread, 8; @%p0 cp.async.cg.shared.global [%r0], [%data], 16; cp.async.commit_group; "
 
-void races(void **)
+void races_are_found(void **)
 {
     const fault faults[] = {
         {WRITE_OWN "bar.sync 0; " READ_OTHER, WRITE_OWN READ_OTHER, "a race", TWO_WARPS, SHARED},
@@ -165,7 +165,7 @@ void races(void **)
     check_all(faults);
 }
 
-void copies(void **)
+void faults_of_copies_are_found(void **)
 {
     const fault faults[] = {
         {START "cp.async.wait_group 0;", START, "has not waited for its asynchronous copies", TWO_WARPS, SHARED},
@@ -187,7 +187,7 @@ void copies(void **)
     check_all(faults);
 }
 
-void texts(void **)
+void wrong_ptx_texts_are_refused(void **)
 {
     const launch_shape many = {65, 1, 0, 0};
     const fault faults[] = {
@@ -212,8 +212,11 @@ void texts(void **)
 int main()
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(accesses), cmocka_unit_test(meetings), cmocka_unit_test(races),
-        cmocka_unit_test(copies),   cmocka_unit_test(texts),
+        cmocka_unit_test(faults_of_accesses_are_found),
+        cmocka_unit_test(faults_of_warp_instructions_are_found),
+        cmocka_unit_test(races_are_found),
+        cmocka_unit_test(faults_of_copies_are_found),
+        cmocka_unit_test(wrong_ptx_texts_are_refused),
     };
     return cmocka_run_group_tests_name("faults in PTX", tests, NULL, NULL);
 }

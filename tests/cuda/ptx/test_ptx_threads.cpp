@@ -66,7 +66,7 @@ void votes(void **)
 }
 
 /* Thread i adds up 1 … i in i iterations. Afterwards, all lanes must execute the vote together. */
-void paths_meet_again(void **)
+void diverged_paths_converge(void **)
 {
     for (unsigned seed = 0; seed < 4; seed++) {
         const launch_shape shape = {128, 1, seed};
@@ -287,7 +287,7 @@ int main()
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shuffles),
         cmocka_unit_test(votes),
-        cmocka_unit_test(paths_meet_again),
+        cmocka_unit_test(diverged_paths_converge),
         cmocka_unit_test(barriers_order_warps),
         cmocka_unit_test(atomic_operations),
         cmocka_unit_test(spaces),

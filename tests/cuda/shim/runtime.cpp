@@ -15,7 +15,7 @@
 #define ASAN_UNPOISON_MEMORY_REGION(memory, bytes) ((void)(memory), (void)(bytes))
 #endif
 
-#define MOST_THREADS 1024
+#define MAX_THREADS 1024
 #define SHARED_BYTES (48 << 10)    /* bytes of shared memory that a kernel may use without cudaFuncSetAttribute */
 #define RESERVED_SHARED_BYTES 1024 /* bytes of shared memory that CUDA reserves in each block */
 
@@ -150,7 +150,7 @@ cudaError_t shim::launch(const cudaLaunchConfig_t &configuration, const void *ke
         return fail(error);
     const grid grid = {configuration.gridDim, configuration.blockDim, configuration.dynamicSmemBytes, kernel};
     size_t threads = (size_t)grid.threads.x * grid.threads.y * grid.threads.z;
-    if (threads == 0 || threads > MOST_THREADS || grid.threads.z > 64 || threads % 32 != 0 || grid.blocks.x == 0 ||
+    if (threads == 0 || threads > MAX_THREADS || grid.threads.z > 64 || threads % 32 != 0 || grid.blocks.x == 0 ||
         grid.blocks.x > 0x7fffffff || grid.blocks.y == 0 || grid.blocks.y > 65535 || grid.blocks.z == 0 ||
         grid.blocks.z > 65535)
         return fail(cudaErrorInvalidConfiguration);

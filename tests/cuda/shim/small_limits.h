@@ -10,7 +10,7 @@
 #define GRAPHS 4              /* graphs.h */
 #define GROUPED_ROWS 150      /* shape.cu */
 #define IMAGE_ROWS 32         /* convolve.cu */
-#define MOST_REPETITIONS 2    /* fastest.cu */
+#define MAX_REPETITIONS 2     /* fastest.cu */
 #define PART_KEYS 24          /* linear_attend.cu */
 #define PART_ROWS 64          /* project.cu */
 #define PIECES 24             /* results.cu */

@@ -42,7 +42,7 @@
  * kernels. */
 #define UNCHECKED __attribute__((no_sanitize("address", "undefined")))
 
-#define MOST_THREADS 1024
+#define MAX_THREADS 1024
 #define STACK_BYTES (128 << 10)
 #define COPIES 256 /* maximum number of pending asynchronous copies of a thread */
 /* Number of sanitizer objects that the barriers of a block or warp use in turn. With a single object, a thread may
@@ -94,11 +94,11 @@ struct fiber {
     unsigned n_copies, groups;
 };
 
-fiber fibers[MOST_THREADS];
-copy copies[MOST_THREADS][COPIES]; /* not in struct fiber, because the scheduler often walks over all fibers */
+fiber fibers[MAX_THREADS];
+copy copies[MAX_THREADS][COPIES]; /* not in struct fiber, because the scheduler often walks over all fibers */
 stack main_stack;
-unsigned count, alive, at_barrier, at_warp[MOST_THREADS / LANES], barriers;
-fiber *ready[MOST_THREADS]; /* ring buffer of the fibers that can run */
+unsigned count, alive, at_barrier, at_warp[MAX_THREADS / LANES], barriers;
+fiber *ready[MAX_THREADS]; /* ring buffer of the fibers that can run */
 unsigned first_ready, n_ready;
 /* True if a block has reached a barrier since shared memory was last filled. Without a barrier, warps cannot exchange
  * values through shared memory. So shared memory need not be filled again after a block without barriers. */
@@ -108,8 +108,8 @@ uint64_t random_state;
 unsigned seed;
 dim3 grid_size;
 size_t dynamic_bytes;
-char barrier_objects[BARRIERS], warp_objects[MOST_THREADS / LANES][BARRIERS];
-unsigned warp_barriers[MOST_THREADS / LANES];
+char barrier_objects[BARRIERS], warp_objects[MAX_THREADS / LANES][BARRIERS];
+unsigned warp_barriers[MAX_THREADS / LANES];
 #ifdef SHIM_TSAN
 char block_begins, block_ends;
 /* True if the thread sanitizer distinguishes the threads of the block. Otherwise, all threads count as the thread that
@@ -164,10 +164,10 @@ UNCHECKED fiber *next_ready()
         die("all threads wait: some threads never reach a barrier or a shuffle that needs them");
     n_ready--;
     if (seed == 0)
-        return ready[first_ready++ % MOST_THREADS];
-    fiber **last = &ready[(first_ready + n_ready) % MOST_THREADS], **chosen = last;
+        return ready[first_ready++ % MAX_THREADS];
+    fiber **last = &ready[(first_ready + n_ready) % MAX_THREADS], **chosen = last;
     if (seed % 2)
-        chosen = &ready[(first_ready + random_below(n_ready + 1)) % MOST_THREADS];
+        chosen = &ready[(first_ready + random_below(n_ready + 1)) % MAX_THREADS];
     fiber *next = *chosen;
     *chosen = *last;
     return next;
@@ -176,7 +176,7 @@ UNCHECKED fiber *next_ready()
 UNCHECKED void make_ready(fiber *fiber)
 {
     fiber->waits = WAITS_NOT;
-    ready[(first_ready + n_ready++) % MOST_THREADS] = fiber;
+    ready[(first_ready + n_ready++) % MAX_THREADS] = fiber;
 }
 
 /* Lets the lanes of a warp continue. In lockstep, they run before the other warps until they wait at a barrier. This
@@ -190,7 +190,7 @@ UNCHECKED void release_warp(fiber *lanes)
     for (unsigned lane = 0; lane < LANES; lane++) {
         lanes[lane].waits = WAITS_NOT;
         if (seed == 0)
-            ready[(first_ready + lane) % MOST_THREADS] = &lanes[lane];
+            ready[(first_ready + lane) % MAX_THREADS] = &lanes[lane];
         else
             make_ready(&lanes[lane]);
     }
