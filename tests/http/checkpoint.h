@@ -49,9 +49,9 @@ void checkpoint_add(struct checkpoint *checkpoint, const char *name, int64_t ele
 /* Rounds the values of F32 tensors to the nearest value of `dtype`, ties to even. The tensors stay F32. */
 void checkpoint_round(struct checkpoint *checkpoint, enum weights_dtype dtype);
 
-/* Converts F32 tensors to F16 or BF16 with the rounding of checkpoint_round, or to F64. For F64, each value is first
- * changed by less than half of the last bit of an F32. So F32 cannot represent the value, but rounding it gives the
- * original value. */
+/* Converts F32 tensors to F16 or BF16 with the rounding of checkpoint_round, or to F64. For F64, each value other than
+ * 0 is first changed by less than half of the last bit of an F32. So F32 cannot represent the changed value, but
+ * rounding it gives the original value. */
 void checkpoint_convert(struct checkpoint *checkpoint, enum weights_dtype dtype);
 
 /* Makes a temporary folder. folder_remove removes the folder with its contents. The caller frees the path. */

@@ -1,4 +1,4 @@
-/* collector: the rules come from https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding and from
+/* collector: the rules for bodies come from https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding and from
  * opentelemetry/proto/trace/v1/trace.proto, version 1. The checks run on the thread of the test. */
 #include "tests/http/collector.h"
 
@@ -13,7 +13,7 @@
 struct collector {
     struct MHD_Daemon *server;
     char url[64];
-    pthread_mutex_t lock; /* guards the members below */
+    pthread_mutex_t lock; /* guards the members below, except `spans` and `resource`, which only the test's thread uses */
     pthread_cond_t changed;
     unsigned int status;
     const char *answer;

@@ -1,5 +1,5 @@
-/* collector: stands in for OpenTelemetry's collector. It receives the spans that a daemon sends to /v1/traces, and
- * checks that each body has the form of OTLP. Any failure here fails the running test. */
+/* collector: stands in for OpenTelemetry's collector. It receives the spans that a daemon sends to /v1/traces.
+ * collector_spans checks that the bodies have the form of OTLP. Any failure here fails the running test. */
 #ifndef TESTS_HTTP_COLLECTOR_H
 #define TESTS_HTTP_COLLECTOR_H
 
@@ -20,12 +20,12 @@ void collector_answer(struct collector *collector, unsigned int status, const ch
 void collector_hold(struct collector *collector);
 void collector_release(struct collector *collector);
 
-/* Waits until at least `count` spans were received. Returns a list of all spans in the order of their arrival. The test
- * drops the reference. */
+/* Checks the received bodies in the order of their arrival, until they contain at least `count` spans. Waits for
+ * further bodies if necessary. Returns a list of all spans that were checked so far. The test drops the reference. */
 json_t *collector_spans(struct collector *collector, size_t count);
 
-/* collector_resource returns the attributes of the resource in the last body. collector_header returns the value of the
- * header x-collector-key of the last request. The test drops the reference, and frees the text. */
+/* collector_resource returns the attributes of the resource in the last checked body. collector_header returns the
+ * value of the header x-collector-key of the last request. The test drops the reference, and frees the text. */
 json_t *collector_resource(struct collector *collector);
 char *collector_header(struct collector *collector);
 

@@ -43,8 +43,8 @@ static void *pass_log_on(void *argument)
     return NULL;
 }
 
-/* Reads the log up to the line that names the port, and writes what it reads to `said`. Returns 0 if the log ends
- * before this line. */
+/* Reads the log up to the first line with "listening on", and writes what it reads to `said`. Returns the port, or 1
+ * for a Unix socket. Returns 0 if the log ends before this line. */
 static int read_port(FILE *log, FILE *said)
 {
     char line[1024];

@@ -18,8 +18,9 @@
 struct daemon;
 
 /* Starts the daemon with --port 0 and `arguments`. Returns when the daemon listens. `arguments` ends with NULL, and may
- * be NULL. If the arguments name no model, the daemon serves tests/models/bytes under the name "builtin", and
- * weights/writer under the name "builtin-writer". In the model "builtin", each byte of a text is a token. */
+ * be NULL. If neither the arguments nor the variable LINFORMERD_MODEL name a model, the daemon serves
+ * tests/models/bytes under the name "builtin", and weights/writer under the name "builtin-writer". In the model
+ * "builtin", each byte of a text is a token. */
 struct daemon *daemon_start(const char *const *arguments);
 /* The same, but without a model in the arguments the daemon serves the models in its binary. */
 struct daemon *daemon_start_built_in(const char *const *arguments);
@@ -32,11 +33,12 @@ struct daemon_options {
     int ignored_signal;             /* signal that the daemon ignores from its start, as under nohup, 0: none */
     void (*restrict_process)(void); /* called in the child before the child executes the daemon, may be NULL */
     bool built_in;                  /* without a model in the arguments, serve the models in the binary */
-    bool log_unread;                /* after the line "listening on", only daemon_log_line reads the log */
+    bool log_unread;                /* after the line "listening on", no thread reads the log */
 };
 
 /* Starts the daemon. Returns NULL if the daemon ended before it listened, as with "--check". *status is then the status
- * from waitpid. *said is the log up to this end, or up to the line that names the port. The caller frees *said. */
+ * from waitpid. *said is the log up to this end, or up to the first line with "listening on". The caller frees
+ * *said. */
 struct daemon *daemon_open(const struct daemon_options *options, char **said, int *status);
 
 /* Like daemon_open, but if the daemon ends before it listens, expects the status 1. `last_line` is then the last line
@@ -72,8 +74,8 @@ void daemon_stop(struct daemon *daemon);      /* daemon_terminate and daemon_joi
  * (tests/run.sh). */
 const char *daemon_sanitizer(void);
 
-/* True if the daemon computes slowly, because it has a sanitizer or runs on the CUDA shim. Programs may then leave out
- * requests that run the same code of the daemon as other requests. */
+/* True if the daemon computes slowly: if it has a sanitizer, or if LINFORMERD_DEVICE is set, as for the CUDA shim and
+ * for the PTX emulator. Programs may then leave out requests that run the same code of the daemon as other requests. */
 bool daemon_is_slow(void);
 
 /* ---- Requests through libcurl ---- */

@@ -109,8 +109,8 @@ static const char *skip_space(const char *text)
     return text;
 }
 
-/* Returns the end of the number that begins at `start`, or NULL if no number begins there. A digit after a letter, a
- * dash or a dot belongs to a name. */
+/* Returns the end of the number that begins at `text`, or NULL if no number begins there. `start` is the beginning of
+ * the whole text. A digit after a letter, a digit, or one of _ . - + belongs to a name. */
 static const char *number_end(const char *start, const char *text)
 {
     if (text > start && (isalnum((unsigned char)text[-1]) || strchr("_.-+", text[-1])))

@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* All bytes of a file, followed by a zero byte. The caller frees the result. If the file cannot be read, the running
- * test fails. */
+/* The text of a file, followed by a zero byte. The caller frees the result. If the file cannot be read or is empty, the
+ * running test fails. */
 char *document_read(const char *path);
 
 struct document_command {
@@ -23,8 +23,9 @@ struct document_command {
 struct document_command *document_commands(const char *page, size_t *count);
 void document_commands_free(struct document_command *commands, size_t count);
 
-/* True if `found` agrees with `expected`. White space does not count. "…" in `expected` stands for any text. A number
- * with a decimal point or an exponent may differ by 1e-4 plus 1e-3 of its value. Other numbers must be equal. */
+/* True if `found` agrees with `expected`. White space does not count. "…" in `expected` stands for any text. Two
+ * integers must be equal. If a number has a decimal point or an exponent, the two numbers may differ by 1e-4 plus 1e-3
+ * of the expected value. */
 bool document_matches(const char *expected, const char *found);
 
 #endif

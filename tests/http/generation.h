@@ -18,8 +18,9 @@ void generation_wide_model_write(const char *folder, const char *name, int vocab
  * sequence fails. */
 void generation_failing_model_write(const char *folder, const char *name, int64_t first_bad);
 
-/* Starts a daemon with the models of generation_greedy_runs, and with three models of bytes: "texts", "ending" and
- * "failing". "ending" has the eos_token 258 and a prompt "query". *folder is the folder of these three models. */
+/* Starts a daemon with the models of generation_greedy_runs, three other models of tests/reference, and three models of
+ * bytes: "texts", "ending" and "failing". "ending" has the eos_token 258 and a prompt "query". *folder is the folder of
+ * the models of bytes. */
 struct daemon *generation_daemon_start(char **folder);
 void generation_daemon_stop(struct daemon *daemon, char *folder); /* also removes and frees the folder */
 
@@ -27,9 +28,9 @@ void generation_daemon_stop(struct daemon *daemon, char *folder); /* also remove
 char *generation_body(const char *model, const json_t *prompt, const char *parameters);
 
 /* Returns the sequences that linear-attention-transformer generates: a list of {"model", "prompt", "ids"}. The caller
- * drops the reference. Each sequence has 200 ids. If the daemon is slow, a sequence ends 16 tokens after the length of
- * the model's longest input. Beyond this length, each new token computes all rows again. A few of these tokens test the
- * same code as many. */
+ * drops the reference. Each sequence has 200 ids. If the daemon is slow, prompt and ids together end 16 tokens after
+ * the length of the model's longest input, which is 64. After a longer prompt, there are 16 ids. Beyond this length,
+ * each new token computes all rows again. A few of these tokens test the same code as many. */
 json_t *generation_greedy_runs(void);
 
 #endif

@@ -58,7 +58,8 @@ double infer_relative_l2(const struct infer_tensor *found, const struct infer_te
 
 /* ---- The reference cases: tests/reference/README.md ---- */
 
-/* The sorted names of the folders with cases. Fails the test if there are fewer than `fewest`. */
+/* cases_find returns the sorted names of the folders that contain a config.json. It fails the test if there are fewer
+ * than `fewest`. */
 struct cases {
     char **names;
     size_t count;
@@ -69,8 +70,8 @@ void cases_free(struct cases *cases);
 /* Opens the stored calls of a case. The caller closes them. */
 struct weights *case_calls(const char *folder, const char *name);
 
-/* Writes the tensors of call `index` in the file's order, at most `room` of them. `way` is "in" for inputs, "out" for
- * outputs. Returns the number of tensors, or 0 if there is no such call. */
+/* Writes the tensors of call `index` in the file's order. `tensors` has space for `room` of them. More tensors fail the
+ * test. `way` is "in" for inputs, "out" for outputs. Returns the number of tensors, or 0 if there is no such call. */
 size_t case_tensors(const struct weights *calls, int index, const char *way, struct infer_tensor *tensors, size_t room);
 
 /* Returns the body of call `index`. The body requests each output that the case stores. If there is no such call,

@@ -36,9 +36,9 @@ static int n_requests = MAX_REQUESTS;
 
 enum kind { NONE, IDS, ROWS, MASK, SCORES }; /* SCORES: a mask of attention scores */
 
-/* Shapes of inputs. B is the number of items of a request. n is a length between `least` and `most`, or the length of
- * input `like` - 1. IDS and MASK have the shape (B, n). ROWS and SCORES have the shape (B, n, columns). In a model with
- * `call`, ROWS have the shape (n, B, columns), and SCORES have (n, columns). */
+/* Shapes of inputs. B is the number of items of a request. n is a length from `least` to `most`. If `like` is not 0, n
+ * is the length of the input with the index `like` - 1. IDS and MASK have the shape (B, n). ROWS and SCORES have the
+ * shape (B, n, columns). In a model with `call`, ROWS have the shape (n, B, columns), and SCORES have (n, columns). */
 struct input {
     const char *name;
     enum kind kind;
@@ -65,7 +65,7 @@ static const struct model {
     const char *name;
     const char *outputs[MAX_OUTPUTS];
     struct input inputs[MAX_INPUTS];
-    bool call; /* all sequences of a request are one item, which a batch must not split or join */
+    bool call; /* all sequences of a request are one item, so their results are compared as a whole */
 } models[] = {
     {.name = "builtin", .outputs = {"output", "attention.3"}, .inputs = {FREE("x", IDS, 259, 1, 400)}},
     {.name = "linformer_lm", .outputs = {"output", "attention.1"}, .inputs = {FREE("x", IDS, 97, 1, 24)}},
@@ -123,7 +123,7 @@ static void fill(const struct input *input, char *data, int64_t count)
             memcpy(data + i * 8, &id, sizeof id);
         else if (input->kind == ROWS)
             memcpy(data + i * 4, &value, sizeof value);
-        else /* Zeros in column 0 of SCORES leave a score visible. kuixu's layer would return NaN for a hidden row. */
+        else /* Zeros in column 0 of attn_mask leave a score visible. A row without one would be NaN. */
             data[i] = input->kind == SCORES && i % input->columns == 0 ? 0 : (char)random_size(0, 1);
     }
 }
@@ -266,8 +266,8 @@ static int64_t metric(const struct daemon *daemon, const char *name)
     return value;
 }
 
-/* Sends random requests alone, and then all at once. Returns the number of requests minus the number of batches of the
- * second time. */
+/* Sends the items of random requests one by one, and then all requests at once. Returns the number of requests minus
+ * the number of batches of the second time. */
 static int64_t run_round(const struct daemon *daemon, bool same_bits)
 {
     struct request requests[MAX_REQUESTS];

@@ -1,5 +1,5 @@
-/* /v1/completions: the ids are those that linear-attention-transformer generates (tests/generation/greedy.json). The
- * other tests check the keys of requests, and that the pieces of a stream make up the whole answer. */
+/* /v1/completions: the ids are those that linear-attention-transformer generates (tests/generation/greedy.json). Other
+ * tests check the keys of requests, and that the pieces of a stream make up the whole answer. */
 #include "tests/http/daemon.h"
 #include "tests/http/generation.h"
 
@@ -114,7 +114,7 @@ static void test_prompts(void **state)
     json_decref(first);
 }
 
-/* Checks all fields of an answer, and the default of max_tokens. */
+/* Checks the fields of an answer that are not optional, except its text, and the default of max_tokens. */
 static void test_the_form_of_an_answer(void **state)
 {
     (void)state;
@@ -151,7 +151,7 @@ static void test_echo_and_no_tokens(void **state)
     json_decref(none);
 }
 
-/* A prompt that config.json defines is put before a text, on each route that generates. */
+/* A prompt that config.json defines is put before a text, on /v1/completions and on /generate. */
 static void test_prompt_name(void **state)
 {
     (void)state;
@@ -443,7 +443,8 @@ static void test_parts_of_a_stop_text_are_not_sent(void **state)
 
 /* ---- Keys without a meaning ---- */
 
-/* The answer's header X-Ignored-Keys names these keys, also for streams. With --strict, the request is refused. */
+/* The answer's header X-Ignored-Keys names the keys that have no meaning on the route, also for streams. With --strict,
+ * the request is refused. */
 static void test_unknown_keys(void **state)
 {
     (void)state;

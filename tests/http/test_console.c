@@ -388,7 +388,7 @@ static void pictures_have_the_size_asked_for(void **state)
         free(pictures[i]->pixels);
 }
 
-/* The ids of a text give the same picture as the text. `truncate` cuts the end. */
+/* The ids of a text give the same picture as the text. With `truncate`, a text that is too long is accepted. */
 static void texts_and_ids_give_the_same_picture(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* SIGTERM: the daemon answers all accepted requests, and exits with status 0. */
+/* SIGTERM: the daemon answers all accepted requests, unless a client does not read its answer. It exits with status
+ * 0. */
 #include "tests/http/daemon.h"
 
 #include <curl/curl.h>
@@ -83,8 +84,8 @@ static void idle_connections_do_not_keep_the_daemon(void **state)
     close(kept);
 }
 
-/* The headers of this request arrive before the signal, and the body arrives after it. The daemon accepted the request
- * with its headers. */
+/* The headers of this request arrive before the signal, and the body arrives after it. The daemon accepts a request
+ * when its headers have arrived. */
 static void a_body_on_its_way_is_waited_for(void **state)
 {
     (void)state;
@@ -134,7 +135,7 @@ static void a_repeated_signal_loses_nothing(void **state)
     daemon_join(daemon);
 }
 
-/* The body of one request keeps the daemon draining while other clients connect. */
+/* One request whose body is missing keeps the daemon draining while other clients connect. */
 static void readiness_is_503_while_the_daemon_drains(void **state)
 {
     (void)state;

@@ -267,7 +267,7 @@ static void headers_report_times_and_tokens(void **state)
     answer_free(&answer);
 }
 
-/* Large bodies and answers are processed by other code than small ones. The results must be the same. */
+/* Large bodies and answers are processed by other code than small ones. The results must agree within 1e-5. */
 static void large_requests_have_the_results_of_small_ones(void **state)
 {
     (void)state;
@@ -341,7 +341,7 @@ static void decode_undoes_tokenize(void **state)
     json_decref(many);
 }
 
-/* /embed accepts any text that /decode returns. */
+/* /decode may return a text that contains NUL, and /embed accepts this text. */
 static void a_text_may_contain_nul(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* The largest inputs in the READMEs of the libraries, with default settings of the daemon: an image of 256 x 256
- * pixels, 4096 x 512 floats as JSON, and 262144 x 64 floats in binary. With lower limits, the daemon refuses these
- * inputs. Weights are random. The tests check the answer's shape, and that two items with different numbers have
- * different results. */
+ * pixels, 4096 x 512 floats as JSON, and 262144 x 64 floats in binary. With lower limits, the daemon refuses the image
+ * and the JSON. Weights are random. The tests check the answer's shape, and that the numbers of a binary answer are not
+ * all equal. */
 #include "tests/http/checkpoint.h"
 
 #include <math.h>
@@ -107,8 +107,8 @@ static int64_t setting(const struct daemon *daemon, const char *key)
     return value;
 }
 
-/* Sends one tensor "x" or "tensor" in binary. Expects an answer of the same shape, with finite numbers that are not all
- * equal. */
+/* Sends one tensor "x" or "tensor" in binary. Expects an answer of the same shape whose first and third quarters
+ * differ. */
 static void expect_same_shape(const struct daemon *daemon, const char *model, const struct infer_tensor *tensor)
 {
     struct infer_request body = infer_body_of(tensor, 1, NULL, 0);
@@ -133,7 +133,7 @@ static struct infer_tensor image(void)
                                  .bytes = (size_t)CHANNELS * SIDE * SIDE * sizeof(float)};
 }
 
-/* Returns a body with a list of the floats, in the form that Python's json writes. */
+/* Returns a body with a list of the floats, each with 17 digits, with the spaces that Python's json writes. */
 static char *encoder_body(void)
 {
     size_t room = (size_t)ROWS * DIM * 24 + 64 * ROWS;

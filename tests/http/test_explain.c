@@ -34,7 +34,8 @@ static void a_plan_is_written_without_log_lines(void **state)
     assert_string_equal(text, "");
 }
 
-/* The output gives the cost of a new token, and the step that causes the cost. */
+/* The output gives the cost of a new token. If a new token runs the whole sequence again, the output names the step
+ * that causes this. */
 static void the_cost_of_a_token_has_a_reason(void **state)
 {
     (void)state;

@@ -256,7 +256,7 @@ static void targets_are_the_only_candidates(void **state)
     }
 }
 
-/* Returns a text of `count` words. The mask is behind the first `mask` words, or before the last word. */
+/* Returns a text of `count` words. The word with the index `mask` is the mask. */
 static const char *long_text(char *text, int count, int mask)
 {
     char *end = text;

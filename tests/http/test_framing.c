@@ -136,7 +136,8 @@ static void header_values_with_a_nul_are_refused(void **state)
     }
 }
 
-/* The request line contains several NULs. The bytes after the first NUL look like the end of the line. */
+/* The request line contains a NUL, several NULs, or %00. In some lines, the bytes after the first NUL look like the end
+ * of the line. */
 static void a_nul_in_the_request_line_is_refused(void **state)
 {
     (void)state;

@@ -89,7 +89,7 @@ static void *call_generate(void *argument)
     return NULL;
 }
 
-/* Clients have prompts of different lengths. At the same time, requests to /embed fill batches. */
+/* Clients have prompts of different lengths. Each answer must equal the answer that the same request receives alone. */
 static void test_answers_do_not_depend_on_other_clients(void **state)
 {
     (void)state;
@@ -201,7 +201,7 @@ static const char *text_of(const struct answer *answer)
     return json_string_value(json_object_get(answer->json, "generated_text"));
 }
 
-/* The texts of two tokens are separated only between characters. Joined, they are the whole text. */
+/* The text of a token contains only whole characters. The joined texts of all tokens are the whole text. */
 static void test_texts_of_tokens_make_up_the_text(void **state)
 {
     (void)state;
@@ -231,7 +231,7 @@ static void test_text_options(void **state)
     assert_string_equal(text_of(&full), expected);
     assert_null(json_object_get(plain.json, "details"));
 
-    /* the first character is a stop text, so the text ends there */
+    /* With these stop texts, the text must be the same as without stop texts. */
     snprintf(stop, sizeof stop,
              "{\"model\":\"texts\",\"inputs\":\"abc\",\"parameters\":{\"max_new_tokens\":30,\"details\":true,\"stop\":["
              "%s]}}",
@@ -243,7 +243,7 @@ static void test_text_options(void **state)
     answer_free(&unstopped);
 }
 
-/* A part of the greedy text is given as a stop text. */
+/* The first small letter of a sampled text is given as a stop text. The text must then end with this letter. */
 static void test_stop_text_ends_the_sequence(void **state)
 {
     (void)state;

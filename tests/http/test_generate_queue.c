@@ -1,5 +1,5 @@
-/* /generate while all slots are in use: requests wait in order, within the limits of the queue. A request leaves the
- * queue if its client leaves. While the daemon drains, the timeout ends generations. */
+/* /generate while all slots are in use: requests wait, within the limits of the queue. A request leaves the queue if
+ * its client leaves. While the daemon drains, the timeout ends generations. */
 #include "tests/http/daemon.h"
 
 #include <pthread.h>

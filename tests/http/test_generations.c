@@ -129,7 +129,8 @@ static double metric(const struct daemon *daemon, const char *name, const char *
 }
 
 /* Expects few rows in the batches. The first batch counts the longer one of prompt and source. The source is padded to
- * at most SOURCE_ROWS rows. Each later batch has one row, unless the encoder runs again. */
+ * at most SOURCE_ROWS rows. Each later batch has one row. If the encoder ran again, a later batch would have more
+ * rows. */
 static void expect_rows(const struct daemon *daemon, const char *model, const json_t *run, double before)
 {
     double prompt = (double)json_array_size(json_object_get(run, "prompt"));

@@ -1,4 +1,5 @@
-/* The table of headers in docs/http-api.md lists each header that the daemon sends, and no other. */
+/* The table of headers in docs/http-api.md lists each header that the daemon sends in the exchanges below, and no
+ * other. */
 #include "tests/http/daemon.h"
 #include "tests/http/document.h"
 

@@ -20,7 +20,8 @@ static void health_is_ok_on_all_its_paths(void **state)
     }
 }
 
-/* GET / returns a page for browsers. Balancers without a configured path also probe this page. */
+/* GET / returns this page to clients that do not accept text/html. Load balancers without a configured path also
+ * request it. */
 static void the_front_page_lists_models_and_routes(void **state)
 {
     (void)state;

@@ -88,7 +88,7 @@ static void expect_name(const char *key, const char *name)
 {
     char expected[100];
     assert_int_equal(status_with(key, BODY), 200);
-    char *line = daemon_wait_for_line(the_daemon, " request ");
+    char *line = daemon_wait_for_line(the_daemon, " status=200 "); /* lines of refused requests may still arrive */
     snprintf(expected, sizeof expected, " key=%s ", name ? name : "");
     assert_true((strstr(line, expected) != NULL) == (name != NULL));
     assert_true((strstr(line, " key=") != NULL) == (name != NULL));
