@@ -45,9 +45,9 @@ struct backend_functions {
     /* Bytes of resident weights. */
     size_t (*weights_bytes)(const struct backend_model *model);
 
-    /* Bytes of memory besides the weights and plan->arena_bytes. Memory of unknown size does not count, such as the
-     * memory of CUDA graphs. Memory that is allocated later does not count either, such as the memory for attention
-     * masks. */
+    /* Bytes of memory besides the weights and plan->arena_bytes. backend_cuda counts the slots, and backend_cpu does
+     * not. Memory of unknown size does not count, such as the memory of CUDA graphs. Memory that is allocated later
+     * does not count either, such as the memory for attention masks. */
     size_t (*scratch_bytes)(const struct backend_model *model);
 
     /* Each thread calls it before its first batch. It allocates the thread's resources, so that a lack of memory or
@@ -78,7 +78,7 @@ extern const struct backend_functions backend_cpu;
 
 /* Loads the CUDA backend from libengine_cuda.so, in the program's own folder or in ../lib/linformerd beside it. The
  * plugin stays loaded. Returns NULL if there is no driver, or no plugin that was built for this program. A machine with
- * a driver may have no device. Then the function succeeds, and `open` fails. */
+ * a driver may have no device. Then the function succeeds, and `count` fails. */
 const struct backend_functions *backend_cuda_load(struct error *error);
 
 /* The name of the only function that a plugin exports. It returns the plugin's functions, or NULL if caller and plugin

@@ -10,7 +10,7 @@
  * closed and opened again, and new replicas are made from the same weights. The first attempt is a tenth of a second
  * after the failure. If an attempt fails, or the device fails again within a minute, the pause doubles, up to a minute.
  *
- * A batch that a device refuses (BACKEND_REFUSED) runs on the CPU, too. The device keeps its state.
+ * A batch that a device refuses (BACKEND_REFUSED) runs on the CPU, too. The device still counts as working.
  *
  * There is no time limit for a device that neither answers nor fails. */
 #ifndef ENGINE_DEVICES_H

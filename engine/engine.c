@@ -32,7 +32,7 @@ struct model {
     char prefix[PLAN_PREFIX_BYTES]; /* prefix of the names in the file. Empty if there is none */
     struct model_input inputs[ENGINE_MAX_INPUTS];
     char **outputs;
-    struct model_shape *shapes; /* the shape of each output. NULL if the class is not a module */
+    struct model_shape *shapes; /* the shape of each output. NULL if plan_counts_axes (plan.h) is false */
     struct model_info info;
     double item_flops[FLOPS_SIZES]; /* [i]: FLOPs of an item of 2^i rows, without the output layer */
     double wanted_flops;            /* FLOPs of the output layer for one requested row */
@@ -170,7 +170,7 @@ static struct model_shape free_shape(const struct plan *plan, int output)
     return shape;
 }
 
-/* The shapes of a module's outputs. */
+/* The shapes of a module's outputs. Plans for which plan_counts_axes is false have none. */
 static int shape_outputs(struct model *model, struct error *error)
 {
     if (!plan_counts_axes(model->plan))
@@ -300,8 +300,8 @@ static void count_flops(struct model *model)
             model->wanted_flops += (double)plan_step_flops(plan, &plan->steps[i], PLAN_ROW_BLOCK) / PLAN_ROW_BLOCK;
 }
 
-/* Refuses a plan that needs more memory than the machine has. A graph in config.json may request any sizes. Allocating
- * the arena would succeed even then, because its pages become resident only when batches use them. */
+/* Refuses a module's plan whose arena needs more memory than the machine has. A graph in config.json may request any
+ * sizes. Allocating the arena would succeed even then, because its pages become resident only when batches use them. */
 static int check_memory(const struct plan *plan, struct error *error)
 {
     size_t bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
@@ -453,8 +453,9 @@ static int check_image(const struct model *model, const struct engine_item *item
     return 0;
 }
 
-/* Checks an image before one convolution. It must be at least as large as the window, and the result must have the
- * number of pixels that the class needs. */
+/* Checks an image before one convolution. With the zeros around it, the image must be at least as large as the window.
+ * If the class needs as many pixels as the image has, the result must have them. The result must also fit in the
+ * arena. */
 static int check_convolution(const struct model *model, const struct engine_item *item, const struct plan_step *step,
                              struct error *error)
 {

@@ -13,8 +13,9 @@
  * engine's lane (first_lane + i). Only one thread at a time may use a lane, whatever model it runs there. The CPU has
  * one lane, so a batch on the CPU uses all CPU threads.
  *
- * Memory: engine_load plans the memory of all batches. On the CPU, model_run allocates nothing, except an arena in the
- * first batch after a device has failed. CUDA may allocate memory for attention masks and graphs.
+ * Memory: engine_load plans the memory of all batches. On the CPU, the engine's code allocates no memory in model_run.
+ * The pages of an arena become resident when a batch first uses them. After a device has failed, the first batch on the
+ * CPU also starts threads. CUDA may allocate memory for attention masks and graphs.
  *
  * Failures: if a device fails during a batch, the CPU runs that batch again. For this purpose the host's memory keeps a
  * float32 copy of the weights. The failed device is closed. The engine tries to open it again after a tenth of a
@@ -113,10 +114,11 @@ struct model_info {
      * batch. If another device runs the next batch, the earlier rows of the sequence are computed again. 0 if the model
      * needs all rows at once, or if max_slots is 0. */
     int64_t n_slots;
-    size_t slot_bytes;       /* bytes of one slot */
-    int64_t parameters;      /* elements of all tensors of the file */
-    size_t weights_bytes;    /* resident bytes, summed over all devices of the model */
-    size_t arena_bytes;      /* bytes for the activations of the largest batch, summed over all devices of the model */
+    size_t slot_bytes;    /* bytes of one slot */
+    int64_t parameters;   /* elements of all tensors of the file */
+    size_t weights_bytes; /* resident bytes, summed over all devices of the model */
+    size_t arena_bytes;   /* bytes for the activations and scratch of the largest batch, summed over all devices of the
+                             model */
     int first_lane, n_lanes; /* n_lanes >= 1, at most ENGINE_MAX_LANES */
     int n_devices;           /* >= 1. Lane i of the model is on its device i % n_devices */
     const char *device;      /* such as "cpu" or "cuda:0,cuda:1" */
@@ -167,9 +169,10 @@ int64_t model_item_tokens(const struct model *model, const struct engine_item *i
 double model_item_flops(const struct model *model, const struct engine_item *item);
 
 /* Allocates the resources with which the calling thread runs batches on the lane, mainly its OpenMP threads. Then runs
- * a batch of one short item on the lane, and sets `flops` to the FLOPs of this item. A server must call this function
- * before it reports itself ready, on each thread and lane that will run batches. Returns -1 if resources are lacking or
- * the batch failed. Without this warm-up, libgomp could end the process later, when it cannot start a thread. */
+ * a batch of one short item on the lane, and sets `flops` to the FLOPs of this item. If the model accepts no short
+ * item, nothing runs, and `flops` is 0. A server must call this function before it reports itself ready, on each thread
+ * and lane that will run batches. Returns -1 if resources are lacking or the batch failed. Without this warm-up,
+ * libgomp could end the process later, when it cannot start a thread. */
 int model_warm_up(struct model *model, int lane, double *flops, struct error *error);
 
 /* Runs one batch on a lane, 0 <= lane < n_lanes. Each item must have passed model_check, and n_items <=
@@ -189,7 +192,8 @@ uint64_t model_ready_lanes(const struct model *model);
  * every operand counts 4 bytes per element.
  *
  * The last three lines are "request_bytes N", "weights_bytes N" and "arena_bytes N". Weights and arena stay resident.
- * request_bytes counts the item's required inputs and its outputs in binary. The server holds both while it answers. */
+ * request_bytes counts the item's required inputs and its first output, with 4 bytes for each element. The server holds
+ * both while it answers. */
 void model_explain(const struct model *model, int64_t tokens, FILE *out);
 
 /* One step of a model's plan, with the numbers of model_explain. Names and formulas live as long as the model. */
@@ -215,7 +219,7 @@ struct model_step {
 int model_n_steps(const struct model *model);
 
 /* The number of rows for which model_explain describes an item of `tokens` tokens, 1 <= tokens <= the max_length of the
- * first input. Images have as many rows as pixels. */
+ * first input. Images have as many rows as pixels. For a module, the number is the value of its free sizes. */
 int64_t model_explained_rows(const struct model *model, int64_t tokens);
 
 /* Describes a step, 0 <= index < model_n_steps, for one item with `rows` rows of model_explained_rows. Any thread may

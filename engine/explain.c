@@ -92,7 +92,8 @@ static void print_step(const struct explanation *e, int index)
     fputc('\n', out);
 }
 
-/* Prints the changes that the passes made, with the FLOPs before and after. Returns the FLOPs saved. */
+/* Prints the changes that the passes made, with the FLOPs before and after. Returns the FLOPs saved, without those of
+ * decisions for one requested row. */
 static int64_t print_decisions(const struct explanation *e)
 {
     const struct plan *plan = e->plan;

@@ -11,10 +11,10 @@
 #define ENGINE_MAX_DEVICES DEVICE_CHOICE_LIMIT
 #define ENGINE_MAX_LANES 64 /* upper limit for the lanes of a model */
 
-/* An event of a device: it failed, or it works again. */
+/* An event of a device: it failed, it refused a batch, or it works again. */
 struct engine_event {
     const char *device;  /* such as "cuda:0" */
-    const char *failure; /* why the device failed, or could not be opened again. NULL if it works again */
+    const char *failure; /* why the device failed, refused a batch, or stays closed. NULL if it works again */
     int64_t pause_ms;    /* after a failure: delay before the next attempt to open the device. 0 if the device works but
                             refused a batch, which is reported once per model */
     bool lasts; /* ENGINE_LASTING_ATTEMPTS attempts to open the device have failed. Perhaps only a new process can open
@@ -42,10 +42,10 @@ struct engine_options {
      * batch by itself, and has at most 512 x 512 pixels. 0 refuses such images */
     size_t image_arena_bytes;
 
-    /* Called when a device fails, when an attempt to open it again fails, and when it works again. NULL if no reports
-     * are wanted. It is called on threads that run batches, or on the engine's own thread. The thread holds no lock
-     * during the call. The function must be short. model_ready_lanes is the only function of the engine that it may
-     * call. */
+    /* Called when a device fails, when an attempt to open it again fails, and when it works again. Also called when a
+     * device first refuses a batch of a model. NULL if no reports are wanted. The function is called on threads that
+     * run batches, or on the engine's own thread. The thread holds no lock during the call. The function must be short.
+     * model_ready_lanes is the only function of the engine that it may call. */
     void (*report)(void *context, const struct engine_event *event);
     void *report_context;
 };

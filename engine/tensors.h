@@ -5,8 +5,8 @@
 
 #include "engine/plan/padder.h"
 
-/* Checks the shape of an item's input with LAYOUT_TENSOR: constant sizes, the bounds of the other sizes, and that no
- * size is 0. On failure the message names the input, the dimension, the expected and the found size. */
+/* Checks the shape of an item's input with LAYOUT_TENSOR: constant sizes, the bounds of free sizes, and that no size is
+ * 0. On failure the message names the input, the dimension, the expected and the found size. */
 int tensors_check_input(const struct plan *plan, const struct engine_item *item, int index, struct error *error);
 
 /* Checks the sizes that follow from all inputs, each of which was checked before. Inputs that share a size must agree.

@@ -106,7 +106,7 @@ static int allocate_tensor(const struct model *model, struct warm_up *warm_up, s
     return warm_up->output ? 0 : error_set(error, "out of memory for a first batch");
 }
 
-/* Requests one row of the output, or a whole image. */
+/* Requests one row of the output, a whole image, or the whole first tensor of a module. */
 static int allocate_output(const struct model *model, struct warm_up *warm_up, struct error *error)
 {
     static const int32_t first = 0;

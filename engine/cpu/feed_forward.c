@@ -1,7 +1,8 @@
 /* feed_forward: a task computes both products for a block of rows, so that the result of the first product stays in a
- * core's cache. This result is called the hidden part. After several rounds, fewer blocks than threads may be left. A
- * short batch consists only of such blocks. All threads share these blocks. They first compute panels of the hidden
- * part, and then panels of the result. Both ways compute the same tiles, so the bits are the same. */
+ * core's cache. This result is called the hidden part. If the number of blocks is not a multiple of the number of
+ * threads, the threads share the remaining blocks. A short batch consists only of such blocks. The threads first
+ * compute panels of the hidden part, and then panels of the result. Both ways compute the same tiles, so the bits are
+ * the same. */
 #include "engine/cpu/feed_forward.h"
 #include "engine/cpu/linear.h"
 

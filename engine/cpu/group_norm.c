@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#define TASK_COLUMNS 64 /* minimum number of columns of a task, unless the value has fewer columns */
+/* Number of columns of a task, rounded up to whole groups. The last task of a sequence may have fewer. */
+#define TASK_COLUMNS 64
 
 struct group_norm_step {
     const struct cpu_run *run;

@@ -1,6 +1,6 @@
 #include "engine/cpu/linear.h"
 
-#define TASKS_A_THREAD 4 /* minimum number of tasks for each thread, if there are enough tiles */
+#define TASKS_A_THREAD 4 /* approximate number of tasks for each thread, if there are enough tiles */
 
 int64_t cpu_linear_panels(const struct cpu_run *run, int weight)
 {

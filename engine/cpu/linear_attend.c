@@ -84,8 +84,8 @@ static void add_sums(const struct head_sequence *s, struct key_sums from, struct
     s->run->vector->add(s->d, to.sums, from.sums, 1.0f, to.sums);
 }
 
-/* Adds the block whose powers are loaded to `to`. The block is summed up separately first, because one long chain of
- * additions would lose digits. */
+/* Adds the sums over one block to `to`. s->powers must contain the powers of the block. The block is summed up
+ * separately first, because one long chain of additions would lose digits. */
 static void add_block(const struct head_sequence *s, int64_t first, int64_t rows, struct key_sums to)
 {
     products_multiply(s->run->products, &(struct product){

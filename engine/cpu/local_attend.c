@@ -27,8 +27,8 @@ struct window_rows {
 };
 
 /* For a row that reads no key, sets out (d) to the mean of all values of its windows. Values outside the sequence count
- * as -1. The library sets the scores of hidden keys to one number. So all positions of its windows have the same weight
- * if all keys are hidden. */
+ * as -1. The library sets the scores of hidden keys to one number. So if all keys of a row are hidden, all positions of
+ * its windows have the same weight. */
 static void mean_of_positions(const struct window_rows *p, float *out)
 {
     int64_t d = p->step->local_attend.dim_head;

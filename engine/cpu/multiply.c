@@ -1,5 +1,6 @@
-/* A task is some rows of one product. The shape of a task depends only on the item. Matrices whose rows or columns are
- * contiguous are multiplied in place. Other matrices are copied tile by tile. */
+/* A product is computed in blocks of TASK_ROWS rows. A task consists of blocks of one item. The division into blocks
+ * depends only on the item. Matrices whose rows or columns are contiguous are multiplied in place. Other matrices are
+ * copied tile by tile. */
 #include "engine/cpu/multiply.h"
 #include "engine/plan/space.h"
 

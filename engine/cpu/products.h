@@ -2,7 +2,7 @@
  * computes a tile. The bits of the tile do not depend on its place in the matrix. So results do not depend on the
  * batch.
  *
- * The code that computes each kind of product:
+ * The code that computes each kind of product, if the setting `products` is auto and oneDNN is usable:
  *                                   float32                                 bf16
  *     rows through a weight         oneDNN on AVX-512, else OpenBLAS        oneDNN with AMX, else vector.h
  *     projection along a sequence   OpenBLAS                                vector.h

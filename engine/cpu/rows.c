@@ -9,7 +9,8 @@
 
 /* ---- Operations on single rows ---- */
 
-/* y[r] = table[ids[r]]. Checks each id, because ids may be computed from floats of a request. */
+/* y[r] = table[ids[r]]. Checks each id, because ids may be computed from floats of a request. The row of an unknown id
+ * is NaN. */
 void cpu_embed(const struct cpu_run *run, const struct plan_step *step)
 {
     const int32_t *ids = ids_of(run, step->x);        /* (rows, 1) */

@@ -42,8 +42,8 @@ struct cpu_run {
 
 typedef void cpu_kernel(const struct cpu_run *run, const struct plan_step *step);
 
-/* The number of floats of scratch that a step needs for the largest batch. Only the members plan and products of `run`
- * are set. */
+/* The number of floats of scratch that a step needs for the largest batch. The function may read only the members plan
+ * and products of `run`. */
 typedef int64_t cpu_scratch(const struct cpu_run *run, const struct plan_step *step);
 cpu_scratch cpu_no_scratch;
 

@@ -3,7 +3,8 @@
  *
  * vector_rows.c, vector_combine.c, vector_columns.c and vector_attend.c are compiled once for each set.
  * vector_functions_of returns the table for a set. There is one more variant, for AVX512_BF16. Its products multiply
- * bf16 and add in float, in attention, too. All its other functions are the functions for AVX-512.
+ * bf16 and add in float, in attention, too. Its GELU and its `weigh` are less exact than those of the other variants.
+ * All its other functions compute as those for AVX-512.
  *
  * Each row is summed up in a fixed order, so its result does not depend on the rows beside it. Functions keep no state,
  * so several threads may call them at once. Pointers need no alignment. Letters and shapes are those of run.h. */
@@ -125,10 +126,10 @@ struct vector_reduction {
 struct vector_functions {
     const char *name;
 
-    /* y[r] = (x[r] - mean) / sqrt(variance + epsilon) * gain + bias. The variance is the mean over all columns. For y
-     * in float, and rows of up to 4096 columns, the error is at most 4e-7 (|gain| X + |bias|). X is the largest |x| of
-     * the row, divided by sqrt(variance + epsilon). If all elements are far from zero, subtracting the mean loses
-     * digits. */
+    /* y[r] = (x[r] - mean) / sqrt(variance + epsilon) * gain + bias. The variance is the mean of (x - mean)² over all
+     * columns. For y in float, and rows of up to 4096 columns, the error is at most 4e-7 (|gain| X + |bias|). X is the
+     * largest |x| of the row, divided by sqrt(variance + epsilon). If all elements are far from zero, subtracting the
+     * mean loses digits. */
     void (*layer_norm)(int64_t rows, int64_t columns, const float *x, const float *gain, const float *bias,
                        float epsilon, enum element y_element, void *y);
 

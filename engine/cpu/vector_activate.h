@@ -172,7 +172,8 @@ INLINE vector gelu_tanh_of(vector x)
     return x * sigmoid_of(1.59576912160573071f * (x + 0.044715f * x * x * x));
 }
 
-/* x tanh(log(1 + e)), where the hyperbolic tangent is a quotient of polynomials in e = e^x. */
+/* x tanh(log(1 + e)), where the hyperbolic tangent is a quotient of polynomials in e = e^x. From x = 20 on, this
+ * quotient is 1 in float, so x is limited to 20 in e. */
 INLINE vector mish_of(vector x)
 {
     vector e = exp_bounded(smaller(all(20), x)), w = e * (e + 2.0f);

@@ -5,8 +5,8 @@
 
 #include "engine/cpu/vector_words.h"
 
-/* A tile has TILE_ROWS by TILE_VECTORS sums. The sums fill all vector registers except TILE_VECTORS registers for b and
- * one register for a. */
+/* A tile has TILE_ROWS by TILE_VECTORS sums. The sums fit in the vector registers, together with TILE_VECTORS registers
+ * for b and one register for a. */
 #if WIDTH == 16 || defined(__aarch64__)
 #define TILE_ROWS 6
 #define TILE_VECTORS 4

@@ -34,7 +34,8 @@ static __device__ __forceinline__ float gelu_tanh_of(float x)
     return x * sigmoid_of(1.59576912160573071f * (x + 0.044715f * x * x * x));
 }
 
-/* x tanh(log(1 + e)), a quotient of polynomials in e = e^x */
+/* x tanh(log(1 + e)), where tanh is a quotient of polynomials in e = e^x. From x = 20 on, this quotient is 1 in float,
+ * so x is limited to 20 in e */
 static __device__ __forceinline__ float mish_of(float x)
 {
     float e = expf(x > 20 ? 20 : x), w = e * (e + 2);

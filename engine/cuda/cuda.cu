@@ -110,8 +110,8 @@ static int count_devices(struct error *error)
     return count >= 1 ? count : error_set(error, "no CUDA device");
 }
 
-/* Chooses the device for the calling thread. Each function of the backend calls it first, because a thread keeps its
- * device until it chooses another device. */
+/* Chooses the device for the calling thread. Each function of the backend that uses the device first calls this
+ * function or return_to_device. The reason is that a thread keeps its device until it chooses another device. */
 static int choose_device(const struct backend *backend, struct error *error)
 {
     cudaError_t status = cudaSetDevice(backend->device);

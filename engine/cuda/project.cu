@@ -254,8 +254,8 @@ static __global__ void lay_out_example(struct example example, int64_t k, int64_
     }
 }
 
-/* Fills the tables. Sets the members of p that describe sequences. The kernel that fills them is launched although
- * run->choosing is set. */
+/* Fills the tables. Sets the members of p that describe sequences. The kernel that fills the tables is launched
+ * although run->choosing is set. */
 template <typename T>
 static void lay_out_now(struct cuda_run *run, struct example example, int64_t *tables, struct projection<T> *p)
 {

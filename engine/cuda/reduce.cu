@@ -5,7 +5,8 @@
 
 #define THREADS 256
 #define RESULTS_A_BLOCK 32 /* approximate number of results of a block, for an item that has all rows of the batch */
-/* Maximum number of blocks of a launch. If there are more results, each block computes further results. */
+/* Maximum number of blocks of a launch, unless there are more items. If there are more results, each block computes
+ * further results. */
 #define MAX_BLOCKS 4096
 
 /* The number of blocks for each item. */

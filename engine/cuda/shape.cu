@@ -19,7 +19,8 @@
  * Estimated, not measured. */
 #define GROUPED_ROWS 8192
 #endif
-/* In rows. Between two powers of two there are four rounded numbers below this limit, and eight above. */
+/* In rows. From one power of two to the next, there are at most four rounded numbers below this limit, and eight
+ * above. */
 #define FINE_FROM 1024
 
 int shape_open(const struct plan *plan, struct batch_shape *shape, struct error *error)

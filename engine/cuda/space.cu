@@ -5,7 +5,8 @@
 #define THREADS 256
 /* Approximate number of elements of a block, for an item that has all rows of the batch. */
 #define ELEMENTS_A_BLOCK 1024
-/* Maximum number of blocks of a launch. If there are more elements, each thread computes further elements. */
+/* Maximum number of blocks of a launch, unless there are more items. If there are more elements, each thread computes
+ * further elements. */
 #define MAX_BLOCKS 4096
 
 /* What an operand consists of: one number, elements of type T, floats of a weight, or ids. */

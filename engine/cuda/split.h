@@ -5,9 +5,9 @@
  *
  * The last term is left out. It is at most 2^-22 of the product. Tensor cores round sums towards zero, so a long sum in
  * them would lose digits. Therefore a tensor core adds only 8 products high(a) high(b), starting from 0, and the result
- * is added to `large` as a float, rounded to nearest. The other two products are 2^-11 times as large, so tensor cores
- * add them up in `small`. The method is that of Ootomo and Yokota, "Recovering single precision accuracy from Tensor
- * Cores while surpassing the FP32 theoretical peak performance" (arXiv 2203.03341).
+ * is added to `large` as a float, rounded to nearest. The other two products are at most 2^-11 times as large, so
+ * tensor cores add them up in `small`. The method is that of Ootomo and Yokota, "Recovering single precision accuracy
+ * from Tensor Cores while surpassing the FP32 theoretical peak performance" (arXiv 2203.03341).
  *
  * Special values: a result that is infinite or NaN in float arithmetic is so here, with these limits. A number of
  * magnitude 3.4020e38 or more counts as infinite, because its high part is. The low part of a number below 2^-115 loses

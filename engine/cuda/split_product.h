@@ -5,8 +5,8 @@
 #include "engine/cuda/product.h"
 #include "engine/cuda/run.h"
 
-/* Whether split_product can compute the product. It cannot if the product applies GELU, or if B is not stored as its
- * transpose. */
+/* Whether split_product may compute the product. Returns false if run->split is false, if the product applies GELU, or
+ * if B is not stored as its transpose. */
 bool split_product_fits(const struct cuda_run *run, const struct cuda_product *product);
 
 /* Launches the product on the run's stream, even if run->choosing is set. Returns false if the launch failed. */

@@ -11,7 +11,7 @@
  *     A (16, 8) of TF32:     a[0] = (g, t), a[1] = (g + 8, t), a[2] = (g, t + 4), a[3] = (g + 8, t + 4)
  *     B (8, 8) of TF32:      b[0] = (t, g), b[1] = (t + 4, g)
  *
- * The functions consist of instructions that only nvcc knows. The shim (tests/cuda/shim) therefore brings the same
+ * The functions consist of PTX instructions, which CPUs lack. The shim (tests/cuda/shim) therefore contains the same
  * functions for the CPU, in a header beside its cuda_runtime.h. */
 #ifndef ENGINE_CUDA_TENSOR_H
 #define ENGINE_CUDA_TENSOR_H

@@ -4,8 +4,8 @@
  * end, the block merges the values of its warps.
  *
  * If `count` is larger, the block first finds the rank of the smallest of the largest values, eight bits in each pass.
- * It then gathers the values with at least this rank, and sorts them. This needs four passes if the values differ, and
- * up to eight passes if many values are equal.
+ * It then gathers the values with at least this rank, and sorts them. This needs at most four passes if the values
+ * differ, and up to eight passes if many values are equal.
  *
  * The limit between both algorithms is a guess. It was never measured on a device. */
 #include "engine/cuda/choice.h"

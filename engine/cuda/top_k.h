@@ -15,9 +15,8 @@ struct output_rows {
  * cuda_softmax_output. */
 void cuda_log_probabilities(struct cuda_run *run, const struct output_rows *output, float *to);
 
-/* Computes the softmax in place, for the rows of items that request it. Skips rows of which only top_k columns are
- * requested, because cuda_top_k computes their softmax. If one element of a row is NaN, all results of the row are NaN.
- */
+/* Computes the softmax in place, for the rows of items that request it. Skips rows of items with a top_k of 1 to WARP,
+ * because cuda_top_k computes their softmax. If one element of a row is NaN, all results of the row are NaN. */
 void cuda_softmax_output(struct cuda_run *run, const struct output_rows *output);
 
 /* Writes the largest values of each row and their columns, in descending order. Their number is the top_k of the row's

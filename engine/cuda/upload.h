@@ -13,7 +13,7 @@ struct axis_places {
 };
 
 /* Memory for the masks of a batch. Its size is 0 at first, and grows when a batch needs more. Apart from CUDA graphs,
- * no other memory is allocated while batches run. */
+ * the engine allocates no other device memory while batches run. */
 struct mask_room {
     char *host, *device; /* two blocks of `bytes` bytes. Host memory is pinned */
     size_t bytes, used;

@@ -3,7 +3,7 @@
  *
  * The thread therefore expects the batch to take as long as the last batch of the same shape (shape.h). Long before the
  * expected end, it sleeps, and checks every 150 microseconds. Around the expected end, it polls. If the batch takes
- * longer, the thread sleeps until the interrupt. */
+ * longer, the thread sleeps until the interrupt. For a shape that was not measured yet, the expected time is 0. */
 #ifndef ENGINE_CUDA_WAITING_H
 #define ENGINE_CUDA_WAITING_H
 

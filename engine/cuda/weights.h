@@ -6,9 +6,9 @@
 #include "engine/cuda/run.h"
 
 struct device_weights {
-    void **elements; /* by weight. NULL if no step reads the weight as elements */
-    float **floats;  /* by weight. NULL if no step reads it as floats. If elements are floats, both arrays point to the
-                        same memory */
+    void **elements; /* by weight. With 16-bit elements, NULL if no step reads the weight as elements */
+    float **floats; /* by weight. With 16-bit elements, NULL if no step reads it as floats. If elements are floats, both
+                       arrays point to the same memory */
     int count;
     size_t bytes;
 };

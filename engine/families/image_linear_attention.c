@@ -71,7 +71,7 @@ static void read_pair(struct plan_builder *builder, const char *name, const stru
 }
 
 /* The padding "same" keeps the size of the image. If the number of added rows is odd, one more row is added below than
- * above. */
+ * above. Likewise, one more column is added on the right than on the left. */
 static void read_padding(struct plan_builder *builder, const char *name, const struct image_arguments *arguments,
                          struct plan_window *window)
 {

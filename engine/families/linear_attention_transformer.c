@@ -232,8 +232,8 @@ static int64_t least_common_multiple(int64_t a, int64_t b)
     return a / x * b;
 }
 
-/* LinearAttentionTransformer.pad_to_multiple. The library does not consider that layers may be Linformer layers. If
- * blindspot_size is 0, the result is 0. A multiple of 0 adds no padding, like a multiple of 1. */
+/* LinearAttentionTransformer.pad_to_multiple. The library does not consider that layers may be Linformer layers. If a
+ * causal model has a blindspot_size of 0, the result is 0. A multiple of 0 adds no padding, like a multiple of 1. */
 static int64_t pad_to_multiple(const struct transformer_arguments *arguments)
 {
     return least_common_multiple(any_local_heads(arguments) ? arguments->local_attn_window_size : 1,

@@ -614,7 +614,7 @@ static bool read_part(struct plan_builder *builder, const char *name, const stru
     return !builder->failed;
 }
 
-/* Builds one of the two LinformerLMs. Messages call its arguments "enc_*" or "dec_*". */
+/* Reads the arguments of one of the two LinformerLMs. Messages call these arguments "enc_*" or "dec_*". */
 static bool read_side(struct plan_builder *builder, const char *name, const struct model_config *config,
                       const char *prefix, struct linformer_pytorch_arguments *arguments)
 {

@@ -200,7 +200,7 @@ int plan_named_weight(struct plan_builder *builder, const char *name, int *rank,
 
 /* Makes a weight (rows, columns) from some elements of another weight. The result has counts[0] * counts[1] * …
  * elements. Element (i, j, …) is the other weight's element at first + i * strides[0] + j * strides[1] + …. If this
- * selects all elements in order, the function returns the other weight itself. */
+ * selects all elements in order, and the shape stays the same, the function returns the other weight itself. */
 int plan_view_weight(struct plan_builder *builder, int weight, int rank, const int64_t *counts, const int64_t *strides,
                      int64_t first, int64_t rows, int64_t columns);
 
@@ -219,7 +219,8 @@ int plan_batch_norm(struct plan_builder *builder, int gain, int bias, int mean, 
 int plan_fourier_weight(struct plan_builder *builder, int64_t n, int64_t length, int64_t bins, int taper, double scale);
 
 /* Makes the matrix (out, in) that interpolates `in` samples linearly to `out` samples. Sample i of the result is at
- * position (i + 1/2) * step - 1/2 of the source. If `aligned`, its position is i * (in - 1) / (out - 1). */
+ * position (i + 1/2) * step - 1/2 of the source, limited to [0, in - 1]. If `aligned`, its position is i * (in - 1) /
+ * (out - 1), or 0 if `out` is 1. */
 int plan_interpolation_weight(struct plan_builder *builder, int64_t in, int64_t out, double step, bool aligned);
 
 /* Makes the matrix (out, in) that computes the means of `out` windows over `in` samples. Window i begins with sample

@@ -122,7 +122,7 @@ int plan_widen(struct plan_builder *builder, int weight, const int *columns, int
     return builder->plan->n_weights - 1;
 }
 
-/* Whether a view consists of all elements of a weight in order. */
+/* Whether a view consists of all elements of a weight in order, and has the weight's shape. */
 static bool is_whole(const struct plan_weight *weight, int rank, const int64_t *counts, const int64_t *strides,
                      int64_t first, int64_t rows, int64_t columns)
 {

@@ -187,8 +187,8 @@ const struct plan_operation plan_operations[] = {
                         .flops = flops_of_nothing,
                         .print = print_nothing},
 
-    /* x_b (height * width, in), W (out, window * in), e (out). u, v are positions in the window. Pixels outside of the
-       image are 0 */
+    /* x_b (height * width, in), W (out, window * in), e (out). u, v are offsets of the window's pixels, and multiples
+     * of the dilation. Pixels outside of the image are 0 */
     [OP_CONVOLVE_IMAGE] = {.name = "convolve_image",
                            .formula = "y_b[i, j] = scale * (e + sum over u, v of W[u, v] x_b[i s + u - top, j s' + v - "
                                       "left])",
@@ -320,7 +320,8 @@ const struct plan_operation plan_operations[] = {
                         .flops = flops_of_addition,
                         .print = print_nothing},
 
-    /* f is the identity, softmax or top_k. Without W the output is f(x_b[wanted rows]). */
+    /* f is the identity, the softmax, top_k, or the log-probability of a target. Without W the output is f(x_b[wanted
+     * rows]). */
     [OP_GIVE_OUTPUT] = {.name = "give_output",
                         .formula = "item b's output = f(x_b[wanted rows] Wᵀ + b)",
                         .rows = ROWS_TOGETHER,

@@ -68,7 +68,8 @@ static int source_input(const struct plan *plan, const struct engine_item *item,
     return index;
 }
 
-/* The number of rows of a tensor. 0 for a shape that model_check refuses. */
+/* The number of rows of a tensor. 0 if a size is negative, or if the number of elements overflows. model_check refuses
+ * such shapes. */
 static int64_t rows_of_sizes(const struct model_input *input, const int64_t *sizes)
 {
     int64_t elements = 1;

@@ -95,8 +95,8 @@ void padder_gather_item(const struct plan *plan, const struct batch *batch, int 
 void padder_gather(const struct plan *plan, const struct batch *batch, int index, void *rows);
 
 /* The number of rows of an item's input. For LAYOUT_TENSOR, these are the rows of the input's value. If the item lacks
- * the input, the function counts the rows of the fallback, or of the input model_input.like. Returns 0 if the item
- * lacks all of these. */
+ * the input, the function counts the rows of the fallback, or of the input model_input.like. Returns 0 for an optional
+ * input if the item lacks all of these. */
 int64_t padder_length(const struct plan *plan, const struct engine_item *item, int index);
 
 /* The number of sequences of an item's input with LAYOUT_CALL. It is 1 for other layouts. If the item lacks the input,

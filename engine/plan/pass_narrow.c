@@ -54,8 +54,8 @@ static void need(struct narrowing *n, int value, int reach)
 /* Finds the reach of every value. The loop goes from the last step to the first, so it visits the readers of a value
  * before its writer. When it visits a step, the reach of the step's y is final.
  *
- * z is added to the same row of y, so z needs the reach of y. The step reads neighbours only of x. So `reach` is
- * increased after handling z, and before handling x. */
+ * A row of y reads only the same row of z, so z needs the reach of y. The step reads neighbours only of x. So `reach`
+ * is increased after handling z, and before handling x. */
 static void find_reaches(struct narrowing *n)
 {
     const struct plan *plan = n->builder->plan;

@@ -34,7 +34,8 @@ void plan_free(struct plan *plan)
     free(plan);
 }
 
-/* The number of pixels from the first to the last of the window. [0] is along the height. */
+/* The number of pixels from the first to the last of the window. Dimension 0 is the height, and dimension 1 the
+ * width. */
 static int64_t window_extent(const struct plan_window *window, int dimension)
 {
     return (window->size[dimension] - 1) * window->dilation[dimension] + 1;

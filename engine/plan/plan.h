@@ -115,7 +115,7 @@ enum plan_reduction {
     REDUCTION_MINIMUM,
     REDUCTION_PRODUCT,
     REDUCTION_NORM,      /* the norm of order 1, 2 or infinity. The step's parameter is the order */
-    REDUCTION_VARIANCE,  /* the sum of squared differences divided by (count - parameter) */
+    REDUCTION_VARIANCE,  /* the sum of squared differences from the mean, divided by max(count - parameter, 0) */
     REDUCTION_DEVIATION, /* the square root of the variance */
     REDUCTION_ARGMAX,    /* the index of the first maximum, as a float */
     REDUCTION_CUMULATE,  /* running sums. Each result is a number plus all numbers before it */
@@ -325,8 +325,8 @@ struct plan_weight {
     char *name;
     int64_t rows, columns;
     float *data;
-    int64_t tensor; /* the weights_index of the file's tensor that became this weight. -1 if it was made of several
-                       tensors */
+    int64_t tensor; /* the weights_index of the file's tensor that became this weight. -1 if it was made of other
+                       weights, or of numbers */
 };
 
 /* Selects the sequences that a step computes: all sequences with `least` to `most` rows on `axis`. If axis is

@@ -11,7 +11,8 @@
  * Returns PLAN_NONE if the input is absent. */
 int plan_bound_input(struct plan_builder *builder, const struct model_input *input, int like);
 
-/* Declares an optional input that cannot be bound to a value. Returns PLAN_NONE. */
+/* Declares an optional input without a value. Fails if the leaf binds a value to it. Exception: a value may be bound to
+ * an INPUT_IGNORED that the class does not refuse. Returns PLAN_NONE. */
 int plan_unbound_input(struct plan_builder *builder, const struct model_input *input);
 
 /* Fails if the axis is not that of an input with LAYOUT_CALL. */

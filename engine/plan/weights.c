@@ -26,7 +26,7 @@ int plan_fail_missing(struct plan_builder *builder, const char *name, const char
     return plan_fail(builder, "%s: tensor \"%s\" %s is missing", origin, name, shape);
 }
 
-/* Finds the tensor by its name, and checks that its shape and dtype are those of the class. */
+/* Finds the tensor by its name, and checks that its shape is that of the class. */
 static const struct weights_tensor *take_tensor(struct plan_builder *builder, const char *name, int rank,
                                                 const int64_t *shape)
 {

@@ -188,7 +188,7 @@ static bool same_places(const struct module *module, const struct tensor *x, con
     return same;
 }
 
-/* x + z, if both are whole values with the same axis and columns. Otherwise PLAN_NONE. */
+/* x + z, if both are whole values with equally many rows and columns. Otherwise PLAN_NONE. */
 static int add_values(struct module *module, const struct tensor *x, const struct tensor *z)
 {
     const struct plan *plan = module->builder->plan;
@@ -424,7 +424,7 @@ static struct plan_source source_of(const struct tensor *t)
     return (struct plan_source){.value = t->value, .weight = t->value == PLAN_NONE ? t->weight : PLAN_NONE};
 }
 
-/* condition ? x : z. All operands have the same shape. */
+/* condition ? x : z. The operands are repeated to a common shape first, as in PyTorch (broadcasting). */
 static struct tensor selected(struct module *module, struct tensor condition, struct tensor x, struct tensor z)
 {
     condition = tensor_as_value(module, condition);

@@ -122,7 +122,8 @@ struct node {
 
 struct tensor node_tensor(struct node *node, const char *name);
 bool node_has(struct node *node, const char *name); /* false if the argument is missing or null */
-/* Reads an argument that is a tensor, a number, or a size that is constant. Returns whether it is a tensor. */
+/* Reads an argument that is a tensor, a number or a size. A size that depends on the item becomes a tensor without
+ * dimensions. Returns true and sets *tensor for a tensor. Otherwise returns false and sets *number. */
 bool node_operand(struct node *node, const char *name, struct tensor *tensor, double *number);
 double node_number(struct node *node, const char *name, double fallback);
 bool node_bool(struct node *node, const char *name, bool fallback);

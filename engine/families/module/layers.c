@@ -288,7 +288,8 @@ struct convolution_arguments {
     int64_t size[2], stride[2], dilation[2], before[2], after[2], groups, out, in;
 };
 
-/* One number for both directions, or one for each. [0] is along the height. For a sequence it is 1. */
+/* Reads one number for both directions, or one for each. pair[0] is along the height. For a sequence it is
+ * `fallback`. */
 static void read_pair(struct node *node, const char *name, int dimensions, int64_t fallback, int64_t *pair, bool zero)
 {
     int64_t numbers[2];

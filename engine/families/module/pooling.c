@@ -154,7 +154,7 @@ static void build_avg_pool(struct node *node, int dimensions)
 }
 
 /* Reduces a dimension to `out` windows. If `out` divides the size of the dimension, all windows have the same size.
- * Otherwise their sizes differ by one, and windows may overlap. */
+ * Otherwise their sizes differ by at most one, and windows may overlap. */
 static struct tensor pooled_to(struct module *module, struct tensor x, int dim, int64_t out,
                                enum plan_reduction reduction)
 {

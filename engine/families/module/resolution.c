@@ -86,7 +86,7 @@ static void build_upsample_nearest(struct node *node, int dimensions)
 
 #define MAX_SIDE 16384 /* limit for `in` and `out`. The matrix of an interpolation is (out, in) */
 
-/* Interpolates one dimension between `in` and `out` samples. */
+/* Interpolates one dimension from its `in` samples to `out` samples. */
 static struct tensor interpolated(struct module *module, struct tensor t, int dim, int64_t out, double factor,
                                   bool aligned)
 {

@@ -145,7 +145,7 @@ static void build_t(struct node *node, int variant)
         node_give(node, t.rank == 2 ? swapped(node->module, t, 0, 1) : t);
 }
 
-/* Moves dimension `source` to `destination`. The other dimensions keep their order. */
+/* Moves the dimensions `source` to the places `destination`. The other dimensions keep their order. */
 static void build_movedim(struct node *node, int variant)
 {
     (void)variant;
@@ -201,8 +201,9 @@ static void build_expand_as(struct node *node, int variant)
 
 /* ---- Parts ---- */
 
-/* Reads a bound as in Python. A negative bound counts from the end. A bound beyond the end means the end. If a bound
- * depends on the item, the plan must prove that it lies within the dimension. */
+/* Reads a bound as in Python. A negative bound counts from the end. A bound beyond the end means the end. If the bound
+ * or the dimension depends on the item, the bound must lie within the dimension. plan_limit_size ensures this. It
+ * checks each item if the sizes alone do not prove it. */
 static int bound(struct node *node, const char *name, int size, int fallback)
 {
     struct module *module = node->module;
@@ -413,8 +414,8 @@ static void copy_into(struct module *module, struct tensor x, int dim, int start
     target->value = y->value;
 }
 
-/* The sizes of a concatenation. All sizes except for one dimension must agree. One of the parts determines the batched
- * dimension. */
+/* The sizes of a concatenation. All dimensions except dimension `dim` must agree. They must also agree in whether they
+ * contain the batch. */
 static bool join_sizes(struct module *module, const struct tensor *first, const struct tensor *t, int dim,
                        struct tensor_dimension *dims)
 {
@@ -639,7 +640,7 @@ static void build_flip(struct node *node, int variant)
     node_give(node, t);
 }
 
-/* The elements of a rolled dimension that move to its front: the remainder of the shift by the size. */
+/* The number of elements of a rolled dimension that move to its front: the remainder of the shift by the size. */
 static int rolled_length(struct module *module, int size, int64_t shift)
 {
     struct plan_builder *builder = module->builder;
@@ -652,7 +653,7 @@ static int rolled_length(struct module *module, int size, int64_t shift)
     plan_size_bounds(builder->plan, size, &least, &most);
     if (least >= 1 && llabs(shift) >= least)
         return plan_size_remainder(builder, length, size);
-    if (least < 1) /* its formula does not show that it has elements, so there is no remainder */
+    if (least < 1) /* the formula of the size does not show that it is at least 1, so it cannot be a divisor */
         plan_limit_size(builder, (struct plan_size_limit){.size = size,
                                                           .least = llabs(shift) + 1,
                                                           .most = INT64_MAX,

@@ -124,8 +124,8 @@ struct tensor tensor_new(struct module *module, int rank, const struct tensor_di
     return t;
 }
 
-/* The axis whose rows are the leading dimensions of the tensor, up to `end`. It has a sequence for each index of the
- * batched dimension. */
+/* The axis whose rows are the leading dimensions of the tensor, up to `end`. If dimension 0 contains the batch as its
+ * slowest index, the axis has a sequence for each index of this dimension. */
 static int axis_of(struct module *module, const struct tensor *t, int end)
 {
     int rows = module->one, sequences = module->one;

@@ -9,8 +9,8 @@
 struct tensor tensor_permute(struct module *module, struct tensor t, const int *order);
 struct tensor tensor_unsqueeze(struct module *module, struct tensor t, int dim);
 struct tensor tensor_squeeze(struct module *module, struct tensor t, int dim);
-/* Elements [start, start + length * step) of a dimension. If the dimension is the columns of a product, the function
- * does add a step: a smaller product with a part of the weight. */
+/* The `length` elements start, start + step, start + 2 * step … of a dimension. If the dimension is the columns of a
+ * product, the function does add a step: a smaller product with a part of the weight. */
 struct tensor tensor_slice(struct module *module, struct tensor t, int dim, int start, int length, int64_t step);
 /* Repeats dimensions of size 1, and adds leading dimensions, up to the shape `sizes`. The sizes contain the batch. */
 struct tensor tensor_expand(struct module *module, struct tensor t, int rank, const int *sizes);
