@@ -21,7 +21,7 @@ typedef std::function<bool(int)> launch_algorithm;
  * taken is subtracted from run->tuning_milliseconds. Measuring ends when no time is left. If no time is left at the
  * start, the function returns the first algorithm. A single algorithm is not measured. The function returns -1 if
  * `count` is 0, or if none of the measured algorithms can run. After a failure of the device, run->status contains the
- * error, and the result may be any number of these.
+ * error, and the result has no meaning.
  *
  * run->submitting is held while algorithms are launched, but not while they run. Other threads may submit batches while
  * the algorithms run. These batches run after the algorithms on the same stream, so both can use the same memory. For

@@ -4,10 +4,10 @@
  * result in this block. While the next batch is computed, the device copies the block to pinned host memory with the
  * same layout. The host then copies the results to the items.
  *
- * Some results are copied while their own batch is computed. First, these are all results of a batch whose results do
- * not fit into the block. An example are outputs with many rows and a large vocabulary. Second, they are the softmaxes
- * of attentions. All of them are copied through the two halves of the pinned memory. While the host copies from one
- * half to the items, the device fills the other half. */
+ * Some results are copied while their own batch is computed. If the results of a batch do not fit into the block, these
+ * are all results of the batch. This happens with many rows of the output and a large vocabulary. The softmaxes of
+ * attentions are always copied in this way. Such copies pass through the two halves of the pinned memory. While the
+ * host copies from one half to the items, the device fills the other half. */
 #ifndef ENGINE_CUDA_RESULTS_H
 #define ENGINE_CUDA_RESULTS_H
 

@@ -319,7 +319,7 @@ static inline int64_t width_of(const struct cuda_run *run, int value, int64_t it
     return padder_value_width(run->plan, &run->batch->items[item], value);
 }
 
-/* The number of threads, in whole warps, of a block that works on a row of `columns` columns. */
+/* The number of threads, in whole warps, of a block that works on a row of `columns` columns. At most 256. */
 static inline unsigned threads_for_columns(int64_t columns)
 {
     return (unsigned)least(256, parts_of(columns, WARP) * WARP);

@@ -283,8 +283,8 @@ int plan_convolve_sequence(struct plan_builder *builder, int x, int weight, int 
                            int64_t length);
 
 /* Projects each sequence of a call from n to k positions. weight is E (k, n), and bias is (1, k). A `tail` (1, columns
- * of x) is one more position. With a tail, each sequence of the call has n - 1 positions, and the tail is the
- * last of the n positions that E reads. `tail` is PLAN_NONE if there is none. */
+ * of x) is one more position. With a tail, each sequence of the call has n - 1 positions. The tail is then the last of
+ * the n positions that E reads. `tail` is PLAN_NONE if there is none. */
 int plan_project_call(struct plan_builder *builder, int x, int weight, int bias, int tail);
 
 struct plan_attention {

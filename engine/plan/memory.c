@@ -132,7 +132,8 @@ static void make_room_for_padding(struct plan *plan)
     }
 }
 
-/* Raises max_rows so that the smallest possible item fits. If all sizes are constant, this is every item. */
+/* For plans with plan_counts_axes. Raises max_rows so that the smallest possible item fits. If all sizes are constant,
+ * this is every item. */
 static void fit_smallest_item(struct plan *plan)
 {
     for (int i = 0; plan_counts_axes(plan) && i < plan->n_axes; i++) {

@@ -79,7 +79,8 @@ static void build_reduction(struct node *node, int reduction)
         node_give(node, tensor_reduced(module, (enum plan_reduction)reduction, t, dims, count, keep, 0));
 }
 
-/* any and all: each element becomes 1, or 0 if it is 0. The result is the maximum, or the minimum, of these numbers. */
+/* any and all: elements other than 0 become 1. The result of any is the maximum, and the result of all is the
+ * minimum. */
 static void build_test(struct node *node, int reduction)
 {
     struct module *module = node->module;
