@@ -118,7 +118,7 @@ struct model_info {
     int64_t parameters;   /* elements of all tensors of the file */
     size_t weights_bytes; /* resident bytes, summed over all devices of the model */
     size_t arena_bytes;   /* bytes for the activations and scratch of the largest batch, summed over all devices of the
-                             model */
+                             model. Also the slots on CUDA devices, but not those on the CPU */
     int first_lane, n_lanes; /* n_lanes >= 1, at most ENGINE_MAX_LANES */
     int n_devices;           /* >= 1. Lane i of the model is on its device i % n_devices */
     const char *device;      /* such as "cpu" or "cuda:0,cuda:1" */
