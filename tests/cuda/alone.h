@@ -3,8 +3,8 @@
  * shim.
  *
  * On a device, cuBLASLt chooses an algorithm by the number of rows. Each algorithm has its own order of additions.
- * Therefore a few values may round to a neighbouring number. The distance of neighbours is 2^-7 of the value in bf16,
- * and 2^-10 in f16 and tf32. Most values stay equal, which makes the distance of all values smaller. */
+ * Therefore a few values may round to a neighbouring number. The distance of neighbours is at most 2^-7 of the value in
+ * bf16, and 2^-10 in f16 and tf32. Most values stay equal, which makes the distance of all values smaller. */
 #ifndef TESTS_CUDA_ALONE_H
 #define TESTS_CUDA_ALONE_H
 

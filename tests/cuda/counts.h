@@ -1,6 +1,6 @@
 /* counts: reads the counters of the shim, which replaces CUDA on the CPU. On a device there are no counters, and all
- * counts are 0. If the shim lacks a counter, the test fails. A count of 0 would be worse, because the test's checks
- * might pass for the wrong reason. */
+ * counts are 0. If there is neither a device nor a shim with counters, the test fails. A count of 0 would be worse,
+ * because the test's checks might pass for the wrong reason. */
 #ifndef TESTS_CUDA_COUNTS_H
 #define TESTS_CUDA_COUNTS_H
 
@@ -15,8 +15,8 @@
 
 #include <cmocka.h> /* needs the headers above */
 
-/* Returns true if there is a real driver. Only a real driver library contains functions, the shim's driver library is
- * empty. The library stays loaded. */
+/* Returns true if there is a real driver. A real driver library contains the function cuInit. The shim's driver library
+ * is empty. The library stays loaded. */
 static inline bool on_device(void)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY);

@@ -1,7 +1,8 @@
 #!/bin/bash
-# errors.sh [FOLDER]: prints the relative L2 errors of the CUDA engine's outputs for the cases of tests/reference, in
-# each dtype. The script runs the programs test_cases_* of FOLDER, for example of build/gpu on a device. The default is
-# $BUILD/tests/cuda, with the shim. If a program fails, the script prints all lines, and exits with status 1.
+# errors.sh [FOLDER]: prints the median and the largest relative L2 error of the CUDA engine's outputs for the cases of
+# tests/reference, in each dtype. The script runs the programs test_cases_* of FOLDER, for example of build/gpu on a
+# device. The default is $BUILD/tests/cuda, with the shim. If a program fails, the script still runs the others, and
+# then exits with status 1.
 set -euo pipefail
 status=0
 programs=${1:-${BUILD:-build}/tests/cuda}

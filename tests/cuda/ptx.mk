@@ -100,8 +100,8 @@ programs-ptx:
 	@mkdir -p $(PTX)
 	@if NVCC='$(NVCC)' engine/cuda/toolkit.sh check-compiler >$(PTX)/missing; \
 	    then $(MAKE) --no-print-directory $(PTX_BUILT); fi
-# Builds the programs NAME@shipped under the same condition. The engine's dynamic section names the version of cuBLASLt
-# that it loads. cuBLAS has the same version.
+# Builds the programs NAME@shipped, if the machine is an x86-64 and has nvcc and cuBLAS. The engine's dynamic section
+# names the version of cuBLASLt that it loads. cuBLAS has the same version.
 programs-shipped:
 	@mkdir -p $(SHIPPED)
 	@if [ "$$(uname -m)" != x86_64 ]; then echo "calls are redirected on x86-64 alone" >$(SHIPPED)/missing; \

@@ -5,7 +5,7 @@
 CUBLAS_NAMES := libcublas.so.12 libcublas.so.13
 SHIM       := $(addprefix $(BUILD)/tests/cuda/,libengine_cuda.so libcuda.so.1 $(CUBLAS_NAMES) linformerd)
 # Reduces limits of the engine, so that tests reach them. If SHIM_LIMITS is empty, the engine has the same limits as on
-# a GPU. tests/gpu/predict.py needs these limits.
+# a GPU. tests/gpu/predict.py needs the limits of a GPU.
 SHIM_LIMITS ?= -include tests/cuda/shim/small_limits.h
 SHIM_OWN   := $(patsubst %.cpp,$(BUILD)/%.o,$(wildcard tests/cuda/shim/*.cpp))
 SHIM_OF    := $(KERNELS:engine/cuda/%.cu=$(BUILD)/tests/cuda/shim/engine/%.o)

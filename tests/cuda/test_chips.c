@@ -14,7 +14,8 @@ enum { FIRST = 2, N_ITEMS = 2, N_CHIPS = 3, N_SIZES = 7 };
  * 227 to 9.0 and 10.0. */
 static const char *const chips[N_CHIPS] = {"99", "163", "227"};
 
-/* The k keys fill three tiles. With 99 KiB, shared memory can hold them for narrow heads, but not for wide heads. */
+/* The k keys fill three tiles. With 99 KiB, shared memory can hold all three tiles for narrow heads, but not for wide
+ * heads. */
 static const struct sizes on_chips[N_SIZES] = {
     {64, 136, 2, 2, 1, .two = true},     {128, 136, 2, 2, .groups = 1},
     {160, 136, 2, 2, .groups = 1},       {192, 136, 2, 2, .groups = 1},

@@ -5,9 +5,9 @@
  * - Two lanes of the engine, each of which runs one batch, run at the same time.
  * - Algorithms of matrix products are chosen and timed before the first batch.
  * - Results that do not fit into the memory for results are copied in halves.
- * Results are compared with those of single launches. On the shim the bits must be equal, because its products always
- * add in the same order. On a device the algorithms may differ at each load, and there are no counts. SEED chooses the
- * batches. */
+ * Most tests compare results with those of single launches. On the shim the bits must be equal, except for results in
+ * halves. The products of the shim always add in the same order. On a device the algorithms may differ at each load,
+ * and there are no counts. SEED chooses the batches. */
 #include "engine/engine.h"
 #include "tests/cuda/counts.h"
 #include "tests/cuda/schedules.h"
@@ -157,7 +157,8 @@ static void make_item(struct engine_item *item, struct sample *sample, int64_t l
 }
 
 /* Makes a random batch. Every second batch always runs as a graph, and has its own batch shape. The results of these
- * batches fit into the memory for results, and they have too few rows for separate computation of full items. */
+ * batches fit into the memory for results, and these batches have too few rows for separate computation of full
+ * items. */
 static void make_batch(const struct loaded *loaded, int index, struct batch_of_samples *batch)
 {
     int64_t room = index % 2 ? random_size(ITEMS, MAX_TOKENS) : 8 * (index + 2);
@@ -189,7 +190,7 @@ static void run(const struct loaded *loaded, int lane, struct batch_of_samples *
     must(model_run(loaded->model, lane, batch->items, batch->n_items, &error), &error);
 }
 
-/* Compares results of a device. Columns with nearly equal values may have another order. */
+/* Compares results of a device, except top_columns. Columns with nearly equal values may have another order. */
 static bool is_near(const struct sample *found, const struct sample *expected)
 {
     const float *a = found->hidden, *b = expected->hidden;
@@ -246,7 +247,8 @@ static void test_without_graphs(void **state)
     assert_int_equal(count(GRAPH_LAUNCHES), launched);
 }
 
-/* From the second run of a batch shape on, a batch needs only one launch. */
+/* From the third run of a batch shape on, a batch needs only one launch, that of a graph. At least half of the batches
+ * must replay a graph. */
 static void test_replay(void **state)
 {
     (void)state;
@@ -319,8 +321,8 @@ static void test_products_without_time(void **state)
     tuning_ms = kept;
 }
 
-/* With CUDA_F32_TENSOR, a kernel of the engine computes a product unless cuBLASLt was measured to be faster. In the
- * shim, cuBLASLt is slower. */
+/* With CUDA_F32_TENSOR, a kernel of the engine computes a product unless cuBLASLt was measured to be faster.
+ * SHIM_KERNEL_MS makes cuBLASLt slower than the kernel. */
 static void test_products_on_tensor_cores(void **state)
 {
     (void)state;
@@ -343,7 +345,8 @@ static void test_products_on_tensor_cores(void **state)
     unsetenv("SHIM_KERNEL_MS");
 }
 
-/* The largest product is timed first. Its first algorithm is timed while the device is still slow. */
+/* The largest product is timed first. Its first algorithm is the fastest, and is timed while the device is still slow.
+ * The engine must still choose this algorithm. */
 static void test_products_timed_on_a_cold_device(void **state)
 {
     (void)state;
@@ -352,7 +355,7 @@ static void test_products_timed_on_a_cold_device(void **state)
     struct error error;
     if (on_device()) /* a real device cannot be made slow */
         return;
-    setenv("SHIM_COLD", "4", 1); /* one product alone, and MEASUREMENTS timed products */
+    setenv("SHIM_COLD", "4", 1); /* one product alone, and the timed products: MEASUREMENTS in fastest.cu */
     open_model(&loaded);
     for (int i = 0; i < 2; i++)
         items[i] = (struct engine_item){.inputs[0] = {.data = batches[0].samples[0].ids, .length = MAX_TOKENS / 2},
@@ -366,7 +369,8 @@ static void test_products_timed_on_a_cold_device(void **state)
 
 enum { PART = 10, LONG = 150, SHORT = 40 };
 
-/* Runs the rows [first, first + PART) of the sample alone, so that the results fit into the memory for results. */
+/* Runs the rows [first, first + PART) of the sample alone, so that the results fit into the memory for results.
+ * Compares the results, but not the hidden states. */
 static void compare_part(const struct loaded *loaded, const struct engine_item *item, const struct sample *sample,
                          int64_t first)
 {
@@ -396,8 +400,8 @@ static void compare_part(const struct loaded *loaded, const struct engine_item *
 }
 
 /* Results that do not fit into the memory for results: many small pieces and few large pieces. Each item must receive
- * all its results. The engine waits whenever half of this memory is full, in bytes or in pieces. Meanwhile the device
- * continues. */
+ * all its results, of which hidden states are not compared. The engine waits whenever half of this memory is full, in
+ * bytes or in pieces. Meanwhile the device continues. */
 static void test_results_in_halves(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* The engine on the shim's devices: the choice of devices, models that do not fit, and calls of the CUDA runtime that
  * fail. After a failure, the tests check batches, models and devices. No test has a time limit. If a device must
- * recover, the test waits until it works. */
+ * recover, the test waits until the device works. */
 #include "tests/unit/loaded.h"
 
 #include <pthread.h>
@@ -183,8 +183,8 @@ static void devices_are_chosen(void **state)
     expect_refused("cuda:1", "there is no cuda:1; there is one CUDA device, cuda:0");
 }
 
-/* The reasons not to use the device: it does not exist, the driver is too old, it cannot be opened, or the kernels are
- * not compiled for it. */
+/* The reasons not to use the device: No device exists. The driver is missing or too old. The device cannot be opened.
+ * The kernels are not compiled for the device. */
 static void without_a_device_auto_is_the_cpu(void **state)
 {
     (void)state;
@@ -218,7 +218,7 @@ static void without_a_device_auto_is_the_cpu(void **state)
     }
 }
 
-/* With "auto", a model that does not fit runs on the CPU. A model that is loaded later and fits runs on the device. */
+/* With "cuda", a model that does not fit is refused. With "auto", the model runs on the CPU. */
 static void a_model_that_does_not_fit_is_refused_or_on_the_cpu(void **state)
 {
     (void)state;
@@ -387,8 +387,8 @@ static void expect_refusals(const struct engine *engine, int64_t count)
 }
 
 /* cuBLASLt refuses products while the model is loaded, in the first batch, or in the second batch. In the second batch,
- * it refuses them during the capture of a graph, or at the launch after the capture. The device must compute without
- * cuBLASLt. */
+ * it refuses a product during the capture of a graph, and a product at the launch after the capture. The device must
+ * compute without cuBLASLt. */
 static void refused_products_run_without_cublaslt(void **state)
 {
     (void)state;
@@ -461,8 +461,8 @@ static void masks_without_memory_run_on_the_cpu(void **state)
     }
 }
 
-/* The allocation of memory for twice as many masks as before fails, but the memory for the masks of the batch
- * suffices. */
+/* The allocation of memory for twice as many masks as before fails, but an allocation of just enough memory for the
+ * masks of the batch succeeds. */
 static void masks_with_little_memory_stay_on_the_device(void **state)
 {
     (void)state;
@@ -625,7 +625,8 @@ static void *run_many(void *argument)
     return NULL;
 }
 
-/* Every 50th launch fails, and some failures break the device. Meanwhile, all lanes run batches. */
+/* About every 50th of the first 2000 launches fails, and some failures break the device. Meanwhile, all lanes run
+ * batches. */
 static void faults_on_all_lanes(void **state)
 {
     (void)state;
@@ -652,7 +653,7 @@ static void faults_on_all_lanes(void **state)
     assert_true(counts.reruns > 0);
     assert_int_equal(counts.reruns, device_of(loaded.engine, 0).faults + device_of(loaded.engine, 1).faults);
     assert_true(counts.standby_batches >= counts.reruns);
-    unload(&loaded); /* the device may not work at this moment */
+    unload(&loaded); /* a device may not work at this moment */
 }
 
 static int begin(void **state)

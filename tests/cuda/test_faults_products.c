@@ -1,7 +1,7 @@
 /* Products that cuBLASLt refuses: with an epilogue, without an algorithm for the shape, or at the launch of the chosen
- * algorithm. The engine's own kernels must replace the refused products, in each dtype. The operations are those of
- * tests/unit/test_operations.c. In f32, cuBLASLt is only used without tensor cores. Without the shim, no product is
- * refused. */
+ * algorithm. The engine's own kernels must replace the refused products, in each dtype. Products are refused at the
+ * launch only in f32. The tests are four of tests/unit/test_operations.c. In f32, cuBLASLt is only used without tensor
+ * cores. Without the shim, no product is refused. */
 #include "config/config.h"
 
 #define DEVICE DEVICE_CUDA

@@ -1,5 +1,5 @@
 /* Sequences whose rows come in several batches, while devices fail. The states of the sequences on a failed device are
- * computed again, on the CPU or on the recovered device. Every row must be correct. */
+ * computed again, on the CPU or on the recovered device. The last row of each batch must be correct. */
 #include "engine/engine.h"
 #include "tests/cuda/faults.h"
 #include "tests/unit/loaded.h"

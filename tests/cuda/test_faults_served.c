@@ -1,6 +1,7 @@
 /* The daemon on the shim's devices while calls of the CUDA runtime fail. Clients must get correct answers. /health,
- * /info and /metrics must report the failures. Rules (tests/cuda/faults.h) keep a failed device from opening until the
- * test removes the rules. Therefore nothing depends on time. */
+ * /info and /metrics must report the failures. Before a test reads the state of a failed device, a rule
+ * (tests/cuda/faults.h) keeps the device from opening. The test then removes the rule, and waits for the device.
+ * Therefore no check depends on time. */
 #define _GNU_SOURCE /* asprintf */
 #include "tests/http/daemon.h"
 
@@ -150,7 +151,7 @@ static void one_device_fails(void **state)
     daemon_stop(daemon); /* stops the daemon while the device does not work */
 }
 
-/* The first device fails, and the other device runs all batches. */
+/* The first device fails, and the CPU runs its batch again. The other device runs all later batches. */
 static void one_of_two_devices_fails(void **state)
 {
     (void)state;

@@ -83,8 +83,8 @@ static int build(struct plan_builder *builder, const struct sizes *s)
                                                .causal = s->causal});
 }
 
-/* Runs `count` items through the model, beginning with item `first`. x is the input of item `first`. Writes the last
- * hidden states (rows, d) to `hidden`, followed by the pooled vectors (count, d). */
+/* Runs `count` items through the model, beginning with item `first`. x contains the inputs of these items. Writes the
+ * last hidden states (rows, d) to `hidden`, followed by the pooled vectors (count, d). */
 static void run(const struct backend_functions *functions, enum dtype dtype, const struct sizes *s,
                 const struct weights *weights, int first, int count, const float *x, float *hidden)
 {

@@ -1,7 +1,8 @@
 /* Steps that either cuBLAS or a kernel of the engine computes, whichever is faster (engine/cuda/product_method.h):
  * projections of whole sequences, projections of sequences of several lengths, and GELU after a product. On the shim,
- * artificial times decide. In all cases, results agree with f32 on the CPU. Without grouped products, an item's results
- * have the same bits alone and in a batch. The shim's counters tell which method ran. */
+ * artificial times decide. Projections must agree with f32 on the CPU, and GELU with its formula. On the shim, without
+ * grouped products, an item's results must have the same bits alone and in a batch. The shim's counters tell which
+ * method ran. */
 #include "engine/backend.h"
 #include "engine/plan/builder.h"
 #include "tests/cuda/alone.h"
@@ -24,7 +25,7 @@
 enum { WHOLE = 48, MAX_ITEMS = 6, REPEATS = 3, MAX_COLUMNS = 140 };
 
 /* The number of rows of a full item. On the shim it is WHOLE, because the shim's limits are small. On a device it is
- * 2048, because cuBLAS computes only larger projections there. */
+ * 2048, because cuBLAS computes only projections of at least FULL_ROWS rows (shape.cu). */
 static int64_t full_rows = WHOLE;
 
 /* On the shim, batches with larger results may run without a graph, because RESULTS_BYTES is small. */
@@ -458,8 +459,8 @@ static double ratio_of_tails(int64_t n, const float *before, const float *found,
     return sum / (double)count;
 }
 
-/* Compares GELU after a product with the formula in double precision, after the product in f32 on the CPU. Returns the
- * numbers of launches. */
+/* Compares GELU after a product with the formula in double precision. `before` is the product in f32 on the CPU, to
+ * which the formula is applied. In bf16, the formula is the tanh approximation. Returns the numbers of launches. */
 static struct counted check_gelu(const struct backend_functions *functions, enum dtype dtype, const struct gelu *g,
                                  struct weights *weights, float *x, const float *before, float *found)
 {

@@ -187,7 +187,7 @@ static void a_barrier_that_not_all_threads_reach_ends_the_process(void **)
     assert_int_equal(end_of(FEW_LANES, "0"), -SIGABRT);
 }
 
-/* The recorded sums are in all rows and columns of the matrices. Therefore each lane and each order of the elements is
+/* Each recorded sum is computed in all rows and columns of the result. Therefore each element of the result is
  * tested. */
 static void tensor_cores_compute_what_mma_sim_computes(void **)
 {

@@ -33,7 +33,7 @@ static void to_host(floats *x, float *memory)
 
 /* ---- Products ---- */
 
-/* A product of A (rows, depth) and B (depth, columns). Both are stored in the layout that the tested kernel reads. */
+/* A product of A (rows, depth) and B (depth, columns). A is stored row by row, and B column by column. */
 struct product {
     int64_t rows, columns, depth;
     floats a, b;
@@ -215,8 +215,8 @@ static void faults_have_large_errors(void **)
     assert_true(error_of(p, multiplied_wrongly(p, NO_LOW_OF_B)) > 30 * MAX_ERROR);
 }
 
-/* Row r of A is `x` in column 3, and 1 elsewhere. Column c of B is `y` in row 3, and 1 elsewhere. A result must be
- * infinite or NaN if it is so in float arithmetic. */
+/* Row r of A is values[r] in column 3, and 1 elsewhere. Column c of B is values[c] in row 3, and 1 elsewhere. A result
+ * must be infinite or NaN if the result of float arithmetic is. Other results must be close to it. */
 static void special_values_are_kept(void **)
 {
     static const float values[] = {INFINITY, -INFINITY, NAN,   0,      -0.0f, 1 + 0x1p-20f,
@@ -238,8 +238,8 @@ static void special_values_are_kept(void **)
     }
 }
 
-/* If there are few tiles, small tiles keep all multiprocessors busy. Otherwise the number of rounds decides, in which
- * each multiprocessor computes one tile. */
+/* If there are few tiles, small tiles keep all multiprocessors busy. Otherwise the number of rounds decides. In a
+ * round, each multiprocessor computes one tile. */
 static void the_faster_tiles_are_chosen(void **state)
 {
     (void)state;

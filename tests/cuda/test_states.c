@@ -1,7 +1,7 @@
 /* Sequences whose rows come in several batches, with sizes that the cases of tests/reference lack: large heads,
- * buckets, windows and folds. Each row must agree with the row that the CPU computes for the whole sequence. A batch
- * contains parts of several sequences, and whole items. The same parts alone must give the same bits. Batches of single
- * rows replay one graph. SEED repeats a run. */
+ * buckets, windows and folds. The last row of each part must agree with the row that the CPU computes for the whole
+ * sequence. A batch may contain parts of several sequences, and a whole item. On the shim, the same parts alone must
+ * give the same bits. Batches of single rows replay one graph. SEED repeats a run. */
 #include "engine/backend.h"
 #include "engine/plan/builder.h"
 #include "tests/cuda/alone.h"
@@ -42,10 +42,10 @@ struct sizes {
 
 static const struct sizes sizes[] = {
     {LINEAR, 0, 2, 8, 1, 1},         {LINEAR, 1, 2, 9, 3, 1},         {LINEAR, 0, 1, 40, 1, 1},
-    {LINEAR, 1, 1, 70, 5, 1}, /* the context does not fit into shared memory */
+    {LINEAR, 1, 1, 70, 5, 1}, /* on the shim, the context does not fit into shared memory */
     {LINEAR, 0, 2, 8, 45, 1}, /* a bucket has more than TILE rows (linear_attention.h) */
     {LINEAR, 0, 2, 12, 1, 8},        {LINEAR, 0, 1, 6, 2, 4},         {LOCAL, 1, 2, 17, 7, 1},
-    {LOCAL, 0, 1, 8, 1, 1},          {LOCAL, 0, 2, 8, 80, 1}, /* more keys than threads */
+    {LOCAL, 0, 1, 8, 1, 1},          {LOCAL, 0, 2, 8, 80, 1}, /* more keys than a warp has threads */
     {LOCAL, 0, 1, 140, 16, 1},                                /* more features than a block computes */
     {SHIFT, 0, 1, 24, 1, 1},         {SHIFT, 0, 1, 7, 1, 1},          {ATTEND_CONTEXT, 0, 2, 8, 1, 1},
     {ATTEND_CONTEXT, 0, 2, 5, 1, 1}, {LINEAR_CONTEXT, 0, 2, 8, 1, 1},
@@ -188,7 +188,7 @@ static double largest_of(const struct sequence *s)
     return largest;
 }
 
-/* Runs sequences in parts of random lengths. A batch contains parts of several sequences, and whole items. */
+/* Runs sequences in parts of random lengths. A batch may contain parts of several sequences, and a whole item. */
 static void run_together(struct resident *r, const struct sequence *sequences, struct progress *all, double bound)
 {
     static float whole[LONGEST * OUT];

@@ -6,8 +6,9 @@
 # network, no make, and none of the libraries that the project depends on. The archive build/gpu.tar.gz contains the
 # compiled programs and these libraries. `make programs-gpu` makes the archive on any machine with Debian's packages. If
 # this machine has the packages, the script makes the archive itself. The script always compiles the engine.
-#   check  tests of operations, passes and the cases of tests/reference on the device in every dtype, these cases
-#          through the daemon, the accuracy of the model tests/models/bytes, and tests with compute-sanitizer
+#   check  tests of operations and of the cases of tests/reference on the device in every dtype, other tests of
+#          tests/cuda, the cases through the daemon, the accuracy of the model tests/models/bytes, and tests with
+#          compute-sanitizer
 #   bench  bench.py, which compares the engine with the PyTorch of this machine's python3
 # The script writes one table, with a row for each program and each goal of speed. The last line gives the numbers of
 # failures, of missed goals, of goals that were not measured, and of programs that were not run. The exit status is 0 if
@@ -138,7 +139,8 @@ worst_in() {
 
 # no_verdict LOG STATUS SECONDS COMMAND: prints why a command has no result, or nothing if the command has a result. If
 # the time limit stopped a program, this is no failure in two cases. Either a sanitizer made the program tens of times
-# slower, or the program began so late that its limit was shorter than usual.
+# slower, or the program began so late that its limit was shorter than usual. A program that reported a failure or an
+# error before has failed.
 no_verdict() {
     if [ "$4" = compute-sanitizer ] && grep -qi 'device not supported' "$1"; then # happens in some virtual machines
         echo "compute-sanitizer does not support this device here"
@@ -187,7 +189,7 @@ judge() {
 # ---- Tests ----
 
 # Runs all programs of tests/cuda that do not need the shim. The test of tensor cores comes first. If inputs or results
-# of tensor cores have another layout than assumed, all other tests fail, too.
+# of tensor cores have another layout than assumed, most other tests fail, too.
 run_tests() {
     local program name
     if wants bench; then deadline=$((limit * 2 / 5)); else deadline=$((limit * 3 / 5)); fi

@@ -328,8 +328,9 @@ def engine_s(chip, counts, model, dtype, batch, ways=WAYS, gelu_apart=False):
 
 
 def lengths_s(chip, counts, model, way):
-    """Returns the seconds of a run in bf16 of a batch with items of the lengths LENGTHS. With the way "library",
-    grouped products compute all projections. With "kernel", the engine's own kernel computes them."""
+    """Returns the seconds of a run in bf16 of a batch with items of the lengths LENGTHS. With the way "library", cuBLAS
+    computes all projections: a product for the item of the full length, and grouped products for the others. With
+    "kernel", the engine's own kernel computes them."""
     def ways(step):
         grouped = any(launch["kind"] == "grouped" for launch in step.get("library", []))
         return ways_of(step, [way] if grouped else WAYS, False)

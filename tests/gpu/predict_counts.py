@@ -171,8 +171,8 @@ def tensor_counts(found):
     - `rest`: the instructions before and after the loop.
 
     If nvcc unrolls a loop of copies, `hot` also contains the branches for the remaining copies. `hot` is then too high,
-    and projections are predicted too slow. In projections, `hot` contains 7.6 instructions for each product on compute
-    capability 8.0, and 9.3 on 9.0. The PTX emulator executed 6.3."""
+    and projections are predicted too slow. In projections with large tiles, a pass of the loop with its copies has 7.6
+    instructions for each product on compute capability 8.0, and 9.3 on 9.0. The PTX emulator executed 6.3."""
     copies = [loop for loop in found["loops"] if loop["innermost"] and loop.get("LDGSTS") and not loop.get("HMMA")]
     most = max(loop.get("HMMA", 0) for loop in found["loops"])
     whole = min((loop for loop in found["loops"] if loop.get("HMMA", 0) == most), key=lambda loop: loop["all"])
@@ -225,8 +225,8 @@ def sass_counts(wanted):
 
 def main_loop(lines):
     """Returns [number of instructions, number of instructions that access the stack] in one pass of the loop with the
-    most products. If several loops contain equally many products, the shortest loop counts. Loops within the loop count
-    once."""
+    most products. If the kernel has no products on tensor cores, operations on floats count in their place. If several
+    loops contain equally many products, the shortest loop counts. Loops within the loop count once."""
     loops = sass.kernel_counts(lines)["loops"]
     product = "HMMA" if any(loop.get("HMMA") for loop in loops) else "float"
     loop = min(loops, key=lambda loop: (-loop.get(product, 0), loop["all"]))

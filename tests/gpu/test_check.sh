@@ -46,9 +46,10 @@ from_elsewhere() {
         grep -vE '^(ld-linux.*|lib(c|m|dl|pthread|rt|resolv|stdc\+\+|gcc_s)\.so\.[0-9]+) '
 }
 
-# Tests that the programs of an archive need no libraries outside of the archive. The archive contains only one program
-# of tests/cuda, because one rule of tests.mk links all of them. Each program contains the weights of the built-in
-# models. These weights have 10 MB, and their compression takes half a second.
+# Tests that the programs of an archive need no libraries outside of the archive. Besides the tests with their own
+# kernels, the archive contains only one program of tests/cuda, because one rule of tests.mk links all others. Each
+# program contains the weights of the built-in models. These weights have 10 MB, and their compression takes half a
+# second.
 archive_suffices() {
     local real=$work/real/gpu
     tests/gpu/bundle.sh "$work/real.tar.gz" "$built"/tests/cuda/{libengine_cuda.so,libcuda.so.1,test_tensor,test_split} \

@@ -34,7 +34,7 @@ RUN = ["embed", *["norm", "product", "attend", "product"] * 12, "pool"]
 
 
 def finds_the_period():
-    """period_of() finds the period for any number of equal runs, and after any other kernels. It also finds the period
+    """period_of() finds the period for several numbers of equal runs, and after other kernels. It also finds the period
     if a run ends with its layers, and if a run is a single kernel."""
     cases = [(["load"] * 7 + RUN * 6, len(RUN)), (["x", *RUN[:9], "y"] + RUN * 4, len(RUN)), (RUN * 7, len(RUN)),
              (RUN[:-1] * 6, len(RUN) - 1), (["a", "b"] * 6, 2), (["a"] * 6, 1)]
@@ -167,7 +167,7 @@ def statuses(folder):
 
 
 def lists_parts_without_time(folder):
-    """Without time, each measurement is noted as not measured."""
+    """Without time, each measurement of the parts rates, short and mixed is noted as not measured."""
     one = bench.Bench(options(folder, seconds=0))
     for part in ("rates", "short", "mixed"):
         one.options.models, one.options.dtypes = list(MODELS), ["bf16"]

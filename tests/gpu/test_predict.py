@@ -216,8 +216,8 @@ def counts_only_what_runs():
 
 
 def finds_dominators():
-    """A block dominates another block if every path from the first block to the other block passes it. Tested with
-    random blocks, some of which are unreachable."""
+    """Block a dominates block b if every path from the first block to b passes a. Tested with random blocks, some of
+    which are unreachable."""
     chance, good, unreached = random.Random(1), True, 0
     for _ in range(300):
         size = chance.randint(1, 7)

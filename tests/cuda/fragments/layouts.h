@@ -19,9 +19,9 @@ int layout_elements(enum instruction instruction, enum fragment_operand operand)
 struct fragment_place layout_place(enum instruction instruction, enum fragment_operand operand, int thread,
                                    int element);
 
-/* ldmatrix with four matrices. Thread `row` passes the address of a row with 8 elements of 16 bits. Returns the row and
- * the column of an element that a thread receives. A row of -1 means that the thread receives no whole element
- * there. */
+/* ldmatrix with four matrices. Each thread passes the address of a row with 8 elements of 16 bits. The number of the
+ * thread is the number of the row. Returns the row and the column of an element that a thread receives. A row of -1
+ * means that the thread receives no whole element there. */
 struct fragment_place layout_loaded(bool transposed, int thread, int element);
 
 #endif

@@ -1,7 +1,7 @@
 /* Which thread of a warp holds which elements of a matrix. The test compares the functions of engine/cuda/tensor.h and
- * split_tile.h with NVIDIA's library CuTe. The program is compiled for the shim, and by nvcc for the PTX emulator. It
- * therefore tests the tables of both, and the operands of the engine's instructions. All numbers are small integers, so
- * all sums are exact. */
+ * split_tile.h with NVIDIA's library CuTe. The program is compiled for the shim, and by nvcc for the PTX emulator. The
+ * test therefore also checks the layouts in the shim and in the emulator, and the operands of the engine's
+ * instructions. All numbers are small integers, so all sums are exact. */
 #include "engine/cuda/split_tile.h"
 #include "tests/cuda/fragments/layouts.h"
 #include "tests/cuda/launch.h"
@@ -124,7 +124,7 @@ static bool is_product(enum instruction instruction, const struct matrices *m)
     return true;
 }
 
-/* Fills the matrices with different integers up to 256, which are exact in each format. */
+/* Fills each matrix with different integers. Those of A and B are at most 256, and exact in each format. */
 static void number_elements(struct matrices *m)
 {
     for (int i = 0; i < 16 * 16; i++)
@@ -135,8 +135,8 @@ static void number_elements(struct matrices *m)
     }
 }
 
-/* One element of A or B is 1, and the others are 0. The result shows the element's row and column, because all elements
- * of the other operand differ. */
+/* One element of A or B is 1, and the other elements of this operand are 0. The result shows the element's row and
+ * column, because all elements of the other operand differ. */
 static void check_products(enum instruction instruction)
 {
     int depth = formats[instruction].depth;

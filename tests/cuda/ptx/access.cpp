@@ -15,7 +15,7 @@ std::string said(const char *what, uint64_t address, uint64_t bytes)
     return text;
 }
 
-/* The largest number of bytes for which `test` is true. It is true for `least` bytes. */
+/* The largest number of bytes for which `test` is true. `test` is true for `least` bytes. */
 template <typename T> uint64_t most_bytes(uint64_t least, T test)
 {
     uint64_t good = least, step = least;

@@ -10,10 +10,10 @@
  *     - an instruction of a whole warp (mma, ldmatrix) that some lanes do not reach
  *     - an instruction with a mask of lanes (shfl.sync, vote.sync, bar.warp.sync) that a lane outside of the mask
  *       executes, or that a lane in the mask does not reach
- *     - a barrier that some threads of the block do not reach
+ *     - a barrier that some threads of the block do not reach, although they have not ended
  *     - a thread that ends before its asynchronous copies have arrived
  *     - accesses of two warps to the same bytes of shared memory, at least one of them a write, without a barrier
- *       between them.
+ *       between them (exceptions: races.cpp)
  * Data that a kernel reads before they are written have all bits set, which is a NaN in each format. This holds for
  * registers, and for shared and local memory. It also holds for the destination of an asynchronous copy until the
  * thread waits for the copy. The results of an integer division by 0 have all bits set, too.
@@ -65,8 +65,8 @@ struct grid {
     size_t dynamic_shared_bytes;
     /* The order in which blocks run, and the warps of a block:
      * - 0: Blocks run in the order of their numbers. The warps of a block take turns.
-     * - Odd: Both orders are random. Another warp may run after each instruction whose effect other warps can see
-     *   (may_pause in machine.h). Examples are barriers, shuffles, votes and accesses to shared memory.
+     * - Odd: Both orders are random. Another warp may run after each instruction with may_pause (machine.h). Examples
+     *   are barriers, shuffles, votes and accesses to shared memory.
      * - Other even numbers: Blocks run in random order. The last warp that can continue runs as far as it can. */
     unsigned seed;
 };

@@ -1,6 +1,7 @@
 /* Floating point. PTX ISA, "Floating-Point Instructions". If an operation on .f32 gives a NaN, the NaN has the bits
  * 0x7fffffff. For approximations (.approx), the manual states only the maximum error. The emulator computes them with
- * the functions of the C++ library. A GPU may give other bits, so no test may rely on these bits. */
+ * the functions of the C++ library. A GPU may give other bits, so no test of a kernel of the engine may rely on these
+ * bits. */
 #include "tests/cuda/ptx/lanes.h"
 
 #include <cfloat>
@@ -117,8 +118,8 @@ template <rounding way, bool ftz, bool> float square_root(float a)
     return finish<way, ftz, false>(round_sum<way>(nearest, (double)a - (double)nearest * nearest));
 }
 
-/* div.approx multiplies by the reciprocal of the divisor. If the divisor is above 2^126, the reciprocal is subnormal
- * and counts as 0. The quotient is 0 then, or NaN if the dividend is infinite. */
+/* div.approx multiplies by the reciprocal of the divisor. If the magnitude of the divisor is above 2^126, the
+ * reciprocal is subnormal and counts as 0. The quotient is 0 then, or NaN if the dividend is infinite. */
 template <bool ftz> float divide_approximately(float a, float b)
 {
     a = flush<ftz>(a), b = flush<ftz>(b);

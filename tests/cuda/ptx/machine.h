@@ -43,8 +43,10 @@ struct instruction {
     uint32_t guard_flip = 0;        /* mask that inverts the predicate: all bits set for `@!%p` */
     bool guarded = false;
     bool changes_path = false;         /* `run` may change the path's pc or lanes (warp.now), or the warp's state */
-    bool may_pause = false;            /* other warps can see an effect of the instruction. If the order of warps is
-                                          random, another warp may run after it */
+    bool may_pause = false;            /* if the order of warps is random, another warp may run after the
+                                          instruction. True for accesses that may be to shared memory, atomic
+                                          operations, copies, fences, and instructions with which lanes or warps
+                                          meet */
     reference address, target;         /* memory operands. `target` is the destination of an asynchronous copy */
     space where = SPACE_GENERIC;       /* state space of the access */
     uint32_t parts = 1;                /* number of elements of a vector, number of matrices of ldmatrix and stmatrix,

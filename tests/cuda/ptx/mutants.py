@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """mutants.py [--list] [--random N] [--seed N] [WORD...]: plants faults in the PTX of the CUDA engine, one at a time.
 
-Each fault must make a test program fail. The program also runs without the fault, and must pass. A fault is an edit of
-the text of kernels in a copy of libengine_cuda.so. The library contains the PTX as plain text, and an edit keeps the
-length of the library.
+Each fault must make a test program fail, unless the list gives a reason why the program cannot notice it (survives).
+The program also runs without the fault, and must pass. A fault is an edit of the text of kernels in a copy of
+libengine_cuda.so. The library contains the PTX as plain text, and an edit keeps the length of the library.
 
 The script first tries the faults in the list FAULTS. With WORD..., it tries only faults whose descriptions contain all
 words. Then it tries N random faults (--random N, default 0). A random fault may have no effect, or cause an endless

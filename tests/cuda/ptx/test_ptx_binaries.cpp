@@ -1,6 +1,6 @@
 /* Fat binaries, which nvcc of CUDA 13.0 made of `extern "C" __global__ void empty() {}` with the options -fatbin,
  * -gencode for compute_120 and then compute_80, and --compress-mode. The expected text is the PTX in the binary of mode
- * none. A damaged fat binary must end the process with a message. */
+ * none. Damaged fat binaries must end the process with SIGABRT, or give a text that is not too long. */
 #include "tests/cuda/ptx/fat_binary.h"
 
 #include <csetjmp>

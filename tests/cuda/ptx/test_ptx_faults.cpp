@@ -1,5 +1,5 @@
 /* Kernels with one fault each, which the emulator must report. Each kernel runs in a separate process, which must end
- * with SIGABRT. The message must name the fault, the kernel, the line, the block and the thread. The same kernels
+ * with SIGABRT. The message must contain the expected text, the name of the kernel, and a line. The same kernels
  * without the fault must succeed. */
 #include "tests/cuda/ptx/launching.h"
 

@@ -44,7 +44,8 @@ struct statement {
     std::vector<operand> operands;
 };
 
-/* The statements of a kernel. If a register has the name of another register in an outer scope, it has been renamed. */
+/* The statements of a kernel. If a register has the name of an earlier register in another scope, it has been
+ * renamed. */
 struct body {
     std::vector<statement> statements;
     std::map<std::string, std::string> registers; /* type of each register, without the dot: "b32" */

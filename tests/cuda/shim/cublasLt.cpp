@@ -94,7 +94,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 }
 
 /* Returns true if A and B have the same type, D has this type or float, C has the type of D, and the scales are float.
- * Several products must have no epilogue. */
+ * TF32 needs floats. All matrices must have the same count. Several products must have no epilogue. */
 static bool is_supported(const cublasLtMatmulDescOpaque_t &how, const cublasLtMatrixLayoutOpaque_t &a,
                          const cublasLtMatrixLayoutOpaque_t &b, const cublasLtMatrixLayoutOpaque_t &c,
                          const cublasLtMatrixLayoutOpaque_t &d)
@@ -113,8 +113,8 @@ static bool is_supported(const cublasLtMatmulDescOpaque_t &how, const cublasLtMa
 static const float algorithm_milliseconds[] = {3, 0, -1, 2, 1, 2};
 static const int algorithms = sizeof algorithm_milliseconds / sizeof *algorithm_milliseconds;
 
-/* If SHIM_COLD is set, the first algorithm is the fastest. The value of SHIM_COLD is the number of products that take
- * ten times as long, because the device is cold. */
+/* If SHIM_COLD is set, the first algorithm is the fastest. The value of SHIM_COLD is a number of products. This many
+ * first products take ten times as long, because the device is cold. */
 static float milliseconds_of(int algorithm)
 {
     return algorithm == 0 && getenv("SHIM_COLD") ? 0.5f : algorithm_milliseconds[algorithm];

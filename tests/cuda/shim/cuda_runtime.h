@@ -14,8 +14,9 @@
  * threads do not reach, and a shuffle that lacks lanes of its warp. Device memory (runtime.cpp) is filled with NaNs.
  * The address sanitizer reports accesses of the host to device memory.
  *
- * Streams, events and graphs are in streams.cpp. SHIM_DEVICES is the number of devices. Using a device's memory or
- * streams while another device is current ends the process. Tests can make calls fail (faults.h). */
+ * Streams, events and graphs are in streams.cpp. SHIM_DEVICES is the number of devices. If a kernel or product gets
+ * memory of another device than the current one, the process ends. The same holds for work on a stream of another
+ * device. Tests can make calls fail (faults.h). */
 #ifndef TESTS_CUDA_SHIM_CUDA_RUNTIME_H
 #define TESTS_CUDA_SHIM_CUDA_RUNTIME_H
 
@@ -32,8 +33,9 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 /* A __shared__ variable is one object for all threads of the running block. The section of these variables is filled
- * with NaNs before each block. gcc ignores the section in templates, so kernels that are templates use
- * dynamic_shared_memory. dynamic_shared_memory has the size that the launch requests, and is also filled with NaNs. */
+ * with NaNs before a block, if a block has reached a barrier since the last filling. gcc ignores the section in
+ * templates, so kernels that are templates use dynamic_shared_memory. dynamic_shared_memory has the size that the
+ * launch requests, and is filled with NaNs before each block. */
 #define __shared__ static __attribute__((section("shared_memory")))
 #define dynamic_shared_memory (shim::dynamic_memory)
 
@@ -75,8 +77,8 @@ void barrier(int line);
 uint64_t shuffle(unsigned mask, uint64_t value, unsigned source, int line);
 bool any(unsigned mask, bool predicate, int line);
 
-/* Waits until all 32 lanes of the warp have called it from the same line. The last lane to arrive calls `work` with the
- * values `of_lane` of all lanes. The function does not order accesses to memory. */
+/* Waits until all 32 lanes of the warp have called this function from the same line. The last lane to arrive calls
+ * `work` with the values `of_lane` of all lanes. The function does not order accesses to memory. */
 void warp(void (*work)(void *const *of_lanes), void *of_lane, int line);
 void warp_barrier(int line);
 
@@ -123,7 +125,7 @@ static inline int atomicAdd(int *address, int value)
     return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
-/* Each call advances the clock. Therefore a loop that waits until the clock has advanced ends, although no other thread
+/* Each call advances the clock. Therefore a loop that waits for the clock comes to an end, although no other thread
  * runs meanwhile. */
 long long clock64();
 

@@ -6,9 +6,10 @@
  *     CALL FIRST COUNT CODE [sticky] [device N]
  *
  * Counting begins when the rule is read: call 1 is the next call. COUNT calls fail with the cudaError_t CODE, beginning
- * with call FIRST. With COUNT 0, all calls fail from call FIRST on. A rule without `device` is for all devices. A
- * sticky error breaks the device: all later calls on the device except cudaSetDevice fail with the same error. Only
- * cudaDeviceReset ends this.
+ * with call FIRST. With COUNT 0, all calls fail from call FIRST on. If a rule makes a call fail, later rules of the
+ * file do not count the call. A rule without `device` is for all devices. A sticky error breaks the device. Afterwards
+ * cudaFree and the calls below, except cudaSetDevice, fail on the device with the same error. Only cudaDeviceReset ends
+ * this.
  *
  *     CALL           calls that count
  *     malloc         cudaMalloc
@@ -21,12 +22,13 @@
  *     start          cublasCreate
  *     grouped        grouped products of cuBLAS. CODE 801 means that cuBLAS does not support them, and CODE 2 that
  *                    memory is lacking
- *     synchronize    waiting for a stream, an event or the device
+ *     synchronize    waiting for a stream or an event, and queries of events
  *     open           creating a stream
  *     kernel         cudaFuncGetAttributes
  *     choose         cudaSetDevice
  *
- * Freeing memory has no rule. It fails only on a broken device (call::free). */
+ * Freeing device memory has no rule. It fails only on a broken device (call::free). Freeing pinned memory does not
+ * fail. */
 #ifndef TESTS_CUDA_SHIM_FAULTS_H
 #define TESTS_CUDA_SHIM_FAULTS_H
 

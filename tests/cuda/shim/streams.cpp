@@ -1,6 +1,6 @@
-/* Simulates streams, events and graphs. Queued work runs only while a thread waits for the device or queries an event,
- * one piece after another. SHIM_SEED chooses the stream among those that can continue: 0 the oldest stream, odd a
- * random stream, even the newest stream.
+/* Simulates streams, events and graphs. Queued work runs only while a thread waits for the device, frees device memory
+ * or queries an event. The pieces of work run one after another. SHIM_SEED chooses the stream among those that can
+ * continue: 0 the oldest stream, odd a random stream, even the newest stream.
  *
  * If the engine forgets an event, some seed therefore runs the work in the wrong order. If a thread does not wait for a
  * copy, the data are missing. With an odd seed, some more work runs before the waiting thread continues. Other threads
@@ -253,8 +253,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     return cudaSuccess;
 }
 
-/* A copy to pinned memory is done only when a thread waits for the stream. A copy from memory that is not pinned reads
- * the memory at once. A copy to memory that is not pinned returns only when it is done. */
+/* A copy to or from pinned memory is queued like other work. A copy from memory that is not pinned reads the memory at
+ * once. A copy to memory that is not pinned returns only when it is done. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream)
 {
     bool up = kind == cudaMemcpyHostToDevice;

@@ -1,5 +1,5 @@
-/* streams: the order of the work on streams. Only the shim's own files and tests/cuda/ptx/registration.cpp include it.
- */
+/* streams: the order of the work on streams. Only the shim's own files and tests/cuda/ptx/registration.cpp include this
+ * header. */
 #ifndef TESTS_CUDA_SHIM_STREAMS_H
 #define TESTS_CUDA_SHIM_STREAMS_H
 
@@ -10,7 +10,8 @@
 
 namespace shim
 {
-/* Guards all state of the shim, except the state of running blocks. */
+/* Guards devices, memory, streams, events and counters. Running blocks, rules of faults, and the launches of each
+ * kernel have other locks. */
 extern std::recursive_mutex mutex;
 typedef std::lock_guard<std::recursive_mutex> guard;
 
@@ -26,8 +27,8 @@ cudaError_t refuse_in_capture();
 
 bool is_pinned_memory(const void *memory, size_t bytes);
 
-/* Device memory is accessible only between open_memory and close_memory. The shim calls them before and after the work
- * of streams runs. */
+/* The address sanitizer allows accesses to device memory only between open_memory and close_memory. The shim calls them
+ * before and after the work of streams runs. */
 void open_memory();
 void close_memory();
 

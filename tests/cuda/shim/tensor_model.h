@@ -156,8 +156,8 @@ static inline void load_matrices_transposed(uint32_t (&fragment)[4], const void 
     shim::load_matrices(fragment, row, shim::hand_out_transposed, __LINE__);
 }
 
-/* Reads the source at once, which lets the sanitizers check the access. Overwrites the destination at once, so that a
- * missing wait gives a wrong result. */
+/* Reads the first word of the source at once, which lets the sanitizers check the access. Overwrites the destination at
+ * once, so that a missing wait gives a wrong result. */
 static inline void copy_async(void *to, const void *from, bool there)
 {
     if (((uintptr_t)to | (uintptr_t)from) % 16 != 0)

@@ -100,8 +100,9 @@ stack main_stack;
 unsigned count, alive, at_barrier, at_warp[MAX_THREADS / LANES], barriers;
 fiber *ready[MAX_THREADS]; /* ring buffer of the fibers that can run */
 unsigned first_ready, n_ready;
-/* True if a block has reached a barrier since shared memory was last filled. Without a barrier, warps cannot exchange
- * values through shared memory. So shared memory need not be filled again after a block without barriers. */
+/* True if a block has reached a barrier since the section shared_memory was last filled. Without a barrier, warps
+ * cannot exchange values through shared memory. So the section need not be filled again after a block without
+ * barriers. */
 bool shared_is_used = true;
 const std::function<void()> *body;
 uint64_t random_state;
@@ -318,8 +319,8 @@ void find_main_stack()
     TSAN(main_stack.tsan = __tsan_get_current_fiber());
 }
 
-/* Fills shared memory with NaNs. The section is filled in a loop, because the address sanitizer would check a
- * memset. */
+/* Fills dynamic shared memory with NaNs, and the section shared_memory if a block has used it. The section is filled in
+ * a loop, because the address sanitizer would check a memset. */
 UNCHECKED __attribute__((optimize("no-tree-loop-distribute-patterns"))) void forget_shared_memory()
 {
     for (char *byte = __start_shared_memory; shared_is_used && byte < __stop_shared_memory; byte++)
@@ -331,7 +332,7 @@ UNCHECKED __attribute__((optimize("no-tree-loop-distribute-patterns"))) void for
 #ifdef SHIM_TSAN
 /* The thread sanitizer records which threads have waited for each other. The time for this grows with the square of the
  * number of threads. Therefore threads are distinguished only in some blocks. In the first OFTEN launches of a kernel,
- * these are the first and the last block of a grid. In addition, about one of APART blocks is chosen at random. */
+ * these are the first and the last block of a grid. In addition, about one block in APART is chosen at random. */
 bool is_apart(unsigned launches, unsigned place, size_t blocks)
 {
     static uint64_t state;
