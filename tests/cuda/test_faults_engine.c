@@ -461,8 +461,8 @@ static void masks_without_memory_run_on_the_cpu(void **state)
     }
 }
 
-/* The allocation of memory for twice as many masks as before fails, but an allocation of just enough memory for the
- * masks of the batch succeeds. */
+/* The allocation of memory for twice as many masks as before fails. The next allocation, of just enough memory for the
+ * masks of the batch, succeeds. */
 static void masks_with_little_memory_stay_on_the_device(void **state)
 {
     (void)state;

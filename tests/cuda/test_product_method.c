@@ -25,7 +25,7 @@
 enum { WHOLE = 48, MAX_ITEMS = 6, REPEATS = 3, MAX_COLUMNS = 140 };
 
 /* The number of rows of a full item. On the shim it is WHOLE, because the shim's limits are small. On a device it is
- * 2048, because cuBLAS computes only projections of at least FULL_ROWS rows (shape.cu). */
+ * 2048, because FULL_ROWS has this value there (shape.cu). */
 static int64_t full_rows = WHOLE;
 
 /* On the shim, batches with larger results may run without a graph, because RESULTS_BYTES is small. */

@@ -1,6 +1,6 @@
-/* The functions of engine/cuda/tensor.h, compared with the fragments of the PTX ISA. The kernels of the test compute
- * the places of a lane's elements (a0 … a7, b0 … b3, c0 … c3), by the formulas of the ISA. The test also checks
- * roundings to 16 bits. The program is compiled for the shim, and by nvcc for a device. */
+/* The functions of engine/cuda/tensor.h, compared with the fragments of the PTX ISA. The test's kernels compute the
+ * places of a lane's elements (a0 … a7, b0 … b3, c0 … c3) by the formulas of the ISA. The test also checks roundings to
+ * 16 bits. The program is compiled for the shim, and by nvcc for a device. */
 #include "engine/cuda/tensor.h"
 #include "tests/cuda/launch.h"
 #include "tests/cuda/schedules.h"

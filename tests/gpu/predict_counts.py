@@ -172,7 +172,7 @@ def tensor_counts(found):
 
     If nvcc unrolls a loop of copies, `hot` also contains the branches for the remaining copies. `hot` is then too high,
     and projections are predicted too slow. In projections with large tiles, a pass of the loop with its copies has 7.6
-    instructions for each product on compute capability 8.0, and 9.3 on 9.0. The PTX emulator executed 6.3."""
+    instructions for each product on compute capability 8.0. On 9.0 it has 9.3. The PTX emulator executed 6.3."""
     copies = [loop for loop in found["loops"] if loop["innermost"] and loop.get("LDGSTS") and not loop.get("HMMA")]
     most = max(loop.get("HMMA", 0) for loop in found["loops"])
     whole = min((loop for loop in found["loops"] if loop.get("HMMA", 0) == most), key=lambda loop: loop["all"])

@@ -1,7 +1,6 @@
 /* Floating point. PTX ISA, "Floating-Point Instructions". If an operation on .f32 gives a NaN, the NaN has the bits
  * 0x7fffffff. For approximations (.approx), the manual states only the maximum error. The emulator computes them with
- * the functions of the C++ library. A GPU may give other bits, so no test of a kernel of the engine may rely on these
- * bits. */
+ * the functions of the C++ library. A GPU may give other bits, so no test of the engine may rely on these bits. */
 #include "tests/cuda/ptx/lanes.h"
 
 #include <cfloat>

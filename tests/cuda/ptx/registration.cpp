@@ -6,8 +6,8 @@
  * the address of the host function that represents the kernel. NVIDIA documents neither these calls nor the format. The
  * toolkit's crt/host_runtime.h declares the calls.
  *
- * The environment variable PTX_ENTRIES names a file. Before the first launch of a kernel in this process, the kernel's
- * name is appended to the file. */
+ * The environment variable PTX_ENTRIES names a file. Before a kernel runs for the first time in this process, its name
+ * is appended to the file. */
 #include "tests/cuda/ptx/emulator.h"
 #include "tests/cuda/ptx/fat_binary.h"
 #include "tests/cuda/shim/streams.h"
