@@ -62,6 +62,21 @@ static struct loaded load_on(const char *device)
     return load_in(DTYPE_F32, device);
 }
 
+/* Loads the model into an engine that has a model already. */
+static struct model *load_second(struct engine *engine)
+{
+    struct model_config config;
+    struct weights *weights;
+    struct model *model;
+    struct error error;
+    must(model_config_read("tests/reference/linformer_lm/config.json", &config, &error), &error);
+    must(weights_open("tests/reference/linformer_lm/model.safetensors", &weights, &error), &error);
+    must(engine_load(engine, &config, weights, NULL, NULL, &model, &error), &error);
+    weights_close(weights);
+    model_config_free(&config);
+    return model;
+}
+
 static struct engine_device device_of(const struct engine *engine, int index)
 {
     struct engine_device devices[ENGINE_MAX_DEVICES];
@@ -253,6 +268,9 @@ static void a_model_that_does_not_fit_is_refused_or_on_the_cpu(void **state)
     expect_result(loaded.model, 0);
     assert_int_equal(engine_counts(loaded.engine).standby_batches, 0);
     assert_true(device_of(loaded.engine, 0).works);
+    struct model *second = load_second(loaded.engine); /* no rule refuses its memory */
+    assert_string_equal(model_info(second)->device, "cuda:0");
+    model_close(second);
     unload(&loaded);
 
     setenv("SHIM_MEMORY", "100000", 1);
@@ -540,15 +558,7 @@ static void a_device_that_cannot_be_chosen_harms_no_other(void **state)
 static void two_models_leave_the_device_and_return(void **state)
 {
     (void)state;
-    struct loaded first = load_on("cuda"), second = {first.engine, NULL};
-    struct model_config config;
-    struct weights *weights;
-    struct error error;
-    must(model_config_read("tests/reference/linformer_lm/config.json", &config, &error), &error);
-    must(weights_open("tests/reference/linformer_lm/model.safetensors", &weights, &error), &error);
-    must(engine_load(first.engine, &config, weights, NULL, NULL, &second.model, &error), &error);
-    weights_close(weights);
-    model_config_free(&config);
+    struct loaded first = load_on("cuda"), second = {first.engine, load_second(first.engine)};
     faults_set("synchronize 1 1 700 sticky\nmalloc 12 1 2\n"); /* at the first attempt to recover, the second model does
                                                                   not fit */
     expect_result(first.model, 0);
