@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#define MAX_EDGE 16384 /* limit for edges of the input and the resized picture. Its square fits in an int64_t */
+#define MAX_EDGE 16384 /* limit for each edge that the file states. Its square fits in an int64_t */
 #define DEFAULT_EDGE 224
 
 /* Index: enum image_resize. */

@@ -83,7 +83,8 @@ void page_write_bash(FILE *out)
 
 /* ---- zsh ---- */
 
-/* Writes a part of an argument of _arguments, within single quotes. Characters of `special` end this part. */
+/* Writes a part of an argument of _arguments, within single quotes. A backslash precedes each character of `special`,
+ * because these characters have a meaning in this part. */
 static void write_zsh_escaped(FILE *out, const char *text, size_t length, const char *special)
 {
     for (size_t i = 0; i < length; i++)

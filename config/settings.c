@@ -189,8 +189,8 @@ static const struct setting *find(const struct setting_place *place, const char 
     return setting && setting->kind <= place->last ? setting : NULL;
 }
 
-/* Fails for an unknown name. `prefix` is the number of bytes at the start of `name` that a flag's name without dashes
- * lacks. */
+/* Fails for an unknown name. The first `prefix` bytes of `name`, dashes or LINFORMERD_, do not belong to the name in
+ * the table. */
 static int refuse_name(const struct setting_place *place, const char *name, size_t length, size_t prefix,
                        struct error *error)
 {

@@ -7,8 +7,8 @@
 #define COLUMNS 100
 #define INDENT 30 /* column where explanations begin */
 
-/* Writes the words of `text`, broken so that lines end before COLUMNS and begin at INDENT. *column is where the last
- * line ends. */
+/* Writes the words of `text`, broken into lines that begin at the column INDENT and end at COLUMNS or before. *column
+ * is where the last line ends. */
 static void write_words(FILE *out, const char *text, size_t *column)
 {
     while (*text) {
@@ -33,7 +33,7 @@ static void write_choices(FILE *out, const char *const *choices)
         fprintf(out, "%s%s", choice == choices ? "" : choice[1] ? ", " : " or ", *choice);
 }
 
-/* The line below the explanation: "Default: 60 seconds. Variable: LINFORMERD_CONNECTION_TIMEOUT_S." */
+/* Writes the lines below the explanation, such as "Default: 60 seconds. Variable: LINFORMERD_CONNECTION_TIMEOUT_S." */
 static void write_sources(FILE *out, const struct setting *setting)
 {
     char name[SETTING_NAME_BYTES];

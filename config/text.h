@@ -9,8 +9,8 @@
 #define TEXT_FILE_LIMIT_BYTES ((size_t)16 << 20)
 
 /* Parses `text` as a JSON object, and returns a new reference. Duplicate keys and NULs are errors. Returns NULL after
- * an error, whose message contains line and column. If `quote`, the message also shows the text at this place. Do not
- * set it if the text may be a secret. */
+ * an error. The message about wrong JSON contains line and column. If `quote`, this message also shows the text at this
+ * place. Do not set it if the text may be a secret. */
 json_t *text_parse_object(const char *text, size_t length, bool quote, struct error *error);
 
 /* Writes a description of a value for a message, such as "3", "null" or "a list". Returns buffer. */

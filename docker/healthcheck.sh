@@ -1,8 +1,8 @@
 #!/bin/bash
 # healthcheck.sh [PROCESS]: asks the daemon in this container for its health. Port and TLS are those of the daemon: from
 # its flags, from variables, or from the settings file. PROCESS is the number of the daemon's process, by default 1.
-# Uses only bash and grep, because the image has no HTTP client. So with TLS, the check only begins a handshake, and the
-# daemon must answer it.
+# Uses only bash, grep and tail, because the image has no HTTP client. So with TLS, the check only begins a handshake,
+# and the daemon must answer it.
 set -euo pipefail
 export LC_ALL=C
 mapfile -d '' -t arguments <"/proc/${1:-1}/cmdline"

@@ -143,7 +143,7 @@ for i in "${missing[@]}"; do
     for alternative in "${alternatives[@]}"; do
         ! apt-cache show "$alternative" >/dev/null 2>&1 || { name=$alternative && break; }
     done
-    # apt-get names a package that the distribution lacks.
+    # If the distribution lacks all alternatives, apt-get fails, and its message names the last one.
     [ -n "$name" ] || [[ ${names[i]} = *'|' ]] || name=${alternatives[-1]}
     [ -z "$name" ] || install+=("$name")
 done

@@ -6,8 +6,8 @@
 #include "config/config.h"
 
 /* Loads the models, serves until a signal asks it to stop (signals.h), and answers the accepted requests. Returns the
- * exit status. The function logs errors itself. A signal during loading, or SIGINT while the daemon drains, ends the
- * process at once, with the status 128 + the number of the signal. A repeated SIGTERM changes nothing. Call this
+ * exit status. The function logs errors itself. Such a signal during loading, or SIGINT while the daemon drains, ends
+ * the process at once, with the status 128 + the number of the signal. A repeated SIGTERM changes nothing. Call this
  * function before other threads exist, because it blocks signals for all threads. SIGHUP reads the settings again from
  * `source`. */
 int daemon_serve(const struct settings *settings, const struct settings_source *source);
@@ -17,7 +17,7 @@ int daemon_serve(const struct settings *settings, const struct settings_source *
 int daemon_check(const struct settings *settings, const struct settings_source *source);
 
 /* Prints the plan of the model in the folder `path` to stdout. If `path` is NULL, prints the plan of the first model of
- * the settings, or of the built-in model if the settings name no model. Returns the exit status. */
+ * the settings, or of the first built-in model if the settings name no model. Returns the exit status. */
 int daemon_explain(const struct settings *settings, const char *path);
 
 #endif

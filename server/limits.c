@@ -4,8 +4,8 @@
 #define BATCH_TOKENS 16384
 #define IMAGE_ARENA (INT64_C(1) << 30) /* maximum arena of an image, in bytes (limits_image_arena) */
 
-/* Maximum number of bytes of one number in a body. Python writes a float as -0.12345678901234567, followed by a comma
- * and a space. */
+/* Number of bytes of one number in a body, as assumed for the limit. Python writes a float as -0.12345678901234567,
+ * followed by a comma and a space. */
 #define JSON_FLOAT 24
 #define JSON_ID 12
 #define BINARY 4

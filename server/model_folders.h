@@ -18,7 +18,8 @@ int model_folders_find(const struct settings *settings, struct model_folders *fo
 void model_folders_free(struct model_folders *folders);
 
 /* Returns a number that changes when a file of the model is added, removed, replaced or written. The number is computed
- * from the names, inodes, sizes and times of files that is_read() accepts. The contents of the files are not read. */
+ * from the names, devices, inodes, sizes and times of the files that end in .json, .safetensors, .pt, .pth or .bin. The
+ * contents of the files are not read. */
 uint64_t model_folder_fingerprint(const char *folder);
 
 /* Finds the subfolder `name` of a repository, if the subfolder contains a config.json. `name` may come from a client.

@@ -51,7 +51,8 @@ struct models {
     int64_t n_entries;
     pthread_t thread;
     atomic_bool stopping;
-    /* Engine_models and names have n_entries elements, and exist only until models_serve. */
+    /* The arrays engine_models and names have n_entries elements. They describe the models of the start, and never
+     * change afterwards. */
     struct model **engine_models;
     const char **names;
 };

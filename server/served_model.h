@@ -8,11 +8,11 @@
 #include "weights/weights.h"
 
 /* Sets labels, image, codec and prompts of `served`, whose model is loaded. A model accepts pictures if its only
- * required input has the shape (3, height, width). The key `image` is not necessary for this. Without the key
- * `tokenizer`, the file tokenizer.json in `folder` is the model's tokenizer. If the model is built in, `builtin`
- * describes the model, and `folder` is NULL. `served` points to the texts of labels and prompts in `config`, which must
- * outlive `served`. Returns -1 if a key or a tokenizer does not fit the model, or if memory is lacking. The caller must
- * call served_model_free, even after a failure. */
+ * required input has the shape (3, height, width). The key `image` is necessary only if the model leaves height or
+ * width free. Without the key `tokenizer`, the file tokenizer.json in `folder` is the model's tokenizer. If the model
+ * is built in, `builtin` describes the model, and `folder` is NULL. `served` points to the texts of labels and prompts
+ * in `config`, which must outlive `served`. Returns -1 if a key or a tokenizer does not fit the model, or if memory is
+ * lacking. The caller must call served_model_free, even after a failure. */
 int served_model_open(struct served_model *served, const char *folder, const struct weights_builtin *builtin,
                       const struct model_config *config, struct error *error);
 

@@ -4,8 +4,8 @@
  *
  *     SIGTERM, SIGXCPU          drain
  *     SIGHUP                    reloads (reloads.h). A SIGHUP during the start reloads after it. While the daemon
- *                               drains, SIGHUP has no effect. nohup sets SIGHUP to be ignored, and then it stays
- *                               ignored
+ *                               drains, SIGHUP has no effect. SIGHUP also reloads under nohup, which starts the
+ *                               daemon with SIGHUP ignored
  *     SIGINT                    drains without a delay. While the daemon drains, SIGINT ends it at once
  *     SIGUSR1, SIGUSR2          write a log line
  *     SIGPIPE, SIGXFSZ          are ignored, so that the write fails with EPIPE or EFBIG

@@ -510,7 +510,8 @@ static void write_reload(FILE *out, const struct metrics *metrics, const struct 
         fprintf(out, "linformerd_certificate_expiry_timestamp_seconds %lld\n", (long long)now->certificate_end_s);
 }
 
-/* Writes the numbers of models that were loaded, at the start of the daemon or later. */
+/* Writes the size of the weights of each model, and how often it was loaded. The loading at the start of the daemon
+ * does not count. */
 static void write_loads(FILE *out, const struct metrics *metrics, const struct metrics_now *now)
 {
     write_queue_values(out, metrics, now, "linformerd_model_weights_bytes",

@@ -4,8 +4,8 @@
 
 #include "config/config.h"
 
-/* Reads a file like file_read. Warns in the log if users other than the owner and the group of the file may read or
- * change the file. The caller must call secret_free. */
+/* Reads a file like file_read. Warns in the log if users other than the owner and the group may read the file, or if
+ * users other than the owner may change it. The caller must call secret_free. */
 char *secret_read(const char *path, size_t limit, size_t *length, struct error *error);
 
 /* Overwrites the bytes of the text, and frees the text. */

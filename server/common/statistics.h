@@ -43,7 +43,7 @@ struct statistics_duration {
 struct statistics_now {
     struct statistics_duration success, fail;
     int64_t queue_ns, input_ns, infer_ns, output_ns;
-    /* Last_ms is the time of the last batch in milliseconds since 1970, or 0 if no batch has run. */
+    /* `last_ms` is the time of the last batch in milliseconds since 1970, or 0 if no batch has run. */
     int64_t items, batches, last_ms;
 };
 

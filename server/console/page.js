@@ -1,9 +1,9 @@
 /* The console: functions for all its parts, requests, and facts about the daemon. Text from outside enters the page
- * only through textContent. The page runs under a strict policy: no eval, no inline handlers, no markup from strings.
- * Paths are relative, because a proxy may serve the page at another path than "/".
+ * only as text nodes and as values of properties. The page runs under a strict policy: no eval, no inline handlers, no
+ * markup from strings. Paths are relative, because a proxy may serve the page at another path than "/".
  *
  * console.mk joins the parts in one function: page.js, metrics.js, models.js, plan.js, try.js, attention.js, start.js.
- * Each part uses the parts before it. */
+ * A part may call functions of later parts, but only after all parts have been read. */
 const $ = (id) => document.getElementById(id);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const calm = matchMedia("(prefers-reduced-motion: reduce)");

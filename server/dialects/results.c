@@ -13,8 +13,8 @@ static int too_large(struct request *request)
 int results_count(struct request *request, int64_t rows, int64_t columns, int64_t *floats)
 {
     int64_t product;
-    /* A float needs less than RESULTS_FLOAT_BYTES, including its text, its id, the text of its token, and its
-     * position. */
+    /* A float needs less than RESULTS_FLOAT_BYTES, including its text, its id and its position. Callers add the texts
+     * of tokens with results_add. */
     if (__builtin_mul_overflow(rows, columns, &product) || __builtin_add_overflow(*floats, product, floats) ||
         *floats > INT64_MAX / RESULTS_FLOAT_BYTES)
         return too_large(request);

@@ -40,8 +40,9 @@ const struct text_codec *text_inputs_codec(const struct request *request);
  * too. If the model has no prompt of this name, a name with the same meaning is tried. "query" and "search_query" have
  * the same meaning, and so have "document", "search_document" and "passage".
  *
- * If there is no prompt for `input_type`, this key counts as ignored. Without a name, the prompt is the model's default
- * prompt. Here and below, a failing function sets request->failure and returns -1. */
+ * If there is no prompt for `input_type`, this key counts as ignored. If neither key names a prompt, the prompt is the
+ * model's default prompt. An unknown `name` is an error. Here and below, a failing function sets request->failure and
+ * returns -1. */
 int text_inputs_prompt(struct request *request, const char *name, const char *input_type,
                        struct text_inputs_options *options);
 

@@ -249,7 +249,7 @@ static int set_item(struct request *request, struct generation *generation, stru
             /* In the first job, the batcher replaces this 1 by the number of the slot. */
             sequence->slot != 0 ? sequence->slot : 1;
         item->first = range.begin;
-        /* Engine_item.earlier reads the first `submitted_rows` ids. */
+        /* The member engine_item.earlier reads the first `submitted_rows` ids. */
         sequence->given.inputs[generation->sequence_input].data = sequence->ids;
         item->earlier = &sequence->given;
     }

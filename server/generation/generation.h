@@ -39,8 +39,8 @@ enum generation_end {
     GENERATION_LEFT     /* the request ended before the sequence ended. No answer contains this value */
 };
 
-/* Returns the name of the end for answers and metrics. text-generation-inference uses the same names. Two others are
- * "abort", which comes from vLLM, and "cancelled", which no client sees. `end` must not be GENERATION_RUNS. */
+/* Returns the name of the end for answers and metrics. The names are those of text-generation-inference, with two
+ * exceptions. "abort" comes from vLLM, and no client sees "cancelled". `end` must not be GENERATION_RUNS. */
 const char *generation_end_name(enum generation_end end);
 
 struct generation;
@@ -101,9 +101,9 @@ struct generation {
     struct generated **running; /* (request->job.n_items): the sequence of each item */
 };
 
-/* Refuses a request with more sequences than the server generates at a time, because they would never receive slots.
- * generation_open calls this function. If a caller allocates memory for each sequence, it must call this function
- * first. */
+/* Refuses a request with more sequences than the server generates at a time, because they would never receive slots. If
+ * --max-generations is 0, the limit is --max-client-batch-size. generation_open calls this function. If a caller
+ * allocates memory for each sequence, it must call this function first. */
 int generation_check_count(struct request *request, int64_t n_sequences);
 
 /* Allocates `n_sequences` sequences in the request's memory. n_prompt[i] is the number of ids of prompt i. The caller

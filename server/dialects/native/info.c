@@ -94,7 +94,7 @@ static void write_labels(struct writer *writer, const struct served_model *serve
     writer_text(writer, "]");
 }
 
-/* Writes the height and width to which pictures are scaled. null if the model accepts no pictures. */
+/* Writes the height and width of the picture that the model reads. null if the model accepts no pictures. */
 static void write_image(struct writer *writer, const struct served_model *served)
 {
     if (served->image.height == 0)
@@ -219,7 +219,8 @@ static void write_model_type(struct writer *writer, const struct served_model *s
     writer_text(writer, "}}");
 }
 
-/* Writes the keys that /info has in text-embeddings-inference. They describe the first model. */
+/* Writes the settings, and the keys that /info has in text-embeddings-inference. Those about a model describe the first
+ * model. */
 static void write_settings(struct writer *writer, const struct request *request)
 {
     const struct service_options *options = &request->service->options;

@@ -1,6 +1,6 @@
 /* predict: /predict returns the score of each class, with the largest score first. /classify returns the same scores in
- * the format of Infinity, another inference server. POST / does the same as /predict for a model with `labels`, and as
- * /embed for other models.
+ * the format of Infinity, another inference server. POST / does the same as /generate for a request to generate text
+ * (generate.h). Otherwise it does the same as /predict for a model with `labels`, and as /embed for other models.
  *
  * Two kinds of clients use /predict. Clients of text-embeddings-inference put options beside `inputs`. Hugging Face's
  * InferenceClient puts options into `parameters`, and expects one list for each text, even for a single text. */

@@ -1,6 +1,6 @@
 /* routes: the functions of all native routes, for the table in native.c. Files with the name of a route, such as
- * embed.c, define the functions of this route and of similar routes. front.c, info.c, text.c and absent.c define the
- * others. */
+ * embed.c, define the functions of this route and of similar routes. predict.c also defines those of POST /. front.c,
+ * index.c, info.c, text.c and absent.c define the others. */
 #ifndef SERVER_DIALECTS_NATIVE_ROUTES_H
 #define SERVER_DIALECTS_NATIVE_ROUTES_H
 

@@ -13,8 +13,8 @@ enum native_result { NATIVE_VECTORS, NATIVE_TOKENS, NATIVE_LOGITS, NATIVE_CLASSE
  * sets request->failure and returns -1. */
 int native_serves(struct request *request, enum native_result result);
 
-/* Writes a JSON list of the routes that the model can serve with a single input. The list omits routes that every model
- * can serve. */
+/* Writes a JSON list of the routes that the model can serve with a single input. The list contains one route for each
+ * kind of result, even if several routes return it. */
 void native_write_routes(struct writer *writer, const struct served_model *served);
 
 /* Whether the model's classes have names. For such a model, POST / does the same as POST /predict. */

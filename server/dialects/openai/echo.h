@@ -1,5 +1,5 @@
-/* echo: the text of a prompt, for the key `echo` of /v1/completions. If the request also contains the key `logprobs`,
- * the offset in this text at which each token of the prompt begins. */
+/* echo: the text of a prompt, for the key `echo` of /v1/completions. For the key `logprobs`, also the offset in this
+ * text at which each token of the prompt begins. */
 #ifndef SERVER_DIALECTS_OPENAI_ECHO_H
 #define SERVER_DIALECTS_OPENAI_ECHO_H
 

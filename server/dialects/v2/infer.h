@@ -1,6 +1,7 @@
 /* infer: one inference request, from its body to a job, and its answer. Each element of the batch dimension becomes one
- * item of the job, so the batcher may run the elements in different batches. The output tensors consist of the results
- * of the items, one after another. */
+ * item of the job, so the batcher may run the elements in different batches. If an input holds a whole call of
+ * forward() (LAYOUT_CALL), the whole request is one item. The output tensors consist of the results of the items, one
+ * after another. */
 #ifndef SERVER_DIALECTS_V2_INFER_H
 #define SERVER_DIALECTS_V2_INFER_H
 

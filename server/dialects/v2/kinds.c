@@ -24,7 +24,7 @@ static struct v2_shape tensor_shape(const struct model_input *input)
     return shape;
 }
 
-/* The shape (batch, length), or (length, batch) for LAYOUT_CALL. */
+/* The shape (batch, length), or (length, batch) for LAYOUT_CALL. For LAYOUT_TENSOR it is that of tensor_shape. */
 static struct v2_shape list_shape(const struct model_input *input, int rank)
 {
     (void)rank;
