@@ -47,8 +47,8 @@ void connections_end_request(struct connections *connections, int fd);
 void connections_set_share(struct connections *connections, int fd, struct share *share);
 
 /* Shuts down connections of slow clients, largest shares first, until their shares have freed `bytes` of the budget. A
- * client is slow if it holds its share for longer than SLOW_BYTES_PER_S allows for the size of the share. If all slow
- * clients together hold less than `bytes`, returns false and shuts nothing down. */
+ * client is slow if it holds its share for longer than one second, plus one second for every 4 MiB of the share. If all
+ * slow clients together hold less than `bytes`, returns false and shuts nothing down. */
 bool connections_make_room(struct connections *connections, struct budget *budget, int64_t bytes);
 
 /* Call it before the descriptor is closed. If bytes are unread, a copy of the descriptor stays open for a while

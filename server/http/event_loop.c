@@ -68,7 +68,8 @@ struct event_loop {
     int64_t look_ns;           /* time at which `leaving` is read again. 0 if its events wake the thread */
     struct epoll_event *ended; /* the events of `leaving`, an array of LEAVING_AT_ONCE elements */
     int handshakes;            /* number of TLS handshakes in progress */
-    int quiet_turns; /* number of turns since the last event in which libmicrohttpd wanted to run again at once */
+    int quiet_turns; /* number of turns in a row that brought no event, although libmicrohttpd wanted to run again at
+                        once */
 
     pthread_mutex_t lock;
     struct inbox inbox;

@@ -187,9 +187,9 @@ static bool one_job_wanted(const struct exchange *exchange, int64_t waited_ns)
 
 /* For a request that may have several jobs, whose work ends at once if the client is gone. The client can count as
  * waiting only if its sending half was closed early: when the body was complete, or when a call within
- * HALF_CLOSE_SOON_NS finds it closed. Before a stream has begun, the client counts as waiting until HALF_CLOSE_NS after
- * the body. After that it always counts as waiting, because a client that has left resets the connection when it
- * receives text of the stream. */
+ * HALF_CLOSE_SOON_NS finds it closed. Such a client counts as waiting until HALF_CLOSE_NS after the body. Once a stream
+ * has begun, it always counts as waiting, because a client that has left resets the connection when it receives text of
+ * the stream. */
 static bool several_jobs_wanted(struct exchange *exchange, int64_t waited_ns)
 {
     if (waited_ns < HALF_CLOSE_SOON_NS)
@@ -261,8 +261,8 @@ static void exchange_destroy(struct exchange *exchange)
 
 /* ---- After the job ---- */
 
-/* Compresses the answer if the client asked for it. If memory for a second copy is lacking, the answer stays
- * uncompressed. */
+/* Compresses the answer of a route with ACCEPTS_BINARY if the client asked for it. If memory for a second copy is
+ * lacking, the answer stays uncompressed. */
 static void exchange_pack(struct exchange *exchange)
 {
     struct request *request = &exchange->request;

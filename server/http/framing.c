@@ -5,13 +5,15 @@
  * these lines:
  * - a line that continues on the next line: `A: b` and ` c` arrive as the name `Ac`
  * - a path or a value with a NUL: the string ends at the NUL
- * - a line that ends in LF without CR. The addresses of the strings reveal all three kinds. Method, path, version,
- *   names and values are pointers into one buffer with the received request. In this buffer libmicrohttpd has replaced
- *   CR, LF and the spaces of the request line by NULs. So a name must begin exactly two bytes after the end of the
- *   previous value. Any other distance is refused. The path must begin exactly one byte after the end of the method. A
- *   larger distance means several spaces. The version must begin exactly one byte after the end of the target. A larger
- *   distance means a NUL. libmicrohttpd 1.0 and later arranges its headers differently in memory. With
- *   MHD_OPTION_STRICT_FOR_CLIENT, which event_loop.c sets, these versions refuse such lines themselves.
+ * - a line that ends in LF without CR
+ *
+ * The addresses of the strings reveal all three kinds. Method, path, version, names and values are pointers into one
+ * buffer with the received request. In this buffer libmicrohttpd has replaced CR, LF and the spaces of the request line
+ * by NULs. So a name must begin exactly two bytes after the end of the previous value. Any other distance is refused.
+ * The path must begin exactly one byte after the end of the method. A larger distance means several spaces. The version
+ * must begin exactly one byte after the end of the target. A larger distance means a NUL. libmicrohttpd 1.0 and later
+ * arranges headers differently in memory. With MHD_OPTION_STRICT_FOR_CLIENT, which event_loop.c sets, these versions
+ * refuse such lines themselves.
  *
  * The lines with chunk sizes cannot be checked in this way. In these lines, libmicrohttpd before 1.0 accepts a bare LF
  * and a bare CR. When it reports a chunk, it has already consumed the line, and may have moved its buffer. Reading the

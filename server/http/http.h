@@ -36,7 +36,8 @@ void http_unready(struct http *http);
 bool http_shares_sockets(const struct http *http);
 
 /* Leaves new connections to the process that shares the sockets. Each open connection ends when its request is
- * answered, or at once if it has none. Waits for this, at most `patience_ns`. No request is refused meanwhile. */
+ * answered, or at once if it is between two requests. Waits for this, at most `patience_ns`. No request is refused
+ * meanwhile. */
 void http_hand_over(struct http *http, int64_t patience_ns);
 
 /* After this call, new requests for work (gate.h) are refused with 503. Accepted requests are still answered. If
@@ -45,7 +46,7 @@ void http_hand_over(struct http *http, int64_t patience_ns);
 void http_drain(struct http *http);
 
 /* Drains, waits until the answers of all accepted requests are sent, and stops. A client that does not read its answer
- * delays the end by at most ten seconds. NULL is harmless. */
+ * delays the end by at most eleven seconds. NULL is harmless. */
 void http_close(struct http *http);
 
 #endif

@@ -23,7 +23,7 @@ struct listener {
     struct sockets sockets;
     struct pollfd polled[SOCKETS_MAX + 1]; /* the listening sockets. The last entry polls `stop` */
     int stop;                              /* an eventfd, which is readable when the thread must end */
-    struct log_limit limit;                /* limits how often the warning "cannot take a connection" is logged */
+    struct log_limit limit;                /* limits how often the warning "cannot accept a connection" is logged */
     pthread_t thread;
     bool started;
 };

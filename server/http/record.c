@@ -16,7 +16,8 @@ static enum log_level line_level(const struct service *service)
     return service->options.settings->access_log ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG;
 }
 
-/* Sets the id of the request and its position in a trace. If the daemon begins a trace, the id is the trace id. */
+/* Sets the id of the request and its position in a trace. Without a valid x-request-id, the id is the trace id of the
+ * client or of the trace that the daemon begins. */
 static void identify(struct record *record, struct request *request)
 {
     struct service *service = request->service;

@@ -15,8 +15,9 @@ struct record {
     bool logged;
     struct trace trace;
     char method[16];
-    char *path;  /* at most 256 bytes. NULL if memory is lacking */
-    char *agent; /* the header User-Agent, at most 128 bytes. NULL if it was not sent */
+    char *path; /* at most 256 bytes. NULL if memory is lacking */
+    char
+        *agent; /* the header User-Agent, at most 128 bytes. NULL if it was not sent, or if the request is not traced */
     char client[PEER_TEXT_BYTES];
 };
 

@@ -22,8 +22,9 @@ void request_id_source_init(struct request_id_source *source);
 /* Sets the id to the first valid one of these:
  * - `given`, the header x-request-id: 1 to REQUEST_ID_MAX_LENGTH visible ASCII characters
  * - trace_id, of TRACE_ID_BYTES, in hexadecimal digits
- * - 32 hexadecimal digits of the generator: its seed and its count. `given` and `trace_id` may be NULL. Any thread may
- *   call request_id_set. */
+ * - 32 hexadecimal digits of the generator: its seed and its count
+ *
+ * `given` and `trace_id` may be NULL. Any thread may call request_id_set. */
 void request_id_set(struct request_id *id, struct request_id_source *source, const char *given,
                     const unsigned char *trace_id);
 

@@ -3,8 +3,8 @@
  *
  * The result is the same as that of torchvision's transforms on PIL's Image.open(file).convert("RGB"). Alpha is
  * dropped, and grey and palettes are converted to RGB. The orientation in EXIF and bytes after the end of the picture
- * are ignored. Truncated and damaged files are refused. Pictures with 16 bits per channel, with CMYK, or with more than
- * IMAGE_MAX_PIXELS pixels are also refused.
+ * are ignored. Truncated files are refused, and so are damaged files, unless libjpeg only warns about the damage.
+ * Pictures with 16 bits per channel, with CMYK, or with more than IMAGE_MAX_PIXELS pixels are also refused.
  *
  * Decoding takes about 10 ns per pixel, so it should run on a worker thread. Most files need little memory, because
  * rows are resized as they are decoded. Pictures of progressive JPEG and interlaced PNG are kept in memory as a whole,

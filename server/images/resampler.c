@@ -5,9 +5,9 @@
 
 #include <stdlib.h>
 
-/* Whether the rows are resized first. Pillow 13 resizes the rows first if this removes far more rows than resizing the
- * columns removes columns. Earlier versions always resize the columns first, and some bytes of their results differ by
- * 1. */
+/* Whether the rows are resized first. Pillow 13 resizes the rows first if this removes more than twice as many rows as
+ * resizing the columns removes columns. Earlier versions always resize the columns first, and some bytes of their
+ * results differ by 1. */
 static bool begins_with_rows(const struct geometry *geometry)
 {
     int64_t fewer_rows = geometry->rows.original - geometry->rows.resized;

@@ -187,7 +187,7 @@ static int read_switch(const json_t *json, const char *key, bool *value, struct 
     return json_is_null(json_object_get(json, key)) ? 0 : part_bool(json, WHERE, key, false, value, error);
 }
 
-/* Refuses dropout, which makes the segmentation random and is meant only for training. */
+/* Checks dropout, which makes the segmentation random in training. It has no effect here. */
 static int check_dropout(const json_t *json, struct error *error)
 {
     const json_t *dropout = json_object_get(json, "dropout");
