@@ -177,8 +177,8 @@ static int parse_tensors(struct safetensors *file, size_t data_size, struct erro
 
 /* ---- Names ---------------------------------------------------------------------------------------------------- */
 
-/* Appends the aliases to the names in the header, and sorts all. n_names is increased last, so that until
- * then only the names in the header are searched. */
+/* Appends the aliases to the names in the header, and sorts all. n_names is increased last, so that until then
+ * only the names in the header are searched. */
 static int add_aliases(struct tensor_table *table, const json_t *metadata, struct error *error)
 {
     struct tensor_name *alias = table->names + table->n_names;

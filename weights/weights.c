@@ -182,7 +182,7 @@ static int check_map(const struct weights *weights, const struct shard_index *in
     return 0;
 }
 
-/* Checks that no alias of the index is the name of a tensor. */
+/* Checks that no alias of a stored tensor is itself the name of a stored tensor. */
 static int check_aliases(const struct weights *weights, const struct shard_index *index, struct error *error)
 {
     const char *alias;

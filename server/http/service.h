@@ -52,8 +52,8 @@ struct model_state {
     const char *reason; /* why the model is unavailable. "" otherwise */
 };
 
-/* Functions that load and unload models by name, while the daemon serves. The functions may take minutes. They return
- * -1 after failure_set. */
+/* Functions that load and unload models by name, while the daemon serves. `load` and `unload` may take minutes, and
+ * return -1 after failure_set. Both are NULL if requests may not load models. */
 struct model_control {
     void *context;
     /* Calls `write` for each model that could be loaded. `list` is NULL if only the models of the current set are

@@ -102,7 +102,8 @@ bool text_model_reads_bytes(const struct text_model *model);
 
 /* Replaces the tokens in `work` by the tokens of the piece, which must not be empty. If `bytes` is true, each byte is a
  * symbol, and text_model_reads_bytes must be true. Returns -1 if memory is lacking, or if a character is unknown and
- * the model has no token for unknown characters. */
+ * the model has no token for unknown characters. But BPE leaves out unknown characters if the file names no token for
+ * them. */
 int text_model_encode(const struct text_model *model, const char *piece, size_t length, bool bytes,
                       struct model_work *work, struct error *error);
 

@@ -21,8 +21,8 @@ struct tokenizer {
     struct decoder decoder;
     struct truncation_section truncation;
     struct pad_section padding;
-    bool model_reads_bytes; /* the last step of the pre-tokenizer is ByteLevel. The step is skipped, because the model
-                               reads bytes */
+    bool model_reads_bytes; /* the last step of the pre-tokenizer is ByteLevel, and the model reads bytes. So
+                               the step does not map bytes to characters */
     int32_t roles[TOKENIZER_ROLES];
 };
 

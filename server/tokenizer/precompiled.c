@@ -1,5 +1,5 @@
-/* precompiled: replaces each grapheme cluster of less than 6 bytes as a whole if the table contains it. Otherwise
- * replaces its characters one by one, as `tokenizers` does. */
+/* precompiled: replaces each grapheme cluster of less than 6 bytes as a whole if it begins with a key of the table.
+ * Otherwise replaces its characters one by one, as `tokenizers` does. */
 #include "server/tokenizer/precompiled.h"
 
 #include <stdlib.h>

@@ -29,7 +29,7 @@ void reader_close(struct reader *reader);
 /* These functions first skip white space. They return false if something else follows than the function reads. */
 bool cursor_take(struct json_stream *cursor, char wanted);
 bool cursor_string(struct json_stream *cursor); /* sets `text` and `length`. Also returns false if memory is lacking */
-bool cursor_integer(struct json_stream *cursor, int64_t *value); /* reads an integer from 0 to 2^53 - 1 */
+bool cursor_integer(struct json_stream *cursor, int64_t *value); /* reads an integer from 0 to 10 * 2^49 - 1 */
 
 /* Reads a number to the same bits as serde_json, the JSON reader of `tokenizers`. serde_json may round once more than
  * necessary. The last bit matters, because it can decide between two segmentations with nearly the same score. */

@@ -106,8 +106,7 @@ static size_t digits_end(const struct scan *reading, size_t at, int most)
     return at;
 }
 
-/* Returns the end of a match of ?[^\s\p{L}\p{N}]+[\r
- * ]*. `at` is its first symbol. */
+/* Returns the end of a match of [^\s\p{L}\p{N}]+[\r\n]*. `at` is its first symbol. */
 static size_t symbols_and_breaks_end(const struct scan *reading, size_t at)
 {
     size_t end = symbols_end(reading, at);
@@ -116,8 +115,7 @@ static size_t symbols_and_breaks_end(const struct scan *reading, size_t at)
     return end;
 }
 
-/* Returns the end of a match of \s*[\r
- * ]+|\s+(?!\S)|\s+. */
+/* Returns the end of a match of \s*[\r\n]+|\s+(?!\S)|\s+. */
 static size_t breaks_or_spaces_end(const struct scan *reading, size_t at)
 {
     size_t end = run_end(reading, at, SPACE, SPACE);

@@ -78,7 +78,8 @@ struct tokenizer_encoding {
 
 /* Encodes the `length` bytes of a text. Each maximal sequence of bytes that is not UTF-8 is read as one U+FFFD, and
  * counts as one character in the offsets. Returns -1 with a message in these cases:
- * - a character is unknown, and the model has no token for unknown characters
+ * - a character is unknown, and the model has no token for unknown characters (BPE leaves the character out if the
+ *   file names no such token)
  * - a regular expression takes too many steps
  * - added tokens overlap too often
  * - the text has 1 GiB or more

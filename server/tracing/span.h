@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #define SPAN_PATH_BYTES 256
-#define SPAN_NAME_BYTES 128 /* limit for all strings except the path */
+#define SPAN_NAME_BYTES 128 /* limit for all strings except path and method */
 
 /* The data of a request's span, and of its two child spans for the queue and the inference. Times are in nanoseconds
  * since 1970. Strings that are too long are cut. */

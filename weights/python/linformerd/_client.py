@@ -26,8 +26,8 @@ class RequestError(RuntimeError):
 
 @dataclass(frozen=True)
 class Generation:
-    """A generated continuation: its text, the ids of its tokens, and why it ended (length, eos_token or
-    stop_sequence)."""
+    """A generated continuation: its text, the ids of its tokens, and why it ended (length, eos_token,
+    stop_sequence, or abort if the daemon ended)."""
 
     text: str
     ids: list[int]
