@@ -97,7 +97,7 @@ WRAPPERS = {
 }
 
 # Kinds of arguments.
-# TRAINING: have an effect only in the training.
+# TRAINING: do not change the results of a trained model.
 # MODULES: modules. They are not in config.json, because MHAttention's tensors are in the state_dict.
 # KERAS_LAYER: arguments of Keras' base class.
 # FLAGS: true or false, though their default is neither.

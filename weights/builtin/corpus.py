@@ -4,7 +4,7 @@
     python3 corpus.py --out corpus
 
 Packages are fetched with `apt-get download` and unpacked with `dpkg -x`. Nothing is installed, and root is not needed.
-mandoc, which is fetched the same way, renders manual pages. HTML is reduced to its text. Plain text stays as it is.
+mandoc, which is fetched the same way, renders manual pages. HTML is reduced to its text. Plain text is used directly.
 
 The script writes three files to --out for each of the splits below, and log.txt:
 
@@ -52,7 +52,7 @@ DEVELOPMENT = {"aptitude-doc-en", "bind9-doc", "developers-reference", "exim4-do
 FOREIGN = {"mutt", "postfix-doc", "harden-doc"}
 
 PACKAGE_CAP = 5_000_000    # bytes of text from one package, so that no package dominates
-DOCUMENT_CAP = 200_000     # bytes of one document, for the same reason
+DOCUMENT_CAP = 200_000     # characters of one document, for the same reason
 DOCUMENT_MIN = 600         # bytes. A shorter document has no two crops that can be told apart
 HELDOUT_SHARE = 0.06
 SHINGLE_WORDS = 8          # words of a run. Documents are compared by their runs

@@ -400,7 +400,7 @@ def trigram_accuracy(draws, weight=None):
 
 
 def rarity(text, length, crops=20_000):
-    """The rarity of each trigram in the training text: log(crops / crops with this trigram)."""
+    """The rarity of each trigram in the training text: log((crops + 1) / (crops with this trigram + 1))."""
     rng = np.random.default_rng(SEED)
     having = np.ones(1 << 24, np.float32)
     for row in trigrams(text.windows(rng, crops, length)):

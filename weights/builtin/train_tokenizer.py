@@ -19,7 +19,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 
 import evaluate as ev
 
-SAMPLE_BYTES = 30_000_000       # bytes of training text, from whole documents in random order
+SAMPLE_BYTES = 30_000_000       # characters of training text, from documents in random order
 DOCUMENT_CAP = 20_000           # limit for the characters of one document, so that no document dominates the vocabulary
 LONGEST_TOKEN_BYTES = 24        # limit for the bytes of a token
 

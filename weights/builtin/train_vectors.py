@@ -64,7 +64,8 @@ class Training:
         self.packages = [np.flatnonzero(text.package == p) for p in kept]
 
     def rarity(self, length=80):
-        """The rarity of each token: log(crops / crops with this token), over the whole text, cut into crops."""
+        """The rarity of each token: log((crops + 1) / (crops with this token + 1)), over the whole text, cut into
+        crops. The rarity of special tokens is 0."""
         count = len(self.tokens) // length
         crops = np.sort(self.tokens[:count * length].reshape(count, length), axis=1)
         first = np.ones(crops.shape, bool)
@@ -106,7 +107,7 @@ def weights(ids):
 def trigram_vectors(tokens, rarity, own_rarity, dim, rng):
     """For each token, the sum of its trigrams' vectors and of OWN_SHARE times a separate random vector.
 
-    If a token does not end with a blank, a blank is appended, because most such tokens end a word."""
+    If a token does not end with a blank or a control character, a blank is appended. Most such tokens end a word."""
     vectors, sums = {}, np.zeros((len(own_rarity), dim))
     for token in range(len(sums)):
         data = tokens.bytes_of(token)

@@ -90,7 +90,8 @@ def compute_leaf(leaf, inputs):
 
 
 def difference(found, expected):
-    """The largest relative L2 error over the outputs. Infinite when a shape differs."""
+    """The largest relative L2 error over the outputs. Infinite when a shape differs. NaN counts as 0. If an expected
+    output is 0, its error is absolute."""
     worst = 0.0
     for name, one in expected.items():
         other = found[name]

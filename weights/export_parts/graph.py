@@ -54,7 +54,7 @@ NUMBER_WORDS = ("inf", "-inf", "nan")  # JSON has no such numbers
 WORD = re.compile(r"[A-Za-z_][\w.]*")
 INPUT_DTYPES = {torch.int64: "int64", torch.int32: "int32", torch.bool: "bool"}
 
-# Arguments that the daemon only accepts as tensors of the file.
+# Arguments that become tensors of the file. The daemon only accepts such tensors, except in MAY_BE_COMPUTED.
 KERNELS, VECTORS, STATISTICS = ("weight", "bias"), ("weight", "bias"), ("running_mean", "running_var")
 FROM_FILE = {
     **dict.fromkeys(("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "linear"), KERNELS),
@@ -91,7 +91,8 @@ def name_of(node):
 
 
 def is_known(node):
-    """Whether the daemon has the operation, or lower.py can write it as other operations."""
+    """Whether the exporter knows the operation. The daemon has it, or lower.py writes it as other operations. Or the
+    exporter leaves it out, or refuses it as random."""
     from .lower import LOWER
 
     op = name_of(node)
@@ -243,7 +244,7 @@ class Graph:
     # ---- Tensors of the file
 
     def is_fixed_buffer(self, file):
-        """Whether a tensor is a buffer that is not saved in the state_dict, or a buffer of integers."""
+        """Whether a tensor is a buffer that is not saved in the state_dict, or a buffer without floats."""
         signature = self.program.graph_signature
         if file not in signature.inputs_to_buffers.values():
             return False

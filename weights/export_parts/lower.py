@@ -307,7 +307,7 @@ def lower_softmax(graph, node, arguments):
 
 @lower("sum", "mean", "prod", "cumsum")
 def lower_sum(graph, node, arguments):
-    """A dtype of floats has no effect, because the daemon computes in float32."""
+    """A dtype of floats has no effect on floats, because the daemon computes in float32."""
     if arguments.get("dtype") == "float32" and tensor_of(node).is_floating_point():
         del arguments["dtype"]
     return graph.emit(node.target._opname, {**arguments, "dim": dims_of(node, arguments.get("dim"))})
@@ -353,7 +353,7 @@ def lower_einsum(graph, node, arguments):
 @lower("max", "min")
 def lower_max(graph, node, arguments):
     """Three forms of max: the larger of two tensors, the largest of all elements, or values and indices along one
-    dimension."""
+    dimension. min has the same forms, but without indices."""
     op, overload = node.target._opname, node.target._overloadname
     if overload == "other":
         return graph.emit({"max": "maximum", "min": "minimum"}[op], arguments)

@@ -18,7 +18,7 @@ from .trace import Untraceable, trace
 BATCHES = (23, 29, 31)  # sizes that are unlikely to occur otherwise
 EQUATION_TRIALS = 20  # number of random sizes for which an equation is tried
 BATCH_TOLERANCE = 1e-3  # largest relative error between an item alone and the item in its batch
-MAX_PROBED = 4  # factor of the example's length up to which lengths are tried, if no limit is known
+MAX_PROBED = 4  # this many times the example's length is tried, if no limit is known
 
 
 def find(module, found, example):

@@ -7,9 +7,9 @@ The model learns to predict the next token, in pieces of max_seq_len tokens. The
 do not overlap. So the model sees no token twice before all tokens are used.
 
 The matrices of the layers are trained with Muon, and the other weights with AdamW. The learning rate depends on the
-part of --minutes that has passed. It rises, stays, and falls to 0 in the last part. The time in which the process was
-stopped by a signal does not count. A snapshot of the whole state is written to OUT/snapshot.pt every few minutes. If
-this file exists, the training continues from it.
+part of --minutes that has passed. It rises, stays, and falls to a thousandth in the last part. A step counts as at most
+LONGEST_STEP_S seconds, even if a signal stopped the process meanwhile. A snapshot of the whole state is written to
+OUT/snapshot.pt every few minutes. If this file exists, the training continues from it.
 """
 import argparse
 import json
@@ -40,8 +40,8 @@ LONGEST_STEP_S = 30         # a longer step was stopped by a signal. Its time co
 # ---- the forward pass -------------------------------------------------------------------------
 
 def local_attention(q, k, v, window):
-    """Attention to the earlier positions of the same window, and to all positions of the window before it. (b, h, n,
-    d)"""
+    """Attention to the position itself, to the earlier positions of the same window, and to all positions of the window
+    before it. (b, h, n, d)"""
     b, h, n, d = q.shape
     windows = [x.reshape(b * h, n // window, window, d) for x in (q, k, v)]
     k, v = (torch.cat((F.pad(x[:, :-1], (0, 0, 0, 0, 1, 0)), x), dim=2) for x in windows[1:])

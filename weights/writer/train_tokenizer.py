@@ -14,8 +14,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 END, END_TOKEN = 0, "</s>"
 VOCABULARY = 3072
-SAMPLE_BYTES = 30_000_000   # bytes of text in which the merges are counted
-DOCUMENT_BYTES = 20_000     # limit for the bytes of one document in this sample
+SAMPLE_BYTES = 30_000_000   # characters of text in which the merges are counted
+DOCUMENT_BYTES = 20_000     # limit for the characters of one document in this sample
 
 
 def documents(corpus, name):

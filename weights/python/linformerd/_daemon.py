@@ -48,7 +48,7 @@ class Daemon(threading.Thread):
         self._process: subprocess.Popen[str] | None = None
         self._error: BaseException | None = None
         self._begun = threading.Event()  # set when _process or _error is set
-        self._decided = threading.Event()  # set when the daemon is ready, or has ended
+        self._decided = threading.Event()  # set when the daemon is ready, has ended, or could not be started
         self._environment = dict(environment)
         # _launch.py asks the kernel for the signal. Python code between fork and exec could deadlock in a process with
         # threads.
