@@ -1,7 +1,7 @@
 #!/bin/bash
 # clang_cuda.sh: clang compiles the CUDA engine without a warning, as nvcc does. clang checks syntax and types of the
-# code for the device and of the code for the host. If clang or nvcc is missing, the check is skipped, and the output
-# names the missing program.
+# code for the device and of the code for the host. The check is skipped if no clang 16 or later, or no nvcc, is
+# installed.
 set -euo pipefail
 build=${BUILD:-build}
 

@@ -1,7 +1,8 @@
 #!/bin/bash
-# cuda_version.sh: only docker/Dockerfile.cuda names the version of CUDA in the image, as ARG CUDA. Other files may only
-# name the oldest version that compiles the engine, which engine/cuda/toolkit.sh defines. CHANGELOG.md may name other
-# versions. So may test_check.sh and tests/cuda/, which imitate toolkits and drivers.
+# cuda_version.sh: only docker/Dockerfile.cuda names the version of CUDA in the image, as ARG CUDA. README.md, docs/,
+# docker/, engine/ and some folders of tests/ may only name the oldest version that compiles the engine, which
+# engine/cuda/toolkit.sh defines. tests/gpu/test_check.sh may name other versions, because it imitates toolkits and
+# drivers.
 set -euo pipefail
 
 # versions_in FILE…: prints "FILE:LINE: VERSION" for each version of CUDA, and of its packages, in the files.
@@ -10,7 +11,7 @@ versions_in() {
         sed -E 's/^([^:]*:[0-9]+):[^0-9]*([0-9]+)[.-]([0-9]+)$/\1: \2.\3/' || true
 }
 
-# others OLDEST FILE…: prints the versions in the files other than OLDEST.
+# others OLDEST FILE…: prints the versions in the files, except OLDEST.
 others() {
     local oldest=$1
     shift

@@ -1,6 +1,6 @@
 #!/bin/bash
 # names.sh: a name has one meaning in server, engine, weights and config:
-# - No struct tag is defined twice, except the two that engine/backend.h declares and each backend defines.
+# - No tag of a struct or enum is defined twice, except the two that engine/backend.h declares and each backend defines.
 # - No public function is defined twice, and no static function of another file has its name.
 # - A tag in a header of tests differs from all these tags, except in a C++ namespace.
 set -euo pipefail

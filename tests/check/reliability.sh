@@ -20,7 +20,8 @@ is() { # is NAME COMMAND…: runs COMMAND as the test NAME
     echo "ok $((++number)) - $name"
 }
 check() { RESULTS=${2:-$results} PAGE=$1 python3 tests/reliability/page.py check; }
-# Each of the next three functions changes one value in a copy, and succeeds if the check finds the change.
+# Each of the next three functions changes a copy of the page or of the results, and succeeds if the check finds the
+# change.
 finds_another_figure() {
     sed '/`slow_clients`/s/clients at a time/clients at once/' "$page" >"$work/page.md"
     ! cmp -s "$page" "$work/page.md" && ! check "$work/page.md"

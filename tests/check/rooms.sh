@@ -7,7 +7,7 @@
 # (engine/cpu, engine/cuda) includes engine/plan, and engine/backend.h, which it implements. Families and backends do
 # not include each other. The files directly in engine/ may include all of these.
 # Within server/dialects, each dialect has a folder. openai and ollama also include native, which reads the same inputs.
-# Dialects do not include each other otherwise, except one header of v2 in native.
+# native includes one header of v2. No other dialect includes another.
 # The lists below contain the rules within server.
 set -euo pipefail
 

@@ -1,6 +1,6 @@
-/* Fuzz target: the decoders of the bodies of all routes. The first byte of the input chooses a route. The rest of the
- * input is the body. For any input, each answer, each event of a stream and each failure must be JSON. All memory that
- * a request charges to the limit of results must be given back. */
+/* Fuzz target: the decoders of the bodies of the routes for POST, except those of /v2 (fuzz_v2.c). The first byte of
+ * the input chooses a route. The rest of the input is the body. For any input, each answer, each event of a stream and
+ * each failure must be JSON. All memory that a request charges to the limit of results must be given back. */
 #define _GNU_SOURCE            /* memmem */
 #include "tests/fake_engine.c" /* replaces the engine */
 #include "tests/http/native_call.h"
@@ -11,8 +11,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Whether the request avoids the ids that cause failures of the fake engine, and ids of a million or more. In a row of
- * floats, the first float is the id. */
+/* Whether the request avoids the ids that cause failures of the fake engine, and ids of a million or more, also
+ * negative ones. In a row of floats, the first float is the id. */
 static bool answerable(const struct request *request)
 {
     int64_t columns = request->info->inputs[0].columns;

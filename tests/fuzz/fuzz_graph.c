@@ -6,8 +6,9 @@
  * describes floats, integers or booleans. The numbers are repeated until the tensor is full. Without "data", the target
  * chooses the numbers.
  *
- * The engine builds the plan without the data of the weights, and then with the data. If it accepts the graph, a batch
- * of two equal items runs. Both results must have the same bits. If two items have too many tokens, only one runs. */
+ * The engine builds the plan without the data of the weights, and then with the data. If it accepts the graph, and an
+ * item is not too large, a batch of two equal items runs. Both results must have the same bits. If two items have too
+ * many tokens, only one runs. */
 #include "engine/engine.h"
 
 #include <jansson.h>

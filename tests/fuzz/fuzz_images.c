@@ -1,6 +1,6 @@
 /* Fuzz target: any bytes, read as a JPEG or PNG file. An accepted picture must have finite values. A refusal must give
- * a reason. The memory that image_memory computes from the header must be sufficient. The number of bytes of the input
- * chooses the settings. */
+ * a reason. image_read must refuse a picture for which image_memory computes more than MAX_MEMORY bytes. The number of
+ * bytes of the input chooses the settings. */
 #include "server/images/format.h"
 #include "server/images/images.h"
 

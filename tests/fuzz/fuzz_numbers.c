@@ -184,7 +184,8 @@ static void look(const char *body, size_t size, struct numbers_place place, size
     json_decref(restored);
 }
 
-/* Counts the elements of `value` and of all values in it, as jansson reads them. */
+/* Adds the values in `value` to counts->values, as jansson reads them. Sets counts->longest to the largest number of
+ * elements down to NUMBERS_DEPTH. */
 static void count(const json_t *value, int depth, struct numbers_counts *counts)
 {
     int64_t elements = (int64_t)(json_array_size(value) + json_object_size(value));

@@ -26,8 +26,9 @@ static const char *header(const struct request *request, const char *name)
     return strcmp(name, "Inference-Header-Content-Length") == 0 && *header_length != '-' ? header_length : NULL;
 }
 
-/* Opens three models. The inputs of the first are ids and a mask. Those of the second are several tensors of floats. An
- * item of the third is a whole call of forward(), with an attention mask and an input that is ignored. */
+/* Opens three models. The inputs of the first are ids and a mask. Those of the second are two tensors of floats, and an
+ * attention mask. An item of the third is a whole call of forward(), with an attention mask and an input that is
+ * ignored. */
 static void open_models(void)
 {
     enum { LONGEST = FAKE_MAX_LENGTH };

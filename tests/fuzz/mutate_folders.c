@@ -74,7 +74,7 @@ static void remove_files(const char *folder)
     }
 }
 
-/* Writes a copy of `good` in which one or two files are damaged. Some of the damaged files are left out. */
+/* Writes a copy of `good` in which at most two files are damaged. Some of the damaged files are left out. */
 static void write_damaged(struct mutation *mutation, const struct folder *good, const struct folder *other,
                           const char *folder)
 {

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define MAX_CHANGES 8
-#define MAX_MOVED 64 /* maximum number of bytes that one change copies or removes */
+#define MAX_MOVED 64 /* maximum number of bytes that one change copies or removes. Case 8 may remove more */
 #define HANG_S 120   /* seconds of processor time after which an input counts as endless */
 #define MAX_ADDED_BYTES (MAX_CHANGES * MAX_MOVED)
 

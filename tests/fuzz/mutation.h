@@ -19,9 +19,9 @@ struct bytes {
     size_t size;
 };
 
-/* Returns a copy of `given` with 1 to 8 changes in its first `reach` bytes. Some changes copy a piece of `other`. The
- * block has exactly the returned size, so that the address sanitizer finds reads beyond its end. If memory runs out,
- * the process ends. The caller frees the data. */
+/* Returns a copy of `given` after 1 to 8 changes, which begin at random offsets up to `reach`. Some changes copy a
+ * piece of `other`. The block has exactly the returned size, so that the address sanitizer finds reads beyond its end.
+ * If memory runs out, the process ends. The caller frees the data. */
 struct bytes mutation_of(struct mutation *mutation, struct bytes given, size_t reach, struct bytes other);
 
 /* Reads a file. Ends the process if this fails. The caller frees the data. */

@@ -1,4 +1,4 @@
-"""Loads classes of packages, but not the packages torchvision and torchaudio that these packages import. torchvision
+"""Loads classes of packages that import torchvision or torchaudio, even if these two cannot be imported. torchvision
 and torchaudio only work with one version of torch."""
 
 import importlib.util

@@ -6,9 +6,10 @@ Linformer.
                       [--record tests/modules/random.tar.gz --most-bytes 8000]
 
 A module is a list of steps on tensors. Each step is drawn among the steps that the present tensors allow. Three probes,
-inputs with different batches and lengths, show which steps run without an error. export_module() exports every module.
-One daemon loads several modules, and answers requests with several batches and lengths. Its outputs must be within 1e-5
-of PyTorch's (relative L2). The results of an item alone must have the same bits as in a batch.
+inputs with different batches and lengths, show which steps run without an error. export_module() exports each module,
+unless it is too sensitive to rounding errors (NOISE). One daemon loads several modules, and answers requests with
+several batches and lengths. Its outputs must be within 1e-5 of PyTorch's (relative L2). The results of an item alone
+must have the same bits as in a batch.
 
 Seeds are consecutive numbers from --seed. The name of a module contains its seed. --record adds small modules to an
 archive, which tests/reference/test_random_modules.c replays. The archive contains a folder for each module, as in

@@ -10,7 +10,7 @@ from linformer import Linformer, LinformerSelfAttention
 from torch import nn
 
 STEPS = []
-MAX_ROWS = 16  # maximum length of the classes. Tables of positions have a multiple of these rows
+MAX_ROWS = 16  # maximum length of a sequence for the libraries' classes. Tables of positions have 4 times as many rows
 WIDTHS = (4, 6, 8, 12)
 IDS = 13
 
@@ -159,7 +159,7 @@ def norm(rng, probes):
 @step(3)
 def convolve(rng, probes):
     rank = rng.choice([3, 3, 4])
-    turned = rank == 3 and rng.random() < 0.6  # rows of features
+    turned = rank == 3 and rng.random() < 0.6  # true: the tensor is (batch, rows, channels), and is transposed before and after
     i = pick(rng, probes, floats(rank, last=turned, second=not turned))
     if i is None:
         return None
@@ -393,7 +393,7 @@ def parameter(rng, probes):
 
 @step(2)
 def gate(rng, probes):
-    """Multiplies all rows of an item by one vector, or masks rows."""
+    """Multiplies all rows of an item by the sigmoid of one vector, or fills masked rows with a number."""
     i = pick(rng, probes, floats(3))
     masks = [j for j, t in enumerate(probes[0]) if t.dtype == torch.bool and t.dim() <= 2]
     vectors = [j for j, t in enumerate(probes[0]) if t.is_floating_point() and t.dim() == 2 and i is not None

@@ -1,5 +1,5 @@
 """A module that tags every token. The inputs are ids, their types, and a mask for the attention. A
-LinearAttentionTransformer reads the embedded ids. The last layer, which computes the scores, has weights in float16."""
+LinearAttentionTransformer reads the embedded ids."""
 
 import torch
 from linear_attention_transformer import LinearAttentionTransformer

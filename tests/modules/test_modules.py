@@ -233,8 +233,8 @@ def reads_arguments(folder):
 
 @test
 def arguments_of_every_class():
-    """Creates an instance of the class of each reference case, and reads its arguments. A second instance with these
-    arguments must give the same bits."""
+    """Creates an instance for each reference case whose class can be a leaf, and reads its arguments. A second instance
+    with these arguments must give the same bits."""
     count = 0
     for folder in sorted((ROOT / "tests/reference").iterdir()):
         if not (folder / "config.json").exists():

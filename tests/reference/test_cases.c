@@ -119,7 +119,8 @@ static double relative_l2(int64_t n, const float *found, const float *expected)
     return difference == 0 ? 0 : sqrt(difference / norm);
 }
 
-/* Runs the items one after another, the last one first. Each result must be the result in the batch. */
+/* Runs the items one after another, the last one first. Each result must agree with the result in the batch, as the
+ * head of this file describes. */
 static void compare_alone(const struct loaded *loaded, struct forward_call *call)
 {
     struct error error;

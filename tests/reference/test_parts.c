@@ -1,8 +1,8 @@
-/* Tests of sequences that the engine reads in parts. The sequences of every causal reference case are cut into random
- * parts, mostly of one row. The rows of each part must agree with the library's rows for the whole sequence. The parts
- * of several sequences share batches with each other and with whole items. The order of slots is random. The same parts
- * alone must give the same bits. SEED repeats a run. tests/cuda/test_parts_cuda.c runs this file on the CUDA
- * backend. */
+/* Tests of sequences that the engine reads in parts. The sequences of every reference case with slots are cut into
+ * random parts, mostly of one row. Calls with a mask are left out. The requested rows of each part must agree with the
+ * library's rows for the whole sequence. The parts of several sequences share batches with each other and with whole
+ * items. The first slot is random. The same parts then run alone. Their last rows must have the same bits, if the model
+ * is batch invariant. SEED repeats a run. tests/cuda/test_parts_cuda.c runs this file on the CUDA backend. */
 #include "tests/unit/reference_calls.h"
 
 #include <dirent.h>
@@ -146,7 +146,8 @@ static void set_part(const struct model_info *info, struct progress *p, enum wan
     }
 }
 
-/* Runs the same parts in another slot, each alone in its batch. Their results must be within ALONE_TOLERANCE. */
+/* Runs the same parts in another slot, each alone in its batch. The last row of a part must be within ALONE_TOLERANCE
+ * if it was requested before. On the CPU, only models that are batch invariant are compared. */
 static void repeat_alone(const struct loaded *loaded, const struct progress *done)
 {
     struct error error;

@@ -13,11 +13,11 @@
 
 #include <cmocka.h>
 
-/* Limit for the number of allocations of an operation. An operation that reaches the limit would never end. */
+/* Limit for the number of allocations of an operation. An operation that reaches the limit counts as endless. */
 #define ALLOC_FAIL_MAX 100000
 
 static struct {
-    long countdown; /* number of the next calls up to the call that fails, 0: no call fails */
+    long countdown; /* number of calls up to the one that fails, which is included. 0: no call fails */
     long live;      /* number of blocks that are allocated and not freed */
     bool failed;
     bool for_good; /* true: after the first failure, every call fails */

@@ -1,5 +1,5 @@
-/* case_files: reference cases on disk. A case is a folder with config.json, model.safetensors and calls.safetensors.
- * The cases are in a folder, or in an archive (.tar.gz). An archive suits many small cases. */
+/* case_files: reference cases on disk. A case is a folder with config.json, model.safetensors, and calls.safetensors or
+ * runs.json. The cases are in a folder, or in an archive (.tar.gz). An archive suits many small cases. */
 #ifndef TESTS_UNIT_CASE_FILES_H
 #define TESTS_UNIT_CASE_FILES_H
 
@@ -7,8 +7,8 @@
 
 struct case_files;
 
-/* Opens the cases. The paths in an archive are CASE/FILE. On failure, returns NULL and writes a message to stderr. The
- * caller must call case_files_close. */
+/* Opens the cases. The paths in an archive are CASE/FILE. If an archive cannot be read, returns NULL and writes a
+ * message to stderr. If a folder cannot be read, there are 0 cases. The caller must call case_files_close. */
 struct case_files *case_files_open(const char *path);
 void case_files_close(struct case_files *files);
 

@@ -1,6 +1,6 @@
 #include "tests/unit/fused_plans.h"
 
-/* Builds the steps before the norm. shapes_of_pair lists their weights. */
+/* Builds the steps before the norm. shapes_of_pair lists their weights and those of the norm. */
 static int build_first(struct plan_builder *builder, enum fused_pair pair, int64_t columns)
 {
     if (pair == ADD || pair == NORM_SHIFT) {

@@ -1,5 +1,6 @@
 /* fused_plans: plans with neighbouring steps that a backend may run as one step. Some tests compare the results with
- * the reference, others count kernel launches. The functions call bench_begin. The caller calls bench_place. */
+ * the reference, others count kernel launches. The functions build_... call bench_begin. The caller calls
+ * bench_place. */
 #ifndef TESTS_UNIT_FUSED_PLANS_H
 #define TESTS_UNIT_FUSED_PLANS_H
 

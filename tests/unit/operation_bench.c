@@ -255,7 +255,8 @@ static bool image_runs(const struct plan *plan, const struct engine_item *item)
     return true;
 }
 
-/* Makes an item with an image of random size that the plan accepts. Half of the items have a context. */
+/* Makes an item with an image of random size that the plan accepts. If the plan reads a context, some items have
+ * one. */
 static void random_image(const struct plan *plan, struct engine_item *item, struct bench_results *results)
 {
     memset(item, 0, sizeof *item);

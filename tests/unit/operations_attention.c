@@ -114,8 +114,8 @@ void test_padded_and_masked(void **state)
     bench_run(&bench);
 }
 
-/* Values and keys differ in width. A mask covers the keys. They are the item's rows if k is 0, otherwise the k rows
- * that the projection E makes. Some items have no mask. */
+/* Values and keys may differ in width. A mask covers the keys. The keys are the item's rows if k is 0, otherwise the k
+ * rows that the projection E makes. Some items have no mask. */
 static void check_masked_attention(int64_t k, int64_t dim_head, int64_t dim_value, float masked_score)
 {
     struct bench bench;
@@ -204,8 +204,8 @@ void test_pairs(void **state)
         }
 }
 
-/* The rows also contain heads before and after the heads that attend. The attention must not read these other heads. If
- * `bucket` is 0, the attention is not causal. */
+/* The rows also contain a head after the heads that attend, and first_head heads before them. The attention must not
+ * read these other heads. If `bucket` is 0, the attention is not causal. */
 static void check_linear_attend(struct plan_head_range heads, int64_t bucket, int64_t fold, bool with_context)
 {
     struct bench bench;
@@ -276,7 +276,7 @@ static void check_local_attend(struct plan_head_range heads, int64_t window, boo
     bench_run(&bench);
 }
 
-/* The first windows have one or two rows. For some rows, all keys are therefore masked. */
+/* The windows of the first two checks have one or two rows. For some rows, all keys are therefore masked. */
 void test_local_attend(void **state)
 {
     (void)state;

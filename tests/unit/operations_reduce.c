@@ -22,7 +22,7 @@ static void check_reduce(enum plan_reduction reduction, float parameter, enum re
     int x = plan_input_rows(builder, "x", a * b, a * b > 32 ? FEW : LONGEST, PLAN_NONE);
     int axis = plan_value_at(builder, x)->axis;
     struct sized s = sizes_of(builder, a * b);
-    /* Three scales of x. The softmax of the output would enlarge the error of a large sum. */
+    /* The next three steps scale x. The softmax of the output would enlarge the error of a large sum. */
     if (reduced == REDUCED_ROWS || reduced == REDUCED_ROWS_AND_B)
         x = plan_add(builder, x, x, 0.005f);
     /* The softmax would also enlarge the error of a large product. */
@@ -56,7 +56,7 @@ static void check_reduce(enum plan_reduction reduction, float parameter, enum re
         space.dimensions[1] = (struct plan_dimension){of_b, one, 0, 0, one};
         space.dimensions[2] = (struct plan_dimension){s.n, s.columns, 0, 0, zero};
         break;
-    case REDUCED_WINDOWS: /* y (n, b - 2): overlapping windows of 3 columns within each of the a groups */
+    case REDUCED_WINDOWS: /* y (n, b - 2): each element is made of 3 neighbouring columns of all a groups */
     case REDUCED_KINDS:
         y.columns = b - 2;
         space.rank = 4;

@@ -171,7 +171,7 @@ void test_project_sequence(void **state)
     check_projection(96, 130, 1, true, false);
     check_projection(5, 24, 3, true, true);
     check_projection(9, 140, 2, false, false);
-    /* On CUDA, rows of whole packs of 16 bytes. 70 rows are no multiple of the rows of a tile. */
+    /* On CUDA, these rows consist of whole packs of 16 bytes. 70 rows are no multiple of the rows of a tile. */
     check_projection(64, 72, 1, false, false);
 }
 

@@ -67,8 +67,8 @@ static const struct weights_tensor *find(const struct weights *calls, int index,
     return weights_find(calls, full);
 }
 
-/* The first dimension of an attention mask is the batch. If the item is a call, a mask of rank 3 has one matrix for
- * each head of each sequence. */
+/* The first dimension of an attention mask is the batch, unless the item is a call. In a call, a mask of rank 3 has one
+ * matrix for each head of each sequence. */
 static void give_attention_mask(struct forward_call *call, int input, const struct weights_tensor *tensor, bool is_call)
 {
     int64_t width = tensor->dtype == WEIGHTS_BOOL ? 1 : 4, each = tensor->elements / call->n_items;

@@ -29,7 +29,7 @@ static double mask_score(const struct scalar *scalar, const struct plan_step *st
     return (((const uint8_t *)data)[place] != 0) == step->attend.masked_byte ? (double)step->attend.masked_score : 0;
 }
 
-/* Computes a row of the softmax of one head, with k elements. */
+/* Computes a row of the softmax of one head. It has k elements, or key_room elements if key_room is larger. */
 static void attention_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t head,
                           double *weights)
 {
