@@ -9,8 +9,9 @@ struct tensor_shape {
     int64_t rows, columns; /* rows is 0 for a vector of `columns` elements */
 };
 
-/* Returns a safetensors file with F32 tensors of the given shapes, filled with random numbers. The numbers are scaled
- * so that the result of a product has about the same variance as its input. The caller frees the file. */
+/* Returns a safetensors file with F32 tensors of the given shapes, filled with random numbers. The numbers of a matrix
+ * are scaled so that the result of a product has about a third of the variance of its input. The caller frees the
+ * file. */
 void *tensors_random_file(const struct tensor_shape *shapes, size_t count, size_t *size);
 
 /* Makes a file as tensors_random_file does, and opens it. The caller closes the weights, then frees *file. A failure

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-/* Decodes the text. The blocks have exactly the needed size, so that the address sanitizer finds accesses beyond
- * them. */
+/* Decodes the text. The block of the result has no surplus bytes, so that the address sanitizer finds writes beyond
+ * it. */
 static bool read_text(const char *text, size_t length, char *found, size_t *size)
 {
     char *copy = malloc(length + 1);

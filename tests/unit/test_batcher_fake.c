@@ -59,7 +59,7 @@ static void test_waiting_jobs_share_a_batch(void **context)
     expect(blocker, JOB_OK);
     for (int i = 0; i < 6; i++)
         expect(requests[i], JOB_OK);
-    expect_batch(1, 10, 20, 40, -1); /* the item 30 exceeds 10 tokens, so the item 40 completes this batch of 3 items */
+    expect_batch(1, 10, 20, 40, -1); /* item 30 would exceed the 10 tokens of the batch, so item 40 completes it */
     expect_batch(2, 30, 50, 60, -1);
 }
 
@@ -152,7 +152,7 @@ static void test_jobs_of_equal_size_end_one_after_another(void **context)
     expect_batch(4, 33, 34, 35, 36, -1);
 }
 
-/* A job that is almost complete does not wait for a larger job that arrived later. */
+/* A smaller job that arrived later passes the large job. A larger one does not. */
 static void test_large_job_lets_only_smaller_jobs_pass(void **context)
 {
     (void)context;
@@ -515,7 +515,7 @@ static void test_full_queue(void **context)
     assert_in_range(batcher_retry_after_s(batcher, 0), 1, 1);
 }
 
-/* A token takes at least 0.1 s. The third argument of batcher_set_limits is the longest waiting time in ms. */
+/* A token takes at least 0.1 s. The last argument of batcher_set_limits is the longest waiting time in ms. */
 static void test_job_that_would_wait_too_long_is_refused(void **context)
 {
     (void)context;
@@ -591,8 +591,8 @@ static void test_failed_batch(void **context)
     assert_int_equal(fake_batches(), 3);
 }
 
-/* One item of `bad` has a result that is not finite. Expects that `bad` fails with the message, and that the other
- * items of its batch succeed. */
+/* One item of `bad` has a result that is not finite. Expects that `bad` fails with the message, and that the other jobs
+ * of its batch succeed. */
 static void expect_flaw(struct job_request *bad, const char *message)
 {
     fake_gate_close();

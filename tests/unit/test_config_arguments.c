@@ -144,7 +144,7 @@ static void a_class_may_have_no_arguments(void **state)
     json_decref(kwargs);
 }
 
-/* A long value is cut in the message. The text around the value is complete. */
+/* A long value is cut in the message, and ends in three dots. */
 static void cuts_long_values(void **state)
 {
     (void)state;

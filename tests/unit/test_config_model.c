@@ -176,7 +176,7 @@ static void reads_prompts(void **state)
            "default_prompt: found \"q\"; expected a name from \"prompts\", which is missing or empty");
 }
 
-/* Only a module's graph has this key. A class has an argument `causal` instead. */
+/* Only a model with a graph may set this key to true. A class has an argument `causal` instead. */
 static void reads_causal(void **state)
 {
     (void)state;

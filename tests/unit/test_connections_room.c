@@ -68,8 +68,8 @@ static void slow_connections_make_room(void **state)
     assert_false(share_take(&newcomer, 300));
 }
 
-/* The limit of connections is the larger one of two numbers: a quarter of the descriptors, and all descriptors but
- * 768. */
+/* The limit of connections is the larger one of two numbers: a quarter of the descriptors, and all descriptors but 768.
+ * It is at least 1. */
 static void few_descriptors_leave_room_for_some_connections(void **state)
 {
     (void)state;

@@ -150,7 +150,8 @@ static void the_error_of_an_unknown_class_lists_all_classes(void **state)
 #define LINEAR "linear_attention_transformer.LinearAttentionTransformerLM"
 #define LINEAR_KWARGS(more) "{\"num_tokens\": 5, \"dim\": 6, \"depth\": 2, \"max_seq_len\": 12, \"heads\": 2, " more "}"
 
-/* Arguments with which the constructor of linear_attention_transformer fails. */
+/* Arguments with which the constructor of linear_attention_transformer fails, and a padding that the class does not
+ * allow. */
 static void linear_attention_configs(void **state)
 {
     (void)state;
@@ -420,7 +421,7 @@ static void explanation_ends_with_bytes(void **state)
     engine_close(engine);
 }
 
-/* Returns the column of bytes of the first step of the operation. */
+/* Returns the number of bytes that --explain prints for the first step of the operation. */
 static long long explained_bytes(const char *text, const char *operation)
 {
     long long flops, bytes = -1;

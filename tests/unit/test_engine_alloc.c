@@ -20,8 +20,8 @@ static int load(struct model **model, struct error *error)
     return status;
 }
 
-/* If oneDNN lacks the memory for a weight, OpenBLAS multiplies the weight. The model loads, and cpu_notice tells this,
- * which counts as a failure here. */
+/* If oneDNN lacks the memory for a weight, OpenBLAS multiplies the weight. The model loads, and cpu_notice contains a
+ * message. The test counts this message as a failure. */
 static int load_and_close(struct error *error)
 {
     struct model *model;

@@ -48,7 +48,8 @@ static void a_long_place_leaves_room_for_the_reason(void **state)
     assert_non_null(strstr(error.message, "ppp: is missing"));
 }
 
-/* The text contains characters of 1 to 4 bytes. It is cut at each position between and within the characters. */
+/* Each text repeats one character of 1 to 4 bytes. The texts are cut at each position between and within the
+ * characters. */
 static void cuts_between_characters(void **state)
 {
     (void)state;

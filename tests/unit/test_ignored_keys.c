@@ -27,7 +27,8 @@ static void names_are_listed_in_order_and_once(void **state)
     expect_list(NAMES("b", "a", "b", "ab", "a"), "b, a, ab");
 }
 
-/* RFC 9110: the value of a header field consists of visible characters. A line break would end the field. */
+/* RFC 9110: the value of a header field consists of visible characters, spaces and tabs. A line break would end the
+ * field. */
 static void bytes_that_a_header_must_not_have_are_escaped(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* The tensors that image_read() makes of pictures must be those of torchvision. tests/images/make.py makes the pictures
- * and the tensors, and cases.json lists them. IMAGE_CASES=FOLDER names another folder that make.py wrote. Damaged
- * pictures are refused with a reason. */
+/* The tensors that image_read() makes of pictures must be those of torchvision, within TOLERANCE. tests/images/make.py
+ * makes the pictures and the tensors, and cases.json lists them. IMAGE_CASES=FOLDER names another folder that make.py
+ * wrote. Damaged pictures are refused with a reason. */
 #include "server/images/images.h"
 
 #include <jansson.h>
@@ -83,8 +83,8 @@ static size_t values_of(const struct image_settings *settings)
     return 3 * (size_t)settings->height * (size_t)settings->width;
 }
 
-/* Reads a picture. Also checks that image_read() succeeds with the memory of image_memory(), and fails with less
- * memory. */
+/* Reads a picture with the memory that image_memory() states. Also checks that image_read() fails with one byte less,
+ * and that each failure has a message. */
 static int read_image(const struct image_settings *settings, struct bytes picture, float **pixels, struct error *error)
 {
     int64_t memory = 0;

@@ -1,6 +1,6 @@
 /* Tests of classes as leaves: parts of the plan of a larger model. Each reference case is loaded twice: as its class,
  * and as a model that consists of one leaf. family_find() below adds this model to the classes. Both models must give
- * the same bits in every call. */
+ * the same bits in every call that both accept. */
 #include "engine/families/family.h"
 #include "engine/model.h"
 #include "tests/unit/loaded.h"

@@ -86,8 +86,8 @@ static void connect_to(int client, const struct listener *listener)
     assert_int_equal(connect(client, (struct sockaddr *)&address, sizeof address), 0);
 }
 
-/* Lowers the limit of descriptors to the number of open ones, so that no new descriptor is possible. Returns the former
- * limit. */
+/* Lowers the limit of descriptors to the lowest free descriptor, so that no new descriptor is possible. Returns the
+ * former limit. */
 static struct rlimit exhaust(void)
 {
     struct rlimit limit;

@@ -229,7 +229,8 @@ static void test_hidden_controls(void **context)
     assert_string_equal(after_time(capture_end()), "INFO m a=\\u009b b=\\u2028\\u2029 c=\xf0\x9f\x98\x80\n");
 }
 
-/* Logs values of every length around the limit of a line. The value must not be cut within a character or an escape. */
+/* Logs values of many lengths around the limit of a line. In JSON, the value must not be cut within a character or an
+ * escape. */
 static void test_long_values(void **context)
 {
     (void)context;

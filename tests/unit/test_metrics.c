@@ -162,7 +162,8 @@ static void test_histograms(void **context)
     metrics_close(metrics);
 }
 
-/* Two sequences with prompts of 10 and 5 tokens generate three tokens and one token. */
+/* Two sequences with prompts of 10 and 5 tokens generate three tokens and one token. The end of a third sequence is
+ * also counted. */
 static void test_generations(void **context)
 {
     (void)context;

@@ -1,5 +1,5 @@
-/* Tests of module graphs that are refused. The message must name the place of the fault. The refusal must be quick, and
- * need little memory. The weights are a table (8, 4), a matrix (4, 4), a vector (4), and a kernel (4, 4, 3). */
+/* Tests of module graphs that are refused. If one node is at fault, the message must name it. All refusals together
+ * must need little memory. The weights are a table (8, 4), a matrix (4, 4), a vector (4), and a kernel (4, 4, 3). */
 #include "engine/engine.h"
 #include "tests/unit/loaded.h"
 

@@ -1,4 +1,5 @@
-/* Calls each route while each allocation fails in turn. Each failure must be reported, and no memory may leak. */
+/* Calls the routes of `cases` while each allocation fails in turn. Each failure must be reported, and no memory may
+ * leak. */
 #include "server/text/json_body.h"
 #include "tests/fake_engine.c" /* replaces the engine */
 #include "tests/http/native_call.h"
@@ -129,7 +130,7 @@ static void a_parse_without_memory_does_not_allocate_at_each_character(void **un
         assert_int_equal(result, alloc_fail.failed ? -1 : 0);
         assert_in_range(alloc_fail.refused, 0, FEW);
     }
-    assert_true(n > 20); /* the buffer of the text alone grows more than 20 times */
+    assert_true(n > 20); /* a call with enough memory makes at least 19 allocations */
     alloc_fail.for_good = alloc_fail.failed = false;
     alloc_fail.countdown = 0;
     test_free(text);

@@ -160,7 +160,8 @@ static void a_text_too_long_is_refused_or_cut(void **state)
     native_models[7].codec = codec;
 }
 
-/* With targets "next", the target of a byte is the id of the next byte. Only rows with a target are computed. */
+/* With targets "next", the target of a byte is the id of the next byte. Only rows with a target are computed, but at
+ * least one row of each text. */
 static void targets_of_a_text_are_its_own_ids(void **state)
 {
     (void)state;

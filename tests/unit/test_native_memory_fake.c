@@ -249,7 +249,7 @@ static void answers_are_no_longer_than_counted(void **state)
     }
 }
 
-/* If the number of floats would overflow, the request must be refused before any memory is charged. */
+/* If the number of floats would overflow, the request must be refused. */
 static void counts_do_not_overflow(void **state)
 {
     (void)state;

@@ -3,6 +3,7 @@
  * - docs/serving-a-model.md contains every key of config.json and every class.
  * - README.md contains every class.
  * - docs/module-graph.md contains every operation of a module's graph.
+ * - docs/operations.md names every setting that changes while the daemon serves, and no other setting.
  * `make docs` runs this program with WRITE_PAGES=1. The program then writes the list of settings to
  * docs/configuration.md, instead of comparing the list. */
 #include "config/settings_table.h"
