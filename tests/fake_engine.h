@@ -1,7 +1,7 @@
 /* fake_engine: an implementation of engine.h without mathematics, for tests of the server. It is linked instead of the
- * engine. Each value of a result is a function of the id, the row and the column, and is exact in a float. A test can
- * therefore tell to which id a value belongs. Some ids cause failures. A gate can stop batches. Each batch is recorded.
- * The state is global. Call fake_reset() between tests, while no batch runs. */
+ * engine. Each value of the last hidden state and of the output is a function of the id, the row and the column, and is
+ * exact in a float. A test can therefore tell to which id a value belongs. Some ids cause failures. A gate can stop
+ * batches. Each batch is recorded. The state is global. Call fake_reset() between tests, while no batch runs. */
 #ifndef TESTS_FAKE_ENGINE_H
 #define TESTS_FAKE_ENGINE_H
 

@@ -1,6 +1,6 @@
 # Builds and runs the tests, and the programs that measure. tests/run.sh runs each test program in its own process, and
-# adds up the results. docs/testing.md says where to add a test. The variables of the command line are T and TEST of
-# `make quick`, COUNT and SEED of `make test-libraries`, FUZZ_SECONDS, and ARGS.
+# adds up the results. docs/testing.md says where to add a test. Variables of the command line are, among others, T and
+# TEST of `make quick`, COUNT and SEED of `make test-libraries`, FUZZ_SECONDS, and ARGS.
 FUZZ_SECONDS ?= 60
 CUDA_OLDEST  ?= $(BUILD)/cuda-12.4
 export CUDA_OLDEST
@@ -89,8 +89,9 @@ REPEATED  := %_f16 %_tf32 %/test_operations_plain %/test_examples %/test_parts_c
              %/test_modules_bf16 %/http/test_generations
 CHECKED   := $(filter-out $(REPEATED),$(SHIMMED) $(KERNEL_TESTS) $(EMULATOR_TESTS) $(FAKES) $(ORDINARY) $(REPLAYS) $(MUTATES))
 # CONCURRENT: what runs with the thread sanitizer. These are programs with several threads, and programs that run the
-# threads of kernels. SAME_LINES is left out. Other programs of CONCURRENT run each kernel of test_passes_cuda that
-# contains a barrier. They also execute each line of the engine that test_operations_cuda and test_long execute.
+# threads of kernels. SAME_LINES is left out. test_operations_bf16 runs the kernels of test_cases_bf16. Other programs
+# of CONCURRENT run each kernel of test_passes_cuda that contains a barrier. They also execute each line of the engine
+# that test_operations_cuda and test_long execute.
 SAME_LINES     := %/test_cases_bf16 %/test_passes_cuda %/test_operations_cuda %/test_long
 CONCURRENT := $(filter-out $(REPEATED) $(SAME_LINES),$(SHIMMED) $(KERNEL_TESTS)) \
               $(filter %/test_batcher_fake %/test_lanes_fake %/test_generations_fake,$(FAKES)) \
@@ -283,7 +284,7 @@ bench-million: ## [by hand, last 2026-11-22] sends a sequence of a million rows.
 	@BUILD=$(BUILD) tests/bench/million.sh
 
 # Programs that run on a GPU. They are the programs of the shim, except those that need the shim. The archive carries
-# them to a machine that cannot build them. tests/gpu/check.sh runs them on this machine.
+# them to a machine that cannot build them. tests/gpu/check.sh runs them there.
 ON_DEVICE := $(filter-out %/test_fusion %/test_chips $(BUILD)/tests/cuda/test_faults_%,$(SHIMMED)) \
              $(BUILD)/tests/http/test_reference $(BUILD)/tests/bench/worker $(BUILD)/linformerd
 OF_SHIM   := $(wordlist 1,2,$(SHIM)) $(DEVICE_TESTS)

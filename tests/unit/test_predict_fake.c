@@ -272,7 +272,8 @@ static void routes_that_serve_a_model_are_named(void **state)
                    "model \"rows\" does not return logits, but one vector for each token. Use /embed, /embed_all");
 }
 
-/* POST / must do the same as /predict for a model with labels, and as /embed for other models. */
+/* POST / must do the same as /predict for a model with labels, and as /embed for a model that has no labels and
+ * generates no texts. */
 static void the_root_follows_the_model(void **state)
 {
     (void)state;
@@ -520,7 +521,7 @@ static void no_picture_is_read_after_the_deadline(void **state)
     request_close(&request);
 }
 
-/* The picture needs more memory than a request may charge. */
+/* The picture alone needs all the memory that a request may charge, so the request is refused. */
 static void pictures_are_bounded(void **state)
 {
     (void)state;

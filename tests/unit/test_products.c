@@ -1,5 +1,5 @@
-/* Tests of products with weights, computed tile by tile, which are compared with sums in double precision. The bits of
- * a row must not depend on other rows. SEED chooses shapes and numbers. */
+/* Tests of products with weights, computed tile by tile, which are compared with sums in double precision. If the
+ * products are batch invariant, the bits of a row must not depend on other rows. SEED chooses shapes and numbers. */
 #include "engine/cpu/products.h"
 #include "tests/unit/onednn.h"
 #include "tests/unit/tensors.h"

@@ -1,6 +1,6 @@
 /* Tests of items that share a source: the inputs of an encoder, or a context. Their results must have the same bits as
- * those of items with copies of the source. The rows of a shared encoder are computed once. SEED chooses lengths, ids
- * and floats. */
+ * those of items with copies of the source, if the model is batch invariant. The rows of a shared encoder are computed
+ * once. SEED chooses lengths, ids and floats. */
 #include "engine/families/family.h"
 #include "engine/plan/padder.h"
 #include "tests/unit/loaded.h"
@@ -146,7 +146,8 @@ static struct plan *plan_of(const char *name)
     return plan;
 }
 
-/* Returns the number of rows of the first input in a batch of the items, if the batch shares rows or not. */
+/* Returns the number of rows of the first input in a batch of the items. `shares` tells whether the batch shares
+ * rows. */
 static int64_t rows_of_source(const struct plan *plan, const struct items *items, bool shares)
 {
     struct batch batch;

@@ -512,7 +512,7 @@ static void test_vector(void **state)
     unmake(&made);
 }
 
-/* ids (n) with 2 <= n <= 40, and x (7, DIM). A limit restricts n to 3 <= n <= 20 */
+/* ids (n) with 2 <= n <= 40, and x (7, DIM). A limit restricts n to 3 <= n <= 20. */
 static void build_limited(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
     (void)name, (void)config;

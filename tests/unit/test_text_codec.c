@@ -401,8 +401,8 @@ static void memory_is_estimated(void **state)
     (void)state;
     static const char *const units[] = {
         "a", " ", "a b ", "a ", "!", "1", "\n", "\x01", "[MASK]", "<mask>", "ab1!",
-        /* characters of two bytes that NFKD makes three characters, characters of three bytes that it makes four and
-         * nine */
+        /* characters of two bytes, of which NFKD makes 3 and 2 characters, and characters of three bytes, of which it
+         * makes 4, 4, 3, 6 and 7 */
         "\xCE\x90", "\xC3\xA9", "\xE2\xA8\x8C", "\xE2\x81\x97", "\xE0\xBD\xB9", "\xE3\x8D\x96", "\xE3\x88\x9D",
         /* Hangul, Chinese, Greek with three marks, a character that becomes 18 characters, an emoji, a musical
          * symbol */

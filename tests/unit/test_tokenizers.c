@@ -199,7 +199,7 @@ static void a_long_word_keeps_all_its_letters(void **state)
     free(text);
 }
 
-/* Opens a tokenizer, and encodes a text with the given options. */
+/* Opens a tokenizer, and encodes a text with the options of its file. */
 static struct tokenizer *encode_with(const char *json, const char *text, size_t length,
                                      struct tokenizer_encoding *encoding)
 {

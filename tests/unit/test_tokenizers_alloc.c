@@ -7,7 +7,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* Tokenizers with parts of all kinds. They are small, so that they need few allocations. */
+/* Tokenizers with parts of several kinds. They are small, so that they need few allocations. */
 static const char *const files[] = {
     "{\"added_tokens\": [{\"id\": 9, \"content\": \"<S>\", \"single_word\": false, \"lstrip\": true, \"rstrip\": true, "
     "\"normalized\": true, \"special\": true}], \"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": "

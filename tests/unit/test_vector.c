@@ -177,8 +177,8 @@ static void weights_are_near_exponentials(void **state)
     assert_true(of[2] == 0 && of[3] == 0 && of[4] == 0 && isnan(of[5]));
 }
 
-/* Positions are up to three million, and frequencies are around 1. Angles are rounded to float. The sines and cosines
- * of the rounded angles must be as exact as float allows. */
+/* Positions are up to three million, and frequencies are between -5 and 5. Angles are rounded to float. The sines and
+ * cosines of the rounded angles may have an error of 1.2e-7. */
 static void sinusoids_keep_their_digits(void **state)
 {
     const struct vector_functions *vector = functions(state);
@@ -243,7 +243,7 @@ static void layer_norm_is_near(void **state)
     assert_true(worst <= 4e-7);
 }
 
-/* Maps x to an argument for which the function's result is a normal number. */
+/* Maps x to an argument for which the function is defined, or to the edge of this range. */
 static double argument_of(enum activation kind, double x)
 {
     bool positive = kind == ACTIVATION_LOG || kind == ACTIVATION_SQUARE_ROOT || kind == ACTIVATION_INVERSE_ROOT;
@@ -351,7 +351,7 @@ static void functions_of_extremes(void **state)
     }
 }
 
-/* Functions of two numbers, one of which is NaN, zero or infinite. The results are those of torch. */
+/* Functions of NaN, zero, infinities, and numbers of different signs. The results are those of torch. */
 static void combinations_of_extremes(void **state)
 {
     const struct vector_functions *vector = functions(state);
