@@ -1,7 +1,6 @@
 /* Tests of the batcher with jobs of generation and other jobs at the same time, and of jobs that wait for slots. The
  * tests replace the clock, which only batches advance, except in tests of deadlines. The shares of the time therefore
- * do not depend on the
- * machine. */
+ * do not depend on the machine. */
 #include "server/common/clock.h"
 #include "server/jobs/lane_time.h"
 #include "tests/fake_engine.h"

@@ -272,8 +272,8 @@ static void routes_that_serve_a_model_are_named(void **state)
                    "model \"rows\" does not return logits, but one vector for each token. Use /embed, /embed_all");
 }
 
-/* POST / must do the same as /predict for a model with labels, and as /embed for a model that has no labels and
- * generates no texts. */
+/* A POST / that requests no generation must do the same as /predict for a model with labels, and as /embed for other
+ * models. */
 static void the_root_follows_the_model(void **state)
 {
     (void)state;

@@ -228,7 +228,7 @@ static void a_context_may_be_shared(void **state)
     compare("linformer_pytorch_enc_dec");
     compare("linformer_pytorch_decoder");
     compare("keras_default");
-    compare("keras_unprojected"); /* the keys are also the values, and there is no separate source */
+    compare("keras_unprojected"); /* keys and values are not projected, and have the same number of rows */
     compare("keras_separate_sizes");
 }
 
