@@ -177,8 +177,8 @@ static void wrong_inputs_are_refused_with_their_fault(void **state)
     expect_refusal(PATH, "{\"inputs\": []}", 400, "\"x\" is not given");
 }
 
-/* Without a softmax, the result is a product of queries and values. It grows with the square of large numbers, and
- * overflows. */
+/* This model applies no softmax to the queries. So the result is a product of queries and values. It grows with the
+ * square of large numbers, and overflows. */
 static void an_output_that_is_not_finite_fails(void **state)
 {
     (void)state;

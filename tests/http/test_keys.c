@@ -128,7 +128,7 @@ static void metrics_can_be_protected(void **state)
     daemon_stop(daemon);
 }
 
-/* The headers announce a body that the client never sends. */
+/* The headers announce a body that the client never completes. */
 static void the_key_is_checked_before_the_body(void **state)
 {
     (void)state;

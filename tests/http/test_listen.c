@@ -188,7 +188,7 @@ static void load_begin(struct load *load)
         assert_int_equal(pthread_create(&load->threads[i], NULL, client, load), 0);
 }
 
-/* Waits until the clients have received more answers. */
+/* Waits until the clients have received SOME_ANSWERS more answers, or until a request has failed. */
 static void load_wait(struct load *load)
 {
     int until = atomic_load(&load->answered) + SOME_ANSWERS;

@@ -1,5 +1,4 @@
-/* SIGHUP makes the daemon read its settings and API keys again. No request is lost. Files with faults change
- * nothing. */
+/* SIGHUP makes the daemon read its settings and API keys again. Files with faults change nothing. */
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 
@@ -179,7 +178,7 @@ static void other_settings_are_named(void **state)
     assert_int_equal(status_with("secret-n", "{\"inputs\": \"a\", \"odd\": 1}"), 200);
 }
 
-/* A file that cannot be read changes no setting. The keys are still read again. */
+/* A settings file with a fault changes no setting. The keys are still read again. */
 static void bad_settings_change_nothing(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* /logits with the model "builtin", whose tokens are bytes, and with a model that accepts only ids. */
+/* /logits with two models that accept only ids, and with a model that accepts floats and returns no logits. */
 #include "tests/http/the_daemon.h"
 
 #include <math.h>

@@ -246,7 +246,7 @@ static int64_t count_batches(void)
     return count;
 }
 
-/* Returns how many requests shared a batch with another request. */
+/* Returns the number of requests minus the number of batches. It is greater than 0 if requests shared a batch. */
 static int64_t ask_together(struct items *items, bool same_bits)
 {
     struct crowd crowd = {.items = items};

@@ -193,7 +193,8 @@ static void texts_are_read_for_each_input(void **state)
                    "tgt is a text, but model \"pair\" has no tokenizer");
 }
 
-/* The model has two inputs of floats: `context`, and an input that requests name `embeddings`. */
+/* The model "rows" has the inputs x and `context`, the model "decoder" has `tensor` and `embeddings`. The key
+ * `embeddings` of a request also stands for x. Without `context`, the model "rows" reads x instead. */
 static void inputs_of_floats_have_names(void **state)
 {
     (void)state;
@@ -329,7 +330,7 @@ static void wrong_requests_say_what_is_expected(void **state)
     }
 }
 
-/* The lists have unequal lengths, or lengths whose product is far larger than the body. */
+/* Every second list of `context` is empty. */
 static void uneven_lists_are_refused(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Routes that clients of other servers expect: Amazon SageMaker, Azure, Ollama, infinity, and
- * text-embeddings-inference. Each answer is compared with the answer of the daemon's native route. */
+/* Routes that clients of other servers expect: Amazon SageMaker, Azure, Ollama, Infinity, and
+ * text-embeddings-inference. Most answers are compared with the answer of a route that other tests check. */
 #include "tests/http/the_daemon.h"
 
 #include <stdio.h>

@@ -73,8 +73,8 @@ static void a_full_queue_is_429_until_it_has_room(void **state)
 }
 
 /* Slow clients send half of a large body, and later a few more bytes. Together they hold all the memory for large
- * bodies. A part of the memory is reserved for small requests. Before it can accept another large request, the daemon
- * must cut off a slow client. */
+ * bodies. A part of the memory is reserved for small requests. The daemon can accept another large request only after
+ * it has cut off a slow client. */
 static void slow_large_bodies_do_not_block_other_clients(void **state)
 {
     (void)state;
@@ -93,7 +93,7 @@ static void slow_large_bodies_do_not_block_other_clients(void **state)
                                  "Content-Length: 8388608\r\n\r\n");
         raw_try_send(descriptors[i], spaces, LIMIT / 2 + 65536);
     }
-    usleep(300000); /* Waits until the bytes arrive. If they arrive later, the test is weaker, but does not fail. */
+    usleep(300000); /* Gives the bytes time to arrive. If they arrive later, the test is weaker, but does not fail. */
     answer = daemon_post(daemon, "/embed", "{\"inputs\": \"small\"}");
     assert_int_equal(answer.status, 200);
     answer_free(&answer);

@@ -159,7 +159,7 @@ static int class_of(const json_t *prediction)
     return 0;
 }
 
-/* Expects a list of all classes, each once, with the highest score first. */
+/* Expects a list of `count` different classes, with the highest score first. */
 static void compare(const json_t *list, size_t count, const double *expected)
 {
     double before = INFINITY;

@@ -60,7 +60,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* A route and its body. The first %s is the prompt before each text. The second %s is replaced by other keys. */
+/* A route and its body. %1$s stands for the prompt before each text, %2$s for other keys. */
 static const struct {
     const char *path, *body;
 } routes[] = {

@@ -1,6 +1,6 @@
 /* One running daemon serves every reference case. Each call goes through /v2 with binary tensors, and all stored
- * outputs are compared. Most calls also go through the native routes in JSON, and once with all inputs in one object.
- * Outputs must be within 1e-5 of the library's. */
+ * outputs are compared. Most calls also go through the native routes in JSON, first with each input as a key of the
+ * request, and then with all inputs in one object. Outputs must be within 1e-5 of the library's. */
 #include "tests/http/infer.h"
 #include "tests/http/the_daemon.h"
 
@@ -126,8 +126,8 @@ static json_t *request_for(const char *name, const struct weights *calls, int in
     return NULL;
 }
 
-/* Adds the squares of the differences between the rows to *difference, and the squares of the expected numbers to the
- * other sum. */
+/* Adds the squares of the differences between the rows to *difference, and the squares of the expected numbers to
+ * *norm. */
 static void add_squares(const json_t *row, const float *expected, int64_t columns, double *difference, double *norm)
 {
     assert_int_equal(json_array_size(row), columns);
@@ -182,7 +182,7 @@ static json_t *targets_for(const struct weights_tensor *output)
     return targets;
 }
 
-/* Returns the logarithm of the softmax of a row, computed in double precision. */
+/* Returns the logarithm of the softmax of a row at `column`, computed in double precision. */
 static double log_softmax(const float *row, int64_t columns, int64_t column)
 {
     double most = -INFINITY, sum = 0;
@@ -279,8 +279,7 @@ static void enough_calls_were_compared(void **state)
     assert_true(n_calls >= MIN_CALLS && n_logits >= MIN_LOGITS && n_embed_all >= MIN_EMBED_ALL && n_named >= MIN_NAMED);
 }
 
-/* If a device fails, the CPU computes the batch, with the same results. Only the metrics show a failed
- * device. */
+/* If a device fails, the CPU computes the batch, with the same results. Only the metrics show a failed device. */
 static void nothing_ran_in_place_of_a_device(void **state)
 {
     (void)state;

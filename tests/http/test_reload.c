@@ -1,5 +1,6 @@
-/* Models that change while the daemon serves, by SIGHUP or by the routes that load and unload a model. Several clients
- * constantly send requests. Each answer must come from the old or from the new weights. No request may be lost. */
+/* Models that change while the daemon serves, by SIGHUP or by the routes that load and unload a model. In the first
+ * test, several clients constantly send requests. Each answer must come from the old or from the new weights, and no
+ * request may be lost. */
 #define _GNU_SOURCE
 #include "tests/http/checkpoint.h"
 #include "tests/http/generation.h"
@@ -19,8 +20,8 @@
 #define CLIENTS 3
 #define RELOADS 20
 
-/* Writes the weights of the case into PARENT/NAME. `shift` is added to all values of one tensor. New files replace the
- * old files. */
+/* Writes the weights of the case into PARENT/NAME. To value i of one tensor, the function adds `shift` times the
+ * remainder of i / 7. New files replace the old files. */
 static void write_model(const char *parent, const char *name, float shift)
 {
     struct checkpoint checkpoint = checkpoint_read(CASE);
@@ -66,7 +67,7 @@ static char *answer_of(const struct daemon *daemon)
     return text;
 }
 
-/* number of old versions that the daemon has freed, counted in the log lines read up to here */
+/* number of old versions that the daemon has freed, counted in the log lines that were read so far */
 static int freed;
 
 static bool next_line(struct daemon *daemon, char line[8192])

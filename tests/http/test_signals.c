@@ -1,4 +1,4 @@
-/* The effect of each signal. Also, SIGTERM must end a daemon that has no descriptors left. */
+/* The effects of signals. Also, SIGTERM must end a daemon that has no descriptors left. */
 #define _GNU_SOURCE
 #include "tests/http/daemon.h"
 
@@ -168,8 +168,8 @@ static void run_to_next_file(pid_t thread)
     }
 }
 
-/* The test stops the thread that reloads where it opens a file. This has the same effect as a reload that takes very
- * long. */
+/* The test stops the reloading thread when this thread opens a file. This has the same effect as a reload that takes
+ * very long. */
 static void the_end_does_not_wait_for_a_reload(void **state)
 {
     (void)state;
@@ -194,8 +194,8 @@ static void the_end_does_not_wait_for_a_reload(void **state)
     daemon_join(daemon);
 }
 
-/* With any limit of descriptors, the daemon either reports at its start that the limit is too low, or ends after
- * SIGTERM. */
+/* With each limit from 9 to 17 descriptors, the daemon either reports at its start that the limit is too low, or ends
+ * after SIGTERM. */
 static void few_descriptors_are_reported_or_suffice(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 /* Slots are never lost, whatever clients do. A slot is the permission to generate one sequence. Clients with random
  * behaviour generate tokens. Some read their answers, some send invalid requests, and some break off at random moments,
  * even while they wait for a slot. Meanwhile, other clients send requests to /embed, which must never be refused. Every
- * answer is compared with the answer of an idle daemon. At the end, all slots must be free and usable. The counters of
- * the daemon must agree with those of the clients.
+ * complete answer is compared with the answer of an idle daemon. At the end, all slots must be free and usable. The
+ * counters of the daemon must agree with those of the clients.
  *
  * The environment variable VISITS is the number of requests of each client. SEED repeats a run. `make reliability`
  * starts long runs. */

@@ -1,4 +1,4 @@
-/* Texts through the tokenizer.json of a model, on every route. Expected ids and offsets come from the Python package
+/* Texts through the tokenizer.json of a model, on several routes. Expected ids and offsets come from the Python package
  * `tokenizers` (tests/tokenizers/reference). */
 #define _GNU_SOURCE /* asprintf */
 #include "tests/http/checkpoint.h"

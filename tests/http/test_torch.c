@@ -1,4 +1,4 @@
-/* The same model as safetensors, as a file of torch.save, and in shards (tests/torch/make.py). All three must give the
+/* The same model as safetensors, as a file of torch.save, and in shards (tests/torch/make.py). All forms must give the
  * same bits. If a file of torch.save calls a function, the daemon refuses it, and does not start. */
 #include "tests/http/checkpoint.h"
 

@@ -197,7 +197,7 @@ static void the_callers_trace_continues(void **state)
     assert_string_equal(attribute_text(json_object_get(first, "attributes"), "linformerd.request_id"), TRACE);
     assert_string_not_equal(text_of(second, "traceId"), TRACE);
     assert_null(json_object_get(second, "parentSpanId"));
-    /* The id in the log and in the answer is the id of the trace. */
+    /* The request's id, which is also in the log and in the answer, is the id of the trace. */
     assert_string_equal(attribute_text(json_object_get(second, "attributes"), "linformerd.request_id"),
                         text_of(second, "traceId"));
     json_decref(spans);

@@ -266,7 +266,7 @@ static json_t *first_vector(const char *path, const char *body)
     return vector;
 }
 
-/* OpenAI's API does not define these keys. The vectors must equal those of /embed. */
+/* OpenAI's API does not define `pooling` and `normalize`. The vectors must equal those of /embed. */
 static void openai_accepts_keys_of_embed(void **state)
 {
     (void)state;

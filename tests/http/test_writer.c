@@ -109,7 +109,8 @@ static void test_the_model_says_how_tokens_are_chosen(void **state)
                  true);
 }
 
-/* The requests name no model. If they generate, the writer answers them. Otherwise the first model answers. */
+/* Except the last one, the requests name no model. If they generate, the writer answers them. Otherwise the first model
+ * answers. */
 static void test_only_generation_chooses_the_writer(void **state)
 {
     (void)state;
