@@ -13,7 +13,7 @@
 struct collector {
     struct MHD_Daemon *server;
     char url[64];
-    pthread_mutex_t lock; /* guards the members below, except `spans` and `resource`, which only the test's thread uses */
+    pthread_mutex_t lock; /* guards the members below except `spans` and `resource`, which only tests use */
     pthread_cond_t changed;
     unsigned int status;
     const char *answer;

@@ -123,7 +123,7 @@ static void fill(const struct input *input, char *data, int64_t count)
             memcpy(data + i * 8, &id, sizeof id);
         else if (input->kind == ROWS)
             memcpy(data + i * 4, &value, sizeof value);
-        else /* Zeros in column 0 of attn_mask leave a score visible. A row without one would be NaN. */
+        else /* Zeros in column 0 of attn_mask leave a score visible. A row without a visible score would be NaN. */
             data[i] = input->kind == SCORES && i % input->columns == 0 ? 0 : (char)random_size(0, 1);
     }
 }

@@ -114,7 +114,7 @@ static void test_prompts(void **state)
     json_decref(first);
 }
 
-/* Checks the fields of an answer that are not optional, except its text, and the default of max_tokens. */
+/* Checks most fields of an answer, and the default of max_tokens. */
 static void test_the_form_of_an_answer(void **state)
 {
     (void)state;

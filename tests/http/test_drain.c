@@ -1,5 +1,5 @@
-/* SIGTERM: the daemon answers all accepted requests, unless a client does not read its answer. It exits with status
- * 0. */
+/* SIGTERM: the daemon answers all accepted requests and exits with status 0. It drops a client that does not read its
+ * answer. */
 #include "tests/http/daemon.h"
 
 #include <curl/curl.h>
