@@ -3,7 +3,7 @@
 
     bench.py [--rounds N] [--seconds S] [--shapes 1x128,8x512] [--pieces vit_224:f32:1,…] [PART…]
 
-Without a PART, all parts run, which takes most of an hour on two cores. Each part writes only the tables that it
+Without a PART, all parts run, which takes about an hour on two cores. Each part writes only the tables that it
 measures."""
 import argparse
 import os

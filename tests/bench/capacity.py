@@ -9,8 +9,8 @@ program on another core. If SECONDS is at least the default, the program writes 
 it measures only the service times, and writes only the tables that follow from them.
 
 The exit status is 1 if a prediction differs by more than 15 % from the measurement. The compared figures are the
-throughput at each load, and the p99 at loads up to JUDGED. The exit status is 2 if other programs used the daemon's
-core. Such a run proves nothing, and the table of the comparison is not written."""
+throughput at each load, and the p99 at loads up to JUDGED. The exit status is 2 if other programs used more than
+MAX_FOREIGN of the daemon's core. Such a run proves nothing, and the table of the comparison is not written."""
 import dataclasses
 import gc
 import itertools
@@ -224,7 +224,7 @@ class Load:
     rate: float
     schedule: list
     measured: Figures
-    counts_p99: bool  # whether an error of the p99 is a failure. Not under overload, where the queue's limit decides
+    counts_p99: bool  # whether an error of the p99 is a failure. Only at loads up to JUDGED
 
     def row(self, service):
         """A row of the table, and True if the figures are within the tolerance."""

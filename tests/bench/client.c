@@ -4,10 +4,10 @@
  *     client PORT PATH CONNECTIONS SECONDS MIN_LENGTH MAX_LENGTH VOCABULARY [ANSWERS_EACH]
  *
  * Requests are POST PATH {"inputs": [[ids]]}. Their lengths are log-uniformly distributed from MIN_LENGTH to
- * MAX_LENGTH, in the same order at each run. The client has one thread, and builds requests beforehand. With
- * ANSWERS_EACH, the client continues after SECONDS, until each unbroken connection has received ANSWERS_EACH answers.
- * Afterwards it waits for the answers to open requests, at most DRAIN_S after the last request began. So slow answers
- * also count.
+ * MAX_LENGTH, in the same order at each run. The client has one thread, and builds the bodies of requests beforehand.
+ * With ANSWERS_EACH, the client continues after SECONDS, until each unbroken connection has received ANSWERS_EACH
+ * answers. Afterwards it waits for the answers to open requests, at most DRAIN_S after the last request began. So slow
+ * answers also count.
  *
  * For each answer with status 200, it prints a line "FINISHED_US LATENCY_US TOKENS", with times from the start. The
  * last line is "errors N". */
@@ -54,8 +54,8 @@ static struct {
     const char *path;
     double seconds;
     int64_t min_length, max_length;
-    char *ids;           /* the text "1,2,3,…", whose first ends[n] bytes are n ids */
-    size_t *ends;        /* MAX_LENGTH + 1 values */
+    char *ids;           /* random ids as text, separated by commas. The first ends[n] bytes are n ids */
+    size_t *ends;        /* max_length + 1 values */
     int64_t began_us;    /* time of the start, CLOCK_MONOTONIC */
     int64_t n_under_way; /* number of open requests */
     int64_t last_us;     /* time when the last request began, CLOCK_MONOTONIC */

@@ -4,9 +4,9 @@
  *
  * DEPTH is 12 by default. Each line takes at least SECONDS (1). DTYPE is f32 or bf16. BATCHxN chooses one shape.
  *
- * GFLOP/s are the FLOPs of `--explain` for the whole forward pass, divided by its time. The program
- * alternates between the forward pass and a run of only its plan's matrix products (plan_products.h). The last column
- * is the first rate divided by the second one. All values are medians. */
+ * GFLOP/s are the FLOPs of `--explain` for the whole forward pass, divided by its time. The program alternates between
+ * the forward pass and a run of only its plan's matrix products (plan_products.h). The last column is the first rate
+ * divided by the second one. All values are medians. */
 #include "engine/engine.h"
 #include "engine/model.h"
 #include "tests/bench/dtypes.h"
@@ -120,7 +120,8 @@ static double explained_flops(const struct model *model, int64_t length)
     return (double)flops;
 }
 
-/* The measurements for one line, in seconds. Runs of the model and of its products alternate. */
+/* The measurements for one line. Runs of the model and of its products alternate. `share` is the rate of the model
+ * divided by the rate of its products. The other values are seconds. */
 struct runs {
     double model[MAX_RUNS], cpu[MAX_RUNS], products[MAX_RUNS], share[MAX_RUNS];
     int count;

@@ -58,7 +58,7 @@ def model(name, environment=()):
 
 def keras_source():
     """The path of linformer/attention.py from the repository with the Keras layer: KERAS_PY, or the file in a clone.
-    None if both are missing."""
+    None if KERAS_PY is not set and the repository cannot be cloned."""
     if os.environ.get("KERAS_PY"):
         return pathlib.Path(os.environ["KERAS_PY"]).resolve()
     folder = BENCH / "keras"

@@ -56,7 +56,7 @@ def example(service, limits, draw_tokens, seed):
 
 def faster(service, times, batch_s, own_http_cores):
     """The service times if the work that grows with the batch is done `times` times as fast. If HTTP has its own cores,
-    the time for HTTP only adds to the latency."""
+    the constant parts of its time only add to the latency, and the time for each token is left out."""
     constant_s = service.constant_s + (service.read_s + service.write_s if own_http_cores else 0)
     http = dict(read_s=0, read_token_s=0, write_s=0) if own_http_cores else {}
     return dataclasses.replace(service, batch_s=batch_s, token_s=service.token_s / times,

@@ -1,7 +1,7 @@
 #!/bin/bash
 # overhead.sh: the server's own cost, with a model that takes almost no time. It prints requests per second, and CPU
 # time per request. For comparison, it measures constant.c: the same HTTP library with the same threads and a constant
-# answer. The event loop sends this answer ("constant"), or another thread resumes the connection before ("resumed").
+# answer. The event loop sends this answer ("constant"), or another thread first resumes the connection ("resumed").
 # Afterwards it measures start-up and memory with tests/models/bytes and weights/writer. It needs wrk, which shares the
 # machine with the server.
 #
@@ -117,7 +117,8 @@ for ((i = 0; i < STARTS; i++)); do
 done
 awk -v us="$(median start 2)" -v n="$STARTS" 'BEGIN { printf "models bytes and writer: first answer %.1f ms after exec (median of %d starts)\n", us / 1e3, n }'
 
-# memory WHEN: prints the resident memory and its peak. The texts have the largest size.
+# memory WHEN: prints the resident memory and its peak. The texts of the requests have 1024 bytes, the most that the
+# model accepts.
 memory() {
     awk -v when="$1" -v planned="$planned" '
         /^VmHWM/ { most = $2 } /^VmRSS/ { now = $2 }

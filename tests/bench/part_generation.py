@@ -58,7 +58,7 @@ class Daemon(Server):
             environment.LINFORMERD, "--port", str(port), "--model", folder, "--dtype", dtype,
             "--request-timeout-ms", "600000", "--max-queue-tokens", "1000000"])
 
-    def answers(self):  # by /health, because the model accepts no text on /embed
+    def answers(self):  # GET /health instead of POST /embed
         try:
             return self.get("/health") is not None
         except OSError:
@@ -120,7 +120,7 @@ class Daemon(Server):
 
 
 def logits_rate(daemon, count):
-    """Tokens per second of `count` clients at once. Each client requests one token after another from /logits."""
+    """Tokens per second of `count` clients at once. Each client sends one request to /logits, like a step of a loop."""
     rng = random.Random(7)
     prompts = [prompt(rng, "generation", POSITION) for _ in range(count)]
     began = time.perf_counter()
@@ -199,7 +199,8 @@ def engine_table(dtype):
 
 
 def positions(rounds):
-    """Median over rounds: time of a step far from the beginning, divided by the time of a step near the beginning."""
+    """Medians over rounds: ms of a step near the beginning, ms of a step far from it, and the second divided by the
+    first."""
     ratios, times = [], {NEAR: [], FAR: []}
     with Engine("generation_long", "f32", 1) as engine:
         for _ in range(rounds):

@@ -41,7 +41,7 @@ def start_times_ms(folder):
 
 def measure(servers, lengths, connections, seconds):
     """Returns {name: Loads}. Only one server runs at a time, and the others are stopped (SIGSTOP). The server that
-    batches equal lengths is measured only if lengths differ, because otherwise it never pads."""
+    batches equal lengths is measured only if lengths differ, because otherwise the padding server never pads."""
     names = [name for name in servers if name != EQUAL or lengths[0] != lengths[1]]
     loads = {name: Loads() for name in names}
     for turn in range(ROUNDS):

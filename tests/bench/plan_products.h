@@ -1,6 +1,6 @@
 /* plan_products: runs only the products of a plan, one after another, with the CPU engine's tiles and tasks. The
- * products are those of linear steps and of projections along the sequence. Each product has the plan's shape, and runs
- * as often as in the plan.
+ * products are those of linear and feed-forward steps, and of projections along the sequence. Each product has the
+ * plan's shape, and runs as often as in the plan.
  *
  * The two products of attention are left out, because attention computes them in one loop with the softmax (vector.h).
  * Products of one shape share one weight. So this weight stays in faster caches than the weights of several layers
@@ -133,7 +133,7 @@ static int plan_products_open(struct plan_products *p, const struct plan *plan, 
     }
     float *x = lone_floats(x_elements);
     if (bf16)
-        p->products.vector->to_bf16(x_elements, x, (uint16_t *)x); /* in place: each element is read first */
+        p->products.vector->to_bf16(x_elements, x, (uint16_t *)x); /* each element is read before it is overwritten */
     p->x = (char *)x;
     p->y_floats = lone_parts(p->y_floats, 16) * 16;
     p->scratch_floats = lone_parts(p->scratch_floats, 16) * 16;
@@ -187,7 +187,7 @@ static void run_linear(const struct plan_products *p, const struct lone_product 
                         lone_min(t / blocks * each + each, panels));
 }
 
-/* Projects a panel of the columns of x from `column` on. Computes the features [first, first + count) of the result. */
+/* Projects a panel of the columns of x from `column` on. Computes the rows [first, first + count) of the result. */
 static void run_projection_task(const struct plan_products *p, const struct lone_product *product, int64_t column,
                                 int64_t first, int64_t count)
 {

@@ -1,8 +1,7 @@
 """A simulation of the daemon's queue: requests of one model arrive, wait, and are computed in batches. It is a
 simulation of discrete events with one lane, which computes one batch at a time. Batches form as in server/jobs/batch.c,
 without generation: a batch receives waiting requests in order until a limit is reached. At most LOOK_AHEAD requests
-that do not fit are passed over. Each request has one sequence.
-All times are in seconds."""
+that do not fit are passed over. Each request has one sequence. All times are in seconds."""
 import collections
 import dataclasses
 import math

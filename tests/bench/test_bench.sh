@@ -31,7 +31,7 @@ result "worker runs shapes, and refuses those that the model cannot" \
     "ready linformerd [^$newline]*${newline}ready${newline}ms [0-9.]+${newline}saved${newline}failed expected [^$newline]*100000${newline}failed no shape yet"
 wc -c <"$work/output" >"$work/out"
 result "the output is (2, 5, dim) floats" $((2 * 5 * 4 * $(grep -o '"dim": *[0-9]*' tests/reference/linformer_encoder/config.json | grep -o '[0-9]*')))
-head -c 4096 /dev/zero | tr '\0' '\100' >"$work/input" # floats with the value 3.003
+head -c 4096 /dev/zero | tr '\0' '\100' >"$work/input" # floats with the value 3.004
 dim=$(grep -o '"dim": *[0-9]*' tests/reference/linformer_encoder/config.json | grep -o '[0-9]*')
 printf 'pooled %s 2 3\nrun 0\nsave %s\nexplain 5 %s\npooled\n' "$work/input" "$work/pooled" "$work/explained" |
     worker tests/reference/linformer_encoder f32 64 4 >"$work/out"

@@ -2,9 +2,9 @@
  *
  *     vector [SECONDS]   each line takes at least SECONDS (0.1)
  *
- * One thread runs. The operands fit into the second-level cache, like the rows of a task. The rate of a product or an
- * attention is also printed as a part of the peak rate. The peak rate is that of a plain loop of multiply-adds over
- * registers. */
+ * One thread runs. The operands fit into the second-level cache, like the rows of a task, except for attention over
+ * many keys. The rate of an attention is also printed as a part of the peak rate. The peak rate is that of a plain loop
+ * of multiply-adds over registers. */
 #include "engine/cpu/vector.h"
 #include "tests/unit/tensors.h"
 

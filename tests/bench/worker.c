@@ -356,8 +356,8 @@ static bool step_reads_prefix(const struct plan *plan, const struct plan_step *s
     return false;
 }
 
-/* Divides the seconds of each step by operation, inside and outside of the class. The steps of the class are those from
- * the first to the last step that reads one of its weights. */
+/* Adds up the seconds of the steps for each operation, inside and outside of the class. The steps of the class are
+ * those from the first to the last step that reads one of its weights. */
 static void profile_set(struct profile *profile, const struct plan *plan, const double *seconds, const char *prefix)
 {
     int first = plan->n_steps, last = -1;

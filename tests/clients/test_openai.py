@@ -1,4 +1,4 @@
-"""The package openai, sync and asyncio, with the model "builtin", whose tokens are bytes."""
+"""The package openai, sync and asyncio, with models whose tokens are bytes."""
 
 import asyncio
 import base64

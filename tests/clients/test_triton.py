@@ -1,5 +1,5 @@
-"""tritonclient, sync and asyncio, with the daemon. Sends every reference case in JSON and in binary, with and without
-compression."""
+"""tritonclient, sync and asyncio, with the daemon. Sends every reference case in JSON and in binary, and some cases
+with compression."""
 
 import asyncio
 import itertools

@@ -2,8 +2,8 @@
 # test_autoscaling.sh: the metric that decides about the number of replicas reaches the autoscaler. Prometheus reads a
 # daemon with the configuration for Kubernetes. The rule of prometheus-adapter must find the series of this metric and
 # their labels, and its query must return one value for each pod. The HorizontalPodAutoscaler must ask for the metric of
-# this rule.
-# A file tells Prometheus the two pods, with the labels that Kubernetes would set. The adapter itself is not tested.
+# this rule. A file tells Prometheus the two pods, with the labels that Kubernetes would set. The adapter itself is not
+# tested.
 # shellcheck disable=SC2317 # functions are called by name
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -84,7 +84,8 @@ s/interval: 15s/interval: 15/
 EOF
 }
 
-# Each fault is a wrong reference to another object, in the manifests of the autoscaling overlay and the PodMonitor.
+# Each fault is a wrong reference to another object, or replicas beside an autoscaler, in the manifests of the
+# autoscaling overlay and the PodMonitor.
 references_are_checked() {
     local fault good=$work/good.yaml
     { kubectl kustomize "$kubernetes/autoscaling" && echo --- && cat docker/observability/pod-monitor.yaml; } >"$good" ||

@@ -21,7 +21,8 @@ until url=$(grep -om1 'http://127[^ ]*' "$work/log"); do
     kill -0 "$process" 2>/dev/null || { sed 's/^/# /' "$work/log" && process='' && exit 1; }
     sleep 0.05
 done
-# After these requests, each metric has samples. A request is counted a moment after its answer.
+# After these requests, each metric has samples, except for those of `absent`. A request is counted a moment after its
+# answer.
 curl -sf "$url/embed" --json '{"inputs": "text"}' -o "$work/answer"
 curl -sf "$url/generate" --json '{"inputs": "text", "parameters": {"max_new_tokens": 3}}' -o "$work/answer"
 until curl -sf "$url/metrics" >"$work/metrics" && grep -q 'route="/generate"' "$work/metrics"; do sleep 0.05; done

@@ -9,8 +9,8 @@ max_seq_len. With filter_thres 0.98, the wrapper's top_k keeps one of 61 ids, so
 
 greedy_more.json has such ids for the other causal language models of tests/reference. A decoder reads the output of its
 encoder for the ids `source`. A model with a context reads the rows `context`. linformer-pytorch has no
-AutoregressiveWrapper. So the wrapper of the other library wraps linformer-pytorch's Padder around the
-model.
+AutoregressiveWrapper. So the wrapper of linear-attention-transformer calls the model through linformer-pytorch's
+Padder.
 
 scores.json has log_softmax of the logits for each token of a prompt after the first, and the largest value beside it.
 The models see the tokens before this token, at most max_seq_len of them, as the wrapper shows them.

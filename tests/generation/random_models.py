@@ -145,7 +145,7 @@ def with_context(rng):
 
 
 class Pair(torch.nn.Module):
-    """The encoder and decoder of the README."""
+    """The encoder and decoder of linear-attention-transformer's README."""
 
     def __init__(self, enc, dec):
         super().__init__()

@@ -13,7 +13,7 @@ if ! cat "${requirements[@]}" tests/modules/requirements.txt | cmp -s - "$folder
     install --no-deps --retries 0 --index-url https://download.pytorch.org/whl/cpu \
         "$(grep -h ^torch== "${requirements[@]}")" || true
     install "${requirements[@]/#/--requirement=}"
-    # Tests only load single files of these packages. These files need no other package.
+    # Tests only load single files of the packages in tests/modules/requirements.txt. These files need no other package.
     install --no-deps --requirement=tests/modules/requirements.txt
     cat "${requirements[@]}" tests/modules/requirements.txt >"$folder/venv/installed.txt"
 fi

@@ -123,8 +123,8 @@ def subwords(lines, size):
 
 
 def fused(lines, size):
-    """A BPE without an unknown token omits unknown symbols. With byte_fallback and a prefix, the offsets of the library
-    are inconsistent."""
+    """A BPE with an unknown token, a prefix, and tokens for a part of the bytes. With byte_fallback and a prefix, the
+    offsets of the library are inconsistent."""
     tokenizer = Tokenizer(models.BPE(byte_fallback=True, continuing_subword_prefix="@", fuse_unk=True, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation()])
     bpe(tokenizer, lines, size, ["<unk>"] + [f"<0x{byte:02X}>" for byte in range(0x20, 0xF0)], continuing_subword_prefix="@")
@@ -267,6 +267,6 @@ CASES = {case.__name__: case for case in (gpt2, roberta, llama3, qwen, llama2, c
                                           speech, t5, xlmr, pieces, whole, bytes_first, splits)}
 LARGE = {"xlmr"}  # the table of this tokenizer has 300 kB, so make.py leaves the tokenizer out
 
-# Cases with regular expressions, which the project runs with Oniguruma. The distribution's Oniguruma may know fewer
-# characters than the Oniguruma in `tokenizers`.
+# Cases whose regular expressions match classes of characters, and which the project runs with Oniguruma. The
+# distribution's Oniguruma may know fewer characters than the Oniguruma in `tokenizers`.
 EXPRESSIONS = {"clip", "splits"}

@@ -1,6 +1,7 @@
 """Writes tests/torch/FORM/: the weights of one case of tests/reference, saved by torch.save and by huggingface_hub in
-the usual forms. In tests/reference, safetensors saved the weights. tests/http/test_torch.c serves all forms and
-compares their outputs. Also writes the inputs of tests/fuzz/corpus/pickle, which tests/unit/test_torch_archive.c reads.
+the usual forms. In tests/reference, the same weights are in a safetensors file. tests/http/test_torch.c serves all
+forms and compares their outputs. Also writes the inputs of tests/fuzz/corpus/pickle, which
+tests/unit/test_torch_archive.c reads.
 
 Written with torch 2.13.0 and huggingface_hub 2.4.0: python3 tests/torch/make.py
 """
