@@ -125,8 +125,8 @@ def assumptions_text():
         The data sheets give the peak at a higher clock.""",
         "Bias and GELU at the end of a product of cuBLASLt cost nothing.",
         f"""The engine's own kernels reach {percent(predict.BUSY)} of the rate of their slowest unit. Their instruction for
-        tensor cores reaches this share of the peak: {shares("mma")}. We did not check the lower figure in its source, the
-        paper named [above](#f32-on-tensor-cores).""",
+        tensor cores reaches this share of the peak: {shares("mma")}. The lower figure
+        was not checked against its source, the paper named [above](#f32-on-tensor-cores).""",
         f"Kernels reach {percent(predict.MEMORY_SHARE)} of the peak rate of memory.",
         f"""Each launch takes {predict.LAUNCH_S * 1e6:.0f} µs besides the time of its kernel. PyTorch without
         `torch.compile` takes {predict.EAGER_S * 1e6:.0f} µs on the host for each operation.""",
@@ -227,8 +227,9 @@ def lengths_text(counts):
     return page.paragraph(f"""
         The table below is for a batch of {len(lengths)} items in bf16 with {len(lengths)} different lengths, from
         {min(lengths)} to {max(lengths)} rows. Together they have {rows} rows. [Grouped products](#how-batches-run) of cuBLAS
-        or the engine's own kernel compute the projections. We assume that grouped products use the same instruction for tensor cores as the engine's
-        own kernel, and that the host launches kernels faster than the device runs them.""") + "\n" + lengths_table(counts)
+        or the engine's own kernel compute the projections. The prediction assumes that grouped products use the same
+        instruction for tensor cores as the engine's own kernel. It also assumes that the host launches kernels faster
+        than the device runs them.""") + "\n" + lengths_table(counts)
 
 
 def written(counts):

@@ -85,7 +85,7 @@ def rooms(counts):
     capabilities = list(next(iter(kernels.values())))
     rows = [(what, most_registers(kernels, kernel[0], capabilities),
              *(room_cell(kernels, kernel, chip) for chip in CHIPS.values())) for what, kernel in ROWS]
-    return page.table(["kernel", "most registers of a thread", *CHIPS], rows)
+    return page.table(["kernel", "maximum registers per thread", *CHIPS], rows)
 
 
 def dotted(capability):
