@@ -139,7 +139,7 @@ static int open_list(struct devices *devices, const struct backend_functions *fu
     if (n < 0)
         return -1;
     if (n == ENGINE_MAX_DEVICES && n < count && devices->options.device.all)
-        error_set(notice, "cuda:all is the first %d of %d devices; another daemon can have the others", n, count);
+        error_set(notice, "cuda:all uses the first %d of %d devices; another daemon can use the others", n, count);
     devices->list = calloc((size_t)n, sizeof *devices->list);
     if (!devices->list)
         return error_set(error, "out of memory while opening the engine");
@@ -205,7 +205,7 @@ static int open_cpu_alone(struct devices *devices, const struct error *notice, s
         devices->cpu_notice = *error;
         return 0;
     }
-    return notice->message[0] ? error_set(error, "%s; CUDA was not taken: %s", error->message, notice->message) : -1;
+    return notice->message[0] ? error_set(error, "%s; CUDA is not used: %s", error->message, notice->message) : -1;
 }
 
 static int open_all(struct devices *devices, struct error *notice, struct error *error)
@@ -356,7 +356,7 @@ static int check_device(const struct device *device, const struct plan *plan, st
     if (backend_check_operations(functions, plan, error) != 0)
         return -1;
     if (!atomic_load(&device->works))
-        return error_set(error, "%s has failed and is not back yet", device->name);
+        return error_set(error, "%s has failed and has not recovered yet", device->name);
     return 0;
 }
 
@@ -443,7 +443,7 @@ static int place(struct placement *placement, struct error *notice, struct error
     if (devices->count > 0) {
         if (put_on_devices(placement, error) == 0) {
             if (backend_cpu.prepare(devices->standby, placement->plan, true, &placement->cpu, error) != 0)
-                return error_prefix(error, "the CPU behind %s", devices->name);
+                return error_prefix(error, "the CPU standby of %s", devices->name);
             describe_replicas(placement);
             return open_sequences(placement, error);
         }

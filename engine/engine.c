@@ -307,9 +307,9 @@ static int check_memory(const struct plan *plan, struct error *error)
     size_t bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
     if (!plan_counts_axes(plan) || plan->arena_bytes <= bytes)
         return 0;
-    return error_set(error,
-                     "the model's activations are %zu bytes for batches of %lld rows; this machine has %zu bytes",
-                     plan->arena_bytes, (long long)plan->max_rows, bytes);
+    return error_set(
+        error, "the model's activations need %zu bytes for batches of %lld rows; this machine has %zu bytes of memory",
+        plan->arena_bytes, (long long)plan->max_rows, bytes);
 }
 
 int engine_load(struct engine *engine, const struct model_config *config, struct weights *weights,
@@ -406,14 +406,14 @@ static int check_width(const struct model *model, const struct engine_item *item
     if (width < 1)
         return error_set(error, "input \"%s\" is empty; expected (length, batch, features)", name);
     if (width != first)
-        return error_set(error, "input \"%s\" has a batch of %lld; expected %lld, that of \"%s\"", name, width, first,
-                         model->inputs[0].name);
+        return error_set(error, "input \"%s\" has batch size %lld; expected %lld, the batch size of \"%s\"", name,
+                         width, first, model->inputs[0].name);
     long long most = model->plan->max_rows, length = padder_length(model->plan, item, index) / width;
     if (length > most / width)
-        return error_set(
-            error,
-            "input \"%s\" has %lld rows of a batch of %lld; this server takes at most %lld in all (--max-batch-tokens)",
-            name, length, width, most);
+        return error_set(error,
+                         "input \"%s\" has %lld rows and batch size %lld; this server accepts at most %lld rows in all "
+                         "(--max-batch-tokens)",
+                         name, length, width, most);
     return 0;
 }
 
@@ -427,15 +427,17 @@ static int check_attention_mask(const struct model *model, const struct engine_i
     long long length = padder_length(model->plan, item, input->like) / width, masks = input->masks_per_sequence * width;
     long long found_masks = item->inputs[index].n_masks, found_length = item->inputs[index].length;
     long long found_columns = item->inputs[index].columns;
-    if (item->inputs[index].floats && !input->accepts_floats)
-        return error_set(error, "input \"%s\" has floats; expected booleans", input->name);
-    bool all_rows = found_length == length || (input->accepts_one_row && found_length == 1);
+    if (item->inputs[index].floats && !input->takes_floats)
+        return error_set(error, "input \"%s\" contains floats; expected booleans", input->name);
+    bool all_rows = found_length == length || (input->takes_one_row && found_length == 1);
     if (!all_rows || found_columns != columns)
-        return error_set(error, "input \"%s\" has %lld rows of %lld; expected %lld, as many as \"%s\", of %lld",
-                         input->name, found_length, found_columns, length, model->inputs[input->like].name, columns);
+        return error_set(
+            error,
+            "input \"%s\" has %lld rows of %lld elements; expected %lld rows, as many as \"%s\", of %lld elements",
+            input->name, found_length, found_columns, length, model->inputs[input->like].name, columns);
     if (found_masks != 0 && found_masks != masks)
         return error_set(error, "input \"%s\" has %lld masks; expected %s%lld", input->name, found_masks,
-                         masks ? "one alone or " : "one alone, not ", masks ? masks : found_masks);
+                         masks ? "1 or " : "1, not ", masks ? masks : found_masks);
     return 0;
 }
 
@@ -447,7 +449,7 @@ static int check_image(const struct model *model, const struct engine_item *item
         return error_set(error, "input \"%s\" is empty; expected at least one pixel", name);
     if (height > most / width)
         return error_set(error,
-                         "input \"%s\" is an image of %lld x %lld pixels; this server takes at most %lld of them "
+                         "input \"%s\" is an image of %lld x %lld pixels; this server accepts at most %lld pixels "
                          "(--max-batch-tokens)",
                          name, height, width, most);
     return 0;
@@ -468,20 +470,20 @@ static int check_convolution(const struct model *model, const struct engine_item
         return 0;
     if (!plan_window_fits(&step->convolve_image.window, image))
         return error_set(error,
-                         "input \"%s\" is an image of %lld x %lld pixels, too small with its padding for the model's "
-                         "kernel of %lld x %lld",
+                         "input \"%s\" is an image of %lld x %lld pixels, which is too small, even with padding, for "
+                         "the model's kernel of %lld x %lld",
                          name, height, width, (long long)step->convolve_image.window.size[0],
                          (long long)step->convolve_image.window.size[1]);
     struct plan_image made = plan_convolved(&step->convolve_image.window, image);
     if (to == from && (pixels % made.width != 0 || pixels / made.width != made.height))
         return error_set(error,
-                         "input \"%s\" is an image of %lld x %lld pixels, of which the model's stride and padding "
-                         "make %lld x %lld; the class needs as many as there were",
+                         "input \"%s\" is an image of %lld x %lld pixels, which the model's stride and padding change "
+                         "to %lld x %lld; the class needs the same number of pixels",
                          name, height, width, (long long)made.height, (long long)made.width);
     if (made.height > plan->max_rows / made.width)
         return error_set(error,
-                         "input \"%s\" is an image of %lld x %lld pixels, of which the model's stride and padding "
-                         "make %lld x %lld; this server takes at most %lld (--max-batch-tokens)",
+                         "input \"%s\" is an image of %lld x %lld pixels, which the model's stride and padding change "
+                         "to %lld x %lld; this server accepts at most %lld pixels (--max-batch-tokens)",
                          name, height, width, (long long)made.height, (long long)made.width, (long long)plan->max_rows);
     return 0;
 }
@@ -497,11 +499,10 @@ static int check_convolutions(const struct model *model, const struct engine_ite
         return 0;
     long long tokens = model_item_tokens(model, item), most = plan->max_rows;
     if (tokens > most)
-        return error_set(
-            error,
-            "the item has %lld pixels to attend to, of the image and of what goes with it; this server takes "
-            "at most %lld (--max-batch-tokens)",
-            tokens, most);
+        return error_set(error,
+                         "the item has %lld pixels to attend to, those of the image and its context; this server "
+                         "accepts at most %lld (--max-batch-tokens)",
+                         tokens, most);
     return 0;
 }
 
@@ -512,10 +513,10 @@ static int refuse_long(const struct model *model, const struct engine_item *item
 {
     const struct model_input *input = &model->inputs[index];
     int fallback = item->inputs[index].data ? PLAN_NONE : input->fallback;
-    return error_set(error, "input \"%s\"%s%s%s has %lld rows; %s takes at most %lld%s", input->name,
-                     fallback < 0 ? "" : ", for which \"", fallback < 0 ? "" : model->inputs[fallback].name,
-                     fallback < 0 ? "" : "\" stands,", length, input->own_limit ? "the model" : "this server",
-                     (long long)input->max_length, input->own_limit ? "" : " of it (--max-batch-tokens)");
+    return error_set(error, "input \"%s\"%s%s%s has %lld rows; %s accepts at most %lld%s", input->name,
+                     fallback < 0 ? "" : " (missing, replaced by \"", fallback < 0 ? "" : model->inputs[fallback].name,
+                     fallback < 0 ? "" : "\")", length, input->own_limit ? "the model" : "this server",
+                     (long long)input->max_length, input->own_limit ? "" : " (--max-batch-tokens)");
 }
 
 /* Whether the rows of the input may come in several batches. Call it only if the plan has slots. */
@@ -557,12 +558,12 @@ static int check_length(const struct model *model, const struct engine_item *ite
     if (item->slot > 0 && is_of_sequence(model, index))
         return 0;
     if (length < input->min_length)
-        return error_set(error, "input \"%s\" has %lld rows; %sthe model takes exactly %lld", input->name, length,
+        return error_set(error, "input \"%s\" has %lld rows; %sthe model accepts exactly %lld", input->name, length,
                          model->plan->padding == PADDING_EXACT ? "with padding \"exact\" " : "",
                          (long long)input->min_length);
     long long rows = padder_axis_rows(model->plan, item, model->plan->values[model->plan->inputs[index].value].axis);
     if (rows % input->multiple != 0)
-        return error_set(error, "input \"%s\" has %lld rows (%lld with padding); the model takes multiples of %lld",
+        return error_set(error, "input \"%s\" has %lld rows (%lld with padding); the model accepts multiples of %lld",
                          input->name, length, rows, (long long)input->multiple);
     return 0;
 }
@@ -575,22 +576,23 @@ static int check_part(const struct model *model, const struct engine_item *item,
     if (item->slot == 0)
         return 0;
     if (item->slot < 0 || item->slot > plan->n_slots || item->first < 0)
-        return error_set(error, "slot %lld, row %lld; the model has %lld slots", (long long)item->slot,
-                         (long long)item->first, (long long)plan->n_slots);
+        return error_set(error, "slot %lld, first row %lld; expected a slot up to %lld, and no negative number",
+                         (long long)item->slot, (long long)item->first, (long long)plan->n_slots);
     for (int i = 0; i < model->info.n_inputs; i++) {
         const struct model_input *input = &model->inputs[i];
         bool refused = is_later_part(item) || (input->like >= 0 && is_of_sequence(model, input->like));
         if (!is_of_sequence(model, i) && refused && item->inputs[i].data)
-            return error_set(error, "input \"%s\" is given with rows of a sequence in parts", input->name);
+            return error_set(error, "input \"%s\" is not accepted for a sequence that comes in parts", input->name);
     }
     int sequence = plan->axes[plan->resumed_axis].input;
     const struct model_input *input = &model->inputs[sequence];
     int64_t length = item->inputs[sequence].length;
     if (input->own_limit && (length < 0 || length > input->max_length - item->first))
-        return error_set(error, "input \"%s\" has %lld rows after %lld; the model takes at most %lld", input->name,
-                         (long long)length, (long long)item->first, (long long)input->max_length);
+        return error_set(error,
+                         "input \"%s\" has %lld rows after %lld earlier rows; the model accepts at most %lld in all",
+                         input->name, (long long)length, (long long)item->first, (long long)input->max_length);
     if (item->hidden || item->pooled || item->n_extras > 0)
-        return error_set(error, "a sequence in parts gives rows of the output alone");
+        return error_set(error, "a sequence that comes in parts returns only rows of the output");
     return 0;
 }
 
@@ -603,9 +605,9 @@ static int check_input(const struct model *model, const struct engine_item *item
     if (is_later_part(item) && !is_of_sequence(model, index))
         return 0;
     if (!data && !input->optional)
-        return error_set(error, "input \"%s\" is not given", input->name);
+        return error_set(error, "input \"%s\" is missing", input->name);
     if (item->inputs[index].data && input->refused)
-        return error_set(error, "input \"%s\" is given: %s", input->name, input->refused);
+        return error_set(error, "input \"%s\" is not accepted: %s", input->name, input->refused);
     if (input->kind == INPUT_ATTENTION_MASK && data)
         return check_attention_mask(model, item, index, error);
     if (model->plan->inputs[index].value == PLAN_NONE)
@@ -621,16 +623,15 @@ static int check_input(const struct model *model, const struct engine_item *item
 static int check_whole_output(const struct engine_item *item, const char *gives, struct error *error)
 {
     if (item->hidden || item->pooled || item->rows || item->softmax || item->top_k != 0 || item->targets)
-        return error_set(error, "the model %s, and nothing of it alone", gives);
+        return error_set(error, "the model %s; only the whole output can be requested", gives);
     return 0;
 }
 
 static int check_output(const struct model *model, const struct engine_item *item, struct error *error)
 {
     if (model->info.n_tensors > 0)
-        return check_whole_output(item, "gives tensors", error);
-    if (model->inputs[0].layout == LAYOUT_IMAGE &&
-        check_whole_output(item, "takes an image and gives one, its output", error) != 0)
+        return check_whole_output(item, "returns tensors", error);
+    if (model->inputs[0].layout == LAYOUT_IMAGE && check_whole_output(item, "returns an image", error) != 0)
         return -1;
     if (!engine_item_wants_rows(item))
         return 0;
@@ -638,7 +639,7 @@ static int check_output(const struct model *model, const struct engine_item *ite
     if (item->top_k < 0 || item->top_k > columns)
         return error_set(error, "top_k is %lld; expected 1 to %lld", (long long)item->top_k, (long long)columns);
     if (item->n_rows < 0 || item->n_rows > length || (!item->rows && item->n_rows != length))
-        return error_set(error, "%lld rows of the output wanted; there are %lld", (long long)item->n_rows,
+        return error_set(error, "%lld rows of the output are requested; the output has %lld", (long long)item->n_rows,
                          (long long)length);
     for (int64_t i = 0; item->rows && i < item->n_rows; i++)
         if (item->rows[i] < 0 || item->rows[i] >= length)
@@ -655,10 +656,10 @@ static int check_extra(const struct model *model, const struct engine_item *item
 {
     int output = item->extras[index].output;
     if (output < 1 || output >= model->info.n_outputs)
-        return error_set(error, "output %d is wanted; the model has %d", output, model->info.n_outputs);
+        return error_set(error, "output %d is requested; the model has %d outputs", output, model->info.n_outputs);
     for (int i = 0; i < index; i++)
         if (item->extras[i].output == output)
-            return error_set(error, "output \"%s\" is wanted twice", model->info.outputs[output]);
+            return error_set(error, "output \"%s\" is requested twice", model->info.outputs[output]);
     return 0;
 }
 

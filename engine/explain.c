@@ -105,16 +105,16 @@ static int64_t print_decisions(const struct explanation *e)
         int64_t after = decision->after.item + decision->after.row * rows;
         bool taken = rows >= decision->least_rows;
         fprintf(out, "%s: FLOPs %" PRId64 " -> %" PRId64 "%s", decision->what, before, after,
-                taken ? "" : ", left as it was");
+                taken ? "" : ", not applied");
         int64_t spared = 0;
         for (int v = 0; v < decision->n_spared; v++)
             spared += 2 * value_bytes(e, decision->spared[v]); /* the value would be written once and read once */
         if (spared > 0)
             fprintf(out, ", %" PRId64 " bytes less to write and read", spared);
         if (decision->least_rows == INT64_MAX)
-            fprintf(out, ": never fewer\n");
+            fprintf(out, ": never fewer FLOPs\n");
         else if (decision->least_rows > 1)
-            fprintf(out, "%s from %" PRId64 " rows on\n", taken ? "," : ": fewer", decision->least_rows);
+            fprintf(out, "%s from %" PRId64 " rows on\n", taken ? ", applied" : ": fewer FLOPs", decision->least_rows);
         else
             fputc('\n', out);
         saved += taken && !decision->one_row ? before - after : 0;
@@ -227,16 +227,16 @@ static void print_inputs(const struct explanation *e, const struct model_info *i
             fprintf(e->out, "input %s: v%d, %s, %" PRId64 " to %" PRId64 " rows%s\n", plan->inputs[i].input.name,
                     plan->inputs[i].value, plan->values[plan->inputs[i].value].ids ? "ids" : "floats",
                     info->inputs[i].min_length, info->inputs[i].max_length,
-                    plan_may_lack(plan, i) ? ", here not given" : "");
+                    plan_may_lack(plan, i) ? ", absent in this item" : "");
 }
 
 /* Prints the element types if products are not in float32. */
 static void print_elements(const struct explanation *e, const struct model_info *info)
 {
     if (e->bf16)
-        fprintf(e->out, "elements are float32 but where they are bf16; in the arena each has float32's room\n");
+        fprintf(e->out, "elements are float32 unless marked bf16; in the arena each occupies 4 bytes\n");
     else if (info->dtype != DTYPE_F32)
-        fprintf(e->out, "bytes are those of float32, whatever %s makes of it in %s\n", info->device,
+        fprintf(e->out, "bytes are counted in float32, although %s computes in %s\n", info->device,
                 dtype_name(info->dtype));
 }
 
@@ -247,8 +247,8 @@ static void print_generation(const struct explanation *e)
     int64_t slot_bytes = plan->state_floats * (int64_t)sizeof(float);
     if (plan->resumes) {
         fprintf(e->out,
-                "a sequence may come in parts: a new row costs the same after any number of rows. A slot has %" PRId64
-                " bytes, and %" PRId64 " slots have %" PRId64 " bytes\n",
+                "a sequence may come in parts: a new row costs the same after any number of rows. A slot, the state of "
+                "one sequence, has %" PRId64 " bytes, and %" PRId64 " slots have %" PRId64 " bytes\n",
                 slot_bytes, plan->n_slots, plan->n_slots * slot_bytes);
     } else if (plan->causal && plan->unresumed != PLAN_NONE) {
         const struct plan_step *step = &plan->steps[plan->unresumed];
@@ -324,7 +324,7 @@ void model_step_describe(const struct model *model, int64_t rows, int index, str
 {
     static const char *const roles[] = {"x", "z", "keys", "values"}; /* the roles of the elements of plan_step.reads */
     _Static_assert(sizeof roles / sizeof *roles == PLAN_READS, "each operand has a role");
-    _Static_assert(sizeof step->weights / sizeof *step->weights == PLAN_WEIGHTS, "each weight has room");
+    _Static_assert(sizeof step->weights / sizeof *step->weights == PLAN_WEIGHTS, "the struct has room for each weight");
     const struct plan *plan = model_plan(model);
     const struct plan_step *of = &plan->steps[index];
     const struct model_info *info = model_info(model);

@@ -20,7 +20,7 @@ static int find_program_folder(char folder[PATH_MAX], struct error *error)
 {
     ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
     if (length < 1)
-        return error_set(error, "/proc/self/exe does not say where the program is");
+        return error_set(error, "cannot read the path of the program from /proc/self/exe");
     folder[length] = '\0';
     strrchr(folder, '/')[1] = '\0';
     return 0;
@@ -36,8 +36,8 @@ static int find_plugin(char path[PATH_MAX], struct error *error)
         if (length < PATH_MAX && access(path, R_OK) == 0)
             return 0;
     }
-    return error_set(error, "there is an NVIDIA driver, but no %s in %s nor in %s../lib/linformerd", places[0], folder,
-                     folder);
+    return error_set(error, "an NVIDIA driver is installed, but %s is missing in %s and in %s../lib/linformerd",
+                     places[0], folder, folder);
 }
 
 const struct backend_functions *backend_cuda_load(struct error *error)
@@ -54,7 +54,7 @@ const struct backend_functions *backend_cuda_load(struct error *error)
         return NULL;
     void *plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!plugin) {
-        error_set(error, "the CUDA engine does not load: %s", dlerror());
+        error_set(error, "the CUDA engine cannot be loaded: %s", dlerror());
         return NULL;
     }
     backend_symbol *symbol;

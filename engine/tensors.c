@@ -26,7 +26,7 @@ int tensors_check_input(const struct plan *plan, const struct engine_item *item,
                              d, found);
         if (factor && (found < factor->free.least || found > factor->free.most))
             return error_set(error,
-                             "input \"%s\" has size %lld in dimension %d of an item; the model takes %lld to %lld",
+                             "input \"%s\" has size %lld in dimension %d of an item; the model accepts %lld to %lld",
                              input->name, found, d, (long long)factor->free.least, (long long)factor->free.most);
     }
     return 0;
@@ -44,11 +44,10 @@ static int check_shared_size(const struct plan *plan, const struct engine_item *
     if (padder_size(plan, item, input->sizes[d], &expected) && expected == found)
         return 0;
     if (factor)
-        return error_set(error,
-                         "input \"%s\" has size %lld in dimension %d of an item; expected %lld, that of \"%s\" "
-                         "in its dimension %d",
-                         input->input.name, found, d, (long long)expected, plan->inputs[factor->free.input].input.name,
-                         factor->free.dimension);
+        return error_set(
+            error, "input \"%s\" has size %lld in dimension %d of an item; expected %lld, as in \"%s\", dimension %d",
+            input->input.name, found, d, (long long)expected, plan->inputs[factor->free.input].input.name,
+            factor->free.dimension);
     return error_set(error, "input \"%s\" has size %lld in dimension %d of an item; expected %lld, which is %s",
                      input->input.name, found, d, (long long)expected,
                      plan_size_text(plan, input->sizes[d], text, sizeof text));
@@ -59,7 +58,7 @@ static int check_limit(const struct plan *plan, const struct engine_item *item, 
 {
     int64_t found;
     if (!padder_size(plan, item, limit->size, &found))
-        return error_set(error, "%s is more than 64 bits hold for this item", limit->what);
+        return error_set(error, "%s does not fit into 64 bits for this item", limit->what);
     if (found >= limit->least && found <= limit->most && found % limit->multiple == 0)
         return 0;
     if (found % limit->multiple != 0)
@@ -102,10 +101,10 @@ static int check_rows(const struct plan *plan, const struct engine_item *item, s
     long long rows = padder_item_rows(plan, item, &axis), most = plan->max_rows;
     axis_text(plan, axis, text, sizeof text);
     if (rows < 1)
-        return error_set(error, "the item's sizes leave a value of the model without rows%s", text);
+        return error_set(error, "with the sizes of this item, an intermediate result has no rows%s", text);
     if (rows > most)
         return error_set(error,
-                         "the item has %lld rows%s in a value of the model; this server takes at most %lld "
+                         "an intermediate result has %lld rows%s for this item; this server accepts at most %lld "
                          "(--max-batch-tokens)",
                          rows, text, most);
     return 0;
@@ -123,7 +122,7 @@ int tensors_check_item(const struct plan *plan, const struct engine_item *item, 
         return -1;
     for (int i = 0; i < plan->n_sizes; i++)
         if (!padder_size(plan, item, i, &value))
-            return error_set(error, "a size of the item is more than 64 bits hold: %s",
+            return error_set(error, "a size of the item does not fit into 64 bits: %s",
                              plan_size_text(plan, i, text, sizeof text));
     return 0;
 }

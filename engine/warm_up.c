@@ -88,7 +88,7 @@ static int allocate_inputs(const struct model *model, struct warm_up *warm_up, s
             continue;
         warm_up->inputs[i] = calloc(rows * columns, sizeof(float)); /* for bytes, ids or floats */
         if (!warm_up->inputs[i])
-            return error_set(error, "out of memory for a first batch of %zu rows", rows);
+            return error_set(error, "out of memory for the warm-up batch of %zu rows", rows);
         warm_up->item.inputs[i].data = warm_up->inputs[i];
     }
     return 0;
@@ -103,7 +103,7 @@ static int allocate_tensor(const struct model *model, struct warm_up *warm_up, s
         elements *= shape[d];
     warm_up->output = calloc((size_t)elements, sizeof(float));
     warm_up->item.output = warm_up->output;
-    return warm_up->output ? 0 : error_set(error, "out of memory for a first batch");
+    return warm_up->output ? 0 : error_set(error, "out of memory for the warm-up batch");
 }
 
 /* Requests one row of the output, a whole image, or the whole first tensor of a module. */
@@ -124,7 +124,7 @@ static int allocate_output(const struct model *model, struct warm_up *warm_up, s
     }
     warm_up->output = calloc((size_t)(item->n_rows * info->output_columns), sizeof(float));
     item->output = warm_up->output;
-    return item->output ? 0 : error_set(error, "out of memory for a first batch");
+    return item->output ? 0 : error_set(error, "out of memory for the warm-up batch");
 }
 
 /* Finds the shortest item that the model accepts. Returns 1 if it accepts none of the sizes. */

@@ -402,7 +402,7 @@ static int run_batch(struct backend_model *model, int lane, const struct batch *
         run_step(run, &run.plan->steps[i]);
         begin = add_time(batch, i, begin);
     }
-    return atomic_load(&model->failed) ? error_set(error, "out of memory in a product of matrices") : 0;
+    return atomic_load(&model->failed) ? error_set(error, "out of memory in a matrix product") : 0;
 }
 
 const struct backend_functions backend_cpu = {

@@ -18,7 +18,7 @@ void cpu_linear_block(const struct cpu_run *run, const struct linear_block *bloc
     int64_t columns = run->plan->weights[block->weight].rows;
     const struct product_weight *weight = run->packed[block->weight];
     if (!weight)
-        cpu_refuse_use(run, "it reads a weight by linear tiles");
+        cpu_refuse_use(run, "it reads a weight in tiles of a linear product");
     struct product_tile tile = {
         .weight = weight,
         .x = products_linear_rows(run->products, weight, block->rows, block->x_element, block->x, scratch),

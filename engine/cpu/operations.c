@@ -64,4 +64,4 @@ const struct cpu_operation cpu_operations[] = {
     [OP_GIVE_TENSOR] = {cpu_give_tensor, cpu_no_scratch, cpu_no_scratch},
 };
 
-_Static_assert(sizeof cpu_operations / sizeof *cpu_operations == OP_COUNT, "a row for each operation");
+_Static_assert(sizeof cpu_operations / sizeof *cpu_operations == OP_COUNT, "the table has a row for each operation");

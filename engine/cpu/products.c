@@ -77,12 +77,12 @@ static int refuse_address_space(int64_t bytes, int threads, struct error *error)
     long long needed = bytes >> 20;
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return error_set(error,
-                         "OpenBLAS needs %lld MiB of address space for %d threads (--threads), and the system has "
+                         "OpenBLAS needs %lld MiB of address space for %d threads (--threads), but the system grants "
                          "less: see vm.overcommit_memory",
                          needed, threads);
     return error_set(error,
-                     "OpenBLAS needs %lld MiB of address space for %d threads (--threads); the limit of it, RLIMIT_AS "
-                     "(ulimit -v), is %lld MiB for the whole process",
+                     "OpenBLAS needs %lld MiB of address space for %d threads (--threads), but RLIMIT_AS (ulimit -v) "
+                     "limits the whole process to %lld MiB",
                      needed, threads, (long long)(limit.rlim_cur >> 20));
 }
 
@@ -154,8 +154,8 @@ static int open_bf16(enum instruction_set set, enum product_library library, str
     bool wanted = products->needs_onednn, refused = library == LIBRARY_OPENBLAS;
     products->vector = vector_functions_of_bf16();
     if (refused || !cpu_has_bf16() || set != SET_AVX512 || !products->vector)
-        return error_set(error, "dtype bf16 on the CPU needs a processor with AVX512_BF16, the kernels \"avx512\" and "
-                                "not the products \"openblas\"; f32 needs none of them");
+        return error_set(error, "dtype bf16 on the CPU needs a processor with AVX512_BF16, kernels \"avx512\", and "
+                                "products other than \"openblas\"; f32 has none of these conditions");
     if (!wanted && !cpu_has_amx())
         return 0;
     return onednn_open(products->threads, true, &products->onednn, error) == 0 || !wanted ? 0 : -1;
@@ -171,7 +171,7 @@ static int open_f32(enum instruction_set set, enum product_library library, stru
     if (refused || (set != SET_AVX512 && !wanted))
         return 0;
     if (set != SET_AVX512)
-        return error_set(error, "oneDNN is used with AVX-512 kernels alone, and these are not chosen: see --kernels");
+        return error_set(error, "oneDNN needs the AVX-512 kernels, which are not in use: see --kernels");
     return onednn_open(products->threads, false, &products->onednn, error) == 0 || !wanted ? 0 : -1;
 }
 
@@ -273,7 +273,7 @@ int products_take_weight(const struct products *products, int64_t columns, int64
     error->message[0] = '\0';
     if (!weight) {
         free(owned ? w : NULL);
-        return error_set(error, "out of memory while taking over a weight");
+        return error_set(error, "out of memory while preparing a weight");
     }
     *weight = (struct product_weight){.columns = columns, .depth = depth};
     if (pack_weight(products, weight, w, owned, error) != 0) {

@@ -98,7 +98,7 @@ static int create_streams(struct onednn *onednn, struct error *error)
     int status = onednn->call.dnnl_engine_create(&onednn->engine, dnnl_cpu, 0);
     for (int i = 0; i <= onednn->threads && status == 0; i++)
         status = onednn->call.dnnl_stream_create(&onednn->streams[i], onednn->engine, dnnl_stream_default_flags);
-    return status ? error_set(error, failure, "an engine", status) : 0;
+    return status ? error_set(error, failure, "creating an engine", status) : 0;
 }
 
 /* Packs a small weight, to test whether oneDNN can generate code. Some systems forbid this. */
@@ -108,8 +108,8 @@ static int try_to_pack(struct onednn *onednn, struct error *error)
     struct onednn_weight *weight;
     if (onednn_pack(onednn, TRIED, TRIED, w, &weight, error) != 0)
         return error_set(error,
-                         "oneDNN cannot generate code here (%.100s): is memory that is both written and executed "
-                         "forbidden, as by systemd's MemoryDenyWriteExecute?",
+                         "oneDNN cannot generate code (%.100s): does the system forbid memory that is both writable "
+                         "and executable (systemd's MemoryDenyWriteExecute)?",
                          error->message);
     onednn_free_weight(onednn, weight);
     return 0;
@@ -452,7 +452,8 @@ int onednn_tile(const struct onednn *onednn, const struct onednn_weight *weight,
 int onednn_open(int threads, bool bf16, struct onednn **onednn, struct error *error)
 {
     (void)threads, (void)bf16, (void)onednn;
-    return error_set(error, "this build has no oneDNN: its headers (version 2 or 3) were not there");
+    return error_set(error,
+                     "this build does not include oneDNN: its headers (version 2 or 3) were missing at build time");
 }
 
 void onednn_close(struct onednn *onednn)
@@ -470,7 +471,7 @@ int onednn_pack(struct onednn *onednn, int64_t columns, int64_t depth, const flo
                 struct error *error)
 {
     (void)onednn, (void)columns, (void)depth, (void)w, (void)weight;
-    return error_set(error, "this build has no oneDNN");
+    return error_set(error, "this build does not include oneDNN");
 }
 
 void onednn_free_weight(struct onednn *onednn, struct onednn_weight *weight)

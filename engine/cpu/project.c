@@ -10,7 +10,7 @@
 #define CHUNK_ROWS 8192 /* number of rows of x in a chunk */
 #define SUMS_AT_ONCE 64 /* number of columns of E that are summed up at the same time */
 
-_Static_assert(TILE_COLUMNS <= VECTOR_PANEL, "a tile is a panel");
+_Static_assert(TILE_COLUMNS <= VECTOR_PANEL, "a tile fits into a panel");
 
 /* The parameters of a step, with pointers to its matrices. Each group of columns has its own E and bias. A tile belongs
  * to one group. */

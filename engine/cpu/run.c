@@ -11,7 +11,7 @@ int64_t cpu_no_scratch(const struct cpu_run *run, const struct plan_step *step)
 
 void cpu_refuse_use(const struct cpu_run *run, const char *use)
 {
-    fprintf(stderr, "operation %s: %s, which its row in engine/cpu/operations.c does not say\n",
+    fprintf(stderr, "operation %s: %s, but its row in engine/cpu/operations.c does not declare this\n",
             operation_name(run->step->operation), use);
     abort();
 }

@@ -88,7 +88,7 @@ static inline float *floats_of(const struct cpu_run *run, int value)
     if (value == PLAN_NONE)
         return NULL;
     if (run->elements[value] != ELEMENT_F32)
-        cpu_refuse_use(run, "it takes a value of bf16 for floats");
+        cpu_refuse_use(run, "it reads a bf16 value as floats");
     return (float *)(run->arena + run->plan->values[value].offset);
 }
 

@@ -87,7 +87,7 @@ int team_start(int threads, struct error *error)
     int failure = try_threads(threads - 1);
     if (failure != 0)
         return error_set(error,
-                         "%d threads that compute (--threads) cannot be started: %s; is the number of threads limited "
+                         "%d compute threads (--threads) cannot be started: %s; is the number of threads limited "
                          "(ulimit -u, a container's pids.max), or memory (ulimit -v)?",
                          threads, strerror(failure));
     omp_set_dynamic(0); /* teams keep their size, because a smaller team would end threads, and the next team would

@@ -50,8 +50,8 @@ int instruction_set_choose(enum instruction_set wanted, enum instruction_set *se
     enum instruction_set best = best_set();
     *set = wanted == SET_AUTO ? best : wanted;
     if (*set < best)
-        return error_set(error, "kernels \"%s\": this processor's best are %s", instruction_set_name(wanted),
-                         instruction_set_name(best));
+        return error_set(error, "kernels \"%s\" are not supported by this processor; its best kernels are %s",
+                         instruction_set_name(wanted), instruction_set_name(best));
     return 0;
 }
 

@@ -94,7 +94,7 @@ void VARIANT(vector_linear)(const struct vector_linear *linear)
     }
 }
 
-_Static_assert(PLAN_ROW_BLOCK % TILE_ROWS <= SHORT_ROWS, "a block's last rows are a short tile");
+_Static_assert(PLAN_ROW_BLOCK % TILE_ROWS <= SHORT_ROWS, "the last rows of a block fit into a short tile");
 
 /* Adds the product of the last row of x, if the number of rows is odd. A word of E contains two positions. The second
  * position of the last word does not belong to x, so it is set to 0. */

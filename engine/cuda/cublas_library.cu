@@ -6,7 +6,7 @@
 
 #if defined(CUBLAS_VERSION) && CUBLAS_VERSION >= 120500
 static_assert(std::is_same<decltype(&cublasGemmGroupedBatchedEx), decltype(cublas_library::multiply_grouped)>::value,
-              "NVIDIA declares the function like this");
+              "the type matches NVIDIA's declaration");
 #endif
 
 bool cublas_library_load(struct cublas_library *library)

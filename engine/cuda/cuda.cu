@@ -40,7 +40,8 @@ int cuda_take_memory(void **memory, size_t bytes, const char *what, struct error
         return 0;
     *memory = NULL;
     cudaGetLastError();
-    return error_set(error, "%s of %zu bytes on the CUDA device: %s", what, bytes, cudaGetErrorString(status));
+    return error_set(error, "cannot allocate %zu bytes on the CUDA device for %s: %s", bytes, what,
+                     cudaGetErrorString(status));
 }
 
 int cuda_open_event(cudaEvent_t *event, unsigned flags, struct error *error)
@@ -49,7 +50,7 @@ int cuda_open_event(cudaEvent_t *event, unsigned flags, struct error *error)
     if (status == cudaSuccess)
         return 0;
     *event = NULL;
-    return cuda_fail(error, "no event on the CUDA device", status);
+    return cuda_fail(error, "cannot create an event on the CUDA device", status);
 }
 
 /* ---- Opening ---- */
@@ -59,7 +60,7 @@ static int describe(struct backend *backend, struct error *error)
     struct cudaDeviceProp properties;
     cudaError_t status = cudaGetDeviceProperties(&properties, backend->device);
     if (status != cudaSuccess)
-        return cuda_fail(error, "the CUDA device cannot be asked what it is", status);
+        return cuda_fail(error, "cannot read the properties of the CUDA device", status);
     backend->processors = properties.multiProcessorCount;
     backend->shared_bytes = properties.sharedMemPerBlockOptin;
     backend->shared_by_two = properties.sharedMemPerMultiprocessor / 2 - properties.reservedSharedMemPerBlock;
@@ -81,7 +82,7 @@ static int check_kernels(const struct backend *backend, struct error *error)
     if (status == cudaSuccess)
         return 0;
     cudaGetLastError();
-    return error_set(error, "%s: the engine was not compiled for it: %s", backend->description,
+    return error_set(error, "%s: the CUDA engine was not compiled for this device: %s", backend->description,
                      cudaGetErrorString(status));
 }
 
@@ -159,7 +160,7 @@ static int open_streams(struct backend *backend, struct error *error)
         if (status == cudaSuccess)
             continue;
         *streams[i] = NULL;
-        return cuda_fail(error, "no stream on the CUDA device", status);
+        return cuda_fail(error, "cannot create a stream on the CUDA device", status);
     }
     return 0;
 }
@@ -259,7 +260,7 @@ static int reserve(struct backend_model *model, struct error *error)
     const struct plan *plan = model->plan;
     char arena[160];
     snprintf(arena, sizeof arena,
-             "the arena, for batches of %lld rows (--max-batch-tokens) and %lld sequences (--max-batch-requests),",
+             "the arena, with batches of %lld rows (--max-batch-tokens) and %lld sequences (--max-batch-requests)",
              (long long)plan->max_rows, (long long)plan->max_items);
     model->run.scratch_floats = scratch_floats(plan, model->backend->dtype);
     if (cuda_take_memory((void **)&model->run.arena, plan->arena_bytes, arena, error) != 0 ||

@@ -59,7 +59,7 @@ bool cuda_grouped_possible(struct cuda_grouped *grouped, struct cuda_run *run, c
 /* Reserves the next array in `room`, and fills it with the value. */
 template <typename Value> static Value *repeat(void **room, int count, Value value)
 {
-    static_assert(sizeof(Value) == 4, "ARRAYS counts arrays of this size");
+    static_assert(sizeof(Value) == 4, "ARRAYS counts arrays of 4-byte elements");
     Value *values = (Value *)*room;
     for (int i = 0; i < count; i++)
         values[i] = value;

@@ -65,7 +65,7 @@ static void send(struct cuda_lane *lane, const struct backend *backend, struct c
     shape_of_batch(run->plan, run->batch, &lane->shape);
     cudaError_t filled = upload_fill(&lane->upload, run->plan, run->batch, &lane->shape);
     if (filled == cudaErrorMemoryAllocation)
-        run->refusal = "no memory for attention masks";
+        run->refusal = "out of memory for attention masks";
     else
         note(run, filled);
     if (!has_not_failed(run))

@@ -24,7 +24,7 @@ struct found {
     int32_t keys[2][BEST], pairs[BEST];
 };
 
-static_assert(BEST == WARP, "a thread has the weight of a pair");
+static_assert(BEST == WARP, "each thread holds the weight of one pair");
 
 /* Computes the scores of the head's keys in both halves, and finds the keys with the largest scores in each half. */
 template <typename T>

@@ -62,7 +62,7 @@ int cuda_products_open(struct cuda_products **products, struct error *error)
         return error_set(error, "out of memory while opening the CUDA engine");
     if (cublasLtCreate(&opened->handle) != CUBLAS_STATUS_SUCCESS) {
         free(opened);
-        return error_set(error, "cuBLASLt does not start on this device");
+        return error_set(error, "cuBLASLt cannot be initialised on this device");
     }
     opened->grouped = cuda_grouped_open();
     if (!opened->grouped) {
@@ -77,7 +77,8 @@ int cuda_products_open(struct cuda_products **products, struct error *error)
         cudaGetLastError();
         opened->workspace = NULL;
         cuda_products_close(opened);
-        return error_set(error, "the device has no %zu bytes left for products of matrices", (size_t)WORKSPACE_BYTES);
+        return error_set(error, "out of memory on the CUDA device: matrix products need %zu bytes",
+                         (size_t)WORKSPACE_BYTES);
     }
     *products = opened;
     return 0;
@@ -367,10 +368,9 @@ void cuda_products_multiply(struct cuda_run *run, const struct cuda_product *pro
         choose(run, product, &shape, extent_after(place->extent, product), place);
         status = launch_as(run, product, place);
     }
-    /* During capturing, an algorithm may be missing, and cannot be chosen. The next launch of this product chooses
-     * it. */
-    if (cublas_refuses(status))
-        run->refusal = "a product of matrices cannot be captured";
+    if (cublas_refuses(status)) /* during capturing there may be no remembered algorithm, and none may be chosen. The
+                               next launch chooses one */
+        run->refusal = "a matrix product cannot be captured in a CUDA graph";
     else if (status != CUBLAS_STATUS_SUCCESS)
         run->product_failed = true;
 }
@@ -449,5 +449,5 @@ int cuda_products_warm(struct cuda_run run, struct error *error)
     }
     choose_for_full(&run, &shape, false);
     shape_free(&shape);
-    return run.status == cudaSuccess ? 0 : cuda_fail(error, "the CUDA device failed at products", run.status);
+    return run.status == cudaSuccess ? 0 : cuda_fail(error, "the CUDA device failed in a matrix product", run.status);
 }

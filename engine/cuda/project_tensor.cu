@@ -42,7 +42,7 @@ static __device__ __forceinline__ void copy_tile(T (*to)[WIDE + PAD], const T *x
                                                  int64_t columns, bool packed, int count)
 {
     constexpr int packs = WIDE / PACK<T>, down = WARPS * WARP / packs;
-    static_assert(WARPS * WARP % packs == 0, "a thread copies packs of one column");
+    static_assert(WARPS * WARP % packs == 0, "each thread copies packs of one column");
     int row = (int)threadIdx.x / packs, c = (int)threadIdx.x % packs * PACK<T>;
     if (!packed) {
         copy_rows<T, WIDE>(to, x, stride, there, columns, false, count, (int)threadIdx.x, WARPS * WARP);

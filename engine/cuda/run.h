@@ -217,7 +217,7 @@ template <typename T> static inline const T *weight_of(struct cuda_run *run, int
     if (weight == PLAN_NONE)
         return NULL;
     refuse_unless(run, run->weights[weight] || is_empty(&run->plan->weights[weight]),
-                  "it reads a weight as elements, which its row in operations.cu does not say");
+                  "it reads a weight as elements, but its row in operations.cu does not declare this");
     return (const T *)run->weights[weight];
 }
 
@@ -227,7 +227,7 @@ static inline const float *float_weight_of(struct cuda_run *run, int weight)
     if (weight == PLAN_NONE)
         return NULL;
     refuse_unless(run, run->float_weights[weight] || is_empty(&run->plan->weights[weight]),
-                  "it reads a weight as floats, which its row in operations.cu does not say");
+                  "it reads a weight as floats, but its row in operations.cu does not declare this");
     return run->float_weights[weight];
 }
 
@@ -236,7 +236,7 @@ static inline const float *float_weight_of(struct cuda_run *run, int weight)
 static inline const int64_t *starts_of(struct cuda_run *run, int value)
 {
     refuse_unless(run, !run->is_repeatable,
-                  "it reads the rows of single items, and its row in operations.cu lacks by_item");
+                  "it reads the rows of single items, but its row in operations.cu does not declare by_item");
     return run->batch->layouts[run->plan->values[value].axis].item_starts;
 }
 
@@ -415,7 +415,7 @@ static inline float *scratch_of(struct cuda_run *run)
 {
     const struct cuda_operation *operation = cuda_operation_of(run->dtype, run->step->operation);
     refuse_unless(run, operation->scratch != cuda_no_scratch,
-                  "it uses scratch, which its row in operations.cu does not say");
+                  "it uses scratch, but its row in operations.cu declares none");
     return run->scratch;
 }
 

@@ -74,7 +74,7 @@ static __device__ __forceinline__ void split_copy_rows(float (*to)[STRIDE], cons
                                                        int64_t there, int64_t columns, bool packed)
 {
     constexpr int packs = COLUMNS / PACK<float>, step = THREADS / packs;
-    static_assert(ROWS % step == 0, "each thread copies equally many packs");
+    static_assert(ROWS % step == 0, "each thread copies the same number of packs");
     int first = (int)threadIdx.x / packs, c = (int)threadIdx.x % packs * PACK<float>;
 #pragma unroll
     for (int i = 0; i < ROWS; i += step) {

@@ -44,8 +44,9 @@ static int check_range(const struct plan_weight *weight, struct error *error)
     for (int64_t i = 0; i < weight->rows * weight->columns; i++)
         if (isfinite(weight->data[i]) && fabsf(weight->data[i]) >= MIN_INFINITE_F16)
             return error_set(
-                error, "weight \"%s\" has %g at element %lld, and f16 ends at 65504; use --dtype bf16, tf32 or f32",
-                weight->name ? weight->name : "", (double)weight->data[i], (long long)i);
+                error,
+                "weight \"%s\": element %lld is %g, beyond f16's maximum of 65504; use --dtype bf16, tf32 or f32",
+                weight->name ? weight->name : "", (long long)i, (double)weight->data[i]);
     return 0;
 }
 
@@ -131,7 +132,7 @@ int weights_to_device(struct device_weights *weights, const struct plan *plan, e
     if (!weights->elements || !weights->floats)
         return error_set(error, "out of memory while preparing a model");
     if (dtype == DTYPE_BF16 || dtype == DTYPE_F16)
-        result = cuda_take_memory((void **)&staged, (size_t)STAGED * sizeof *staged, "room to round weights", error);
+        result = cuda_take_memory((void **)&staged, (size_t)STAGED * sizeof *staged, "rounding weights", error);
     for (int i = 0; i < plan->n_weights && result == 0; i++)
         result = upload_weight(weights, plan, i, dtype, staged, stream, error);
     cudaError_t status = cudaStreamSynchronize(stream);

@@ -16,8 +16,8 @@ static void refuse_surplus(struct plan_builder *builder)
         char shape[128];
         if (!builder->used[i] && !plan_ignores(builder, tensor->name))
             plan_fail(builder,
-                      "%s: tensor \"%s\" %s is surplus: the class with these kwargs has no such parameter; "
-                      "\"ignore\" in config.json leaves tensors out",
+                      "%s: tensor \"%s\" %s has no counterpart in the class with these kwargs; \"ignore\" in "
+                      "config.json leaves tensors out",
                       weights_origin(builder->weights), tensor->name,
                       weights_shape_text(tensor->rank, tensor->shape, shape, sizeof shape));
     }

@@ -158,7 +158,8 @@ int plan_input_tensor(struct plan_builder *builder, const char *name, enum input
     if (builder->failed)
         return PLAN_NONE;
     if (!plan_size_divides(builder, elements, plan_size_constant(builder, columns), &rows))
-        return plan_fail(builder, "input \"%s\" is not made of rows of %lld elements", name, (long long)columns);
+        return plan_fail(builder, "the size of input \"%s\" is not a multiple of its %lld columns", name,
+                         (long long)columns);
     int axis = plan_sized_axis(builder, rows, plan_size_constant(builder, 1));
     return axis == PLAN_NONE ? PLAN_NONE : place_input(builder, input, axis);
 }
@@ -222,6 +223,7 @@ enum padding plan_choose_padding(struct plan_builder *builder, const char *class
         size_t length = strlen(can);
         snprintf(can + length, sizeof can - length, "%s%s", length ? " or " : "", padding_name(allowed[i]));
     }
-    plan_fail(builder, "padding \"%s\": %s can have %s with these kwargs", padding_name(asked), class_name, can);
+    plan_fail(builder, "padding \"%s\" is not supported: %s accepts %s with these kwargs", padding_name(asked),
+              class_name, can);
     return chosen;
 }

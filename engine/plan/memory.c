@@ -175,7 +175,7 @@ int plan_place_values(struct plan *plan, int64_t max_rows, int64_t max_items, st
     find_lifetimes(plan);
     for (int i = 0; i < plan->n_values; i++)
         if (!size_value(plan, &plan->values[i]))
-            return error_set(error, "the activations of a batch of %lld rows are more than memory can address",
+            return error_set(error, "the activations of a batch of %lld rows exceed the address space",
                              (long long)plan->max_rows);
     bool *placed = calloc((size_t)plan->n_values + 1, sizeof *placed);
     int *in_place = malloc(((size_t)plan->n_values + 1) * sizeof *in_place);

@@ -343,7 +343,7 @@ const struct plan_operation plan_operations[] = {
                         .flops = flops_of_nothing,
                         .print = print_tensor},
 };
-_Static_assert(sizeof plan_operations / sizeof *plan_operations == OP_COUNT, "a row for each operation");
+_Static_assert(sizeof plan_operations / sizeof *plan_operations == OP_COUNT, "the table has a row for each operation");
 
 const char *operation_lack(enum operation operation)
 {

@@ -54,7 +54,7 @@ static bool join(struct plan_builder *builder, int second)
     decision.spared[decision.n_spared++] = inner->y;
     if (gate != PLAN_NONE)
         decision.spared[decision.n_spared++] = plan->steps[gate].y;
-    plan_decide(builder, decision, "blocks of rows through %s and %s", plan->weights[joined.weight].name,
+    plan_decide(builder, decision, "products with %s and %s in blocks of rows", plan->weights[joined.weight].name,
                 plan->weights[joined.second_weight].name);
     if (gate != PLAN_NONE)
         plan_remove_step(plan, gate);

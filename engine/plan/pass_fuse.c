@@ -25,7 +25,7 @@ static void decide(struct plan_builder *builder, const struct plan_step *linear,
     flops.item = plan_step_flops(plan, linear, 1) - flops.row;
     struct plan_decision decision = {.before = flops, .after = flops, .least_rows = 1};
     decision.spared[decision.n_spared++] = spared;
-    plan_decide(builder, decision, "%s within the product with %s", step, plan->weights[linear->weight].name);
+    plan_decide(builder, decision, "%s fused into the product with %s", step, plan->weights[linear->weight].name);
 }
 
 static bool fuse_activation(struct plan_builder *builder, int i)

@@ -153,7 +153,7 @@ static void decide(struct narrowing *n)
         decision.before.row += flops;
         decision.after.item += flops * (1 + 2 * step_reach(n, i));
     }
-    plan_decide(n->builder, decision, "the last steps on the wanted rows alone, for one of them");
+    plan_decide(n->builder, decision, "the last steps only on the requested rows, counted for one row");
 }
 
 /* Rebuilds the list of steps: first the other steps, then the narrow steps. A step reads values of the same reach or a

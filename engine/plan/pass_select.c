@@ -191,7 +191,7 @@ static void decide(const struct selecting *s)
             decision.after.item += two - one;
         }
     }
-    plan_decide(s->builder, decision, "the last steps on the one row that is selected");
+    plan_decide(s->builder, decision, "the last steps only on the selected row");
 }
 
 /* Replaces the steps that only the selection needs by steps for one row. The readers of the selection then read the

@@ -176,7 +176,7 @@ void print_sequence_convolution(const struct plan *plan, const struct plan_step 
 void print_call_projection(const struct plan *plan, const struct plan_step *step, FILE *out)
 {
     if (step->tail != PLAN_NONE)
-        fprintf(out, " with %s below", plan->weights[step->tail].name);
+        fprintf(out, " with the last row %s", plan->weights[step->tail].name);
 }
 
 void print_image_convolution(const struct plan *plan, const struct plan_step *step, FILE *out)

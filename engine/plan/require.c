@@ -31,8 +31,9 @@ static void narrow_input(struct plan_builder *builder, struct model_input *input
     if (!none && input->own_limit)
         none = input->max_length / input->multiple * input->multiple < input->min_length;
     if (none)
-        plan_fail(builder, "%s: no number of rows of input \"%s\" suits it and the rest of the model", limit->what,
-                  input->name);
+        plan_fail(builder,
+                  "%s: no number of rows of input \"%s\" satisfies both this limit and those of the rest of the model",
+                  limit->what, input->name);
 }
 
 /* The index of the size that is the number of rows of one sequence on the axis. PLAN_NONE if the plan has no such size.
@@ -79,7 +80,8 @@ void plan_limit_rows(struct plan_builder *builder, int axis, struct plan_size_li
     }
     limit.size = size_of_rows(builder, axis);
     if (!builder->failed && limit.size == PLAN_NONE)
-        plan_fail(builder, "%s: expected the rows of an input, or a number of rows that is a size", limit.what);
+        plan_fail(builder, "%s: expected the rows of an input, or a number of rows that is an expression of sizes",
+                  limit.what);
     plan_limit_size(builder, limit);
 }
 

@@ -114,9 +114,9 @@ static void check_layout(struct plan_builder *builder, const struct model_input 
     bool is_image = from_input && builder->plan->inputs[axis->input].input.layout == LAYOUT_IMAGE;
     is_image |= builder->scope.height != PLAN_NONE;
     if (input->layout == LAYOUT_IMAGE && !is_image)
-        plan_fail(builder, "input \"%s\": expected the pixels of an image that is an input", input->name);
+        plan_fail(builder, "input \"%s\": expected an image that is an input of the model", input->name);
     if (input->layout == LAYOUT_CHANNELS && (!from_input || is_image))
-        plan_fail(builder, "input \"%s\": expected the rows of an input", input->name);
+        plan_fail(builder, "input \"%s\": expected the rows of an input of the model", input->name);
 }
 
 static void limit_rows(struct plan_builder *builder, const struct model_input *input, int value)
@@ -141,7 +141,8 @@ static int pad_like(struct plan_builder *builder, const struct model_input *inpu
     const struct plan_axis *axis = &builder->plan->axes[plan_value_at(builder, like)->axis];
     int own = axis->kind == AXIS_PADDED ? axis->padded.of : plan_value_at(builder, like)->axis;
     if (value != PLAN_NONE && plan_value_at(builder, value)->axis != own)
-        return plan_fail(builder, "input \"%s\": its rows are not those of the input that it goes with", input->name);
+        return plan_fail(builder, "input \"%s\": its rows do not match those of the input that it belongs to",
+                         input->name);
     if (axis->kind != AXIS_PADDED)
         return value;
     return input->kind == INPUT_MASK ? plan_pad_mask(builder, value, like)
@@ -153,11 +154,11 @@ int plan_bound_input(struct plan_builder *builder, const struct model_input *inp
     struct plan_scope *scope = &builder->scope;
     int index = scope->n_inputs, value = take_binding(builder, input->name);
     if (value != PLAN_NONE && input->refused)
-        return plan_fail(builder, "input \"%s\" is bound: %s", input->name, input->refused);
+        return plan_fail(builder, "input \"%s\" is not accepted: %s", input->name, input->refused);
     if (value == PLAN_NONE && input->fallback != PLAN_NONE)
         value = scope->values[index] = scope->values[input->fallback];
     if (value == PLAN_NONE && !input->optional)
-        return plan_fail(builder, "no value is bound to input \"%s\"", input->name);
+        return plan_fail(builder, "input \"%s\" of the class is not bound to a result", input->name);
     if (value != PLAN_NONE) {
         check_elements(builder, input, value);
         check_layout(builder, input, value);
@@ -170,9 +171,9 @@ int plan_unbound_input(struct plan_builder *builder, const struct model_input *i
 {
     int value = take_binding(builder, input->name);
     if (value != PLAN_NONE && input->refused)
-        return plan_fail(builder, "input \"%s\" is bound: %s", input->name, input->refused);
+        return plan_fail(builder, "input \"%s\" is not accepted: %s", input->name, input->refused);
     if (value != PLAN_NONE && input->kind != INPUT_IGNORED)
-        return plan_fail(builder, "input \"%s\": a mask of an attention's scores cannot be a value of the plan",
+        return plan_fail(builder, "input \"%s\": a mask of attention scores cannot be a result of the graph",
                          input->name);
     return PLAN_NONE;
 }
@@ -180,7 +181,7 @@ int plan_unbound_input(struct plan_builder *builder, const struct model_input *i
 void plan_need_call(struct plan_builder *builder, const struct plan_axis *axis)
 {
     if (axis->kind != AXIS_INPUT || builder->plan->inputs[axis->input].input.layout != LAYOUT_CALL)
-        plan_fail(builder, "%s takes whole calls, (length, batch, features), and the plan has single sequences",
+        plan_fail(builder, "%s accepts only whole calls, (length, batch, features), and not single sequences",
                   builder->scope.leaf->class_name);
 }
 

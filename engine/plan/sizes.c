@@ -20,7 +20,7 @@ static int too_complex(struct plan_builder *builder)
 
 static int overflows(struct plan_builder *builder)
 {
-    return plan_fail(builder, "a coefficient of a size is more than 64 bits hold");
+    return plan_fail(builder, "a coefficient of a size does not fit into 64 bits");
 }
 
 /* ---- Polynomials. Terms are sorted by their factors, and factors are sorted within a term ---- */
@@ -283,17 +283,17 @@ static int divide(struct plan_builder *builder, enum plan_factor_kind kind, int 
     if (builder->failed)
         return PLAN_NONE;
     if (plan_size_is_constant(builder->plan, b, &divisor) && divisor < 1)
-        return plan_fail(builder, "a size is divided by %lld", (long long)divisor);
+        return plan_fail(builder, "a size is divided by %lld; expected a divisor of at least 1", (long long)divisor);
     if (plan_size_is_constant(builder->plan, a, &dividend) && plan_size_is_constant(builder->plan, b, &divisor)) {
         int64_t quotient = floor_of(dividend, divisor);
         return plan_size_constant(builder, kind == FACTOR_QUOTIENT ? quotient : dividend - quotient * divisor);
     }
     plan_size_bounds(builder->plan, b, &least, &most);
     if (least < 1)
-        return plan_fail(builder, "a size is divided by another that may be 0");
+        return plan_fail(builder, "a size is divided by a size that may be 0");
     struct plan_factor factor = {.kind = kind, .of = {a, b}, .depth = 1 + deepest(builder->plan, a, b)};
-    if (factor.depth > MAX_DEPTH)
-        return plan_fail(builder, "a size has quotients within quotients, more than %d deep", MAX_DEPTH);
+    if (factor.depth > MOST_DEPTH)
+        return plan_fail(builder, "quotients of sizes are nested more than %d deep", MOST_DEPTH);
     return size_of_factor(builder, &factor);
 }
 

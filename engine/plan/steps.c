@@ -303,7 +303,7 @@ int plan_causal_linear_attend(struct plan_builder *builder, int queries, int key
     int axis = plan_value_at(builder, queries)->axis;
     assert(same_sequences(builder, queries, mask));
     if (plan_value_at(builder, keys)->axis != axis || plan_value_at(builder, values)->axis != axis)
-        return plan_fail(builder, "causal linear attention is within one sequence, and keys or values are another's");
+        return plan_fail(builder, "causal linear attention needs keys and values of the same sequence as the queries");
     struct plan_step step = linear_attend(queries, keys, values, mask, heads, fold);
     step.linear_attend.causal = true;
     step.linear_attend.bucket = bucket;
@@ -358,7 +358,7 @@ static int appended_axis(struct plan_builder *builder, int first, int second)
     if (plan_sequences(builder->plan, first) == PLAN_NONE)
         return plan_joined_axis(builder, first, second);
     if (a.kind != AXIS_SIZED || b.kind != AXIS_SIZED)
-        return plan_fail(builder, "rows are appended to padded sequences, of which an item has several");
+        return plan_fail(builder, "rows cannot be appended to padded sequences if an item has several sequences");
     return plan_sized_axis(builder, plan_size_add(builder, a.sized.rows, b.sized.rows), a.sized.sequences);
 }
 
@@ -615,7 +615,7 @@ void plan_give_tensor(struct plan_builder *builder, int x, int output)
     int found = elements_of_value(builder, &value), expected = elements_of_output(builder, &to);
     if (!builder->failed && found != PLAN_NONE && found != expected) {
         char found_text[96], expected_text[96];
-        plan_fail(builder, "output \"%s\" has %s elements; its shape means %s", to.name,
+        plan_fail(builder, "output \"%s\" has %s elements; its shape requires %s", to.name,
                   plan_size_text(builder->plan, found, found_text, sizeof found_text),
                   plan_size_text(builder->plan, expected, expected_text, sizeof expected_text));
     }

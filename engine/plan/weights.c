@@ -169,6 +169,7 @@ void plan_share_weight(struct plan_builder *builder, int weight, const char *for
         return;
     if (tensor->dtype != first->dtype ||
         (!builder->without_data && memcmp(tensor->data, first->data, first->bytes) != 0))
-        plan_fail(builder, "%s: tensor \"%s\" differs from \"%s\": the class with these kwargs shares one for both",
+        plan_fail(builder,
+                  "%s: tensor \"%s\" differs from \"%s\": the class with these kwargs uses one tensor for both",
                   weights_origin(builder->weights), tensor->name, first->name);
 }

@@ -102,7 +102,7 @@ static void f16_refuses_weights_beyond_its_range(void **state)
     (void)state;
     struct error error;
     assert_int_equal(prepare_with(DTYPE_F16, -65520, &error), -1);
-    assert_non_null(strstr(error.message, "weight \"matrix\" has -65520 at element 13, and f16 ends at 65504"));
+    assert_non_null(strstr(error.message, "weight \"matrix\": element 13 is -65520, beyond f16's maximum of 65504"));
     assert_int_equal(prepare_with(DTYPE_F16, -60000, &error), 0);
     assert_int_equal(prepare_with(DTYPE_BF16, 1e30f, &error), 0);
     assert_int_equal(prepare_with(DTYPE_TF32, 1e30f, &error), 0);

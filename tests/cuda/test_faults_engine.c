@@ -170,7 +170,7 @@ static void expect_devices_left_out(void)
     struct engine *engine;
     struct error error;
     char notice[80];
-    snprintf(notice, sizeof notice, "cuda:all is the first %d of %d devices", ENGINE_MAX_DEVICES,
+    snprintf(notice, sizeof notice, "cuda:all uses the first %d of %d devices", ENGINE_MAX_DEVICES,
              ENGINE_MAX_DEVICES + 1);
     setenv("SHIM_DEVICES", (char[]){'0' + (ENGINE_MAX_DEVICES + 1) / 10, '0' + (ENGINE_MAX_DEVICES + 1) % 10, 0}, 1);
     must(engine_open(&options, &engine, &error), &error);
@@ -211,9 +211,9 @@ static void without_a_device_auto_is_the_cpu(void **state)
          "the NVIDIA driver is too old. It supports CUDA 12.2, and the engine was built with CUDA 13.1, which needs a "
          "driver for CUDA 13.0 or later"},
         {"1", "0", "", "no CUDA device: CUDA driver version is insufficient"},
-        {"1", "13000", "open 1 0 2\n", "cuda:0: no stream on the CUDA device: out of memory"},
+        {"1", "13000", "open 1 0 2\n", "cuda:0: cannot create a stream on the CUDA device: out of memory"},
         {"1", "13010", "kernel 1 0 209\n",
-         "cuda:0: shim, compute capability 0.0, cuBLASLt 0: the engine was not compiled for it: "
+         "cuda:0: shim, compute capability 0.0, cuBLASLt 0: the CUDA engine was not compiled for this device: "
          "no kernel image"},
     };
     for (size_t round = 0; round < sizeof rounds / sizeof *rounds; round++) {

@@ -169,7 +169,7 @@ static void expected_words(const struct model *model, enum damage damage, int ra
         snprintf(words[2], sizeof *words, "found %s", found);
         break;
     case SURPLUS:
-        snprintf(words[1], sizeof *words, "[3] is surplus");
+        snprintf(words[1], sizeof *words, "[3] has no counterpart");
         break;
     case INTEGERS:
         snprintf(words[1], sizeof *words, "expected dtype F32, F16, BF16 or F64");

@@ -187,7 +187,7 @@ static void explicit_limits_are_kept(void **state)
     struct answer answer = infer_call(daemon, "image", &body, NULL);
     char *large = encoder_body();
     assert_int_equal(answer.status, 400);
-    assert_non_null(strstr(answer.body, "256 x 256 pixels; this server takes at most 16384"));
+    assert_non_null(strstr(answer.body, "256 x 256 pixels; this server accepts at most 16384"));
     answer_free(&answer);
     infer_body_free(&body);
     answer = daemon_post(daemon, "/embed", large);

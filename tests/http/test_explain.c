@@ -41,8 +41,10 @@ static void the_cost_of_a_token_has_a_reason(void **state)
     (void)state;
     char text[1 << 16], step[128];
     assert_int_equal(explain("tests/reference/linear_attention_lm_causal", "2>/dev/null", text, sizeof text), 0);
-    assert_non_null(strstr(text, "a new row costs the same after any number of rows. A slot has 4672 bytes, and 64 "
-                                 "slots have 299008 bytes\n"));
+    assert_non_null(strstr(
+        text,
+        "a new row costs the same after any number of rows. A slot, the state of one sequence, has 4672 bytes, and 64 "
+        "slots have 299008 bytes\n"));
     assert_null(strstr(text, "runs the whole sequence again"));
 
     assert_int_equal(explain("tests/reference/linformer_pytorch_lm_causal", "2>/dev/null", text, sizeof text), 0);

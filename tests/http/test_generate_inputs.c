@@ -175,7 +175,7 @@ static void test_refused_inputs(void **state)
     } cases[] = {
         {"texts", "\"context\":[[1]]", "context is given, but model \\\"texts\\\" has no such input"},
         {"texts", "\"embeddings\":[[1]]", "embeddings is given"},
-        {MODEL, "\"decoder\":1", "\\\"context\\\" is not given"},
+        {MODEL, "\"decoder\":1", "\\\"context\\\" is missing"},
         {MODEL, "\"context\":3", "context is an integer, a list of rows was expected"},
         {MODEL, "\"context\":[]", "context is empty, a list of rows was expected"},
         {MODEL, "\"context\":[1]", "context[0] is an integer, a list of 12 floats was expected"},
@@ -185,7 +185,7 @@ static void test_refused_inputs(void **state)
         {MODEL, "\"context\":[[1,2,3,4,5,6,7,8,9,10,11,12]],\"context_mask\":[1]", "true or false was expected"},
         {MODEL, "\"context\":[[1,2,3,4,5,6,7,8,9,10,11,12]],\"context_mask\":[]", "context_mask is empty"},
         {MODEL, "\"context\":[[1,2,3,4,5,6,7,8,9,10,11,12]],\"context_mask\":[true,true]", "has 2 rows; expected 1"},
-        {MODEL, "\"context_mask\":[true]", "\\\"context\\\" is not given"},
+        {MODEL, "\"context_mask\":[true]", "\\\"context\\\" is missing"},
     };
     for (size_t i = 0; i < LENGTH(cases); i++)
         for (int route = 0; route < 2; route++) {

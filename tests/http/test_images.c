@@ -168,13 +168,13 @@ static void wrong_inputs_are_refused_with_their_fault(void **state)
     };
     for (size_t i = 0; i < LENGTH(cases); i++)
         expect_refusal(PATH, cases[i].body, 400, cases[i].part);
-    expect_refusal(PATH, body_of(10, 11, NULL, 0), 400, "10 x 11 pixels; this server takes at most 100");
+    expect_refusal(PATH, body_of(10, 11, NULL, 0), 400, "10 x 11 pixels; this server accepts at most 100");
     expect_refusal(PATH, body_of(10, 10, "1,8,", 8), 400, "101 pixels");
     expect_refusal(PATH, body_of(2, 2, "1,7,8,", 56), 400, "\"context\" has shape [1, 7, 8], [-1, 8, -1] was expected");
     expect_refusal(PATH, body_of(2, 2, "8,", 8), 400, "\"context\" has shape [8], [-1, 8, -1] was expected");
-    expect_refusal(PATH, body_of(2, 2, "2,8,1,", 16), 400, "\"context\" has a batch of 2");
+    expect_refusal(PATH, body_of(2, 2, "2,8,1,", 16), 400, "\"context\" has batch size 2");
     expect_refusal(PATH, body_of(2, 2, "1,8,0,", 0), 400, "\"context\" is empty");
-    expect_refusal(PATH, "{\"inputs\": []}", 400, "\"x\" is not given");
+    expect_refusal(PATH, "{\"inputs\": []}", 400, "\"x\" is missing");
 }
 
 /* This model applies no softmax to the queries. So the result is a product of queries and values. It grows with the

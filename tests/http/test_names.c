@@ -184,7 +184,7 @@ static void names_without_a_common_prefix_are_refused(void **state)
     (void)state;
     expect_refused(ONE_WITHOUT, " is missing");
     expect_refused(UNKNOWN_PREFIX, "is missing; the file has \\\"wrapped.");
-    expect_refused(NOT_IGNORED, "tensor \\\"module.ema_weight\\\" [3] is surplus");
+    expect_refused(NOT_IGNORED, "tensor \\\"module.ema_weight\\\" [3] has no counterpart");
 }
 
 /* The second model fails to load, so the daemon ends without a signal. */

@@ -566,7 +566,7 @@ static void errors_name_the_tensor(void **state)
         {"{\"inputs\": [{\"name\": \"x\", \"shape\": [1, 1], \"datatype\": \"INT64\", \"data\": [NaN]}]}", "NaN"},
         {"[]", "the body is a list"},
         {"{}", "inputs is missing"},
-        {"{\"inputs\": []}", "\"x\" is not given"},
+        {"{\"inputs\": []}", "\"x\" is missing"},
         {"{\"inputs\": {}}", "inputs is an object"},
         {"{\"inputs\": [5]}", "inputs[0] is an integer"},
         {"{\"inputs\": [{}]}", "inputs[0]: name is missing"},
@@ -757,7 +757,7 @@ static void the_engine_refuses_lengths_and_missing_inputs(void **state)
     (void)state;
     char json[8192] = "{\"inputs\": [";
     add_tensor(json, "context", 3, 32);
-    expect_refusal(two_models, "/v2/models/two/infer", strcat(json, "]}"), "input \"x\" is not given");
+    expect_refusal(two_models, "/v2/models/two/infer", strcat(json, "]}"), "input \"x\" is missing");
     strcpy(json, "{\"inputs\": [");
     add_tensor(json, "x", 25, 32);
     expect_refusal(two_models, "/v2/models/two/infer", strcat(json, "]}"), "25 rows");
@@ -766,7 +766,7 @@ static void the_engine_refuses_lengths_and_missing_inputs(void **state)
     strcat(json, ", {\"name\": \"context\", \"shape\": [2, 1, 32], \"datatype\": \"FP32\", \"data\": [0");
     for (int i = 1; i < 64; i++)
         strcat(json, ",0");
-    expect_refusal(two_models, "/v2/models/two/infer", strcat(json, "]}]}"), "input \"context\" has a batch of 2");
+    expect_refusal(two_models, "/v2/models/two/infer", strcat(json, "]}]}"), "input \"context\" has batch size 2");
 }
 
 static void unknown_models_and_paths_are_404(void **state)

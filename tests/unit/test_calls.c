@@ -56,13 +56,13 @@ static void lengths_and_widths(void **state)
     assert_refused(&loaded, item, "\"value\" has 19 rows", "as many as \"key\"");
     item = call_of(20);
     item.inputs[KEY].width = 3;
-    assert_refused(&loaded, item, "\"key\" has a batch of 3", "expected 2");
+    assert_refused(&loaded, item, "\"key\" has batch size 3", "expected 2");
     item.inputs[QUERY].width = 0;
     assert_refused(&loaded, item, "\"query\"", "(length, batch, features)");
     item = call_of(20);
     item.inputs[QUERY].length = 33;
     assert_refused(&loaded, item, "\"query\" has 33 rows of a batch of 2",
-                   "this server takes at most 64 in all (--max-batch-tokens)");
+                   "this server accepts at most 64 rows in all (--max-batch-tokens)");
     unload(&loaded);
 }
 
@@ -139,7 +139,8 @@ static void kwargs_that_do_not_fit_are_refused(void **state)
         {"{\"embed_dim\": 24, \"num_heads\": 5, \"seq_len\": 20, \"proj_k\": 8}", "divisible by num_heads 5"},
         {"{\"embed_dim\": 24, \"num_heads\": 4, \"seq_len\": 1, \"proj_k\": 8, \"add_bias_kv\": true}", "seq_len 1"},
         {"{\"embed_dim\": 24, \"num_heads\": 4, \"seq_len\": 21, \"proj_k\": 8}", "e_proj_weight"},
-        {"{\"embed_dim\": 24, \"num_heads\": 4, \"seq_len\": 20, \"proj_k\": 8, \"bias\": false}", "surplus"},
+        {"{\"embed_dim\": 24, \"num_heads\": 4, \"seq_len\": 20, \"proj_k\": 8, \"bias\": false}",
+         "has no counterpart"},
         {"{\"embed_dim\": 24, \"num_heads\": 4, \"seq_len\": 20, \"proj_k\": 8, \"kdim\": 12}", "q_proj_weight"},
         {"{\"embed_dim\": 24, \"num_heads\": 4, \"seq_len\": 20, \"proj_k\": 8, \"param_sharing\": \"layerwise\"}",
          "f_proj_weight"},

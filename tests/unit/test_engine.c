@@ -87,7 +87,7 @@ static void device_and_dtype(void **state)
     assert_non_null(strstr(error.message, "f16"));
     options.device.kind = DEVICE_AUTO;
     assert_int_equal(engine_open(&options, &engine, &error), -1);
-    assert_non_null(strstr(error.message, "expected auto, f32 or bf16 on the CPU; CUDA was not taken: "));
+    assert_non_null(strstr(error.message, "expected auto, f32 or bf16 on the CPU; CUDA is not used: "));
 }
 
 static void tensors(void **state)
@@ -109,7 +109,7 @@ static void tensors(void **state)
     assert_refused(shapes, N_SHAPES, ATTENTION, ATTENTION_KWARGS, "", "expected shape [8]", "found [1, 8]");
     shapes[3] = attention_shapes[3];
     shapes[N_SHAPES] = (struct tensor_shape){"to_q.bias", 0, 8};
-    assert_refused(shapes, N_SHAPES + 1, ATTENTION, ATTENTION_KWARGS, "", "\"to_q.bias\" [8]", "surplus");
+    assert_refused(shapes, N_SHAPES + 1, ATTENTION, ATTENTION_KWARGS, "", "\"to_q.bias\" [8]", "has no counterpart");
 }
 
 static void configs(void **state)
@@ -276,21 +276,21 @@ static void items(void **state)
     static float rows[40 * 8], output[40 * 8];
     int32_t wanted[] = {0, 7};
     struct engine_item item = {0};
-    assert_bad_item(model, &item, "\"x\" is not given");
+    assert_bad_item(model, &item, "\"x\" is missing");
     item.inputs[0].data = rows;
     assert_bad_item(model, &item, "\"x\" is empty");
     item.inputs[0].length = 7;
-    assert_bad_item(model, &item, "\"context\", for which \"x\" stands, has 7 rows; the model takes at most 6");
+    assert_bad_item(model, &item, "\"context\" (missing, replaced by \"x\") has 7 rows; the model accepts at most 6");
     item.inputs[1].data = rows;
     item.inputs[1].length = 2;
     assert_int_equal(model_check(model, &item, &error), 0);
     assert_int_equal(model_item_tokens(model, &item), 7);
     item.inputs[0].length = 33;
-    /* the limit follows from the arena, because this class does not limit the length of "x" */
-    assert_bad_item(model, &item, "\"x\" has 33 rows; this server takes at most 32 of it (--max-batch-tokens)");
+    /* the limit comes from the arena, because this class has no limit of its own */
+    assert_bad_item(model, &item, "\"x\" has 33 rows; this server accepts at most 32 (--max-batch-tokens)");
     item.inputs[0].length = 7;
     item.output = output;
-    assert_bad_item(model, &item, "0 rows of the output wanted; there are 7");
+    assert_bad_item(model, &item, "0 rows of the output are requested; the output has 7");
     item.rows = wanted;
     item.n_rows = 2;
     assert_bad_item(model, &item, "positions[1] is 7");
@@ -336,7 +336,7 @@ static void windows(void **state)
     struct engine_item item = {.inputs[0] = {.data = x, .length = 20}};
     struct error error;
     struct model *model = load_case(engine, "tests/reference/linear_attention_lm_axial");
-    assert_bad_item(model, &item, "20 rows (20 with padding); the model takes multiples of 16");
+    assert_bad_item(model, &item, "20 rows (20 with padding); the model accepts multiples of 16");
     item.inputs[0].length = 32;
     assert_int_equal(model_check(model, &item, &error), 0);
     model_close(model);
@@ -465,9 +465,10 @@ static void explanation_has_elements_and_epilogues(void **state)
     char *text = explain_encoder(DTYPE_F32);
     assert_int_equal(explained_bytes(text, " linear "), 4 * (24 * 32 + 32 * 32 + 24 * 32));
     assert_null(strstr(text, "bf16"));
-    assert_non_null(strstr(text, "\ngelu within the product with net.layers.0.1.fn.w1.weight: FLOPs 196608 -> 196608, "
-                                 "24576 bytes less to write and read\n"));
-    assert_non_null(strstr(text, "\nthe residual's addition within the product with net.layers.0.1.fn.w2.weight: "
+    assert_non_null(strstr(text,
+                           "\ngelu fused into the product with net.layers.0.1.fn.w1.weight: FLOPs 196608 -> 196608, "
+                           "24576 bytes less to write and read\n"));
+    assert_non_null(strstr(text, "\nthe residual's addition fused into the product with net.layers.0.1.fn.w2.weight: "
                                  "FLOPs 196608 -> 196608, 6144 bytes less to write and read\n"));
     assert_non_null(strstr(text, "net.layers.0.1.fn.w2.weight: FLOPs 393216 -> 393216, 24576 bytes less"));
     free(text);
@@ -478,8 +479,7 @@ static void explanation_has_elements_and_epilogues(void **state)
     assert_int_equal(explained_bytes(text, " layer_norm "), 24 * 32 * (4 + 2) + 4 * 2 * 32);
     assert_non_null(
         strstr(text, " x v1 (24, 32) bf16 net.layers.0.0.fn.to_q.weight (32, 32) bf16 -> v2 (24, 32) bf16"));
-    assert_non_null(
-        strstr(text, "\nelements are float32 but where they are bf16; in the arena each has float32's room\n"));
+    assert_non_null(strstr(text, "\nelements are float32 unless marked bf16; in the arena each occupies 4 bytes\n"));
     free(text);
 }
 

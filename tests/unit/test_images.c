@@ -59,16 +59,16 @@ static void sizes_are_free_up_to_a_batch(void **state)
     assert_taken(&loaded, image_of(1, 64), 64);
     assert_taken(&loaded, with_context(7, 8, 8), 64);
     assert_refused(&loaded, image_of(5, 13), "\"x\" is an image of 5 x 13 pixels",
-                   "this server takes at most 64 of them (--max-batch-tokens)");
+                   "this server accepts at most 64 pixels (--max-batch-tokens)");
     assert_refused(&loaded, image_of(INT64_MAX, INT64_MAX), "\"x\" is an image of", "at most 64");
-    assert_refused(&loaded, with_context(7, 8, 9), "65 pixels", "this server takes at most 64 (--max-batch-tokens)");
+    assert_refused(&loaded, with_context(7, 8, 9), "65 pixels", "this server accepts at most 64 (--max-batch-tokens)");
     assert_refused(&loaded, with_context(1, 1, 65), "\"context\" has 65 rows",
-                   "this server takes at most 64 of it (--max-batch-tokens)");
+                   "this server accepts at most 64 (--max-batch-tokens)");
     assert_refused(&loaded, with_context(1, 1, INT64_MAX), "\"context\"", "at most 64");
     assert_refused(&loaded, image_of(0, 5), "\"x\" is empty", "pixel");
     assert_refused(&loaded, image_of(5, 0), "\"x\" is empty", "pixel");
     assert_refused(&loaded, with_context(1, 1, 0), "\"context\" is empty", "");
-    assert_refused(&loaded, (struct engine_item){0}, "\"x\" is not given", "");
+    assert_refused(&loaded, (struct engine_item){0}, "\"x\" is missing", "");
     unload(&loaded);
 }
 
@@ -89,7 +89,7 @@ static void sizes_that_change_the_number_of_pixels_are_refused(void **state)
     unload(&loaded);
     must(load(CASES, "_turned", NULL, &loaded, &error), &error);
     assert_shape(&loaded, image_of(7, 5), 4, 5, 7);
-    assert_refused(&loaded, image_of(2, 2), "\"x\" is an image of 2 x 2 pixels, too small", "kernel of 3 x 1");
+    assert_refused(&loaded, image_of(2, 2), "\"x\" is an image of 2 x 2 pixels, which is too small", "kernel of 3 x 1");
     assert_refused(&loaded, image_of(3, 3), "\"x\" is an image of 3 x 3 pixels", "make 1 x 5");
     unload(&loaded);
 }
@@ -102,14 +102,14 @@ static void contexts_that_the_class_fails_on_are_refused(void **state)
     struct loaded loaded = {0};
     struct error error;
     must(load(CASES, "_same", NULL, &loaded, &error), &error);
-    assert_refused(&loaded, with_context(2, 2, 3), "\"context\" is given", "key_dim");
+    assert_refused(&loaded, with_context(2, 2, 3), "\"context\" is not accepted", "key_dim");
     unload(&loaded);
     loaded = (struct loaded){0};
     const char *kwargs = "{\"chan\": 8, \"chan_out\": 6, \"kernel_size\": 3, \"padding\": [0, 2], \"heads\": 2, "
                          "\"key_dim\": 4, \"value_dim\": 4}";
     must(load(CASES, "_conv3", kwargs, &loaded, &error), &error);
     assert_taken(&loaded, image_of(5, 3), 15);
-    assert_refused(&loaded, with_context(5, 3, 3), "\"context\" is given", "height 1");
+    assert_refused(&loaded, with_context(5, 3, 3), "\"context\" is not accepted", "height 1");
     unload(&loaded);
     must(load(CASES, "_conv3", NULL, &loaded, &error), &error);
     assert_taken(&loaded, with_context(2, 2, 3), 7);

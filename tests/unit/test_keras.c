@@ -97,10 +97,10 @@ static void masks_are_booleans_for_all_heads(void **state)
     give_mask(&item, 5, 8);
     must(model_check(loaded.model, &item, &error), &error);
     item.inputs[ATTENTION_MASK].floats = true;
-    assert_refused(&loaded, item, "\"attention_mask\" has floats", "booleans");
+    assert_refused(&loaded, item, "\"attention_mask\" contains floats", "booleans");
     item.inputs[ATTENTION_MASK].floats = false;
     item.inputs[ATTENTION_MASK].n_masks = 3;
-    assert_refused(&loaded, item, "\"attention_mask\" has 3 masks", "one alone");
+    assert_refused(&loaded, item, "\"attention_mask\" has 3 masks", "expected 1, not 3");
     unload(&loaded);
 }
 
@@ -147,8 +147,9 @@ static void kwargs_that_do_not_fit_are_refused(void **state)
     static const char *const refused[][3] = {
         {"default", "{\"num_heads\": 3, \"key_dim\": 6, \"projection_dim\": 8}", "query/kernel"},
         {"default", "{\"num_heads\": 3, \"key_dim\": 7, \"projection_dim\": 9}", "key_transform/kernel"},
-        {"default", "{\"num_heads\": 3, \"key_dim\": 7}", "surplus"},
-        {"default", "{\"num_heads\": 3, \"key_dim\": 7, \"projection_dim\": 8, \"use_bias\": false}", "surplus"},
+        {"default", "{\"num_heads\": 3, \"key_dim\": 7}", "has no counterpart"},
+        {"default", "{\"num_heads\": 3, \"key_dim\": 7, \"projection_dim\": 8, \"use_bias\": false}",
+         "has no counterpart"},
         {"default", "{\"num_heads\": 3, \"key_dim\": 7, \"projection_dim\": 8, \"attention_axes\": [1, 2]}",
          "attention_axes"},
         {"default", "{\"num_heads\": 3, \"key_dim\": 7, \"projection_dim\": 8, \"output_shape\": [2, 0]}",

@@ -786,25 +786,25 @@ static void test_refusals(void **state)
     (void)state;
     static const struct tensor_shape shapes[] = {{"e", 40, ROWS}};
     static const struct refusal refusals[] = {
-        {bind_nothing, 32, "\"a.leaf\": ", "no value is bound to input \"x\""},
+        {bind_nothing, 32, "\"a.leaf\": ", "input \"x\" of the class is not bound to a result"},
         {bind_rows, 32, "\"a.leaf\": ", "tensor \"a.leaf.to_q.weight\" [12, 12] is missing"},
         {bind_wide_rows, 32, "\"a.leaf\": input \"x\": ", "expected 12 columns, found 13"},
         {bind_ids, 32, "\"a.leaf\": input \"x\": ", "expected floats, found ids"},
         {bind_twice, 32, "\"a.leaf\": ", "input \"x\" is bound twice"},
         {bind_other_name, 32, "\"a.leaf\": ", "has no input \"mask\" with these kwargs; expected x"},
-        {take_two_lengths, 32, "\"a.leaf\": ", "no number of rows of input \"x\" suits it"},
+        {take_two_lengths, 32, "\"a.leaf\": ", "no number of rows of input \"x\" satisfies both"},
         {bind_projected, 16, "the length of input \"context\" of \"a.leaf\" is 20", "expected 1 to 16"},
         {take_unknown_class, 32, "\"a.leaf\": ", "\"numpy.ndarray\" is not served"},
         {take_itself, 32, "\"a.leaf\": ", "a class cannot have leaves of its own"},
         {take_no_kwargs, 32, "\"a.leaf\": ", "kwargs: expected an object"},
         {take_long_path, 32, "\"pppp", "the path is longer than"},
-        {take_other_padding, 32, "\"a.leaf\": padding \"zero\"", "can have slice or exact"},
+        {take_other_padding, 32, "\"a.leaf\": padding \"zero\"", "accepts slice or exact"},
         {take_language_model, 32, "\"a.leaf\": input \"x\"", "expected ids, found floats"},
         {take_mask_for_ids, 32, "\"a.leaf\": input \"x\"", "expected the ids of an input"},
-        {take_mask_of_others, 32, "\"a.leaf\": input \"input_mask\"", "its rows are not those"},
-        {take_image_class, 32, "\"a.leaf\": input \"x\"", "expected the pixels of an image"},
+        {take_mask_of_others, 32, "\"a.leaf\": input \"input_mask\"", "its rows do not match"},
+        {take_image_class, 32, "\"a.leaf\": input \"x\"", "expected an image that is an input"},
         {take_call_class, 32, "\"a.leaf\": ", "takes whole calls"},
-        {take_score_mask, 32, "\"a.leaf\": input \"attn_mask\"", "mask of an attention's scores"},
+        {take_score_mask, 32, "\"a.leaf\": input \"attn_mask\"", "mask of attention scores"},
     };
     for (size_t i = 0; i < COUNT(refusals); i++) {
         struct loaded loaded = {.engine = NULL};

@@ -648,7 +648,7 @@ static void rewritten_plans_give_the_same_results(void **state)
 static bool moves_to_one_row(const struct plan *plan)
 {
     for (int d = 0; d < plan->n_decisions; d++)
-        if (strstr(plan->decisions[d].what, "on the one row that is selected"))
+        if (strstr(plan->decisions[d].what, "only on the selected row"))
             return true;
     return false;
 }

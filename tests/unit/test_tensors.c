@@ -242,7 +242,7 @@ static void test_refused_items(void **state)
     tag_begin(&t, 3, 4);
     struct engine_item item = t.item;
     item.inputs[1].sizes[1] = 6;
-    assert_refused(&made.loaded, item, "\"marks\" has size 6", "expected 4, that of \"x\" in its dimension 1");
+    assert_refused(&made.loaded, item, "\"marks\" has size 6", "expected 4, as in \"x\", dimension 1");
     item = t.item;
     item.inputs[0].sizes[2] = DIM + 1;
     assert_refused(&made.loaded, item, "\"x\" has size 13 in dimension 2", "expected 12");
@@ -268,13 +268,13 @@ static void test_refused_items(void **state)
     tag_begin(&t, 2, 2);
     item = t.item;
     item.softmax = true;
-    assert_refused(&made.loaded, item, "gives tensors", "nothing of it alone");
+    assert_refused(&made.loaded, item, "returns tensors", "only the whole output");
     item = t.item;
     item.top_k = 1;
-    assert_refused(&made.loaded, item, "gives tensors", "nothing of it alone");
+    assert_refused(&made.loaded, item, "returns tensors", "only the whole output");
     item = t.item;
     item.targets = (const int32_t[]){0};
-    assert_refused(&made.loaded, item, "gives tensors", "nothing of it alone");
+    assert_refused(&made.loaded, item, "returns tensors", "only the whole output");
     t.extras[0].output = 3;
     assert_refused(&made.loaded, t.item, "output 3", "has 3");
     tag_free(&t);

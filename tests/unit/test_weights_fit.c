@@ -40,7 +40,7 @@ static const struct {
      "tensor \"proj_v\" [6, 3] is missing",
      {COMMON, {"to_v.weight", "F32", 8, 8}, {"other", "F32", LARGE_ROWS, 8192}}},
     {"a surplus name",
-     "tensor \"other\" [655360, 8192] is surplus",
+     "tensor \"other\" [655360, 8192] has no counterpart",
      {COMMON, {"proj_v", "F32", 6, 3}, {"to_v.weight", "F32", 8, 8}, {"other", "F32", LARGE_ROWS, 8192}}},
     {"a wrong dtype",
      "tensor \"to_v.weight\": expected dtype F32, F16, BF16 or F64, found I64",
