@@ -24,6 +24,6 @@ const struct family_class *family_find(const char *architecture, struct error *e
             text_list_add(known, sizeof known, class->name);
         }
     }
-    error_set(error, "architecture \"%.80s\" is not served; expected one of %s", architecture, known);
+    error_set(error, "architecture \"%.80s\" is not supported; expected one of %s", architecture, known);
     return NULL;
 }

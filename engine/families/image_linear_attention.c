@@ -47,10 +47,10 @@ struct direction_pair {
     size_t fewest; /* minimum length of a list */
 };
 
-static const struct direction_pair kernel_size = {"kernel_size", "an integer from 1 or a list of two", 1, 1, 2};
-static const struct direction_pair stride = {"stride", "an integer from 1 or a list of one or two", 1, 1, 1};
+static const struct direction_pair kernel_size = {"kernel_size", "an integer of at least 1, or a list of two", 1, 1, 2};
+static const struct direction_pair stride = {"stride", "an integer of at least 1, or a list of one or two", 1, 1, 1};
 static const struct direction_pair padding = {
-    "padding", "an integer from 0, a list of one or two, \"same\" or \"valid\"", 0, 0, 1};
+    "padding", "an integer of at least 0, a list of one or two, \"same\" or \"valid\"", 0, 0, 1};
 
 static void read_pair(struct plan_builder *builder, const char *name, const struct direction_pair *pair,
                       const json_t *json, int64_t numbers[2])
@@ -145,12 +145,11 @@ static void refuse_what_no_image_fits(struct plan_builder *builder, const char *
 {
     struct plan_window last = without_stride(*window);
     if (!any_image_fits(window, &last))
-        plan_fail(
-            builder,
-            "%s: kernel_size %lld x %lld, padding %lld x %lld and stride %lld x %lld leave no image its number of "
-            "pixels, which the class needs",
-            name, (long long)window->size[0], (long long)window->size[1], (long long)window->before[0],
-            (long long)window->before[1], (long long)window->stride[0], (long long)window->stride[1]);
+        plan_fail(builder,
+                  "%s: with kernel_size %lld x %lld, padding %lld x %lld and stride %lld x %lld, no image keeps its "
+                  "number of pixels, as the class requires",
+                  name, (long long)window->size[0], (long long)window->size[1], (long long)window->before[0],
+                  (long long)window->before[1], (long long)window->stride[0], (long long)window->stride[1]);
 }
 
 /* The reason why the class fails with a context. NULL if the class accepts a context. The class reads a context as an
@@ -158,9 +157,9 @@ static void refuse_what_no_image_fits(struct plan_builder *builder, const char *
 static const char *context_refused(const struct image_arguments *arguments, const struct plan_window *window)
 {
     if (arguments->key_dim != arguments->value_dim)
-        return "the class fails on it when key_dim is not value_dim";
+        return "the class accepts it only if key_dim equals value_dim";
     if (!plan_window_fits(window, (struct plan_image){1, INT32_MAX}))
-        return "the class makes an image of height 1 of it, too small with its padding for kernel_size";
+        return "the class reads it as an image of height 1, which is too small, even with padding, for kernel_size";
     return NULL;
 }
 
@@ -189,11 +188,12 @@ static void take_sizes(struct plan_builder *builder, struct plan_convolution *co
     for (int i = 0; i < 2; i++) {
         int64_t more = window->before[i] + window->after[i] - window->size[i];
         int room = plan_size_add(builder, sizes[i], plan_size_constant(builder, more));
-        plan_limit_size(builder, (struct plan_size_limit){.size = room,
-                                                          .least = 0,
-                                                          .most = INT64_MAX,
-                                                          .multiple = 1,
-                                                          .what = "what an image has more than the kernel"});
+        plan_limit_size(builder,
+                        (struct plan_size_limit){.size = room,
+                                                 .least = 0,
+                                                 .most = INT64_MAX,
+                                                 .multiple = 1,
+                                                 .what = "the size of the padded image minus that of the kernel"});
         sizes[i] = plan_size_divide(builder, room, plan_size_constant(builder, window->stride[i]));
         sizes[i] = plan_size_add(builder, sizes[i], plan_size_constant(builder, 1));
     }
@@ -201,7 +201,7 @@ static void take_sizes(struct plan_builder *builder, struct plan_convolution *co
     convolution->made_width = sizes[1];
     if (convolution->keeps_pixels && plan_size_multiply(builder, sizes[0], sizes[1]) !=
                                          plan_size_multiply(builder, convolution->height, convolution->width))
-        plan_fail(builder, "stride and padding change the number of an image's pixels");
+        plan_fail(builder, "stride and padding must not change the number of an image's pixels");
 }
 
 static int convolve_scaled(struct plan_builder *builder, int x, struct plan_convolution convolution, float scale)

@@ -53,15 +53,17 @@ static void read_output_shape(struct plan_builder *builder, const char *name, st
     if (!shape || json_is_null(shape))
         return;
     size_t count = json_is_array(shape) ? json_array_size(shape) : 1;
-    if (count > MAX_OUTPUT_SIZES) {
-        plan_fail(builder, "%s: argument output_shape: at most %d sizes are served, found %zu", name, MAX_OUTPUT_SIZES,
+    if (count > MOST_OUTPUT_SIZES) {
+        plan_fail(builder, "%s: argument output_shape: expected at most %d sizes, found %zu", name, MOST_OUTPUT_SIZES,
                   count);
         return;
     }
     for (size_t i = 0; i < count; i++) {
         const json_t *size = json_is_array(shape) ? json_array_get(shape, i) : shape;
         if (!json_is_integer(size) || json_integer_value(size) < 1 || json_integer_value(size) > INT32_MAX)
-            plan_fail(builder, "%s: argument output_shape: expected null, an integer from 1 or a list of them", name);
+            plan_fail(builder,
+                      "%s: argument output_shape: expected null, an integer of at least 1, or a list of such integers",
+                      name);
         arguments->output_sizes[i] = json_integer_value(size);
     }
     arguments->n_output_sizes = (int)count;
@@ -72,8 +74,7 @@ static void check_axes(struct plan_builder *builder, const char *name, const jso
 {
     const json_t *axis = json_is_array(axes) && json_array_size(axes) == 1 ? json_array_get(axes, 0) : axes;
     if (axes && !json_is_null(axes) && !(json_is_integer(axis) && json_integer_value(axis) == 1))
-        plan_fail(builder, "%s: argument attention_axes: null, 1 and [1] are served, for (batch, length, features)",
-                  name);
+        plan_fail(builder, "%s: argument attention_axes: expected null, 1 or [1], for (batch, length, features)", name);
 }
 
 static bool read_arguments(struct plan_builder *builder, const char *name, const struct model_config *config,
@@ -91,7 +92,7 @@ static bool read_arguments(struct plan_builder *builder, const char *name, const
         arguments->value_dim = arguments->key_dim;
     const json_t *dtype = arguments->dtype;
     if (dtype && !json_is_null(dtype) && !(json_is_string(dtype) && strcmp(json_string_value(dtype), "float32") == 0))
-        plan_fail(builder, "%s: argument dtype: null and \"float32\" are served", name);
+        plan_fail(builder, "%s: argument dtype: expected null or \"float32\"", name);
     read_output_shape(builder, name, arguments);
     check_axes(builder, name, arguments->attention_axes);
     return !builder->failed;

@@ -20,7 +20,7 @@ int family_build_leaf(struct plan_builder *builder, const struct plan_leaf *leaf
     if (builder->failed)
         return PLAN_NONE;
     if (builder->scope.leaf)
-        return plan_fail(builder, "a class cannot have leaves of its own within a leaf");
+        return plan_fail(builder, "a leaf cannot contain another leaf");
     plan_open_scope(builder, leaf);
     if (!builder->failed)
         build_class(builder, leaf);

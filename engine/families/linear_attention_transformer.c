@@ -89,14 +89,14 @@ static void check_local_heads(struct plan_builder *builder, const char *name,
 {
     json_t *heads = arguments->n_local_attn_heads;
     if (heads && !json_is_integer(heads) && !json_is_array(heads))
-        plan_fail(builder, "%s: n_local_attn_heads: expected an integer or a list of them", name);
+        plan_fail(builder, "%s: n_local_attn_heads: expected an integer or a list of integers", name);
     if (json_is_array(heads) && (int64_t)json_array_size(heads) != arguments->depth)
-        plan_fail(builder, "%s: n_local_attn_heads has %zu entries; expected depth %lld", name, json_array_size(heads),
-                  (long long)arguments->depth);
+        plan_fail(builder, "%s: n_local_attn_heads has %zu entries; expected %lld, the depth", name,
+                  json_array_size(heads), (long long)arguments->depth);
     for (size_t i = 0; i < (json_is_array(heads) ? json_array_size(heads) : heads != NULL); i++) {
         json_t *layer = json_is_array(heads) ? json_array_get(heads, i) : heads;
         if (!json_is_integer(layer) || json_integer_value(layer) < 0 || json_integer_value(layer) > arguments->heads)
-            plan_fail(builder, "%s: n_local_attn_heads: expected integers from 0 to heads %lld", name,
+            plan_fail(builder, "%s: n_local_attn_heads: expected integers from 0 to %lld, the number of heads", name,
                       (long long)arguments->heads);
     }
 }
@@ -118,7 +118,7 @@ static void check_memory_layers(struct plan_builder *builder, const char *name,
 {
     json_t *layers = arguments->pkm_layers;
     if (layers && !json_is_integer(layers) && !json_is_array(layers))
-        plan_fail(builder, "%s: pkm_layers: expected an integer or a list of them", name);
+        plan_fail(builder, "%s: pkm_layers: expected an integer or a list of integers", name);
     for (size_t i = 0; i < (json_is_array(layers) ? json_array_size(layers) : layers != NULL); i++) {
         json_t *layer = json_is_array(layers) ? json_array_get(layers, i) : layers;
         if (!json_is_integer(layer))
@@ -214,8 +214,8 @@ static bool read_lm_arguments(struct plan_builder *builder, const char *name, co
     check_rotary(builder, name, arguments);
     if (arguments->return_embeddings && arguments->emb_dim != arguments->dim)
         plan_fail(builder,
-                  "%s: return_embeddings with emb_dim %lld other than dim %lld: the class's last norm does not fit",
-                  name, (long long)arguments->emb_dim, (long long)arguments->dim);
+                  "%s: return_embeddings needs emb_dim %lld to equal dim %lld, because of the class's last norm", name,
+                  (long long)arguments->emb_dim, (long long)arguments->dim);
     return !builder->failed;
 }
 
@@ -284,7 +284,7 @@ static int64_t max_length(struct plan_builder *builder, const char *name, const 
     if (builder->padding != PADDING_AUTOPAD || multiple <= 1 || most == 0)
         return most;
     if (most < multiple)
-        plan_fail(builder, "%s: sequences are padded to multiples of %lld, beyond max_seq_len %lld", name,
+        plan_fail(builder, "%s: sequences are padded to multiples of %lld, which exceeds max_seq_len %lld", name,
                   (long long)multiple, (long long)arguments->max_seq_len);
     return most - most % multiple;
 }
@@ -604,9 +604,9 @@ static bool read_pair(struct plan_builder *builder, const char *name, const json
     }
     int64_t columns = encoder->return_embeddings ? encoder->emb_dim : encoder->num_tokens;
     if (encoder->receives_context)
-        plan_fail(builder, "%s: enc has receives_context, but nothing gives it a context", name);
+        plan_fail(builder, "%s: enc has receives_context, but an encoder receives no context", name);
     if (decoder->receives_context && columns != decoder->dim)
-        plan_fail(builder, "%s: the encoder gives %lld features%s; the decoder's context has dim %lld", name,
+        plan_fail(builder, "%s: the encoder returns %lld features%s; the decoder expects a context of dim %lld", name,
                   (long long)columns, encoder->return_embeddings ? "" : " (without return_embeddings, logits)",
                   (long long)decoder->dim);
     return !builder->failed;

@@ -48,7 +48,7 @@ static bool read_arguments(struct plan_builder *builder, const char *name, const
         plan_fail(builder, "%s: embed_dim %lld must be divisible by num_heads %lld", name,
                   (long long)arguments->embed_dim, (long long)arguments->num_heads);
     if (arguments->add_bias_kv && arguments->seq_len == 1)
-        plan_fail(builder, "%s: add_bias_kv leaves seq_len 1 no keys; it takes seq_len - 1 of them", name);
+        plan_fail(builder, "%s: add_bias_kv uses seq_len - 1 keys, so seq_len must be at least 2", name);
     if (arguments->kdim == 0)
         arguments->kdim = arguments->embed_dim;
     if (arguments->vdim == 0)
@@ -89,8 +89,8 @@ static int project(struct plan_builder *builder, const struct multihead_argument
 static const char *padding_mask_refused(const struct multihead_arguments *arguments)
 {
     if (arguments->add_bias_kv)
-        return "the class fails on masks with add_bias_kv";
-    return arguments->add_zero_attn ? "the class fails on masks with add_zero_attn" : NULL;
+        return "the class fails on masks if add_bias_kv is true";
+    return arguments->add_zero_attn ? "the class fails on masks if add_zero_attn is true" : NULL;
 }
 
 /* The class compares the mask with the number of keys, but then adds it to scores of proj_k keys. */
@@ -100,7 +100,7 @@ static const char *attention_mask_refused(const struct multihead_arguments *argu
         return padding_mask_refused(arguments);
     return arguments->proj_k == arguments->seq_len
                ? NULL
-               : "the class fails on it unless proj_k is seq_len: it must fit the keys' length and proj_k at once";
+               : "the class accepts it only if proj_k equals seq_len, because its columns must match both";
 }
 
 static int take_inputs(struct plan_builder *builder, const struct multihead_arguments *arguments, int *key, int *value)

@@ -152,10 +152,9 @@ static void refuse_combinations(struct plan_builder *builder, const char *name,
         plan_fail(builder, "%s: ff_intermediate cannot be used with decoder_mode", name);
     if (arguments->ff_intermediate && arguments->ff_intermediate != arguments->channels && !arguments->include_ff &&
         arguments->depth > 1)
-        plan_fail(builder, "%s: ff_intermediate needs include_ff: without it nothing changes the width", name);
+        plan_fail(builder, "%s: ff_intermediate needs include_ff: only feed-forward layers change the width", name);
     if (arguments->checkpoint_level > 0 && arguments->decoder_mode)
-        plan_fail(builder, "%s: checkpoint_level other than \"C0\" takes no embeddings, which decoder_mode needs",
-                  name);
+        plan_fail(builder, "%s: decoder_mode needs embeddings, which only checkpoint_level \"C0\" accepts", name);
 }
 
 static bool read_arguments(struct plan_builder *builder, const char *name, const struct argument *table, size_t count,
@@ -430,7 +429,7 @@ static int positions(struct plan_builder *builder, const struct linformer_pytorc
                      const char *prefix)
 {
     if (arguments->emb_dim % 2 != 0) {
-        plan_fail(builder, "an embedding of %lld features: the class's sinusoids come in pairs",
+        plan_fail(builder, "the embedding has %lld features; the class's sinusoids need an even number",
                   (long long)arguments->emb_dim);
         return PLAN_NONE;
     }
@@ -605,7 +604,7 @@ static bool read_part(struct plan_builder *builder, const char *name, const stru
 {
     char side_name[96];
     json_t *side = side_kwargs(kwargs, prefix);
-    snprintf(side_name, sizeof side_name, *prefix ? "%s: %s*" : "%s: beside enc_* and dec_*", name, prefix);
+    snprintf(side_name, sizeof side_name, *prefix ? "%s: %s*" : "%s: arguments without enc_ or dec_", name, prefix);
     if (!side)
         plan_fail(builder, "%s: out of memory", name);
     else if (arguments_read(side_name, table, count, side, arguments, builder->error) != 0)
@@ -641,12 +640,11 @@ static void build_encoder_decoder(struct plan_builder *builder, const char *name
         return;
     bool padded = plan_choose_padding(builder, name, config->padding, exact_or_zero) == PADDING_ZERO;
     if (encoder.input_size != decoder.input_size || encoder.emb_dim != decoder.channels) {
-        plan_fail(
-            builder,
-            "%s: the decoder takes embeddings of (%lld, %lld), the encoder gives (%lld, %lld): enc_input_size and "
-            "the encoder's width must be the decoder's",
-            name, (long long)decoder.input_size, (long long)decoder.channels, (long long)encoder.input_size,
-            (long long)encoder.emb_dim);
+        plan_fail(builder,
+                  "%s: the decoder expects embeddings of (%lld, %lld), but the encoder returns (%lld, %lld): their "
+                  "input_size and width must be equal",
+                  name, (long long)decoder.input_size, (long long)decoder.channels, (long long)encoder.input_size,
+                  (long long)encoder.emb_dim);
         return;
     }
     struct masks none = {PLAN_NONE, PLAN_NONE}, masks = none;

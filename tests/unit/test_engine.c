@@ -160,7 +160,7 @@ static void linear_attention_configs(void **state)
     assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"deepth\": 2"), "", "unknown argument \"deepth\"",
                    ", use_axial_pos_emb, use_rotary_emb"); /* the last arguments in the list of known arguments */
     assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"n_local_attn_heads\": 3"), "", "n_local_attn_heads",
-                   "heads 2");
+                   "to 2, the number of heads");
     assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"n_local_attn_heads\": 1"), "", "max_seq_len 12",
                    "local_attn_window_size 128");
     assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"use_rotary_emb\": true, \"dim_head\": null"), "",
@@ -180,7 +180,7 @@ static void linear_attention_configs(void **state)
     assert_refused(shapes, N_SHAPES, "linear_attention_transformer.EncoderDecoder",
                    "{\"enc\": " LINEAR_KWARGS("\"return_embeddings\": true") ", \"dec\": " LINEAR_KWARGS(
                        "\"n_local_attn_heads\": 3") "}",
-                   "", "EncoderDecoder: dec: n_local_attn_heads", "heads 2");
+                   "", "EncoderDecoder: dec: n_local_attn_heads", "to 2, the number of heads");
 }
 
 #define ENC_DEC "linformer_pytorch.LinformerEncDec"
@@ -200,7 +200,7 @@ static void linformer_pytorch_configs(void **state)
         {"\"checkpoint_level\": \"C2\"", "checkpoint_level", "embeddings"},
         {"\"enc_emb_dim\": 4", "(6, 4)", "(6, 8)"},
         {"\"enc_causal\": true", "enc_*", "unknown argument \"causal\""},
-        {"\"decoder_mode\": true", "enc_* and dec_*", "unknown argument \"decoder_mode\""},
+        {"\"decoder_mode\": true", "arguments without enc_ or dec_", "unknown argument \"decoder_mode\""},
         {"\"dec_dim_k\": 0", "dec_*", "argument dim_k"},
         {"\"dec_ff_intermediate\": 4, \"dec_parameter_sharing\": \"kv\"", "dec_*", "ff_intermediate"},
         {"\"enc_dropout\": 2", "enc_*", "from 0 to 1"},

@@ -83,14 +83,14 @@ static void sizes_that_change_the_number_of_pixels_are_refused(void **state)
     assert_taken(&loaded, image_of(3, 2), 20);
     assert_shape(&loaded, image_of(3, 2), 6, 5, 4);
     assert_taken(&loaded, with_context(2, 2, 36), 4 + 2 * 19);
-    assert_refused(&loaded, image_of(4, 3), "\"x\" is an image of 4 x 3 pixels", "make 3 x 3");
+    assert_refused(&loaded, image_of(4, 3), "\"x\" is an image of 4 x 3 pixels", "to 3 x 3");
     assert_refused(&loaded, with_context(2, 2, 60), "66 pixels", "at most 64");
-    assert_refused(&loaded, with_context(2, 2, 64), "\"context\" is an image of 1 x 64 pixels", "make 2 x 33");
+    assert_refused(&loaded, with_context(2, 2, 64), "\"context\" is an image of 1 x 64 pixels", "to 2 x 33");
     unload(&loaded);
     must(load(CASES, "_turned", NULL, &loaded, &error), &error);
     assert_shape(&loaded, image_of(7, 5), 4, 5, 7);
     assert_refused(&loaded, image_of(2, 2), "\"x\" is an image of 2 x 2 pixels, which is too small", "kernel of 3 x 1");
-    assert_refused(&loaded, image_of(3, 3), "\"x\" is an image of 3 x 3 pixels", "make 1 x 5");
+    assert_refused(&loaded, image_of(3, 3), "\"x\" is an image of 3 x 3 pixels", "to 1 x 5");
     unload(&loaded);
 }
 
@@ -149,13 +149,13 @@ static void kwargs_that_do_not_fit_are_refused(void **state)
     (void)state;
 #define KWARGS(more) "{\"chan\": 8, \"heads\": 2, \"key_dim\": 8, \"value_dim\": 8" more "}"
     static const char *const refused[][2] = {
-        {KWARGS(", \"padding\": 1"), "padding 1 x 1 and stride 1 x 1 leave no image its number of pixels"},
-        {KWARGS(", \"kernel_size\": 2, \"stride\": [1, 2]"), "stride 1 x 2 leave no image"},
+        {KWARGS(", \"padding\": 1"), "padding 1 x 1 and stride 1 x 1, no image keeps its number of pixels"},
+        {KWARGS(", \"kernel_size\": 2, \"stride\": [1, 2]"), "stride 1 x 2, no image keeps"},
         {KWARGS(", \"kernel_size\": 3"), "kernel_size 3 x 3"},
-        {KWARGS(", \"kernel_size\": 3, \"padding\": \"valid\""), "leave no image"},
+        {KWARGS(", \"kernel_size\": 3, \"padding\": \"valid\""), "no image keeps"},
         {KWARGS(", \"kernel_size\": 3, \"padding\": \"same\""), "to_q.weight\": expected shape [16, 8, 3, 3]"},
-        {KWARGS(", \"padding\": 2147483647"), "leave no image"},
-        {KWARGS(", \"padding\": 2147483647, \"stride\": 2147483647"), "leave no image"},
+        {KWARGS(", \"padding\": 2147483647"), "no image keeps"},
+        {KWARGS(", \"padding\": 2147483647, \"stride\": 2147483647"), "no image keeps"},
         {KWARGS(", \"padding\": \"same\", \"stride\": 2"), "\"same\" needs a stride of 1"},
         {KWARGS(", \"padding\": \"full\""), "argument padding: expected"},
         {KWARGS(", \"padding\": -1"), "argument padding: expected"},

@@ -159,7 +159,7 @@ const struct family_class *family_find(const char *architecture, struct error *e
         for (size_t c = 0; c < families[f]->n_classes; c++)
             if (strcmp(architecture, families[f]->classes[c].name) == 0)
                 return &families[f]->classes[c];
-    error_set(error, "architecture \"%s\" is not served", architecture);
+    error_set(error, "architecture \"%s\" is not supported", architecture);
     return NULL;
 }
 
@@ -794,8 +794,8 @@ static void test_refusals(void **state)
         {bind_other_name, 32, "\"a.leaf\": ", "has no input \"mask\" with these kwargs; expected x"},
         {take_two_lengths, 32, "\"a.leaf\": ", "no number of rows of input \"x\" satisfies both"},
         {bind_projected, 16, "the length of input \"context\" of \"a.leaf\" is 20", "expected 1 to 16"},
-        {take_unknown_class, 32, "\"a.leaf\": ", "\"numpy.ndarray\" is not served"},
-        {take_itself, 32, "\"a.leaf\": ", "a class cannot have leaves of its own"},
+        {take_unknown_class, 32, "\"a.leaf\": ", "\"numpy.ndarray\" is not supported"},
+        {take_itself, 32, "\"a.leaf\": ", "a leaf cannot contain another leaf"},
         {take_no_kwargs, 32, "\"a.leaf\": ", "kwargs: expected an object"},
         {take_long_path, 32, "\"pppp", "the path is longer than"},
         {take_other_padding, 32, "\"a.leaf\": padding \"zero\"", "accepts slice or exact"},

@@ -134,7 +134,7 @@ static void build_to(struct node *node, int variant)
     if (module_failed(module))
         return;
     if (strncmp(dtype, "complex", strlen("complex")) == 0) {
-        module_fail(module, "dtype \"%.40s\" is not served", dtype);
+        module_fail(module, "dtype \"%.40s\" is not supported", dtype);
         return;
     }
     bool ids = tensor_is_ids(module, &t), integer = strncmp(dtype, "int", 3) == 0 || strncmp(dtype, "uint", 4) == 0;
@@ -169,10 +169,10 @@ static bool broadcast(struct module *module, struct tensor *x, struct tensor *z)
             *b = (struct tensor_dimension){a->size, module->zero, a->batched, a->inner};
             z->counts = false;
         } else if (a->batched != b->batched && (a->batched ? b : a)->size != module->one) {
-            module_fail(module, "dimension %d is the batch of one operand and not of the other", d);
+            module_fail(module, "dimension %d is the batch in one operand, but not in the other", d);
         } else {
             char first[64], second[64];
-            module_fail(module, "dimension %d is %s in one operand and %s in the other", d,
+            module_fail(module, "dimension %d has size %s in one operand and %s in the other", d,
                         plan_size_text(module->builder->plan, a->size, first, sizeof first),
                         plan_size_text(module->builder->plan, b->size, second, sizeof second));
         }
@@ -357,7 +357,7 @@ static void build_divide(struct node *node, int variant)
     if (module_failed(module))
         return;
     if (!is_tensor && !tensor)
-        module_fail(module, "neither operand is a tensor");
+        module_fail(module, "at least one operand must be a tensor");
     else if (!is_tensor)
         node_give(node, tensor_combine_number(module, function, z, first, true));
     else if (tensor)
@@ -396,7 +396,7 @@ static void build_power(struct node *node, int variant)
     else if (is_tensor)
         node_give(node, tensor_combine_number(module, FUNCTION_POWER, x, exponent, false));
     else
-        module_fail(module, "neither operand is a tensor");
+        module_fail(module, "at least one operand must be a tensor");
 }
 
 /* Comparisons and logical functions. "greater" is "less" with exchanged operands. */

@@ -29,8 +29,10 @@ int module_numbers(struct module *module, int64_t first, int64_t step, int64_t c
             module->builder->plan->weights[module->counted[i].weight].columns >= count)
             return module->counted[i].weight;
     module->numbers += count;
-    if (module->numbers > MAX_NUMBERS)
-        return module_fail(module, "ranges and sizes as numbers have more than %d elements in the graph", MAX_NUMBERS);
+    if (module->numbers > MOST_NUMBERS)
+        return module_fail(module,
+                           "all ranges and all sizes that are used as numbers have more than %d elements together",
+                           MOST_NUMBERS);
     int weight = plan_number_weight(module->builder, 1, count, (float)first, (float)step);
     int place = module->n_counted++ % room;
     module->counted[place].weight = weight;
@@ -102,7 +104,7 @@ static void expect_elements(struct module *module, const struct tensor *t, int d
         return;
     plan_size_bounds(module->builder->plan, t->dims[dim].size, &least, &most);
     if (most < 1)
-        module_fail(module, "dimension %d of the result has %lld elements", dim, (long long)most);
+        module_fail(module, "dimension %d of the result has %lld elements; expected at least 1", dim, (long long)most);
     else if (least < 1)
         plan_limit_size(module->builder,
                         (struct plan_size_limit){
@@ -125,14 +127,14 @@ void module_name(struct module *module, const char *name, struct tensor tensor)
     if (module_failed(module))
         return;
     if (name[0] == '\0' || name[0] == '@' || module_find(module, name) || is_size(module, name)) {
-        module_fail(module, "the name \"%.80s\" is taken, or none", name);
+        module_fail(module, "the name \"%.80s\" is in use, is empty, or begins with @", name);
         return;
     }
     int batched = 0;
     for (int d = 0; d < tensor.rank; d++)
         batched += tensor.dims[d].batched;
     if (batched > 1) {
-        module_fail(module, "it would mix the items of a batch");
+        module_fail(module, "the operation would mix the items of a batch");
         return;
     }
     for (int d = 0; d < tensor.rank; d++)
@@ -156,7 +158,7 @@ struct tensor module_weight(struct module *module, const char *name)
         return t;
     t.weight = plan_named_weight(module->builder, name, &t.rank, shape);
     if (!module_failed(module) && t.rank > MODULE_RANK - 1)
-        module_fail(module, "tensor \"%.80s\" has %d dimensions; at most %d are served", name, t.rank, MODULE_RANK - 1);
+        module_fail(module, "tensor \"%.80s\" has %d dimensions; expected at most %d", name, t.rank, MODULE_RANK - 1);
     t.first = module->zero;
     for (int d = t.rank - 1; d >= 0 && !module_failed(module); d--) {
         t.dims[d] =

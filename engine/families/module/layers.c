@@ -51,18 +51,19 @@ static void build_embedding(struct node *node, int variant)
     node_integer(node, "padding_idx", -1), node_bool(node, "scale_grad_by_freq", false),
         node_bool(node, "sparse", false);
     if (module_failed(module) || table.rank != 2 || indices.rank == MODULE_RANK) {
-        module_fail(module, "argument \"weight\" is no matrix");
+        module_fail(module, "argument \"weight\" must be a matrix");
         return;
     }
-    int64_t rows = module_constant(module, table.dims[0].size, "the table's rows");
-    int64_t columns = module_constant(module, table.dims[1].size, "the table's columns");
+    int64_t rows = module_constant(module, table.dims[0].size, "the number of rows of the table");
+    int64_t columns = module_constant(module, table.dims[1].size, "the number of columns of the table");
     if (indices.counts && indices.rank > 0) {
         int left = plan_size_subtract(builder, table.dims[0].size, indices.dims[indices.rank - 1].size);
-        plan_limit_size(builder, (struct plan_size_limit){.size = left,
-                                                          .least = 0,
-                                                          .most = INT64_MAX,
-                                                          .multiple = 1,
-                                                          .what = "what a sequence leaves of a table of positions"});
+        plan_limit_size(builder, (struct plan_size_limit){
+                                     .size = left,
+                                     .least = 0,
+                                     .most = INT64_MAX,
+                                     .multiple = 1,
+                                     .what = "the number of positions in the table minus the length of the sequence"});
         node_give(node, first_rows(module, indices, table));
         return;
     }
@@ -91,13 +92,13 @@ static void build_linear(struct node *node, int variant)
     struct tensor x = node_tensor(node, "input"), weight = node_tensor(node, "weight"),
                   bias = optional_tensor(node, "bias");
     if (module_failed(module) || weight.rank != 2 || x.rank < 1) {
-        module_fail(module, "argument \"weight\" is no matrix");
+        module_fail(module, "argument \"weight\" must be a matrix");
         return;
     }
     int64_t out, in;
     const struct plan *plan = module->builder->plan;
     if (x.dims[x.rank - 1].size != weight.dims[1].size) {
-        module_fail(module, "the weight takes another number of columns than the input has");
+        module_fail(module, "the number of columns of the weight does not match the last size of the input");
         return;
     }
     if (weight.value != PLAN_NONE || !plan_size_is_constant(plan, weight.dims[0].size, &out) ||
@@ -151,7 +152,7 @@ static void build_layer_norm(struct node *node, int variant)
     bool fixed = true;
     for (int i = 0; i < count && !module_failed(module); i++) {
         if (count > x.rank || x.dims[x.rank - count + i].batched || x.dims[x.rank - count + i].size != sizes[i])
-            module_fail(module, "normalized_shape differs from the input's last sizes, or has the batch");
+            module_fail(module, "normalized_shape does not match the last sizes of the input, or contains the batch");
         else if (!plan_size_is_constant(module->builder->plan, sizes[i], &size))
             fixed = false;
         else if (__builtin_mul_overflow(columns, size, &columns) || columns > INT32_MAX)
@@ -182,7 +183,7 @@ static void build_rms_norm(struct node *node, int variant)
     int sizes[MODULE_RANK], count = node_sizes(node, "normalized_shape", sizes, MODULE_RANK);
     double epsilon = node_number(node, "eps", 1.1920928955078125e-07);
     if (module_failed(module) || count != 1 || x.rank < 1) {
-        module_fail(module, "rms_norm is served over one dimension");
+        module_fail(module, "rms_norm is supported only over one dimension");
         return;
     }
     struct tensor mean = tensor_activate(module, x, (struct plan_activation){.kind = ACTIVATION_SQUARE});
@@ -208,7 +209,7 @@ static struct tensor beside_channels(struct module *module, int vector, const st
 static bool take_channels(struct module *module, const struct tensor *x, int64_t *channels)
 {
     if (!module_failed(module) && x->rank < 2)
-        module_fail(module, "the input has no channels");
+        module_fail(module, "the input has no dimension 1, for channels");
     *channels = module_failed(module) ? 1 : module_constant(module, x->dims[1].size, "the number of channels");
     return !module_failed(module);
 }
@@ -263,14 +264,14 @@ static void build_group_norm(struct node *node, int variant)
     double epsilon = node_number(node, "eps", 1e-5);
     int64_t channels, groups = variant ? 0 : node_integer(node, "num_groups", NODE_REQUIRED);
     if (variant && (node_has(node, "running_mean") || !node_bool(node, "use_input_stats", true)))
-        module_fail(module, "instance_norm with running statistics is not served");
+        module_fail(module, "instance_norm with running statistics is not supported");
     node_has(node, "running_var"), node_number(node, "momentum", 0.1);
     node_bool(node, "cudnn_enabled", true), node_bool(node, "cudnn_enable", true);
     if (!take_channels(module, &x, &channels))
         return;
     groups = variant ? channels : groups;
     if (groups < 1 || channels % groups != 0 || !x.dims[0].batched) {
-        module_fail(module, "%lld channels in %lld groups", (long long)channels, (long long)groups);
+        module_fail(module, "%lld channels cannot be divided into %lld groups", (long long)channels, (long long)groups);
         return;
     }
     struct tensor last = channels_last(module, tensor_as_floats(module, x));
@@ -303,7 +304,7 @@ static void read_pair(struct node *node, const char *name, int dimensions, int64
         pair[1] = numbers[1];
     for (int i = 0; i < 2; i++)
         if (pair[i] < !zero)
-            module_fail(node->module, "argument \"%s\" is %lld", name, (long long)pair[i]);
+            module_fail(node->module, "argument \"%s\" is %lld; expected at least %d", name, (long long)pair[i], !zero);
     if (dimensions == 1)
         pair[0] = fallback;
 }
@@ -328,7 +329,9 @@ static void read_padding(struct node *node, struct convolution_arguments *c)
 static bool read_kernel(struct module *module, const struct tensor *weight, struct convolution_arguments *c)
 {
     if (module_failed(module) || weight->rank != 2 + c->dimensions || weight->value != PLAN_NONE)
-        return module_fail(module, "argument \"weight\" is no kernel of the file"), false;
+        return module_fail(module, "argument \"weight\" must be a tensor of the file with %d dimensions",
+                           2 + c->dimensions),
+               false;
     c->out = module_constant(module, weight->dims[0].size, "a kernel");
     c->in = module_constant(module, weight->dims[1].size, "a kernel");
     c->size[0] = c->dimensions == 2 ? module_constant(module, weight->dims[2].size, "a kernel") : 1;
@@ -391,8 +394,8 @@ static void build_convolution(struct node *node, int dimensions)
         return;
     if (x.rank != 2 + dimensions || c.groups < 1 || c.in != channels / c.groups || channels % c.groups != 0 ||
         c.out % c.groups != 0) {
-        module_fail(module, "a kernel for %lld channels in %lld groups; the input has %lld", (long long)c.in,
-                    (long long)c.groups, (long long)channels);
+        module_fail(module, "the kernel is for %lld channels in each of %lld groups, but the input has %lld channels",
+                    (long long)c.in, (long long)c.groups, (long long)channels);
         return;
     }
     struct tensor ordered = channels_last(module, weight); /* (out, size…, in) */
@@ -460,8 +463,8 @@ static void build_transposed(struct node *node, int dimensions)
     if (!take_channels(module, &x, &channels))
         return;
     if (c.out != channels || x.rank != 2 + dimensions || c.groups < 1 || channels % c.groups != 0) {
-        module_fail(module, "a kernel for %lld channels in %lld groups; the input has %lld", (long long)c.out,
-                    (long long)c.groups, (long long)channels);
+        module_fail(module, "the kernel is for %lld channels in %lld groups, but the input has %lld channels",
+                    (long long)c.out, (long long)c.groups, (long long)channels);
         return;
     }
     c.out = c.in * c.groups;
@@ -504,7 +507,7 @@ struct tensor tensor_softmax(struct module *module, struct tensor x, int dim, bo
     if (module_failed(module))
         return x;
     if (x.dims[dim].batched) {
-        module_fail(module, "the softmax is over the batch");
+        module_fail(module, "a softmax over the batch dimension is not supported");
         return x;
     }
     struct tensor y = tensor_new(module, x.rank, x.dims);
@@ -549,7 +552,7 @@ static void build_attention(struct node *node, int variant)
     struct tensor mask = optional_tensor(node, "attn_mask");
     bool causal = node_bool(node, "is_causal", false), grouped = node_bool(node, "enable_gqa", false);
     if (node_number(node, "dropout_p", 0) != 0)
-        module_fail(module, "dropout is active");
+        module_fail(module, "argument \"dropout_p\" must be 0");
     if (module_failed(module) || q.rank < 2)
         return;
     int64_t d = module_constant(module, q.dims[q.rank - 1].size, "the size of a head");
@@ -562,7 +565,7 @@ static void build_attention(struct node *node, int variant)
         int64_t e = module_constant(module, v.dims[3].size, "");
         if (v.dims[1].size != k.dims[1].size || k.dims[2].size != v.dims[2].size || k.dims[3].size != q.dims[3].size ||
             kv < 1 || heads % kv != 0 || (kv != heads && !grouped)) {
-            module_fail(module, "queries, keys and values do not fit together");
+            module_fail(module, "the shapes of query, key and value do not match");
             return;
         }
         struct plan_attention attention = {.heads = heads, .kv_heads = kv, .scale = (float)scale, .causal = causal};
@@ -576,7 +579,8 @@ static void build_attention(struct node *node, int variant)
         return;
     }
     if (causal || grouped) {
-        module_fail(module, "causal or grouped attention is served for tensors (batch, heads, n, d) without a mask");
+        module_fail(module,
+                    "causal or grouped attention is supported only for tensors (batch, heads, n, d) without a mask");
         return;
     }
     int order[MODULE_RANK];

@@ -33,7 +33,7 @@ static void read_sizes(struct module *module, const json_t *sizes)
         if (module_failed(module) || !json_is_object(limits) ||
             !read_limit(module, json_object_get(limits, "least"), 1, &size.least) ||
             !read_limit(module, json_object_get(limits, "most"), INT32_MAX, &size.most) || size.least > size.most) {
-            module_fail(module, "size \"%.80s\": expected {\"least\": 1, \"most\": …}", name);
+            module_fail(module, "size \"%.80s\": expected {\"least\": a, \"most\": b} with 1 <= a <= b", name);
             return;
         }
         struct named_size *place = plan_grow(module->builder, &module->sizes, &module->n_sizes, sizeof *place);
@@ -64,8 +64,8 @@ static int input_size(struct module *module, const json_t *json, int input, int 
         }
         return size->size;
     }
-    return module_fail(module, "inputs[%d].shape[%d]: expected an integer, or a name of \"sizes\"", input,
-                       dimension + 1);
+    return module_fail(module, "inputs[%d].shape[%d]: expected an integer of at least 1, or a name from \"sizes\"",
+                       input, dimension + 1);
 }
 
 static bool read_kind(struct module *module, const json_t *dtype, int index, enum input_kind *kind)
@@ -178,7 +178,7 @@ static void bind_input(struct module *module, struct plan_leaf *leaf, const char
     }
     struct tensor t = tensor_as_value(module, *found);
     if (!module_failed(module) && (!t.dims[0].batched || t.dims[0].inner)) {
-        module_fail(module, "input \"%.80s\": expected the batch first", name);
+        module_fail(module, "input \"%.80s\": expected the batch as the first dimension", name);
         return;
     }
     bool ids = tensor_is_ids(module, &t), image = t.rank == 4;
@@ -199,7 +199,7 @@ static struct tensor image_output(struct module *module, int value, struct tenso
     const struct plan_axis axis = module->builder->plan->axes[made.axis];
     int pixels = axis.kind == AXIS_FIXED ? module_size(module, axis.rows_per_item) : axis.sized.rows;
     if (pixels != module_product(module, x.dims[2].size, x.dims[3].size))
-        module_fail(module, "an image of another size than the class got");
+        module_fail(module, "the image that the class returns must have the size of its input");
     struct tensor y =
         tensor_of_rows(module, value, tensor_permute(module, x, (const int[]){0, 2, 3, 1}), 1, made.columns);
     return tensor_permute(module, y, (const int[]){0, 3, 1, 2});
@@ -234,12 +234,13 @@ static void build_leaf(struct node *node)
     node_has(node, "kwargs"), node_has(node, "inputs");
     int named = padding_from_name(padding);
     if (named < 0 || !json_is_object(leaf.kwargs)) {
-        module_fail(module, "a leaf needs kwargs, and \"padding\" of slice, zero, masked, autopad or exact");
+        module_fail(module, "a leaf needs an object \"kwargs\", and if it has \"padding\", one of slice, zero, masked, "
+                            "autopad and exact");
         return;
     }
     leaf.padding = (enum padding)named;
     if (strncmp(leaf.class_name, "linear_multihead_attention.", strlen("linear_multihead_attention.")) == 0) {
-        module_fail(module, "the class mixes the items of a batch, so it is served alone, not within a module");
+        module_fail(module, "the class mixes the items of a batch, so it is supported only alone, not within a module");
         return;
     }
     const char *name;
@@ -291,7 +292,7 @@ static void build_node(struct module *module, const json_t *json, size_t index)
     else if (operation)
         operation->build(&node, operation->variant);
     else
-        module_fail(module, "the operation is not served; docs/module-graph.md lists those that are");
+        module_fail(module, "the operation is not supported; docs/module-graph.md lists the supported operations");
     if (!module_failed(module))
         node_finish(&node);
     if (module_failed(module))
@@ -357,7 +358,7 @@ static void give_tensor(struct module *module, const char *name, struct tensor t
 {
     int sizes[MODULE_RANK];
     if (t.rank < 1 || !t.dims[0].batched || t.dims[0].size != module->one || t.rank > ENGINE_MAX_RANK) {
-        module_fail(module, "output \"%.80s\" does not have the batch alone as its first dimension", name);
+        module_fail(module, "output \"%.80s\": the first dimension must be the batch, and nothing else", name);
         return;
     }
     for (int d = 1; d < t.rank; d++)
@@ -376,7 +377,7 @@ static void give_outputs(struct module *module, const json_t *outputs)
     json_t *json;
     int index = 0;
     if (!json_is_object(outputs) || json_object_size(outputs) == 0 || json_object_size(outputs) > INT16_MAX) {
-        module_fail(module, "\"outputs\": expected an object with an output or more");
+        module_fail(module, "\"outputs\": expected an object with at least one output");
         return;
     }
     json_object_foreach ((json_t *)outputs, name, json) {
@@ -401,13 +402,13 @@ static void set_causal(struct module *module, const struct model_config *config)
         return;
     const struct model_input *input = &plan->inputs[0].input;
     if (!plan->has_logits)
-        module_fail(module, "causal is true, but the output is not logits (batch, n, vocabulary), computed by a linear "
-                            "layer, for ids (batch, n)");
+        module_fail(module, "causal is true, but the output is not logits (batch, n, vocabulary) that a linear layer "
+                            "computes for ids (batch, n)");
     else if (input->min_length == input->max_length)
         module_fail(module, "causal is true, but input \"%.80s\" always has %lld ids, so a sequence cannot grow",
                     input->name, (long long)input->min_length);
     else if (plan->output_columns != input->vocabulary)
-        module_fail(module, "causal is true, but the output has logits for %lld ids, and input \"%.80s\" takes %lld",
+        module_fail(module, "causal is true, but the output has logits for %lld ids, and input \"%.80s\" accepts %lld",
                     (long long)plan->output_columns, input->name, (long long)input->vocabulary);
 }
 
@@ -430,7 +431,7 @@ static void build_module(struct plan_builder *builder, const char *name, const s
     json_object_foreach (config->graph, key, value)
         if (strcmp(key, "inputs") != 0 && strcmp(key, "sizes") != 0 && strcmp(key, "nodes") != 0 &&
             strcmp(key, "outputs") != 0)
-            module_fail(&module, "unknown key \"%.80s\"; the known ones are inputs, sizes, nodes and outputs", key);
+            module_fail(&module, "unknown key \"%.80s\"; expected inputs, sizes, nodes or outputs", key);
     read_sizes(&module, json_object_get(config->graph, "sizes"));
     if (!builder->failed)
         read_inputs(&module, json_object_get(config->graph, "inputs"));

@@ -87,8 +87,9 @@ static bool size_operand(struct module *module, int size, struct tensor *tensor,
     *number = (double)least;
     if (least == most)
         return false;
-    if (batched || least < 0 || most > MAX_NUMBER) {
-        module_fail(module, "a size is used as a number; expected a limit of at most %d, and no batch", MAX_NUMBER);
+    if (batched || least < 0 || most > MOST_NUMBER) {
+        module_fail(module, "a size that is used as a number must be at most %d, and must not contain the batch",
+                    MOST_NUMBER);
         return false;
     }
     *tensor = (struct tensor){.value = PLAN_NONE, .first = size, .rank = 0};
@@ -152,7 +153,7 @@ int64_t node_integer(struct node *node, const char *name, int64_t fallback)
         return module_constant(node->module, module_read_size(node->module, json), name);
     json_int_t value = json_integer_value(json);
     if (!json_is_integer(json) || value < -INT32_MAX || value > INT32_MAX)
-        fail_expected(node, name, "an integer within 32 bits");
+        fail_expected(node, name, "a 32-bit integer");
     return value;
 }
 
@@ -175,13 +176,13 @@ int node_integers(struct node *node, const char *name, int64_t *integers, int ro
         return 1;
     }
     if (!json_is_array(json) || json_array_size(json) > (size_t)room) {
-        fail_expected(node, name, "a list of a few integers");
+        fail_expected(node, name, "an integer, or a short list of integers");
         return 0;
     }
     json_array_foreach (json, i, element) {
         integers[i] = module_constant(node->module, module_read_size(node->module, element), name);
         if (integers[i] < -INT32_MAX || integers[i] > INT32_MAX)
-            fail_expected(node, name, "integers within 32 bits");
+            fail_expected(node, name, "32-bit integers");
     }
     return (int)json_array_size(json);
 }
@@ -191,7 +192,7 @@ int node_sizes(struct node *node, const char *name, int *sizes, int room)
     const json_t *json = member(node, name), *element;
     size_t i;
     if (!json_is_array(json) || json_array_size(json) > (size_t)room)
-        return fail_expected(node, name, "a list of a few sizes");
+        return fail_expected(node, name, "a short list of sizes");
     json_array_foreach (json, i, element)
         sizes[i] = module_read_size(node->module, element);
     return module_failed(node->module) ? -1 : (int)json_array_size(json);
@@ -201,7 +202,7 @@ int node_count(struct node *node, const char *name)
 {
     const json_t *json = member(node, name);
     if (!json_is_array(json) || json_array_size(json) == 0 || json_array_size(json) > INT16_MAX) {
-        fail_expected(node, name, "a list that is not empty");
+        fail_expected(node, name, "a non-empty list");
         return 0;
     }
     return (int)json_array_size(json);
@@ -233,7 +234,7 @@ void node_finish(struct node *node)
         for (int i = 0; i < node->n_read && !known; i++)
             known = strcmp(name, node->read[i]) == 0;
         if (!known)
-            module_fail(node->module, "argument \"%.80s\" is not served", name);
+            module_fail(node->module, "argument \"%.80s\" is not supported", name);
     }
 }
 

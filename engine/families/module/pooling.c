@@ -39,7 +39,7 @@ static void read_each(struct node *node, const char *name, int dimensions, int64
         numbers[i] = count ? numbers[0] : fallback;
     for (int i = 0; i < dimensions; i++)
         if (numbers[i] < 0)
-            module_fail(node->module, "argument \"%s\" is %lld", name, (long long)numbers[i]);
+            module_fail(node->module, "argument \"%s\" is %lld; expected at least 0", name, (long long)numbers[i]);
 }
 
 /* The padding that ceil_mode adds at the end. With ceil_mode, the last window may reach beyond the padding, if it
@@ -50,7 +50,9 @@ static int64_t ceiling_padding(struct module *module, const struct pool_windows 
     int64_t padding = pooling->padding[i], n;
     if (!plan_size_is_constant(module->builder->plan, size, &n)) {
         if (stride > extent - padding)
-            module_fail(module, "ceil_mode over a free size is served for strides up to the window less its padding");
+            module_fail(
+                module,
+                "ceil_mode over a free size is supported only if the stride is at most the window minus its padding");
         return stride - 1;
     }
     int64_t room = n + 2 * padding - extent, windows = (room < 0 ? 0 : (room + stride - 1) / stride) + 1;
@@ -73,8 +75,10 @@ static bool read_pooling(struct node *node, const struct tensor *x, struct pool_
     for (int i = 0; i < pooling->dimensions && !module_failed(module); i++) {
         pooling->stride[i] = pooling->stride[i] ? pooling->stride[i] : pooling->size[i];
         if (pooling->size[i] < 1 || pooling->dilation[i] < 1 || pooling->padding[i] > pooling->size[i] / 2)
-            module_fail(module, "a window of %lld, dilation %lld and padding %lld", (long long)pooling->size[i],
-                        (long long)pooling->dilation[i], (long long)pooling->padding[i]);
+            module_fail(module,
+                        "kernel_size %lld, dilation %lld, padding %lld; expected at least 1, at least 1, and at most "
+                        "kernel_size / 2",
+                        (long long)pooling->size[i], (long long)pooling->dilation[i], (long long)pooling->padding[i]);
         else if (ceiling)
             pooling->more[i] = ceiling_padding(module, pooling, x->dims[x->rank - pooling->dimensions + i].size, i);
     }
@@ -139,7 +143,7 @@ static void build_avg_pool(struct node *node, int dimensions)
         return;
     for (int i = 0; i < dimensions; i++) {
         if (x.dims[x.rank - dimensions + i].batched)
-            module_fail(module, "the windows are over the batch");
+            module_fail(module, "windows over the batch dimension are not supported");
         plain &= pooling.more[i] == 0 && (pooling.padding[i] == 0 || counts_padding);
     }
     x = tensor_as_floats(module, x);
@@ -164,9 +168,9 @@ static struct tensor pooled_to(struct module *module, struct tensor x, int dim, 
         return x;
     if (out == 1)
         return tensor_reduced(module, reduction, x, &dim, 1, true, 0);
-    in = module_constant(module, x.dims[dim].size, "a dimension that is pooled");
-    if (out < 1 || in > MAX_WINDOWED || out > MAX_WINDOWED || (in % out != 0 && reduction != REDUCTION_MEAN)) {
-        module_fail(module, "%lld elements in %lld windows", (long long)in, (long long)out);
+    in = module_constant(module, x.dims[dim].size, "the size of a pooled dimension");
+    if (out < 1 || in > MOST_WINDOWED || out > MOST_WINDOWED || (in % out != 0 && reduction != REDUCTION_MEAN)) {
+        module_fail(module, "pooling of %lld elements to %lld is not supported", (long long)in, (long long)out);
         return x;
     }
     x = tensor_as_floats(module, tensor_as_value(module, x));
@@ -197,7 +201,7 @@ static void build_adaptive(struct node *node, int dimensions, enum plan_reductio
         x = pooled_to(module, x, dims[i], made[i], reduction);
     const json_t *to = json_object_get(node->json, "to");
     if (json_array_size(to) > 1 && !json_is_null(json_array_get(to, 1)))
-        module_fail(module, "the places of the largest elements are not served");
+        module_fail(module, "the indices of the largest elements are not supported as a result");
     else if (!module_failed(module))
         node_give_one(node, 0, x);
 }

@@ -32,7 +32,7 @@ static bool common(struct module *module, struct tensor_dimension a, struct tens
     bool a_one = a.size == module->one && !a.batched, b_one = b.size == module->one && !b.batched;
     *both = a_one ? b : a;
     if (!a_one && !b_one && (a.size != b.size || a.batched != b.batched || a.inner != b.inner))
-        return module_fail(module, "the operands' sizes differ"), false;
+        return module_fail(module, "the sizes of the operands do not match"), false;
     return true;
 }
 
@@ -52,7 +52,7 @@ static struct tensor contract(struct module *module, struct tensor x, struct ten
     dims[rank + 1] = dimension_of(module, &z, c->z_n);
     struct tensor_dimension k = dimension_of(module, &x, c->x_k), other = dimension_of(module, &z, c->z_k);
     if (k.size != other.size || k.batched || other.batched) {
-        module_fail(module, "the operands' inner sizes differ, or are the batch");
+        module_fail(module, "the inner sizes of the operands do not match, or are the batch");
         return x;
     }
     struct tensor y = tensor_new(module, rank + 2, dims);
@@ -98,7 +98,7 @@ struct tensor tensor_multiply(struct module *module, struct tensor x, struct ten
     if (module_failed(module))
         return x;
     if (x.rank < 1 || z.rank < 1) {
-        module_fail(module, "a product with a number");
+        module_fail(module, "a product needs two tensors of at least one dimension");
         return x;
     }
     if (scale == 1 && multiply_by_weight(module, &x, &z, &y))
@@ -112,7 +112,7 @@ struct tensor tensor_multiply(struct module *module, struct tensor x, struct ten
     struct contraction c = {.x_m = x.rank - 2, .x_k = x.rank - 1, .z_k = z.rank - 2, .z_n = z.rank - 1};
     int outer = (x.rank > z.rank ? x.rank : z.rank) - 2;
     if (outer + 3 > PLAN_SPACE_RANK) {
-        module_fail(module, "a product of more than %d dimensions", PLAN_SPACE_RANK - 1);
+        module_fail(module, "a product of more than %d dimensions is not supported", PLAN_SPACE_RANK - 1);
         return x;
     }
     for (int o = 0; o < outer; o++) {
@@ -198,7 +198,7 @@ static bool read_equation(struct module *module, const char *text, int operands,
                  strncmp(text, "->", 2) == 0;
     text += right ? 2 : 0;
     if (!right || !read_letters(&text, equation->y) || *text != '\0')
-        return module_fail(module, "the equation is not served: expected letters, each once an operand, and \"->\""),
+        return module_fail(module, "the equation is not supported: expected \"->\", and no letter twice in an operand"),
                false;
     return true;
 }
@@ -235,7 +235,7 @@ static struct tensor merge_last(struct module *module, struct tensor t, char *le
     for (const char *l = last; *l; l++) {
         int d = place(letters, *l);
         if (t.dims[d].batched)
-            module_fail(module, "the equation sums over the batch");
+            module_fail(module, "an equation that sums over the batch is not supported");
         merged = module_product(module, merged, t.dims[d].size);
         order[count++] = d;
     }
@@ -273,7 +273,7 @@ static void build_einsum_of_one(struct node *node, const char *text)
     for (const char *letter = result; served && *letter != '\0'; letter++)
         served = memchr(text, *letter, (size_t)x.rank) && !strchr(letter + 1, *letter);
     if (!served) {
-        module_fail(module, "the equation is not served: expected letters, each once an operand, and \"->\"");
+        module_fail(module, "the equation is not supported: expected \"->\", and no letter twice in an operand");
         return;
     }
     for (int d = 0; d < x.rank; d++)
@@ -356,7 +356,7 @@ static void build_einsum(struct node *node, int variant)
     if (module_failed(module))
         return;
     if (count > 2) {
-        module_fail(module, "einsum of %d tensors; one or two are served", count);
+        module_fail(module, "einsum of %d tensors; expected one or two", count);
         return;
     }
     if (count == 1) {
@@ -367,7 +367,7 @@ static void build_einsum(struct node *node, int variant)
     if (!read_equation(module, text, count, &e))
         return;
     if (strlen(e.x) != (size_t)x.rank || strlen(e.z) != (size_t)z.rank) {
-        module_fail(module, "the equation has another number of letters than the operands have dimensions");
+        module_fail(module, "an operand has more or fewer dimensions than letters in the equation");
         return;
     }
     x = tensor_as_value(module, tensor_as_floats(module, x));
@@ -399,15 +399,16 @@ static void build_arange(struct node *node, int variant)
     if (module_failed(module))
         return;
     plan_size_bounds(builder->plan, length, &least, &most);
-    if (step < 1 || least < 1 || least > MAX_UNLIMITED) {
-        module_fail(module, "arange of %lld elements or more; expected 1 to %d", (long long)least, MAX_UNLIMITED);
+    if (step < 1 || least < 1 || least > MOST_UNLIMITED) {
+        module_fail(module, "arange has at least %lld elements; expected 1 to %d", (long long)least, MOST_UNLIMITED);
         return;
     }
-    if (most > MAX_COUNTED) {
-        most = MAX_UNLIMITED;
-        plan_limit_size(builder,
-                        (struct plan_size_limit){
-                            .size = length, .least = 1, .most = most, .multiple = 1, .what = "the elements of arange"});
+    if (most > MOST_COUNTED) {
+        most = MOST_UNLIMITED;
+        plan_limit_size(
+            builder,
+            (struct plan_size_limit){
+                .size = length, .least = 1, .most = most, .multiple = 1, .what = "the number of elements of arange"});
     }
     struct tensor t = {.value = PLAN_NONE, .first = module->zero, .rank = 1, .counts = first == 0 && step == 1};
     t.weight = module_numbers(module, first, step, most);
@@ -422,8 +423,8 @@ struct tensor tensor_filled(struct module *module, double number, int rank, cons
     int64_t least, most, elements = 1;
     for (int d = 0; d < rank && !module_failed(module); d++) {
         plan_size_bounds(module->builder->plan, sizes[d], &least, &most);
-        if (least > 1 && (__builtin_mul_overflow(elements, least, &elements) || elements > MAX_FILLED))
-            module_fail(module, "a tensor of equal elements has more than %d of them", MAX_FILLED);
+        if (least > 1 && (__builtin_mul_overflow(elements, least, &elements) || elements > MOST_FILLED))
+            module_fail(module, "a constant tensor has more than %d elements", MOST_FILLED);
     }
     struct tensor t = {.value = PLAN_NONE, .first = module->zero, .rank = 0};
     t.weight = plan_number_weight(module->builder, 1, 1, (float)number, 0);

@@ -28,7 +28,7 @@ struct tensor tensor_reduced(struct module *module, enum plan_reduction reductio
     for (int i = 0; i < count && !module_failed(module); i++) {
         reduced[dims[i]] = true;
         if (x.dims[dims[i]].batched)
-            module_fail(module, "the items of a batch are reduced to one");
+            module_fail(module, "a reduction over the batch dimension is not supported");
     }
     if (module_failed(module))
         return t;
@@ -106,7 +106,7 @@ static void build_extreme(struct node *node, int reduction)
     if (module_failed(module))
         return;
     if (json_array_size(to) > 1 && !json_is_null(json_array_get(to, 1)))
-        module_fail(module, "the indices of the largest elements are not served; argmax is");
+        module_fail(module, "the indices are not supported as a second result; use argmax");
     else
         node_give_one(node, 0, tensor_reduced(module, (enum plan_reduction)reduction, t, dims, count, keep, 0));
 }
@@ -132,7 +132,7 @@ static void build_norm(struct node *node, int variant)
     bool keep = node_bool(node, "keepdim", false);
     node_has(node, "dtype");
     if (order != 1 && order != 2 && order != INFINITY)
-        module_fail(module, "a norm of order %g; expected 1, 2 or inf", order);
+        module_fail(module, "the order of the norm is %g; expected 1, 2 or inf", order);
     if (!module_failed(module))
         node_give(node, tensor_reduced(module, REDUCTION_NORM, t, dims, count, keep, order));
 }
@@ -163,7 +163,7 @@ static void build_cumsum(struct node *node, int variant)
     bool reduced[MODULE_RANK] = {false};
     reduced[dim] = true;
     if (module_failed(module) || x.dims[dim].batched) {
-        module_fail(module, "the sum is over the batch");
+        module_fail(module, "a sum over the batch dimension is not supported");
         return;
     }
     struct tensor y = tensor_new(module, x.rank, x.dims);
@@ -191,11 +191,13 @@ static void build_stft(struct node *node, int variant)
     bool onesided = node_bool(node, "onesided", true);
     const char *mode = node_string(node, "pad_mode", "reflect");
     if (node_bool(node, "return_complex", false) || node_bool(node, "align_to_window", false))
-        module_fail(module, "complex results are not served");
+        module_fail(module, "complex results are not supported");
     if (module_failed(module))
         return;
-    if (n < 1 || n > MAX_TRANSFORM || hop < 1 || length < 1 || length > n || x.rank < 1 || x.rank > 2) {
-        module_fail(module, "frames of %lld samples, at most %d are served", (long long)n, MAX_TRANSFORM);
+    if (n < 1 || n > MOST_TRANSFORM || hop < 1 || length < 1 || length > n || x.rank < 1 || x.rank > 2) {
+        module_fail(module,
+                    "n_fft is %lld; expected 1 to %d, a win_length up to n_fft, and an input of 1 or 2 dimensions",
+                    (long long)n, MOST_TRANSFORM);
         return;
     }
     int last = x.rank - 1;

@@ -14,7 +14,7 @@ static void build_pixel_shuffle(struct node *node, int reverse)
     int r = module_size(module, node_integer(node, reverse ? "downscale_factor" : "upscale_factor", NODE_REQUIRED));
     int whole[MODULE_RANK], sizes[MODULE_RANK], order[MODULE_RANK], square = module_product(module, r, r);
     if (module_failed(module) || t.rank < 3 || t.rank > MODULE_RANK - 2) {
-        module_fail(module, "it takes a tensor of 3 to %d dimensions", MODULE_RANK - 2);
+        module_fail(module, "expected a tensor of 3 to %d dimensions", MODULE_RANK - 2);
         return;
     }
     tensor_whole_sizes(module, &t, whole);
@@ -57,18 +57,18 @@ static void build_upsample_nearest(struct node *node, int dimensions)
     int count = by_size ? node_sizes(node, "output_size", sizes, 2) : 0;
     node_has(node, "scale_factors"), node_has(node, "scales"), node_has(node, "scales_h"), node_has(node, "scales_w");
     if (module_failed(module) || t.rank != 2 + dimensions) {
-        module_fail(module, "it takes a tensor of %d dimensions", 2 + dimensions);
+        module_fail(module, "expected a tensor of %d dimensions", 2 + dimensions);
         return;
     }
     if (!by_size)
         count = node_integers(node, "scale_factors", factors, 2);
     for (int i = 0; i < dimensions && !module_failed(module); i++) {
         if (count != dimensions)
-            module_fail(module, "a scale or size is missing");
+            module_fail(module, "expected a scale or a size for each dimension of the image");
         else if (!by_size)
             times[i] = module_size(module, factors[i]);
         else if (!plan_size_divides(builder, sizes[i], t.dims[2 + i].size, &times[i]))
-            module_fail(module, "the size must be a multiple of the size before it");
+            module_fail(module, "the output size must be a multiple of the input size");
     }
     if (module_failed(module))
         return;
@@ -90,11 +90,12 @@ static void build_upsample_nearest(struct node *node, int dimensions)
 static struct tensor interpolated(struct module *module, struct tensor t, int dim, int64_t out, double factor,
                                   bool aligned)
 {
-    int64_t in = module_constant(module, t.dims[dim].size, "the size of an image that is interpolated");
+    int64_t in = module_constant(module, t.dims[dim].size, "the size of an interpolated image");
     if (module_failed(module))
         return t;
-    if (in > MAX_SIDE || out < 1 || out > MAX_SIDE) {
-        module_fail(module, "%lld pixels become %lld; at most %d are served", (long long)in, (long long)out, MAX_SIDE);
+    if (in > MOST_SIDE || out < 1 || out > MOST_SIDE) {
+        module_fail(module, "interpolation from %lld to %lld pixels; expected 1 to %d pixels", (long long)in,
+                    (long long)out, MOST_SIDE);
         return t;
     }
     double step = factor > 0 ? 1 / factor : (double)in / (double)out;
@@ -118,7 +119,7 @@ static void build_upsample_bilinear(struct node *node, int variant)
     if (module_failed(module))
         return;
     if (t.rank != 4 || count != 2) {
-        module_fail(module, "it takes a tensor of 4 dimensions, and an \"output_size\" of two");
+        module_fail(module, "expected a tensor of 4 dimensions, and two numbers in \"output_size\"");
         return;
     }
     t = interpolated(module, t, 3, sizes[1], factors[1], aligned);

@@ -113,7 +113,7 @@ static void build_permute(struct node *node, int variant)
         seen |= 1u << dim;
     }
     if (count != t.rank || seen != (1u << t.rank) - 1)
-        module_fail(module, "argument \"dims\" is no order of the tensor's %d dimensions", t.rank);
+        module_fail(module, "argument \"dims\" must contain each of the tensor's %d dimensions once", t.rank);
     else
         node_give(node, tensor_permute(module, t, order));
 }
@@ -140,7 +140,7 @@ static void build_t(struct node *node, int variant)
     (void)variant;
     struct tensor t = node_tensor(node, "self");
     if (t.rank > 2)
-        module_fail(node->module, "t takes a matrix");
+        module_fail(node->module, "expected a tensor of at most 2 dimensions");
     else
         node_give(node, t.rank == 2 ? swapped(node->module, t, 0, 1) : t);
 }
@@ -161,7 +161,7 @@ static void build_movedim(struct node *node, int variant)
     for (int i = 0; i < count && !module_failed(module); i++) {
         int64_t source = from[i] < 0 ? from[i] + t.rank : from[i], place = to[i] < 0 ? to[i] + t.rank : to[i];
         if (source < 0 || source >= t.rank || place < 0 || place >= t.rank || moved[source] || order[place] >= 0) {
-            module_fail(module, "source or destination is no dimension of the tensor");
+            module_fail(module, "source or destination contains an invalid or repeated dimension");
             return;
         }
         order[place] = (int)source;
@@ -234,12 +234,10 @@ static int bound(struct node *node, const char *name, int size, int fallback)
                                                       .least = 0,
                                                       .most = INT64_MAX,
                                                       .multiple = 1,
-                                                      .what = "what is left after a slice"});
-    plan_limit_size(builder, (struct plan_size_limit){.size = at,
-                                                      .least = 0,
-                                                      .most = INT64_MAX,
-                                                      .multiple = 1,
-                                                      .what = "the place where a slice begins or ends"});
+                                                      .what = "the size of the dimension minus the bound of a slice"});
+    plan_limit_size(builder,
+                    (struct plan_size_limit){
+                        .size = at, .least = 0, .most = INT64_MAX, .multiple = 1, .what = "the bound of a slice"});
     return at;
 }
 
@@ -299,7 +297,7 @@ static void build_select(struct node *node, int variant)
                                              .least = 1,
                                              .most = INT64_MAX,
                                              .multiple = 1,
-                                             .what = "what is left after a selected element"});
+                                             .what = "the size of the dimension minus the selected index"});
     t = tensor_slice(module, t, dim, index, module->one, 1);
     if (!module_failed(module))
         node_give(node, tensor_squeeze(module, t, dim));
@@ -315,7 +313,7 @@ static void give_parts(struct node *node, struct tensor t, int dim, const int *l
         start = plan_size_add(module->builder, start, lengths[i]);
     }
     if (!module_failed(module) && start != t.dims[dim].size)
-        module_fail(module, "the parts do not add up to the dimension");
+        module_fail(module, "the sizes of the parts do not add up to the size of the dimension");
 }
 
 #define MAX_PARTS 256
@@ -366,7 +364,7 @@ static void build_chunk(struct node *node, int variant)
                                                       .least = 0,
                                                       .most = INT64_MAX,
                                                       .multiple = 1,
-                                                      .what = "what the last part lacks"});
+                                                      .what = "the size of a part minus the size of the last part"});
     give_parts(node, t, dim, lengths, (int)count);
 }
 
@@ -388,8 +386,8 @@ static void build_unbind(struct node *node, int variant)
     int dim = node_dim(node, "dim", t.rank, 0);
     if (module_failed(module))
         return;
-    int64_t count = module_constant(module, t.dims[dim].size, "a dimension that is unbound");
-    for (int64_t i = 0; i < count && i < MAX_PARTS && !module_failed(module); i++) {
+    int64_t count = module_constant(module, t.dims[dim].size, "the size of an unbound dimension");
+    for (int64_t i = 0; i < count && i < MOST_PARTS && !module_failed(module); i++) {
         struct tensor part = tensor_slice(module, t, dim, module_size(module, i), module->one, 1);
         if (!module_failed(module))
             node_give_one(node, (int)i, tensor_squeeze(module, part, dim));
@@ -420,13 +418,13 @@ static bool join_sizes(struct module *module, const struct tensor *first, const 
                        struct tensor_dimension *dims)
 {
     if (t->rank != first->rank)
-        return module_fail(module, "tensors of %d and %d dimensions are joined", first->rank, t->rank), false;
+        return module_fail(module, "tensors of %d and %d dimensions cannot be joined", first->rank, t->rank), false;
     for (int d = 0; d < t->rank; d++) {
         if (d == dim)
             continue;
         if (dims[d].size != t->dims[d].size || dims[d].batched != t->dims[d].batched ||
             dims[d].inner != t->dims[d].inner)
-            return module_fail(module, "tensors that are joined differ in dimension %d", d), false;
+            return module_fail(module, "the tensors to join differ in dimension %d", d), false;
     }
     dims[dim].size = plan_size_add(module->builder, dims[dim].size, t->dims[dim].size);
     return !module_failed(module);
@@ -453,7 +451,7 @@ static void build_cat(struct node *node, int variant)
     for (int d = 0; d < first.rank; d++)
         dims[d] = first.dims[d];
     if (!module_failed(module) && dims[dim].batched)
-        module_fail(module, "items of a batch are joined");
+        module_fail(module, "joining along the batch dimension is not supported");
     for (int i = 0; i < count && !module_failed(module); i++) {
         struct tensor t = part_of(node, i, new_dim);
         ids &= tensor_is_ids(module, &t);
@@ -507,19 +505,19 @@ static void build_index_select(struct node *node, int variant)
     if (module_failed(module))
         return;
     if (index.rank != 1 || index.value != PLAN_NONE || t.dims[dim].batched) {
-        module_fail(module, "the indices must be a vector of the file, and not of the batch");
+        module_fail(module, "expected the indices as a vector of the file, and a dimension other than the batch");
         return;
     }
     int64_t count = module_constant(module, index.dims[0].size, "the number of indices");
-    int64_t size = module_constant(module, t.dims[dim].size, "the dimension that is indexed");
+    int64_t size = module_constant(module, t.dims[dim].size, "the size of an indexed dimension");
     int weight = tensor_vector(module, index, count);
     if (module_failed(module))
         return;
     const float *indices = module->builder->plan->weights[weight].data;
     for (int64_t i = 0; indices && i < count; i++)
         if (!(indices[i] >= 0 && indices[i] < (float)size && indices[i] == floorf(indices[i]))) {
-            module_fail(module, "index %g; expected whole numbers, as the dimension has %lld elements",
-                        (double)indices[i], (long long)size);
+            module_fail(module, "index %g; expected whole numbers from 0 to %lld", (double)indices[i],
+                        (long long)size - 1);
             return;
         }
     t = tensor_as_value(module, t);
@@ -538,8 +536,8 @@ static void build_index_select(struct node *node, int variant)
     for (int64_t first = 0, length; first < count && !module_failed(module); first += length) {
         length = copy ? run_length(copy, count, first) : count;
         static const float without_data[] = {0, 0};
-        if (++runs > MAX_RUNS)
-            module_fail(module, "the indices have more than %d runs of equal steps", MAX_RUNS);
+        if (++runs > MOST_RUNS)
+            module_fail(module, "the indices consist of more than %d runs with a constant step", MOST_RUNS);
         struct tensor run = indexed_run(module, t, dim, copy ? copy + first : without_data, length);
         copy_into(module, run, dim, module_size(module, first), &y, &target);
     }
@@ -555,7 +553,7 @@ static void build_repeat(struct node *node, int variant)
     struct tensor t = node_tensor(node, "self");
     int times[MODULE_RANK], rank = node_sizes(node, "repeats", times, MODULE_RANK), sizes[MODULE_RANK];
     if (rank < t.rank)
-        module_fail(module, "fewer repeats than dimensions");
+        module_fail(module, "argument \"repeats\" has fewer numbers than the tensor has dimensions");
     while (t.rank < rank && !module_failed(module))
         t = tensor_unsqueeze(module, t, 0);
     if (module_failed(module))
@@ -570,7 +568,7 @@ static void build_repeat(struct node *node, int variant)
             t.dims[d].size = count;
             t.dims[d].stride = module->zero;
         } else if (batched || (t.dims[d].batched && count != module->one)) {
-            module_fail(module, "the batch is repeated");
+            module_fail(module, "repeating the batch dimension is not supported");
         } else if (count != module->one && t.dims[d].size == module->one) {
             t.dims[d].size = count;
             t.dims[d].stride = module->zero;
@@ -606,7 +604,9 @@ static void build_unfold(struct node *node, int variant)
     if (module_failed(module))
         return;
     if (size < 1 || step < 1 || t.dims[dim].batched) {
-        module_fail(module, "windows of %lld elements every %lld", (long long)size, (long long)step);
+        module_fail(module,
+                    "windows of %lld elements, every %lld elements; expected at least 1, and not over the batch",
+                    (long long)size, (long long)step);
         return;
     }
     t = tensor_windows(module, tensor_as_value(module, t), dim, size, step, 1);
@@ -629,7 +629,7 @@ static void build_flip(struct node *node, int variant)
     for (int i = 0; i < count && !module_failed(module); i++) {
         int64_t d = dims[i] < 0 ? dims[i] + t.rank : dims[i];
         if (d < 0 || d >= t.rank || t.dims[d].batched) {
-            module_fail(module, "argument \"dims\" has the batch, or no dimension of the tensor");
+            module_fail(module, "argument \"dims\" contains the batch, or a dimension that the tensor does not have");
             return;
         }
         int last = plan_size_subtract(builder, t.dims[d].size, module->one);
@@ -658,7 +658,7 @@ static int rolled_length(struct module *module, int size, int64_t shift)
                                                           .least = llabs(shift) + 1,
                                                           .most = INT64_MAX,
                                                           .multiple = 1,
-                                                          .what = "a rolled dimension"});
+                                                          .what = "the size of a rolled dimension"});
     return shift < 0 ? plan_size_add(builder, size, length) : length;
 }
 
@@ -675,7 +675,7 @@ static void build_roll(struct node *node, int variant)
     for (int i = 0; i < count && !module_failed(module); i++) {
         int64_t d = dims[i] < 0 ? dims[i] + t.rank : dims[i];
         if (d < 0 || d >= t.rank || t.dims[d].batched) {
-            module_fail(module, "argument \"dims\" has the batch, or no dimension of the tensor");
+            module_fail(module, "argument \"dims\" contains the batch, or a dimension that the tensor does not have");
             return;
         }
         int start = rolled_length(module, t.dims[d].size, shifts[i]);
@@ -734,7 +734,7 @@ struct tensor tensor_padded(struct module *module, struct tensor x, int dim, int
     if (module_failed(module) || (before == 0 && after == 0))
         return x;
     if (x.dims[dim].batched) {
-        module_fail(module, "the batch is padded");
+        module_fail(module, "padding the batch dimension is not supported");
         return x;
     }
     if (before < 0 || after < 0) { /* negative padding removes elements */
@@ -744,11 +744,12 @@ struct tensor tensor_padded(struct module *module, struct tensor x, int dim, int
         return tensor_padded(module, x, dim, before < 0 ? 0 : before, after < 0 ? 0 : after, mode, number);
     }
     if (strcmp(mode, "reflect") == 0)
-        plan_limit_size(builder, (struct plan_size_limit){.size = x.dims[dim].size,
-                                                          .least = 1 + (before > after ? before : after),
-                                                          .most = INT64_MAX,
-                                                          .multiple = 1,
-                                                          .what = "a dimension that is padded by reflection"});
+        plan_limit_size(builder,
+                        (struct plan_size_limit){.size = x.dims[dim].size,
+                                                 .least = 1 + (before > after ? before : after),
+                                                 .most = INT64_MAX,
+                                                 .multiple = 1,
+                                                 .what = "the size of a dimension that is padded by reflection"});
     memcpy(dims, x.dims, sizeof dims);
     dims[dim].size = plan_size_add(builder, x.dims[dim].size, module_size(module, before + after));
     y = tensor_new(module, x.rank, dims);
@@ -770,9 +771,10 @@ static void build_pad(struct node *node, int variant)
     const char *mode = node_string(node, "mode", "constant");
     double number = node_number(node, "value", 0);
     if (count % 2 != 0 || count / 2 > t.rank)
-        module_fail(module, "argument \"pad\" has %d numbers for %d dimensions", count, t.rank);
+        module_fail(module, "argument \"pad\" has %d numbers; expected an even number, at most twice the %d dimensions",
+                    count, t.rank);
     if (strcmp(mode, "constant") != 0 && strcmp(mode, "reflect") != 0 && strcmp(mode, "replicate") != 0)
-        module_fail(module, "mode \"%.40s\" is not served; expected constant, reflect or replicate", mode);
+        module_fail(module, "mode \"%.40s\" is not supported; expected constant, reflect or replicate", mode);
     for (int i = 0; i < count / 2 && !module_failed(module); i++)
         t = tensor_padded(module, t, t.rank - 1 - i, pad[2 * i], pad[2 * i + 1], mode, number);
     node_give(node, t);

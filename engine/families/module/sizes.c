@@ -34,7 +34,7 @@ int64_t module_constant(struct module *module, int size, const char *what)
 {
     int64_t value = 1;
     if (!module_failed(module) && !plan_size_is_constant(module->builder->plan, size, &value))
-        module_fail(module, "%s must be fixed, and is free", what);
+        module_fail(module, "%s must be fixed, but is a free size", what);
     return value;
 }
 
@@ -51,13 +51,13 @@ int module_split_batch(struct module *module, int size, bool *batched)
         for (int f = 0; f < of->terms[t].n_factors; f++)
             times += of->terms[t].factors[f] == batch;
         if (times > 1)
-            return module_fail(module, "a size has the batch squared");
+            return module_fail(module, "a size contains the square of the batch, which is not supported");
         with += times;
     }
     if (with == 0)
         return size;
     if (with < of->n_terms || !plan_size_divides(module->builder, size, module->batch, &quotient))
-        return module_fail(module, "a size has the batch in only a part of its terms");
+        return module_fail(module, "a size contains the batch in only some of its terms, which is not supported");
     *batched = true;
     return quotient;
 }
@@ -178,8 +178,8 @@ int module_read_size(struct module *module, const json_t *json)
     }
     if (!json_is_string(json))
         return module_fail(module, "expected a size: an integer, or an expression in a string");
-    if (json_string_length(json) > MAX_CHARACTERS)
-        return module_fail(module, "a size of more than %d characters", MAX_CHARACTERS);
+    if (json_string_length(json) > MOST_CHARACTERS)
+        return module_fail(module, "a size has more than %d characters", MOST_CHARACTERS);
     struct parser parser = {.module = module, .text = json_string_value(json), .next = json_string_value(json)};
     int size = parse_sum(&parser);
     skip_spaces(&parser);

@@ -193,7 +193,7 @@ int tensor_rows(struct module *module, struct tensor t, int n_last, bool exact)
     if (n_last > t.rank || !constant_columns(module, &t, t.rank - n_last, &columns))
         return module_fail(module, "the last %d dimensions of an operand must have fixed sizes", n_last);
     if (tensor_batched_dim(&t) >= t.rank - n_last)
-        return module_fail(module, "it would mix the items of a batch");
+        return module_fail(module, "the operation would mix the items of a batch");
     if (!is_in_order(module, &t))
         t = tensor_arranged(module, t);
     if (module_failed(module))
@@ -229,7 +229,7 @@ struct tensor tensor_permute(struct module *module, struct tensor t, const int *
 struct tensor tensor_unsqueeze(struct module *module, struct tensor t, int dim)
 {
     if (t.rank == MODULE_RANK) {
-        module_fail(module, "a tensor of more than %d dimensions", MODULE_RANK);
+        module_fail(module, "a tensor of more than %d dimensions is not supported", MODULE_RANK);
         return t;
     }
     memmove(&t.dims[dim + 1], &t.dims[dim], (size_t)(t.rank - dim) * sizeof *t.dims);
@@ -281,7 +281,7 @@ struct tensor tensor_slice(struct module *module, struct tensor t, int dim, int 
     if (module_failed(module))
         return t;
     if (t.dims[dim].batched) {
-        module_fail(module, "a part of the batch is taken");
+        module_fail(module, "a slice of the batch dimension is not supported");
         return t;
     }
     bool constant = plan_size_is_constant(module->builder->plan, start, &first) &&
@@ -301,7 +301,7 @@ struct tensor tensor_slice(struct module *module, struct tensor t, int dim, int 
 struct tensor tensor_expand(struct module *module, struct tensor t, int rank, const int *sizes)
 {
     if (rank < t.rank || rank > MODULE_RANK) {
-        module_fail(module, "an expansion to %d dimensions of a tensor that has %d", rank, t.rank);
+        module_fail(module, "a tensor of %d dimensions cannot be expanded to %d", t.rank, rank);
         return t;
     }
     while (t.rank < rank && !module_failed(module))
@@ -314,7 +314,7 @@ struct tensor tensor_expand(struct module *module, struct tensor t, int rank, co
         if (module_failed(module) || (size == t.dims[d].size && batched == t.dims[d].batched))
             continue;
         if (t.dims[d].size != module->one || (t.dims[d].batched && size != module->one)) {
-            module_fail(module, "dimension %d is expanded from another size than 1", d);
+            module_fail(module, "dimension %d cannot be expanded, because its size is not 1", d);
             return t;
         }
         t.counts = false;
@@ -439,7 +439,7 @@ struct tensor tensor_reshape(struct module *module, struct tensor t, int rank, c
     struct tensor made = t;
     made.rank = rank;
     if (rank > MODULE_RANK) {
-        module_fail(module, "a tensor of more than %d dimensions", MODULE_RANK);
+        module_fail(module, "a tensor of more than %d dimensions is not supported", MODULE_RANK);
         return t;
     }
     if (module_failed(module) || !read_shape(module, &t, rank, sizes, made.dims))
@@ -455,7 +455,7 @@ struct tensor tensor_reshape(struct module *module, struct tensor t, int rank, c
     made.weight = PLAN_NONE;
     made.first = arranged.first;
     if (!module_failed(module) && !view(module, &arranged, rank, made.dims))
-        module_fail(module, "the shape mixes the items of a batch");
+        module_fail(module, "the new shape would mix the items of a batch");
     return made;
 }
 
@@ -468,7 +468,7 @@ int tensor_weight(struct module *module, struct tensor t, int64_t rows, int64_t 
         return PLAN_NONE;
     const struct plan *plan = module->builder->plan;
     if (t.value != PLAN_NONE)
-        return module_fail(module, "a weight is computed; expected one of the file");
+        return module_fail(module, "the weight is a computed tensor; expected a tensor of the file");
     bool constant = plan_size_is_constant(plan, t.first, &first);
     for (int d = 0; d < t.rank && constant; d++) {
         constant = plan_size_is_constant(plan, t.dims[d].size, &counts[d]) &&
@@ -476,7 +476,7 @@ int tensor_weight(struct module *module, struct tensor t, int64_t rows, int64_t 
                    !__builtin_mul_overflow(elements, counts[d], &elements);
     }
     if (!constant || elements != rows * columns)
-        return module_fail(module, "a weight of %lld elements; expected %lld", constant ? (long long)elements : -1,
+        return module_fail(module, "the weight has %lld elements; expected %lld", constant ? (long long)elements : -1,
                            (long long)(rows * columns));
     return plan_view_weight(module->builder, t.weight, t.rank, counts, strides, first, rows, columns);
 }
