@@ -51,7 +51,7 @@ const char *pickle_kind_name(enum pickle_kind kind)
 {
     static const char *const names[] = {"None",    "a bool", "an integer",   "a number",  "a string", "a function",
                                         "a tuple", "a list", "a dictionary", "a storage", "a tensor"};
-    _Static_assert(sizeof names / sizeof *names == PICKLE_TENSOR + 1, "a name for each kind");
+    _Static_assert(sizeof names / sizeof *names == PICKLE_TENSOR + 1, "the table has a name for each kind");
     return names[kind];
 }
 
@@ -348,7 +348,8 @@ static int read_items(struct unpickler *unpickler, uint8_t opcode)
 static int remember(struct unpickler *unpickler, uint64_t index)
 {
     if (unpickler->n_stack == 0 || unpickler->stack[unpickler->n_stack - 1] == MARK || index > unpickler->n_memo)
-        return error_set(unpickler->error, "the pickle is damaged: it remembers a value as number %llu at byte %zu",
+        return error_set(unpickler->error,
+                         "the pickle is damaged: it cannot store a value as memo entry %llu at byte %zu",
                          (unsigned long long)index, unpickler->at);
     uint32_t *memo = grow(unpickler->memo, unpickler->n_memo, &unpickler->memo_room, sizeof *memo, unpickler->error);
     if (!memo)
@@ -373,7 +374,8 @@ static int read_get(struct unpickler *unpickler, uint8_t opcode)
     if (take_number(unpickler, opcode == 'h' ? 1 : 4, &index) != 0)
         return -1;
     if (index >= unpickler->n_memo)
-        return error_set(unpickler->error, "the pickle is damaged: it recalls value %llu at byte %zu, of %u",
+        return error_set(unpickler->error,
+                         "the pickle is damaged: it reads memo entry %llu at byte %zu, but the memo has %u entries",
                          (unsigned long long)index, unpickler->at, (unsigned)unpickler->n_memo);
     return push(unpickler, unpickler->memo[index]);
 }
@@ -439,8 +441,8 @@ static int read_stack_global(struct unpickler *unpickler, uint8_t opcode)
         return -1;
     const struct pickle_value *first = value_at(unpickler, module), *second = value_at(unpickler, name);
     if (first->kind != PICKLE_STRING || second->kind != PICKLE_STRING)
-        return error_set(unpickler->error, "the pickle is damaged: it imports %s of %s", pickle_kind_name(second->kind),
-                         pickle_kind_name(first->kind));
+        return error_set(unpickler->error, "the pickle is damaged: it imports %s from %s; expected two strings",
+                         pickle_kind_name(second->kind), pickle_kind_name(first->kind));
     return import(unpickler, unpickler->bytes + first->text.begin, first->text.length,
                   unpickler->bytes + second->text.begin, second->text.length);
 }
@@ -523,9 +525,11 @@ static int read_reduce(struct unpickler *unpickler, uint8_t opcode)
 {
     uint32_t tuple = 0, function = 0;
     (void)opcode;
-    if (pop(unpickler, &tuple) != 0 || pop(unpickler, &function) != 0 ||
-        check_kind(unpickler, "a value", function, PICKLE_GLOBAL) != 0)
+    if (pop(unpickler, &tuple) != 0 || pop(unpickler, &function) != 0)
         return -1;
+    if (value_at(unpickler, function)->kind != PICKLE_GLOBAL)
+        return error_set(unpickler->error, "the file calls %s; expected a function",
+                         pickle_kind_name(value_at(unpickler, function)->kind));
     size_t global = (size_t)value_at(unpickler, function)->integer;
     switch (globals[global].use) {
     case USE_DICT:
@@ -546,16 +550,19 @@ static int read_build(struct unpickler *unpickler, uint8_t opcode)
 {
     uint32_t state = 0, object = 0;
     (void)opcode;
-    if (pop(unpickler, &state) != 0 || check_kind(unpickler, "an object's state", state, PICKLE_DICT) != 0)
+    if (pop(unpickler, &state) != 0)
         return -1;
+    if (value_at(unpickler, state)->kind != PICKLE_DICT)
+        return error_set(unpickler->error, "the state of an object is %s; expected a dictionary",
+                         pickle_kind_name(value_at(unpickler, state)->kind));
     return top(unpickler, PICKLE_DICT, &object);
 }
 
 /* ("storage", class, key, device, elements): data in another entry of the archive */
 static int read_persistent(struct unpickler *unpickler, uint8_t opcode)
 {
-    static const char name[] = "a persistent id";
-    uint32_t tuple = 0, arguments[MAX_ARGUMENTS] = {0};
+    static const char name[] = "persistent_load";
+    uint32_t tuple = 0, arguments[ARGUMENTS_MOST] = {0};
     (void)opcode;
     if (pop(unpickler, &tuple) != 0 || take_arguments(unpickler, tuple, name, 5, 5, arguments) != 0 ||
         check_kind(unpickler, name, arguments[0], PICKLE_STRING) != 0 ||
@@ -567,7 +574,7 @@ static int read_persistent(struct unpickler *unpickler, uint8_t opcode)
     const struct pickle_value *tag = value_at(unpickler, arguments[0]);
     size_t global = (size_t)value_at(unpickler, arguments[1])->integer;
     if (!equals("storage", unpickler->bytes + tag->text.begin, tag->text.length) || globals[global].use != USE_STORAGE)
-        return error_set(unpickler->error, "the file has %s that is no storage", name);
+        return error_set(unpickler->error, "the file contains a persistent id that is not a storage");
     return push_new(unpickler,
                     (struct pickle_value){.kind = PICKLE_STORAGE,
                                           .storage = {.key = arguments[2],
@@ -607,7 +614,7 @@ static int run(struct unpickler *unpickler)
         if (!opcodes[opcode])
             return error_set(
                 unpickler->error,
-                "the pickle has the opcode 0x%02x at byte %zu, which no state_dict needs; save the weights "
+                "the pickle contains the opcode 0x%02x at byte %zu, which no state_dict needs; save the weights "
                 "alone: torch.save(model.state_dict(), \"model.pt\")",
                 opcode, unpickler->at - 1);
         if (opcodes[opcode](unpickler, opcode) != 0)

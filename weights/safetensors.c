@@ -8,7 +8,7 @@
 #define HEADER_LIMIT_BYTES 100000000 /* the limit in the safetensors library */
 #define METADATA_KEY "__metadata__"
 
-_Static_assert(FOREIGN_BYTES <= LENGTH_BYTES, "a format is told by the bytes of the length");
+_Static_assert(FOREIGN_BYTES <= LENGTH_BYTES, "the format is recognised by the bytes of the length");
 
 /* Messages show only 120 bytes of a name, because a name in a file may be as long as the header. */
 #define SHOWN "%.120s"
@@ -25,7 +25,7 @@ static uint64_t little_endian_u64(const unsigned char *bytes)
 static json_t *parse_header(const char *text, size_t length, struct error *error)
 {
     if (length == 0 || text[0] != '{') {
-        error_set(error, "the header is no JSON object: expected { at byte %d", LENGTH_BYTES);
+        error_set(error, "the header is not a JSON object: expected { at byte %d", LENGTH_BYTES);
         return NULL;
     }
     json_error_t reason = {0};
@@ -33,7 +33,8 @@ static json_t *parse_header(const char *text, size_t length, struct error *error
     if (!header && (reason.text[0] == '\0' || json_error_code(&reason) == json_error_out_of_memory))
         error_set(error, "out of memory for a header of %zu bytes", length);
     else if (!header)
-        error_set(error, "the header is no JSON: %s, before byte %d", reason.text, LENGTH_BYTES + reason.position);
+        error_set(error, "the header is not valid JSON: %s, before byte %d", reason.text,
+                  LENGTH_BYTES + reason.position);
     return header;
 }
 
@@ -85,7 +86,7 @@ static int parse_offsets(const json_t *value, size_t data_size, struct weights_t
         return error_set(error, "data_offsets is not a list of two integers");
     long long begin = json_integer_value(first), end = json_integer_value(second);
     if (begin < 0 || begin > end)
-        return error_set(error, "data_offsets [%lld, %lld] run backwards or below zero", begin, end);
+        return error_set(error, "data_offsets [%lld, %lld] must not decrease or be negative", begin, end);
     if ((unsigned long long)end > data_size)
         return error_set(error, "data_offsets [%lld, %lld] end beyond the file, which has %zu bytes of data", begin,
                          end, data_size);
@@ -93,8 +94,8 @@ static int parse_offsets(const json_t *value, size_t data_size, struct weights_t
     int64_t bytes;
     bool countable = !__builtin_mul_overflow(tensor->elements, (int64_t)weights_dtype_size(tensor->dtype), &bytes);
     if (!countable || bytes != end - begin)
-        return error_set(error, "data_offsets [%lld, %lld] span %lld bytes, but %s of shape %s does not take as many",
-                         begin, end, end - begin, weights_dtype_name(tensor->dtype),
+        return error_set(error, "data_offsets [%lld, %lld] span %lld bytes, which does not match %s of shape %s", begin,
+                         end, end - begin, weights_dtype_name(tensor->dtype),
                          weights_shape_text(tensor->rank, tensor->shape, text, sizeof text));
     tensor->offset = (size_t)begin;
     tensor->bytes = (size_t)bytes;
@@ -230,7 +231,7 @@ int safetensors_header(const void *bytes, size_t size, size_t *header_size, stru
     if (format && (length > HEADER_LIMIT_BYTES || length > size - LENGTH_BYTES))
         return error_set(error, "is %s", format);
     if (length > HEADER_LIMIT_BYTES)
-        return error_set(error, "no safetensors file: its header would have %llu bytes, expected at most %d",
+        return error_set(error, "is not a safetensors file: its header would have %llu bytes, expected at most %d",
                          (unsigned long long)length, HEADER_LIMIT_BYTES);
     if (length > size - LENGTH_BYTES)
         return error_set(error, "is cut off: the header has %llu bytes, but only %zu follow its length",

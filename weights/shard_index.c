@@ -31,8 +31,8 @@ static int read_files(struct shard_index *index, struct error *error)
     json_object_foreach ((json_t *)index->weight_map, tensor, file) {
         const char *name = json_string_value(file);
         if (!name || name[0] == '\0' || name[0] == '.' || strchr(name, '/'))
-            return error_set(error, "weight_map: the value of '" SHOWN "' is no name of a file beside this one",
-                             tensor);
+            return error_set(
+                error, "weight_map: the value of '" SHOWN "' must be the name of a file in the same folder", tensor);
         index->files[index->n_files++] = name;
     }
     index->n_files = sort_once(index->files, index->n_files);
@@ -63,11 +63,11 @@ int shard_index_parse(const char *text, size_t length, struct shard_index *index
     if (!index->json && (reason.text[0] == '\0' || json_error_code(&reason) == json_error_out_of_memory))
         return error_set(error, "out of memory for an index of %zu bytes", length);
     if (!index->json)
-        return error_set(error, "is no JSON: %s, line %d, column %d", reason.text, reason.line, reason.column);
+        return error_set(error, "is not valid JSON: %s, line %d, column %d", reason.text, reason.line, reason.column);
     index->weight_map = json_object_get(index->json, "weight_map");
     int status = 0;
     if (!json_is_object(index->weight_map) || json_object_size(index->weight_map) == 0)
-        status = error_set(error, "expected an object \"weight_map\" of tensors' names and the files that hold them");
+        status = error_set(error, "expected \"weight_map\", an object that maps names of tensors to files");
     else if (read_files(index, error) != 0 || read_aliases(index, error) != 0)
         status = -1;
     if (status != 0)

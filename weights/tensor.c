@@ -15,7 +15,7 @@ static const struct {
     size_t size; /* bytes of one element */
 } dtypes[] = {{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8}, {"I32", 4}, {"I16", 2},
               {"I8", 1},  {"U64", 8}, {"U32", 4}, {"U16", 2},  {"U8", 1},  {"BOOL", 1}};
-_Static_assert(sizeof dtypes / sizeof *dtypes == WEIGHTS_DTYPE_COUNT, "a row for each dtype");
+_Static_assert(sizeof dtypes / sizeof *dtypes == WEIGHTS_DTYPE_COUNT, "the table has a row for each dtype");
 
 const char *weights_dtype_name(enum weights_dtype dtype)
 {

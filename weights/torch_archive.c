@@ -159,7 +159,7 @@ static int find_storage(const struct torch_archive *archive, const struct zip_en
     if (storage->storage.elements < 0 ||
         __builtin_mul_overflow(storage->storage.elements, (int64_t)weights_dtype_size(view->dtype), &bytes) ||
         (uint64_t)bytes != entry->size)
-        return error_set(error, "its storage '%s' has %zu bytes, which are not %lld elements of %s", name, entry->size,
+        return error_set(error, "its storage '%s' has %zu bytes; expected %lld elements of %s", name, entry->size,
                          (long long)storage->storage.elements, weights_dtype_name(view->dtype));
     view->storage = (size_t)(entry - archive->zip.entries);
     return 0;
@@ -179,14 +179,14 @@ static int check_extent(struct tensor_view *view, int64_t storage_elements, stru
         return error_set(error, "shape %s has too many bytes to count",
                          weights_shape_text(view->rank, view->shape, text, sizeof text));
     if (view->offset < 0 || view->offset > storage_elements)
-        return error_set(error, "it begins at element %lld of its storage, which has %lld", (long long)view->offset,
-                         (long long)storage_elements);
+        return error_set(error, "it begins at element %lld of its storage, which has %lld elements",
+                         (long long)view->offset, (long long)storage_elements);
     bool fits = true;
     for (int i = 0; view->elements > 0 && i < view->rank && fits; i++)
         fits = !__builtin_mul_overflow(view->shape[i] - 1, view->strides[i], &step) &&
                !__builtin_add_overflow(last, step, &last) && last < storage_elements;
     if (view->elements > 0 && (!fits || last >= storage_elements))
-        return error_set(error, "its elements end behind its storage, which has %lld: shape %s, offset %lld",
+        return error_set(error, "its elements extend beyond its storage of %lld elements: shape %s, offset %lld",
                          (long long)storage_elements, weights_shape_text(view->rank, view->shape, text, sizeof text),
                          (long long)view->offset);
     return 0;
@@ -503,7 +503,7 @@ static int read_storage(struct storage *storage, const struct zip_source *source
         return 0;
     storage->bytes = malloc(storage->entry->size + 1);
     if (!storage->bytes)
-        return error_set(error, "out of memory: %zu bytes to read its data", storage->entry->size);
+        return error_set(error, "out of memory: its data needs %zu bytes", storage->entry->size);
     return read_entry(source, storage->entry, storage->bytes, storage->entry->size, error);
 }
 
@@ -539,7 +539,7 @@ static int place_tensor(struct torch_archive *archive, size_t index, const struc
     }
     archive->copies[index] = malloc(tensor->bytes);
     if (!archive->copies[index])
-        return error_set(error, "out of memory: %zu bytes for tensor '" SHOWN "'", tensor->bytes, tensor->name);
+        return error_set(error, "out of memory: tensor '" SHOWN "' needs %zu bytes", tensor->name, tensor->bytes);
     gather(view, storage->bytes, archive->copies[index]);
     tensor->data = archive->copies[index];
     return 0;

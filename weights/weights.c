@@ -157,7 +157,7 @@ static int read_data(struct shard *shard, struct error *error)
     }
     shard->bytes = malloc(shard->data_size + 1);
     if (!shard->bytes)
-        return error_set(error, "out of memory: %zu bytes to read its data", shard->data_size);
+        return error_set(error, "out of memory: its data needs %zu bytes", shard->data_size);
     if (file_read_next(shard->file, shard->bytes, shard->data_size, error) != 0)
         return -1;
     safetensors_place(&shard->safetensors, shard->bytes);
@@ -194,7 +194,7 @@ static int check_aliases(const struct weights *weights, const struct shard_index
             known = known || tensor_table_find(table_of(&weights->shards[i]), json_string_value(name));
         }
         if (stored && known)
-            return error_set(error, "metadata: '%.120s' is mapped to '%.120s', but is itself stored", alias,
+            return error_set(error, "metadata: '%.120s' is mapped to '%.120s', but is itself stored in a file", alias,
                              json_string_value(name));
     }
     return 0;
@@ -361,6 +361,6 @@ size_t weights_index(const struct weights *weights, const struct weights_tensor 
             return before + (size_t)(tensor - table->tensors);
         before += table->n_tensors;
     }
-    assert(!"a tensor of other weights");
+    assert(!"the tensor belongs to other weights");
     return before;
 }

@@ -88,12 +88,14 @@ static int read_end64(const struct zip_source *source, const char *tail, const c
         return 0;
     uint64_t offset = number(locator + 8, 8);
     if (offset > source->size || source->size - offset < sizeof record)
-        return error_set(error, "is a damaged zip archive: its end record is at byte %llu of %zu",
+        return error_set(error,
+                         "is a damaged zip archive: its end record should be at byte %llu, but the file has %zu bytes",
                          (unsigned long long)offset, source->size);
     if (zip_source_read(source, (size_t)offset, record, sizeof record, error) != 0)
         return -1;
     if (!begins(record, end64_start))
-        return error_set(error, "is a damaged zip archive: no end record is at byte %llu", (unsigned long long)offset);
+        return error_set(error, "is a damaged zip archive: its end record is not at byte %llu, where it should be",
+                         (unsigned long long)offset);
     *place = (struct place){
         .offset = number(record + 48, 8), .size = number(record + 40, 8), .count = number(record + 32, 8)};
     return 0;
@@ -118,11 +120,12 @@ static int find_directory(const struct zip_source *source, struct place *place, 
     if (status != 0)
         return -1;
     if (place->offset > source->size || place->size > source->size - place->offset)
-        return error_set(error, "is a damaged zip archive: its directory has bytes %llu to %llu of %zu",
-                         (unsigned long long)place->offset, (unsigned long long)(place->offset + place->size),
-                         source->size);
+        return error_set(
+            error,
+            "is a damaged zip archive: its directory should be in bytes %llu to %llu, but the file has %zu bytes",
+            (unsigned long long)place->offset, (unsigned long long)(place->offset + place->size), source->size);
     if (place->size > DIRECTORY_LIMIT_BYTES || place->count > place->size / ENTRY_BYTES)
-        return error_set(error, "is a damaged zip archive: a directory of %llu bytes with %llu entries",
+        return error_set(error, "is a damaged zip archive: its directory cannot have %llu bytes and %llu entries",
                          (unsigned long long)place->size, (unsigned long long)place->count);
     return 0;
 }
@@ -158,14 +161,14 @@ static int place_data(const struct zip_source *source, struct zip_entry *entry, 
 {
     char header[LOCAL_BYTES];
     if (begin > directory || directory - begin < sizeof header)
-        return error_set(error, "it begins at byte %llu, behind the data", (unsigned long long)begin);
+        return error_set(error, "it begins at byte %llu, after the end of the data", (unsigned long long)begin);
     if (zip_source_read(source, (size_t)begin, header, sizeof header, error) != 0)
         return -1;
     uint64_t offset = begin + sizeof header + number(header + 26, 2) + number(header + 28, 2);
     if (!begins(header, local_start))
         return error_set(error, "no header is at byte %llu, where it should begin", (unsigned long long)begin);
     if (offset > directory || size > directory - offset)
-        return error_set(error, "its %llu bytes from byte %llu on end behind the data", (unsigned long long)size,
+        return error_set(error, "its %llu bytes from byte %llu on extend beyond the data", (unsigned long long)size,
                          (unsigned long long)offset);
     entry->begin = (size_t)begin;
     entry->offset = (size_t)offset;

@@ -112,13 +112,14 @@ static void refused_files_name_the_reason(void **state)
         {"complex", "the file calls torch.ComplexFloatStorage"},
         {"sparse", "the file calls torch._utils._rebuild_sparse_tensor"},
         {"uint16", "the file calls torch._utils._rebuild_tensor_v3"},
-        {"old_format", "is a pickle without an archive, as torch.save wrote one before PyTorch 1.6; load it in Python"},
+        {"old_format",
+         "is a pickle without a zip archive, as written by torch.save before PyTorch 1.6; load it in Python"},
         {"big_endian", "has the byte order \"big\", expected \"little\""},
         {"bomb", "tensor 'a': the tensors together have more than 4 times the bytes of the file"},
         {"compressed", "byteorder' of the zip archive is compressed; torch.save does not compress"},
         {"cut", "is a zip archive that is cut off: its end record is missing"},
         {"script", "is a TorchScript archive; save the weights alone"},
-        {"short_storage", "tensor 'weight': its storage 'data/0' has 23 bytes, which are not 6 elements of F32"},
+        {"short_storage", "tensor 'weight': its storage 'data/0' has 23 bytes; expected 6 elements of F32"},
         {"two", "has several state_dicts, under \"model\" and \"ema\""},
         {"repeated", "has one dictionary under several keys; save the weights alone"},
         {"other_key", "has its tensors under \"weights\", expected \"state_dict\", \"model\" or \"model_state_dict\""},
@@ -200,7 +201,7 @@ static void hostile_directories_are_refused(void **state)
         const char *expected;
     } cases[] = {
         {1, 42, 4, 0, "overlaps"},
-        {0, 42, 4, 100000000, "it begins at byte 100000000, behind the data"},
+        {0, 42, 4, 100000000, "it begins at byte 100000000, after the end of the data"},
         {0, 42, 4, 7, "no header is at byte 7"},
         {4, 24, 4, 100000000, "it is not compressed, but its sizes differ"},
         {4, 8, 2, 1, "it is encrypted"},
@@ -229,7 +230,7 @@ static void an_entry_beyond_the_file_is_refused(void **state)
     char *bytes = read_case("state_dict", &size), *row = directory_row(bytes, size, 4);
     memcpy(row + 20, "\xfe\xff\xff\xff\xfe\xff\xff\xff", 8);
     assert_int_equal(open_bytes(bytes, size, &error), -1);
-    assert_non_null(strstr(error.message, "end behind the data"));
+    assert_non_null(strstr(error.message, "extend beyond the data"));
     free(bytes);
 }
 
@@ -245,10 +246,10 @@ static void a_tensor_beyond_its_storage_is_refused(void **state)
         char value;
         const char *expected;
     } cases[] = {
-        {shape, 1, 9, "its elements end behind its storage, which has 6: shape [9, 3], offset 0"},
-        {shape, -1, 1, "its elements end behind its storage, which has 6: shape [2, 3], offset 1"},
-        {shape, -1, 7, "it begins at element 7 of its storage, which has 6"},
-        {strides, 1, 4, "its elements end behind its storage"},
+        {shape, 1, 9, "its elements extend beyond its storage of 6 elements: shape [9, 3], offset 0"},
+        {shape, -1, 1, "its elements extend beyond its storage of 6 elements: shape [2, 3], offset 1"},
+        {shape, -1, 7, "it begins at element 7 of its storage, which has 6 elements"},
+        {strides, 1, 4, "its elements extend beyond its storage"},
         {strides, 0, 'N', ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -144,8 +144,9 @@ static void metadata_gives_tensors_other_names(void **state)
     weights_close(weights);
     free(file);
     refuse("{\"__metadata__\":{\"b\":\"a\"}," A "," B "}", 8,
-           "__metadata__: 'b' is mapped to 'a', but is itself stored");
-    refuse("{\"__metadata__\":{\"a\":\"a\"}," A "}", 2, "__metadata__: 'a' is mapped to 'a', but is itself stored");
+           "__metadata__: 'b' is mapped to 'a', but is itself stored in a file");
+    refuse("{\"__metadata__\":{\"a\":\"a\"}," A "}", 2,
+           "__metadata__: 'a' is mapped to 'a', but is itself stored in a file");
     refuse("{\"__metadata__\":{\"b\":1}}", 0, "__metadata__: the value of 'b' is not a string");
     refuse("{\"__metadata__\":[]}", 0, "__metadata__ is not an object");
     refuse("{\"__metadata__\":null}", 0, "__metadata__ is not an object");
@@ -167,19 +168,20 @@ static void names_another_format(void **state)
 {
     (void)state;
     refuse_bytes("PK\3\4\0\0\10\10\0", 9,
-                 "is a zip archive, as torch.save writes one, and no safetensors file: name it model.pt, or save the "
+                 "is a zip archive, as written by torch.save, not a safetensors file: name it model.pt, or save the "
                  "state_dict with safetensors.torch.save_file, or the model with weights/export.py");
     refuse_bytes(
         "\x80\2\x8a\nl\xfc\x9c\x46\xf9", 9,
-        "is a pickle, as torch.save wrote one before PyTorch 1.6, and no safetensors file: save the state_dict");
-    refuse_bytes("\x80\2}q\0.\0\0\0", 9, "is a pickle, as torch.save wrote one before PyTorch 1.6, and no");
-    refuse_bytes("\x80\4\x95\3\0\0\0\0\0\0\0}\x94.", 14, "is a pickle, and no safetensors file: save the state_dict");
+        "is a pickle, as written by torch.save before PyTorch 1.6, not a safetensors file: save the state_dict");
+    refuse_bytes("\x80\2}q\0.\0\0\0", 9, "is a pickle, as written by torch.save before PyTorch 1.6, and no");
+    refuse_bytes("\x80\4\x95\3\0\0\0\0\0\0\0}\x94.", 14, "is a pickle, not a safetensors file: save the state_dict");
     refuse_bytes("\x89HDF\r\n\x1a\n", 8,
-                 "is an HDF5 file, as Keras writes one, and no safetensors file: load the weights into the class and "
+                 "is an HDF5 file, as written by Keras, not a safetensors file: load the weights into the class and "
                  "save the model with weights/export.py");
-    refuse_bytes("GGUF\3\0\0\0\1", 9, "is a GGUF file, and no safetensors file: load the weights");
-    refuse_bytes("version https://git-lfs.github.com/spec/v1\n", 43,
-                 "is a text that begins as a pointer of Git LFS does, and no safetensors file: \"git lfs pull\"");
+    refuse_bytes("GGUF\3\0\0\0\1", 9, "is a GGUF file, not a safetensors file: load the weights");
+    refuse_bytes(
+        "version https://git-lfs.github.com/spec/v1\n", 43,
+        "is a text that looks like a Git LFS pointer, not a safetensors file: fetch the file with \"git lfs pull\"");
 }
 
 /* A header of 640 bytes: the first two bytes of this length are \x80 \2, with which a pickle begins. */
@@ -202,11 +204,11 @@ static void refuses_a_header_that_is_no_object(void **state)
     (void)state;
     refuse("[]", 0, "expected { at byte 8");
     refuse(" {}", 0, "expected { at byte 8");
-    refuse("{\"a\":", 0, "the header is no JSON: ");
-    refuse("{}x", 0, "the header is no JSON: ");
-    refuse("{\"a\xff\":1}", 0, "the header is no JSON: ");
-    refuse("{\"a\\u0000\":1}", 0, "the header is no JSON: ");
-    refuse_header("{\"a\"\0:1}", 8, 0, "the header is no JSON: ");
+    refuse("{\"a\":", 0, "the header is not valid JSON: ");
+    refuse("{}x", 0, "the header is not valid JSON: ");
+    refuse("{\"a\xff\":1}", 0, "the header is not valid JSON: ");
+    refuse("{\"a\\u0000\":1}", 0, "the header is not valid JSON: ");
+    refuse_header("{\"a\"\0:1}", 8, 0, "the header is not valid JSON: ");
     refuse("{" A "," A "}", 2, "duplicate");
     refuse("{\"__metadata__\":{\"b\":\"1\",\"b\":\"2\"}}", 0, "duplicate");
     refuse("{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0, "duplicate");
@@ -248,10 +250,9 @@ static void refuses_a_shape_that_cannot_be(void **state)
     refuse(ENTRY("\"U8\"", "[4611686018427387904,4]", "[0,0]"), 0,
            "tensor 'a': shape [4611686018427387904, 4] has too many elements to count");
     refuse(ENTRY("\"U8\"", "[4611686018427387904,4,0]", "[0,0]"), 0, "has too many elements to count");
-    refuse(
-        ENTRY("\"F64\"", "[2305843009213693952]", "[0,0]"), 0,
-        "tensor 'a': data_offsets [0, 0] span 0 bytes, but F64 of shape [2305843009213693952] does not take as many");
-    refuse(ENTRY("\"U8\"", "[9223372036854775808]", "[0,0]"), 0, "the header is no JSON: too big integer");
+    refuse(ENTRY("\"F64\"", "[2305843009213693952]", "[0,0]"), 0,
+           "tensor 'a': data_offsets [0, 0] span 0 bytes, which does not match F64 of shape [2305843009213693952]");
+    refuse(ENTRY("\"U8\"", "[9223372036854775808]", "[0,0]"), 0, "the header is not valid JSON: too big integer");
 }
 
 static void refuses_offsets_that_cannot_be(void **state)
@@ -263,15 +264,15 @@ static void refuses_offsets_that_cannot_be(void **state)
     refuse(ENTRY("\"U8\"", "[1]", "[0,1,2]"), 1, form);
     refuse(ENTRY("\"U8\"", "[1]", "[0,1.0]"), 1, form);
     refuse(ENTRY("\"U8\"", "[1]", "[null,1]"), 1, form);
-    refuse(ENTRY("\"U8\"", "[1]", "[1,0]"), 1, "tensor 'a': data_offsets [1, 0] run backwards or below zero");
-    refuse(ENTRY("\"U8\"", "[1]", "[-1,0]"), 1, "tensor 'a': data_offsets [-1, 0] run backwards or below zero");
-    refuse(ENTRY("\"U8\"", "[1]", "[-9223372036854775808,9223372036854775807]"), 1, "run backwards or below zero");
+    refuse(ENTRY("\"U8\"", "[1]", "[1,0]"), 1, "tensor 'a': data_offsets [1, 0] must not decrease or be negative");
+    refuse(ENTRY("\"U8\"", "[1]", "[-1,0]"), 1, "tensor 'a': data_offsets [-1, 0] must not decrease or be negative");
+    refuse(ENTRY("\"U8\"", "[1]", "[-9223372036854775808,9223372036854775807]"), 1, "must not decrease or be negative");
     refuse(ENTRY("\"U8\"", "[2]", "[0,2]"), 1, "data_offsets [0, 2] end beyond the file, which has 1 bytes of data");
     refuse(ENTRY("\"U8\"", "[1]", "[9223372036854775806,9223372036854775807]"), 1, "end beyond the file");
     refuse(ENTRY("\"F32\"", "[2]", "[0,4]"), 4,
-           "data_offsets [0, 4] span 4 bytes, but F32 of shape [2] does not take as many");
-    refuse(ENTRY("\"F32\"", "[0]", "[0,4]"), 4, "but F32 of shape [0] does not take as many");
-    refuse(ENTRY("\"F32\"", "[]", "[0,0]"), 0, "but F32 of shape [] does not take as many");
+           "data_offsets [0, 4] span 4 bytes, which does not match F32 of shape [2]");
+    refuse(ENTRY("\"F32\"", "[0]", "[0,4]"), 4, "which does not match F32 of shape [0]");
+    refuse(ENTRY("\"F32\"", "[]", "[0,0]"), 0, "which does not match F32 of shape []");
 }
 
 static void refuses_holes_and_overlaps(void **state)
@@ -355,7 +356,7 @@ static void a_large_file_with_a_wrong_header_is_not_read(void **state)
     } cases[] = {
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [0, 8]}}", "its tensors end after 8"},
         {"{\"a\": {\"dtype\": \"F31\", \"shape\": [2], \"data_offsets\": [0, 8]}}", "unknown dtype F31"},
-        {"no JSON", "the header is no JSON object"},
+        {"no JSON", "the header is not a JSON object"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char path[] = "/tmp/linformerd-test-XXXXXX";
@@ -585,14 +586,14 @@ static void refuse_index(const char *index, const char *expected)
 static void refuses_a_wrong_index(void **state)
 {
     (void)state;
-    refuse_index("", "is no JSON");
-    refuse_index("[]", "expected an object \"weight_map\"");
-    refuse_index("{}", "expected an object \"weight_map\"");
-    refuse_index(INDEX("{}"), "expected an object \"weight_map\"");
-    refuse_index(INDEX("{\"a\": 1}"), "weight_map: the value of 'a' is no name of a file beside this one");
-    refuse_index(INDEX("{\"a\": \"\"}"), "the value of 'a' is no name of a file");
-    refuse_index(INDEX("{\"a\": \"../one.safetensors\"}"), "the value of 'a' is no name of a file");
-    refuse_index(INDEX("{\"a\": \"/etc/passwd\"}"), "the value of 'a' is no name of a file");
+    refuse_index("", "is not valid JSON");
+    refuse_index("[]", "expected \"weight_map\", an object");
+    refuse_index("{}", "expected \"weight_map\", an object");
+    refuse_index(INDEX("{}"), "expected \"weight_map\", an object");
+    refuse_index(INDEX("{\"a\": 1}"), "weight_map: the value of 'a' must be the name of a file in the same folder");
+    refuse_index(INDEX("{\"a\": \"\"}"), "the value of 'a' must be the name of a file");
+    refuse_index(INDEX("{\"a\": \"../one.safetensors\"}"), "the value of 'a' must be the name of a file");
+    refuse_index(INDEX("{\"a\": \"/etc/passwd\"}"), "the value of 'a' must be the name of a file");
     refuse_index(INDEX("{\"a\": \"none.safetensors\"}"), "m.index.json: none.safetensors: cannot be opened");
     refuse_index(INDEX("{\"a\": \"m.index.json\"}"), "m.index.json: m.index.json: ");
     refuse_index(INDEX("{\"a\": \"two.safetensors\"}"), "weight_map: tensor 'a' is not in two.safetensors");
@@ -600,7 +601,7 @@ static void refuses_a_wrong_index(void **state)
     refuse_index("{\"metadata\": [], \"weight_map\": {\"a\": \"one.safetensors\"}}", "metadata is not an object");
     refuse_index("{\"metadata\": {\"c\": \"a\"}, \"weight_map\": {\"a\": \"one.safetensors\", \"c\": "
                  "\"two.safetensors\"}}",
-                 "metadata: 'c' is mapped to 'a', but is itself stored");
+                 "metadata: 'c' is mapped to 'a', but is itself stored in a file");
 }
 
 static void refuses_an_index_of_too_many_files(void **state)
