@@ -203,7 +203,7 @@ def unwrap(model):
     while type(model).__name__ in WRAPPERS:
         attribute, wrapper_padding = WRAPPERS[type(model).__name__]
         if getattr(model, "pad_left", False):
-            refuse("Autopadder with pad_left: linformerd pads on the right")
+            refuse("Autopadder with pad_left is not supported: linformerd pads on the right")
         padding = wrapper_padding or padding
         model = getattr(model, attribute)
     return model, padding
@@ -213,8 +213,8 @@ def find_architecture(model):
     """The name of the class in config.json. Two libraries are single files, so their classes are recognised by the name
     of the class alone."""
     if isinstance(model, dict):
-        refuse("a state_dict has tensors, but no class: make the model with its kwargs, call its load_state_dict(), and "
-               "export the model")
+        refuse("a state_dict contains tensors, but no class: make the model with its kwargs, call its load_state_dict(), "
+               "and export the model")
     cls, layers = type(model), getattr(model, "layers", None)
     files = {architecture.rpartition(".")[2]: architecture for architecture in (KUIXU, KERAS)}
     if cls.__name__ in files:
@@ -223,7 +223,7 @@ def find_architecture(model):
         return KERAS
     architecture = f"{cls.__module__.partition('.')[0]}.{cls.__name__}"
     if architecture not in PADDINGS or architecture == PAIR:
-        refuse(f"{cls.__module__}.{cls.__qualname__} is not served; expected one of {', '.join(PADDINGS)}")
+        refuse(f"{cls.__module__}.{cls.__qualname__} is not supported; expected one of {', '.join(PADDINGS)}")
     return architecture
 
 
@@ -254,28 +254,29 @@ def check_library(architecture):
         return
     numbers_of = lambda text: [int(number) for number in re.findall("[0-9]+", text)]
     if numbers_of(version) < numbers_of(oldest):
-        refuse(f"{architecture}: {package} {version} is installed, linformerd serves models of {oldest} and later: "
-               "make the model with a newer one and load the state_dict there")
+        refuse(f"{architecture}: {package} {version} is installed, but linformerd supports models of {oldest} and "
+               "later: make the model with a newer version and load the state_dict there")
 
 
 def check_quantised(architecture, model):
     for path, part in model.named_modules():
         kind = f"{type(part).__module__}.{type(part).__qualname__}"
         if re.search("quanti[sz]|[.]qat[.]|bitsandbytes", kind):
-            refuse(f"{architecture}: {path or 'the model'} is quantised ({kind}): export the model before that")
+            refuse(f"{architecture}: {path or 'the model'} is quantised ({kind}): "
+                   "export the model before it is quantised")
 
 
 def read_pair(models, kwargs, ignore):
     """Reads two LinearAttentionTransformerLM. The second one reads the output of the first one."""
     if len(models) != 2 or not isinstance(kwargs, dict) or set(kwargs) != {"enc", "dec"}:
-        refuse('a pair is (encoder, decoder) with kwargs {"enc": …, "dec": …}')
+        refuse('expected a pair (encoder, decoder) with kwargs {"enc": …, "dec": …}')
     found, tensors, paddings = {}, {}, set()
     for side, model in zip(("enc", "dec"), models):
         model, padding = unwrap(model)
         paddings.add(padding)
         if find_architecture(model) != LINEAR_LM:
-            refuse(f"{side}: a pair is made of two {LINEAR_LM}, not {find_architecture(model)}. Of linformer-pytorch "
-                   "export a LinformerEncDec, whose encoder and decoder load the two state_dicts")
+            refuse(f"{side}: expected a {LINEAR_LM}, found {find_architecture(model)}. For linformer-pytorch, export "
+                   "a LinformerEncDec, and load the two state_dicts into its encoder and decoder")
         found[side], side_tensors = read_torch(LINEAR_LM, model, kwargs[side], ignore, f"{side}.")
         tensors.update({f"{side}.{name}": tensor for name, tensor in side_tensors.items()})
     return PAIR, found, tensors, "autopad" if "autopad" in paddings else None
@@ -303,16 +304,16 @@ def read_keras(architecture, model, kwargs):
         refuse(f"{architecture}: expected the layer alone, or a model of one input, an Embedding and the layer, "
                f"found {', '.join(kinds)}")
     if not layer.weights:
-        refuse(f"{architecture}: the layer has no weights before it is called once")
+        refuse(f"{architecture}: the layer has no weights yet; call it once")
     kwargs = check_arguments(architecture, type(layer), kwargs)
     kwargs.pop("dtype", None)  # the tensors have a dtype themselves
     made, found = type(layer)(**python_arguments(type(layer), kwargs)).get_config(), layer.get_config()
     for key in ("num_heads", "key_dim", "value_dim", "projection_dim", "use_bias", "output_shape"):
         expected, has = (list(one[key]) if hasattr(one[key], "__len__") else one[key] for one in (made, found))
         if (expected or None) != (has or None):
-            refuse(f"{architecture}: argument {key}: these kwargs give {expected!r}, the layer has {has!r}")
+            refuse(f"{architecture}: argument {key}: these kwargs result in {expected!r}, but the layer has {has!r}")
     if kwargs.get("attention_axes") not in (None, 1, [1]) or len(found["query_shape"]) != 3:
-        refuse(f"{architecture}: attention over axis 1 of (batch, length, features) is served, and no other")
+        refuse(f"{architecture}: only attention over axis 1 of (batch, length, features) is supported")
     tensors = {}
     for owner in layers:
         for weight in owner.weights:
@@ -341,7 +342,7 @@ def plain(value, where):
         return [plain(item, where) for item in value]
     if hasattr(value, "tolist"):
         return plain(value.tolist(), where)
-    return refuse(f"{where}: {value!r:.80} has no place in config.json")
+    return refuse(f"{where}: {value!r:.80} cannot be written to config.json")
 
 
 def check_arguments(architecture, cls, kwargs):
@@ -482,7 +483,7 @@ def take_tokenizer(config):
     and None."""
     tokenizer = config.get("tokenizer")
     if isinstance(tokenizer, dict) and tokenizer not in BYTE_TOKENIZERS:
-        refuse(f'tokenizer: expected {{"type": "byte"}}, perhaps with "offset": 0, found {tokenizer!r}')
+        refuse(f'tokenizer: expected {{"type": "byte"}}, optionally with "offset": 0, found {tokenizer!r}')
     if tokenizer is None or isinstance(tokenizer, dict):
         return config, None
     if isinstance(tokenizer, (str, os.PathLike)):
@@ -490,7 +491,7 @@ def take_tokenizer(config):
             content = pathlib.Path(tokenizer).read_bytes()
         except OSError as error:
             refuse(f"tokenizer: expected a tokenizers.Tokenizer, a fast tokenizer of transformers, "
-                   f"or the path of a tokenizer.json. No file can be read there: {error}")
+                   f"or the path of a tokenizer.json. The file cannot be read: {error}")
     else:
         content = serialised(tokenizer).encode()
     return {key: value for key, value in config.items() if key != "tokenizer"}, content
@@ -501,7 +502,7 @@ def serialised(tokenizer):
     kind = f"{type(tokenizer).__module__}.{type(tokenizer).__qualname__}"
     if getattr(tokenizer, "is_fast", True) is False:
         refuse(f"tokenizer: {kind} is a slow tokenizer of transformers: it is Python code, and has no tokenizer.json. "
-               "Expected a fast one: AutoTokenizer gives it where there is one, or train one with `tokenizers`")
+               "Use a fast one: AutoTokenizer returns it if it exists; otherwise train one with `tokenizers`")
     tokenizer = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if not callable(getattr(tokenizer, "to_str", None)):
         refuse("tokenizer: expected a tokenizers.Tokenizer, a fast tokenizer of transformers, the path of a "
@@ -524,7 +525,7 @@ def count_ids(tokenizer):
         added = [token["id"] for token in document.get("added_tokens") or []]
         return max(itertools.chain(ids, added), default=-1) + 1
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        return refuse(f"tokenizer: the file is no tokenizer.json: {type(error).__name__}: {error}")
+        return refuse(f"tokenizer: the file is not a valid tokenizer.json: {type(error).__name__}: {error}")
 
 
 def check_vocabulary(tokenizer, vocabulary):
@@ -534,10 +535,10 @@ def check_vocabulary(tokenizer, vocabulary):
         return
     n_ids = count_ids(tokenizer)
     if not vocabulary:
-        refuse("tokenizer: the model takes no ids, so it cannot be given texts")
+        refuse("tokenizer: the model accepts no ids, so it cannot use a tokenizer")
     if n_ids > vocabulary:
-        refuse(f"tokenizer: expected a model that takes {n_ids} ids (num_tokens), as the tokenizer makes them up to "
-               f"{n_ids - 1}; found one that takes {vocabulary}")
+        refuse(f"tokenizer: expected a model that accepts {n_ids} ids (num_tokens), because the tokenizer makes ids up "
+               f"to {n_ids - 1}; found a model that accepts {vocabulary}")
 
 
 def vocabulary_of(architecture, kwargs, tensors):
@@ -556,9 +557,9 @@ def faults(architecture, kwargs, padding):
     if architecture == PAIR:
         encoder, decoder = (with_defaults(LINEAR_LM, kwargs[side]) for side in ("enc", "dec"))
         width = (encoder["emb_dim"] or encoder["dim"]) if encoder["return_embeddings"] else encoder["num_tokens"]
-        yield encoder["receives_context"], "enc has receives_context, but nothing gives it a context"
+        yield encoder["receives_context"], "enc has receives_context, but an encoder receives no context"
         yield (decoder["receives_context"] and width != decoder["dim"],
-               f"the encoder gives {width} features, the decoder's context has dim {decoder['dim']}")
+               f"the encoder returns {width} features; the decoder expects a context of dim {decoder['dim']}")
         yield from linear_faults(encoder, padding)
         yield from linear_faults(decoder, padding)
     elif name in ("LinearAttentionTransformerLM", "LinearAttentionTransformer"):
@@ -572,14 +573,15 @@ def faults(architecture, kwargs, padding):
         yield from pytorch_faults(decoder)
         yield encoder["input_size"] != decoder["input_size"], "enc_input_size and dec_input_size must be the same"
         yield ((encoder["emb_dim"] or encoder["channels"]) != decoder["channels"],
-               "the encoder's width (enc_emb_dim, or enc_channels) must be dec_channels")
+               "the encoder's width (enc_emb_dim, or enc_channels) must equal dec_channels")
     elif package == "linformer_pytorch":
         yield from pytorch_faults(with_defaults(architecture, kwargs))
     elif architecture == KUIXU:
-        yield kwargs.get("add_bias_kv") and kwargs.get("seq_len") == 1, "add_bias_kv leaves seq_len 1 no keys"
+        yield (kwargs.get("add_bias_kv") and kwargs.get("seq_len") == 1,
+               "add_bias_kv uses seq_len - 1 keys, so seq_len must be at least 2")
     elif architecture == KERAS:
         sizes = kwargs.get("output_shape")
-        yield isinstance(sizes, list) and len(sizes) > 3, "output_shape: at most 3 sizes are served"
+        yield isinstance(sizes, list) and len(sizes) > 3, "output_shape: expected at most 3 sizes"
 
 
 class Arguments(dict):
@@ -590,8 +592,8 @@ class Arguments(dict):
         self.architecture = architecture
 
     def __missing__(self, name):
-        refuse(f"{self.architecture}: the class has no argument {name}: this version of the library is older than what "
-               "linformerd serves. Make the model with a newer one and load the state_dict there")
+        refuse(f"{self.architecture}: the class has no argument {name}: this version of the library is older than "
+               "those that linformerd supports. Make the model with a newer version and load the state_dict there")
 
 
 def with_defaults(architecture, kwargs):
@@ -610,20 +612,21 @@ def linear_faults(a, padding):
     """The faults of a transformer. `a`: the arguments of LinearAttentionTransformer or LinearAttentionTransformerLM."""
     window, linformer, language_model = a["local_attn_window_size"], a["linformer_settings"], "num_tokens" in a
     most, rotary, emb_dim = a["max_seq_len"], a.get("use_rotary_emb"), a.get("emb_dim") or a["dim"]
-    yield a["shift_tokens"] and a["dim"] < (2 if a["causal"] else 3), "shift_tokens needs more features than dim has"
+    fewest = 2 if a["causal"] else 3
+    yield a["shift_tokens"] and a["dim"] < fewest, f"shift_tokens needs a dim of at least {fewest}"
     yield rotary and emb_dim % 2, "use_rotary_emb needs an even emb_dim"
     yield rotary and not linformer and a["dim_head"] % 2, "use_rotary_emb needs an even dim_head"
     yield (rotary and a["attend_axially"] and a["depth"]
            and (window != 1 or a["dim"] // a["heads"] != a["dim_head"]),
            "use_rotary_emb with attend_axially: the table of positions does not fit axial layers")
-    yield a.get("return_embeddings") and emb_dim != a["dim"], "return_embeddings needs an emb_dim that is dim"
+    yield a.get("return_embeddings") and emb_dim != a["dim"], "return_embeddings needs emb_dim to equal dim"
     if a.get("use_axial_pos_emb") and not rotary and not (linformer and a["depth"]):
         most = -(-most // window) * window
     heads = a["n_local_attn_heads"]
     local = any(heads) if isinstance(heads, list) else heads and a["depth"]
     multiple = int(numpy.lcm(a["blindspot_size"] or 1 if a["causal"] else 1, window if local else 1))
     yield (padding == "autopad" and (language_model or linformer and a["depth"]) and multiple > most,
-           f"sequences are padded to multiples of {multiple}, beyond max_seq_len {most}")
+           f"sequences are padded to multiples of {multiple}, which exceeds max_seq_len {most}")
 
 
 def image_faults(a):
@@ -632,7 +635,7 @@ def image_faults(a):
              for name in ("kernel_size", "stride", "padding") if not isinstance(a[name], str)}
     for name, sizes in lists.items():
         fewest = 2 if name == "kernel_size" else 1
-        yield not fewest <= len(sizes) <= 2, f"{name}: expected one integer, or as many as an image has directions"
+        yield not fewest <= len(sizes) <= 2, f"{name}: expected one integer, or one each for height and width"
     yield not a["value_dim"], "value_dim must be at least 1"
     kernel, stride = lists["kernel_size"], lists["stride"] * 2
     around = [size - 1 if a["padding"] == "same" else 0 for size in kernel]
@@ -643,8 +646,8 @@ def image_faults(a):
     made = [{n: (n + more - size) // step + 1 for n in range(max(1, size - more), MAX_PIXELS + 1)}
             for size, more, step in zip(kernel, around, stride)]
     yield (not any(height * made[1].get(width, 0) == n * width for n, height in made[0].items()
-                   for width in range(1, MAX_PIXELS // n + 1)),
-           "kernel_size, padding and stride leave no image its number of pixels, which the class needs")
+                   for width in range(1, MOST_PIXELS // n + 1)),
+           "with this kernel_size, padding and stride, no image keeps its number of pixels, as the class requires")
 
 
 def pytorch_faults(a):
@@ -656,12 +659,12 @@ def pytorch_faults(a):
     yield convolution and max(wanted, default=0) > size, f"convolution: dim_k {dim_k} is more than input_size {size}"
     rows = [size // (size // k) if convolution and k <= size else k for k in wanted]
     yield (causal and not a["full_attention"] and any(k != dim_k for k in rows),
-           f"causal: the mask is for {dim_k} rows of keys, the layers have {rows}")
+           f"causal: the mask is for {dim_k} rows of keys, but the layers have {rows}")
     yield "num_tokens" in a and (a["emb_dim"] or a["channels"]) % 2, "sinusoids come in pairs: the width must be even"
     yield (a.get("ff_intermediate") not in (None, a["channels"]) and depth > 1 and not a["include_ff"],
-           "ff_intermediate needs include_ff")
+           "ff_intermediate needs include_ff: only feed-forward layers change the width")
     yield ("depth" in a and a["decoder_mode"] and a["checkpoint_level"] != "C0",  # MHAttention has no depth
-           "checkpoint_level other than C0 takes no embeddings")
+           "decoder_mode needs embeddings, which only checkpoint_level C0 accepts")
 
 
 # ---- The class made again, to see that the kwargs are the model's ---------------------------------------------------
@@ -714,18 +717,18 @@ def setting(value):
 def compare(made, model, where):
     """Refuses a model if one of its modules, or a setting of one, differs from the module that the kwargs make."""
     if type(made) is not type(model):
-        refuse(f"{where}: these kwargs give {type(made).__name__}, the model has {type(model).__name__}")
+        refuse(f"{where}: these kwargs result in {type(made).__name__}, but the model has {type(model).__name__}")
     if type(made).__name__ == "Dropout":
         return
     expected, found = ({name: part for name, part in one._modules.items() if part} for one in (made, model))
     if list(expected) != list(found):
-        refuse(f"{where}: these kwargs give the parts {', '.join(expected)}, the model has {', '.join(found)}")
+        refuse(f"{where}: these kwargs result in the parts {', '.join(expected)}, but the model has {', '.join(found)}")
     for name, value in vars(made).items():
         if name[0] == "_" or name in ("training", "dropout", "padding_idx", "P_bar"):
             continue
         expects, has = setting(value), setting(getattr(model, name, None))
         if expects != has:
-            refuse(f"{where}.{name}: these kwargs give {expects!r:.80}, the model has {has!r:.80}")
+            refuse(f"{where}.{name}: these kwargs result in {expects!r:.80}, but the model has {has!r:.80}")
     for name, child in expected.items():
         compare(child, found[name], f"{where}.{name}")
 
@@ -736,11 +739,12 @@ def compare_tensors(architecture, made, tensors):
     for name in [*made, *tensors]:
         expected, found = (list(side[name].shape) if name in side else "none" for side in (made, tensors))
         if expected != found:
-            refuse(f'{architecture}: tensor "{name}": these kwargs give {expected}, the model has {found}')
+            refuse(f'{architecture}: tensor "{name}": these kwargs result in {expected}, but the model has {found}')
     for name, tensor in made.items():
         one, other = tensors[first.setdefault(id(tensor), name)], tensors[name]
         if one is not other and (one.dtype != other.dtype or not sys.modules["torch"].equal(one.cpu(), other.cpu())):
-            refuse(f'{architecture}: tensor "{name}" differs from "{first[id(tensor)]}", but the class shares one')
+            refuse(f'{architecture}: tensor "{name}" differs from "{first[id(tensor)]}", but the class uses '
+                   "one tensor for both")
         tensors[name] = one  # on a GPU, each head has a copy of E and F
 
 

@@ -202,10 +202,10 @@ def encoder_and_decoder():
     encoder, decoder = encoder.net, decoder.net
     refused("kwargs", lambda: export((encoder, decoder), enc, "no"))
     deep = {"enc": dict(enc, depth=3), "dec": dec}
-    refused("the parts 0, 1, 2, the model has 0, 1", lambda: export((encoder, decoder), deep, "no"))
+    refused("the parts 0, 1, 2, but the model has 0, 1", lambda: export((encoder, decoder), deep, "no"))
     wide = {"enc": dict(enc, return_embeddings=False), "dec": dec}
     wider = lib.LinearAttentionTransformerLM(**wide["enc"])
-    refused("gives 50 features, the decoder's context has dim 24", lambda: export((wider, decoder), wide, "no"))
+    refused("returns 50 features; the decoder expects a context of dim 24", lambda: export((wider, decoder), wide, "no"))
     refused("enc has receives_context", lambda: export((decoder, decoder), {"enc": dec, "dec": dec}, "no"))
 
 
@@ -216,7 +216,7 @@ def images():
     for more in (dict(chan_out=5), dict(kernel_size=3, padding=1, norm_queries=False)):
         kwargs = common | more
         agrees(shaken(lib.ImageLinearAttention(**kwargs)), kwargs, {"x": rows(2, 6, 5, 7)})
-    for more, part in ((dict(kernel_size=3), "leave no image"), (dict(padding=1), "leave no image"),
+    for more, part in ((dict(kernel_size=3), "no image keeps"), (dict(padding=1), "no image keeps"),
                        (dict(stride=(1, 1, 1)), "stride"), (dict(padding=()), "padding")):
         kwargs = common | more
         refused(part, lambda kwargs=kwargs: export(lib.ImageLinearAttention(**kwargs), kwargs, "no"))
@@ -277,7 +277,7 @@ def attention_of_linformer_pytorch():
         kwargs["F_proj"] = lib.get_EF(32, 8, method, 8)
         agrees(shaken(lib.MHAttention(**kwargs)), kwargs, inputs)
     kwargs["E_proj"] = kwargs["F_proj"] = lib.get_EF(32, 8, bias=False)
-    refused("these kwargs give .8., the model has none", lambda: export(lib.MHAttention(**kwargs), kwargs, "no"))
+    refused("these kwargs result in .8., but the model has none", lambda: export(lib.MHAttention(**kwargs), kwargs, "no"))
     kwargs.update(parameter_sharing="none", causal_mask=~library.gen_causal_mask(32, 8))
     refused("causal_mask", lambda: export(lib.MHAttention(**kwargs), kwargs, "no"))
     kwargs.update(parameter_sharing="some", causal_mask=None)
@@ -298,9 +298,9 @@ def kuixu():
         _, header = agrees(shaken(lib.LinearMultiheadAttention(**kwargs)), kwargs, inputs, output="attn_output")
         assert ("f_proj_weight" in header) == ("param_sharing" not in more)
     model = lib.LinearMultiheadAttention(**common)
-    refused("these kwargs give", lambda: export(model, dict(common, num_heads=3), "no"))
+    refused("these kwargs result in", lambda: export(model, dict(common, num_heads=3), "no"))
     kwargs = dict(common, seq_len=1, add_bias_kv=True)
-    refused("no keys", lambda: export(lib.LinearMultiheadAttention(**kwargs), kwargs, "no"))
+    refused("seq_len must be at least 2", lambda: export(lib.LinearMultiheadAttention(**kwargs), kwargs, "no"))
 
 
 @test
@@ -392,9 +392,9 @@ def kwargs_that_differ_from_the_model_are_refused():
     for pattern, wrong in (
         ('unknown argument "deepth"; the class has num_tokens, dim', dict(kwargs, deepth=2)),
         ("argument dim is missing", {name: value for name, value in kwargs.items() if name != "dim"}),
-        ("net.layers: these kwargs give the parts 0, 1, 2, the model has 0, 1", dict(kwargs, depth=3)),
+        ("net.layers: these kwargs give the parts 0, 1, 2, but the model has 0, 1", dict(kwargs, depth=3)),
         ("net.layers: these kwargs give the parts 0, the model has 0, 1", dict(kwargs, depth=1)),
-        ("heads: these kwargs give 4, the model has 3", dict(kwargs, heads=4)),
+        ("heads: these kwargs result in 4, the model has 3", dict(kwargs, heads=4)),
         ("k: these kwargs give 9", dict(kwargs, k=9)),
         ("num_embeddings: these kwargs give 51", dict(kwargs, num_tokens=51)),
         ("SequentialSequence", dict(kwargs, reversible=True)),
@@ -408,26 +408,26 @@ def kwargs_that_differ_from_the_model_are_refused():
     ):
         refused(pattern, lambda: export(model, wrong, "no", daemon=False))
     model.to_logits = torch.nn.Linear(24, 50, bias=False)
-    refused("to_logits.bias.*these kwargs give \\[50\\]", lambda: export(model, kwargs, "no"))
+    refused("to_logits.bias.*these kwargs result in \\[50\\]", lambda: export(model, kwargs, "no"))
     model.to_logits = torch.nn.Identity()
-    refused("to_logits: .* Linear, the model has Identity", lambda: export(model, kwargs, "no"))
+    refused("to_logits: .* Linear, but the model has Identity", lambda: export(model, kwargs, "no"))
     model = lib.LinformerLM(**kwargs)
     model.linformer.net.layers[0][0].norm.eps = 1e-3
-    refused("norm.eps: .* 1e-05, the model has 0.001", lambda: export(model, kwargs, "no"))
+    refused("norm.eps: .* 1e-05, but the model has 0.001", lambda: export(model, kwargs, "no"))
     causal = dict(LINEAR, causal=True)
     refused("global_attn_fn", lambda: export(linear.LinearAttentionTransformer(**causal), LINEAR, "no"))
-    refused("pad_to_multiple: these kwargs give 4, the model has 1",
+    refused("pad_to_multiple: these kwargs result in 4, but the model has 1",
             lambda: export(linear.LinearAttentionTransformer(**causal), dict(causal, blindspot_size=4), "no"))
     windowless = dict(LINEAR, local_attn_window_size=None)
     refused("local_attn_window_size: expected a value, found None",
             lambda: export(linear.LinearAttentionTransformer(**windowless), windowless, "no"))
     relu = dict(PYTORCH, activation="relu")
-    refused("activation: these kwargs give 'gelu'", lambda: export(pytorch.Linformer(**relu), PYTORCH, "no"))
+    refused("activation: these kwargs result in 'gelu'", lambda: export(pytorch.Linformer(**relu), PYTORCH, "no"))
     refused("causal_mask", lambda: export(pytorch.Linformer(**PYTORCH), dict(PYTORCH, causal=True), "no"))
     unshared = pytorch.Linformer(**PYTORCH)
     unshared.seq[0].fn.heads[1].E = pytorch.get_EF(32, 8)
     refused('"seq.0.fn.heads.1.E.weight" differs', lambda: export(unshared, PYTORCH, "no"))
-    refused("torch.nn.modules.linear.Linear is not served", lambda: export(torch.nn.Linear(2, 3), {}, "no"))
+    refused("torch.nn.modules.linear.Linear is not supported", lambda: export(torch.nn.Linear(2, 3), {}, "no"))
 
 
 @test
@@ -441,7 +441,7 @@ def keys_of_config_json():
         ("pooling: expected mean, cls", {"pooling": "mid"}),
         ("normalize: expected true", {"normalize": 1}),
         ("padding: expected slice or exact for linformer.LinformerLM", {"padding": "zero"}),
-        ("tokenizer: expected a model that takes 259 ids .*one that takes 258", {"tokenizer": {"type": "byte"}}),
+        ("tokenizer: expected a model that takes 259 ids .*a model that accepts 258", {"tokenizer": {"type": "byte"}}),
         ("tokenizer: expected {", {"tokenizer": {"type": "byte", "offset": 1}}),
         ("auto_truncate: expected true", {"auto_truncate": "yes"}),
         ("prompts: expected a dict of texts", {"prompts": ["query: "]}),
@@ -512,7 +512,7 @@ def fast_tokenizers_of_transformers_become_a_file():
             with urllib.request.urlopen(request) as answer:
                 assert [token["id"] for token in json.load(answer)[0]] == [3, 50, 49]
         kwargs = dict(LINFORMER, num_tokens=50)
-        refused("expected a model that takes 51 ids .*up to 50; found one that takes 50",
+        refused("expected a model that accepts 51 ids .*up to 50; found a model that accepts 50",
                 lambda: export(lib.LinformerLM(**kwargs), kwargs, "no", daemon=False, tokenizer=fast))
 
 
@@ -524,24 +524,24 @@ def unsupported_tokenizers_are_refused():
     own.pre_tokenizer = tokenizers.pre_tokenizers.PreTokenizer.custom(types.SimpleNamespace(pre_tokenize=None))
     slow = type("ByT5Tokenizer", (), {"is_fast": False})()  # slow tokenizers of transformers have this attribute
     refusals = [
-        ("51 ids .*up to 50; found one that takes 50", word_level(51)),
+        ("51 ids .*up to 50; found a model that accepts 50", word_level(51)),
         ("51 ids", unigram(51)),
         ("tokenizers.Tokenizer has no tokenizer.json: Custom PreTokenizer", own),
-        (r"ByT5Tokenizer is a slow tokenizer of transformers: .*Expected a fast one", slow),
+        (r"ByT5Tokenizer is a slow tokenizer of transformers: .*Use a fast one", slow),
         ("expected a tokenizers.Tokenizer.*found builtins.list", ["w0"]),
-        ("or the path of a tokenizer.json. No file can be read there: .*No such file.*'byte'", "byte"),
-        ("No file can be read there: .*Is a directory", "/"),
+        ("or the path of a tokenizer.json. The file cannot be read: .*No such file.*'byte'", "byte"),
+        ("The file cannot be read: .*Is a directory", "/"),
     ]
     model = lib.LinformerLM(**kwargs)
     with tempfile.TemporaryDirectory() as folder:
         for number, content in enumerate((b"{", b"[]", b"{}", b"\xff", b'{"model": {"vocab": {"a": "b"}}}')):
             pathlib.Path(folder, str(number)).write_bytes(content)
-            refusals.append(("tokenizer: the file is no tokenizer.json", f"{folder}/{number}"))
+            refusals.append(("tokenizer: the file is not a valid tokenizer.json", f"{folder}/{number}"))
         for pattern, tokenizer in refusals:
             refused(pattern, lambda: export(model, kwargs, f"{folder}/no", daemon=False, tokenizer=tokenizer))
         assert not pathlib.Path(folder, "no").exists()
     kwargs = dict(LINFORMER)
-    refused("the model takes no ids",
+    refused("the model accepts no ids",
             lambda: export(lib.Linformer(**kwargs), kwargs, "no", daemon=False, tokenizer=word_level()))
 
 
@@ -560,14 +560,14 @@ def objects_of_other_classes_are_refused():
     torch, lib, pytorch = module("torch"), module("linformer"), module("linformer_pytorch")
     kwargs = dict(LINFORMER, num_tokens=50)
     model = lib.LinformerLM(**kwargs)
-    refused("a state_dict has tensors, but no class", lambda: export(model.state_dict(), kwargs, "no"))
-    refused("a state_dict has tensors", lambda: export({"state_dict": model.state_dict(), "epoch": 3}, kwargs, "no"))
+    refused("a state_dict contains tensors, but no class", lambda: export(model.state_dict(), kwargs, "no"))
+    refused("a state_dict contains tensors", lambda: export({"state_dict": model.state_dict(), "epoch": 3}, kwargs, "no"))
     quantised = torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear})
-    refused(r"linformer.LinformerLM: linformer.net.*to_q is quantised \(torch.ao.nn.quantized.*before that",
+    refused(r"linformer.LinformerLM: linformer.net.*to_q is quantised \(torch.ao.nn.quantized.*before it is quantised",
             lambda: export(quantised, kwargs, "no"))
     sides = dict(PYTORCH, num_tokens=50)
     pair = pytorch.LinformerLM(**sides, return_emb=True), pytorch.LinformerLM(**sides, decoder_mode=True, causal=True)
-    refused("enc: a pair is made of two .*, not linformer_pytorch.LinformerLM.*export a LinformerEncDec",
+    refused("enc: expected a .*, found linformer_pytorch.LinformerLM.*export a LinformerEncDec",
             lambda: export(pair, {"enc": sides, "dec": sides}, "no"))
 
 
@@ -578,7 +578,7 @@ def older_libraries_are_refused():
     lib, linear = module("linformer"), module("linear_attention_transformer")
     kwargs = dict(LINFORMER, num_tokens=50)
     with unittest.mock.patch.object(exporter.importlib.metadata, "version", return_value="0.1.10"):
-        refused("linformer 0.1.10 is installed, linformerd serves models of 0.2.3 and later",
+        refused("linformer 0.1.10 is installed, but linformerd supports models of 0.2.3 and later",
                 lambda: export(lib.LinformerLM(**kwargs), kwargs, "no"))
     signature = inspect.signature
 
@@ -637,7 +637,7 @@ def combinations():
          dict(PYTORCH, parameter_sharing="kv", ff_intermediate=30, include_ff=False)),
         ("checkpoint_level", pytorch.Linformer, dict(PYTORCH, decoder_mode=True, checkpoint_level="C1")),
         ("checkpoint_level", pytorch.LinformerEncDec, dict(pair, checkpoint_level="C2")),
-        ("must be dec_channels", pytorch.LinformerEncDec, dict(pair, enc_emb_dim=10)),
+        ("must equal dec_channels", pytorch.LinformerEncDec, dict(pair, enc_emb_dim=10)),
     ]
 
 
@@ -675,14 +675,14 @@ def keras():
                    kernel_initializer=tf_keras.initializers.GlorotNormal())
         for kwargs in (common, common | odd, dict(num_heads=3, key_dim=7)):
             layer = cls(**kwargs)
-            refused("called once", lambda: export(layer, kwargs, folder))
+            refused("call it once", lambda: export(layer, kwargs, folder))
             inputs = {"query": floats(2, 6, 20), "value": floats(2, 14, 20), "key": floats(2, 14, 20)}
             layer(**inputs)
             for weight in layer.weights:
                 weight.assign(weight + 0.2 * floats(*weight.shape))
             export(layer, kwargs, folder, daemon=OPTIONS.daemon)
             served(folder, inputs, layer(**inputs).numpy(), output="attention_output")
-        refused("these kwargs give 4", lambda: export(layer, dict(num_heads=4, key_dim=7), folder))
+        refused("these kwargs result in 4", lambda: export(layer, dict(num_heads=4, key_dim=7), folder))
         refused('unknown argument "heads"', lambda: export(layer, dict(heads=4, key_dim=7), folder))
         source = tf_keras.Input(shape=(14,))
         rows = tf_keras.layers.Embedding(50, 16)(source)
@@ -763,7 +763,7 @@ def surplus_tensors_are_left_out_if_ignored():
     with unittest.mock.patch.dict(sys.modules, torch=stand_in), tempfile.TemporaryDirectory() as folder:
         model, kwargs = LinearMultiheadAttention(4), {"embed_dim": 4}
         model._own = {"ema_step": np.array(3), "ema_weight": np.zeros(2, np.float32)}
-        refused('tensor "ema_step": these kwargs give none', lambda: export(model, kwargs, f"{folder}/mine", daemon=False))
+        refused('tensor "ema_step": these kwargs result in none', lambda: export(model, kwargs, f"{folder}/mine", daemon=False))
         refused('tensor "ema_weight"',
                 lambda: export(model, kwargs, f"{folder}/mine", daemon=False, ignore=["ema_s*"]))
         export(model, kwargs, f"{folder}/mine", daemon=False, ignore=("ema_*", "weight"))

@@ -201,7 +201,7 @@ def main():
     dropped = 0
     for package, place in zip(PACKAGES, places):
         if place is None:
-            say(f"{package}: not to be had")
+            say(f"{package}: not available")
             continue
         files = [p for p in place.rglob("*") if p.is_file() and not p.is_symlink()]
         # A hash orders the files. So the cap keeps a sample of all files, and not only the first chapters.

@@ -14,7 +14,7 @@ def compute(graph, tensors, leaves, inputs):
     for one in graph["inputs"]:
         for name, size in zip(one["shape"], inputs[one["name"]].shape):
             if isinstance(name, str) and sizes.setdefault(name, size) != size:
-                raise ValueError(f"size {name} is {sizes[name]} and {size}")
+                raise ValueError(f"size {name} has two values, {sizes[name]} and {size}")
     value = Values(values, tensors, sizes)
     with torch.no_grad():
         for node in graph["nodes"]:

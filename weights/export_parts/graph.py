@@ -142,7 +142,8 @@ class Sizes:
     def add(self, program, symbol, place, ties, choice):
         words, taken = choice
         if not isinstance(symbol, sympy.Symbol):
-            raise NotFree(symbol.free_symbols, f"{place} is {symbol}")
+            name, dimension = place
+            raise NotFree(symbol.free_symbols, f"dimension {dimension} of {name} depends on other sizes: {symbol}")
         tied = ties.get(place, place)
         name = self.names.get(symbol) or next((n for n, places in self.places.items() if tied in places), None)
         if place[1] == 0:
@@ -190,7 +191,7 @@ class Sizes:
             return f"{self.bracketed(e.args[0])} {sign} {self.bracketed(e.args[1])}"
         if kind in ("Pow", "PowByNatural") and e.args[1].is_Integer and 0 < int(e.args[1]) < 5:
             return " * ".join([self.bracketed(e.args[0])] * int(e.args[1]))
-        raise NotFree(e.free_symbols, f"a size is {e}, which sums, products and quotients of sizes cannot say")
+        raise NotFree(e.free_symbols, f"the size {e} cannot be expressed by sums, products and quotients of sizes")
 
     def sum(self, e):
         terms = sorted(e.args, key=lambda one: (one.is_number, one.could_extract_minus_sign(), str(one)))
@@ -360,7 +361,7 @@ class Graph:
         elif target is operator.getitem:
             self.add_item(node)
         elif not isinstance(target, torch._ops.OpOverload):
-            self.refuse(node, f"{target} is no operation of PyTorch")
+            self.refuse(node, f"{target} is not an operation of PyTorch")
         elif target._opname not in CHECKS:
             self.note_fixed(node)
             if not self.evaluate(node):
@@ -377,7 +378,7 @@ class Graph:
         references = self.references[source]
         self.references[node] = references[index] if isinstance(references, list) else references
         if self.references[node] is None and node.users:
-            self.refuse(node, f"result {index} of {source.target._opname} is not there")
+            self.refuse(node, f"result {index} of {source.target._opname} is not supported")
 
     def add_leaf(self, node):
         inputs, path, names = node.args
@@ -403,7 +404,8 @@ class Graph:
         number. Features are the channels of an image, or otherwise the last dimension."""
         features = value.shape[1 if value.ndim == 4 else -1]
         if value.is_floating_point() and value.ndim > 2 and is_free(features):
-            raise NotFree(features.node.expr.free_symbols, f"the features of {path} are {features}")
+            raise NotFree(features.node.expr.free_symbols,
+                          f"the number of features of {path} must be fixed, but is {features}")
 
     def most_of(self, length):
         """The largest value of a length, for a class that itself has no limit."""
@@ -420,13 +422,13 @@ class Graph:
             self.check_training(node, op)
             result = self.reference(node.args[0])
         elif op in RANDOM or "train" in node.kwargs:
-            self.refuse(node, f"{op} is random")
+            self.refuse(node, f"{op} is random, which is not supported")
         else:
             lower = LOWER.get(op)
             if not is_known(node):
                 name = op if node.target.namespace == "aten" else node.target.name()
-                self.refuse(node, f"there is no operation {name}. The operations are {', '.join(sorted(OPERATIONS))}, "
-                                  "and what PyTorch makes of these")
+                self.refuse(node, f"the operation {name} is not supported. Supported are "
+                                  f"{', '.join(sorted(OPERATIONS))}, and the operations that PyTorch composes of these")
             self.check_complex(node, op)
             arguments = self.arguments(node)
             self.take_from_file(node, op, arguments)
@@ -492,7 +494,7 @@ class Graph:
                 arguments[name] = reference
             elif op not in MAY_BE_COMPUTED:
                 symbols = free_symbols(given.meta["val"].shape)
-                message = f'{op}: "{name}" is computed from an input. The daemon takes only a tensor of the module here'
+                message = f'{op}: "{name}" is computed from an input; expected a tensor of the module'
                 if symbols - self.batch_symbols():
                     raise NotFree(symbols, message)
                 self.refuse(node, message)
@@ -508,8 +510,8 @@ class Graph:
                 if not isinstance(one, str) or name in NUMERIC.get(op, ()) and one in NUMBER_WORDS:
                     continue
                 if not self.sizes.is_size(one):
-                    self.refuse(self.source, f'{op}: "{name}" is a tensor. The daemon takes only a number here')
-                raise NotFree(self.sizes.symbols_in(one), f'{op}: "{name}" must be fixed, and is {one}')
+                    self.refuse(self.source, f'{op}: "{name}" is a tensor; expected a number')
+                raise NotFree(self.sizes.symbols_in(one), f'{op}: "{name}" must be fixed, but is {one}')
 
     def argument(self, node, name, given):
         if isinstance(given, (list, tuple)):
@@ -531,7 +533,7 @@ class Graph:
         from .lower import scalar
 
         if name not in NUMBERS:
-            raise NotFree(expression.free_symbols, f"{name} is {expression}")
+            raise NotFree(expression.free_symbols, f"{name} must be fixed, but is {expression}")
         return scalar(self, expression)
 
     # ---- What is refused
@@ -547,7 +549,7 @@ class Graph:
         for one in [node, *node.all_input_nodes]:
             value = one.meta.get("val")
             if isinstance(value, torch.Tensor) and value.is_complex() and op not in COMPLEX:
-                self.refuse(node, f"{op} of complex numbers is not there; of an stft's result there are "
+                self.refuse(node, f"{op} of complex numbers is not supported; supported for a result of stft are "
                                   f"{', '.join(sorted(COMPLEX))}")
 
     # ---- Outputs
@@ -576,7 +578,7 @@ class Graph:
     def check_output(self, name, node):
         value = node.meta.get("val") if isinstance(node, torch.fx.Node) else node
         if not isinstance(value, torch.Tensor):
-            refuse(f"{name} is {type(value).__name__}, no tensor")
+            refuse(f"{name} is {type(value).__name__}; expected a tensor")
         if value.is_complex():
             refuse(f"{name} is complex: return its absolute value, or real and imaginary part")
         batch = self.shape(next(iter(self.inputs.values())))[0]  # a number if the trace has fixed the batch

@@ -56,7 +56,8 @@ def architecture_of(part):
         file_class = cls.__name__ == KUIXU.rpartition(".")[2]
         architecture = KUIXU if file_class else f"{cls.__module__.partition('.')[0]}.{cls.__name__}"
         if architecture == KUIXU:
-            refuse("LinearMultiheadAttention mixes the items of a batch, so it is served alone, not within a module")
+            refuse("LinearMultiheadAttention mixes the items of a batch, so it is supported only alone, not within a "
+                   "module")
         if architecture in INPUTS:
             return architecture if type(part).forward is cls.forward else None
     return None
@@ -156,7 +157,8 @@ def find_leaves(module, arguments):
             warnings.warn(f"{path or 'the module'} ({type(part).__qualname__}) is exported operation by operation, "
                           f"and not as one of linformerd's classes: {reason}", stacklevel=4)
     if left:
-        refuse(f'arguments: no part "{next(iter(left))}" is one of the classes; there are: {", ".join(found) or "none"}')
+        refuse(f'arguments: no part "{next(iter(left))}" is one of the classes; the module contains: '
+               f'{", ".join(found) or "none"}')
     return found
 
 
@@ -345,7 +347,7 @@ READERS = {
 
 
 def check(condition):
-    sys.modules["torch"]._check(condition, lambda: "a length is not one that the library's class takes")
+    sys.modules["torch"]._check(condition, lambda: "the library's class does not accept a length")
 
 
 def same_rows(one, others, *dims):

@@ -181,7 +181,7 @@ def lower_scatter(graph, node, arguments):
     else:
         start, end = (from_front(arguments.get(key, whole), size) for key, whole in (("start", 0), ("end", size)))
     if arguments.get("step", 1) != 1:
-        graph.refuse(node, "writing every other row is not there")
+        graph.refuse(node, "an assignment to a slice with a step is not supported")
     whole = end == size or end == 2**63 - 1
     if start == 0 and whole:
         return source
@@ -213,7 +213,7 @@ def lower_unfold(graph, node, arguments):
     and a view separates the windows."""
     shape, (dim, size, step) = graph.shape(node.args[0]), node.args[1:4]
     rank, dim = len(shape), axis(dim, len(shape))
-    check_fixed([tensor_of(node).shape[dim]], "windows of a free size")
+    check_fixed([tensor_of(node).shape[dim]], "windows over a free size are not supported")
     starts = torch.arange(0, shape[dim] - size + 1, step)
     index = (starts[:, None] + torch.arange(size)).reshape(-1)
     rows = graph.emit("index_select", {"self": arguments["self"], "dim": dim, "index": made(graph, node, index)})
@@ -245,7 +245,8 @@ def lower_index(graph, node, arguments):
     fixed = all(one in graph.constants for _, one in given) and dims == list(range(dims[0], dims[0] + len(dims)))
     if not fixed:
         graph.refuse(node, "indices along several dimensions must be constants and stand side by side")
-    check_fixed([source.shape[dim] for dim in dims], "indices along several dimensions")
+    check_fixed([source.shape[dim] for dim in dims],
+                "indices along several dimensions of a free size are not supported")
     flat = torch.zeros((), dtype=torch.int64)
     for dim, one in given:
         index = graph.constants[one]
@@ -267,12 +268,12 @@ def rows_of(graph, node, source, dim, index):
         if bool((value < 0).any()) and isinstance(size, int):
             value = torch.where(value < 0, value + size, value)
         if bool((value < 0).any()):
-            graph.refuse(node, "an index counts from the end of a free dimension")
+            graph.refuse(node, "an index that counts from the end of a free dimension is not supported")
         rows = graph.emit("index_select", {"self": source, "dim": dim, "index": made(graph, node, value.reshape(-1))})
         return rows if value.ndim == 1 else graph.emit("view", {"self": rows, "size": graph.shape(node)})
     if dim == 0 and rank == 2 and source[0] == "@":
         return graph.emit("embedding", {"weight": source, "indices": graph.reference(index)})
-    return graph.refuse(node, "rows are selected by an index that is computed: only a table of two dimensions has that")
+    return graph.refuse(node, "a computed index can only select rows of a table of two dimensions")
 
 
 @lower("index_select")
@@ -343,7 +344,7 @@ def lower_matmul(graph, node, arguments):
 def lower_einsum(graph, node, arguments):
     equation = node.args[0].replace(" ", "")
     if "." in equation:
-        graph.refuse(node, f'einsum "{equation}": write the letters out')
+        graph.refuse(node, f'einsum "{equation}": expected letters in place of "..."')
     if "->" not in equation:
         letters = equation.replace(",", "")
         equation += "->" + "".join(sorted(one for one in set(letters) if letters.count(one) == 1))
@@ -372,9 +373,9 @@ def lower_adaptive_pool(graph, node, arguments):
     after = (results[0] if isinstance(results, tuple) else results).shape
     pooled = [pair for old, new in list(zip(before, after))[-len(arguments["output_size"]):] if not is_one(new)
               for pair in (old, new)]
-    check_fixed(pooled, "windows that depend on a free size")
+    check_fixed(pooled, "windows that depend on a free size are not supported")
     if isinstance(results, tuple) and any(old % new for old, new in zip(pooled[::2], pooled[1::2])):
-        graph.refuse(node, f"{node.target._opname} with windows of unequal sizes is not there")
+        graph.refuse(node, f"{node.target._opname} with windows of unequal sizes is not supported")
     result = graph.emit(node.target._opname, arguments)
     return [result, None] if isinstance(results, tuple) else result
 
@@ -424,7 +425,7 @@ def lower_std(graph, node, arguments):
 def lower_norm(graph, node, arguments):
     power = arguments.get("ord", arguments.get("p", 2))
     if not isinstance(power, (int, float)) and power not in ("inf", "-inf"):
-        graph.refuse(node, f"the norm {power} is not there")
+        graph.refuse(node, f"a norm of order {power} is not supported")
     dim = dims_of(node, arguments.get("dim"))
     dim = list(range(tensor_of(node).ndim)) if dim in (None, []) else [dim] if isinstance(dim, int) else dim
     return graph.emit("linalg_vector_norm", {"self": arguments["self"], "ord": None if power == 2 else power, "dim": dim,
@@ -446,7 +447,7 @@ def lower_floor_divide(graph, node, arguments):
 @lower("tril", "triu")
 def lower_tril(graph, node, arguments):
     sizes = tensor_of(node).shape[-2:]
-    check_fixed(sizes, "a triangle of a free size")
+    check_fixed(sizes, "a triangle of a free size is not supported")
     ones = torch.ones([int(size) for size in sizes])
     kept = getattr(torch, node.target._opname)(ones, arguments.get("diagonal", 0)).bool()
     return graph.emit("where", {"condition": made(graph, node, kept), "self": arguments["self"], "other": 0.0})
@@ -563,7 +564,7 @@ def lower_pad(graph, node, arguments):
     name = node.target._opname
     mode = arguments.get("mode", "reflect" if "reflection" in name else "replicate" if "replication" in name else None)
     if mode == "circular":
-        graph.refuse(node, "pad around in a circle is not there")
+        graph.refuse(node, 'pad with mode "circular" is not supported')
     pad = arguments.get("pad", arguments.get("padding"))
     if not any(pad):
         return arguments["self"]
@@ -581,7 +582,8 @@ def lower_upsample(graph, node, arguments):
     exact = scales is None or all(isinstance(new, str) or new == old * scale
                                   for new, old, scale in zip(sizes, before, scales))
     if "linear" in op:
-        check_fixed([*tensor_of(node).shape[2:], *node.meta["val"].shape[2:]], "an interpolation of a free size")
+        check_fixed([*tensor_of(node).shape[2:], *node.meta["val"].shape[2:]],
+                    "an interpolation of a free size is not supported")
     if op == "upsample_linear1d":
         name = graph.emit("unsqueeze", {"self": name, "dim": 2})
         sizes, scales = [1, *sizes], scales and [1.0, *scales]
@@ -647,7 +649,7 @@ def scalar(graph, e):
     for word in ("sqrt", "log", "exp"):
         if kind.lower() in (word, f"opaqueunaryfn_{word}"):
             return graph.emit(word, {"self": parts[0]})
-    raise NotFree(e.free_symbols, f"a number is {e}")
+    raise NotFree(e.free_symbols, f"the number {e} of the sizes is not supported")
 
 
 def joined(graph, op, parts):

@@ -72,7 +72,7 @@ def eval_mode(module):
 def check_keys(config):
     for key in RESERVED:
         if key in config:
-            refuse(f'"{key}" is no key that export_module() takes: it belongs to a bare class')
+            refuse(f'"{key}" is not accepted by export_module(): this key is for a model that is one class')
     return {key: exporter.plain(value, key) for key, value in config.items()}
 
 

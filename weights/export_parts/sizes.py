@@ -39,7 +39,7 @@ class Search:
 
     def run(self):
         if self.module_outputs(self.example) is None:
-            refuse(f"forward() does not run with the example: {type(self.error).__name__}: {self.error}")
+            refuse(f"forward() fails with the example: {type(self.error).__name__}: {self.error}")
         graph = self.first_graph()
         while True:
             lost = self.tie(graph) or self.check(graph)
@@ -110,7 +110,7 @@ class Search:
         try:
             first.merged = merge([graph.described() for graph in graphs])
         except LookupError as error:
-            refuse(f"forward() runs otherwise with another batch: {error}")
+            refuse(f"forward() computes something else with another batch size: {error}")
         first.sizes.places["batch"] = places
         return first
 
@@ -168,7 +168,7 @@ class Search:
             inputs = self.resized({place: batch for place in places})
             expected = self.module_outputs(inputs)
             if expected is None:
-                refuse(f"forward() does not run with a batch of {batch}: {self.error}")
+                refuse(f"forward() fails with a batch of {batch}: {self.error}")
             if not self.same_outputs(inputs, expected):
                 refuse(f"the graph and the module differ with a batch of {batch}: {self.error}")
         for i in (0, -1):

@@ -30,8 +30,8 @@ def executable() -> str:
     variable."""
     path = os.environ.get("LINFORMERD") or str(_HERE / "bin" / "linformerd")
     if not os.access(path, os.X_OK):
-        raise FileNotFoundError(f"{path} is not a program. A wheel that `make wheel` built contains the daemon; without "
-                                "the wheel, the variable LINFORMERD names it")
+        raise FileNotFoundError(f"{path} is not a program. Install the wheel that `make wheel` builds, or set the "
+                                "environment variable LINFORMERD to the path of the daemon")
     return path
 
 

@@ -83,7 +83,7 @@ def serve(model: object = None, kwargs: Mapping[str, Any] | None = None, *, exam
     api_key = settings.get("api_key")
     exported = kwargs is not None or example is not None
     if config is not None and not exported:
-        raise TypeError("serve(): config is for a model that is exported: kwargs or example is missing")
+        raise TypeError("serve(): config is only for a model that is exported; expected kwargs or example, too")
     folder = tempfile.TemporaryDirectory(prefix="linformerd-") if exported else None
     try:
         if folder:
@@ -128,5 +128,5 @@ def _arguments(model: object) -> list[str]:
         return [f"--model={name}={os.path.abspath(path)}" for name, path in model.items()]
     if isinstance(model, (str, os.PathLike)):
         return [f"--model={os.path.abspath(model)}"]
-    raise TypeError(f"serve(): expected a folder, found {type(model).__name__}. A model is served with its kwargs, a "
-                    "module with an example")
+    raise TypeError(f"serve(): expected a folder, found {type(model).__name__}. A model also needs kwargs, and a "
+                    "module needs example")
