@@ -61,7 +61,7 @@ static void lengths_and_widths(void **state)
     assert_refused(&loaded, item, "\"query\"", "(length, batch, features)");
     item = call_of(20);
     item.inputs[QUERY].length = 33;
-    assert_refused(&loaded, item, "\"query\" has 33 rows of a batch of 2",
+    assert_refused(&loaded, item, "\"query\" has 33 rows and batch size 2",
                    "this server accepts at most 64 rows in all (--max-batch-tokens)");
     unload(&loaded);
 }
@@ -137,7 +137,8 @@ static void kwargs_that_do_not_fit_are_refused(void **state)
     (void)state;
     static const char *const refused[][2] = {
         {"{\"embed_dim\": 24, \"num_heads\": 5, \"seq_len\": 20, \"proj_k\": 8}", "divisible by num_heads 5"},
-        {"{\"embed_dim\": 24, \"num_heads\": 4, \"seq_len\": 1, \"proj_k\": 8, \"add_bias_kv\": true}", "seq_len 1"},
+        {"{\"embed_dim\": 24, \"num_heads\": 4, \"seq_len\": 1, \"proj_k\": 8, \"add_bias_kv\": true}",
+         "seq_len must be at least 2"},
         {"{\"embed_dim\": 24, \"num_heads\": 4, \"seq_len\": 21, \"proj_k\": 8}", "e_proj_weight"},
         {"{\"embed_dim\": 24, \"num_heads\": 4, \"seq_len\": 20, \"proj_k\": 8, \"bias\": false}",
          "has no counterpart"},

@@ -156,7 +156,8 @@ static void linear_attention_configs(void **state)
 {
     (void)state;
     const struct tensor_shape *shapes = attention_shapes;
-    assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"n_local_attn_heads\": [1]"), "", "1 entries", "depth 2");
+    assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"n_local_attn_heads\": [1]"), "", "1 entries",
+                   "expected 2, the depth");
     assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"deepth\": 2"), "", "unknown argument \"deepth\"",
                    ", use_axial_pos_emb, use_rotary_emb"); /* the last arguments in the list of known arguments */
     assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"n_local_attn_heads\": 3"), "", "n_local_attn_heads",
@@ -470,7 +471,8 @@ static void explanation_has_elements_and_epilogues(void **state)
                            "24576 bytes less to write and read\n"));
     assert_non_null(strstr(text, "\nthe residual's addition fused into the product with net.layers.0.1.fn.w2.weight: "
                                  "FLOPs 196608 -> 196608, 6144 bytes less to write and read\n"));
-    assert_non_null(strstr(text, "net.layers.0.1.fn.w2.weight: FLOPs 393216 -> 393216, 24576 bytes less"));
+    assert_non_null(
+        strstr(text, "net.layers.0.1.fn.w2.weight in blocks of rows: FLOPs 393216 -> 393216, 24576 bytes less"));
     free(text);
     if (!cpu_has_bf16() || !vector_functions_of_bf16())
         skip();

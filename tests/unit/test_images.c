@@ -126,7 +126,7 @@ static void an_image_has_all_its_rows(void **state)
     struct engine_item item = image_of(2, 3);
     item.output = numbers;
     item.n_rows = 5;
-    assert_refused(&loaded, item, "5 rows of the output", "there are 6");
+    assert_refused(&loaded, item, "5 rows of the output", "the output has 6");
     item.n_rows = 6;
     assert_taken(&loaded, item, 6);
     item.softmax = true;

@@ -37,7 +37,7 @@ static void keys_have_one_length(void **state)
     struct engine_item item = {0};
     must(load(CASES, "default", NULL, &loaded, &error), &error);
     give(&item, QUERY, 5);
-    assert_refused(&loaded, item, "\"value\"", "not given");
+    assert_refused(&loaded, item, "\"value\"", "is missing");
     give(&item, VALUE, 14);
     must(model_check(loaded.model, &item, &error), &error);
     give(&item, KEY, 13);
@@ -79,7 +79,7 @@ static void keys_of_another_size_have_no_default(void **state)
     must(load(CASES, "separate_sizes", NULL, &loaded, &error), &error);
     give(&item, QUERY, 5);
     give(&item, VALUE, 14);
-    assert_refused(&loaded, item, "\"key\"", "not given");
+    assert_refused(&loaded, item, "\"key\"", "is missing");
     give(&item, KEY, 10);
     must(model_check(loaded.model, &item, &error), &error);
     unload(&loaded);

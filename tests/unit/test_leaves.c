@@ -803,7 +803,7 @@ static void test_refusals(void **state)
         {take_mask_for_ids, 32, "\"a.leaf\": input \"x\"", "expected the ids of an input"},
         {take_mask_of_others, 32, "\"a.leaf\": input \"input_mask\"", "its rows do not match"},
         {take_image_class, 32, "\"a.leaf\": input \"x\"", "expected an image that is an input"},
-        {take_call_class, 32, "\"a.leaf\": ", "takes whole calls"},
+        {take_call_class, 32, "\"a.leaf\": ", "accepts only whole calls"},
         {take_score_mask, 32, "\"a.leaf\": input \"attn_mask\"", "mask of attention scores"},
     };
     for (size_t i = 0; i < COUNT(refusals); i++) {

@@ -242,7 +242,7 @@ static const struct refusal nodes[] = {
      "is -1; expected at least 0"},
     {Y("full", "\"size\": [\"batch\", 2147483647, 2147483647], \"fill_value\": 1"), "a constant tensor has more than"},
     {Y("zeros", "\"size\": [\"batch\", 8192, 8193]"), "a constant tensor has more than"},
-    {Y("adaptive_avg_pool2d", "\"self\": \"image\", \"output_size\": [0, 4]"), "pooling of 4 elements to 0"},
+    {Y("adaptive_avg_pool2d", "\"self\": \"image\", \"output_size\": [0, 4]"), "pooling of 6 elements to 0"},
     {Y("adaptive_avg_pool2d", "\"self\": \"image\", \"output_size\": [65536, 1]"), "elements to 65536"},
     {Y("adaptive_max_pool2d", "\"self\": \"image\", \"output_size\": [4, 4]"), "elements to 4 is"},
     {Y("max_pool1d", "\"self\": \"x\", \"kernel_size\": [2], \"padding\": [2]"), "padding 2"},
@@ -395,7 +395,7 @@ static void causal_models_need_logits_and_a_free_length(void **state)
 #define END "], \"outputs\": {\"output\": \"y\"}}"
     static const struct refusal cases[] = {
         {IDS("\"n\"") LINEAR("table") END, ""},
-        {IDS("\"n\"") LINEAR("matrix") END, "the output has logits for 4 ids, and input \"ids\" takes 8"},
+        {IDS("\"n\"") LINEAR("matrix") END, "the output has logits for 4 ids, and input \"ids\" accepts 8"},
         {IDS("4") LINEAR("table") END, "input \"ids\" always has 4 ids"},
         {IDS("\"n\"") "{\"op\": \"relu\", \"to\": \"y\", \"self\": \"rows\"}" END, "the output is not logits"},
     };

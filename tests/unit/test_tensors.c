@@ -253,7 +253,7 @@ static void test_refused_items(void **state)
     assert_refused(&made.loaded, item, "\"x\" has size 9223372036854775807", "1 to 40");
     item = t.item;
     item.inputs[2].data = NULL;
-    assert_refused(&made.loaded, item, "\"kept\"", "not given");
+    assert_refused(&made.loaded, item, "\"kept\"", "is missing");
     item = t.item;
     t.marks[7] = MARKS;
     assert_refused(&made.loaded, item, "marks[7] is 9", "0 to 8");

@@ -144,9 +144,9 @@ static void metadata_gives_tensors_other_names(void **state)
     weights_close(weights);
     free(file);
     refuse("{\"__metadata__\":{\"b\":\"a\"}," A "," B "}", 8,
-           "__metadata__: 'b' is mapped to 'a', but is itself stored in a file");
+           "__metadata__: 'b' is mapped to 'a', but is itself stored in the file");
     refuse("{\"__metadata__\":{\"a\":\"a\"}," A "}", 2,
-           "__metadata__: 'a' is mapped to 'a', but is itself stored in a file");
+           "__metadata__: 'a' is mapped to 'a', but is itself stored in the file");
     refuse("{\"__metadata__\":{\"b\":1}}", 0, "__metadata__: the value of 'b' is not a string");
     refuse("{\"__metadata__\":[]}", 0, "__metadata__ is not an object");
     refuse("{\"__metadata__\":null}", 0, "__metadata__ is not an object");
@@ -173,7 +173,7 @@ static void names_another_format(void **state)
     refuse_bytes(
         "\x80\2\x8a\nl\xfc\x9c\x46\xf9", 9,
         "is a pickle, as written by torch.save before PyTorch 1.6, not a safetensors file: save the state_dict");
-    refuse_bytes("\x80\2}q\0.\0\0\0", 9, "is a pickle, as written by torch.save before PyTorch 1.6, and no");
+    refuse_bytes("\x80\2}q\0.\0\0\0", 9, "is a pickle, as written by torch.save before PyTorch 1.6, not a");
     refuse_bytes("\x80\4\x95\3\0\0\0\0\0\0\0}\x94.", 14, "is a pickle, not a safetensors file: save the state_dict");
     refuse_bytes("\x89HDF\r\n\x1a\n", 8,
                  "is an HDF5 file, as written by Keras, not a safetensors file: load the weights into the class and "
