@@ -172,7 +172,7 @@ static void wrong_inputs_are_refused_with_their_fault(void **state)
     expect_refusal(PATH, body_of(10, 10, "1,8,", 8), 400, "101 pixels");
     expect_refusal(PATH, body_of(2, 2, "1,7,8,", 56), 400, "\"context\" has shape [1, 7, 8], [-1, 8, -1] was expected");
     expect_refusal(PATH, body_of(2, 2, "8,", 8), 400, "\"context\" has shape [8], [-1, 8, -1] was expected");
-    expect_refusal(PATH, body_of(2, 2, "2,8,1,", 16), 400, "\"context\" has batch size 2");
+    expect_refusal(PATH, body_of(2, 2, "2,8,1,", 16), 400, "\"context\" has a batch of 2");
     expect_refusal(PATH, body_of(2, 2, "1,8,0,", 0), 400, "\"context\" is empty");
     expect_refusal(PATH, "{\"inputs\": []}", 400, "\"x\" is missing");
 }

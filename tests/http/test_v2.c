@@ -766,7 +766,7 @@ static void the_engine_refuses_lengths_and_missing_inputs(void **state)
     strcat(json, ", {\"name\": \"context\", \"shape\": [2, 1, 32], \"datatype\": \"FP32\", \"data\": [0");
     for (int i = 1; i < 64; i++)
         strcat(json, ",0");
-    expect_refusal(two_models, "/v2/models/two/infer", strcat(json, "]}]}"), "input \"context\" has batch size 2");
+    expect_refusal(two_models, "/v2/models/two/infer", strcat(json, "]}]}"), "input \"context\" has a batch of 2");
 }
 
 static void unknown_models_and_paths_are_404(void **state)
