@@ -427,9 +427,9 @@ static int check_attention_mask(const struct model *model, const struct engine_i
     long long length = padder_length(model->plan, item, input->like) / width, masks = input->masks_per_sequence * width;
     long long found_masks = item->inputs[index].n_masks, found_length = item->inputs[index].length;
     long long found_columns = item->inputs[index].columns;
-    if (item->inputs[index].floats && !input->takes_floats)
+    if (item->inputs[index].floats && !input->accepts_floats)
         return error_set(error, "input \"%s\" contains floats; expected booleans", input->name);
-    bool all_rows = found_length == length || (input->takes_one_row && found_length == 1);
+    bool all_rows = found_length == length || (input->accepts_one_row && found_length == 1);
     if (!all_rows || found_columns != columns)
         return error_set(
             error,

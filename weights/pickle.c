@@ -562,7 +562,7 @@ static int read_build(struct unpickler *unpickler, uint8_t opcode)
 static int read_persistent(struct unpickler *unpickler, uint8_t opcode)
 {
     static const char name[] = "persistent_load";
-    uint32_t tuple = 0, arguments[ARGUMENTS_MOST] = {0};
+    uint32_t tuple = 0, arguments[MAX_ARGUMENTS] = {0};
     (void)opcode;
     if (pop(unpickler, &tuple) != 0 || take_arguments(unpickler, tuple, name, 5, 5, arguments) != 0 ||
         check_kind(unpickler, name, arguments[0], PICKLE_STRING) != 0 ||

@@ -24,7 +24,7 @@
 #define PAD 4 /* unused floats after each row, so that float4 of neighbouring rows are in different banks */
 #define PARTS (PADDER_BLOCK_ROWS / ROWS)
 
-static_assert(ROWS == SIDE * EACH && TILE == SIDE * EACH && FEATURES == SIDE * EACH,
+static_assert(ROWS == BLOCK_SIDE * EACH && TILE == BLOCK_SIDE * EACH && FEATURES == BLOCK_SIDE * EACH,
               "each thread computes 4 x 4 elements of a tile");
 
 template <typename T> static attention<T> attention_of(const struct cuda_run *run, const struct plan_step *step)

@@ -422,7 +422,7 @@ static void launch_attention(struct cuda_run *run, const struct plan_step *step,
     int64_t tiles = parts_of(fixed_keys(run, step), TILE);
     static_assert(sizeof(struct row_tile<T, WIDE>) <= sizeof(struct key_tile<T, WIDE>),
                   "a tile of rows fits into the place of a tile of keys");
-    static_assert(2 * sizeof(struct key_tile<T, WIDE>) <= LEAST_SHARED_BYTES, "two tiles fit on every device");
+    static_assert(2 * sizeof(struct key_tile<T, WIDE>) <= MIN_SHARED_BYTES, "two tiles fit on every device");
     units.resident = tiles > 0 && (size_t)(tiles + 1) * tile <= room;
     size_t bytes = (size_t)(units.resident ? tiles + 1 : 2) * tile;
     int axis = run->plan->values[step->x].axis;

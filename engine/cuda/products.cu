@@ -368,8 +368,9 @@ void cuda_products_multiply(struct cuda_run *run, const struct cuda_product *pro
         choose(run, product, &shape, extent_after(place->extent, product), place);
         status = launch_as(run, product, place);
     }
-    if (cublas_refuses(status)) /* during capturing there may be no remembered algorithm, and none may be chosen. The
-                               next launch chooses one */
+    /* During capturing, an algorithm may be missing, and cannot be chosen. The next launch of this product chooses
+     * it. */
+    if (cublas_refuses(status))
         run->refusal = "a matrix product cannot be captured in a CUDA graph";
     else if (status != CUBLAS_STATUS_SUCCESS)
         run->product_failed = true;

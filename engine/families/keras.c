@@ -53,8 +53,8 @@ static void read_output_shape(struct plan_builder *builder, const char *name, st
     if (!shape || json_is_null(shape))
         return;
     size_t count = json_is_array(shape) ? json_array_size(shape) : 1;
-    if (count > MOST_OUTPUT_SIZES) {
-        plan_fail(builder, "%s: argument output_shape: expected at most %d sizes, found %zu", name, MOST_OUTPUT_SIZES,
+    if (count > MAX_OUTPUT_SIZES) {
+        plan_fail(builder, "%s: argument output_shape: expected at most %d sizes, found %zu", name, MAX_OUTPUT_SIZES,
                   count);
         return;
     }

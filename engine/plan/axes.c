@@ -110,11 +110,11 @@ int plan_sized_axis(struct plan_builder *builder, int rows, int sequences)
     int64_t each, count, least_sequences, most;
     plan_size_bounds(plan, rows, &each, &most);
     plan_size_bounds(plan, sequences, &least_sequences, &most);
-    if (each > MOST_ROWS || least_sequences > MOST_ROWS || (each > 0 && least_sequences > MOST_ROWS / each))
+    if (each > MAX_ROWS || least_sequences > MAX_ROWS || (each > 0 && least_sequences > MAX_ROWS / each))
         return plan_fail(
             builder,
             "an intermediate result has %lld sequences of %lld rows for each item; expected at most %d rows in all",
-            (long long)least_sequences, (long long)each, MOST_ROWS);
+            (long long)least_sequences, (long long)each, MAX_ROWS);
     bool one = plan_size_is_constant(plan, sequences, &count) && count == 1;
     if (one && plan_size_is_constant(plan, rows, &each))
         return plan_fixed_axis(builder, each);
@@ -134,9 +134,9 @@ int plan_new_value(struct plan_builder *builder, int axis, int64_t columns)
 {
     if (builder->failed)
         return PLAN_NONE;
-    if (columns > MOST_COLUMNS)
+    if (columns > MAX_COLUMNS)
         return plan_fail(builder, "an intermediate result has %lld columns; expected at most %d", (long long)columns,
-                         MOST_COLUMNS);
+                         MAX_COLUMNS);
     struct plan_value *value = plan_grow(builder, &builder->plan->values, &builder->plan->n_values, sizeof *value);
     if (!value)
         return PLAN_NONE;

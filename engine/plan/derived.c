@@ -85,7 +85,7 @@ int plan_kernel(struct plan_builder *builder, int weight, int64_t out, int64_t i
     if (builder->failed)
         return PLAN_NONE;
     int64_t columns = plan_weight_at(builder, weight)->rows * plan_weight_at(builder, weight)->columns / out;
-    if (columns > INT32_MAX) /* libraries for products count in int */
+    if (columns > INT32_MAX) /* libraries for matrix products count columns with int */
         return plan_fail(builder, "tensor \"%s\" has %lld weights for one channel; expected at most %d",
                          plan_weight_at(builder, weight)->name, (long long)columns, INT32_MAX);
     struct plan_weight *kernel = derived_weight(builder, weight, out, columns);

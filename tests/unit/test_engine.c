@@ -287,7 +287,7 @@ static void items(void **state)
     assert_int_equal(model_check(model, &item, &error), 0);
     assert_int_equal(model_item_tokens(model, &item), 7);
     item.inputs[0].length = 33;
-    /* the limit comes from the arena, because this class has no limit of its own */
+    /* the limit follows from the arena, because this class does not limit the length of "x" */
     assert_bad_item(model, &item, "\"x\" has 33 rows; this server accepts at most 32 (--max-batch-tokens)");
     item.inputs[0].length = 7;
     item.output = output;

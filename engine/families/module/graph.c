@@ -29,10 +29,10 @@ int module_numbers(struct module *module, int64_t first, int64_t step, int64_t c
             module->builder->plan->weights[module->counted[i].weight].columns >= count)
             return module->counted[i].weight;
     module->numbers += count;
-    if (module->numbers > MOST_NUMBERS)
+    if (module->numbers > MAX_NUMBERS)
         return module_fail(module,
                            "all ranges and all sizes that are used as numbers have more than %d elements together",
-                           MOST_NUMBERS);
+                           MAX_NUMBERS);
     int weight = plan_number_weight(module->builder, 1, count, (float)first, (float)step);
     int place = module->n_counted++ % room;
     module->counted[place].weight = weight;

@@ -87,9 +87,9 @@ static bool size_operand(struct module *module, int size, struct tensor *tensor,
     *number = (double)least;
     if (least == most)
         return false;
-    if (batched || least < 0 || most > MOST_NUMBER) {
+    if (batched || least < 0 || most > MAX_NUMBER) {
         module_fail(module, "a size that is used as a number must be at most %d, and must not contain the batch",
-                    MOST_NUMBER);
+                    MAX_NUMBER);
         return false;
     }
     *tensor = (struct tensor){.value = PLAN_NONE, .first = size, .rank = 0};

@@ -169,7 +169,7 @@ static struct tensor pooled_to(struct module *module, struct tensor x, int dim, 
     if (out == 1)
         return tensor_reduced(module, reduction, x, &dim, 1, true, 0);
     in = module_constant(module, x.dims[dim].size, "the size of a pooled dimension");
-    if (out < 1 || in > MOST_WINDOWED || out > MOST_WINDOWED || (in % out != 0 && reduction != REDUCTION_MEAN)) {
+    if (out < 1 || in > MAX_WINDOWED || out > MAX_WINDOWED || (in % out != 0 && reduction != REDUCTION_MEAN)) {
         module_fail(module, "pooling of %lld elements to %lld is not supported", (long long)in, (long long)out);
         return x;
     }

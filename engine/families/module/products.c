@@ -399,12 +399,12 @@ static void build_arange(struct node *node, int variant)
     if (module_failed(module))
         return;
     plan_size_bounds(builder->plan, length, &least, &most);
-    if (step < 1 || least < 1 || least > MOST_UNLIMITED) {
-        module_fail(module, "arange has at least %lld elements; expected 1 to %d", (long long)least, MOST_UNLIMITED);
+    if (step < 1 || least < 1 || least > MAX_UNLIMITED) {
+        module_fail(module, "arange has at least %lld elements; expected 1 to %d", (long long)least, MAX_UNLIMITED);
         return;
     }
-    if (most > MOST_COUNTED) {
-        most = MOST_UNLIMITED;
+    if (most > MAX_COUNTED) {
+        most = MAX_UNLIMITED;
         plan_limit_size(
             builder,
             (struct plan_size_limit){
@@ -423,8 +423,8 @@ struct tensor tensor_filled(struct module *module, double number, int rank, cons
     int64_t least, most, elements = 1;
     for (int d = 0; d < rank && !module_failed(module); d++) {
         plan_size_bounds(module->builder->plan, sizes[d], &least, &most);
-        if (least > 1 && (__builtin_mul_overflow(elements, least, &elements) || elements > MOST_FILLED))
-            module_fail(module, "a constant tensor has more than %d elements", MOST_FILLED);
+        if (least > 1 && (__builtin_mul_overflow(elements, least, &elements) || elements > MAX_FILLED))
+            module_fail(module, "a constant tensor has more than %d elements", MAX_FILLED);
     }
     struct tensor t = {.value = PLAN_NONE, .first = module->zero, .rank = 0};
     t.weight = plan_number_weight(module->builder, 1, 1, (float)number, 0);

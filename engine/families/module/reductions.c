@@ -194,10 +194,10 @@ static void build_stft(struct node *node, int variant)
         module_fail(module, "complex results are not supported");
     if (module_failed(module))
         return;
-    if (n < 1 || n > MOST_TRANSFORM || hop < 1 || length < 1 || length > n || x.rank < 1 || x.rank > 2) {
+    if (n < 1 || n > MAX_TRANSFORM || hop < 1 || length < 1 || length > n || x.rank < 1 || x.rank > 2) {
         module_fail(module,
                     "n_fft is %lld; expected 1 to %d, a win_length up to n_fft, and an input of 1 or 2 dimensions",
-                    (long long)n, MOST_TRANSFORM);
+                    (long long)n, MAX_TRANSFORM);
         return;
     }
     int last = x.rank - 1;

@@ -93,9 +93,9 @@ static struct tensor interpolated(struct module *module, struct tensor t, int di
     int64_t in = module_constant(module, t.dims[dim].size, "the size of an interpolated image");
     if (module_failed(module))
         return t;
-    if (in > MOST_SIDE || out < 1 || out > MOST_SIDE) {
+    if (in > MAX_SIDE || out < 1 || out > MAX_SIDE) {
         module_fail(module, "interpolation from %lld to %lld pixels; expected 1 to %d pixels", (long long)in,
-                    (long long)out, MOST_SIDE);
+                    (long long)out, MAX_SIDE);
         return t;
     }
     double step = factor > 0 ? 1 / factor : (double)in / (double)out;

@@ -387,7 +387,7 @@ static void build_unbind(struct node *node, int variant)
     if (module_failed(module))
         return;
     int64_t count = module_constant(module, t.dims[dim].size, "the size of an unbound dimension");
-    for (int64_t i = 0; i < count && i < MOST_PARTS && !module_failed(module); i++) {
+    for (int64_t i = 0; i < count && i < MAX_PARTS && !module_failed(module); i++) {
         struct tensor part = tensor_slice(module, t, dim, module_size(module, i), module->one, 1);
         if (!module_failed(module))
             node_give_one(node, (int)i, tensor_squeeze(module, part, dim));
@@ -536,8 +536,8 @@ static void build_index_select(struct node *node, int variant)
     for (int64_t first = 0, length; first < count && !module_failed(module); first += length) {
         length = copy ? run_length(copy, count, first) : count;
         static const float without_data[] = {0, 0};
-        if (++runs > MOST_RUNS)
-            module_fail(module, "the indices consist of more than %d runs with a constant step", MOST_RUNS);
+        if (++runs > MAX_RUNS)
+            module_fail(module, "the indices consist of more than %d runs with a constant step", MAX_RUNS);
         struct tensor run = indexed_run(module, t, dim, copy ? copy + first : without_data, length);
         copy_into(module, run, dim, module_size(module, first), &y, &target);
     }

@@ -178,8 +178,8 @@ int module_read_size(struct module *module, const json_t *json)
     }
     if (!json_is_string(json))
         return module_fail(module, "expected a size: an integer, or an expression in a string");
-    if (json_string_length(json) > MOST_CHARACTERS)
-        return module_fail(module, "a size has more than %d characters", MOST_CHARACTERS);
+    if (json_string_length(json) > MAX_CHARACTERS)
+        return module_fail(module, "a size has more than %d characters", MAX_CHARACTERS);
     struct parser parser = {.module = module, .text = json_string_value(json), .next = json_string_value(json)};
     int size = parse_sum(&parser);
     skip_spaces(&parser);
