@@ -18,6 +18,7 @@ import re
 import struct
 import sys
 import tempfile
+import unittest
 import warnings
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -244,7 +245,7 @@ def arguments_of_every_class():
             continue
         try:
             reads_arguments(folder)
-        except support.unittest.SkipTest:
+        except unittest.SkipTest:
             continue
         except Exception as error:
             raise AssertionError(f"{folder.name}: {error}") from error
