@@ -1,5 +1,5 @@
-/* models: the models that the operator has named. They are loaded at the start. While the daemon serves, changed models
- * are loaded again, and single models can be loaded and unloaded.
+/* models: the models of the settings, or the built-in models if the settings name none. They are loaded at the start.
+ * While the daemon serves, changed models are loaded again, and single models can be loaded and unloaded.
  *
  *     models_open -> models_serve -> (models_reload, the functions of model_control …) -> models_stop -> models_close
  *

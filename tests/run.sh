@@ -13,7 +13,7 @@
 #
 # JOBS: number of programs that run at the same time. The default is twice the number of processors, because some tests
 # wait.
-# TEST_TIMEOUT: seconds after which a running program is ended, and counts as a failure. No result of a test depends on
+# TEST_TIMEOUT: seconds after which a running program is ended, and counts as a failure. No other result depends on
 # this time.
 set -euo pipefail
 logs=${LOGS:-${BUILD:-build}/log}

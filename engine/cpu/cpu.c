@@ -129,8 +129,8 @@ static void unprepare(struct backend_model *model)
     free(model);
 }
 
-/* Maps memory for arena and scratch. The pages are zeroed, so that even unused rows of the first batch contain finite
- * numbers. Pages become resident only when batches use them. */
+/* Maps memory for the arena, the scratch and the slots. The pages are zeroed, so that even unused rows of the first
+ * batch contain finite numbers. Pages become resident only when batches use them. */
 static int map_memory(struct backend_model *model, size_t arena_bytes, size_t thread_bytes)
 {
     size_t slots_bytes; /* the product below may overflow, because config.json may contain a window of any size */

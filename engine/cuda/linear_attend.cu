@@ -15,7 +15,7 @@
 #include "engine/cuda/linear_attention.h"
 
 #ifndef PART_KEYS
-#define PART_KEYS 256 /* minimum number of rows of a part. See part_rows_of */
+#define PART_KEYS 256 /* minimum of part_rows, the number of rows of every part but the last. See part_rows_of */
 #endif
 #ifndef CONTEXTS_BYTES
 #define CONTEXTS_BYTES ((int64_t)64 << 20) /* maximum size in bytes of the contexts in scratch at a time */

@@ -5,7 +5,8 @@
  * have another common length. So the length of a sequence decides in which order its sums are added. The batch matters
  * only if it suits grouped products (shape_groups).
  *
- * E and F of the same x are two launches, because their results are two values of the plan. */
+ * E and F of the same x are two values of the plan. They are two launches, unless all distances allow one launch with
+ * two products (multiply_repeated). */
 #include "engine/cuda/products.h"
 #include "engine/cuda/projection.h"
 
@@ -15,7 +16,8 @@ struct repetition {
     int64_t count, e, x, y;
 };
 
-/* Computes the products of all combinations of the three repetitions. The longest repetition is in one launch. While
+/* Computes the products of all combinations of the three repetitions. Each launch computes all products of the longest
+ * repetition whose distances are not negative, and loops go over the other two. While
  * algorithms are chosen, the function returns whether cuBLASLt has an algorithm for each launch. */
 template <typename T>
 static bool multiply_repeated(struct cuda_run *run, struct cuda_product product, const struct repetition repeated[3])

@@ -28,7 +28,7 @@ static struct plan_weight *made_weight(struct plan_builder *builder, const char 
     return NULL;
 }
 
-/* Like made_weight, for a weight that is made of the weight `from`. Its name begins with the name of that weight. */
+/* Like made_weight, for a weight that is made of the weight `from`. It has the name of that weight. */
 static struct plan_weight *derived_weight(struct plan_builder *builder, int from, int64_t rows, int64_t columns)
 {
     return made_weight(builder, plan_weight_at(builder, from)->name, rows, columns);

@@ -28,7 +28,7 @@ struct statistics_request {
     bool success;
     int64_t total_ns;
     int64_t queue_ns;  /* time of waiting for the first batch */
-    int64_t input_ns;  /* time of reading the body */
+    int64_t input_ns;  /* time from the complete body to its submission to the batcher */
     int64_t infer_ns;  /* time of the batches with the request's items */
     int64_t output_ns; /* time of writing and sending the answer */
 };

@@ -45,7 +45,7 @@ struct served_model {
     const char *default_prompt;   /* the name of the prompt for requests that name no prompt. NULL if there is none */
 };
 
-/* The state of a model that the operator has named in the settings. The repository routes of Triton's API report it. */
+/* The state of a model of the settings, or of a built-in model. The repository routes of Triton's API report it. */
 struct model_state {
     const char *name;
     const char *state;  /* "READY", "LOADING", "UNLOADING" or "UNAVAILABLE" */

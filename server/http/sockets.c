@@ -96,7 +96,7 @@ static bool repeated(const struct addrinfo *addresses, const struct addrinfo *in
     return false;
 }
 
-/* Listens on all addresses of a host, on one port. Skips addresses that the machine does not have, if at least one
+/* Listens on all addresses of a host, on one port. Skips addresses that fail, except with EADDRINUSE, if at least one
  * address works. For example, "localhost" may include ::1 on a machine without IPv6. On failure returns -1 and sets
  * errno. */
 static int listen_everywhere(const struct sockets_options *options, const struct addrinfo *addresses,

@@ -110,7 +110,8 @@ static bool is_key(const char *const *keys, const char *start, const char *end)
 struct cursor {
     const char *at, *end;
     int depth;
-    bool escaped; /* a key that could be any key, because it contains an escape, was found at a depth of the place */
+    bool escaped; /* a key with an escape was found at a depth from least_depth to most_depth (struct numbers_place). It
+                     may be any key */
 };
 
 /* Returns the value of the next member whose key is in place->keys, or NULL if there is none. Does not check that the

@@ -1,7 +1,8 @@
 /* Tests that random causal models (tests/generation/random.tar.gz), and models of tests/reference, choose the ids that
  * the library chose. The model reads the recorded ids, so that an early difference does not change later rows:
- * - Four ways to compute the rows give the same logits within TOLERANCE. They are all rows in one batch, two halves, a
- *   prompt in one batch and one more row, and one row at a time.
+ * - Four ways to compute the rows give the same logits within TOLERANCE. The first way is one batch with all rows. The
+ *   second way is a batch for each row, and the third way a batch for each half. The fourth way is a batch for the
+ *   prompt, and another one for a single further row.
  * - The largest logit of a row is that of the library's next id. If the sequence is longer than the model's longest
  *   input, the model reads its last rows.
  * - A model with slots reads its other inputs, for example those of an encoder, only with the first rows of a
@@ -217,8 +218,7 @@ static double compare_halves(struct run *run, const char *name, int64_t rows, co
     return largest;
 }
 
-/* Compares four ways to compute the rows up to the longest input. They are all rows in one batch, each row in its own
- * batch, two halves, and the prompt before a single row. Returns the largest distance. */
+/* Compares the four ways of the first comment, for the rows up to the longest input. Returns the largest distance. */
 static double compare_parts(struct run *run, const char *name)
 {
     int64_t vocabulary = run->info->output_columns;

@@ -121,7 +121,8 @@ def trigram_vectors(tokens, rarity, own_rarity, dim, rng):
 
 
 def first_rows(tokens, rarity, own_rarity, rng):
-    """Rows that all have the same length. The first column adds the missing length of a row, and is not used later."""
+    """Rows that all have the same length. The first column adds the missing length of a row. train()
+    normalises it with the others, and then drops it."""
     vectors = trigram_vectors(tokens, rarity, own_rarity, LEARNT + 1, rng)
     vectors[:builtin.SPECIAL] = 0
     vectors[:, 0] = 0
