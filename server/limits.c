@@ -4,9 +4,9 @@
 #define BATCH_TOKENS 16384
 #define IMAGE_ARENA (INT64_C(1) << 30) /* maximum arena of an image, in bytes (limits_image_arena) */
 
-/* Number of bytes of one number in a body, as assumed for the limit. Python writes a float as -0.12345678901234567,
- * followed by a comma and a space. */
-#define JSON_FLOAT 24
+/* Number of bytes of one number in a body, as assumed for the limit. Python writes a float with up to 23 characters, as
+ * in -1.2345678901234567e-05, followed by a comma and a space. */
+#define JSON_FLOAT 25
 #define JSON_ID 12
 #define BINARY 4
 #define AROUND (INT64_C(64) << 10) /* number of bytes of a body besides its numbers */

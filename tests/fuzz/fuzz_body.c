@@ -152,7 +152,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                         "/generate_stream",
                                         "/v1/completions",
                                         "/openai/deployments/writer/completions",
-                                        "/classify"};
+                                        "/classify",
+                                        "/rerank",
+                                        "/embed_sparse",
+                                        "/invocations"};
     struct route_match match;
     struct request request;
     if (size == 0)

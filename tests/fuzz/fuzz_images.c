@@ -1,11 +1,13 @@
 /* Fuzz target: any bytes, read as a JPEG or PNG file. An accepted picture must have finite values. A refusal must give
- * a reason. image_read must refuse a picture for which image_memory computes more than MAX_MEMORY bytes. The number of
- * bytes of the input chooses the settings. */
+ * a reason. image_read must refuse a picture for which image_memory computes more than MAX_MEMORY bytes. The memory
+ * that image_memory computes must be enough for each other picture. The number of bytes of the input chooses the
+ * settings. */
 #include "server/images/format.h"
 #include "server/images/images.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define EDGE 9
 #define MAX_MEMORY ((int64_t)8 << 20)
@@ -61,6 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int64_t most = memory < MAX_MEMORY ? memory : MAX_MEMORY;
     if (image_read(&settings, data, size, most, pixels, &error) != 0) {
         require(error.message[0] != '\0');
+        require(memory > MAX_MEMORY || !strstr(error.message, "bytes of memory"));
         return 0;
     }
     require(memory <= MAX_MEMORY && error.message[0] == '\0');

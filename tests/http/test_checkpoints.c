@@ -1,6 +1,6 @@
 /* Checkpoints in other dtypes, and damaged checkpoints. Numbers stored as F16, BF16 or F64 give the same results as
  * these numbers stored as F32. With a damaged checkpoint, the daemon does not start. Its message names the tensor and
- * the fault. */
+ * the fault. With the checkpoint of another model, the message names a tensor. */
 #include "tests/http/checkpoint.h"
 
 #include <stdio.h>
@@ -145,9 +145,9 @@ static void damage(struct checkpoint *checkpoint, const struct model *model, enu
 }
 
 /* Writes the parts that the message must contain. The list ends with "". Quotes in the parts are escaped, as in the
- * log. `shape` is the shape that the class expects. */
+ * log. `shape` is the shape that the class expects. `last` is the name of the tensor at the end of the file. */
 static void expected_words(const struct model *model, enum damage damage, int rank, const int64_t *shape,
-                           char words[4][128])
+                           const char *last, char words[4][128])
 {
     int64_t changed[WEIGHTS_MAX_RANK];
     char expected[64], found[64];
@@ -177,7 +177,7 @@ static void expected_words(const struct model *model, enum damage damage, int ra
         break;
     case CUT:
     case DAMAGES:
-        snprintf(words[0], sizeof *words, "tensor '");
+        snprintf(words[0], sizeof *words, "tensor '%s'", last);
         snprintf(words[1], sizeof *words, "end beyond the file, which has ");
         break;
     }
@@ -195,9 +195,9 @@ static void refuse(const struct model *model, enum damage kind, const char *pare
     snprintf(folder, sizeof folder, "%s/%s-%d", parent, model->name, kind);
     snprintf(file, sizeof file, "%s/model.safetensors", folder);
     checkpoint_write(&checkpoint, folder, kind == CUT ? 6 : 0);
+    expected_words(model, kind, rank, shape, checkpoint.tensors[checkpoint.count - 1].name, words);
     checkpoint_free(&checkpoint);
     char *log = daemon_refused(ARGUMENTS("--model", folder));
-    expected_words(model, kind, rank, shape, words);
     if (!strstr(log, file))
         fail_msg("%s is not in: %s", file, log);
     for (int i = 0; words[i][0]; i++) {
@@ -219,6 +219,41 @@ static void damaged_checkpoints_are_refused_by_name(void **state)
     free(parent);
 }
 
+static bool has_tensor(const struct checkpoint *checkpoint, const char *name)
+{
+    for (size_t i = 0; i < checkpoint->count; i++)
+        if (strcmp(checkpoint->tensors[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* The message must name a tensor that only one of the two models has. */
+static void a_checkpoint_of_another_model_is_refused_by_name(void **state)
+{
+    (void)state;
+    char *parent = folder_make(), folder[512], name[128] = "";
+    for (size_t i = 0; i < LENGTH(models); i++) {
+        struct checkpoint own = checkpoint_read(models[i].name);
+        struct checkpoint other = checkpoint_read(models[(i + 1) % LENGTH(models)].name);
+        char *config = other.config;
+        snprintf(folder, sizeof folder, "%s/%zu", parent, i);
+        other.config = own.config;
+        checkpoint_write(&other, folder, 0);
+        other.config = config;
+        char *log = daemon_refused(ARGUMENTS("--model", folder));
+        const char *found = strstr(log, "tensor \\\"");
+        if (!found || sscanf(found, "tensor \\\"%127[^\\]", name) != 1 ||
+            has_tensor(&own, name) == has_tensor(&other, name))
+            fail_msg("%s: no tensor is named in: %s", models[i].name, log);
+        print_message("%s: %s\n", models[i].name, found);
+        free(log);
+        checkpoint_free(&own);
+        checkpoint_free(&other);
+    }
+    folder_remove(parent);
+    free(parent);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -226,6 +261,7 @@ int main(void)
         cmocka_unit_test(bf16_is_served),
         cmocka_unit_test(f64_is_served),
         cmocka_unit_test(damaged_checkpoints_are_refused_by_name),
+        cmocka_unit_test(a_checkpoint_of_another_model_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

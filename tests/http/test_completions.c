@@ -114,7 +114,7 @@ static void test_prompts(void **state)
     json_decref(first);
 }
 
-/* Checks most fields of an answer, and the default of max_tokens. */
+/* Checks all fields of an answer, and the default of max_tokens. The text is that of /generate. */
 static void test_the_form_of_an_answer(void **state)
 {
     (void)state;
@@ -127,7 +127,20 @@ static void test_the_form_of_an_answer(void **state)
     assert_string_equal(word(choice, "finish_reason"), "length");
     assert_true(json_is_null(json_object_get(choice, "logprobs")));
     assert_null(json_object_get(choice, "token_ids"));
-    assert_int_equal(number(json_object_get(answer, "usage"), "completion_tokens"), 16);
+    struct answer native = daemon_post(
+        the_daemon, "/generate", "{\"model\":\"texts\",\"inputs\":\"ab\",\"parameters\":{\"max_new_tokens\":16}}");
+    json_t *whole = json_loadb(native.body, native.length, JSON_ALLOW_NUL, NULL);
+    const json_t *text = json_object_get(choice, "text"), *usage = json_object_get(answer, "usage");
+    assert_true(json_string_length(text) > 0);
+    assert_true(json_equal(text, json_object_get(whole, "generated_text")));
+    assert_int_equal(number(usage, "prompt_tokens"), 2);
+    assert_int_equal(number(usage, "completion_tokens"), 16);
+    assert_int_equal(number(usage, "total_tokens"), 18);
+    assert_int_equal(json_object_size(answer), 6);
+    assert_int_equal(json_object_size(choice), 4);
+    assert_int_equal(json_object_size(usage), 3);
+    json_decref(whole);
+    answer_free(&native);
     json_decref(answer);
 }
 

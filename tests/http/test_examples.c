@@ -1,7 +1,7 @@
 /* The largest inputs in the READMEs of the libraries, with default settings of the daemon: an image of 256 x 256
  * pixels, 4096 x 512 floats as JSON, and 262144 x 64 floats in binary. With lower limits, the daemon refuses the image
- * and the JSON. Weights are random. The tests check the answer's shape, and that the numbers of a binary answer are not
- * all equal. */
+ * and the JSON. Weights are random. The tests check the answer's shape, and that its numbers are finite. The numbers of
+ * a binary answer must not be all equal. */
 #include "tests/http/checkpoint.h"
 
 #include <math.h>
@@ -107,8 +107,8 @@ static int64_t setting(const struct daemon *daemon, const char *key)
     return value;
 }
 
-/* Sends one tensor "x" or "tensor" in binary. Expects an answer of the same shape whose first and third quarters
- * differ. */
+/* Sends one tensor "x" or "tensor" in binary. Expects an answer of the same shape, with finite numbers. Its first and
+ * third quarters must differ. */
 static void expect_same_shape(const struct daemon *daemon, const char *model, const struct infer_tensor *tensor)
 {
     struct infer_request body = infer_body_of(tensor, 1, NULL, 0);
@@ -118,6 +118,11 @@ static void expect_same_shape(const struct daemon *daemon, const char *model, co
     for (int d = 0; d < tensor->rank; d++)
         assert_int_equal(output.shape[d], tensor->shape[d]);
     assert_int_equal(output.bytes, tensor->bytes);
+    for (size_t at = 0; at < output.bytes; at += sizeof(float)) {
+        float value;
+        memcpy(&value, (const char *)output.data + at, sizeof value);
+        assert_true(isfinite(value));
+    }
     assert_memory_not_equal(output.data, (const char *)output.data + output.bytes / 2, output.bytes / 4);
     infer_answer_free(&answer);
     infer_body_free(&body);
@@ -136,7 +141,7 @@ static struct infer_tensor image(void)
 /* Returns a body with a list of the floats, each with 17 digits, with the spaces that Python's json writes. */
 static char *encoder_body(void)
 {
-    size_t room = (size_t)ROWS * DIM * 24 + 64 * ROWS;
+    size_t room = (size_t)ROWS * DIM * 25 + 64 * ROWS;
     char *body = malloc(room), *at = body;
     assert_non_null(body);
     at += sprintf(at, "{\"embeddings\": [");
@@ -172,6 +177,8 @@ static void examples_run_on_default_flags(void **state)
     json_t *vectors = daemon_post_json(daemon, "/embed", body);
     assert_int_equal(json_array_size(vectors), 1);
     assert_int_equal(json_array_size(json_array_get(vectors, 0)), DIM);
+    for (size_t i = 0; i < DIM; i++)
+        assert_true(isfinite(json_number_at(json_array_get(vectors, 0), i)));
     json_decref(vectors);
     free(body);
     daemon_stop(daemon);

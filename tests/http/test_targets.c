@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define IDS 97 /* number of ids of the model "lm" */
+#define IDS 97         /* number of ids of the model "lm" */
+#define DECODER_IDS 61 /* number of ids of the model "decoder" */
 
 static int start(void **state)
 {
@@ -18,22 +19,28 @@ static int start(void **state)
     return 0;
 }
 
-/* Returns the log-probability of an id at a position, computed from all logits of the position. */
-static double expected(const char *inputs, size_t item, size_t position, size_t id)
+/* Returns the log-probability of an id at a position, computed from all logits of the position. `ids` is the number of
+ * ids of the model. */
+static double expected_of(const char *body, size_t item, size_t position, size_t id, size_t ids)
 {
-    char body[256];
-    snprintf(body, sizeof body, "{\"inputs\": %s}", inputs);
     json_t *all = daemon_post_json(the_daemon, "/logits", body);
     json_t *row = json_array_get(json_object_get(json_array_get(all, item), "logits"), position);
     double most = -INFINITY, sum = 0;
-    assert_int_equal(json_array_size(row), IDS);
-    for (size_t i = 0; i < IDS; i++)
+    assert_int_equal(json_array_size(row), ids);
+    for (size_t i = 0; i < ids; i++)
         most = fmax(most, json_number_at(row, i));
-    for (size_t i = 0; i < IDS; i++)
+    for (size_t i = 0; i < ids; i++)
         sum += exp(json_number_at(row, i) - most);
     double result = json_number_at(row, id) - most - log(sum);
     json_decref(all);
     return result;
+}
+
+static double expected(const char *inputs, size_t item, size_t position, size_t id)
+{
+    char body[256];
+    snprintf(body, sizeof body, "{\"inputs\": %s}", inputs);
+    return expected_of(body, item, position, id, IDS);
 }
 
 /* Expects the log-probabilities of these targets. The target -1 has the log-probability null. */
@@ -99,10 +106,17 @@ static void next_is_the_input_shifted_by_one(void **state)
     assert_true(json_equal(list, given));
     json_decref(list);
     json_decref(given);
-    /* Only the number of targets of the causal model is checked. */
+    /* The model is causal. So the log-probability of a token follows from the input that ends before this token. */
     list = daemon_post_json(the_daemon, "/logits",
                             "{\"model\": \"decoder\", \"inputs\": [5, 6, 7], \"targets\": \"next\"}");
+    const json_t *logprobs = json_object_get(json_array_get(list, 0), "logprobs");
+    double first = expected_of("{\"model\": \"decoder\", \"inputs\": [5]}", 0, 0, 6, DECODER_IDS);
+    double second = expected_of("{\"model\": \"decoder\", \"inputs\": [5, 6]}", 0, 1, 7, DECODER_IDS);
     assert_int_equal(json_integer_value(json_object_get(json_array_get(list, 0), "n")), 2);
+    assert_int_equal(json_array_size(logprobs), 3);
+    assert_true(fabs(json_number_at(logprobs, 0) - first) < 1e-5);
+    assert_true(fabs(json_number_at(logprobs, 1) - second) < 1e-5);
+    assert_true(json_is_null(json_array_get(logprobs, 2)));
     json_decref(list);
 }
 

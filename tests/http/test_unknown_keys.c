@@ -178,13 +178,14 @@ static void the_header_has_a_maximum_length(void **state)
 
 /* ---- Keys with a meaning ---- */
 
-/* Returns {"KEY": INPUT MORE} with an input of LIMIT + 2 tokens. The test frees it. */
-static char *long_body(const char *key, bool text, const char *more)
+/* Returns {"KEY": INPUT MORE}. The input consists of the tokens [begin, end) of an endless text. The test frees the
+ * body. */
+static char *long_body(const char *key, bool text, int begin, int end, const char *more)
 {
     char *body = malloc(8 * LIMIT);
-    size_t length = (size_t)sprintf(body, "{\"%s\": %s", key, text ? "\"" : "[70");
-    for (int i = text ? 0 : 1; i < LIMIT + 2; i++)
-        length += (size_t)sprintf(body + length, text ? "%c" : ",%d", 'C' + i % 7);
+    size_t length = (size_t)sprintf(body, "{\"%s\": %s", key, text ? "\"" : "[");
+    for (int i = begin; i < end; i++)
+        length += (size_t)sprintf(body + length, text ? "%c" : i > begin ? ",%d" : "%d", 'C' + i % 7);
     sprintf(body + length, "%s%s}", text ? "\"" : "]", more);
     return body;
 }
@@ -198,18 +199,28 @@ static const struct {
               {"/logits", "inputs", 422},
               {"/v1/embeddings", "input", 400}};
 
+/* Sends an input of LIMIT + 2 tokens to each route. With the status 200, expects the answer for the input without its
+ * last two tokens, or without its first two tokens if `more` contains "left". Otherwise expects a refusal. */
 static void expect_cut(struct daemon *daemon, const char *more, long status)
 {
+    int begin = strstr(more, "left") ? 2 : 0;
     for (size_t i = 0; i < 2 * LENGTH(routes); i++) {
-        char *body = long_body(routes[i / 2].key, i % 2, more);
+        char *body = long_body(routes[i / 2].key, i % 2, 0, LIMIT + 2, more);
+        char *cut_body = long_body(routes[i / 2].key, i % 2, begin, begin + LIMIT, "");
         struct answer answer = daemon_post(daemon, routes[i / 2].path, body);
+        struct answer cut = daemon_post(daemon, routes[i / 2].path, cut_body);
 
         assert_int_equal(answer.status, status == 200 ? 200 : routes[i / 2].status);
         expect_ignored(&answer, NULL);
+        assert_int_equal(cut.status, 200);
         if (status != 200)
             assert_non_null(strstr(answer.body, "has 1026 tokens"));
+        else
+            assert_true(json_equal(answer.json, cut.json));
         answer_free(&answer);
+        answer_free(&cut);
         free(body);
+        free(cut_body);
     }
 }
 

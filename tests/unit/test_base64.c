@@ -10,11 +10,11 @@
 
 #include <cmocka.h>
 
-/* Decodes the text. The block of the result has no surplus bytes, so that the address sanitizer finds writes beyond
- * it. */
+/* Decodes the text. The blocks of the text and of the result have no surplus bytes, so that the address sanitizer finds
+ * accesses beyond them. */
 static bool read_text(const char *text, size_t length, char *found, size_t *size)
 {
-    char *copy = malloc(length + 1);
+    char *copy = malloc(length ? length : 1);
     unsigned char *out = malloc(BASE64_MAX_BYTES(length));
     memcpy(copy, text, length);
     bool valid = base64_read(copy, length, out, size);

@@ -1,7 +1,6 @@
 /* Tests of the built-in model. The results of a sequence must have the same bits alone, in any batch, and at any place
  * in a batch. If the model is not batch invariant, they may differ by 1e-6 (relative L2). They are also compared with
- * the results of PyTorch with the same weights. SEED chooses lengths and
- * ids. */
+ * the results of PyTorch with the same weights. SEED chooses lengths and ids. */
 #include "tests/unit/loaded.h"
 #include "tests/unit/tensors.h"
 
@@ -101,6 +100,9 @@ static struct sequence repeat_of(const struct sequence *sequence)
         calloc((size_t)(sequence->item.inputs[0].length * info->hidden_columns), sizeof(float));
     again.item.pooled = again.pooled = calloc((size_t)info->hidden_columns, sizeof(float));
     again.item.output = again.output = calloc((size_t)(WANTED_ROWS * info->output_columns), sizeof(float));
+    memset(again.top_columns, 0, sizeof again.top_columns);
+    memset(again.top_values, 0, sizeof again.top_values);
+    memset(again.log_probabilities, 0, sizeof again.log_probabilities);
     return again;
 }
 
@@ -143,6 +145,7 @@ static void compare_alone(const struct sequence *sequence)
         assert_same(sequence->output, alone.output, sequence->item.n_rows * info->output_columns);
     else if (info->batch_invariant)
         assert_memory_equal(sequence->top_columns, alone.top_columns, sizeof alone.top_columns);
+    assert_same(sequence->top_values, alone.top_values, sequence->item.n_rows * sequence->item.top_k);
     if (sequence->item.targets)
         assert_same(sequence->log_probabilities, alone.log_probabilities, sequence->item.n_rows);
     free_sequence(&alone);

@@ -144,7 +144,7 @@ static void a_class_may_have_no_arguments(void **state)
     json_decref(kwargs);
 }
 
-/* A long value is cut in the message, and ends in three dots. */
+/* A long value is cut in the message, and ends in three dots. The text before the value is complete. */
 static void cuts_long_values(void **state)
 {
     (void)state;
@@ -156,6 +156,7 @@ static void cuts_long_values(void **state)
     struct error error = {""};
     assert_int_equal(read_kwargs(kwargs, &family, &error), -1);
     assert_true(strlen(error.message) < 200);
+    assert_non_null(strstr(error.message, "argument dim: expected an integer from 1 to 2147483647, found \"yyy"));
     assert_string_equal(error.message + strlen(error.message) - 6, "yyy...");
     json_decref(kwargs);
 }

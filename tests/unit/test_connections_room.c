@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { CLIENTS = 3 };
+enum { CLIENTS = 6 };
 
 static struct connections *connections;
 static int ours[CLIENTS], theirs[CLIENTS];
@@ -68,6 +68,24 @@ static void slow_connections_make_room(void **state)
     assert_false(share_take(&newcomer, 300));
 }
 
+static void the_client_with_the_most_bytes_is_shut_down_first(void **state)
+{
+    (void)state;
+    struct budget full = {.limit = 1000, .make_room = make_room};
+    struct share newcomer = {.budget = &full};
+    connect_client(3, &full, 200);
+    connect_client(4, &full, 450);
+    connect_client(5, &full, 350);
+    usleep(2100000);
+    assert_true(share_take(&newcomer, 400));
+    assert_true(is_broken_off(4));
+    assert_false(is_broken_off(3));
+    assert_false(is_broken_off(5));
+    assert_true(share_take(&newcomer, 300));
+    assert_true(is_broken_off(5));
+    assert_false(is_broken_off(3));
+}
+
 /* The limit of connections is the larger one of two numbers: a quarter of the descriptors, and all descriptors but 768.
  * It is at least 1. */
 static void few_descriptors_leave_room_for_some_connections(void **state)
@@ -94,6 +112,7 @@ static void few_descriptors_leave_room_for_some_connections(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(slow_connections_make_room),
+                                       cmocka_unit_test(the_client_with_the_most_bytes_is_shut_down_first),
                                        cmocka_unit_test(few_descriptors_leave_room_for_some_connections)};
     struct error error;
     if (connections_open(10, NULL, &connections, &error) != 0)

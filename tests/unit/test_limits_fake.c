@@ -51,13 +51,13 @@ static void the_payload_fits_the_longest_input(void **state)
     const struct model_input call = {
         .name = "query", .kind = INPUT_ROWS, .layout = LAYOUT_CALL, .columns = 512, .max_length = 10};
     assert_int_equal(payload(&ids, 1, 8 * GIBIBYTE), LIMITS_PAYLOAD);
-    assert_int_equal(payload(&rows, 1, 8 * GIBIBYTE), 4096 * 512 * 24 + AROUND);
-    assert_int_equal(payload(two, 2, 8 * GIBIBYTE), 2 * 4096 * 512 * 24 + AROUND);
-    /* In this memory, the limit suffices for tensors as bytes (4 per number), but not for JSON (24 bytes per
+    assert_int_equal(payload(&rows, 1, 8 * GIBIBYTE), 4096 * 512 * 25 + AROUND);
+    assert_int_equal(payload(two, 2, 8 * GIBIBYTE), 2 * 4096 * 512 * 25 + AROUND);
+    /* In this memory, the limit suffices for tensors as bytes (4 per number), but not for JSON (25 bytes per
      * number). */
     assert_int_equal(payload(&many, 1, 8 * GIBIBYTE), INT64_C(1048576) * 64 * 4 + AROUND);
-    assert_int_equal(payload(&many, 1, 64 * GIBIBYTE), INT64_C(1048576) * 64 * 24 + AROUND);
-    assert_int_equal(payload(&call, 1, 8 * GIBIBYTE), 16384 * 512 * 24 + AROUND);
+    assert_int_equal(payload(&many, 1, 64 * GIBIBYTE), INT64_C(1048576) * 64 * 25 + AROUND);
+    assert_int_equal(payload(&call, 1, 8 * GIBIBYTE), 16384 * 512 * 25 + AROUND);
 }
 
 static void memory_limits_the_payload(void **state)

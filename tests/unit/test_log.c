@@ -229,17 +229,30 @@ static void test_hidden_controls(void **context)
     assert_string_equal(after_time(capture_end()), "INFO m a=\\u009b b=\\u2028\\u2029 c=\xf0\x9f\x98\x80\n");
 }
 
-/* Logs values of many lengths around the limit of a line. In JSON, the value must not be cut within a character or an
- * escape. */
+/* A line of text must be valid UTF-8, and each of its backslashes must begin this escape. */
+static void expect_whole_characters(const char *line, const char *escape)
+{
+    json_t *string = json_string(line); /* NULL if the line is not UTF-8 */
+    assert_non_null(string);
+    json_decref(string);
+    for (const char *at = strchr(line, '\\'); at; at = strchr(at + strlen(escape), '\\'))
+        if (strncmp(at, escape, strlen(escape)) != 0)
+            fail_msg("%s", at);
+}
+
+/* Logs values of many lengths around the limit of a line. The value must not be cut within a character or an escape. */
 static void test_long_values(void **context)
 {
     (void)context;
     char value[9000];
-    for (int kind = 0; kind < 3; kind++) {
-        const char *unit = kind == 0 ? "\xc3\xbc" : kind == 1 ? "\n" : "x";
+    static const char *const units[] = {"\xc3\xbc", "\n", "x", "\x1b"}, *const escapes[] = {"", "\\n", "", "\\u001b"};
+    for (int kind = 0; kind < 4; kind++) {
+        const char *unit = units[kind];
         for (int count = 1980; count < 4200; count += kind == 0 && count > 2100 ? 500 : 1) {
-            value[0] = '\0';
-            for (char *at = value; at < value + (size_t)count * strlen(unit); at += strlen(unit))
+            size_t begin = (size_t)count / 2 % 6; /* moves the limit to each byte of a character or an escape */
+            memset(value, 'x', begin);
+            value[begin] = '\0';
+            for (char *at = value + begin; at < value + begin + (size_t)count * strlen(unit); at += strlen(unit))
                 strcpy(at, unit);
             log_configure(count % 2 ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT, LOG_LEVEL_INFO);
             capture_begin();
@@ -251,6 +264,8 @@ static void test_long_values(void **context)
             assert_true(whole || strstr(line, "\xe2\x80\xa6") || strlen(line) > 4070);
             if (count % 2)
                 json_decref(parsed(line));
+            else
+                expect_whole_characters(line, escapes[kind]);
         }
     }
 }

@@ -74,6 +74,9 @@ static const struct {
     {"/v2/models/rows/infer", "{\"inputs\": [{\"name\": \"x\", \"shape\": [1, 1, 4], \"datatype\": \"FP32\","
                               " \"data\": [1, 2, 3, 4]}], \"parameters\": {\"binary_data_output\": true}}"},
     {"/classify", "{\"model\": \"classes\", \"input\": \"text\"}"},
+    {"/api/embed", "{\"input\": [\"text\", \"more\"], \"dimensions\": 3, \"keep_alive\": 0}"},
+    {"/api/embeddings", "{\"model\": \"words\", \"prompt\": \"ab\", \"options\": {\"num_ctx\": 9}}"},
+    {"/invocations", "{\"model\": \"classes\", \"inputs\": \"text\", \"parameters\": {\"top_k\": 2}}"},
     {"/generate", "{\"inputs\": \"text\"}"},
     {"/generate", "{\"model\": \"writer\", \"inputs\": [1, 2], \"parameters\": {\"max_new_tokens\": 3, "
                   "\"details\": true, \"top_n_tokens\": 2,"

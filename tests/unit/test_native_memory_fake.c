@@ -249,7 +249,7 @@ static void answers_are_no_longer_than_counted(void **state)
     }
 }
 
-/* If the number of floats would overflow, the request must be refused. */
+/* If the number of floats would overflow, the request must be refused before any memory is charged. */
 static void counts_do_not_overflow(void **state)
 {
     (void)state;
@@ -263,6 +263,7 @@ static void counts_do_not_overflow(void **state)
     assert_true(results_text_bytes(floats, floats, false) > 0);
     assert_int_equal(results_count(&request, INT64_MAX / 300, 1, &floats), -1);
     assert_int_equal(results_count(&request, INT64_MAX / 300, 1000, &floats), -1);
+    assert_int_equal(native_service.results.used, 0);
     request_close(&request);
     native_service.results.limit = limit;
 }
