@@ -86,7 +86,7 @@ def faults_of_accessibility(page, where):
     return [f"{where}: {one['id']}: {one['nodes'][0]['html'][:200]} {one['nodes'][0]['failureSummary'][:300]}" for one in found]
 
 
-def axe_finds_nothing(browser):
+def axe_finds_no_fault_of_accessibility(browser):
     faults = []
     with Daemon() as daemon:
         for scheme in ("light", "dark"):
@@ -144,7 +144,7 @@ def less_motion_is_respected(browser):
         assert page.evaluate("getComputedStyle(document.querySelector('#fill .guess i')).transitionDuration") != "0s"
 
 
-def the_policy_is_in_force(browser):
+def scripts_and_styles_from_elsewhere_have_no_effect(browser):
     """A script or style that is not in the page's own files has no effect. The page cannot insert markup from
     strings."""
     expected = ["policy: script-src", "policy: style-src", "policy: require-trusted-types-for", "Content Security Policy", "requires 'Trusted"]
@@ -181,7 +181,7 @@ def charts_follow_the_metrics(browser):
         page.wait_for_function("() => document.querySelectorAll('#numbers tr').length >= 5")
 
 
-def polling_pauses(browser):
+def a_hidden_or_paused_page_requests_nothing(browser):
     """While the page is hidden, or after Pause, the page requests nothing."""
     with Daemon() as daemon, opened(browser, daemon) as page:
         seen = []
@@ -230,7 +230,7 @@ def the_plan_is_drawn(browser):
             assert page.locator("#plan-view svg path").count() == arcs > len(steps) - 3
 
 
-def texts_are_compared(browser):
+def compared_texts_are_sorted_by_similarity(browser):
     with Daemon() as daemon, opened(browser, daemon, ["422"]) as page:
         lines = page.input_value("#compare textarea").split("\n")
         submit(page, "compare")
@@ -295,7 +295,7 @@ def generation_is_stopped(browser):
         assert 1 < int(page.inner_text("#generate .measure").split()[0]) < 100000
 
 
-def models_of_all_kinds(browser):
+def the_page_offers_only_what_a_model_can_do(browser):
     """An image is classified. The page offers only what a model can do, and gives the reason for what is missing."""
     picture = "tests/images/rgb.png"
     models = ["vit_linformer", "tagger", "token_classifier"]
@@ -462,9 +462,9 @@ def a_daemon_that_ends_is_noticed(browser):
 
 
 TESTS = [
-    the_page_shows_the_daemon, axe_finds_nothing, a_phone_needs_no_sideways_scrolling, all_controls_are_reached_by_tab,
-    less_motion_is_respected, the_policy_is_in_force, charts_follow_the_metrics, polling_pauses, a_change_of_models_is_noticed, the_plan_is_drawn,
-    texts_are_compared, masks_are_filled, text_is_streamed, generation_is_stopped, models_of_all_kinds, attention_is_read_with_pointer_and_keys,
+    the_page_shows_the_daemon, axe_finds_no_fault_of_accessibility, a_phone_needs_no_sideways_scrolling, all_controls_are_reached_by_tab,
+    less_motion_is_respected, scripts_and_styles_from_elsewhere_have_no_effect, charts_follow_the_metrics, a_hidden_or_paused_page_requests_nothing, a_change_of_models_is_noticed, the_plan_is_drawn,
+    compared_texts_are_sorted_by_similarity, masks_are_filled, text_is_streamed, generation_is_stopped, the_page_offers_only_what_a_model_can_do, attention_is_read_with_pointer_and_keys,
     a_picture_is_saved, the_program_in_the_document_draws_the_same, hostile_names_are_text, hostile_texts_are_text, a_key_is_asked_for, a_daemon_that_ends_is_noticed,
 ]
 

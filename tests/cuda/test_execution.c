@@ -239,7 +239,7 @@ static void make_batches(void)
 
 /* ---- Tests ---- */
 
-static void test_without_graphs(void **state)
+static void test_the_setting_without_graphs_launches_no_graph(void **state)
 {
     (void)state;
     uint64_t launched = count(GRAPH_LAUNCHES);
@@ -249,7 +249,7 @@ static void test_without_graphs(void **state)
 
 /* From the third run of a batch shape on, a batch needs only one launch, that of a graph. At least half of the batches
  * must replay a graph. */
-static void test_replay(void **state)
+static void test_repeated_batch_shapes_replay_a_graph(void **state)
 {
     (void)state;
     struct loaded loaded;
@@ -303,7 +303,7 @@ static void test_products_are_chosen_at_load(void **state)
 }
 
 /* Without time for measurements, the engine uses the first algorithm, which is slow. */
-static void test_products_without_time(void **state)
+static void test_without_time_to_measure_the_first_algorithm_runs(void **state)
 {
     (void)state;
     struct loaded loaded;
@@ -323,7 +323,7 @@ static void test_products_without_time(void **state)
 
 /* With CUDA_F32_TENSOR, a kernel of the engine computes a product unless cuBLASLt was measured to be faster.
  * SHIM_KERNEL_MS makes cuBLASLt slower than the kernel. */
-static void test_products_on_tensor_cores(void **state)
+static void test_own_kernels_multiply_unless_cublaslt_is_faster(void **state)
 {
     (void)state;
     struct loaded loaded;
@@ -350,7 +350,7 @@ static void test_products_on_tensor_cores(void **state)
 
 /* The largest product is timed first. Its first algorithm is the fastest, and is timed while the device is still slow.
  * The engine must still choose this algorithm. */
-static void test_products_timed_on_a_cold_device(void **state)
+static void test_a_cold_device_does_not_mislead_the_choice_of_products(void **state)
 {
     (void)state;
     struct loaded loaded;
@@ -405,7 +405,7 @@ static void compare_part(const struct loaded *loaded, const struct engine_item *
 /* Results that do not fit into the memory for results: many small pieces and few large pieces. Each item must receive
  * all its results, of which hidden states are not compared. The engine waits whenever half of this memory is full, in
  * bytes or in pieces. Meanwhile the device continues. */
-static void test_results_in_halves(void **state)
+static void test_results_larger_than_their_memory_are_complete(void **state)
 {
     (void)state;
     static struct sample samples[2];
@@ -489,7 +489,7 @@ static bool runs_between_measurements(struct loaded *loaded, int64_t ids)
 }
 
 /* While the products of a new model are timed, batches of other models must not wait. */
-static void test_batches_while_products_are_timed(void **state)
+static void test_batches_do_not_wait_while_products_are_timed(void **state)
 {
     (void)state;
     struct loaded loaded;
@@ -505,7 +505,7 @@ static void test_batches_while_products_are_timed(void **state)
 
 /* There are more batch shapes than graphs, and batches of several shapes alternate. Each shape first runs twice.
  * Afterwards random shapes run. */
-static void test_any_order(void **state)
+static void test_the_number_of_graphs_is_limited_in_any_order(void **state)
 {
     (void)state;
     struct loaded loaded;
@@ -530,7 +530,7 @@ static void test_any_order(void **state)
 }
 
 /* If only one graph can be instantiated, the batches of the other shapes are launched without graphs. */
-static void test_few_graphs(void **state)
+static void test_batches_run_without_a_graph_if_none_can_be_made(void **state)
 {
     (void)state;
     struct loaded loaded;
@@ -568,7 +568,7 @@ static void *ride(void *given)
     return NULL;
 }
 
-static void test_two_lanes(void **state)
+static void test_two_lanes_at_once_have_correct_results(void **state)
 {
     (void)state;
     struct loaded loaded;
@@ -588,17 +588,17 @@ static void test_two_lanes(void **state)
 static int run_all(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_without_graphs),
-        cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_the_setting_without_graphs_launches_no_graph),
+        cmocka_unit_test(test_repeated_batch_shapes_replay_a_graph),
         cmocka_unit_test(test_products_are_chosen_at_load),
-        cmocka_unit_test(test_products_without_time),
-        cmocka_unit_test(test_products_on_tensor_cores),
-        cmocka_unit_test(test_products_timed_on_a_cold_device),
-        cmocka_unit_test(test_results_in_halves),
-        cmocka_unit_test(test_batches_while_products_are_timed),
-        cmocka_unit_test(test_any_order),
-        cmocka_unit_test(test_few_graphs),
-        cmocka_unit_test(test_two_lanes),
+        cmocka_unit_test(test_without_time_to_measure_the_first_algorithm_runs),
+        cmocka_unit_test(test_own_kernels_multiply_unless_cublaslt_is_faster),
+        cmocka_unit_test(test_a_cold_device_does_not_mislead_the_choice_of_products),
+        cmocka_unit_test(test_results_larger_than_their_memory_are_complete),
+        cmocka_unit_test(test_batches_do_not_wait_while_products_are_timed),
+        cmocka_unit_test(test_the_number_of_graphs_is_limited_in_any_order),
+        cmocka_unit_test(test_batches_run_without_a_graph_if_none_can_be_made),
+        cmocka_unit_test(test_two_lanes_at_once_have_correct_results),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

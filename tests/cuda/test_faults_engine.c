@@ -182,7 +182,7 @@ static void expect_devices_left_out(void)
     setenv("SHIM_DEVICES", "3", 1);
 }
 
-static void devices_are_chosen(void **state)
+static void listed_devices_are_used_and_missing_ones_refused(void **state)
 {
     (void)state;
     setenv("SHIM_DEVICES", "3", 1);
@@ -502,7 +502,7 @@ static void masks_with_little_memory_stay_on_the_device(void **state)
 /* ---- Devices that stay away ---- */
 
 /* The device cannot be opened again, or its models do not fit any more. The CPU runs all batches meanwhile. */
-static void the_cpu_replaces_a_device_that_stays_away(void **state)
+static void the_cpu_replaces_a_device_that_does_not_recover(void **state)
 {
     (void)state;
     static const char *const rules[] = {"launch 1 1 700 sticky\nopen 1 0 2\n", "launch 1 1 2\nmalloc 2 0 2\n",
@@ -530,7 +530,7 @@ static void the_cpu_replaces_a_device_that_stays_away(void **state)
 
 /* If a device cannot be selected (cudaSetDevice), another device is current in the thread that closes the device. This
  * other device must not be reset. */
-static void a_device_that_cannot_be_chosen_harms_no_other(void **state)
+static void a_device_that_cannot_be_selected_resets_no_other(void **state)
 {
     (void)state;
     setenv("SHIM_DEVICES", "2", 1);
@@ -555,7 +555,7 @@ static void a_device_that_cannot_be_chosen_harms_no_other(void **state)
 }
 
 /* After a fault, both models leave the device. Both must return to it. */
-static void two_models_leave_the_device_and_return(void **state)
+static void two_models_leave_a_failed_device_and_return(void **state)
 {
     (void)state;
     struct loaded first = load_on("cuda"), second = {first.engine, load_second(first.engine)};
@@ -574,7 +574,7 @@ static void two_models_leave_the_device_and_return(void **state)
     unload(&first);
 }
 
-static void one_of_several_devices_fails(void **state)
+static void other_devices_work_on_when_one_fails(void **state)
 {
     (void)state;
     setenv("SHIM_DEVICES", "2", 1);
@@ -637,7 +637,7 @@ static void *run_many(void *argument)
 
 /* About every 50th of the first 2000 launches fails, and some failures break the device. Meanwhile, all lanes run
  * batches. */
-static void faults_on_all_lanes(void **state)
+static void faults_on_all_lanes_change_no_result(void **state)
 {
     (void)state;
     struct runner runners[MAX_LANES] = {0};
@@ -689,7 +689,7 @@ static int end(void **state)
 static int run_faults(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(devices_are_chosen),
+        TEST(listed_devices_are_used_and_missing_ones_refused),
         TEST(without_a_device_auto_is_the_cpu),
         TEST(a_model_that_does_not_fit_is_refused_or_on_the_cpu),
         TEST(faults_of_all_calls_change_no_result),
@@ -698,11 +698,11 @@ static int run_faults(void)
         TEST(a_fault_that_looks_like_a_refusal_is_a_fault),
         TEST(masks_without_memory_run_on_the_cpu),
         TEST(masks_with_little_memory_stay_on_the_device),
-        TEST(the_cpu_replaces_a_device_that_stays_away),
-        TEST(a_device_that_cannot_be_chosen_harms_no_other),
-        TEST(two_models_leave_the_device_and_return),
-        TEST(one_of_several_devices_fails),
-        TEST(faults_on_all_lanes),
+        TEST(the_cpu_replaces_a_device_that_does_not_recover),
+        TEST(a_device_that_cannot_be_selected_resets_no_other),
+        TEST(two_models_leave_a_failed_device_and_return),
+        TEST(other_devices_work_on_when_one_fails),
+        TEST(faults_on_all_lanes_change_no_result),
     };
     return cmocka_run_group_tests_name("faults of devices", tests, begin, end);
 }

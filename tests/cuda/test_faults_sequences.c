@@ -111,7 +111,7 @@ static void set_ids(void)
 }
 
 /* The device fails at a batch of a single row, recovers, and fails at a batch of several rows. */
-static void test_failing_device(void **state)
+static void test_sequences_continue_when_their_device_fails(void **state)
 {
     set_ids();
     faults_set("");
@@ -141,7 +141,7 @@ static void test_failing_device(void **state)
 
 /* If an item lacks the earlier rows, and their states are lost, the batch fails. Afterwards, the slot can begin another
  * sequence. */
-static void test_lost_sequence(void **state)
+static void test_a_sequence_whose_states_are_lost_fails(void **state)
 {
     struct error error;
     set_ids();
@@ -165,7 +165,7 @@ static void test_lost_sequence(void **state)
 
 /* Makes each allocation of device memory fail in turn while a model is loaded. Only one of them is for the slots, which
  * store the states of sequences. */
-static void test_no_memory_for_slots(void **state)
+static void test_missing_memory_for_slots_is_named(void **state)
 {
     (void)state;
     int named = 0;
@@ -186,7 +186,7 @@ static void test_no_memory_for_slots(void **state)
 
 /* Each device stores the states of its own sequences. run_part changes the device with each row, and each result must
  * be correct. The sequence in slot 2 stays on one device, so it does not need its earlier rows again. */
-static void test_several_devices(void **state)
+static void test_sequences_that_change_devices_stay_correct(void **state)
 {
     struct engine_options options = options_of((struct device_choice){.kind = DEVICE_CUDA, .all = true});
     struct loaded loaded = {NULL, NULL};
@@ -222,9 +222,12 @@ int main(void)
 {
     static char causal[] = "linear_attention_lm_causal_local_shift", pair[] = "linear_attention_encoder_decoder";
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(test_failing_device, causal),  cmocka_unit_test_prestate(test_failing_device, pair),
-        cmocka_unit_test_prestate(test_lost_sequence, causal),   cmocka_unit_test(test_no_memory_for_slots),
-        cmocka_unit_test_prestate(test_several_devices, causal), cmocka_unit_test_prestate(test_several_devices, pair),
+        cmocka_unit_test_prestate(test_sequences_continue_when_their_device_fails, causal),
+        cmocka_unit_test_prestate(test_sequences_continue_when_their_device_fails, pair),
+        cmocka_unit_test_prestate(test_a_sequence_whose_states_are_lost_fails, causal),
+        cmocka_unit_test(test_missing_memory_for_slots_is_named),
+        cmocka_unit_test_prestate(test_sequences_that_change_devices_stay_correct, causal),
+        cmocka_unit_test_prestate(test_sequences_that_change_devices_stay_correct, pair),
     };
     faults_begin();
     int failed = cmocka_run_group_tests_name("sequences on failing devices", tests, NULL, NULL);

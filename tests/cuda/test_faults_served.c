@@ -117,7 +117,7 @@ static struct daemon *start_on(const char *device)
                                   "--cuda-f32", "plain", "--threads", "1"));
 }
 
-static void one_device_fails(void **state)
+static void the_cpu_serves_while_the_only_device_fails(void **state)
 {
     (void)state;
     struct daemon *daemon = start_on("cuda");
@@ -152,7 +152,7 @@ static void one_device_fails(void **state)
 }
 
 /* The first device fails, and the CPU runs its batch again. The other device runs all later batches. */
-static void one_of_two_devices_fails(void **state)
+static void the_other_device_serves_when_one_of_two_fails(void **state)
 {
     (void)state;
     setenv("SHIM_DEVICES", "2", 1);
@@ -203,7 +203,7 @@ static void *be_client(void *argument)
     return NULL;
 }
 
-static void faults_under_load(void **state)
+static void faults_under_load_fail_no_request(void **state)
 {
     (void)state;
     static const char *const rules[] = {"launch 30 1 700 sticky\n", "synchronize 2 1 2\n", "copy 3 1 700 sticky\n"};
@@ -309,7 +309,7 @@ static void generate_all(const struct daemon *daemon, const json_t *runs)
 }
 
 /* Both devices run sequences at the same time. When one device fails, its sequences must continue. */
-static void two_devices_generate(void **state)
+static void sequences_of_a_failing_device_continue(void **state)
 {
     (void)state;
     json_t *runs = json_load_file(GREEDY, 0, NULL);
@@ -368,12 +368,12 @@ static int end(void **state)
 static int run_faults(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_device_fails),
-        cmocka_unit_test(one_of_two_devices_fails),
+        cmocka_unit_test(the_cpu_serves_while_the_only_device_fails),
+        cmocka_unit_test(the_other_device_serves_when_one_of_two_fails),
         cmocka_unit_test(refused_products_stay_on_the_device),
-        cmocka_unit_test(faults_under_load),
+        cmocka_unit_test(faults_under_load_fail_no_request),
         cmocka_unit_test(a_model_that_does_not_fit_is_on_the_cpu),
-        cmocka_unit_test(two_devices_generate),
+        cmocka_unit_test(sequences_of_a_failing_device_continue),
     };
     return cmocka_run_group_tests_name("the daemon and devices that fail", tests, begin, end);
 }

@@ -39,7 +39,7 @@ static void expect_fused(struct bench *bench, int64_t fused)
     bench_end(bench);
 }
 
-static void pairs_are_one_launch(void **state)
+static void fused_pairs_of_steps_are_one_launch(void **state)
 {
     (void)state;
     static const int64_t fused[PAIRS] = {
@@ -57,7 +57,7 @@ static void pairs_are_one_launch(void **state)
 /* Four plans whose steps are not fused, for these reasons: Another step also reads the embedded rows. The norm has
  * groups. The norm does not read the result of the step before it. The result of the shift overwrites the input of the
  * norm. */
-static void other_pairs_are_two_launches(void **state)
+static void other_pairs_of_steps_are_two_launches(void **state)
 {
     (void)state;
     struct bench bench;
@@ -114,7 +114,7 @@ static int64_t launches_of_projections(struct fused_projection e, struct fused_p
 /* Eᵀx and Fᵀx are one launch if only their weights differ. They are two launches if they select items by different
  * lengths, even if all items are computed. k times columns is more than FEW_SUMS. Therefore no sum is divided into
  * parts, and no launch adds parts. */
-static void projections_are_one_launch(void **state)
+static void neighbouring_projections_are_one_launch(void **state)
 {
     (void)state;
     const struct fused_projection e = {20, 1, 40, false, true};
@@ -153,7 +153,7 @@ static void projections_that_a_pass_makes_are_one_launch(void **state)
 }
 
 /* Two projections are two launches if they read different x, or if other steps are between them. */
-static void projections_apart_are_two_launches(void **state)
+static void separate_projections_are_two_launches(void **state)
 {
     (void)state;
     const struct tensor_shape shapes[] = {{"e", 40, 20}, {"f", 40, 20}};
@@ -182,11 +182,11 @@ static void projections_apart_are_two_launches(void **state)
 static int run_fusion(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pairs_are_one_launch),
-        cmocka_unit_test(other_pairs_are_two_launches),
-        cmocka_unit_test(projections_are_one_launch),
+        cmocka_unit_test(fused_pairs_of_steps_are_one_launch),
+        cmocka_unit_test(other_pairs_of_steps_are_two_launches),
+        cmocka_unit_test(neighbouring_projections_are_one_launch),
         cmocka_unit_test(projections_that_a_pass_makes_are_one_launch),
-        cmocka_unit_test(projections_apart_are_two_launches),
+        cmocka_unit_test(separate_projections_are_two_launches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

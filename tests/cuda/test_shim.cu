@@ -152,7 +152,7 @@ static int end_of(enum fault fault, const char *seed)
     return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static void sound_kernels_end_well(void **)
+static void correct_kernels_end_without_an_error(void **)
 {
     assert_int_equal(end_of(NONE, "0"), 0);
     assert_int_equal(end_of(NONE, "1"), 0);
@@ -160,14 +160,14 @@ static void sound_kernels_end_well(void **)
 }
 
 /* Only lockstep order gives the right result. */
-static void missing_barrier_is_found(void **)
+static void a_missing_barrier_is_found(void **)
 {
     assert_int_equal(end_of(NO_BARRIER, "0"), FOUND_AS(0, 0, RACE));
     assert_int_equal(end_of(NO_BARRIER, "1"), FOUND_AS(WRONG, WRONG, RACE));
     assert_int_equal(end_of(NO_BARRIER, "2"), FOUND_AS(WRONG, WRONG, RACE));
 }
 
-static void lost_atomic_is_found(void **)
+static void a_missing_atomic_operation_is_found(void **)
 {
     assert_int_equal(end_of(NO_ATOMIC, "2"), FOUND_AS(0, 0, RACE));
 }
@@ -213,9 +213,9 @@ int main(int count, char **arguments)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensor_cores_compute_what_mma_sim_computes),
-        cmocka_unit_test(sound_kernels_end_well),
-        cmocka_unit_test(missing_barrier_is_found),
-        cmocka_unit_test(lost_atomic_is_found),
+        cmocka_unit_test(correct_kernels_end_without_an_error),
+        cmocka_unit_test(a_missing_barrier_is_found),
+        cmocka_unit_test(a_missing_atomic_operation_is_found),
 #ifdef __SANITIZE_ADDRESS__
         cmocka_unit_test(overruns_are_found),
 #endif

@@ -167,7 +167,7 @@ static void assert_same(const floats &x, const floats &y)
     assert_memory_equal(x.data(), y.data(), x.size() * sizeof(float));
 }
 
-static void errors_are_small(void **)
+static void errors_of_split_products_are_small(void **)
 {
     static const struct {
         int64_t rows, columns, depth;
@@ -185,7 +185,7 @@ static void errors_are_small(void **)
 }
 
 /* Tests every layout and both sizes of tiles, with and without loads of 16 bytes. */
-static void tiles_and_layouts_agree(void **)
+static void all_tile_sizes_and_layouts_have_the_same_results(void **)
 {
     static const int64_t shapes[][3] = {{128, 72, 64}, {50, 125, 31}};
     for (const auto &shape : shapes) {
@@ -207,7 +207,7 @@ static void tiles_and_layouts_agree(void **)
 }
 
 /* The bounds are a third of the smallest errors with SEED=1 to SEED=10. */
-static void faults_have_large_errors(void **)
+static void faulty_split_products_have_large_errors(void **)
 {
     struct product p = random_product(16, 8, 4096, SIGNED);
     assert_true(error_of(p, multiplied_wrongly(p, IN_TENSOR_CORES)) > 3 * MAX_ERROR);
@@ -217,7 +217,7 @@ static void faults_have_large_errors(void **)
 
 /* Row r of A is values[r] in column 3, and 1 elsewhere. Column c of B is values[c] in row 3, and 1 elsewhere. A result
  * must be infinite or NaN if the result of float arithmetic is. Other results must be close to it. */
-static void special_values_are_kept(void **)
+static void infinities_and_nans_are_those_of_float_products(void **)
 {
     static const float values[] = {INFINITY, -INFINITY, NAN,   0,      -0.0f, 1 + 0x1p-20f,
                                    -3,       1e-30f,    3e38f, -1e38f, 2e19f, 0x1p-126f};
@@ -253,10 +253,10 @@ static void the_faster_tiles_are_chosen(void **state)
 static int run_split(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(errors_are_small),
-        cmocka_unit_test(tiles_and_layouts_agree),
-        cmocka_unit_test(faults_have_large_errors),
-        cmocka_unit_test(special_values_are_kept),
+        cmocka_unit_test(errors_of_split_products_are_small),
+        cmocka_unit_test(all_tile_sizes_and_layouts_have_the_same_results),
+        cmocka_unit_test(faulty_split_products_have_large_errors),
+        cmocka_unit_test(infinities_and_nans_are_those_of_float_products),
         cmocka_unit_test(the_faster_tiles_are_chosen),
     };
     unsigned long seed = getenv("SEED") ? strtoul(getenv("SEED"), NULL, 10) : 20261123;

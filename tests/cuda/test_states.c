@@ -346,7 +346,7 @@ static void test_steps_replay_a_graph(void **state)
 }
 
 /* The size of the model's memory includes the memory of the slots. */
-static void test_slots_are_counted(void **state)
+static void test_the_memory_of_slots_is_counted(void **state)
 {
     (void)state;
     void *file;
@@ -377,7 +377,7 @@ static int run_states(void)
         tests[i] = (struct CMUnitTest){names[i], test_sizes, NULL, NULL, (void *)&sizes[i]};
     }
     tests[CASES] = (struct CMUnitTest)cmocka_unit_test(test_steps_replay_a_graph);
-    tests[CASES + 1] = (struct CMUnitTest)cmocka_unit_test(test_slots_are_counted);
+    tests[CASES + 1] = (struct CMUnitTest)cmocka_unit_test(test_the_memory_of_slots_is_counted);
     return _cmocka_run_group_tests("states of sequences", tests, CASES + 2, NULL, NULL);
 }
 

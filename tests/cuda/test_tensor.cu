@@ -112,7 +112,7 @@ static void products_of_tf32_are_exact(void **)
 
 /* Each sum is d + a b. It is element (5, 3) of a product, and the other elements are 0. All generations of tensor cores
  * cut off the lower 13 bits of operands, and round sums towards zero. */
-static void tf32_is_cut_off(void **)
+static void operands_and_sums_of_tf32_are_truncated(void **)
 {
     static const struct {
         float d, a, b, sum;
@@ -163,7 +163,7 @@ static __global__ void load_and_copy(const uint16_t *matrices, uint32_t *plain, 
 
 /* Of matrix m, a lane holds the elements 2 (lane % 4) and 2 (lane % 4) + 1 in row lane / 4. The same holds for the
  * transposed matrix. */
-static void matrices_are_handed_out(void **)
+static void ldmatrix_distributes_matrices_over_the_warp(void **)
 {
     uint16_t matrices[4][8][8];
     uint32_t plain[WARP][4], transposed[WARP][4];
@@ -200,7 +200,7 @@ static __global__ void copy_groups(const uint4 *from, uint32_t *to)
     to[WARP + warp_thread()] = shared[WARP + (warp_thread() + 1) % WARP].y;
 }
 
-static void copies_land_group_by_group(void **)
+static void asynchronous_copies_arrive_group_by_group(void **)
 {
     uint32_t from[WARP][4], to[2 * WARP];
     for (int i = 0; i < WARP * 4; i++)
@@ -260,9 +260,9 @@ static int run_tensor(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_exact),
         cmocka_unit_test(products_of_tf32_are_exact),
-        cmocka_unit_test(tf32_is_cut_off),
-        cmocka_unit_test(matrices_are_handed_out),
-        cmocka_unit_test(copies_land_group_by_group),
+        cmocka_unit_test(operands_and_sums_of_tf32_are_truncated),
+        cmocka_unit_test(ldmatrix_distributes_matrices_over_the_warp),
+        cmocka_unit_test(asynchronous_copies_arrive_group_by_group),
         cmocka_unit_test(rounding_is_to_nearest_even),
     };
     return cmocka_run_group_tests_name("tensor", tests, open_stream, close_stream);

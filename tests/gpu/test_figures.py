@@ -21,7 +21,7 @@ import tables
 from goals import BATCHES, MODELS, PAPER
 
 
-def reads_ncu():
+def the_times_of_ncu_are_read():
     found = kernels.kernel_times("""==PROF== Connected to process 7
 "ID","Process ID","Kernel Name","Metric Name","Metric Unit","Metric Value"
 "0","7","a, b(int)","gpu__time_duration.sum","ns","2,304"
@@ -33,7 +33,7 @@ def reads_ncu():
 RUN = ["embed", *["norm", "product", "attend", "product"] * 12, "pool"]
 
 
-def finds_the_period():
+def the_period_of_equal_runs_is_found():
     """period_of() finds the period for several numbers of equal runs, and after other kernels. It also finds the period
     if a run ends with its layers, and if a run is a single kernel."""
     cases = [(["load"] * 7 + RUN * 6, len(RUN)), (["x", *RUN[:9], "y"] + RUN * 4, len(RUN)), (RUN * 7, len(RUN)),
@@ -41,7 +41,7 @@ def finds_the_period():
     return [kernels.period_of(names) for names, _ in cases] == [period for _, period in cases]
 
 
-def finds_no_period():
+def a_list_without_equal_runs_is_refused():
     """period_of() raises RuntimeError if the list does not end with SAME equal runs."""
     for names in (list("abcdefgh"), RUN * 3, RUN * 4 + ["tail"], []):
         try:
@@ -52,7 +52,7 @@ def finds_no_period():
     return True
 
 
-def adds_up_one_run():
+def the_time_of_a_run_is_the_median():
     """one_run() returns the median of the last runs. One of these runs is slow. The first run does not count."""
     first, usual, slow = ([("a", a), ("b", b)] for a, b in ((100.0, 100.0), (1.0, 2.0), (9.0, 9.0)))
     return kernels.one_run(first + usual * 2 + slow + usual * 2) == (2, 3.0)
@@ -66,7 +66,7 @@ def ncu_that_says(folder, text, status):
     return path
 
 
-def names_what_ncu_lacks(folder):
+def missing_rights_of_ncu_are_not_measurable(folder):
     """profile() raises NotMeasurable if ncu is not allowed to measure, and RuntimeError if the worker fails."""
     found = []
     for text, status in (("ERR_NVGPUCTRPERM", 1), ("==ERROR== A driver resource was unavailable.", 9),
@@ -104,7 +104,7 @@ def verdicts(results):
     return [row[-1] for row in goals.judged(results)]
 
 
-def judges_goals():
+def goals_are_met_missed_or_not_measured():
     """Results meet all goals, and empty results measure none. An engine that takes a tenth longer misses all goals
     except the last goal, which counts figures."""
     missed = verdicts(all_measured(1.1))
@@ -112,7 +112,7 @@ def judges_goals():
         and missed[-1] == "met" and set(missed[:-1]) == {"NOT MET"}
 
 
-def takes_the_strongest_peer():
+def the_fastest_peer_is_compared():
     """fastest() uses the fastest peer. Without a time of fused-compile, it returns NaN."""
     results = all_measured()
     for row in results["measured"]:
@@ -135,7 +135,7 @@ def run_goals(folder, *results):
     return done.returncode, [line.split("\t")[-1] for line in done.stdout.splitlines()]
 
 
-def exits_by_goals(folder):
+def missed_goals_change_the_exit_status(folder):
     """goals.py exits with 0 if nothing was measured. A dry run neither meets nor misses a goal. Figures of several
     files are joined."""
     good, slow = all_measured(), all_measured(1.1)
@@ -150,7 +150,7 @@ def options(folder, dry=False, seconds=100):
     return argparse.Namespace(dry=dry, seconds=seconds, programs=folder, log=folder, batches=None, command="bench.py")
 
 
-def statuses(folder):
+def failures_goals_and_gaps_set_the_exit_status(folder):
     """Tests the exit status of bench.py. Failures take precedence over missed goals, and missed goals over missing
     measurements. A dry run misses no goal."""
     found = []
@@ -166,7 +166,7 @@ def statuses(folder):
     return [*found, one.status()] == [0, 3, 4, 1, 0]
 
 
-def lists_parts_without_time(folder):
+def parts_without_time_are_listed_as_not_measured(folder):
     """Without time, each measurement of the parts rates, short and mixed is noted as not measured."""
     one = bench.Bench(options(folder, seconds=0))
     for part in ("rates", "short", "mixed"):
@@ -175,7 +175,7 @@ def lists_parts_without_time(folder):
     return len(one.not_measured) == 5 and one.status() == 3 and all("no time" in line for line in one.not_measured)
 
 
-def keeps_earlier_results(folder):
+def a_signal_keeps_earlier_results(folder):
     """After a signal, bench.json contains the figures so far, and mentions the signal."""
     program = f"""
 import argparse, pathlib, signal, sys
@@ -196,7 +196,7 @@ signal.pause()
     return process.returncode == 3 and len(results["measured"]) == 1 and "signal" in results["not_measured"][0]
 
 
-def writes_tables():
+def bench_md_has_tables_of_all_figures():
     """bench.md has tables with the measured figures, the paper's figures and the goals. It also lists what was not
     measured."""
     results = all_measured() | {"not_measured": ["no ncu"]}
@@ -210,9 +210,9 @@ def writes_tables():
 
 def main():
     failed = 0
-    tests = [reads_ncu, finds_the_period, finds_no_period, adds_up_one_run, names_what_ncu_lacks, judges_goals,
-             takes_the_strongest_peer, exits_by_goals, statuses, lists_parts_without_time, keeps_earlier_results,
-             writes_tables]
+    tests = [the_times_of_ncu_are_read, the_period_of_equal_runs_is_found, a_list_without_equal_runs_is_refused, the_time_of_a_run_is_the_median, missing_rights_of_ncu_are_not_measurable, goals_are_met_missed_or_not_measured,
+             the_fastest_peer_is_compared, missed_goals_change_the_exit_status, failures_goals_and_gaps_set_the_exit_status, parts_without_time_are_listed_as_not_measured, a_signal_keeps_earlier_results,
+             bench_md_has_tables_of_all_figures]
     print(f"1..{len(tests)}")
     for number, test in enumerate(tests, 1):
         with tempfile.TemporaryDirectory() as name:

@@ -30,18 +30,18 @@ def near(found, expected):
     return math.isclose(found, expected, rel_tol=1e-9) or print(f"# found {found}, expected {expected}")
 
 
-def divides_blocks():
+def blocks_are_divided_among_multiprocessors():
     """5 blocks on 4 multiprocessors take the time of 2 blocks, and would take 1.25 if they were shared evenly. 8 blocks
     take the time of 2, without waste. A single block takes the time of 1 instead of 0.25."""
     return near(predict.waste(5, 4), 1.6) and near(predict.waste(8, 4), 1.0) and near(predict.waste(1, 4), 4.0)
 
 
-def moves_bytes():
+def bytes_take_the_time_of_cache_or_memory():
     """500 bytes come from the cache, at 50 GB/s. 9000 bytes come from memory, at 90 % of 10 GB/s."""
     return near(predict.memory_s(CHIP, 500), 1e-8) and near(predict.memory_s(CHIP, 9000), 1e-6)
 
 
-def times_products():
+def products_take_the_time_of_tiles_or_of_memory():
     """A product of 512 rows, 256 columns and depth 1024 has four tiles (128, 256), one for each multiprocessor. They
     take as long as 2 * 4 * 128 * 256 * (1024 + 128) FLOP at 8.192 TFLOP/s. A product of 128 rows, 128 columns and depth
     128 moves 98304 bytes in 10.9 us. This takes longer than its arithmetic."""
@@ -49,7 +49,7 @@ def times_products():
         near(predict.product_s(CHIP, (1, 128, 128, 128), 2), 3 * 128 * 128 * 2 / 9e9)
 
 
-def times_grouped_products():
+def grouped_products_take_the_time_of_tiles_or_of_memory():
     """Two products of 128 rows and 256 columns, with depths of 1000 and 24, are four tiles (128, 128) on 4
     multiprocessors. They take as long as 2 * 128 * 256 * (1024 + 2 * 128) FLOP at 90 % of 8.192 TFLOP/s. With little
     memory bandwidth, they take as long as moving (128 + 256) * 1024 + 2 * 128 * 256 elements of 2 bytes."""
@@ -58,7 +58,7 @@ def times_grouped_products():
         near(predict.grouped_s(CHIP, shape, 2), (384 * 1024 + 65536) * 2 / 9e9)
 
 
-def times_items_of_several_lengths():
+def items_of_several_lengths_take_the_time_of_their_way():
     """Grouped products or the engine's kernel compute the projections, even if the other way is faster. For other
     steps, the faster way counts."""
     norm = {"kind": "kernel", "name": "layer_norm<__nv_bfloat16, 8>", "grid": [1000, 1, 1]}
@@ -69,7 +69,7 @@ def times_items_of_several_lengths():
     return near(library, 2 * (predict.grouped_s(CHIP, grouped["shape"], 2) + 3e-6) + one) and near(kernel, 3 * one)
 
 
-def times_kernels():
+def kernels_take_the_time_of_the_busiest_unit():
     """There are 3000 instructions on 16 schedulers, which issue in 75 % of their cycles. Other units of a scheduler
     take this many cycles for an instruction of a warp:
     - 8 for a product on tensor cores: 4096 FLOP at 8.192e12 / 4 / 1e9 / 4 = 512 FLOP per cycle.
@@ -88,7 +88,7 @@ def times_kernels():
         near(seconds(LDGSTS=3000), 3000 * 512 / 5e10)
 
 
-def counts_tensor_products():
+def flops_on_tensor_cores_are_counted():
     """Attention at batch 1 consists of two products of 4096 * 256 * 512 multiplications. An instruction computes 4096
     FLOP. The two projections consist of equally many multiplications. With one head of keys and values, a projection
     has 16 parts of 256 rows, and 4096 * 256 * 64 multiplications. In f32, finish_projection adds 32 parts in this
@@ -109,7 +109,7 @@ def counts_tensor_products():
         near(finish, 256 * 64 * (32 * 4 + 4))
 
 
-def counts_split_products():
+def flops_of_split_products_are_counted():
     """Each product of floats is three products on tensor cores. An instruction computes 2048 FLOP and 8 elements of
     depth. In one pass of the outer loop, a warp executes this many instructions:
     - 2 * 3 * 16 with tiles of 128 lines. The depth is 16, and the warp computes 4 by 4 fragments, 64 by 32 elements.
@@ -127,7 +127,7 @@ def counts_split_products():
         near(attend, 2 * 2 * 4096 * 256 * 512)
 
 
-def adds_up_a_run():
+def the_time_of_a_run_is_the_sum_of_its_launches():
     """Two launches process 8000 rows of 512 elements of 2 bytes. Each launch reads and writes the rows at 9 GB/s, and
     takes 3 us more. If a step has two ways, the faster way counts. With gelu_apart, the way of the engine's kernel
     counts, even if it is slower. This way also launches finish_product, with rows of 2048 elements."""
@@ -147,7 +147,7 @@ NORM, LONG, SPLIT = "kernel\tlayer_norm<float, 4>\t512 1 1\t256\t0", "product\t{
     "kernel\tmultiply_split<128, true>\t{} 1 1\t256\t81920"
 
 
-def finds_choices():
+def the_choices_of_kernels_are_found():
     """A product of the engine's own kernel gets its shape from the product of cuBLASLt at the same place. In other
     steps, the two ways may have different numbers of launches."""
     library = [NORM, LONG.format("512 4096 512"), LONG.format("64 4096 512"), NORM]
@@ -165,7 +165,7 @@ def finds_choices():
         len(several["kernel"]) == 1
 
 
-def holds_eager_to_its_host():
+def the_host_limits_only_eager_pytorch():
     """Each of 100 operations takes 3 us on the device. With eager PyTorch, each operation takes 5 us on the host, so
     the host limits the run. torch.compile has no such limit."""
     counts = {"peers": {"full eager": [["other", 0, 500, 100]], "full compile": [["other", 0, 500, 100]]}}
@@ -189,7 +189,7 @@ CODE = """
 """.splitlines()
 
 
-def counts_the_cheap_way():
+def instructions_of_skipped_branches_are_not_counted():
     """The loop is counted without its two multiplications: LDSM, BRA, LDS, HMMA and BRA. The LDS is never executed, so
     it is not counted as an access of shared memory. Before the loop is one instruction, after the loop are STG and
     EXIT."""
@@ -209,13 +209,13 @@ UNREACHED = """
 """.splitlines()
 
 
-def counts_only_what_runs():
+def unreachable_blocks_are_not_counted():
     """Unreachable blocks may jump to blocks of the kernel. They neither form a loop nor change a loop."""
     return sass.kernel_counts(CODE + UNREACHED) == sass.kernel_counts(CODE) and \
         sass.kernel_counts(["        /*0000*/                   EXIT ;"] + UNREACHED)["loops"] == []
 
 
-def finds_dominators():
+def dominators_of_random_blocks_are_found():
     """Block a dominates block b if every path from the first block to b passes a. Tested with random blocks, some of
     which are unreachable."""
     chance, good, unreached = random.Random(1), True, 0
@@ -234,7 +234,7 @@ def finds_dominators():
     return good and unreached > 100
 
 
-def counts_shared_memory():
+def accesses_of_shared_memory_are_counted():
     """The number of accesses of an instruction depends on the bytes that it moves for each thread, or on its number of
     matrices."""
     codes = ("LDSM.16.M88.4", "LDSM.16.MT88.2", "LDSM.16.M88", "LDS", "LDS.U.64", "STS.128", "LDGSTS.E.BYPASS.LTC128B.128",
@@ -251,7 +251,7 @@ def own_flops(counts, launch, batch):
         (4096 if family.endswith("tensor") else 2048 / 3)
 
 
-def counts_all_products():
+def kernels_have_the_flops_of_the_products_they_replace():
     """Checks the FLOPs of the kernels in counts.json. A kernel computes as many FLOPs as the product of cuBLASLt that
     it replaces. The FLOPs of an attention or a projection of floats follow from the sizes of the model."""
     counts, sizes, good = json.loads(predict.COUNTS.read_text()), predict.SIZES, True
@@ -281,7 +281,7 @@ ptxas info    : Used 8 registers, used 0 barriers, 512 bytes cmem[0]
 """
 
 
-def reads_registers():
+def registers_and_spills_of_kernels_are_read():
     """resources() reads registers and spills of kernels. It ends the program if a function is not inlined, because the
     spills of such a function would be overlooked."""
     try:
@@ -300,7 +300,7 @@ def counts_accesses_of_the_stack():
     return predict_counts.main_loop(other + code) == [5, 2]
 
 
-def divides_multiprocessors():
+def registers_and_memory_limit_the_blocks_at_a_time():
     """With 100 registers per thread, a warp occupies 3328 registers, the next multiple of 256 after 3200. A block of 4
     warps occupies 13312 registers. A multiprocessor has 65536, which suffice for 4 blocks. Its 100 KiB suffice for 3
     blocks of 30 + 1 KiB."""
@@ -308,7 +308,7 @@ def divides_multiprocessors():
             registers.blocks_of(255, 256, 10, (99, 100))) == (4, 3, 1)
 
 
-def knows_the_shared_memory():
+def the_shared_memory_is_that_of_the_engine():
     """registers.py computes the same shared memory as the engine requested on the shim. The kernels are attention with
     64 features, and projections with both sizes of tiles."""
     counts, seen = json.loads(predict.COUNTS.read_text())["engine"], set()
@@ -330,7 +330,7 @@ def counts_of(**kernels):
     return {"nvcc": "release 1.2", "kernels": {name: {"80": one, "90": other} for name, (one, other) in kernels.items()}}
 
 
-def lists_all_that_spill():
+def the_table_lists_all_kernels_that_spill():
     """The table lists the kernels that spill for at least one compute capability, and no others."""
     found = registers.spills(counts_of(one=([255, 68, 200, 8], [250, 0]), two=([8, 0], [9, 0]), three=([9, 0], [9, 4, 10, 1])))
     none = registers.spills(counts_of(two=([8, 0], [9, 0])))
@@ -355,7 +355,7 @@ def with_comment(path, text):
     return f"/* int x = 1; */\n{indented}  \n// int y = 2;\n"
 
 
-def digest_is_of_code():
+def the_digest_changes_with_code_alone():
     """Changes of comments and white space do not change the digest. A new line of code in any file, another name and
     another string change the digest."""
     before = sources.digest()
@@ -376,7 +376,7 @@ def digest_is_of_code():
     return good and not overlooked and len(texts) > 100 or print("# overlooked:", *overlooked)
 
 
-def digest_has_all_that_is_included():
+def the_digest_contains_all_included_files():
     """The digest contains all files of engine/, except the backend of the CPU. It also contains all files of the
     repository that the compilers read, according to g++ -MM and gcc -MM."""
     if not shutil.which("g++"):
@@ -394,14 +394,14 @@ def digest_has_all_that_is_included():
         print("# not in the digest:", *sorted(missing))
 
 
-def page_is_current():
+def docs_cuda_md_has_the_predicted_figures():
     """docs/cuda.md contains the tables and sentences that predict.py and registers.py print."""
     text = page.PATH.read_text()
     wanted = predict_page.written(json.loads(predict.COUNTS.read_text())) | registers.written()
     return text == page.filled(text, wanted) or print("# docs/cuda.md is out of date. Run tests/gpu/predict.py --table")
 
 
-def shim_page_counts_the_kernels():
+def docs_cuda_shim_md_has_the_number_of_kernels():
     """docs/cuda-shim.md states how many kernels nvcc compiles, and how many of them the engine launches: all except
     any_kernel."""
     kernels = json.loads(registers.COUNTS.read_text())["kernels"]
@@ -413,7 +413,7 @@ def shim_page_counts_the_kernels():
 OLDER = "The engine has changed since it was counted."
 
 
-def page_says_what_was_counted():
+def docs_cuda_md_says_if_counts_are_older_than_the_code():
     """docs/cuda.md contains the sentence OLDER if and only if the engine has changed since counts.json or
     registers.json was written."""
     now, text = sources.digest(), " ".join(page.PATH.read_text().split())
@@ -425,12 +425,12 @@ def page_says_what_was_counted():
 
 def main():
     failed = 0
-    tests = [divides_blocks, moves_bytes, times_products, times_grouped_products, times_items_of_several_lengths,
-             times_kernels, counts_tensor_products, counts_split_products, adds_up_a_run, finds_choices, holds_eager_to_its_host, counts_the_cheap_way, counts_only_what_runs,
-             finds_dominators, counts_shared_memory, counts_all_products, reads_registers, counts_accesses_of_the_stack,
-             divides_multiprocessors, knows_the_shared_memory, lists_all_that_spill, digest_is_of_code,
-             digest_has_all_that_is_included, page_is_current, shim_page_counts_the_kernels,
-             page_says_what_was_counted]
+    tests = [blocks_are_divided_among_multiprocessors, bytes_take_the_time_of_cache_or_memory, products_take_the_time_of_tiles_or_of_memory, grouped_products_take_the_time_of_tiles_or_of_memory, items_of_several_lengths_take_the_time_of_their_way,
+             kernels_take_the_time_of_the_busiest_unit, flops_on_tensor_cores_are_counted, flops_of_split_products_are_counted, the_time_of_a_run_is_the_sum_of_its_launches, the_choices_of_kernels_are_found, the_host_limits_only_eager_pytorch, instructions_of_skipped_branches_are_not_counted, unreachable_blocks_are_not_counted,
+             dominators_of_random_blocks_are_found, accesses_of_shared_memory_are_counted, kernels_have_the_flops_of_the_products_they_replace, registers_and_spills_of_kernels_are_read, counts_accesses_of_the_stack,
+             registers_and_memory_limit_the_blocks_at_a_time, the_shared_memory_is_that_of_the_engine, the_table_lists_all_kernels_that_spill, the_digest_changes_with_code_alone,
+             the_digest_contains_all_included_files, docs_cuda_md_has_the_predicted_figures, docs_cuda_shim_md_has_the_number_of_kernels,
+             docs_cuda_md_says_if_counts_are_older_than_the_code]
     print(f"1..{len(tests)}")
     for number, test in enumerate(tests, 1):
         good = test()

@@ -94,7 +94,7 @@ static void test_greedy_ids_are_the_library_s(void **state)
 }
 
 /* A prompt is a text, its ids, or a list of either. */
-static void test_prompts(void **state)
+static void test_a_prompt_is_a_text_its_ids_or_a_list_of_either(void **state)
 {
     (void)state;
     static const char *const prompts[] = {"\"ab\"", "[100,101]", "[\"ab\"]", "[[100,101]]", "[\"ab\",[100,101]]"};
@@ -145,7 +145,7 @@ static void test_the_form_of_an_answer(void **state)
 }
 
 /* With `echo`, the answer begins with the text of the prompt. */
-static void test_echo_and_no_tokens(void **state)
+static void test_echo_puts_the_prompt_before_the_text(void **state)
 {
     (void)state;
     char expected[1024];
@@ -165,7 +165,7 @@ static void test_echo_and_no_tokens(void **state)
 }
 
 /* A prompt that config.json defines is put before a text, on /v1/completions and on /generate. */
-static void test_prompt_name(void **state)
+static void test_prompt_name_puts_a_prompt_before_the_text(void **state)
 {
     (void)state;
     static const struct {
@@ -195,7 +195,7 @@ static void test_prompt_name(void **state)
 
 /* ---- Sampling ---- */
 
-static void test_seeds(void **state)
+static void test_a_seed_repeats_its_answer(void **state)
 {
     (void)state;
     const char *keys = "\"prompt\":\"ab\",\"max_tokens\":40,\"seed\":7,\"n\":3,\"return_token_ids\":true";
@@ -211,7 +211,7 @@ static void test_seeds(void **state)
 }
 
 /* Filters that leave one token give the greedy ids. */
-static void test_filters(void **state)
+static void test_filters_that_keep_one_token_are_greedy(void **state)
 {
     (void)state;
     static const char *const filters[] = {"\"top_k\":1", "\"top_p\":1e-9", "\"min_p\":1", "\"temperature\":0"};
@@ -230,7 +230,7 @@ static void test_filters(void **state)
 /* ---- Logprobs ---- */
 
 /* The log-probabilities are those of /generate. Offsets of tokens are positions in the text. */
-static void test_logprobs(void **state)
+static void test_logprobs_are_those_of_generate(void **state)
 {
     (void)state;
     json_t *answer =
@@ -271,7 +271,7 @@ static void test_logprobs(void **state)
 /* ---- Stop texts ---- */
 
 /* The answer contains neither the stop text nor anything after it. */
-static void test_stop_texts(void **state)
+static void test_an_answer_ends_before_the_stop_text(void **state)
 {
     (void)state;
     int stopped = 0;
@@ -296,7 +296,7 @@ static void test_stop_texts(void **state)
     assert_in_range(stopped, 1, 12);
 }
 
-static void test_eos_token_stops(void **state)
+static void test_the_eos_token_ends_the_text(void **state)
 {
     (void)state;
     int ended = 0;
@@ -458,7 +458,7 @@ static void test_parts_of_a_stop_text_are_not_sent(void **state)
 
 /* The answer's header X-Ignored-Keys names the keys that have no meaning on the route, also for streams. With --strict,
  * the request is refused. */
-static void test_unknown_keys(void **state)
+static void test_unknown_keys_are_named_and_with_strict_refused(void **state)
 {
     (void)state;
     static const char *const paths[] = {"/v1/completions", "/generate_stream"};
@@ -502,7 +502,7 @@ static void test_a_late_failure_is_the_last_event(void **state)
 
 /* ---- Refusals ---- */
 
-static void test_refusals(void **state)
+static void test_wrong_requests_are_refused_with_their_fault(void **state)
 {
     (void)state;
     static const struct {
@@ -546,20 +546,20 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_greedy_ids_are_the_library_s),
-        cmocka_unit_test(test_prompts),
-        cmocka_unit_test(test_the_form_of_an_answer),
-        cmocka_unit_test(test_echo_and_no_tokens),
-        cmocka_unit_test(test_prompt_name),
-        cmocka_unit_test(test_seeds),
-        cmocka_unit_test(test_filters),
-        cmocka_unit_test(test_logprobs),
-        cmocka_unit_test(test_stop_texts),
-        cmocka_unit_test(test_eos_token_stops),
+        cmocka_unit_test(test_a_prompt_is_a_text_its_ids_or_a_list_of_either),
+        cmocka_unit_test(test_an_answer_has_the_fields_of_openai),
+        cmocka_unit_test(test_echo_puts_the_prompt_before_the_text),
+        cmocka_unit_test(test_prompt_name_puts_a_prompt_before_the_text),
+        cmocka_unit_test(test_a_seed_repeats_its_answer),
+        cmocka_unit_test(test_filters_that_keep_one_token_are_greedy),
+        cmocka_unit_test(test_logprobs_are_those_of_generate),
+        cmocka_unit_test(test_an_answer_ends_before_the_stop_text),
+        cmocka_unit_test(test_the_eos_token_ends_the_text),
         cmocka_unit_test(test_chunks_are_the_answer_in_pieces),
         cmocka_unit_test(test_parts_of_a_stop_text_are_not_sent),
-        cmocka_unit_test(test_unknown_keys),
+        cmocka_unit_test(test_unknown_keys_are_named_and_with_strict_refused),
         cmocka_unit_test(test_a_late_failure_is_the_last_event),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_wrong_requests_are_refused_with_their_fault),
     };
     return cmocka_run_group_tests_name("completions", tests, start, stop);
 }

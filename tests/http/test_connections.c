@@ -177,7 +177,7 @@ static long open_connections(const struct daemon *daemon, CURL *curl)
 
 /* The daemon is frozen while each client sends its last bytes and closes. So the daemon reads the bytes and the close
  * together. The bytes are a part of a request that is never completed. */
-static void clients_that_leave_amid_a_request_are_noticed(void **state)
+static void clients_that_leave_during_a_request_are_noticed(void **state)
 {
     (void)state;
     enum { COUNT = 1000, LOOKS = 20000 };
@@ -290,7 +290,7 @@ static void expect_health(const struct daemon *daemon, const char *host)
     answer_free(&answer);
 }
 
-static void hosts_may_be_names_and_both_kinds_of_addresses(void **state)
+static void host_accepts_names_and_addresses_of_ipv4_and_ipv6(void **state)
 {
     (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--host", "0.0.0.0"));
@@ -320,10 +320,10 @@ int main(void)
         cmocka_unit_test(simultaneous_requests_are_all_answered),
         cmocka_unit_test(over_the_limit_the_longest_idle_connection_is_closed),
         cmocka_unit_test(a_connection_without_a_byte_is_closed),
-        cmocka_unit_test(clients_that_leave_amid_a_request_are_noticed),
+        cmocka_unit_test(clients_that_leave_during_a_request_are_noticed),
         cmocka_unit_test(a_client_that_closes_its_sending_half_is_answered),
         cmocka_unit_test(many_clients_at_once_are_all_answered),
-        cmocka_unit_test(hosts_may_be_names_and_both_kinds_of_addresses),
+        cmocka_unit_test(host_accepts_names_and_addresses_of_ipv4_and_ipv6),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

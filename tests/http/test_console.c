@@ -54,7 +54,7 @@ static void browsers_get_the_console(void **state)
     }
 }
 
-static void the_page_has_safe_headers(void **state)
+static void the_page_has_its_security_headers(void **state)
 {
     (void)state;
     struct answer answer = get_with("/", BROWSER, NULL);
@@ -113,7 +113,7 @@ static void hash_of(const char *text, char hash[45])
     strcpy(hash + 43, "="); /* the last group of base64 has only two bytes, so it ends in "=" */
 }
 
-static void the_policy_allows_the_page_alone(void **state)
+static void the_security_policy_allows_only_the_page(void **state)
 {
     (void)state;
     char expected[1024], script_hash[45], style_hash[45], page_hash[45], tag[64];
@@ -167,7 +167,7 @@ static void a_current_page_is_not_sent_again(void **state)
     free(tag);
 }
 
-static void the_page_may_be_compressed(void **state)
+static void the_page_is_compressed_on_request(void **state)
 {
     (void)state;
     struct answer plain = get_with("/", BROWSER, NULL),
@@ -249,7 +249,7 @@ static void the_plan_has_the_numbers_of_explain(void **state)
     answer_free(&answer);
 }
 
-static void the_plan_follows_the_tokens(void **state)
+static void shapes_of_the_plan_follow_the_number_of_tokens(void **state)
 {
     (void)state;
     struct answer few = daemon_get(the_daemon, "/v2/models/builtin/plan?tokens=7");
@@ -333,7 +333,7 @@ static bool is_coloured(const struct picture *picture, size_t at)
 }
 
 /* The cell of a larger weight is darker. The expected weights are those of /infer. */
-static void cells_follow_the_weights(void **state)
+static void cells_of_larger_weights_are_darker(void **state)
 {
     (void)state;
     enum { CELL = 5, LAYER = 3, HEAD = 2, N = 10, K = 32 };
@@ -389,7 +389,7 @@ static void pictures_have_the_size_asked_for(void **state)
 }
 
 /* The ids of a text give the same picture as the text. With `truncate`, a text that is too long is accepted. */
-static void texts_and_ids_give_the_same_picture(void **state)
+static void a_text_and_its_ids_have_the_same_picture(void **state)
 {
     (void)state;
     struct answer text = daemon_get(the_daemon, "/v2/models/builtin/attention.png?text=ab%20%C3%A9");
@@ -513,16 +513,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(browsers_get_the_console),
-        cmocka_unit_test(the_page_has_safe_headers),
-        cmocka_unit_test(the_policy_allows_the_page_alone),
+        cmocka_unit_test(the_page_has_its_security_headers),
+        cmocka_unit_test(the_security_policy_allows_only_the_page),
         cmocka_unit_test(a_current_page_is_not_sent_again),
-        cmocka_unit_test(the_page_may_be_compressed),
+        cmocka_unit_test(the_page_is_compressed_on_request),
         cmocka_unit_test(the_plan_has_the_numbers_of_explain),
-        cmocka_unit_test(the_plan_follows_the_tokens),
+        cmocka_unit_test(shapes_of_the_plan_follow_the_number_of_tokens),
         cmocka_unit_test(plans_of_all_kinds_are_json),
-        cmocka_unit_test(cells_follow_the_weights),
+        cmocka_unit_test(cells_of_larger_weights_are_darker),
         cmocka_unit_test(pictures_have_the_size_asked_for),
-        cmocka_unit_test(texts_and_ids_give_the_same_picture),
+        cmocka_unit_test(a_text_and_its_ids_have_the_same_picture),
         cmocka_unit_test(wrong_queries_are_refused),
         cmocka_unit_test(models_say_which_inputs_a_picture_needs),
         cmocka_unit_test(the_page_needs_no_key_and_its_routes_do),

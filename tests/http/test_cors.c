@@ -82,7 +82,7 @@ static void a_preflight_needs_no_key(void **state)
     answer_free(&answer);
 }
 
-static void errors_have_the_headers(void **state)
+static void errors_have_the_cors_headers(void **state)
 {
     (void)state;
     static const struct {
@@ -108,7 +108,7 @@ static void errors_have_the_headers(void **state)
 }
 
 /* If a chunked body grows too large, the daemon writes the answer itself, without libmicrohttpd. */
-static void an_answer_to_a_broken_off_body_has_the_headers(void **state)
+static void an_answer_before_the_end_of_a_body_has_the_cors_headers(void **state)
 {
     (void)state;
     int descriptor = raw_connect(listed);
@@ -125,7 +125,7 @@ static void an_answer_to_a_broken_off_body_has_the_headers(void **state)
     free(text);
 }
 
-static void a_stream_has_the_headers(void **state)
+static void a_stream_has_the_cors_headers(void **state)
 {
     (void)state;
     struct answer answer =
@@ -138,7 +138,7 @@ static void a_stream_has_the_headers(void **state)
     answer_free(&answer);
 }
 
-static void without_the_setting_nothing_is_allowed(void **state)
+static void without_the_setting_no_origin_is_allowed(void **state)
 {
     (void)state;
     struct answer answer = ask(closed, "OPTIONS", "/embed", "Origin: https://a.example", NULL);
@@ -206,11 +206,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_listed_origins_are_allowed),
         cmocka_unit_test(a_preflight_needs_no_key),
-        cmocka_unit_test(errors_have_the_headers),
+        cmocka_unit_test(errors_have_the_cors_headers),
         cmocka_unit_test(pages_of_other_origins_are_refused),
-        cmocka_unit_test(an_answer_to_a_broken_off_body_has_the_headers),
-        cmocka_unit_test(a_stream_has_the_headers),
-        cmocka_unit_test(without_the_setting_nothing_is_allowed),
+        cmocka_unit_test(an_answer_before_the_end_of_a_body_has_the_cors_headers),
+        cmocka_unit_test(a_stream_has_the_cors_headers),
+        cmocka_unit_test(without_the_setting_no_origin_is_allowed),
         cmocka_unit_test(wrong_origins_are_refused_at_the_start),
     };
     return cmocka_run_group_tests(tests, start, stop);

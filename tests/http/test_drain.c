@@ -68,7 +68,7 @@ static void under_load_no_request_is_lost(void **state)
     assert_int_equal(atomic_load(&load.lost), 0);
 }
 
-static void idle_connections_do_not_keep_the_daemon(void **state)
+static void idle_connections_do_not_keep_the_daemon_running(void **state)
 {
     (void)state;
     struct daemon *daemon = daemon_start(NULL);
@@ -86,7 +86,7 @@ static void idle_connections_do_not_keep_the_daemon(void **state)
 
 /* The headers of this request arrive before the signal, and the body arrives after it. The daemon accepts a request
  * when its headers have arrived. */
-static void a_body_on_its_way_is_waited_for(void **state)
+static void the_daemon_waits_for_a_body_that_is_being_sent(void **state)
 {
     (void)state;
     struct daemon *daemon = daemon_start(NULL);
@@ -289,8 +289,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(under_load_no_request_is_lost),
-        cmocka_unit_test(idle_connections_do_not_keep_the_daemon),
-        cmocka_unit_test(a_body_on_its_way_is_waited_for),
+        cmocka_unit_test(idle_connections_do_not_keep_the_daemon_running),
+        cmocka_unit_test(the_daemon_waits_for_a_body_that_is_being_sent),
         cmocka_unit_test(readiness_is_503_while_the_daemon_drains),
         cmocka_unit_test(requests_are_served_during_the_delay),
         cmocka_unit_test(sigint_skips_the_delay),

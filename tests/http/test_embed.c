@@ -72,7 +72,7 @@ static void normalize_overrides_the_model(void **state)
     json_decref(plain);
 }
 
-static void dimensions_cut_before_normalising(void **state)
+static void vectors_are_cut_to_dimensions_before_normalising(void **state)
 {
     (void)state;
     json_t *whole = daemon_post_json(the_daemon, "/embed", "{\"inputs\": \"abc\", \"normalize\": false}");
@@ -220,7 +220,7 @@ static void long_inputs_are_cut_on_request(void **state)
 
 /* LinformerSelfAttention accepts any number of queries. But without `context`, the rows are also the keys, whose number
  * is limited. */
-static void the_limit_of_the_keys_limits_the_rows(void **state)
+static void rows_without_context_are_limited_like_attention_keys(void **state)
 {
     (void)state;
     enum { LIMIT = 24, ROWS = LIMIT + 2, DIM = 32 };
@@ -360,12 +360,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_text_or_id_list_is_a_list_of_one),
         cmocka_unit_test(normalize_overrides_the_model),
-        cmocka_unit_test(dimensions_cut_before_normalising),
+        cmocka_unit_test(vectors_are_cut_to_dimensions_before_normalising),
         cmocka_unit_test(poolings_agree_with_embed_all),
         cmocka_unit_test(base64_contains_the_same_floats),
         cmocka_unit_test(without_an_offset_ids_are_bytes),
         cmocka_unit_test(long_inputs_are_cut_on_request),
-        cmocka_unit_test(the_limit_of_the_keys_limits_the_rows),
+        cmocka_unit_test(rows_without_context_are_limited_like_attention_keys),
         cmocka_unit_test(headers_report_times_and_tokens),
         cmocka_unit_test(large_requests_have_the_results_of_small_ones),
         cmocka_unit_test(tokenize_returns_ids_and_places),

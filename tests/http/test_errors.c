@@ -88,7 +88,7 @@ static void wrong_shapes_are_422_and_named(void **state)
         expect_failure(the_daemon, "/embed", cases[i].body, 422, "Validation", cases[i].part);
 }
 
-static void tokenize_and_decode_check_their_inputs(void **state)
+static void tokenize_and_decode_refuse_wrong_inputs(void **state)
 {
     (void)state;
     expect_failure(the_daemon, "/tokenize", "{\"inputs\": [1]}", 422, "Validation", "inputs[0] is an integer");
@@ -99,7 +99,7 @@ static void tokenize_and_decode_check_their_inputs(void **state)
     expect_failure(the_daemon, "/decode", "{\"ids\": \"a\"}", 422, "Validation", "ids is a string");
 }
 
-static void keys_with_null_are_absent_keys(void **state)
+static void keys_with_null_count_as_absent(void **state)
 {
     (void)state;
     json_t *list =
@@ -233,8 +233,8 @@ int main(void)
         cmocka_unit_test(an_empty_body_is_400),
         cmocka_unit_test(deep_nesting_is_refused),
         cmocka_unit_test(wrong_shapes_are_422_and_named),
-        cmocka_unit_test(tokenize_and_decode_check_their_inputs),
-        cmocka_unit_test(keys_with_null_are_absent_keys),
+        cmocka_unit_test(tokenize_and_decode_refuse_wrong_inputs),
+        cmocka_unit_test(keys_with_null_count_as_absent),
         cmocka_unit_test(unknown_paths_and_models_are_404),
         cmocka_unit_test(wrong_methods_are_405_with_allow),
         cmocka_unit_test(head_and_options_are_answered),

@@ -36,7 +36,7 @@ static void a_plan_is_written_without_log_lines(void **state)
 
 /* The output gives the cost of a new token. If a new token runs the whole sequence again, the output names the step
  * that causes this. */
-static void the_cost_of_a_token_has_a_reason(void **state)
+static void explain_names_the_step_that_makes_tokens_costly(void **state)
 {
     (void)state;
     char text[1 << 16], step[128];
@@ -61,7 +61,7 @@ static void the_cost_of_a_token_has_a_reason(void **state)
     assert_null(strstr(text, "new row"));
 }
 
-static void a_refusal_is_one_line(void **state)
+static void a_refused_model_is_reported_in_one_line(void **state)
 {
     (void)state;
     char folder[] = "/tmp/linformerd-explain-XXXXXX", config[64], text[4096];
@@ -117,7 +117,7 @@ static void expect_all_nodes(const char *module)
 }
 
 /* The output names each operation and each leaf of a module. */
-static void nodes_of_modules_are_named(void **state)
+static void explain_names_all_nodes_of_modules(void **state)
 {
     (void)state;
     struct dirent **entries;
@@ -135,7 +135,7 @@ static void nodes_of_modules_are_named(void **state)
 
 /* Sizes are formulas. Their variables are the names of sizes in the graph. The expected formulas were derived by
  * hand. */
-static void sizes_of_modules_are_formulas(void **state)
+static void explain_shows_sizes_of_modules_as_formulas(void **state)
 {
     (void)state;
     static const struct {
@@ -171,10 +171,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_is_written_without_log_lines),
-        cmocka_unit_test(the_cost_of_a_token_has_a_reason),
-        cmocka_unit_test(a_refusal_is_one_line),
-        cmocka_unit_test(nodes_of_modules_are_named),
-        cmocka_unit_test(sizes_of_modules_are_formulas),
+        cmocka_unit_test(explain_names_the_step_that_makes_tokens_costly),
+        cmocka_unit_test(a_refused_model_is_reported_in_one_line),
+        cmocka_unit_test(explain_names_all_nodes_of_modules),
+        cmocka_unit_test(explain_shows_sizes_of_modules_as_formulas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

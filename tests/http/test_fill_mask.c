@@ -150,7 +150,7 @@ static void each_of_several_masks_has_a_list(void **state)
 
 /* The answer for a text does not depend on other texts of the request, nor on whether the request has one text or a
  * list. */
-static void texts_have_their_own_answers(void **state)
+static void answers_do_not_depend_on_other_texts(void **state)
 {
     (void)state;
     static const char *const texts[] = {"The [MASK] barks.", "The [MASK] is a young [MASK].",
@@ -178,7 +178,7 @@ static void texts_have_their_own_answers(void **state)
     json_decref(together);
 }
 
-static void top_k_has_bounds(void **state)
+static void top_k_is_limited_by_the_vocabulary(void **state)
 {
     (void)state;
     json_t *all = fill("The [MASK] barks.", ", \"top_k\": 365"), *filling;
@@ -308,7 +308,7 @@ static void models_and_texts_without_mask_are_refused(void **state)
 }
 
 /* All sequences of an answer together may have at most 2^24 tokens. Each mask has top_k sequences. */
-static void answers_are_bounded(void **state)
+static void answers_of_too_many_tokens_are_refused(void **state)
 {
     (void)state;
     char text[BODY / 4] = "", body[BODY];
@@ -359,7 +359,7 @@ static void hostile_bodies_are_refused(void **state)
 }
 
 /* The model "builtin" fills a mask with a byte. */
-static void bytes_are_filled(void **state)
+static void a_model_of_bytes_fills_a_mask_with_a_byte(void **state)
 {
     (void)state;
     json_t *answer = daemon_post_json(builtin, "/fill-mask", "{\"inputs\": \"This option ca[MASK] be used.\"}");
@@ -376,14 +376,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_mask_has_one_list),
         cmocka_unit_test(each_of_several_masks_has_a_list),
-        cmocka_unit_test(texts_have_their_own_answers),
-        cmocka_unit_test(top_k_has_bounds),
+        cmocka_unit_test(answers_do_not_depend_on_other_texts),
+        cmocka_unit_test(top_k_is_limited_by_the_vocabulary),
         cmocka_unit_test(targets_are_the_only_candidates),
         cmocka_unit_test(long_texts_are_cut_if_wanted),
         cmocka_unit_test(models_and_texts_without_mask_are_refused),
-        cmocka_unit_test(answers_are_bounded),
+        cmocka_unit_test(answers_of_too_many_tokens_are_refused),
         cmocka_unit_test(hostile_bodies_are_refused),
-        cmocka_unit_test(bytes_are_filled),
+        cmocka_unit_test(a_model_of_bytes_fills_a_mask_with_a_byte),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

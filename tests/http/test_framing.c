@@ -53,7 +53,7 @@ static void expect_refused(const char *begin, const char *headers)
     close(descriptor);
 }
 
-static void an_uncertain_end_is_refused(void **state)
+static void bodies_of_ambiguous_length_are_refused(void **state)
 {
     (void)state;
     static const char *const headers[] = {
@@ -188,7 +188,7 @@ static void folded_headers_are_refused_at_every_place(void **state)
 
 /* RFC 9112, section 3: one space separates method and path. A request of HTTP/1.1 has exactly one Host, and its name is
  * valid. */
-static void an_uncertain_start_is_refused(void **state)
+static void ambiguous_request_lines_and_hosts_are_refused(void **state)
 {
     (void)state;
     static const char *const begins[] = {
@@ -319,8 +319,8 @@ static void ordinary_headers_are_accepted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_uncertain_end_is_refused),
-        cmocka_unit_test(an_uncertain_start_is_refused),
+        cmocka_unit_test(bodies_of_ambiguous_length_are_refused),
+        cmocka_unit_test(ambiguous_request_lines_and_hosts_are_refused),
         cmocka_unit_test(a_chunked_body_is_the_last_of_its_connection),
         cmocka_unit_test(a_chunked_body_with_trailers_is_refused),
         cmocka_unit_test(header_values_with_a_nul_are_refused),

@@ -125,7 +125,7 @@ static void test_answers_do_not_depend_on_other_clients(void **state)
 
 /* ---- Slots ---- */
 
-static void test_without_slots_the_ids_are_the_same(void **state)
+static void test_without_slots_the_generated_ids_are_the_same(void **state)
 {
     (void)state;
     struct daemon *daemon = daemon_start(
@@ -145,7 +145,7 @@ static void test_without_slots_the_ids_are_the_same(void **state)
 /* ---- Other models ---- */
 
 /* The tokens are those that repeated calls of /logits choose. */
-static void test_a_model_that_computes_all_rows_again(void **state)
+static void test_a_model_without_states_generates_as_by_logits(void **state)
 {
     (void)state;
     json_t *ids = json_pack("[i,i,i]", 3, 1, 4);
@@ -218,7 +218,7 @@ static void test_texts_of_tokens_make_up_the_text(void **state)
     answer_free(&answer);
 }
 
-static void test_text_options(void **state)
+static void test_return_full_text_puts_the_prompt_first(void **state)
 {
     (void)state;
     struct answer plain =
@@ -300,7 +300,7 @@ static void test_eos_token_ends_the_sequence(void **state)
     assert_in_range(ended, 1, 20);
 }
 
-static void test_top_tokens(void **state)
+static void test_top_tokens_begin_with_the_greedy_token(void **state)
 {
     (void)state;
     struct answer answer =
@@ -322,7 +322,7 @@ static void test_top_tokens(void **state)
 
 /* ---- Refusals ---- */
 
-static void test_refusals(void **state)
+static void test_wrong_requests_are_refused_with_their_fault(void **state)
 {
     (void)state;
     static const struct {
@@ -377,15 +377,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_greedy_ids_are_the_library_s),
         cmocka_unit_test(test_answers_do_not_depend_on_other_clients),
-        cmocka_unit_test(test_without_slots_the_ids_are_the_same),
-        cmocka_unit_test(test_a_model_that_computes_all_rows_again),
+        cmocka_unit_test(test_without_slots_the_generated_ids_are_the_same),
+        cmocka_unit_test(test_a_model_without_states_generates_as_by_logits),
         cmocka_unit_test(test_an_encoder_reads_the_inputs),
         cmocka_unit_test(test_texts_of_tokens_make_up_the_text),
-        cmocka_unit_test(test_text_options),
+        cmocka_unit_test(test_return_full_text_puts_the_prompt_first),
         cmocka_unit_test(test_stop_text_ends_the_sequence),
         cmocka_unit_test(test_eos_token_ends_the_sequence),
-        cmocka_unit_test(test_top_tokens),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_top_tokens_begin_with_the_greedy_token),
+        cmocka_unit_test(test_wrong_requests_are_refused_with_their_fault),
         cmocka_unit_test(test_long_stop_texts_are_refused),
     };
     return cmocka_run_group_tests_name("generation", tests, start, stop);

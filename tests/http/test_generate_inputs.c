@@ -148,7 +148,7 @@ static json_t *generate(json_t *mask)
     return ids;
 }
 
-static void test_a_context_with_a_mask(void **state)
+static void test_generation_respects_the_mask_of_a_context(void **state)
 {
     (void)state;
     json_t *whole = generate(NULL);
@@ -167,7 +167,7 @@ static void test_a_context_with_a_mask(void **state)
     json_decref(whole);
 }
 
-static void test_refused_inputs(void **state)
+static void test_wrong_contexts_and_masks_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -215,7 +215,7 @@ static json_t *sampled(const char *model, const char *parameters)
 }
 
 /* top_k 0, top_p 1 and repetition_penalty 1 mean no filter. Each of them overrides the model's default. */
-static void test_defaults_are_switched_off(void **state)
+static void test_neutral_filters_override_the_defaults_of_a_model(void **state)
 {
     (void)state;
     static const char *const kept[] = {"", ",\"top_p\":1,\"repetition_penalty\":1",
@@ -240,9 +240,9 @@ static void test_defaults_are_switched_off(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_context_with_a_mask),
-        cmocka_unit_test(test_refused_inputs),
-        cmocka_unit_test(test_defaults_are_switched_off),
+        cmocka_unit_test(test_generation_respects_the_mask_of_a_context),
+        cmocka_unit_test(test_wrong_contexts_and_masks_are_refused),
+        cmocka_unit_test(test_neutral_filters_override_the_defaults_of_a_model),
     };
     return cmocka_run_group_tests_name("generate_inputs", tests, start, stop);
 }

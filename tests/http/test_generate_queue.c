@@ -134,7 +134,7 @@ static void test_a_client_that_leaves_leaves_the_queue(void **state)
     daemon_stop(daemon);
 }
 
-static void test_a_request_that_waits_too_long_is_answered(void **state)
+static void test_a_request_that_waits_too_long_is_504(void **state)
 {
     (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--max-generations", "1", "--request-timeout-ms", "2000", SERVED));
@@ -177,7 +177,7 @@ int main(void)
         cmocka_unit_test(test_a_full_queue_refuses),
         cmocka_unit_test(test_whole_prompts_count_in_the_queue),
         cmocka_unit_test(test_a_client_that_leaves_leaves_the_queue),
-        cmocka_unit_test(test_a_request_that_waits_too_long_is_answered),
+        cmocka_unit_test(test_a_request_that_waits_too_long_is_504),
         cmocka_unit_test(test_draining_ends_generations),
     };
     return cmocka_run_group_tests_name("generation_queue", tests, NULL, NULL);

@@ -162,7 +162,7 @@ static void test_events_are_the_answer_in_pieces(void **state)
 }
 
 /* A client of HTTP 1.0 receives the same bytes without chunks. The end of the connection ends the answer. */
-static void test_http_1_0(void **state)
+static void test_an_http_1_0_client_receives_the_same_events(void **state)
 {
     (void)state;
     const char *body = "{\"inputs\":[5,6,7,8],\"parameters\":{\"max_new_tokens\":30}}";
@@ -182,7 +182,7 @@ static void test_http_1_0(void **state)
     answer_free(&answer);
 }
 
-static void test_the_connection_is_kept(void **state)
+static void test_the_connection_is_kept_after_a_stream(void **state)
 {
     (void)state;
     CURL *curl = curl_easy_init();
@@ -203,7 +203,7 @@ static void test_the_connection_is_kept(void **state)
 
 /* ---- POST / ---- */
 
-static void test_root_generates_as_asked(void **state)
+static void test_the_root_answers_at_once_or_as_a_stream(void **state)
 {
     (void)state;
     const char *plain = "{\"inputs\":[5,6],\"parameters\":{\"max_new_tokens\":7}}";
@@ -232,7 +232,7 @@ static void test_root_generates_as_asked(void **state)
 /* ---- Failures ---- */
 
 /* If a request fails before the first event, the answer has the ordinary form of a failure. */
-static void test_refusals_are_ordinary_answers(void **state)
+static void test_a_refused_stream_is_an_ordinary_answer(void **state)
 {
     (void)state;
     static const struct {
@@ -521,10 +521,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_greedy_ids_are_the_library_s),
         cmocka_unit_test(test_events_are_the_answer_in_pieces),
-        cmocka_unit_test(test_http_1_0),
-        cmocka_unit_test(test_the_connection_is_kept),
-        cmocka_unit_test(test_root_generates_as_asked),
-        cmocka_unit_test(test_refusals_are_ordinary_answers),
+        cmocka_unit_test(test_an_http_1_0_client_receives_the_same_events),
+        cmocka_unit_test(test_the_connection_is_kept_after_a_stream),
+        cmocka_unit_test(test_the_root_answers_at_once_or_as_a_stream),
+        cmocka_unit_test(test_a_refused_stream_is_an_ordinary_answer),
         cmocka_unit_test(test_a_late_failure_is_the_last_event),
         cmocka_unit_test(test_slots_come_back_from_broken_streams),
         cmocka_unit_test(test_others_do_not_notice_clients_that_leave),

@@ -87,7 +87,7 @@ static void expect_run(const struct daemon *daemon, const char *model, const jso
     free(body);
 }
 
-static void test_random_models(void **state)
+static void test_random_models_generate_the_expected_tokens(void **state)
 {
     (void)state;
     char *folder = folder_make();
@@ -140,7 +140,7 @@ static void expect_rows(const struct daemon *daemon, const char *model, const js
         fail_msg("batches had %.0f rows, expected at most %.0f", found, rows);
 }
 
-static void test_reference_models(void **state)
+static void test_reference_models_generate_the_expected_tokens(void **state)
 {
     (void)state;
     json_t *runs = json_of_file(RUNS), *run;
@@ -198,8 +198,8 @@ static void test_a_source_or_context_is_read_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_models),
-        cmocka_unit_test(test_reference_models),
+        cmocka_unit_test(test_random_models_generate_the_expected_tokens),
+        cmocka_unit_test(test_reference_models_generate_the_expected_tokens),
         cmocka_unit_test(test_a_source_or_context_is_read_once),
     };
     return cmocka_run_group_tests_name("generations", tests, NULL, NULL);

@@ -126,7 +126,7 @@ static int only_in(const struct names *these, const struct names *those, const c
     return count;
 }
 
-static void the_table_has_the_headers_that_are_sent(void **state)
+static void the_api_page_lists_the_headers_that_are_sent(void **state)
 {
     (void)state;
     struct names listed = listed_in_page(), sent = sent_by_daemon();
@@ -138,7 +138,7 @@ static void the_table_has_the_headers_that_are_sent(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_table_has_the_headers_that_are_sent),
+        cmocka_unit_test(the_api_page_lists_the_headers_that_are_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

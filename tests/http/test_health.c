@@ -60,7 +60,7 @@ static void the_front_page_escapes_names(void **state)
     daemon_stop(daemon);
 }
 
-static void info_has_what_clients_of_tei_read(void **state)
+static void info_has_the_keys_that_clients_of_tei_read(void **state)
 {
     (void)state;
     static const char *const keys[] = {"model_id",
@@ -119,7 +119,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(health_is_ok_on_all_its_paths),   cmocka_unit_test(the_front_page_lists_models_and_routes),
-        cmocka_unit_test(the_front_page_escapes_names),    cmocka_unit_test(info_has_what_clients_of_tei_read),
+        cmocka_unit_test(the_front_page_escapes_names),    cmocka_unit_test(info_has_the_keys_that_clients_of_tei_read),
         cmocka_unit_test(metrics_count_requests_by_route),
     };
     return cmocka_run_group_tests(tests, the_daemon_start, the_daemon_stop);

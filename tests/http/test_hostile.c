@@ -127,7 +127,7 @@ static void an_endless_chunked_body_is_broken_off(void **state)
     others_are_served();
 }
 
-static void chunks_of_one_byte_are_a_body(void **state)
+static void chunks_of_one_byte_form_a_body(void **state)
 {
     (void)state;
     const char *body = "{\"inputs\": \"chunked\"}";
@@ -165,7 +165,7 @@ static void expect_100_continue_is_answered(void **state)
                "HTTP/1.1 413");
 }
 
-static void requests_in_one_piece_are_answered_in_order(void **state)
+static void pipelined_requests_are_answered_in_order(void **state)
 {
     (void)state;
     int descriptor = raw_connect(the_daemon);
@@ -241,9 +241,9 @@ int main(void)
         cmocka_unit_test(endless_headers_are_refused),
         cmocka_unit_test(a_client_with_a_body_too_large_receives_its_refusal),
         cmocka_unit_test(an_endless_chunked_body_is_broken_off),
-        cmocka_unit_test(chunks_of_one_byte_are_a_body),
+        cmocka_unit_test(chunks_of_one_byte_form_a_body),
         cmocka_unit_test(expect_100_continue_is_answered),
-        cmocka_unit_test(requests_in_one_piece_are_answered_in_order),
+        cmocka_unit_test(pipelined_requests_are_answered_in_order),
         cmocka_unit_test(clients_that_leave_do_no_harm),
         cmocka_unit_test(an_http_1_0_client_is_answered_and_closed),
         cmocka_unit_test(slow_bodies_delay_no_other_request),

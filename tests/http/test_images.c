@@ -70,7 +70,7 @@ static void expect_refusal(const char *path, const char *body, long status, cons
     answer_free(&answer);
 }
 
-static void metadata_says_which_sizes_are_free(void **state)
+static void metadata_shows_free_sizes_as_minus_one(void **state)
 {
     (void)state;
     struct answer answer = daemon_get(the_daemon, "/v2/models/small");
@@ -83,7 +83,7 @@ static void metadata_says_which_sizes_are_free(void **state)
 }
 
 /* Nested lists of the shape give the same result as one flat list. */
-static void nested_data_is_the_same(void **state)
+static void nested_and_flat_data_have_the_same_result(void **state)
 {
     (void)state;
     json_t *flat = json_loads(body_of(2, 3, NULL, 0), 0, NULL), *nested = json_array(), *batch = json_array();
@@ -110,7 +110,7 @@ static void nested_data_is_the_same(void **state)
     json_decref(flat);
 }
 
-static void bytes_are_the_same_as_json(void **state)
+static void bytes_and_json_have_the_same_result(void **state)
 {
     (void)state;
     float x[CHANNELS * 6];
@@ -134,7 +134,7 @@ static void bytes_are_the_same_as_json(void **state)
 }
 
 /* The result depends on the pixels of a context, not on its dimensions. */
-static void a_context_may_have_any_dimensions(void **state)
+static void the_dimensions_of_a_context_change_no_result(void **state)
 {
     (void)state;
     static const char *const shapes[] = {"1,8,6,", "1,8,2,3,", "1,8,1,3,2,"};
@@ -187,7 +187,7 @@ static void an_output_that_is_not_finite_fails(void **state)
 }
 
 /* The number of bytes of a raw request does not determine height and width. */
-static void raw_requests_are_refused(void **state)
+static void raw_requests_without_image_sizes_are_refused(void **state)
 {
     (void)state;
     const float pixel[CHANNELS] = {0};
@@ -221,13 +221,13 @@ static void other_routes_refuse_images(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(metadata_says_which_sizes_are_free),
-        cmocka_unit_test(nested_data_is_the_same),
-        cmocka_unit_test(bytes_are_the_same_as_json),
-        cmocka_unit_test(a_context_may_have_any_dimensions),
+        cmocka_unit_test(metadata_shows_free_sizes_as_minus_one),
+        cmocka_unit_test(nested_and_flat_data_have_the_same_result),
+        cmocka_unit_test(bytes_and_json_have_the_same_result),
+        cmocka_unit_test(the_dimensions_of_a_context_change_no_result),
         cmocka_unit_test(wrong_inputs_are_refused_with_their_fault),
         cmocka_unit_test(an_output_that_is_not_finite_fails),
-        cmocka_unit_test(raw_requests_are_refused),
+        cmocka_unit_test(raw_requests_without_image_sizes_are_refused),
         cmocka_unit_test(other_routes_refuse_images),
     };
     return cmocka_run_group_tests(tests, start, the_daemon_stop);

@@ -49,7 +49,7 @@ static long status_of(const struct daemon *daemon, const char *unix_socket)
 
 /* ---- Unix sockets ---- */
 
-static void a_unix_socket(void **state)
+static void a_unix_socket_is_served_and_finally_removed(void **state)
 {
     (void)state;
     struct stat status;
@@ -62,7 +62,7 @@ static void a_unix_socket(void **state)
     assert_int_equal(access(path, F_OK), -1);
 }
 
-static void a_port_and_a_unix_socket(void **state)
+static void a_port_and_a_unix_socket_are_served_together(void **state)
 {
     (void)state;
     char hosts[140];
@@ -241,7 +241,7 @@ static int reserve_port(char port[8])
     return fd;
 }
 
-static void a_second_daemon_takes_the_port(void **state)
+static void a_second_daemon_takes_over_the_port(void **state)
 {
     (void)state;
     char port[8];
@@ -251,7 +251,7 @@ static void a_second_daemon_takes_the_port(void **state)
     close(reserved);
 }
 
-static void a_second_daemon_takes_the_unix_socket(void **state)
+static void a_second_daemon_takes_over_the_unix_socket(void **state)
 {
     (void)state;
     struct load load = {.unix_socket = path};
@@ -295,7 +295,7 @@ static struct daemon *start_with_socket(void)
 }
 
 /* While no daemon runs, clients wait for an answer. */
-static void a_restart_with_an_inherited_socket(void **state)
+static void a_restart_with_an_inherited_socket_loses_no_request(void **state)
 {
     (void)state;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -335,15 +335,15 @@ static void a_descriptor_that_does_not_listen_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_unix_socket),
-        cmocka_unit_test(a_port_and_a_unix_socket),
+        cmocka_unit_test(a_unix_socket_is_served_and_finally_removed),
+        cmocka_unit_test(a_port_and_a_unix_socket_are_served_together),
         cmocka_unit_test(the_log_names_the_client),
         cmocka_unit_test(a_stale_socket_is_replaced),
         cmocka_unit_test(a_path_in_use_is_refused),
-        cmocka_unit_test(a_second_daemon_takes_the_port),
-        cmocka_unit_test(a_second_daemon_takes_the_unix_socket),
+        cmocka_unit_test(a_second_daemon_takes_over_the_port),
+        cmocka_unit_test(a_second_daemon_takes_over_the_unix_socket),
         cmocka_unit_test(without_the_flag_the_port_is_in_use),
-        cmocka_unit_test(a_restart_with_an_inherited_socket),
+        cmocka_unit_test(a_restart_with_an_inherited_socket_loses_no_request),
         cmocka_unit_test(a_descriptor_that_does_not_listen_is_refused),
     };
     return cmocka_run_group_tests(tests, open_folder, close_folder);

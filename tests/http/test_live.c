@@ -115,7 +115,7 @@ static void each_key_of_the_file_is_valid(void **state)
         assert_int_equal(status_with(wrong[i], BODY), 401);
 }
 
-static void keys_are_rotated(void **state)
+static void a_reload_adds_new_keys_and_removes_old_ones(void **state)
 {
     (void)state;
     write_file(keys, "alice:secret-a\nalice:secret-n\n");
@@ -129,7 +129,7 @@ static void keys_are_rotated(void **state)
     assert_int_equal(status_with("secret-n", BODY), 200);
 }
 
-static void bad_keys_change_nothing(void **state)
+static void a_reload_with_bad_keys_changes_nothing(void **state)
 {
     (void)state;
     static const struct {
@@ -157,7 +157,7 @@ static void bad_keys_change_nothing(void **state)
     assert_true(reload_was_successful());
 }
 
-static void settings_change(void **state)
+static void changed_live_settings_apply_after_a_reload(void **state)
 {
     (void)state;
     assert_int_equal(status_with("secret-n", "{\"inputs\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}"), 422);
@@ -167,7 +167,7 @@ static void settings_change(void **state)
     assert_int_equal(status_with("secret-n", "{\"inputs\": \"a\", \"odd\": 1}"), 422);
 }
 
-static void other_settings_are_named(void **state)
+static void changed_settings_that_need_a_restart_are_logged(void **state)
 {
     (void)state;
     write_file(config, "{\"max_client_batch_size\": 4, \"max_batch_tokens\": 1000, \"http_threads\": 3}");
@@ -179,7 +179,7 @@ static void other_settings_are_named(void **state)
 }
 
 /* A settings file with a fault changes no setting. The keys are still read again. */
-static void bad_settings_change_nothing(void **state)
+static void a_reload_with_bad_settings_changes_nothing(void **state)
 {
     (void)state;
     write_file(config, "{\"max_client_batch_size\": 0}");
@@ -191,7 +191,7 @@ static void bad_settings_change_nothing(void **state)
     assert_int_equal(status_with("secret-m", "{\"inputs\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}"), 422);
 }
 
-static void the_log_level_changes(void **state)
+static void a_new_log_level_applies_after_a_reload(void **state)
 {
     (void)state;
     write_file(config, "{\"log_level\": \"debug\"}");
@@ -243,10 +243,14 @@ static void bad_settings_restore_no_former_keys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_key_of_the_file_is_valid), cmocka_unit_test(keys_are_rotated),
-        cmocka_unit_test(bad_keys_change_nothing),       cmocka_unit_test(settings_change),
-        cmocka_unit_test(other_settings_are_named),      cmocka_unit_test(bad_settings_change_nothing),
-        cmocka_unit_test(the_log_level_changes),         cmocka_unit_test(bad_settings_restore_no_former_keys),
+        cmocka_unit_test(each_key_of_the_file_is_valid),
+        cmocka_unit_test(a_reload_adds_new_keys_and_removes_old_ones),
+        cmocka_unit_test(a_reload_with_bad_keys_changes_nothing),
+        cmocka_unit_test(changed_live_settings_apply_after_a_reload),
+        cmocka_unit_test(changed_settings_that_need_a_restart_are_logged),
+        cmocka_unit_test(a_reload_with_bad_settings_changes_nothing),
+        cmocka_unit_test(a_new_log_level_applies_after_a_reload),
+        cmocka_unit_test(bad_settings_restore_no_former_keys),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

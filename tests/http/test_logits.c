@@ -36,7 +36,7 @@ static void all_positions_are_the_default(void **state)
     json_decref(all);
 }
 
-static void some_positions_are_the_same_rows(void **state)
+static void rows_of_chosen_positions_are_those_of_all_positions(void **state)
 {
     (void)state;
     json_t *all = daemon_post_json(the_daemon, "/logits", "{\"inputs\": [5, 6, 7]}");
@@ -91,7 +91,7 @@ static void top_k_is_the_best_of_all(void **state)
     json_decref(best);
 }
 
-static void positions_may_be_repeated(void **state)
+static void repeated_positions_have_the_same_row(void **state)
 {
     (void)state;
     static const int positions[] = {0, 0, 1, 1, 0};
@@ -130,7 +130,7 @@ static void softmax_sums_to_one(void **state)
     json_decref(list);
 }
 
-static void base64_is_a_string_a_row(void **state)
+static void base64_has_one_string_for_each_row(void **state)
 {
     (void)state;
     json_t *list = daemon_post_json(the_daemon, "/logits", "{\"inputs\": [5, 6], \"encoding_format\": \"base64\"}");
@@ -158,7 +158,7 @@ static void models_are_chosen_by_name(void **state)
                    "tokenizer");
 }
 
-static void rows_of_floats_are_checked(void **state)
+static void wrong_rows_of_floats_are_refused(void **state)
 {
     (void)state;
     expect_failure(the_daemon, "/embed", "{\"model\": \"encoder\", \"embeddings\": [[1, 2]]}", 422, "Validation",
@@ -176,7 +176,7 @@ static void rows_of_floats_are_checked(void **state)
     expect_failure(the_daemon, "/embed", "{\"model\": \"encoder\", \"embeddings\": []}", 422, "Validation", "empty");
 }
 
-static void positions_and_top_k_are_checked(void **state)
+static void wrong_positions_and_top_k_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -208,15 +208,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_positions_are_the_default),
-        cmocka_unit_test(some_positions_are_the_same_rows),
+        cmocka_unit_test(rows_of_chosen_positions_are_those_of_all_positions),
         cmocka_unit_test(last_is_the_last_position_of_each_input),
         cmocka_unit_test(top_k_is_the_best_of_all),
-        cmocka_unit_test(positions_may_be_repeated),
+        cmocka_unit_test(repeated_positions_have_the_same_row),
         cmocka_unit_test(softmax_sums_to_one),
-        cmocka_unit_test(base64_is_a_string_a_row),
+        cmocka_unit_test(base64_has_one_string_for_each_row),
         cmocka_unit_test(models_are_chosen_by_name),
-        cmocka_unit_test(rows_of_floats_are_checked),
-        cmocka_unit_test(positions_and_top_k_are_checked),
+        cmocka_unit_test(wrong_rows_of_floats_are_refused),
+        cmocka_unit_test(wrong_positions_and_top_k_are_refused),
     };
     return cmocka_run_group_tests(tests, start, the_daemon_stop);
 }

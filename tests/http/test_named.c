@@ -84,7 +84,7 @@ static void expect_different(const char *path, const char *model, const char *on
 #define SOURCE "[5, 6, 7]"
 #define TARGET "[1, 2, 3, 4]"
 
-static void a_request_has_three_forms(void **state)
+static void three_forms_of_named_inputs_have_the_same_answer(void **state)
 {
     (void)state;
     static const char *const paths[] = {"/embed", "/embed_all", "/logits"};
@@ -114,7 +114,7 @@ static void expect_items(const char *path, const char *all, const char *const *e
     json_decref(list);
 }
 
-static void targets_share_a_source(void **state)
+static void several_targets_can_share_one_source(void **state)
 {
     (void)state;
     static const char *const each[] = {"\"src\": " SOURCE ", \"tgt\": [1, 2]", "\"src\": " SOURCE ", \"tgt\": [3]",
@@ -183,7 +183,7 @@ static void a_mask_is_cut_like_its_sequence(void **state)
     expect_same("/logits", "masked", body, cut);
 }
 
-static void texts_are_read_for_each_input(void **state)
+static void each_named_input_can_be_a_text(void **state)
 {
     (void)state;
     expect_same("/logits", "words", "\"inputs\": \"red blue\", \"tgt\": \"green\"", "\"src\": [5, 7], \"tgt\": [6]");
@@ -195,7 +195,7 @@ static void texts_are_read_for_each_input(void **state)
 
 /* The model "rows" has the inputs x and `context`, the model "decoder" has `tensor` and `embeddings`. The key
  * `embeddings` of a request also stands for x. Without `context`, the model "rows" reads x instead. */
-static void inputs_of_floats_have_names(void **state)
+static void inputs_of_floats_are_found_by_name(void **state)
 {
     (void)state;
     json_t *rows = json_array();
@@ -257,7 +257,7 @@ static json_t *some_tensor(const char *name, int length, double phase)
 }
 
 /* Each item is a separate call with a batch of 1. */
-static void an_item_is_a_whole_call(void **state)
+static void each_item_has_the_result_of_a_separate_call(void **state)
 {
     (void)state;
     json_t *mask = json_pack("[[b,b,b,b,b,b,b,b]]", 0, 1, 0, 0, 1, 0, 0, 0);
@@ -331,7 +331,7 @@ static void wrong_requests_say_what_is_expected(void **state)
 }
 
 /* Every second list of `context` is empty. */
-static void uneven_lists_are_refused(void **state)
+static void lists_of_uneven_lengths_are_refused(void **state)
 {
     (void)state;
     json_t *row = json_array(), *rows = json_array(), *ragged = json_array();
@@ -356,16 +356,16 @@ static void uneven_lists_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_request_has_three_forms),
-        cmocka_unit_test(targets_share_a_source),
+        cmocka_unit_test(three_forms_of_named_inputs_have_the_same_answer),
+        cmocka_unit_test(several_targets_can_share_one_source),
         cmocka_unit_test(rows_of_an_answer_are_those_of_the_target),
         cmocka_unit_test(masks_are_booleans_or_numbers),
         cmocka_unit_test(a_mask_is_cut_like_its_sequence),
-        cmocka_unit_test(texts_are_read_for_each_input),
-        cmocka_unit_test(inputs_of_floats_have_names),
-        cmocka_unit_test(an_item_is_a_whole_call),
+        cmocka_unit_test(each_named_input_can_be_a_text),
+        cmocka_unit_test(inputs_of_floats_are_found_by_name),
+        cmocka_unit_test(each_item_has_the_result_of_a_separate_call),
         cmocka_unit_test(wrong_requests_say_what_is_expected),
-        cmocka_unit_test(uneven_lists_are_refused),
+        cmocka_unit_test(lists_of_uneven_lengths_are_refused),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

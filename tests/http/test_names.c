@@ -126,7 +126,7 @@ static void write_parts(const char *case_name, const char *folder)
     json_decref(index);
 }
 
-static void a_checkpoint_may_lie_in_several_files(void **state)
+static void a_checkpoint_in_several_files_is_served(void **state)
 {
     (void)state;
     static const char *const names[] = {"linear_attention_lm_causal", "linformer_encoder", "keras_default"};
@@ -141,7 +141,7 @@ static void a_checkpoint_may_lie_in_several_files(void **state)
     free(folder);
 }
 
-static void renamed_cases_give_the_same_results(void **state)
+static void renamed_tensors_have_the_same_results(void **state)
 {
     (void)state;
     struct cases cases = cases_find(CASES_FOLDER, MIN_CASES);
@@ -188,7 +188,7 @@ static void names_without_a_common_prefix_are_refused(void **state)
 }
 
 /* The second model fails to load, so the daemon ends without a signal. */
-static void a_prefix_is_logged(void **state)
+static void a_prefix_of_all_tensor_names_is_logged(void **state)
 {
     (void)state;
     char *folder = folder_make();
@@ -210,10 +210,10 @@ static void a_prefix_is_logged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(renamed_cases_give_the_same_results),
-        cmocka_unit_test(a_checkpoint_may_lie_in_several_files),
+        cmocka_unit_test(renamed_tensors_have_the_same_results),
+        cmocka_unit_test(a_checkpoint_in_several_files_is_served),
         cmocka_unit_test(names_without_a_common_prefix_are_refused),
-        cmocka_unit_test(a_prefix_is_logged),
+        cmocka_unit_test(a_prefix_of_all_tensor_names_is_logged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

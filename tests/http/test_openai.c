@@ -217,7 +217,7 @@ static void errors_before_the_body_have_the_same_form(void **state)
     free(large);
 }
 
-static void keys_are_required(void **state)
+static void an_api_key_is_required(void **state)
 {
     (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--api-key", "secret"));
@@ -243,7 +243,7 @@ int main(void)
         cmocka_unit_test(ids_of_another_vocabulary_are_refused),
         cmocka_unit_test(invalid_bodies_are_refused_with_their_fault),
         cmocka_unit_test(errors_before_the_body_have_the_same_form),
-        cmocka_unit_test(keys_are_required),
+        cmocka_unit_test(an_api_key_is_required),
     };
     return cmocka_run_group_tests(tests, start, the_daemon_stop);
 }

@@ -14,7 +14,7 @@ static void expect_equal(json_t *found, json_t *expected)
     json_decref(expected);
 }
 
-static void sagemaker_asks_ping_and_invocations(void **state)
+static void ping_and_invocations_of_sagemaker_are_served(void **state)
 {
     (void)state;
     struct answer ping = daemon_get(the_daemon, "/ping");
@@ -50,7 +50,7 @@ static void info_names_the_model(void **state)
 
 #define DEPLOYMENTS "/openai/deployments/"
 
-static void azure_names_the_model_in_the_path(void **state)
+static void the_path_of_azure_chooses_the_model(void **state)
 {
     (void)state;
     static const char body[] = "{\"input\": [\"a\", \"b\"], \"model\": \"builtin-writer\", \"dimensions\": 3}";
@@ -75,7 +75,7 @@ static char *completed(const char *path, const char *body)
     return text;
 }
 
-static void azure_completes(void **state)
+static void completions_of_azure_are_those_of_openai(void **state)
 {
     (void)state;
     static const char body[] = "{\"prompt\": \"This option\", \"max_tokens\": 4, \"temperature\": 0}";
@@ -92,7 +92,7 @@ static void azure_completes(void **state)
     free(preview);
 }
 
-static void ollama_embeds(void **state)
+static void vectors_of_ollamas_routes_are_those_of_embed(void **state)
 {
     (void)state;
     json_t *vectors = daemon_post_json(the_daemon, "/embed", "{\"inputs\": [\"a\", \"bc\"], \"dimensions\": 3}");
@@ -112,7 +112,7 @@ static void ollama_embeds(void **state)
 }
 
 /* By default, Ollama's routes truncate a text that is too long. */
-static void ollama_cuts(void **state)
+static void ollamas_routes_truncate_long_texts(void **state)
 {
     (void)state;
     char text[1101] = "", body[1300];
@@ -128,7 +128,7 @@ static void ollama_cuts(void **state)
 }
 
 /* An error in Ollama's form has one key. */
-static void ollama_refuses(void **state)
+static void bad_requests_have_errors_in_ollamas_form(void **state)
 {
     (void)state;
     static const struct {
@@ -164,14 +164,14 @@ static void kinds_of_models_that_are_missing_are_reported(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sagemaker_asks_ping_and_invocations),
+        cmocka_unit_test(ping_and_invocations_of_sagemaker_are_served),
         cmocka_unit_test(models_are_listed_at_each_path),
         cmocka_unit_test(info_names_the_model),
-        cmocka_unit_test(azure_names_the_model_in_the_path),
-        cmocka_unit_test(azure_completes),
-        cmocka_unit_test(ollama_embeds),
-        cmocka_unit_test(ollama_cuts),
-        cmocka_unit_test(ollama_refuses),
+        cmocka_unit_test(the_path_of_azure_chooses_the_model),
+        cmocka_unit_test(completions_of_azure_are_those_of_openai),
+        cmocka_unit_test(vectors_of_ollamas_routes_are_those_of_embed),
+        cmocka_unit_test(ollamas_routes_truncate_long_texts),
+        cmocka_unit_test(bad_requests_have_errors_in_ollamas_form),
         cmocka_unit_test(kinds_of_models_that_are_missing_are_reported),
     };
     return cmocka_run_group_tests(tests, the_daemon_start, the_daemon_stop);

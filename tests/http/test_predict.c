@@ -178,7 +178,7 @@ static void compare(const json_t *list, size_t count, const double *expected)
 
 /* ---- Texts ---- */
 
-static void texts_have_classes(void **state)
+static void texts_have_the_scores_of_their_classes(void **state)
 {
     (void)state;
     double logits[CLASSES], scores[CLASSES], others[CLASSES];
@@ -199,7 +199,7 @@ static void texts_have_classes(void **state)
 }
 
 /* Like the route of the server Infinity, /classify returns one list for each input, even for a single text. */
-static void classify_is_predict_as_infinity_writes_it(void **state)
+static void classify_answers_in_the_form_of_infinity(void **state)
 {
     (void)state;
     static const char *const bodies[] = {
@@ -357,7 +357,7 @@ static void v2_refuses_bad_numbers_of_classes(void **state)
 }
 
 /* Hugging Face's InferenceClient posts to the root of the server. */
-static void the_root_is_predict(void **state)
+static void the_root_answers_like_predict(void **state)
 {
     (void)state;
     double logits[CLASSES], scores[CLASSES];
@@ -370,7 +370,7 @@ static void the_root_is_predict(void **state)
 }
 
 /* The output is a vector, so pooling and rows of tokens do not apply. */
-static void a_vector_is_embedded_as_it_is(void **state)
+static void a_vector_is_embedded_without_pooling(void **state)
 {
     (void)state;
     double logits[CLASSES], scores[CLASSES];
@@ -447,7 +447,7 @@ static void refuse_file(const char *path, const char *type, const char *bytes, s
 }
 
 /* The body of the request is the file, with the right type, with a wrong type, or without a type. */
-static void files_have_classes(void **state)
+static void files_of_images_have_the_scores_of_their_classes(void **state)
 {
     (void)state;
     static const char *const types[] = {"image/jpeg", "image/png", "application/octet-stream", "application/json", ""};
@@ -533,17 +533,17 @@ static void wrong_image_sizes_and_labels_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_have_classes),
-        cmocka_unit_test(classify_is_predict_as_infinity_writes_it),
+        cmocka_unit_test(texts_have_the_scores_of_their_classes),
+        cmocka_unit_test(classify_answers_in_the_form_of_infinity),
         cmocka_unit_test(v2_returns_the_best_classes),
         cmocka_unit_test(v2_returns_classes_as_bytes),
         cmocka_unit_test(v2_refuses_bad_numbers_of_classes),
-        cmocka_unit_test(the_root_is_predict),
-        cmocka_unit_test(a_vector_is_embedded_as_it_is),
+        cmocka_unit_test(the_root_answers_like_predict),
+        cmocka_unit_test(a_vector_is_embedded_without_pooling),
         cmocka_unit_test(long_texts_are_cut_or_refused),
         cmocka_unit_test(logits_that_are_not_finite_fail),
         cmocka_unit_test(answers_have_the_usual_headers),
-        cmocka_unit_test(files_have_classes),
+        cmocka_unit_test(files_of_images_have_the_scores_of_their_classes),
         cmocka_unit_test(hostile_files_are_refused),
         cmocka_unit_test(info_names_the_classes),
         cmocka_unit_test(wrong_image_sizes_and_labels_are_refused),

@@ -108,7 +108,7 @@ static void compare_scores(const json_t *answer, size_t index, const json_t *run
 /* The requests of lm-evaluation-harness (lm_eval/models/openai_completions.py) are lists of ids with one new token. The
  * client class of the harness reads token_logprobs and top_logprobs from the end of the context on, and ignores the
  * last token. max_tokens 0 omits the new token. */
-static void test_scores_are_the_library_s(void **state)
+static void test_prompt_logprobs_are_those_of_the_library(void **state)
 {
     (void)state;
     json_t *runs = json_of_file(SCORES), *run;
@@ -164,7 +164,7 @@ static void compare_with_logits(const struct daemon *daemon, const char *model, 
 }
 
 /* The logits of many rows would need too much memory, so the blocks have only a few rows. */
-static void test_a_large_vocabulary(void **state)
+static void test_a_large_vocabulary_has_the_logprobs_of_logits(void **state)
 {
     (void)state;
     int ids[60];
@@ -175,7 +175,7 @@ static void test_a_large_vocabulary(void **state)
 
 /* Without slots, each block of rows is computed together with all rows before it. The model "builtin-writer" reads a
  * long prompt in parts. */
-static void test_long_prompts_and_no_slots(void **state)
+static void test_long_prompts_have_the_logprobs_of_logits(void **state)
 {
     (void)state;
     static const char *const slots[] = {"64", "0"};
@@ -201,7 +201,7 @@ static void expect_offsets(const json_t *answer, size_t index, const char *text,
 
 /* text_offset counts characters of `text`, for a text and for its ids. `text` does not contain the prompt of
  * config.json. */
-static void test_offsets(void **state)
+static void test_text_offset_counts_characters_of_the_text(void **state)
 {
     (void)state;
     static const int offsets[] = {0, 1, 2, 3, 3, 4}, prefixed[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
@@ -222,7 +222,7 @@ static void test_offsets(void **state)
 }
 
 /* The log-probabilities and offsets of new tokens follow those of the prompt. */
-static void test_new_tokens_follow(void **state)
+static void test_logprobs_of_new_tokens_follow_those_of_the_prompt(void **state)
 {
     (void)state;
     json_t *plain = complete(the_daemon, json_pack("{s:s,s:s,s:i,s:i,s:i}", "model", "texts", "prompt", "ab", "seed", 3,
@@ -245,7 +245,7 @@ static void test_new_tokens_follow(void **state)
     json_decref(echo);
 }
 
-static void test_an_encoder_s_prompt_has_none(void **state)
+static void test_logprobs_of_an_encoders_prompt_are_refused(void **state)
 {
     (void)state;
     struct answer answer =
@@ -259,9 +259,12 @@ static void test_an_encoder_s_prompt_has_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scores_are_the_library_s),  cmocka_unit_test(test_a_large_vocabulary),
-        cmocka_unit_test(test_long_prompts_and_no_slots), cmocka_unit_test(test_offsets),
-        cmocka_unit_test(test_new_tokens_follow),         cmocka_unit_test(test_an_encoder_s_prompt_has_none),
+        cmocka_unit_test(test_prompt_logprobs_are_those_of_the_library),
+        cmocka_unit_test(test_a_large_vocabulary_has_the_logprobs_of_logits),
+        cmocka_unit_test(test_long_prompts_have_the_logprobs_of_logits),
+        cmocka_unit_test(test_text_offset_counts_characters_of_the_text),
+        cmocka_unit_test(test_logprobs_of_new_tokens_follow_those_of_the_prompt),
+        cmocka_unit_test(test_logprobs_of_an_encoders_prompt_are_refused),
     };
     return cmocka_run_group_tests_name("prompt_logprobs", tests, start, stop);
 }

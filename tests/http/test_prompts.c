@@ -112,7 +112,7 @@ static void prompts_precede_texts_on_every_route(void **state)
     }
 }
 
-static void a_default_is_for_requests_that_name_none(void **state)
+static void the_default_prompt_is_for_requests_that_name_none(void **state)
 {
     (void)state;
 #define STANDARD "\"model\": \"standard\""
@@ -129,7 +129,7 @@ static void a_default_is_for_requests_that_name_none(void **state)
     json_decref(by_hand);
 }
 
-static void ids_are_not_changed(void **state)
+static void prompts_do_not_change_ids(void **state)
 {
     (void)state;
     json_t *plain = daemon_post_json(the_daemon, "/embed", "{\"inputs\": [[2, 36, 3]]}");
@@ -215,8 +215,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompts_precede_texts_on_every_route),
-        cmocka_unit_test(a_default_is_for_requests_that_name_none),
-        cmocka_unit_test(ids_are_not_changed),
+        cmocka_unit_test(the_default_prompt_is_for_requests_that_name_none),
+        cmocka_unit_test(prompts_do_not_change_ids),
         cmocka_unit_test(unknown_names_are_refused),
         cmocka_unit_test(long_texts_with_prompts_are_cut),
         cmocka_unit_test(wrong_keys_of_config_json_are_refused),

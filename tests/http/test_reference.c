@@ -280,7 +280,7 @@ static void enough_calls_were_compared(void **state)
 }
 
 /* If a device fails, the CPU computes the batch, with the same results. Only the metrics show a failed device. */
-static void nothing_ran_in_place_of_a_device(void **state)
+static void the_cpu_ran_no_batch_in_place_of_a_device(void **state)
 {
     (void)state;
     struct answer answer = daemon_get(the_daemon, "/metrics");
@@ -297,7 +297,7 @@ int main(void)
     for (size_t i = 0; i < cases.count; i++)
         tests[i] = (struct CMUnitTest){cases.names[i], compare_case, NULL, NULL, cases.names[i]};
     tests[cases.count] = (struct CMUnitTest)cmocka_unit_test(enough_calls_were_compared);
-    tests[cases.count + 1] = (struct CMUnitTest)cmocka_unit_test(nothing_ran_in_place_of_a_device);
+    tests[cases.count + 1] = (struct CMUnitTest)cmocka_unit_test(the_cpu_ran_no_batch_in_place_of_a_device);
     int failed = _cmocka_run_group_tests("reference cases over HTTP", tests, cases.count + 2, start, the_daemon_stop);
     free(tests);
     cases_free(&cases);

@@ -152,7 +152,7 @@ static const char *next_line(const char *at)
     return strchr(at, '\n') + 1;
 }
 
-static void the_table_of_keys_is_true(void **state)
+static void the_api_page_lists_the_keys_of_each_route(void **state)
 {
     (void)state;
     char *page = document_read("docs/http-api.md"), cell[64];
@@ -214,7 +214,7 @@ static void prompts_are_cut_to_a_number_of_tokens(void **state)
                 TEXT_TENSOR("\"ab\"") "}");
 }
 
-static void minus_one_is_the_models_length(void **state)
+static void truncate_prompt_tokens_minus_one_is_the_models_length(void **state)
 {
     (void)state;
     char text[1101] = "", body[1300], other[1300];
@@ -241,7 +241,7 @@ static void completions_keep_the_last_tokens(void **state)
     json_decref(expected);
 }
 
-static void other_numbers_are_refused(void **state)
+static void wrong_truncate_prompt_tokens_are_refused(void **state)
 {
     (void)state;
     static const char *const wrong[] = {"0", "-2", "1.5", "\"3\"", "true", "[]"};
@@ -310,11 +310,11 @@ static void vectors_of_tokens_are_normalised_and_cut(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_table_of_keys_is_true),
+        cmocka_unit_test(the_api_page_lists_the_keys_of_each_route),
         cmocka_unit_test(prompts_are_cut_to_a_number_of_tokens),
-        cmocka_unit_test(minus_one_is_the_models_length),
+        cmocka_unit_test(truncate_prompt_tokens_minus_one_is_the_models_length),
         cmocka_unit_test(completions_keep_the_last_tokens),
-        cmocka_unit_test(other_numbers_are_refused),
+        cmocka_unit_test(wrong_truncate_prompt_tokens_are_refused),
         cmocka_unit_test(an_input_type_names_a_prompt),
         cmocka_unit_test(vectors_of_tokens_are_normalised_and_cut),
     };

@@ -45,7 +45,7 @@ static void expect_service(const struct daemon *daemon)
     json_decref(daemon_post_json(daemon, "/embed", "{\"inputs\": \"still here\"}"));
 }
 
-static void signals_that_drain(void **state)
+static void sigterm_sigint_and_sigxcpu_drain_the_daemon(void **state)
 {
     (void)state;
     static const int numbers[] = {SIGTERM, SIGINT, SIGXCPU};
@@ -74,7 +74,7 @@ static void signals_without_an_effect_are_logged(void **state)
 }
 
 /* SIGHUP reloads, and the daemon continues to serve. A SIGHUP that comes while the daemon drains has no effect. */
-static void sighup_reloads(void **state)
+static void sighup_reloads_the_models(void **state)
 {
     (void)state;
     struct daemon *daemon = start(0);
@@ -231,9 +231,9 @@ static void few_descriptors_are_reported_or_suffice(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(signals_that_drain),
+        cmocka_unit_test(sigterm_sigint_and_sigxcpu_drain_the_daemon),
         cmocka_unit_test(signals_without_an_effect_are_logged),
-        cmocka_unit_test(sighup_reloads),
+        cmocka_unit_test(sighup_reloads_the_models),
         cmocka_unit_test(a_signal_ignored_at_the_start_is_handled),
         cmocka_unit_test(a_start_that_hangs_in_a_library_can_be_ended),
         cmocka_unit_test(the_end_does_not_wait_for_a_reload),

@@ -63,7 +63,7 @@ static void check_runs_a_batch_of_each_model(void **state)
                 "models=4");
 }
 
-static void check_reports_faults(void **state)
+static void check_reports_faults_and_fails(void **state)
 {
     (void)state;
     expect_said(run_to_end(ARGUMENTS("--check", "--model", "tests/http"), NULL, 1), "check failed");
@@ -72,7 +72,7 @@ static void check_reports_faults(void **state)
 }
 
 /* systemd restarts the daemon after each failure, except after the exit status of a wrong setting. */
-static void a_wrong_setting_has_a_status_of_its_own(void **state)
+static void a_wrong_setting_ends_with_exit_status_2(void **state)
 {
     (void)state;
     expect_said(run_to_end(ARGUMENTS("--max-batch-token", "8"), NULL, 2), "unknown flag");
@@ -270,8 +270,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(check_runs_a_batch_of_each_model),
-        cmocka_unit_test(check_reports_faults),
-        cmocka_unit_test(a_wrong_setting_has_a_status_of_its_own),
+        cmocka_unit_test(check_reports_faults_and_fails),
+        cmocka_unit_test(a_wrong_setting_ends_with_exit_status_2),
         cmocka_unit_test(explain_alone_shows_the_built_in_model),
         cmocka_unit_test(missing_threads_are_reported_before_ready),
         cmocka_unit_test(missing_threads_fail_a_check),

@@ -14,7 +14,7 @@ static int start(void **state)
 
 /* ---- Configuration ---- */
 
-static void the_configuration_leaves_out_the_batch(void **state)
+static void shapes_in_the_configuration_leave_out_the_batch(void **state)
 {
     (void)state;
     json_t *metadata = daemon_get_json(the_daemon, "/v2/models/linformer_lm"),
@@ -147,7 +147,7 @@ static void each_path_has_statistics(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_configuration_leaves_out_the_batch),
+        cmocka_unit_test(shapes_in_the_configuration_leave_out_the_batch),
         cmocka_unit_test(a_model_without_a_batch_has_whole_shapes),
         cmocka_unit_test(requests_and_batches_are_counted),
         cmocka_unit_test(each_path_has_statistics),

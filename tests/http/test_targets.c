@@ -68,7 +68,7 @@ static void expect_item(const json_t *answer, const char *inputs, size_t item, c
     assert_null(json_object_get(found, "logits"));
 }
 
-static void each_position_has_its_target(void **state)
+static void each_position_has_the_logprob_of_its_target(void **state)
 {
     (void)state;
     const char *inputs = "[[5, 6, 7], [8, 9]]";
@@ -80,7 +80,7 @@ static void each_position_has_its_target(void **state)
     json_decref(list);
 }
 
-static void some_positions_have_none(void **state)
+static void positions_without_a_target_have_no_logprob(void **state)
 {
     (void)state;
     static const char *const targets[] = {"[[-100, 4, -100], [-100, -100]]", "[[null, 4, -100], [null, null]]"};
@@ -95,7 +95,7 @@ static void some_positions_have_none(void **state)
     }
 }
 
-static void next_is_the_input_shifted_by_one(void **state)
+static void targets_next_are_the_input_shifted_by_one(void **state)
 {
     (void)state;
     json_t *list = daemon_post_json(the_daemon, "/logits", "{\"inputs\": [[5, 6, 7], [8]], \"targets\": \"next\"}");
@@ -120,7 +120,7 @@ static void next_is_the_input_shifted_by_one(void **state)
     json_decref(list);
 }
 
-static void one_input_has_one_list(void **state)
+static void one_input_accepts_one_list_of_targets(void **state)
 {
     (void)state;
     json_t *list = daemon_post_json(the_daemon, "/logits", "{\"inputs\": [5, 6], \"targets\": [6, -100]}");
@@ -130,7 +130,7 @@ static void one_input_has_one_list(void **state)
 }
 
 /* "next" means the next token of the truncated input. */
-static void inputs_are_cut_first(void **state)
+static void targets_next_belong_to_the_truncated_input(void **state)
 {
     (void)state;
     char body[2048] = "{\"truncate\": true, \"targets\": \"next\", \"inputs\": [5";
@@ -144,7 +144,7 @@ static void inputs_are_cut_first(void **state)
     json_decref(list);
 }
 
-static void base64_has_nan_for_none(void **state)
+static void base64_has_nan_for_positions_without_a_target(void **state)
 {
     (void)state;
     json_t *list = daemon_post_json(the_daemon, "/logits",
@@ -159,7 +159,7 @@ static void base64_has_nan_for_none(void **state)
     json_decref(list);
 }
 
-static void targets_are_checked(void **state)
+static void wrong_targets_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -201,13 +201,13 @@ static void targets_are_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_position_has_its_target),
-        cmocka_unit_test(some_positions_have_none),
-        cmocka_unit_test(next_is_the_input_shifted_by_one),
-        cmocka_unit_test(one_input_has_one_list),
-        cmocka_unit_test(inputs_are_cut_first),
-        cmocka_unit_test(base64_has_nan_for_none),
-        cmocka_unit_test(targets_are_checked),
+        cmocka_unit_test(each_position_has_the_logprob_of_its_target),
+        cmocka_unit_test(positions_without_a_target_have_no_logprob),
+        cmocka_unit_test(targets_next_are_the_input_shifted_by_one),
+        cmocka_unit_test(one_input_accepts_one_list_of_targets),
+        cmocka_unit_test(targets_next_belong_to_the_truncated_input),
+        cmocka_unit_test(base64_has_nan_for_positions_without_a_target),
+        cmocka_unit_test(wrong_targets_are_refused),
     };
     return cmocka_run_group_tests(tests, start, the_daemon_stop);
 }

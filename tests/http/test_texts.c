@@ -177,7 +177,7 @@ static void tokens_are_those_of_the_reference(void **state)
     json_decref(texts);
 }
 
-static void the_template_is_optional(void **state)
+static void without_special_tokens_the_template_is_left_out(void **state)
 {
     (void)state;
     json_t *with = post("/tokenize", json_pack("{s:s}", "inputs", "a cat"));
@@ -234,7 +234,7 @@ static const char *tokenizer_of(size_t route)
     return strcmp(routes[route].model, "classes") == 0 ? "bert" : routes[route].model;
 }
 
-static void every_route_takes_texts(void **state)
+static void every_route_accepts_texts(void **state)
 {
     (void)state;
     for (size_t r = 0; r < LENGTH(routes); r++) {
@@ -266,7 +266,7 @@ static json_t *cut(const json_t *ids, size_t front, size_t back, bool left)
     return kept;
 }
 
-static void every_route_cuts_texts(void **state)
+static void every_route_truncates_texts_on_request(void **state)
 {
     (void)state;
     for (size_t r = 0; r < LENGTH(routes); r++) {
@@ -301,7 +301,7 @@ static void every_route_cuts_texts(void **state)
     }
 }
 
-static void config_json_may_cut_by_default(void **state)
+static void auto_truncate_in_config_json_truncates_texts(void **state)
 {
     (void)state;
     json_t *text, *ids = ids_of_text("bert", LENGTH_LIMIT + 5, 1000, &text), *kept = cut(ids, 1, 1, false);
@@ -350,7 +350,7 @@ static void the_best_tokens_have_their_texts(void **state)
     json_decref(answer);
 }
 
-static void the_mask_has_a_common_name(void **state)
+static void every_tokenizer_reads_mask_in_brackets_as_its_mask(void **state)
 {
     (void)state;
     json_t *found = post("/embed", json_pack("{s:s, s:s}", "model", "roberta", "inputs", "a [MASK] b"));
@@ -376,7 +376,7 @@ static const char *const batches[] = {
     "\"data\": [\"ab\", \"[MASK]b\"]}]}",
 };
 
-static void bytes_are_texts(void **state)
+static void tensors_of_bytes_in_json_are_read_as_texts(void **state)
 {
     (void)state;
     json_t *answers[4];
@@ -405,7 +405,7 @@ static struct answer call_binary(const char *body, size_t length)
     return daemon_call(the_daemon, &call);
 }
 
-static void binary_bytes_are_texts(void **state)
+static void binary_tensors_of_bytes_are_read_as_texts(void **state)
 {
     (void)state;
     struct answer answer = call_binary(binary, sizeof binary - 1);
@@ -424,7 +424,7 @@ static void binary_bytes_are_texts(void **state)
     }
 }
 
-static void wrong_bytes_are_refused(void **state)
+static void wrong_tensors_of_bytes_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -453,7 +453,7 @@ static void wrong_bytes_are_refused(void **state)
 
 /* ---- Hostile texts ---- */
 
-static void hostile_texts_fail_alone(void **state)
+static void hostile_texts_harm_no_later_request(void **state)
 {
     (void)state;
     enum { LENGTH_BYTES = 5 << 20 };
@@ -536,16 +536,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_are_those_of_the_reference),
-        cmocka_unit_test(the_template_is_optional),
-        cmocka_unit_test(every_route_takes_texts),
-        cmocka_unit_test(every_route_cuts_texts),
-        cmocka_unit_test(config_json_may_cut_by_default),
+        cmocka_unit_test(without_special_tokens_the_template_is_left_out),
+        cmocka_unit_test(every_route_accepts_texts),
+        cmocka_unit_test(every_route_truncates_texts_on_request),
+        cmocka_unit_test(auto_truncate_in_config_json_truncates_texts),
         cmocka_unit_test(the_best_tokens_have_their_texts),
-        cmocka_unit_test(the_mask_has_a_common_name),
-        cmocka_unit_test(bytes_are_texts),
-        cmocka_unit_test(binary_bytes_are_texts),
-        cmocka_unit_test(wrong_bytes_are_refused),
-        cmocka_unit_test(hostile_texts_fail_alone),
+        cmocka_unit_test(every_tokenizer_reads_mask_in_brackets_as_its_mask),
+        cmocka_unit_test(tensors_of_bytes_in_json_are_read_as_texts),
+        cmocka_unit_test(binary_tensors_of_bytes_are_read_as_texts),
+        cmocka_unit_test(wrong_tensors_of_bytes_are_refused),
+        cmocka_unit_test(hostile_texts_harm_no_later_request),
         cmocka_unit_test(two_models_have_two_tokenizers),
         cmocka_unit_test(tokenizers_that_do_not_fit_are_refused_at_load),
     };

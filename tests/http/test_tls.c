@@ -94,7 +94,7 @@ static void requests_are_encrypted(void **state)
     assert_int_equal(embed(NULL, unix_path, NULL), 200); /* a Unix socket needs no TLS */
 }
 
-static void large_bodies_and_answers(void **state)
+static void large_answers_are_the_same_with_tls(void **state)
 {
     (void)state;
     static char body[60000];
@@ -169,7 +169,7 @@ static bool shakes_hands(const char *priorities)
     return status == 0;
 }
 
-static void old_versions_are_refused(void **state)
+static void versions_of_tls_before_1_2_are_refused(void **state)
 {
     (void)state;
     assert_true(shakes_hands("NORMAL:-VERS-ALL:+VERS-TLS1.3"));
@@ -222,7 +222,7 @@ static void expect_days(int days)
     answer_free(&answer);
 }
 
-static void a_new_certificate(void **state)
+static void a_reload_replaces_the_certificate(void **state)
 {
     (void)state;
     CURL *open = curl_easy_init();
@@ -287,12 +287,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_are_encrypted),
-        cmocka_unit_test(large_bodies_and_answers),
+        cmocka_unit_test(large_answers_are_the_same_with_tls),
         cmocka_unit_test(a_body_that_is_too_large_is_refused_before_its_end),
         cmocka_unit_test(streams_are_encrypted),
-        cmocka_unit_test(old_versions_are_refused),
+        cmocka_unit_test(versions_of_tls_before_1_2_are_refused),
         cmocka_unit_test(a_client_that_pauses_in_its_handshake_costs_no_cpu),
-        cmocka_unit_test(a_new_certificate),
+        cmocka_unit_test(a_reload_replaces_the_certificate),
         cmocka_unit_test(a_bad_certificate_changes_nothing),
         cmocka_unit_test(bad_files_are_refused_by_name),
     };

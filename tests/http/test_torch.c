@@ -37,7 +37,7 @@ static void make_model(const char *parent, const char *form)
     assert_int_equal(system(command), 0);
 }
 
-static void all_forms_give_the_same_bits(void **state)
+static void all_forms_of_a_torch_file_have_the_same_results(void **state)
 {
     (void)state;
     char *folder = folder_make();
@@ -86,7 +86,7 @@ static void a_file_that_calls_a_function_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_forms_give_the_same_bits),
+        cmocka_unit_test(all_forms_of_a_torch_file_have_the_same_results),
         cmocka_unit_test(a_file_that_calls_a_function_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -113,7 +113,7 @@ static void a_request_has_spans_for_queue_and_inference(void **state)
     collector_stop(collector);
 }
 
-static void spans_of_requests_without_work_or_with_faults(void **state)
+static void requests_without_work_or_with_faults_have_a_span(void **state)
 {
     (void)state;
     struct collector *collector = collector_start();
@@ -378,7 +378,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_has_spans_for_queue_and_inference),
-        cmocka_unit_test(spans_of_requests_without_work_or_with_faults),
+        cmocka_unit_test(requests_without_work_or_with_faults_have_a_span),
         cmocka_unit_test(an_error_of_the_server_is_an_error_of_the_span),
         cmocka_unit_test(the_callers_trace_continues),
         cmocka_unit_test(the_environment_sets_the_exporter),

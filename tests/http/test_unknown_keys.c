@@ -246,7 +246,7 @@ static void auto_truncate_is_the_default_of_truncate(void **state)
 }
 
 /* The model of bytes has "auto_truncate" in its config.json. */
-static void a_model_may_set_auto_truncate(void **state)
+static void auto_truncate_of_a_model_truncates_its_texts(void **state)
 {
     (void)state;
     struct checkpoint checkpoint = checkpoint_read("../models/bytes");
@@ -310,7 +310,7 @@ int main(void)
         cmocka_unit_test(the_header_has_a_maximum_length),
         cmocka_unit_test(truncate_is_honoured_on_every_route_of_texts),
         cmocka_unit_test(auto_truncate_is_the_default_of_truncate),
-        cmocka_unit_test(a_model_may_set_auto_truncate),
+        cmocka_unit_test(auto_truncate_of_a_model_truncates_its_texts),
         cmocka_unit_test(openai_accepts_keys_of_embed),
     };
     return cmocka_run_group_tests(tests, start, stop);

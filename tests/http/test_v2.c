@@ -236,7 +236,7 @@ static void the_index_lists_models(void **state)
 
 /* ---- Runs ---- */
 
-static void json_in_json_out(void **state)
+static void requests_in_json_have_answers_in_json(void **state)
 {
     (void)state;
     static const char *const inputs[] = {
@@ -276,7 +276,7 @@ static void json_in_json_out(void **state)
 }
 
 /* JSON of different lengths puts the bytes at all alignments. */
-static void bytes_in_bytes_out(void **state)
+static void requests_in_bytes_can_have_answers_in_bytes(void **state)
 {
     (void)state;
     json_t *expected = expected_logits();
@@ -307,7 +307,7 @@ static void bytes_in_bytes_out(void **state)
 }
 
 /* A header length of 0 means that the request has no JSON. The answer is bytes. */
-static void raw_requests_are_one_item(void **state)
+static void a_raw_request_is_one_item(void **state)
 {
     (void)state;
     struct body body = body_of("", three_ids, sizeof three_ids);
@@ -330,7 +330,7 @@ static void raw_requests_are_one_item(void **state)
 }
 
 /* The request chooses bytes or JSON for each output. */
-static void outputs_may_be_mixed(void **state)
+static void one_output_may_be_bytes_and_another_json(void **state)
 {
     (void)state;
     struct body body = body_of("{\"inputs\": [" BINARY_IDS "], \"outputs\": [{\"name\": \"attention.1\"},"
@@ -354,7 +354,7 @@ static void outputs_may_be_mixed(void **state)
 }
 
 /* The answer has the items of a batch in their order. Each item has the same result as alone, up to 1e-6. */
-static void batches_are_put_together_again(void **state)
+static void items_of_a_batch_have_their_results_in_order(void **state)
 {
     (void)state;
     static const char *const rows[] = {"[7, 8]", "[9, 10]", "[11, 12]"};
@@ -415,7 +415,7 @@ static char *unpacked(const struct answer *answer, bool gzip, size_t *length)
 }
 
 /* The length of the JSON in the header counts uncompressed bytes, in requests and answers. */
-static void both_compressions_work_both_ways(void **state)
+static void gzip_and_deflate_work_for_requests_and_answers(void **state)
 {
     (void)state;
     struct body plain =
@@ -532,7 +532,7 @@ static struct answer masked(const char *mask, const char *bytes)
     return infer_bytes(two_models, "/v2/models/linformer_pytorch_padder_linformer/infer", &body, NULL);
 }
 
-static void masks_are_booleans(void **state)
+static void masks_accept_only_booleans(void **state)
 {
     (void)state;
     struct answer none = masked("", ""), all = masked("\"data\": [true, true, true]", ""),
@@ -620,7 +620,7 @@ static void errors_name_the_tensor(void **state)
         expect_refusal(the_daemon, MODEL, cases[i].body, cases[i].part);
 }
 
-static void bytes_are_counted(void **state)
+static void wrong_numbers_of_bytes_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -684,7 +684,7 @@ static struct answer infer_row(const char *datatype, const struct half *halves, 
     return infer_bytes(two_models, "/v2/models/two/infer", &body, NULL);
 }
 
-static void halves_are_converted_exactly(void **state)
+static void f16_and_bf16_are_converted_exactly(void **state)
 {
     (void)state;
     /* subnormal and normal numbers, the smallest positive numbers, the largest of F16, and zeros */
@@ -710,7 +710,7 @@ static void halves_are_converted_exactly(void **state)
     }
 }
 
-static void halves_are_checked(void **state)
+static void wrong_f16_and_bf16_inputs_are_refused(void **state)
 {
     (void)state;
     static const struct half beyond[] = {{0x7c00, 0}, {0x7e00, 0}};
@@ -822,20 +822,20 @@ int main(void)
         cmocka_unit_test(health_is_json),
         cmocka_unit_test(metadata_names_the_parameters_of_forward),
         cmocka_unit_test(the_index_lists_models),
-        cmocka_unit_test(json_in_json_out),
-        cmocka_unit_test(bytes_in_bytes_out),
-        cmocka_unit_test(raw_requests_are_one_item),
-        cmocka_unit_test(outputs_may_be_mixed),
-        cmocka_unit_test(batches_are_put_together_again),
-        cmocka_unit_test(both_compressions_work_both_ways),
+        cmocka_unit_test(requests_in_json_have_answers_in_json),
+        cmocka_unit_test(requests_in_bytes_can_have_answers_in_bytes),
+        cmocka_unit_test(a_raw_request_is_one_item),
+        cmocka_unit_test(one_output_may_be_bytes_and_another_json),
+        cmocka_unit_test(items_of_a_batch_have_their_results_in_order),
+        cmocka_unit_test(gzip_and_deflate_work_for_requests_and_answers),
         cmocka_unit_test(wrong_content_encodings_are_refused),
         cmocka_unit_test(decompression_stops_at_the_payload_limit),
         cmocka_unit_test(optional_inputs_may_be_left_out),
-        cmocka_unit_test(masks_are_booleans),
+        cmocka_unit_test(masks_accept_only_booleans),
         cmocka_unit_test(errors_name_the_tensor),
-        cmocka_unit_test(bytes_are_counted),
-        cmocka_unit_test(halves_are_converted_exactly),
-        cmocka_unit_test(halves_are_checked),
+        cmocka_unit_test(wrong_numbers_of_bytes_are_refused),
+        cmocka_unit_test(f16_and_bf16_are_converted_exactly),
+        cmocka_unit_test(wrong_f16_and_bf16_inputs_are_refused),
         cmocka_unit_test(header_lengths_must_be_numbers),
         cmocka_unit_test(the_engine_refuses_lengths_and_missing_inputs),
         cmocka_unit_test(unknown_models_and_paths_are_404),

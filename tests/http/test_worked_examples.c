@@ -37,7 +37,7 @@ static char *label_of_picture(const struct daemon *daemon, const char *path)
 }
 
 /* The 40 drawings are PNG and JPEG files of 256 x 256 pixels. At most one answer may be wrong. */
-static void drawings_are_told_apart(void **state)
+static void drawings_of_cats_and_dogs_are_classified(void **state)
 {
     (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--model", "docs/examples/cats_and_dogs"));
@@ -58,7 +58,7 @@ static void drawings_are_told_apart(void **state)
     assert_in_range(right, 39, 40);
 }
 
-static void languages_are_told_apart(void **state)
+static void texts_are_classified_by_language(void **state)
 {
     (void)state;
     static const struct {
@@ -129,8 +129,8 @@ static void masked_words_are_found(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(drawings_are_told_apart),
-        cmocka_unit_test(languages_are_told_apart),
+        cmocka_unit_test(drawings_of_cats_and_dogs_are_classified),
+        cmocka_unit_test(texts_are_classified_by_language),
         cmocka_unit_test(masked_words_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -89,7 +89,7 @@ static void expect_texts(const char *route, const char *one, const char *other, 
 }
 
 /* config.json of the model contains defaults for the sampling of tokens. A request may override each default. */
-static void test_the_model_says_how_tokens_are_chosen(void **state)
+static void test_the_model_has_defaults_for_choosing_tokens(void **state)
 {
     (void)state;
     static const char given[] = "{\"inputs\": \"The following\", \"parameters\": {\"seed\": 1, \"do_sample\": true, "
@@ -111,7 +111,7 @@ static void test_the_model_says_how_tokens_are_chosen(void **state)
 
 /* Except the last one, the requests name no model. If they generate, the writer answers them. Otherwise the first model
  * answers. */
-static void test_only_generation_chooses_the_writer(void **state)
+static void test_only_requests_that_generate_choose_the_writer(void **state)
 {
     (void)state;
     static const struct {
@@ -143,8 +143,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_texts_are_continued_as_by_the_library),
-        cmocka_unit_test(test_the_model_says_how_tokens_are_chosen),
-        cmocka_unit_test(test_only_generation_chooses_the_writer),
+        cmocka_unit_test(test_the_model_has_defaults_for_choosing_tokens),
+        cmocka_unit_test(test_only_requests_that_generate_choose_the_writer),
     };
     return cmocka_run_group_tests_name("writer", tests, start, stop);
 }

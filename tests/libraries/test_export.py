@@ -146,7 +146,7 @@ PYTORCH = dict(input_size=32, channels=24, dim_k=8, dim_ff=40, nhead=3, depth=2)
 
 
 @test
-def linformer_classes():
+def classes_of_linformer_agree_with_the_daemon():
     lib = module("linformer")
     kwargs = dict(LINFORMER, num_tokens=50, one_kv_head=True, dim_head=7)
     config, _ = agrees(shaken(lib.LinformerLM(**kwargs)), kwargs, {"x": ids(2, 17)})
@@ -158,7 +158,7 @@ def linformer_classes():
 
 
 @test
-def linear_attention_transformer_classes():
+def classes_of_linear_attention_transformer_agree_with_the_daemon():
     lib = module("linear_attention_transformer")
     settings = lib.LinformerSettings(k=8)
     kwargs = dict(LINEAR, num_tokens=50, linformer_settings=settings, pkm_layers=(1,), shift_tokens=True)
@@ -173,7 +173,7 @@ def linear_attention_transformer_classes():
 
 
 @test
-def autopadder_and_autoregressive_wrapper():
+def autopadder_and_autoregressive_wrapper_set_the_padding():
     lib = module("linear_attention_transformer")
     autopadder = module("linear_attention_transformer.autopadder").Autopadder
     kwargs = dict(LINEAR, num_tokens=50, n_local_attn_heads=2, local_attn_window_size=8, causal=True, blindspot_size=4)
@@ -189,7 +189,7 @@ def autopadder_and_autoregressive_wrapper():
 
 
 @test
-def encoder_and_decoder():
+def encoder_and_decoder_agree_with_the_daemon():
     lib = module("linear_attention_transformer")
     autopadder = module("linear_attention_transformer.autopadder").Autopadder
     enc = dict(LINEAR, num_tokens=50, n_local_attn_heads=2, local_attn_window_size=8, return_embeddings=True)
@@ -210,7 +210,7 @@ def encoder_and_decoder():
 
 
 @test
-def images():
+def image_attention_agrees_with_the_daemon():
     lib = module("linear_attention_transformer")
     common = dict(chan=6, key_dim=4, value_dim=4, heads=3)
     for more in (dict(chan_out=5), dict(kernel_size=3, padding=1, norm_queries=False)):
@@ -223,7 +223,7 @@ def images():
 
 
 @test
-def linformer_pytorch_classes():
+def classes_of_linformer_pytorch_agree_with_the_daemon():
     lib = module("linformer_pytorch")
     for sharing in ("none", "headwise", "kv", "layerwise"):
         for method in ("learnable", "convolution", "no_params"):
@@ -246,7 +246,7 @@ def linformer_pytorch_classes():
 
 
 @test
-def padder():
+def padder_sets_the_padding_zero():
     lib = module("linformer_pytorch")
     config, _ = agrees(lib.Padder(shaken(lib.Linformer(**PYTORCH))), PYTORCH, {"tensor": rows(2, 13, 24)})
     assert config["padding"] == "zero"
@@ -258,7 +258,7 @@ def padder():
 
 
 @test
-def attention_of_linformer_pytorch():
+def attention_of_linformer_pytorch_agrees_with_the_daemon():
     """The arguments E_proj, F_proj and causal_mask are modules and tensors."""
     lib = module("linformer_pytorch")
     library = module("linformer_pytorch.linformer_pytorch")
@@ -285,7 +285,7 @@ def attention_of_linformer_pytorch():
 
 
 @test
-def kuixu():
+def linear_multihead_attention_agrees_with_the_daemon():
     module("torch")
     lib = load_file("linear_multihead_attention", OPTIONS.kuixu, "--kuixu")
     common = dict(embed_dim=24, num_heads=4, seq_len=20, proj_k=8)
@@ -304,7 +304,7 @@ def kuixu():
 
 
 @test
-def wrappers():
+def wrappers_of_pytorch_are_removed():
     torch, lib = module("torch"), module("linformer")
     kwargs = dict(LINFORMER, num_tokens=50)
     model, inputs = shaken(lib.LinformerLM(**kwargs)), {"x": ids(2, 17)}
@@ -319,7 +319,7 @@ def wrappers():
 
 
 @test
-def dtypes():
+def the_file_keeps_the_dtypes_of_the_tensors():
     """The file keeps the dtypes of the tensors. The daemon converts their values to float32 for its computation."""
     torch = module("torch")
     lib, pytorch = module("linformer"), module("linformer_pytorch")
@@ -346,7 +346,7 @@ def dtypes():
 
 
 @test
-def shared_tensors():
+def shared_tensors_are_stored_once():
     torch, lib = module("torch"), module("linformer")
     kwargs = dict(LINFORMER, num_tokens=50)
     model = shaken(lib.LinformerLM(**kwargs))
@@ -362,7 +362,7 @@ def shared_tensors():
 
 
 @test
-def arguments_and_keys():
+def arguments_and_keys_become_plain_json():
     torch, lib = module("torch"), module("linformer")
     kwargs = dict(num_tokens=np.int64(300), dim=24, seq_len=torch.tensor(20), depth=2, k=np.array([8])[0], heads=3.0,
                   reversible=1, dropout=torch.tensor(0.5), dim_head=None)
@@ -431,7 +431,7 @@ def kwargs_that_differ_from_the_model_are_refused():
 
 
 @test
-def keys_of_config_json():
+def wrong_keys_of_config_json_are_refused():
     lib = module("linformer")
     kwargs = dict(LINFORMER, num_tokens=258)
     model = lib.LinformerLM(**kwargs)
@@ -660,7 +660,7 @@ def combinations_that_do_not_run_are_refused():
 
 
 @test
-def keras():
+def layers_of_keras_agree_with_the_daemon():
     module("tensorflow")
     tf_keras = module("tf_keras")
     if not OPTIONS.keras:
@@ -709,7 +709,7 @@ def keras():
 
 
 @test
-def keys_are_those_of_the_daemon():
+def the_daemon_accepts_each_key_of_the_exporter():
     values = {"name": "mine", "pooling": "cls", "normalize": False, "padding": "exact", "tokenizer": None,
               "auto_truncate": True, "eos_token": 2, "bos_token": 1, "pad_token": 0,
               "generation": {"do_sample": True, "top_p": 0.9, "top_k": 5},
@@ -731,7 +731,7 @@ def keys_are_those_of_the_daemon():
 
 
 @test
-def patterns_of_ignore():
+def patterns_of_ignore_match_whole_names():
     refused("ignore: expected a list", lambda: export(None, {}, "no", ignore="ema_*"))
     refused("ignore: expected a list", lambda: export(None, {}, "no", ignore=[""]))
     refused("ignore: expected a list", lambda: export(None, {}, "no", ignore=[1]))
@@ -783,7 +783,7 @@ def arrays():
 
 
 @test
-def safetensors_format():
+def the_file_has_the_safetensors_format():
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder, "mine")
         exporter.write_folder(folder, "{}", arrays(), False)

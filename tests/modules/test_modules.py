@@ -233,7 +233,7 @@ def reads_arguments(folder):
 
 
 @test
-def arguments_of_every_class():
+def arguments_read_from_every_class_rebuild_it():
     """Creates an instance for each reference case whose class can be a leaf, and reads its arguments. A second instance
     with these arguments must give the same bits."""
     count = 0
@@ -254,7 +254,7 @@ def arguments_of_every_class():
 
 
 @test
-def arguments_that_are_given():
+def given_arguments_override_those_of_a_leaf():
     from linear_attention_transformer import LinearAttentionTransformer
 
     module = nn.Sequential(nn.Linear(4, 8), LinearAttentionTransformer(8, 1, 40, heads=2))
@@ -337,7 +337,7 @@ def lengths_of_which_only_some_run_are_fixed():
 
 
 @test
-def sizes_that_must_be_equal_are_one():
+def sizes_that_must_be_equal_have_one_name():
     class Two(nn.Module):
         def __init__(self):
             super().__init__()
@@ -355,7 +355,7 @@ def sizes_that_must_be_equal_are_one():
 
 
 @test
-def a_batch_that_the_module_makes_a_number():
+def a_batch_size_that_becomes_an_integer_stays_free():
     function = lambda self, x: torch.cat([self.first.expand(len(x), 1, 3), x], dim=1).reshape(int(x.shape[0]) * 3, -1).reshape(
         x.shape[0], -1)
     module = Function(function, first=nn.Parameter(rows(1, 1, 3)))
@@ -380,7 +380,7 @@ def computes(function, *shape, **parts):
 
 
 @test
-def elementwise_operations():
+def elementwise_operations_agree_with_pytorch():
     computes(lambda self, x: (x + 2, x - x.abs(), 3 - x, x * x, x / 2, x // 0.7, x % 0.3, x**2, 2.0**x, x.neg(),
                               torch.maximum(x, -x), torch.max(x, x * 2), torch.where(x > 0, x, 0.0), x.masked_fill(x < 0, -1)),
              2, 3, 4)
@@ -395,7 +395,7 @@ def elementwise_operations():
 
 
 @test
-def shapes_and_selections():
+def operations_on_shapes_and_selections_agree_with_pytorch():
     computes(lambda self, x: (x.flatten(1), x.unflatten(2, (2, 2)), x.movedim(1, 2), x.transpose(1, -1), x.permute(0, 2, 1),
                               x[:, 1], x[:, -1], x[:, 1:3], x[:, ::2], x[:, :, None], x[..., 0], x.repeat(1, 2, 1),
                               x.repeat_interleave(2, dim=1), x.flip(1), x.roll(1, 2), x.narrow(1, 1, 2), x.mT), 2, 3, 4)
@@ -408,7 +408,7 @@ def shapes_and_selections():
 
 
 @test
-def reductions_and_products():
+def reductions_and_products_agree_with_pytorch():
     computes(lambda self, x: (x.mean(1), x.sum((1, 2)), x.std(1), x.var(1, unbiased=False), x.amax(1), x.max(1)[0], x.min(2).values,
                               x.prod(1), x.norm(dim=1), x.norm(p=1, dim=2), F.normalize(x, dim=2), x.argmax(1), x.max(1)[1],
                               x.cumsum(1), x.softmax(-1), F.log_softmax(x, 1), x.logsumexp(1)), 2, 3, 4)
@@ -420,7 +420,7 @@ def reductions_and_products():
 
 
 @test
-def layers():
+def layers_agree_with_pytorch():
     image = nn.Sequential(nn.Conv2d(3, 4, 3, 2, 1), nn.BatchNorm2d(4), nn.ReLU6(inplace=True), nn.Conv2d(4, 6, 3, groups=2,
                           dilation=2, padding="same"), nn.InstanceNorm2d(6, affine=True), nn.MaxPool2d(2), nn.PixelShuffle(1),
                           nn.ConvTranspose2d(6, 4, 2, 2), nn.AvgPool2d(2), nn.GroupNorm(2, 4), nn.AdaptiveAvgPool2d((1, 2)),
@@ -439,7 +439,7 @@ def layers():
 
 
 @test
-def pooling_and_shuffles():
+def pooling_and_shuffles_agree_with_pytorch():
     def pools(size, stride, padding):
         options = {"kernel_size": size, "stride": stride, "padding": padding, "ceil_mode": True}
         return lambda self, x: (F.max_pool1d(x, **options), F.avg_pool1d(x, **options),
@@ -458,7 +458,7 @@ def pooling_and_shuffles():
 
 
 @test
-def rolls_beyond_the_length():
+def rolls_beyond_the_length_agree_with_pytorch():
     module = Function(lambda self, x: (x.roll(5, 1), x.roll((-7, 1), (1, 2)), x.roll(2, 1)))
     found = exported(module, {"x": rows(2, 9, 3)})
     for length in (1, 2, 5, 7, 12):
@@ -466,14 +466,14 @@ def rolls_beyond_the_length():
 
 
 @test
-def named_tuples_are_tuples():
+def named_tuples_are_exported_as_tuples():
     Pair = collections.namedtuple("Pair", "first second")
     found = computes(lambda self, x: Pair(x * 2, {"sum": x + 1, "pair": Pair(x, -x)}), 2, 3, 4)
     assert list(found.graph["outputs"]) == ["output.0", "output.1.sum", "output.1.pair.0", "output.1.pair.1"]
 
 
 @test
-def spectrograms():
+def spectrograms_agree_with_pytorch():
     computes(lambda self, x: torch.stft(x, 16, 4, window=self.window, return_complex=True).abs(), 2, 64,
              window=nn.Parameter(torch.hann_window(16)))
     found = computes(lambda self, x: torch.view_as_real(torch.stft(x, 8, return_complex=True, center=False)).transpose(1, 2),
@@ -483,7 +483,7 @@ def spectrograms():
 
 
 @test
-def writes_in_place():
+def writes_in_place_agree_with_pytorch():
     def function(self, x):
         y = x.clone()
         y[:, 0] = 1.0
@@ -497,7 +497,7 @@ def writes_in_place():
 
 
 @test
-def blocks_without_gradients_or_autocast():
+def blocks_without_gradients_or_autocast_agree_with_pytorch():
     def function(self, x):
         with torch.no_grad():
             y = self.linear(x)
@@ -509,7 +509,7 @@ def blocks_without_gradients_or_autocast():
 
 
 @test
-def numbers_that_are_made_of_sizes():
+def numbers_computed_from_sizes_leave_the_length_free():
     found = computes(lambda self, x: x.sum(1) * x.shape[1] ** -0.5 / x.shape[1] + x.shape[1], 2, 6, 3)
     assert found.graph["sizes"], "the length is fixed"
     module = Function(lambda self, x: x.sum(1) * x.shape[1] ** -0.5)
@@ -520,7 +520,7 @@ def numbers_that_are_made_of_sizes():
 
 
 @test
-def bounds_are_numbers():
+def bounds_of_clamp_are_exported_as_numbers():
     class Similarity(nn.Module):
         def forward(self, x, y):
             return F.cosine_similarity(x.mean(1), y.mean(1), dim=-1)
@@ -545,7 +545,7 @@ class Standardised(nn.Conv2d):
 
 
 @test
-def kernels_that_are_computed_from_parameters():
+def kernels_computed_from_parameters_become_constants():
     from torch.nn.utils import parametrizations
 
     for make in (parametrizations.weight_norm, parametrizations.spectral_norm):
@@ -571,7 +571,7 @@ def kernels_that_are_computed_from_parameters():
 
 
 @test
-def integers_that_must_be_fixed():
+def sizes_in_integer_arguments_become_fixed():
     padded = Function(lambda self, x: F.pad(x, (0, 0, 0, -x.shape[1] % 8)).cumsum(1)[:, : x.shape[1]])
     found = served(padded, {"x": rows(2, 9, 4)}, {"x": rows(3, 9, 4)})
     assert found.graph["inputs"][0]["shape"] == ["batch", 9, "n"], found.graph["inputs"]
@@ -580,7 +580,7 @@ def integers_that_must_be_fixed():
 
 
 @test
-def arguments_that_are_no_tensors_of_the_module():
+def weights_computed_from_inputs_are_refused():
     line = "test_modules.py, line [0-9]+, in [a-z<>]+"
     refused(f'conv1d: "weight" is computed from an input.*{line}',
             Function(lambda self, x: F.conv1d(x, self.kernel * x.mean()), kernel=nn.Parameter(rows(4, 8, 3))), {"x": rows(2, 8, 9)})
@@ -629,7 +629,7 @@ def half_precision_stays_in_the_file():
 
 
 @test
-def the_module_is_as_before():
+def the_export_does_not_change_the_module():
     from linformer import Linformer
 
     module = nn.Sequential(Linformer(8, 12, 1, k=4, heads=2, dropout=0.5), nn.Dropout(0.5))
@@ -641,7 +641,7 @@ def the_module_is_as_before():
 
 
 @test
-def keys_of_config_json():
+def keys_of_config_json_are_written_and_wrong_ones_refused():
     module, example = Function(lambda self, x: self.body(x), body=nn.Linear(4, 2)), {"x": rows(2, 4)}
     config = exported(module, example, labels=["a", "b"], name="mine", image={"size": (4, 4), "mean": [0.5]}).config
     assert list(config) == ["architecture", "labels", "name", "image", "graph"], list(config)
@@ -672,7 +672,7 @@ class Embedded(nn.Module):
 
 
 @test
-def tokenizers_fit_the_vocabulary():
+def tokenizers_must_fit_the_vocabulary():
     """export_module() compares the tokenizer's number of ids with the embeddings and classes that read the ids."""
     from linformer import LinformerLM
 
@@ -699,7 +699,7 @@ def tokenizers_fit_the_vocabulary():
 
 
 @test
-def what_depends_on_values():
+def branches_on_values_of_inputs_are_refused():
     line = "test_modules.py, line [0-9]+, in branch: if x.sum"
 
     def branch(self, x):
@@ -712,7 +712,7 @@ def what_depends_on_values():
 
 
 @test
-def operations_that_are_not_there():
+def unknown_operations_are_refused_by_name():
     said = refused("the operation .*topk.*is not supported.*test_modules.py, line", Function(lambda self, x: x.topk(2)[0]),
                    {"x": rows(2, 4)})
     assert "scaled_dot_product_attention" in said and "upsample_bilinear2d" in said, said
@@ -727,7 +727,7 @@ def operations_that_are_not_there():
 
 
 @test
-def training_and_chance():
+def training_modes_and_random_operations_are_refused():
     refused("dropout drops values although .* in eval mode.*test_modules.py", Function(lambda self, x: F.dropout(x, 0.5)),
             {"x": rows(2, 4)})
     refused("batch_norm normalises by its own batch", Function(lambda self, x: self.body(x), body=nn.BatchNorm1d(4,
@@ -747,7 +747,7 @@ def training_and_chance():
 
 
 @test
-def outputs_and_inputs_that_do_not_fit():
+def wrong_outputs_and_inputs_are_refused():
     refused("output has shape .*first dimension of an output must be the batch", Function(lambda self, x: x.sum(0)),
             {"x": rows(2, 4)})
     refused("is complex", Function(lambda self, x: torch.stft(x, 8, return_complex=True)), {"x": rows(2, 40)})
@@ -762,7 +762,7 @@ def outputs_and_inputs_that_do_not_fit():
 
 
 @test
-def the_daemon_reads_it():
+def a_model_that_the_daemon_refuses_leaves_no_folder():
     """If the daemon refuses the exported model, no folder is left, and the error contains the daemon's message."""
     with tempfile.TemporaryDirectory() as folder:
         fake = pathlib.Path(folder, "linformerd")

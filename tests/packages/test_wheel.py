@@ -219,7 +219,7 @@ def settings_are_keywords_and_the_environment_has_none():
 
 
 @test
-def one_host_must_have_tcp():
+def one_of_the_hosts_must_be_a_tcp_address():
     with tempfile.TemporaryDirectory() as folder:
         sockets = f"unix:{folder}/one,unix:{folder}/two"
         expect(linformerd.StartError, lambda: linformerd.serve(host=f"unix:{folder}/one"), "127.0.0.1")

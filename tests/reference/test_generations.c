@@ -268,7 +268,7 @@ static void compare_run(const struct loaded *loaded, const char *name, const jso
 
 /* ---- The models ---- */
 
-static void test_random_models(void **state)
+static void test_random_models_generate_the_expected_tokens(void **state)
 {
     (void)state;
     struct case_files *files = case_files_open(RANDOM);
@@ -312,7 +312,7 @@ static void compare_file(const char *path)
     case_files_close(files);
 }
 
-static void test_reference_models(void **state)
+static void test_reference_models_generate_the_expected_tokens(void **state)
 {
     (void)state;
     compare_file("tests/generation/greedy.json");
@@ -322,8 +322,8 @@ static void test_reference_models(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_models),
-        cmocka_unit_test(test_reference_models),
+        cmocka_unit_test(test_random_models_generate_the_expected_tokens),
+        cmocka_unit_test(test_reference_models_generate_the_expected_tokens),
     };
     return cmocka_run_group_tests_name("generations", tests, NULL, NULL);
 }

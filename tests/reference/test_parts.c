@@ -251,7 +251,7 @@ static void test_case(void **state)
     unload(&loaded);
 }
 
-static void test_enough_cases(void **state)
+static void test_enough_cases_were_compared(void **state)
 {
     (void)state;
     assert_in_range(cases_in_parts, MIN_CASES, 100);
@@ -274,7 +274,7 @@ int main(void)
     struct CMUnitTest *tests = calloc((size_t)count + 1, sizeof *tests);
     for (int i = 0; i < count; i++)
         tests[i] = (struct CMUnitTest){entries[i]->d_name, test_case, NULL, NULL, entries[i]->d_name};
-    tests[count] = (struct CMUnitTest)cmocka_unit_test(test_enough_cases);
+    tests[count] = (struct CMUnitTest)cmocka_unit_test(test_enough_cases_were_compared);
     int failed = _cmocka_run_group_tests("sequences in parts", tests, (size_t)count + 1, NULL, NULL);
     for (int i = 0; i < count; i++)
         free(entries[i]);

@@ -26,7 +26,7 @@ static bool read_text(const char *text, size_t length, char *found, size_t *size
 }
 
 /* The first texts come from RFC 4648, section 10. */
-static void texts_have_their_bytes(void **state)
+static void base64_texts_are_decoded_to_their_bytes(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
@@ -52,7 +52,7 @@ static void texts_have_their_bytes(void **state)
     }
 }
 
-static void wrong_characters_are_found(void **state)
+static void the_first_wrong_character_is_reported(void **state)
 {
     (void)state;
     static const struct {
@@ -74,8 +74,8 @@ static void wrong_characters_are_found(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_have_their_bytes),
-        cmocka_unit_test(wrong_characters_are_found),
+        cmocka_unit_test(base64_texts_are_decoded_to_their_bytes),
+        cmocka_unit_test(the_first_wrong_character_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static int serve(struct error *error)
     return result;
 }
 
-static void each_allocation_may_fail(void **unused)
+static void serving_survives_each_failure(void **unused)
 {
     (void)unused;
     struct model_info info = default_info;
@@ -45,6 +45,6 @@ static void each_allocation_may_fail(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_allocation_may_fail)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(serving_survives_each_failure)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@
 
 /* ---- Batches ---- */
 
-static void test_one_job(void **context)
+static void test_a_job_receives_its_results(void **context)
 {
     (void)context;
     open_with(100, 8);
@@ -30,7 +30,7 @@ static void test_one_job(void **context)
     expect_depth(0, 0);
 }
 
-static void test_arrival_order(void **context)
+static void test_jobs_run_in_the_order_of_arrival(void **context)
 {
     (void)context;
     open_with(100, 1);
@@ -171,7 +171,7 @@ static void test_large_job_lets_only_smaller_jobs_pass(void **context)
     expect_batch(5, 17, 18, 19, 20, -1);
 }
 
-static void test_job_that_filled_a_rest_keeps_its_place(void **context)
+static void test_a_split_job_keeps_its_place_in_the_queue(void **context)
 {
     (void)context;
     open_with(4, 8);
@@ -255,7 +255,7 @@ static struct job_request *start_and_let_expire(int64_t n_items)
     }
 }
 
-static void test_deadline_between_batches_of_a_job(void **context)
+static void test_a_split_job_expires_between_its_batches(void **context)
 {
     (void)context;
     open_with(4, 8);
@@ -272,7 +272,7 @@ static void test_deadline_between_batches_of_a_job(void **context)
     assert_int_equal(fake_batches(), batches);
 }
 
-static void test_deadline_after_all_was_started(void **context)
+static void test_a_job_that_ends_after_its_deadline_has_expired(void **context)
 {
     (void)context;
     open_with(4, 8);
@@ -285,7 +285,7 @@ static void test_deadline_after_all_was_started(void **context)
 }
 
 /* When the client leaves, the batcher drops the items that have not run, so only one batch runs. */
-static void test_running_job_becomes_unwanted(void **context)
+static void test_a_job_that_becomes_unwanted_starts_no_more_batches(void **context)
 {
     (void)context;
     open_with(4, 8);
@@ -317,7 +317,7 @@ static void test_unwanted_jobs_are_not_run(void **context)
     expect_batch(1, 20, 21, 40, -1);
 }
 
-static void test_batch_of_unwanted_jobs_only(void **context)
+static void test_a_batch_of_only_unwanted_jobs_does_not_run(void **context)
 {
     (void)context;
     open_with(4, 8);
@@ -331,7 +331,7 @@ static void test_batch_of_unwanted_jobs_only(void **context)
 
 /* The first job of the next batch is unwanted, and is removed. The large job fills this batch, and keeps its place in
  * the queue for its remaining items. */
-static void test_unwanted_first_job_leaves_the_order(void **context)
+static void test_an_unwanted_first_job_does_not_change_the_order(void **context)
 {
     (void)context;
     open_with(4, 8);
@@ -362,7 +362,7 @@ static bool is_wanted_until_it_expires(struct job *job)
     return true;
 }
 
-static void test_job_that_expires_before_its_batch_runs(void **context)
+static void test_a_job_that_expires_in_the_queue_does_not_run(void **context)
 {
     (void)context;
     open_with(4, 8);
@@ -445,7 +445,7 @@ static void test_a_long_item_is_a_batch_however_long_it_takes(void **context)
 }
 
 /* The limit of an hour for a batch is never reached, so only the limits of tokens and items are effective. */
-static void test_time_alone_makes_no_small_batches(void **context)
+static void test_a_long_time_limit_makes_no_small_batches(void **context)
 {
     (void)context;
     open_timed(4, 8, 3600000);
@@ -458,7 +458,7 @@ static void test_time_alone_makes_no_small_batches(void **context)
     expect_batch(2, 14, 15, 16, 17, -1);
 }
 
-static void test_pace_follows_large_batches(void **context)
+static void test_the_measured_pace_follows_large_batches(void **context)
 {
     (void)context;
     struct pace pace = {0};
@@ -494,7 +494,7 @@ static void test_every_model_is_warmed_up(void **context)
 
 /* ---- Bounds ---- */
 
-static void test_full_queue(void **context)
+static void test_a_full_queue_refuses_jobs(void **context)
 {
     (void)context;
     open_bounded(100, 8, 20, 4, NULL);
@@ -537,7 +537,7 @@ static void test_job_that_would_wait_too_long_is_refused(void **context)
     expect(patient, JOB_OK);
 }
 
-static void test_job_beyond_the_bounds_enters_an_empty_queue(void **context)
+static void test_a_job_beyond_the_limits_enters_an_empty_queue(void **context)
 {
     (void)context;
     open_bounded(100, 8, 20, 4, NULL);
@@ -549,7 +549,7 @@ static void test_job_beyond_the_bounds_enters_an_empty_queue(void **context)
     expect(large, JOB_OK);
 }
 
-static void test_close_runs_what_was_accepted(void **context)
+static void test_closing_runs_all_accepted_jobs(void **context)
 {
     (void)context;
     open_with(4, 8);
@@ -565,7 +565,7 @@ static void test_close_runs_what_was_accepted(void **context)
     expect(small, JOB_OK);
 }
 
-static void test_close_without_work(void **context)
+static void test_closing_without_jobs_ends(void **context)
 {
     (void)context;
     open_with(4, 8);
@@ -574,7 +574,7 @@ static void test_close_without_work(void **context)
 
 /* ---- Trouble ---- */
 
-static void test_failed_batch(void **context)
+static void test_a_failed_batch_fails_all_its_jobs(void **context)
 {
     (void)context;
     open_with(4, 8);
@@ -620,7 +620,7 @@ static struct job_request *request_with_trouble(int32_t trouble)
     return request;
 }
 
-static void test_result_that_is_not_finite(void **context)
+static void test_a_result_that_is_not_finite_fails_its_job(void **context)
 {
     (void)context;
     static float output[3][8][FAKE_VOCABULARY], values[3][8][4];
@@ -656,7 +656,7 @@ static void test_result_that_is_not_finite(void **context)
 }
 
 /* If the result of an item is not finite, the remaining items of its job do not run. */
-static void test_flaw_in_a_split_job(void **context)
+static void test_a_result_that_is_not_finite_ends_a_split_job(void **context)
 {
     (void)context;
     open_with(4, 8);
@@ -691,7 +691,7 @@ static void test_batches_are_counted(void **context)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 /* An idle lane makes progress, and so does a lane that ends batches. A lane whose batch never ends makes none. */
-static void test_progress(void **context)
+static void test_a_batch_that_never_ends_is_no_progress(void **context)
 {
     (void)context;
     open_with(100, 1);
@@ -714,7 +714,7 @@ static void test_progress(void **context)
     assert_true(batcher_progresses(batcher));
 }
 
-static void test_limits_change(void **context)
+static void test_new_limits_apply_to_later_jobs(void **context)
 {
     (void)context;
     open_with(100, 1);
@@ -734,10 +734,10 @@ static void test_limits_change(void **context)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_one_job),
-        TEST(test_progress),
-        TEST(test_limits_change),
-        TEST(test_arrival_order),
+        TEST(test_a_job_receives_its_results),
+        TEST(test_a_batch_that_never_ends_is_no_progress),
+        TEST(test_new_limits_apply_to_later_jobs),
+        TEST(test_jobs_run_in_the_order_of_arrival),
         TEST(test_waiting_jobs_share_a_batch),
         TEST(test_long_item_is_a_batch_of_its_own),
         TEST(test_large_job_is_split),
@@ -745,30 +745,30 @@ int main(void)
         TEST(test_large_jobs_take_turns),
         TEST(test_jobs_of_equal_size_end_one_after_another),
         TEST(test_large_job_lets_only_smaller_jobs_pass),
-        TEST(test_job_that_filled_a_rest_keeps_its_place),
+        TEST(test_a_split_job_keeps_its_place_in_the_queue),
         TEST(test_models_take_turns),
         TEST(test_expired_job_is_answered_during_a_batch),
-        TEST(test_deadline_between_batches_of_a_job),
-        TEST(test_deadline_after_all_was_started),
-        TEST(test_running_job_becomes_unwanted),
+        TEST(test_a_split_job_expires_between_its_batches),
+        TEST(test_a_job_that_ends_after_its_deadline_has_expired),
+        TEST(test_a_job_that_becomes_unwanted_starts_no_more_batches),
         TEST(test_unwanted_jobs_are_not_run),
-        TEST(test_batch_of_unwanted_jobs_only),
-        TEST(test_unwanted_first_job_leaves_the_order),
-        TEST(test_job_that_expires_before_its_batch_runs),
+        TEST(test_a_batch_of_only_unwanted_jobs_does_not_run),
+        TEST(test_an_unwanted_first_job_does_not_change_the_order),
+        TEST(test_a_job_that_expires_in_the_queue_does_not_run),
         TEST(test_a_batch_takes_no_longer_than_stated),
         TEST(test_a_small_job_waits_for_short_batches),
         TEST(test_a_long_item_is_a_batch_however_long_it_takes),
-        TEST(test_time_alone_makes_no_small_batches),
-        TEST(test_pace_follows_large_batches),
+        TEST(test_a_long_time_limit_makes_no_small_batches),
+        TEST(test_the_measured_pace_follows_large_batches),
         TEST(test_every_model_is_warmed_up),
-        TEST(test_full_queue),
+        TEST(test_a_full_queue_refuses_jobs),
         TEST(test_job_that_would_wait_too_long_is_refused),
-        TEST(test_job_beyond_the_bounds_enters_an_empty_queue),
-        TEST(test_close_runs_what_was_accepted),
-        TEST(test_close_without_work),
-        TEST(test_failed_batch),
-        TEST(test_result_that_is_not_finite),
-        TEST(test_flaw_in_a_split_job),
+        TEST(test_a_job_beyond_the_limits_enters_an_empty_queue),
+        TEST(test_closing_runs_all_accepted_jobs),
+        TEST(test_closing_without_jobs_ends),
+        TEST(test_a_failed_batch_fails_all_its_jobs),
+        TEST(test_a_result_that_is_not_finite_fails_its_job),
+        TEST(test_a_result_that_is_not_finite_ends_a_split_job),
         TEST(test_batches_are_counted),
     };
     log_configure(LOG_FORMAT_TEXT, LOG_LEVEL_ERROR);

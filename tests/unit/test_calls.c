@@ -40,7 +40,7 @@ static void give_mask(struct engine_item *item, int64_t n_masks, int64_t length,
     item->inputs[ATTN_MASK].columns = columns;
 }
 
-static void lengths_and_widths(void **state)
+static void wrong_lengths_and_batch_sizes_are_refused(void **state)
 {
     (void)state;
     struct loaded loaded;
@@ -66,7 +66,7 @@ static void lengths_and_widths(void **state)
     unload(&loaded);
 }
 
-static void shapes_of_outputs(void **state)
+static void outputs_have_their_shapes(void **state)
 {
     (void)state;
     struct loaded loaded;
@@ -83,7 +83,7 @@ static void shapes_of_outputs(void **state)
     unload(&loaded);
 }
 
-static void masks(void **state)
+static void masks_of_wrong_shapes_are_refused(void **state)
 {
     (void)state;
     struct loaded loaded;
@@ -159,9 +159,9 @@ static void kwargs_that_do_not_fit_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lengths_and_widths),
-        cmocka_unit_test(shapes_of_outputs),
-        cmocka_unit_test(masks),
+        cmocka_unit_test(wrong_lengths_and_batch_sizes_are_refused),
+        cmocka_unit_test(outputs_have_their_shapes),
+        cmocka_unit_test(masks_of_wrong_shapes_are_refused),
         cmocka_unit_test(masks_that_the_class_fails_on_are_refused),
         cmocka_unit_test(kwargs_that_do_not_fit_are_refused),
     };

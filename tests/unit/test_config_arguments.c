@@ -169,7 +169,7 @@ int main(void)
         cmocka_unit_test(refuses_values_of_another_type_or_range),
         cmocka_unit_test(refuses_unknown_arguments_and_names_the_known),
         cmocka_unit_test(a_class_may_have_no_arguments),
-        cmocka_unit_test(cuts_long_values),
+        cmocka_unit_test(messages_cut_long_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

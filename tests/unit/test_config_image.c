@@ -92,7 +92,7 @@ static void reads_every_key(void **state)
 }
 
 /* The resize_height of size 299 is that of Inception v3 in torchvision. */
-static void the_size_before_the_crop_is_in_proportion(void **state)
+static void the_default_resize_size_is_in_proportion_to_the_crop(void **state)
 {
     (void)state;
     assert_int_equal(parse("{\"size\": 299}").resize_height, 342);
@@ -159,8 +159,10 @@ static void refuses_values_that_contradict_each_other(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(has_the_defaults_of_torchvision),           cmocka_unit_test(reads_every_key),
-        cmocka_unit_test(the_size_before_the_crop_is_in_proportion), cmocka_unit_test(refuses_bad_values_by_name),
+        cmocka_unit_test(has_the_defaults_of_torchvision),
+        cmocka_unit_test(reads_every_key),
+        cmocka_unit_test(the_default_resize_size_is_in_proportion_to_the_crop),
+        cmocka_unit_test(refuses_bad_values_by_name),
         cmocka_unit_test(refuses_values_that_contradict_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -69,7 +69,7 @@ static void reads_every_key(void **state)
     model_config_free(&config);
 }
 
-static void has_defaults(void **state)
+static void absent_keys_have_defaults(void **state)
 {
     (void)state;
     struct model_config config;
@@ -155,7 +155,7 @@ static void refuses_values_of_another_type(void **state)
     refuse("{\"ignore\": [\"\"]}", "ignore: expected strings that are not empty");
 }
 
-static void reads_prompts(void **state)
+static void reads_prompts_and_refuses_wrong_ones(void **state)
 {
     (void)state;
     struct model_config config;
@@ -177,7 +177,7 @@ static void reads_prompts(void **state)
 }
 
 /* Only a model with a graph may set this key to true. A class has an argument `causal` instead. */
-static void reads_causal(void **state)
+static void causal_is_only_for_models_with_a_graph(void **state)
 {
     (void)state;
     struct model_config config;
@@ -245,7 +245,7 @@ static void refuses_every_truncated_text(void **state)
     }
 }
 
-static void reads_a_file(void **state)
+static void reads_a_file_and_refuses_large_and_missing_ones(void **state)
 {
     (void)state;
     char path[] = "/tmp/linformerd-config-XXXXXX";
@@ -272,16 +272,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_every_key),
-        cmocka_unit_test(has_defaults),
+        cmocka_unit_test(absent_keys_have_defaults),
         cmocka_unit_test(reads_each_pooling_and_padding),
         cmocka_unit_test(refuses_values_of_another_type),
-        cmocka_unit_test(reads_prompts),
-        cmocka_unit_test(reads_causal),
+        cmocka_unit_test(reads_prompts_and_refuses_wrong_ones),
+        cmocka_unit_test(causal_is_only_for_models_with_a_graph),
         cmocka_unit_test(refuses_unknown_keys_and_names_the_known),
         cmocka_unit_test(refuses_texts_that_are_no_json_object),
         cmocka_unit_test(refuses_deep_nesting),
         cmocka_unit_test(refuses_every_truncated_text),
-        cmocka_unit_test(reads_a_file),
+        cmocka_unit_test(reads_a_file_and_refuses_large_and_missing_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

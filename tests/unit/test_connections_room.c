@@ -44,7 +44,7 @@ static bool is_broken_off(int i)
     return recv(theirs[i], &byte, 1, MSG_DONTWAIT) == 0;
 }
 
-static void slow_connections_make_room(void **state)
+static void slow_connections_are_shut_down_to_make_room(void **state)
 {
     (void)state;
     struct share newcomer = {.budget = &budget};

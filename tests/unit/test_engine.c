@@ -64,7 +64,7 @@ static void assert_refused(const struct tensor_shape *shapes, size_t count, cons
     engine_close(engine);
 }
 
-static void device_and_dtype(void **state)
+static void unusable_devices_and_dtypes_are_refused(void **state)
 {
     (void)state;
     struct engine *engine;
@@ -90,7 +90,7 @@ static void device_and_dtype(void **state)
     assert_non_null(strstr(error.message, "expected auto, f32 or bf16 on the CPU; CUDA is not used: "));
 }
 
-static void tensors(void **state)
+static void wrong_tensors_are_refused_by_name(void **state)
 {
     (void)state;
     struct tensor_shape shapes[N_SHAPES + 1];
@@ -112,7 +112,7 @@ static void tensors(void **state)
     assert_refused(shapes, N_SHAPES + 1, ATTENTION, ATTENTION_KWARGS, "", "\"to_q.bias\" [8]", "has no counterpart");
 }
 
-static void configs(void **state)
+static void wrong_classes_and_arguments_are_refused_by_name(void **state)
 {
     (void)state;
     const struct tensor_shape *shapes = attention_shapes;
@@ -152,7 +152,7 @@ static void the_error_of_an_unknown_class_lists_all_classes(void **state)
 
 /* Arguments with which the constructor of linear_attention_transformer fails, and a padding that the class does not
  * allow. */
-static void linear_attention_configs(void **state)
+static void wrong_arguments_of_linear_attention_are_refused(void **state)
 {
     (void)state;
     const struct tensor_shape *shapes = attention_shapes;
@@ -189,7 +189,7 @@ static void linear_attention_configs(void **state)
 #define MH_ATTENTION "linformer_pytorch.MHAttention"
 
 /* Arguments with which the constructor of linformer_pytorch fails. */
-static void linformer_pytorch_configs(void **state)
+static void wrong_arguments_of_linformer_pytorch_are_refused(void **state)
 {
     (void)state;
     const struct tensor_shape *shapes = attention_shapes;
@@ -215,7 +215,7 @@ static void linformer_pytorch_configs(void **state)
 
 /* The caller passes E and F to the constructor of MHAttention. With "layerwise", all heads use the same E and the same
  * F, but E and F may differ. */
-static void matrices_from_outside(void **state)
+static void different_e_and_f_of_the_caller_are_accepted(void **state)
 {
     (void)state;
     const struct tensor_shape shapes[] = {
@@ -268,7 +268,7 @@ static void assert_bad_item(const struct model *model, const struct engine_item 
     assert_non_null(strstr(error.message, words));
 }
 
-static void items(void **state)
+static void wrong_items_are_refused(void **state)
 {
     (void)state;
     struct engine *engine = open_engine();
@@ -329,7 +329,7 @@ static struct model *load_case(struct engine *engine, const char *folder)
 
 /* Axial layers fold whole windows of 16 rows, so other lengths are refused. Local heads pad to whole windows, and the
  * padding counts as tokens. */
-static void windows(void **state)
+static void rows_must_fill_whole_windows(void **state)
 {
     (void)state;
     static const int32_t x[65];
@@ -351,7 +351,7 @@ static void windows(void **state)
     engine_close(engine);
 }
 
-static void exact_length(void **state)
+static void padding_exact_accepts_only_the_exact_length(void **state)
 {
     (void)state;
     struct engine *engine = open_engine();
@@ -368,7 +368,7 @@ static void exact_length(void **state)
     engine_close(engine);
 }
 
-static void ids(void **state)
+static void ids_outside_of_the_vocabulary_are_refused(void **state)
 {
     (void)state;
     struct engine *engine = open_engine();
@@ -532,17 +532,17 @@ int main(void)
 {
     random_seed(11);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(device_and_dtype),
-        cmocka_unit_test(tensors),
-        cmocka_unit_test(configs),
+        cmocka_unit_test(unusable_devices_and_dtypes_are_refused),
+        cmocka_unit_test(wrong_tensors_are_refused_by_name),
+        cmocka_unit_test(wrong_classes_and_arguments_are_refused_by_name),
         cmocka_unit_test(the_error_of_an_unknown_class_lists_all_classes),
-        cmocka_unit_test(linear_attention_configs),
-        cmocka_unit_test(linformer_pytorch_configs),
-        cmocka_unit_test(matrices_from_outside),
-        cmocka_unit_test(items),
-        cmocka_unit_test(windows),
-        cmocka_unit_test(exact_length),
-        cmocka_unit_test(ids),
+        cmocka_unit_test(wrong_arguments_of_linear_attention_are_refused),
+        cmocka_unit_test(wrong_arguments_of_linformer_pytorch_are_refused),
+        cmocka_unit_test(different_e_and_f_of_the_caller_are_accepted),
+        cmocka_unit_test(wrong_items_are_refused),
+        cmocka_unit_test(rows_must_fill_whole_windows),
+        cmocka_unit_test(padding_exact_accepts_only_the_exact_length),
+        cmocka_unit_test(ids_outside_of_the_vocabulary_are_refused),
         cmocka_unit_test(explanation_ends_with_bytes),
         cmocka_unit_test(explanation_has_elements_and_epilogues),
         cmocka_unit_test(small_batches_wake_no_thread),

@@ -27,7 +27,7 @@ static void puts_the_place_in_front(void **state)
     assert_string_equal(error.message, "file: tensor 'a': is missing");
 }
 
-static void may_format_its_own_message(void **state)
+static void a_message_can_contain_its_former_text(void **state)
 {
     (void)state;
     struct error error;
@@ -72,7 +72,7 @@ static void cuts_between_characters(void **state)
         }
 }
 
-static void fits_exactly(void **state)
+static void a_message_of_the_maximum_length_is_not_cut(void **state)
 {
     (void)state;
     char text[LIMIT + 1];
@@ -127,10 +127,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sets_a_message_and_returns_minus_one),
         cmocka_unit_test(puts_the_place_in_front),
-        cmocka_unit_test(may_format_its_own_message),
+        cmocka_unit_test(a_message_can_contain_its_former_text),
         cmocka_unit_test(a_long_place_leaves_room_for_the_reason),
         cmocka_unit_test(cuts_between_characters),
-        cmocka_unit_test(fits_exactly),
+        cmocka_unit_test(a_message_of_the_maximum_length_is_not_cut),
         cmocka_unit_test(shows_invalid_utf8_as_question_marks),
         cmocka_unit_test(control_characters_cannot_forge_a_line),
     };

@@ -146,20 +146,20 @@ static void expect_shares(int64_t batch_ns, int64_t others_model)
     }
 }
 
-static void test_shares(void **context)
+static void test_generation_has_its_share_of_the_time(void **context)
 {
     (void)context;
     expect_shares(0, 0);
 }
 
 /* As on real devices, a step of generation takes longer than its few tokens suggest, because it reads all weights. */
-static void test_shares_with_dear_steps(void **context)
+static void test_costly_steps_do_not_change_the_share(void **context)
 {
     (void)context;
     expect_shares(50000, 0);
 }
 
-static void test_shares_of_two_models(void **context)
+static void test_generation_has_its_share_with_two_models(void **context)
 {
     (void)context;
     expect_shares(0, 1);
@@ -168,7 +168,7 @@ static void test_shares_of_two_models(void **context)
 
 /* A kind of jobs cannot save up unused time. After generation had the lane alone, the other jobs do not get all of the
  * time. */
-static void test_idle_time_is_not_saved(void **context)
+static void test_idle_time_does_not_add_to_a_later_share(void **context)
 {
     (void)context;
     struct lane_time time = {0};
@@ -250,7 +250,7 @@ static void expect_waiting_for_slots(int64_t used, int64_t waiting_for_slots)
 
 /* One slot is free all the time, but the third request, which needs one slot, does not overtake the second, which needs
  * two. */
-static void test_slots_go_to_the_first(void **context)
+static void test_slots_go_to_the_first_waiting_request(void **context)
 {
     (void)context;
     open_slots();
@@ -367,7 +367,7 @@ static void give_and_end(struct job *job)
     request->done(job);
 }
 
-static void test_closing_cancels_what_waits_for_slots(void **context)
+static void test_closing_cancels_requests_that_wait_for_slots(void **context)
 {
     (void)context;
     open_slots();
@@ -479,16 +479,16 @@ static void test_a_waiting_sequence_leaves_a_failing_device(void **context)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_shares, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_shares_with_dear_steps, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_shares_of_two_models, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_idle_time_is_not_saved, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_slots_go_to_the_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_generation_has_its_share_of_the_time, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_costly_steps_do_not_change_the_share, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_generation_has_its_share_with_two_models, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_idle_time_does_not_add_to_a_later_share, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_slots_go_to_the_first_waiting_request, setup, teardown),
         cmocka_unit_test_setup_teardown(test_large_and_small_requests_are_all_served, setup, teardown),
         cmocka_unit_test_setup_teardown(test_requests_without_slots_fill_the_queue, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_request_that_expires_lets_others_pass, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_request_that_is_not_wanted_lets_others_pass, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_closing_cancels_what_waits_for_slots, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_closing_cancels_requests_that_wait_for_slots, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sequences_stay_on_their_device, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_waiting_sequence_leaves_a_failing_device, setup, teardown),
     };

@@ -17,7 +17,7 @@ static void expect_route(const char *method, const char *path, const char *found
         assert_string_equal(match.route->path, found);
 }
 
-static void paths_are_exact(void **state)
+static void paths_must_match_exactly(void **state)
 {
     (void)state;
     expect_route("POST", "/", "/");
@@ -31,7 +31,7 @@ static void paths_are_exact(void **state)
     expect_route("POST", "/health/live/x", NULL);
 }
 
-static void methods_are_listed(void **state)
+static void a_wrong_method_lists_the_allowed_ones(void **state)
 {
     (void)state;
     struct route_match match;
@@ -68,8 +68,8 @@ static void failures_have_the_native_shape(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(paths_are_exact),
-        cmocka_unit_test(methods_are_listed),
+        cmocka_unit_test(paths_must_match_exactly),
+        cmocka_unit_test(a_wrong_method_lists_the_allowed_ones),
         cmocka_unit_test(failures_have_the_native_shape),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,7 +35,7 @@ static void reading_survives_each_failure(void **state)
 }
 
 /* If a faulty picture is refused, all its memory is freed. */
-static void a_refused_picture_leaves_nothing(void **state)
+static void a_refused_picture_leaves_no_memory_behind(void **state)
 {
     (void)state;
     static const char *const names[] = {"tests/images/few_rows.png",      "tests/images/rgb16.png",
@@ -55,7 +55,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reading_survives_each_failure),
-        cmocka_unit_test(a_refused_picture_leaves_nothing),
+        cmocka_unit_test(a_refused_picture_leaves_no_memory_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -166,7 +166,7 @@ static void check_memory(const char *name, uint8_t *bytes, size_t size)
     free(bytes);
 }
 
-static void jpeg_takes_no_more_than_it_says(void **state)
+static void jpeg_needs_no_more_memory_than_estimated(void **state)
 {
     (void)state;
     char name[64];
@@ -179,7 +179,7 @@ static void jpeg_takes_no_more_than_it_says(void **state)
         }
 }
 
-static void png_takes_no_more_than_it_says(void **state)
+static void png_needs_no_more_memory_than_estimated(void **state)
 {
     (void)state;
     size_t size;
@@ -192,7 +192,7 @@ static void png_takes_no_more_than_it_says(void **state)
 }
 
 /* Tests the counting itself. The other tests would also pass if nothing were counted. */
-static void memory_is_counted(void **state)
+static void the_test_counts_the_memory_of_libjpeg(void **state)
 {
     (void)state;
     if (!COUNTS)
@@ -207,9 +207,9 @@ static void memory_is_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_counted),
-        cmocka_unit_test(jpeg_takes_no_more_than_it_says),
-        cmocka_unit_test(png_takes_no_more_than_it_says),
+        cmocka_unit_test(the_test_counts_the_memory_of_libjpeg),
+        cmocka_unit_test(jpeg_needs_no_more_memory_than_estimated),
+        cmocka_unit_test(png_needs_no_more_memory_than_estimated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,7 @@ static void refuse(const char *file, const char *reason)
     free(bytes);
 }
 
-static void both_formats_are_refused_by_name(void **state)
+static void jpeg_and_png_without_their_libraries_are_refused(void **state)
 {
     (void)state;
     refuse("tests/images/tiny.jpg",
@@ -40,6 +40,6 @@ static void both_formats_are_refused_by_name(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(both_formats_are_refused_by_name)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(jpeg_and_png_without_their_libraries_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -285,7 +285,7 @@ static void memory_of_large_pictures_is_known_before(void **state)
 }
 
 /* If such a picture were resized before it is cropped, it would have 18 x 1800000 pixels. */
-static void long_thin_pictures_are_cheap(void **state)
+static void long_thin_pictures_need_little_memory(void **state)
 {
     (void)state;
     struct image_settings settings = image_settings_default(16, 16);
@@ -307,7 +307,7 @@ static void long_thin_pictures_are_cheap(void **state)
     free(high.data);
 }
 
-static void huge_texts_are_skipped(void **state)
+static void huge_texts_in_png_files_are_skipped(void **state)
 {
     (void)state;
     const struct image_settings settings = image_settings_default(16, 16);
@@ -385,8 +385,8 @@ int main(void)
         cmocka_unit_test(every_truncated_picture_is_refused),
         cmocka_unit_test(damaged_bytes_do_no_harm),
         cmocka_unit_test(memory_of_large_pictures_is_known_before),
-        cmocka_unit_test(long_thin_pictures_are_cheap),
-        cmocka_unit_test(huge_texts_are_skipped),
+        cmocka_unit_test(long_thin_pictures_need_little_memory),
+        cmocka_unit_test(huge_texts_in_png_files_are_skipped),
         cmocka_unit_test(a_picture_of_another_size_is_refused),
         cmocka_unit_test(threads_do_not_disturb_each_other),
     };

@@ -45,7 +45,7 @@ static void assert_shape(const struct loaded *loaded, struct engine_item item, i
     assert_true(shape[0] == channels && shape[1] == height && shape[2] == width);
 }
 
-static void sizes_are_free_up_to_a_batch(void **state)
+static void images_of_any_size_up_to_a_batch_are_accepted(void **state)
 {
     (void)state;
     struct loaded loaded = {0};
@@ -116,7 +116,7 @@ static void contexts_that_the_class_fails_on_are_refused(void **state)
     unload(&loaded);
 }
 
-static void an_image_has_all_its_rows(void **state)
+static void an_output_must_have_all_rows_of_its_image(void **state)
 {
     (void)state;
     struct loaded loaded = {0};
@@ -193,10 +193,10 @@ static void kwargs_that_do_not_fit_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_are_free_up_to_a_batch),
+        cmocka_unit_test(images_of_any_size_up_to_a_batch_are_accepted),
         cmocka_unit_test(sizes_that_change_the_number_of_pixels_are_refused),
         cmocka_unit_test(contexts_that_the_class_fails_on_are_refused),
-        cmocka_unit_test(an_image_has_all_its_rows),
+        cmocka_unit_test(an_output_must_have_all_rows_of_its_image),
         cmocka_unit_test(kwargs_that_do_not_fit_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,7 +29,7 @@ static void give_mask(struct engine_item *item, int64_t length, int64_t columns)
     item->inputs[ATTENTION_MASK].columns = columns;
 }
 
-static void keys_have_one_length(void **state)
+static void the_inputs_key_and_value_have_one_fixed_length(void **state)
 {
     (void)state;
     struct loaded loaded;
@@ -47,7 +47,7 @@ static void keys_have_one_length(void **state)
     unload(&loaded);
 }
 
-static void keys_without_projection_need_as_many_values(void **state)
+static void without_projection_key_and_mask_must_be_as_long_as_value(void **state)
 {
     (void)state;
     struct loaded loaded;
@@ -70,7 +70,7 @@ static void keys_without_projection_need_as_many_values(void **state)
     unload(&loaded);
 }
 
-static void keys_of_another_size_have_no_default(void **state)
+static void the_input_key_is_required_if_its_size_is_not_that_of_value(void **state)
 {
     (void)state;
     struct loaded loaded;
@@ -173,9 +173,9 @@ static void kwargs_that_do_not_fit_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keys_have_one_length),
-        cmocka_unit_test(keys_without_projection_need_as_many_values),
-        cmocka_unit_test(keys_of_another_size_have_no_default),
+        cmocka_unit_test(the_inputs_key_and_value_have_one_fixed_length),
+        cmocka_unit_test(without_projection_key_and_mask_must_be_as_long_as_value),
+        cmocka_unit_test(the_input_key_is_required_if_its_size_is_not_that_of_value),
         cmocka_unit_test(masks_are_booleans_for_all_heads),
         cmocka_unit_test(outputs_have_their_shapes),
         cmocka_unit_test(an_embedding_in_front_accepts_ids),

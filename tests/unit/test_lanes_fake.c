@@ -27,7 +27,7 @@ static void open_lanes(int64_t tokens, int64_t requests)
     open_with(tokens, requests);
 }
 
-static void test_two_batches_in_flight(void **context)
+static void test_two_lanes_run_two_batches_at_once(void **context)
 {
     (void)context;
     open_lanes(4, 8);
@@ -95,7 +95,7 @@ static void test_small_job_passes_a_large_one_on_all_lanes(void **context)
     expect(large, JOB_OK);
 }
 
-static void test_stuck_lanes_lose_nothing_of_others(void **context)
+static void test_a_stuck_lane_delays_no_other_model(void **context)
 {
     (void)context;
     open_lanes(4, 8);
@@ -172,7 +172,7 @@ static void test_close_waits_for_all_lanes(void **context)
 
 /* If the device of a lane fails, the model's other lanes run its batches. If all devices of a model have failed, the
  * model's first lane runs the batches. */
-static void test_lanes_that_failed(void **context)
+static void test_other_lanes_run_the_batches_of_a_failed_lane(void **context)
 {
     (void)context;
     open_lanes(4, 8);
@@ -195,7 +195,7 @@ static void test_lanes_that_failed(void **context)
 
 /* Both devices fail while each lane runs a batch and a third job waits. The model's first lane must run the third
  * job. */
-static void test_lane_that_fails_before_it_runs(void **context)
+static void test_the_first_lane_runs_a_job_when_both_lanes_fail(void **context)
 {
     (void)context;
     open_lanes(4, 1);
@@ -215,7 +215,7 @@ static void test_lane_that_fails_before_it_runs(void **context)
 
 /* The device of the last working lane fails. The model's first lane must wake for the waiting jobs, and run them on the
  * CPU. */
-static void test_last_lane_that_fails(void **context)
+static void test_the_first_lane_wakes_when_the_last_one_fails(void **context)
 {
     (void)context;
     open_lanes(4, 8);
@@ -234,7 +234,7 @@ static void test_last_lane_that_fails(void **context)
 
 /* The device of a sleeping lane works again, while the other lanes are busy and no new job arrives. The lane must wake
  * for the waiting jobs, even if they belong to another model than the first. */
-static void test_lane_that_comes_back(void **context)
+static void test_a_lane_that_works_again_runs_waiting_jobs(void **context)
 {
     (void)context;
     open_lanes(4, 8);
@@ -262,7 +262,7 @@ static void *close_batcher(void *unused)
 
 /* While the batcher closes, its lanes run the waiting jobs. A lane whose device has failed must not end early, because
  * another device may fail later. */
-static void test_close_with_failed_lanes(void **context)
+static void test_closing_with_failed_lanes_runs_all_jobs(void **context)
 {
     (void)context;
     pthread_t closer;
@@ -366,7 +366,7 @@ static void run_many_submitters(void)
     assert_true(counts[JOB_OK] > 0);
 }
 
-static void test_many_submitters(void **context)
+static void test_jobs_of_many_submitters_all_end(void **context)
 {
     (void)context;
     run_many_submitters();
@@ -381,7 +381,7 @@ static void *break_lanes(void *argument)
 }
 
 /* Devices fail and work again at any moment. If no lane woke for a job, the test would hang. */
-static void test_many_submitters_and_failing_lanes(void **context)
+static void test_jobs_of_many_submitters_on_failing_lanes_all_end(void **context)
 {
     (void)context;
     pthread_t breaker;
@@ -394,7 +394,7 @@ static void test_many_submitters_and_failing_lanes(void **context)
     pthread_join(breaker, NULL);
 }
 
-static void test_many_submitters_and_lanes(void **context)
+static void test_jobs_of_many_submitters_on_many_lanes_all_end(void **context)
 {
     (void)context;
     fake_lanes(models[0], 1, 4);
@@ -407,21 +407,21 @@ static void test_many_submitters_and_lanes(void **context)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_two_batches_in_flight),
+        TEST(test_two_lanes_run_two_batches_at_once),
         TEST(test_split_job_runs_on_all_lanes),
         TEST(test_split_job_ends_with_its_last_batch),
         TEST(test_small_job_passes_a_large_one_on_all_lanes),
-        TEST(test_stuck_lanes_lose_nothing_of_others),
+        TEST(test_a_stuck_lane_delays_no_other_model),
         TEST(test_retry_after_counts_models_on_the_same_lanes),
         TEST(test_close_waits_for_all_lanes),
-        TEST(test_lanes_that_failed),
-        TEST(test_lane_that_fails_before_it_runs),
-        TEST(test_last_lane_that_fails),
-        TEST(test_lane_that_comes_back),
-        TEST(test_close_with_failed_lanes),
-        TEST(test_many_submitters),
-        TEST(test_many_submitters_and_lanes),
-        TEST(test_many_submitters_and_failing_lanes),
+        TEST(test_other_lanes_run_the_batches_of_a_failed_lane),
+        TEST(test_the_first_lane_runs_a_job_when_both_lanes_fail),
+        TEST(test_the_first_lane_wakes_when_the_last_one_fails),
+        TEST(test_a_lane_that_works_again_runs_waiting_jobs),
+        TEST(test_closing_with_failed_lanes_runs_all_jobs),
+        TEST(test_jobs_of_many_submitters_all_end),
+        TEST(test_jobs_of_many_submitters_on_many_lanes_all_end),
+        TEST(test_jobs_of_many_submitters_on_failing_lanes_all_end),
     };
     log_configure(LOG_FORMAT_TEXT, LOG_LEVEL_ERROR);
     return cmocka_run_group_tests_name("lanes", tests, NULL, NULL);

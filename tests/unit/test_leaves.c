@@ -501,7 +501,7 @@ static int compare_lengths(const struct model *whole, const struct model *leaf, 
 }
 
 /* The class pads to multiples of 24, but its axial layers also need multiples of 16. */
-static void test_padding_that_does_not_suffice(void **state)
+static void test_lengths_are_refused_if_the_class_pads_too_little(void **state)
 {
     (void)state;
     static const char name[] = "linear_attention_lm_axial";
@@ -548,7 +548,7 @@ static void give_attended(struct plan_builder *builder, int x, int keys)
 
 /* A leaf over a fixed number of rows. The attention weights of the leaf, which are also outputs, have this number of
  * rows. */
-static void test_fixed_rows(void **state)
+static void test_a_leaf_over_a_fixed_number_of_rows_is_correct(void **state)
 {
     (void)state;
     static const struct tensor_shape shapes[] = {
@@ -574,7 +574,7 @@ static void test_fixed_rows(void **state)
 }
 
 /* The leaf pads 20 rows to 24. It makes a mask that hides the padding, because no mask is bound. */
-static void test_fixed_rows_with_padding(void **state)
+static void test_a_leaf_masks_the_padding_of_its_fixed_rows(void **state)
 {
     (void)state;
     static const struct tensor_shape shapes[] = {
@@ -781,7 +781,7 @@ static void build_refused(struct plan_builder *builder)
     plan_give(builder, family_build_leaf(builder, &leaf), PLAN_NONE, PLAN_NONE, false);
 }
 
-static void test_refusals(void **state)
+static void test_wrong_leaves_are_refused_by_name(void **state)
 {
     (void)state;
     static const struct tensor_shape shapes[] = {{"e", 40, ROWS}};
@@ -836,9 +836,11 @@ int main(void)
         return 1;
     }
     const struct CMUnitTest others[] = {
-        cmocka_unit_test(test_every_padding_ran), cmocka_unit_test(test_padding_that_does_not_suffice),
-        cmocka_unit_test(test_fixed_rows),        cmocka_unit_test(test_fixed_rows_with_padding),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_every_padding_ran),
+        cmocka_unit_test(test_lengths_are_refused_if_the_class_pads_too_little),
+        cmocka_unit_test(test_a_leaf_over_a_fixed_number_of_rows_is_correct),
+        cmocka_unit_test(test_a_leaf_masks_the_padding_of_its_fixed_rows),
+        cmocka_unit_test(test_wrong_leaves_are_refused_by_name),
     };
     struct CMUnitTest *tests = calloc((size_t)count + COUNT(others), sizeof *tests);
     for (int i = 0; i < count; i++)

@@ -101,7 +101,7 @@ static struct rlimit exhaust(void)
     return limit;
 }
 
-static void test_closing_with_a_client_that_cannot_be_accepted(void **state)
+static void test_closing_does_not_wait_for_an_unaccepted_client(void **state)
 {
     (void)state;
     int client = socket(AF_INET, SOCK_STREAM, 0);
@@ -171,7 +171,7 @@ static void test_a_host_without_an_address_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_closing_with_a_client_that_cannot_be_accepted),
+        cmocka_unit_test(test_closing_does_not_wait_for_an_unaccepted_client),
         cmocka_unit_test(test_clients_are_accepted_once_descriptors_are_free),
         cmocka_unit_test(test_failing_accepts_use_no_cpu),
         cmocka_unit_test(test_a_host_without_an_address_is_refused),

@@ -69,7 +69,7 @@ static void expect_key(const json_t *object, const char *key, const char *value)
     assert_string_equal(json_string_value(json_object_get(object, key)), value);
 }
 
-static void test_text(void **context)
+static void test_a_line_of_text_has_level_message_and_pairs(void **context)
 {
     (void)context;
     log_configure(LOG_FORMAT_TEXT, LOG_LEVEL_INFO);
@@ -93,7 +93,7 @@ static void test_text_values_are_quoted_and_escaped(void **context)
                         "f=\"\\u001b[31m\" g=gr\xc3\xbc\xc3\x9f\n");
 }
 
-static void test_json(void **context)
+static void test_a_line_of_json_has_level_message_and_pairs(void **context)
 {
     (void)context;
     log_configure(LOG_FORMAT_JSON, LOG_LEVEL_DEBUG);
@@ -112,7 +112,7 @@ static void test_json(void **context)
     json_decref(object);
 }
 
-static void test_json_numbers(void **context)
+static void test_numbers_are_numbers_in_json(void **context)
 {
     (void)context;
     log_configure(LOG_FORMAT_JSON, LOG_LEVEL_INFO);
@@ -133,7 +133,7 @@ static void test_json_numbers(void **context)
 }
 
 /* A line near the limit of its length contains the number completely or not at all. The JSON is valid. */
-static void test_numbers_at_the_end_of_a_line(void **context)
+static void test_a_number_at_the_end_of_a_line_is_never_cut(void **context)
 {
     (void)context;
     char value[4100];
@@ -178,7 +178,7 @@ static void test_limited_lines_are_counted(void **context)
     assert_true(lines >= 3 && lines < CALLS);
 }
 
-static void test_levels(void **context)
+static void test_lines_below_the_level_are_not_written(void **context)
 {
     (void)context;
     log_configure(LOG_FORMAT_TEXT, LOG_LEVEL_WARNING);
@@ -194,7 +194,7 @@ static void test_levels(void **context)
 
 /* Each invalid byte becomes one U+FFFD: a single continuation byte, an overlong slash, a surrogate, a number beyond
  * U+10FFFF, and incomplete characters. */
-static void test_bytes_that_are_no_utf8(void **context)
+static void test_invalid_utf8_becomes_replacement_characters(void **context)
 {
     (void)context;
     static const struct {
@@ -220,7 +220,7 @@ static void test_bytes_that_are_no_utf8(void **context)
 }
 
 /* The text format escapes characters that affect a terminal or a viewer: C1 controls, and the line ends of Unicode. */
-static void test_hidden_controls(void **context)
+static void test_control_characters_of_unicode_are_escaped(void **context)
 {
     (void)context;
     log_configure(LOG_FORMAT_TEXT, LOG_LEVEL_INFO);
@@ -320,16 +320,16 @@ static void test_lines_of_threads_stay_whole(void **context)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_a_line_of_text_has_level_message_and_pairs),
         cmocka_unit_test(test_text_values_are_quoted_and_escaped),
-        cmocka_unit_test(test_json),
-        cmocka_unit_test(test_json_numbers),
-        cmocka_unit_test(test_numbers_at_the_end_of_a_line),
+        cmocka_unit_test(test_a_line_of_json_has_level_message_and_pairs),
+        cmocka_unit_test(test_numbers_are_numbers_in_json),
+        cmocka_unit_test(test_a_number_at_the_end_of_a_line_is_never_cut),
         cmocka_unit_test(test_limited_lines_are_counted),
-        cmocka_unit_test(test_levels),
-        cmocka_unit_test(test_bytes_that_are_no_utf8),
-        cmocka_unit_test(test_hidden_controls),
-        cmocka_unit_test(test_long_values),
+        cmocka_unit_test(test_lines_below_the_level_are_not_written),
+        cmocka_unit_test(test_invalid_utf8_becomes_replacement_characters),
+        cmocka_unit_test(test_control_characters_of_unicode_are_escaped),
+        cmocka_unit_test(test_long_values_are_cut_between_characters),
         cmocka_unit_test(test_errno_is_kept),
         cmocka_unit_test(test_lines_of_threads_stay_whole),
     };

@@ -159,7 +159,7 @@ static void *put_many(void *argument)
 
 /* Several threads write at the same time. Lines are complete, the lines of each thread are in order, and missing lines
  * are counted. */
-static void test_many_writers(void **context)
+static void test_lines_of_many_writers_are_whole_and_in_order(void **context)
 {
     (void)context;
     static const int numbers[WRITERS] = {0, 1, 2, 3};
@@ -194,7 +194,7 @@ static void test_many_writers(void **context)
     assert_int_equal(told, log_writer_lost() - before);
 }
 
-static void test_before_the_thread_callers_write(void **context)
+static void test_callers_write_lines_before_the_thread_starts(void **context)
 {
     (void)context;
     char line[64] = "";
@@ -216,11 +216,11 @@ int main(void)
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_before_the_thread_callers_write),
+        cmocka_unit_test(test_callers_write_lines_before_the_thread_starts),
         cmocka_unit_test(test_without_a_reader_nothing_waits),
         cmocka_unit_test(test_lines_that_cannot_be_written_are_counted),
         cmocka_unit_test(test_a_torn_line_spoils_no_other),
-        cmocka_unit_test(test_many_writers),
+        cmocka_unit_test(test_lines_of_many_writers_are_whole_and_in_order),
     };
     return cmocka_run_group_tests_name("log_writer", tests, NULL, NULL);
 }

@@ -132,13 +132,13 @@ static void check_dtype(enum dtype dtype, double tolerance)
     free(expected);
 }
 
-static void chunks_are_summed(void **state)
+static void long_sequences_in_chunks_have_the_expected_sums(void **state)
 {
     (void)state;
     check_dtype(DTYPE_F32, 1e-5);
 }
 
-static void chunks_are_summed_in_bf16(void **state)
+static void long_sequences_in_bf16_have_the_expected_sums(void **state)
 {
     (void)state;
     if (!cpu_has_bf16())
@@ -149,8 +149,8 @@ static void chunks_are_summed_in_bf16(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chunks_are_summed),
-        cmocka_unit_test(chunks_are_summed_in_bf16),
+        cmocka_unit_test(long_sequences_in_chunks_have_the_expected_sums),
+        cmocka_unit_test(long_sequences_in_bf16_have_the_expected_sums),
     };
     const char *given = getenv("SEED");
     uint64_t seed = given ? strtoull(given, NULL, 10) : 20261121;

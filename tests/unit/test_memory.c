@@ -65,7 +65,7 @@ static void the_smallest_limit_of_the_outer_groups_counts(void **state)
     assert_int_equal(memory_bytes(root), 6000000);
 }
 
-static void version_1_has_a_hierarchy_of_its_own(void **state)
+static void limits_of_control_groups_version_1_count(void **state)
 {
     (void)state;
     put("/proc/self/cgroup", "3:cpu:/a\n2:memory:/docker/id\n1:name=systemd:/\n");
@@ -80,7 +80,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(without_control_groups_the_machine_is_the_limit, make_root, remove_root),
         cmocka_unit_test_setup_teardown(the_smallest_limit_of_the_outer_groups_counts, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(version_1_has_a_hierarchy_of_its_own, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(limits_of_control_groups_version_1_count, make_root, remove_root),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,7 +74,7 @@ static void expect_sample(const char *text, const char *name, double value)
         fail_msg("%s: expected %.9g, found %.9g", name, value, found);
 }
 
-static void test_gauges(void **context)
+static void test_gauges_have_the_current_values(void **context)
 {
     (void)context;
     struct metrics *metrics = open_two();
@@ -104,7 +104,7 @@ static void test_gauges(void **context)
     metrics_close(metrics);
 }
 
-static void test_requests_and_errors(void **context)
+static void test_requests_and_errors_are_counted_by_label(void **context)
 {
     (void)context;
     struct metrics *metrics = open_two();
@@ -132,7 +132,7 @@ static void test_requests_and_errors(void **context)
     metrics_close(metrics);
 }
 
-static void test_histograms(void **context)
+static void test_histograms_count_values_up_to_each_bound(void **context)
 {
     (void)context;
     struct metrics *metrics = open_two();
@@ -164,7 +164,7 @@ static void test_histograms(void **context)
 
 /* Two sequences with prompts of 10 and 5 tokens generate three tokens and one token. The end of a third sequence is
  * also counted. */
-static void test_generations(void **context)
+static void test_tokens_and_ends_of_generations_are_counted(void **context)
 {
     (void)context;
     struct metrics *metrics = open_two();
@@ -261,7 +261,7 @@ static void expect_declared(const char *text, const char *line)
 }
 
 /* Every line is a comment of a known form, or `name{labels} value` after its TYPE. No sample occurs twice. */
-static void test_exposition_format(void **context)
+static void test_each_line_follows_the_exposition_format(void **context)
 {
     (void)context;
     struct metrics *metrics = open_two();
@@ -340,7 +340,7 @@ static void test_statuses_over_the_limit_count_as_other(void **context)
     metrics_close(metrics);
 }
 
-static void test_many_recorders(void **context)
+static void test_no_count_of_many_threads_is_lost(void **context)
 {
     (void)context;
     struct metrics *metrics = open_two();
@@ -366,17 +366,17 @@ static void test_many_recorders(void **context)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gauges),
-        cmocka_unit_test(test_requests_and_errors),
-        cmocka_unit_test(test_histograms),
-        cmocka_unit_test(test_generations),
+        cmocka_unit_test(test_gauges_have_the_current_values),
+        cmocka_unit_test(test_requests_and_errors_are_counted_by_label),
+        cmocka_unit_test(test_histograms_count_values_up_to_each_bound),
+        cmocka_unit_test(test_tokens_and_ends_of_generations_are_counted),
         cmocka_unit_test(test_requests_without_inference_have_no_inference_time),
         cmocka_unit_test(test_routes_over_the_limit_count_as_other),
         cmocka_unit_test(test_label_is_escaped),
         cmocka_unit_test(test_models_have_separate_counts),
         cmocka_unit_test(test_statuses_over_the_limit_count_as_other),
-        cmocka_unit_test(test_exposition_format),
-        cmocka_unit_test(test_many_recorders),
+        cmocka_unit_test(test_each_line_follows_the_exposition_format),
+        cmocka_unit_test(test_no_count_of_many_threads_is_lost),
     };
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
 }

@@ -123,7 +123,7 @@ static void expect(const char *graph, const char *expected, const char *place)
     assert_int_equal(found_otherwise, 0);
 }
 
-static void the_graphs_of_the_tests_below_are_served(void **state)
+static void a_graph_without_faults_is_served(void **state)
 {
     (void)state;
     char *graph = around("{\"op\": \"relu\", \"to\": \"y\", \"self\": \"x\"}");
@@ -277,7 +277,7 @@ static const struct refusal nodes[] = {
      "expected the name of an earlier result"},
 };
 
-static void nodes_are_refused_by_name(void **state)
+static void faulty_nodes_are_refused_by_name(void **state)
 {
     (void)state;
     found_otherwise = 0;
@@ -407,7 +407,7 @@ static void causal_models_need_logits_and_a_free_length(void **state)
     }
 }
 
-static void graphs_are_refused(void **state)
+static void faulty_graphs_are_refused(void **state)
 {
     (void)state;
     found_otherwise = 0;
@@ -455,7 +455,7 @@ static void too_many_numbers_are_refused(void **state)
     free(graph);
 }
 
-static void memory_stays_small(void **state)
+static void refused_graphs_need_little_memory(void **state)
 {
     (void)state;
     struct rusage usage;
@@ -467,16 +467,16 @@ static void memory_stays_small(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_graphs_of_the_tests_below_are_served),
-        cmocka_unit_test(nodes_are_refused_by_name),
+        cmocka_unit_test(a_graph_without_faults_is_served),
+        cmocka_unit_test(faulty_nodes_are_refused_by_name),
         cmocka_unit_test(a_leaf_needs_the_batch_as_first_dimension),
         cmocka_unit_test(operations_between_items_are_refused),
         cmocka_unit_test(causal_models_need_logits_and_a_free_length),
-        cmocka_unit_test(graphs_are_refused),
+        cmocka_unit_test(faulty_graphs_are_refused),
         cmocka_unit_test(results_of_huge_sizes_are_refused),
         cmocka_unit_test(too_many_nodes_are_refused),
         cmocka_unit_test(too_many_numbers_are_refused),
-        cmocka_unit_test(memory_stays_small),
+        cmocka_unit_test(refused_graphs_need_little_memory),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -98,7 +98,7 @@ static const struct {
     {"/openai/deployments/words/completions", "{\"prompt\": [[1, 2], [3]], \"max_tokens\": 0, \"echo\": true}"},
 };
 
-static void each_allocation_may_fail(void **unused)
+static void requests_survive_each_failure(void **unused)
 {
     (void)unused;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -141,7 +141,7 @@ static void a_parse_without_memory_does_not_allocate_at_each_character(void **un
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_allocation_may_fail),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(requests_survive_each_failure),
                                        cmocka_unit_test(a_parse_without_memory_does_not_allocate_at_each_character)};
     json_object_seed(1);
     json_body_init();

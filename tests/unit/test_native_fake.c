@@ -192,7 +192,7 @@ static void targets_of_a_text_are_its_own_ids(void **state)
                    "for tokens without a target");
 }
 
-static void positions_are_computed_once(void **state)
+static void repeated_positions_have_the_same_row(void **state)
 {
     (void)state;
     json_t *list = expect_answer("/logits", "{\"inputs\": \"abc\", \"positions\": [2,2,0,2,2]}");
@@ -267,7 +267,7 @@ int main(void)
         cmocka_unit_test(texts_have_the_ids_of_their_tokenizer),
         cmocka_unit_test(a_text_too_long_is_refused_or_cut),
         cmocka_unit_test(targets_of_a_text_are_its_own_ids),
-        cmocka_unit_test(positions_are_computed_once),
+        cmocka_unit_test(repeated_positions_have_the_same_row),
         cmocka_unit_test(refusals_name_the_input),
         cmocka_unit_test(a_length_error_names_the_limit),
     };

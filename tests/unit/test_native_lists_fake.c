@@ -135,7 +135,7 @@ static void write_body(const char *body, const char *list, bool escaped, char *t
 
 /* Lists of numbers must have the same result whether jansson reads them or not. If a key contains an escape, jansson
  * reads its list. */
-static void both_readers_agree(void **state)
+static void number_lists_are_the_same_with_and_without_jansson(void **state)
 {
     (void)state;
     char list[2048], text[8192];
@@ -285,7 +285,7 @@ static void limits_of_lists_hold_for_escaped_keys(void **state)
     }
 }
 
-static void lists_are_counted_without_objects(void **state)
+static void lists_are_counted_without_making_json_objects(void **state)
 {
     (void)state;
     static const struct {
@@ -333,11 +333,11 @@ static void a_list_without_ids_is_refused_at_its_first_element(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_readers_agree),
+        cmocka_unit_test(number_lists_are_the_same_with_and_without_jansson),
         cmocka_unit_test(long_lists_are_refused_without_an_object_for_each_number),
         cmocka_unit_test(long_lists_of_anything_are_refused_before_they_are_objects),
         cmocka_unit_test(limits_of_lists_hold_for_escaped_keys),
-        cmocka_unit_test(lists_are_counted_without_objects),
+        cmocka_unit_test(lists_are_counted_without_making_json_objects),
         cmocka_unit_test(a_list_without_ids_is_refused_at_its_first_element),
     };
     return cmocka_run_group_tests(tests, native_setup, native_teardown);

@@ -32,7 +32,7 @@ static int run_with_long_floats(struct model *model, int lane, const struct engi
 
 /* Bodies that consist of brackets, commas, keys or texts. The memory that is charged for each must be at least the
  * memory that jansson allocates. */
-static void counted_memory_is_enough(void **state)
+static void counted_memory_covers_that_of_jansson(void **state)
 {
     (void)state;
     static const char *const repeated[] = {"{}",           "[]",      "1", "0.5", "\"\"", "\"abc\\n\\\"\"",
@@ -58,7 +58,7 @@ static void counted_memory_is_enough(void **state)
     }
 }
 
-static void json_has_a_bound(void **state)
+static void json_that_needs_too_much_memory_is_refused(void **state)
 {
     (void)state;
     struct budget *budget = &native_service.results;
@@ -168,7 +168,7 @@ static void json_is_bounded_by_the_payload(void **state)
     free(body);
 }
 
-static void tokenize_has_a_bound(void **state)
+static void tokenize_refuses_too_many_tokens(void **state)
 {
     (void)state;
     enum { MAX_TOKENS = 1 << 20 };
@@ -268,7 +268,7 @@ static void counts_do_not_overflow(void **state)
     native_service.results.limit = limit;
 }
 
-static void results_have_a_bound(void **state)
+static void results_that_need_too_much_memory_are_refused(void **state)
 {
     (void)state;
     int64_t limit = native_service.results.limit;
@@ -292,17 +292,17 @@ static void results_have_a_bound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counted_memory_is_enough),
-        cmocka_unit_test(json_has_a_bound),
+        cmocka_unit_test(counted_memory_covers_that_of_jansson),
+        cmocka_unit_test(json_that_needs_too_much_memory_is_refused),
         cmocka_unit_test(large_requests_leave_room_for_small_ones),
         cmocka_unit_test(truncated_texts_count_only_the_kept_tokens),
         cmocka_unit_test(json_takes_five_times_the_payload),
         cmocka_unit_test(json_is_bounded_by_the_payload),
-        cmocka_unit_test(tokenize_has_a_bound),
+        cmocka_unit_test(tokenize_refuses_too_many_tokens),
         cmocka_unit_test(the_memory_of_a_text_is_counted),
         cmocka_unit_test(answers_are_no_longer_than_counted),
         cmocka_unit_test(counts_do_not_overflow),
-        cmocka_unit_test(results_have_a_bound),
+        cmocka_unit_test(results_that_need_too_much_memory_are_refused),
     };
     return cmocka_run_group_tests(tests, native_setup, native_teardown);
 }

@@ -109,7 +109,7 @@ static void test_each_description_has_a_route(void **state)
 
 /* The description of an open route, which requires no key, has an empty list `security`, and no answer 401. That of a
  * route with a body has a requestBody. */
-static void test_keys_and_bodies(void **state)
+static void test_descriptions_name_required_keys_and_bodies(void **state)
 {
     (void)state;
     json_t *json = document(), *paths = json_object_get(json, "paths");
@@ -135,7 +135,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_route_is_described),
         cmocka_unit_test(test_each_description_has_a_route),
-        cmocka_unit_test(test_keys_and_bodies),
+        cmocka_unit_test(test_descriptions_name_required_keys_and_bodies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

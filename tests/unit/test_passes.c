@@ -674,7 +674,7 @@ static void run_selection(uint64_t number)
     close_bench(&bench);
 }
 
-static void the_selected_row_keeps_its_position(void **state)
+static void a_selected_row_keeps_its_position(void **state)
 {
     (void)state;
     for (uint64_t number = 0; number < 2 * N_DRAWN; number++)
@@ -781,7 +781,7 @@ int main(void)
     print_message("SEED=%llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rewritten_plans_give_the_same_results),
-        cmocka_unit_test(the_selected_row_keeps_its_position),
+        cmocka_unit_test(a_selected_row_keeps_its_position),
         cmocka_unit_test(random_plans_contain_every_operation),
         cmocka_unit_test(decisions_report_the_flops_they_save),
         cmocka_unit_test(a_rewritten_projection_is_not_rewritten_again),

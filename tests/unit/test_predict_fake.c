@@ -144,7 +144,7 @@ static void a_batch_of_one_is_a_list_of_lists(void **state)
 
 /* With `parameters`, the answer to one text is a list of lists, because Hugging Face's InferenceClient reads the first
  * element as the list for the text. */
-static void parameters_are_those_of_a_pipeline(void **state)
+static void parameters_have_the_meaning_of_a_pipeline(void **state)
 {
     (void)state;
     static const struct {
@@ -408,7 +408,7 @@ static void expect_three(const json_t *list)
 
 /* Pictures in base64: without a prefix, with the prefix of a data URL, or with line breaks. A body contains one picture
  * or several, with or without `parameters`. */
-static void pictures_are_base64(void **state)
+static void pictures_in_base64_are_classified(void **state)
 {
     (void)state;
     struct file file = read_file(PICTURE);
@@ -445,7 +445,7 @@ static void pictures_are_base64(void **state)
 }
 
 /* The body may be a picture's file if the first model reads pictures, because such a body cannot name a model. */
-static void pictures_are_bodies(void **state)
+static void a_body_can_be_the_file_of_a_picture(void **state)
 {
     (void)state;
     struct served_model first = native_models[0], pictures = native_models[6];
@@ -522,7 +522,7 @@ static void no_picture_is_read_after_the_deadline(void **state)
 }
 
 /* The picture alone needs all the memory that a request may charge, so the request is refused. */
-static void pictures_are_bounded(void **state)
+static void pictures_that_need_too_much_memory_are_refused(void **state)
 {
     (void)state;
     struct file file = read_file(PICTURE);
@@ -565,7 +565,7 @@ int main(void)
         cmocka_unit_test(classes_come_best_first),
         cmocka_unit_test(several_inputs_have_a_list_each),
         cmocka_unit_test(a_batch_of_one_is_a_list_of_lists),
-        cmocka_unit_test(parameters_are_those_of_a_pipeline),
+        cmocka_unit_test(parameters_have_the_meaning_of_a_pipeline),
         cmocka_unit_test(one_class_has_a_sigmoid_and_a_number),
         cmocka_unit_test(equal_scores_keep_the_order_of_logits),
         cmocka_unit_test(wrong_options_are_named),
@@ -575,10 +575,10 @@ int main(void)
         cmocka_unit_test(vectors_are_not_pooled),
         cmocka_unit_test(rows_of_a_tensor_are_embeddings),
         cmocka_unit_test(long_texts_are_cut_to_the_tensor),
-        cmocka_unit_test(pictures_are_base64),
-        cmocka_unit_test(pictures_are_bodies),
+        cmocka_unit_test(pictures_in_base64_are_classified),
+        cmocka_unit_test(a_body_can_be_the_file_of_a_picture),
         cmocka_unit_test(wrong_pictures_are_named),
-        cmocka_unit_test(pictures_are_bounded),
+        cmocka_unit_test(pictures_that_need_too_much_memory_are_refused),
         cmocka_unit_test(no_picture_is_read_after_the_deadline),
     };
     return cmocka_run_group_tests(tests, open_models, close_models);

@@ -27,7 +27,7 @@ static int64_t count_descriptors(void)
     return count;
 }
 
-static void test_descriptors(void **state)
+static void test_open_descriptors_are_counted(void **state)
 {
     (void)state;
     int opened[20];
@@ -45,7 +45,7 @@ static void test_descriptors(void **state)
     assert_int_equal(process_state_now().max_fds, (int64_t)limit.rlim_cur);
 }
 
-static void test_memory(void **state)
+static void test_mapped_and_resident_memory_are_counted(void **state)
 {
     (void)state;
     struct process_state before = process_state_now();
@@ -66,7 +66,7 @@ static void *wait_for_unlock(void *lock)
     return NULL;
 }
 
-static void test_threads(void **state)
+static void test_a_new_thread_is_counted(void **state)
 {
     (void)state;
     pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -79,7 +79,7 @@ static void test_threads(void **state)
     pthread_join(thread, NULL);
 }
 
-static void test_times(void **state)
+static void test_start_time_and_processor_time_are_reported(void **state)
 {
     (void)state;
     double started_s = process_started_s(), now_s = (double)time(NULL);
@@ -95,7 +95,7 @@ static void test_times(void **state)
 
 /* The kernel's file contains the name of the process in brackets, before the numbers. Brackets and numbers in the name
  * must not confuse the reader. */
-static void test_a_strange_name(void **state)
+static void test_a_process_name_with_brackets_is_skipped(void **state)
 {
     (void)state;
     assert_int_equal(prctl(PR_SET_NAME, ") R 1 (2)"), 0);
@@ -107,8 +107,11 @@ static void test_a_strange_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory),         cmocka_unit_test(test_threads),     cmocka_unit_test(test_times),
-        cmocka_unit_test(test_a_strange_name), cmocka_unit_test(test_descriptors),
+        cmocka_unit_test(test_mapped_and_resident_memory_are_counted),
+        cmocka_unit_test(test_a_new_thread_is_counted),
+        cmocka_unit_test(test_start_time_and_processor_time_are_reported),
+        cmocka_unit_test(test_a_process_name_with_brackets_is_skipped),
+        cmocka_unit_test(test_open_descriptors_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -172,25 +172,25 @@ static void check_library(enum product_library library, bool bf16, double tolera
     products_close(&products);
 }
 
-static void openblas_multiplies(void **state)
+static void openblas_products_agree_with_the_reference(void **state)
 {
     (void)state;
     check_library(LIBRARY_OPENBLAS, false, 1e-6);
 }
 
-static void onednn_multiplies(void **state)
+static void onednn_products_agree_with_the_reference(void **state)
 {
     (void)state;
     check_library(LIBRARY_ONEDNN, false, 1e-6);
 }
 
-static void onednn_multiplies_bf16(void **state) /* a number in bf16 has 8 significant bits */
+static void onednn_bf16_products_agree_with_the_reference(void **state) /* a number in bf16 has 8 significant bits */
 {
     (void)state;
     check_library(LIBRARY_ONEDNN, true, 5e-3);
 }
 
-static void own_tiles_multiply_bf16(void **state)
+static void own_bf16_products_agree_with_the_reference(void **state)
 {
     (void)state;
     check_library(LIBRARY_AUTO, true, 5e-3);
@@ -325,7 +325,7 @@ static void check_projection(const struct products *products, int64_t groups, in
     free(scratch);
 }
 
-static void sequences_are_projected_in_bf16(void **state)
+static void bf16_projections_agree_with_the_reference(void **state)
 {
     (void)state;
     struct products products;
@@ -405,14 +405,14 @@ static int seed_test(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SEEDED(openblas_multiplies),
-        SEEDED(onednn_multiplies),
-        SEEDED(onednn_multiplies_bf16),
-        SEEDED(own_tiles_multiply_bf16),
+        SEEDED(openblas_products_agree_with_the_reference),
+        SEEDED(onednn_products_agree_with_the_reference),
+        SEEDED(onednn_bf16_products_agree_with_the_reference),
+        SEEDED(own_bf16_products_agree_with_the_reference),
         SEEDED(openblas_replaces_onednn_without_generated_code),
         SEEDED(own_tiles_replace_onednn_without_generated_code),
         SEEDED(onednn_by_name_has_no_substitute),
-        SEEDED(sequences_are_projected_in_bf16),
+        SEEDED(bf16_projections_agree_with_the_reference),
         SEEDED(positions_beyond_the_item_do_not_matter),
         SEEDED(numbers_become_the_nearest_bf16),
     };

@@ -174,7 +174,7 @@ static void strings_are_escaped_and_valid(void **state)
     }
 }
 
-static void integers_are_whole(void **state)
+static void integers_are_written_exactly(void **state)
 {
     (void)state;
     struct writer writer = {0};
@@ -202,7 +202,7 @@ static void base64_is_little_endian(void **state)
     }
 }
 
-static void lists_of_floats_grow(void **state)
+static void long_lists_of_floats_are_complete(void **state)
 {
     (void)state;
     struct writer writer = {0};
@@ -221,10 +221,10 @@ static void lists_of_floats_grow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(floats_read_back_the_same), cmocka_unit_test(floats_are_shortest),
-        cmocka_unit_test(floats_are_brief_and_json), cmocka_unit_test(strings_are_escaped_and_valid),
-        cmocka_unit_test(integers_are_whole),        cmocka_unit_test(base64_is_little_endian),
-        cmocka_unit_test(lists_of_floats_grow),
+        cmocka_unit_test(floats_read_back_the_same),         cmocka_unit_test(floats_are_shortest),
+        cmocka_unit_test(floats_are_brief_and_json),         cmocka_unit_test(strings_are_escaped_and_valid),
+        cmocka_unit_test(integers_are_written_exactly),      cmocka_unit_test(base64_is_little_endian),
+        cmocka_unit_test(long_lists_of_floats_are_complete),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,7 +34,7 @@ static void expect_own(const char *given)
         assert_string_not_equal(id, given);
 }
 
-static void test_given(void **context)
+static void test_valid_given_ids_are_kept_and_others_replaced(void **context)
 {
     (void)context;
     char longest[REQUEST_ID_MAX_LENGTH + 2];
@@ -69,7 +69,7 @@ int main(void)
 {
     request_id_source_init(&source);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_given),
+        cmocka_unit_test(test_valid_given_ids_are_kept_and_others_replaced),
         cmocka_unit_test(test_own_ids_differ),
     };
     return cmocka_run_group_tests_name("request_id", tests, NULL, NULL);

@@ -68,7 +68,7 @@ static void expect_failure(struct model *model, const char *keys, const char *me
     close_model(&opened);
 }
 
-static void labels_are_as_many_as_columns(void **state)
+static void labels_must_be_as_many_as_columns(void **state)
 {
     (void)state;
     struct opened opened;
@@ -85,7 +85,7 @@ static void labels_are_as_many_as_columns(void **state)
                    "labels: the model outputs 2 tensors; expected one output (batch, classes)");
 }
 
-static void pictures_have_three_channels(void **state)
+static void models_of_pictures_must_have_three_channels(void **state)
 {
     (void)state;
     static const struct {
@@ -151,7 +151,7 @@ static void expect_tokenizer(enum input_kind kind, const char *keys, const char 
 }
 
 /* The folder REFERENCE contains no tokenizer.json. The tokenizer of its file bert.json has 598 ids. */
-static void a_tokenizer_is_a_file_or_bytes(void **state)
+static void a_tokenizer_must_be_a_file_or_bytes(void **state)
 {
     (void)state;
     folder = REFERENCE;
@@ -218,10 +218,10 @@ static void a_tokenizer_that_does_not_fit_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(labels_are_as_many_as_columns),
-        cmocka_unit_test(pictures_have_three_channels),
+        cmocka_unit_test(labels_must_be_as_many_as_columns),
+        cmocka_unit_test(models_of_pictures_must_have_three_channels),
         cmocka_unit_test(an_image_that_does_not_fit_is_refused),
-        cmocka_unit_test(a_tokenizer_is_a_file_or_bytes),
+        cmocka_unit_test(a_tokenizer_must_be_a_file_or_bytes),
         cmocka_unit_test(tokenizer_json_needs_no_key),
         cmocka_unit_test(a_tokenizer_that_does_not_fit_is_refused),
     };

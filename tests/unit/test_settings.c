@@ -65,7 +65,7 @@ static void refuse_file(const char *text, const char *message)
     unlink(path);
 }
 
-static void has_defaults(void **state)
+static void absent_settings_have_defaults(void **state)
 {
     (void)state;
     struct reading reading = {0};
@@ -234,7 +234,7 @@ static void a_model_s_name_has_no_slash(void **state)
     refuse(VARIABLES("LINFORMERD_MODEL="), "LINFORMERD_MODEL: expected a folder or NAME=FOLDER, found ''");
 }
 
-static void check_is_an_action(void **state)
+static void check_has_no_value_and_no_variable(void **state)
 {
     (void)state;
     struct reading reading = ARGUMENTS("--check", "--threads=2");
@@ -247,7 +247,7 @@ static void check_is_an_action(void **state)
                                             "all settings");
 }
 
-static void auto_stands_for_no_value(void **state)
+static void auto_is_the_same_as_no_value(void **state)
 {
     (void)state;
     struct reading reading = ARGUMENTS("--max-batch-tokens=5", "--max-batch-tokens", "auto");
@@ -285,7 +285,7 @@ static void help_and_version_override_faults(void **state)
     refuse(ARGUMENTS("--help=all"), "--help does not accept a value");
 }
 
-static void explain_gives_the_folder(void **state)
+static void explain_accepts_a_folder(void **state)
 {
     (void)state;
     struct reading reading = ARGUMENTS("--threads=1", "--explain", "dir");
@@ -355,7 +355,7 @@ static void names_choose_values_of_enums(void **state)
         assert_string_equal(instruction_set_name((enum instruction_set)i), sets[i]);
 }
 
-static void reads_devices(void **state)
+static void names_and_lists_of_devices_are_accepted(void **state)
 {
     (void)state;
     static const struct {
@@ -384,7 +384,7 @@ static void reads_devices(void **state)
     }
 }
 
-static void refuses_devices(void **state)
+static void wrong_names_and_lists_of_devices_are_refused(void **state)
 {
     (void)state;
     static char *const bad[] = {"gpu",          "cuda:",   "cuda:0,",  ",cuda:0", "cuda:x",          "cuda:0cuda:1",
@@ -652,7 +652,7 @@ static void help_names_every_setting_within_100_columns(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(has_defaults),
+        cmocka_unit_test(absent_settings_have_defaults),
         cmocka_unit_test(flags_take_values_in_both_ways),
         cmocka_unit_test(flag_beats_variable_beats_file_beats_default),
         cmocka_unit_test(a_switch_is_true_by_its_name_alone),
@@ -660,13 +660,13 @@ int main(void)
         cmocka_unit_test(models_of_a_stronger_source_replace_the_others),
         cmocka_unit_test(a_model_s_name_has_no_slash),
         cmocka_unit_test(help_and_version_override_faults),
-        cmocka_unit_test(explain_gives_the_folder),
-        cmocka_unit_test(check_is_an_action),
-        cmocka_unit_test(auto_stands_for_no_value),
+        cmocka_unit_test(explain_accepts_a_folder),
+        cmocka_unit_test(check_has_no_value_and_no_variable),
+        cmocka_unit_test(auto_is_the_same_as_no_value),
         cmocka_unit_test(refuses_values_and_names_their_source),
         cmocka_unit_test(names_choose_values_of_enums),
-        cmocka_unit_test(reads_devices),
-        cmocka_unit_test(refuses_devices),
+        cmocka_unit_test(names_and_lists_of_devices_are_accepted),
+        cmocka_unit_test(wrong_names_and_lists_of_devices_are_refused),
         cmocka_unit_test(metrics_are_protected_by_a_key),
         cmocka_unit_test(certificate_and_key_belong_together),
         cmocka_unit_test(live_settings_are_applied),

@@ -76,7 +76,7 @@ static void check_space(struct evaluated_space space)
     }
 }
 
-static void test_random_spaces(void **state)
+static void test_random_spaces_list_the_same_places_as_loops(void **state)
 {
     (void)state;
     srand(1);
@@ -86,7 +86,7 @@ static void test_random_spaces(void **state)
 
 /* If dense rows of x are copied to dense rows of y, one dimension is left. If z is the same for all rows, two
  * dimensions are left. */
-static void test_simplify(void **state)
+static void test_dense_and_broadcast_dimensions_are_merged(void **state)
 {
     (void)state;
     struct space_dimension dense[] = {{3, {40, 0, 0, 40}}, {1, {9, 9, 9, 9}}, {5, {8, 0, 0, 8}}, {8, {1, 0, 0, 1}}};
@@ -102,7 +102,7 @@ static void test_simplify(void **state)
 
 /* Counts, strides and first elements follow from the sizes of an item. Those of operands that the step does not have
  * are 0. */
-static void test_evaluate(void **state)
+static void test_counts_and_strides_follow_from_sizes(void **state)
 {
     (void)state;
     const int64_t sizes[] = {99, 4, 7, 28, -1};
@@ -123,9 +123,9 @@ static void test_evaluate(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_spaces),
-        cmocka_unit_test(test_simplify),
-        cmocka_unit_test(test_evaluate),
+        cmocka_unit_test(test_random_spaces_list_the_same_places_as_loops),
+        cmocka_unit_test(test_dense_and_broadcast_dimensions_are_merged),
+        cmocka_unit_test(test_counts_and_strides_follow_from_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

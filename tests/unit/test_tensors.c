@@ -178,7 +178,7 @@ static void compare_tagged(const struct made *made, const struct tagged *t)
     free(tags);
 }
 
-static void test_tensors_in_and_out(void **state)
+static void test_tensors_of_a_batch_have_the_expected_results(void **state)
 {
     (void)state;
     /* The items have 2 + 12 + 40 + 42 rows, together TOKENS. */
@@ -204,7 +204,7 @@ static void test_tensors_in_and_out(void **state)
     unmake(&made);
 }
 
-static void test_names_and_shapes(void **state)
+static void test_outputs_have_their_names_and_shapes(void **state)
 {
     (void)state;
     static const char *const names[] = {"tags", "marks", "sum"};
@@ -233,7 +233,7 @@ static void test_names_and_shapes(void **state)
     unmake(&made);
 }
 
-static void test_refused_items(void **state)
+static void test_wrong_items_are_refused_by_name(void **state)
 {
     (void)state;
     struct made made;
@@ -335,7 +335,7 @@ static void compare_sequences(const struct made *made, const struct engine_item 
     free(alone);
 }
 
-static void test_folded_items(void **state)
+static void test_items_with_folded_sequences_compute_the_same_in_a_batch(void **state)
 {
     (void)state;
     static const int64_t sizes[ITEMS][2] = {{3, 5}, {1, 9}, {4, 2}, {2, 30}};
@@ -371,7 +371,7 @@ static void build_scorer(struct plan_builder *builder, const char *name, const s
     plan_give_tensor(builder, plan_linear(builder, x, plan_matrix(builder, 1, DIM, "w"), PLAN_NONE), 0);
 }
 
-static void test_rank_0(void **state)
+static void test_an_output_can_be_one_number_for_each_item(void **state)
 {
     (void)state;
     struct made made;
@@ -414,7 +414,7 @@ static void build_picture(struct plan_builder *builder, const char *name, const 
 
 /* An item of constant size may have more rows than --max-batch-tokens. It then runs alone, so the arena has room for
  * one such item, not for max_batch_requests of them. */
-static void test_large_constant_items(void **state)
+static void test_an_item_larger_than_a_batch_runs_alone(void **state)
 {
     (void)state;
     struct made made;
@@ -479,7 +479,7 @@ static void build_vector(struct plan_builder *builder, const char *name, const s
     plan_give_vector(builder);
 }
 
-static void test_vector(void **state)
+static void test_an_output_can_be_one_vector_for_each_item(void **state)
 {
     (void)state;
     struct made made;
@@ -526,7 +526,7 @@ static void build_limited(struct plan_builder *builder, const char *name, const 
 }
 
 /* The limits of dimension 0 of a tensor are also the limits of the input's length. */
-static void test_lengths_of_tensors(void **state)
+static void test_limits_of_dimension_0_limit_the_length(void **state)
 {
     (void)state;
     static const struct tensor_shape shapes[] = {{"table", MARKS, DIM}};
@@ -550,15 +550,15 @@ int main(void)
     random_seed(seed);
     print_message("SEED=%llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tensors_in_and_out),
-        cmocka_unit_test(test_names_and_shapes),
-        cmocka_unit_test(test_refused_items),
-        cmocka_unit_test(test_folded_items),
-        cmocka_unit_test(test_rank_0),
-        cmocka_unit_test(test_lengths_of_tensors),
-        cmocka_unit_test(test_large_constant_items),
+        cmocka_unit_test(test_tensors_of_a_batch_have_the_expected_results),
+        cmocka_unit_test(test_outputs_have_their_names_and_shapes),
+        cmocka_unit_test(test_wrong_items_are_refused_by_name),
+        cmocka_unit_test(test_items_with_folded_sequences_compute_the_same_in_a_batch),
+        cmocka_unit_test(test_an_output_can_be_one_number_for_each_item),
+        cmocka_unit_test(test_limits_of_dimension_0_limit_the_length),
+        cmocka_unit_test(test_an_item_larger_than_a_batch_runs_alone),
         cmocka_unit_test(test_huge_sizes_are_refused),
-        cmocka_unit_test(test_vector),
+        cmocka_unit_test(test_an_output_can_be_one_vector_for_each_item),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -285,7 +285,7 @@ static void truncation_keeps_the_template(void **state)
 
 /* ---- Bytes ---- */
 
-static void bytes_are_a_codec(void **state)
+static void bytes_are_encoded_and_decoded_as_tokens(void **state)
 {
     (void)state;
     struct text_codec *codec = open_bytes(3);
@@ -396,7 +396,7 @@ static struct text_codec *open_worst(void)
     return codec;
 }
 
-static void memory_is_estimated(void **state)
+static void the_estimated_memory_suffices(void **state)
 {
     (void)state;
     static const char *const units[] = {
@@ -439,8 +439,8 @@ int main(void)
         cmocka_unit_test(a_token_is_decoded_alone),
         cmocka_unit_test(the_mask_has_one_text_everywhere),
         cmocka_unit_test(truncation_keeps_the_template),
-        cmocka_unit_test(bytes_are_a_codec),
-        cmocka_unit_test(memory_is_estimated),
+        cmocka_unit_test(bytes_are_encoded_and_decoded_as_tokens),
+        cmocka_unit_test(the_estimated_memory_suffices),
         cmocka_unit_test(a_refusal_names_the_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

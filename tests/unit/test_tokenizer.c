@@ -24,7 +24,7 @@ static void expect_ids(const char *text, size_t length, int64_t count, const int
     expect_ids_from(3, text, length, count, expected);
 }
 
-static void bytes_are_ids(void **state)
+static void bytes_become_ids_after_the_special_ones(void **state)
 {
     (void)state;
     expect_ids("", 0, 0, NULL);
@@ -42,7 +42,7 @@ static void the_mask_is_one_id(void **state)
     expect_ids("[mask]", 6, 6, (const int32_t[]){'[' + 3, 'm' + 3, 'a' + 3, 's' + 3, 'k' + 3, ']' + 3});
 }
 
-static void ids_are_bytes_again(void **state)
+static void ids_become_their_bytes_again(void **state)
 {
     (void)state;
     char bytes[BYTE_TOKENIZER_BYTES];
@@ -79,9 +79,9 @@ static void without_an_offset_ids_are_bytes_and_none_is_special(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_are_ids),
+        cmocka_unit_test(bytes_become_ids_after_the_special_ones),
         cmocka_unit_test(the_mask_is_one_id),
-        cmocka_unit_test(ids_are_bytes_again),
+        cmocka_unit_test(ids_become_their_bytes_again),
         cmocka_unit_test(without_an_offset_ids_are_bytes_and_none_is_special),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -118,7 +118,7 @@ static int compare_all(const char *name, const struct tokenizer *tokenizer, cons
     return wrong;
 }
 
-static void all_references_are_equal(void **state)
+static void ids_are_those_of_all_reference_tokenizers(void **state)
 {
     (void)state;
     char names[64][64];
@@ -581,7 +581,7 @@ static void added_tokens_that_overlap_are_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_references_are_equal),
+        cmocka_unit_test(ids_are_those_of_all_reference_tokenizers),
         cmocka_unit_test(threads_share_a_tokenizer),
         cmocka_unit_test(a_long_word_keeps_all_its_letters),
         cmocka_unit_test(an_outdated_merge_is_skipped),

@@ -57,7 +57,7 @@ static void each_number_format_is_read(void **state)
 }
 
 /* All tensors are views of one row with the numbers 0 to 15. */
-static void views_of_one_storage(void **state)
+static void views_of_one_storage_have_their_own_values(void **state)
 {
     (void)state;
     struct weights *weights = open_case("views");
@@ -77,7 +77,7 @@ static void views_of_one_storage(void **state)
     weights_close(weights);
 }
 
-static void forms_of_a_state_dict(void **state)
+static void all_forms_of_a_state_dict_have_the_same_tensors(void **state)
 {
     (void)state;
     static const char *const names[] = {"state_dict",     "parameters", "model", "protocol4",
@@ -314,8 +314,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_number_format_is_read),
-        cmocka_unit_test(views_of_one_storage),
-        cmocka_unit_test(forms_of_a_state_dict),
+        cmocka_unit_test(views_of_one_storage_have_their_own_values),
+        cmocka_unit_test(all_forms_of_a_state_dict_have_the_same_tensors),
         cmocka_unit_test(refused_files_name_the_reason),
         cmocka_unit_test(an_archive_that_is_cut_anywhere_is_refused),
         cmocka_unit_test(hostile_directories_are_refused),

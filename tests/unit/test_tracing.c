@@ -41,7 +41,7 @@ SAME(CURL_GLOBAL_ALL_FLAGS, CURL_GLOBAL_ALL);
 _Static_assert(sizeof(curl_off_t) == sizeof(int64_t), "the progress function gets 64-bit integers");
 
 /* The rules come from https://www.w3.org/TR/trace-context/. */
-static void test_traceparent(void **state)
+static void test_only_valid_traceparents_are_accepted(void **state)
 {
     (void)state;
     static const struct {
@@ -139,7 +139,7 @@ static void expect_refusal(const char *name, const char *value, const char *part
     unsetenv(name);
 }
 
-static void test_endpoints(void **state)
+static void test_the_endpoint_follows_flag_and_environment(void **state)
 {
     (void)state;
     expect_url(NULL, NULL);
@@ -160,7 +160,7 @@ static void test_endpoints(void **state)
     expect_url("http://flag/", "http://flag/v1/traces");
 }
 
-static void test_protocols(void **state)
+static void test_the_protocol_grpc_is_refused(void **state)
 {
     (void)state;
     struct tracing_options options;
@@ -181,7 +181,7 @@ static void expect_pair(const struct tracing_pair *pair, const char *key, const 
     assert_string_equal(pair->value, value);
 }
 
-static void test_lists(void **state)
+static void test_lists_in_the_environment_are_read(void **state)
 {
     (void)state;
     setenv("OTEL_EXPORTER_OTLP_HEADERS", " api-key = a%20b%2Cc=d ,,x-other=,", 1);
@@ -208,7 +208,7 @@ static void test_lists(void **state)
     tracing_options_free(&options);
 }
 
-static void test_refusals(void **state)
+static void test_wrong_variables_are_refused_by_name(void **state)
 {
     (void)state;
     char many[33 * 4 + 1] = "";
@@ -247,7 +247,7 @@ static bool takes(const char *kind, const char *ratio, const char *parent_flags,
 
 /* The cases are those of the table in OpenTelemetry's specification. For a ratio, the second half of the trace id
  * decides whether the trace is sampled. 0x40… is a quarter of 2^64, 0x80… is a half. */
-static void test_samplers(void **state)
+static void test_samplers_follow_the_table_of_opentelemetry(void **state)
 {
     (void)state;
     assert_true(takes("always_on", "", "00", 0xff));
@@ -276,7 +276,7 @@ static int64_t rejected(const char *body)
     return otlp_rejected(body, strlen(body), 10);
 }
 
-static void test_rejected_spans(void **state)
+static void test_the_number_of_rejected_spans_is_read(void **state)
 {
     (void)state;
     assert_int_equal(rejected(""), 0);
@@ -292,13 +292,13 @@ static void test_rejected_spans(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_traceparent),
-        cmocka_unit_test_setup(test_endpoints, clear_environment),
-        cmocka_unit_test_setup(test_protocols, clear_environment),
-        cmocka_unit_test_setup(test_lists, clear_environment),
-        cmocka_unit_test_setup(test_refusals, clear_environment),
-        cmocka_unit_test_setup(test_samplers, clear_environment),
-        cmocka_unit_test(test_rejected_spans),
+        cmocka_unit_test(test_only_valid_traceparents_are_accepted),
+        cmocka_unit_test_setup(test_the_endpoint_follows_flag_and_environment, clear_environment),
+        cmocka_unit_test_setup(test_the_protocol_grpc_is_refused, clear_environment),
+        cmocka_unit_test_setup(test_lists_in_the_environment_are_read, clear_environment),
+        cmocka_unit_test_setup(test_wrong_variables_are_refused_by_name, clear_environment),
+        cmocka_unit_test_setup(test_samplers_follow_the_table_of_opentelemetry, clear_environment),
+        cmocka_unit_test(test_the_number_of_rejected_spans_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,7 +99,7 @@ static void reads_tensors_in_the_order_of_their_data(void **state)
     weights_close(NULL);
 }
 
-static void a_file_may_be_without_tensors(void **state)
+static void a_file_without_tensors_is_accepted(void **state)
 {
     (void)state;
     unsigned char *file;
@@ -127,7 +127,7 @@ static void tensors_may_be_scalars_or_have_no_elements(void **state)
     free(file);
 }
 
-static void metadata_gives_tensors_other_names(void **state)
+static void other_names_in_the_metadata_are_found(void **state)
 {
     (void)state;
     unsigned char *file;
@@ -152,7 +152,7 @@ static void metadata_gives_tensors_other_names(void **state)
     refuse("{\"__metadata__\":null}", 0, "__metadata__ is not an object");
 }
 
-static void refuses_a_length_that_cannot_be(void **state)
+static void refuses_an_impossible_length(void **state)
 {
     (void)state;
     refuse_bytes("", 0, "is empty, expected a safetensors file");
@@ -164,7 +164,7 @@ static void refuses_a_length_that_cannot_be(void **state)
     refuse_bytes("\0\0\0\0\0\0\0\0", 8, "expected { at byte 8");
 }
 
-static void names_another_format(void **state)
+static void files_of_other_formats_are_refused_by_name(void **state)
 {
     (void)state;
     refuse_bytes("PK\3\4\0\0\10\10\0", 9,
@@ -237,7 +237,7 @@ static void refuses_a_malformed_entry(void **state)
     refuse(ENTRY("3", "[1]", "[0,1]"), 1, "tensor 'a': dtype is not a string");
 }
 
-static void refuses_a_shape_that_cannot_be(void **state)
+static void refuses_an_impossible_shape(void **state)
 {
     (void)state;
     refuse(ENTRY("\"U8\"", "3", "[0,1]"), 1, "tensor 'a': shape is not a list");
@@ -255,7 +255,7 @@ static void refuses_a_shape_that_cannot_be(void **state)
     refuse(ENTRY("\"U8\"", "[9223372036854775808]", "[0,0]"), 0, "the header is not valid JSON: too big integer");
 }
 
-static void refuses_offsets_that_cannot_be(void **state)
+static void refuses_impossible_offsets(void **state)
 {
     (void)state;
     const char *form = "tensor 'a': data_offsets is not a list of two integers";
@@ -375,7 +375,7 @@ static void a_large_file_with_a_wrong_header_is_not_read(void **state)
     }
 }
 
-static void opens_files(void **state)
+static void opens_files_and_reads_their_data_once(void **state)
 {
     (void)state;
     char path[] = "/tmp/linformerd-weights-XXXXXX";
@@ -493,7 +493,7 @@ static void an_index_joins_its_files(void **state)
 
 /* If a tensor has several names, huggingface_hub writes the tensor once. The metadata of the index then contains the
  * other names. */
-static void an_index_has_other_names(void **state)
+static void other_names_in_an_index_are_found(void **state)
 {
     (void)state;
     struct weights *weights;
@@ -634,24 +634,24 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_tensors_in_the_order_of_their_data),
-        cmocka_unit_test(a_file_may_be_without_tensors),
+        cmocka_unit_test(a_file_without_tensors_is_accepted),
         cmocka_unit_test(tensors_may_be_scalars_or_have_no_elements),
-        cmocka_unit_test(metadata_gives_tensors_other_names),
-        cmocka_unit_test(refuses_a_length_that_cannot_be),
-        cmocka_unit_test(names_another_format),
+        cmocka_unit_test(other_names_in_the_metadata_are_found),
+        cmocka_unit_test(refuses_an_impossible_length),
+        cmocka_unit_test(files_of_other_formats_are_refused_by_name),
         cmocka_unit_test(a_length_may_begin_like_another_format),
         cmocka_unit_test(refuses_a_header_that_is_no_object),
         cmocka_unit_test(refuses_a_malformed_entry),
-        cmocka_unit_test(refuses_a_shape_that_cannot_be),
-        cmocka_unit_test(refuses_offsets_that_cannot_be),
+        cmocka_unit_test(refuses_an_impossible_shape),
+        cmocka_unit_test(refuses_impossible_offsets),
         cmocka_unit_test(refuses_holes_and_overlaps),
         cmocka_unit_test(shows_hostile_names_harmlessly),
         cmocka_unit_test(refuses_every_truncated_file),
         cmocka_unit_test(finds_each_of_many_names),
         cmocka_unit_test(a_large_file_with_a_wrong_header_is_not_read),
-        cmocka_unit_test(opens_files),
+        cmocka_unit_test(opens_files_and_reads_their_data_once),
         cmocka_unit_test(an_index_joins_its_files),
-        cmocka_unit_test(an_index_has_other_names),
+        cmocka_unit_test(other_names_in_an_index_are_found),
         cmocka_unit_test(a_file_that_is_cut_before_its_data_is_read_is_an_error),
         cmocka_unit_test(a_replaced_file_changes_no_data),
         cmocka_unit_test(refuses_a_wrong_index),

@@ -180,7 +180,7 @@ static void converts_integers(void **state)
     }
 }
 
-static void knows_names_and_sizes(void **state)
+static void dtypes_have_names_and_sizes(void **state)
 {
     (void)state;
     assert_string_equal(weights_dtype_name(WEIGHTS_F64), "F64");
@@ -191,7 +191,7 @@ static void knows_names_and_sizes(void **state)
         assert_int_equal(weights_dtype_size((enum weights_dtype)dtype), sizes[dtype]);
 }
 
-static void writes_shapes(void **state)
+static void shapes_are_written_as_lists(void **state)
 {
     (void)state;
     char text[64];
@@ -210,13 +210,10 @@ static void writes_shapes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(converts_every_f16),
-        cmocka_unit_test(converts_every_bf16),
-        cmocka_unit_test(rounds_f64_to_nearest_even),
-        cmocka_unit_test(copies_f32_bit_by_bit),
-        cmocka_unit_test(converts_integers),
-        cmocka_unit_test(knows_names_and_sizes),
-        cmocka_unit_test(writes_shapes),
+        cmocka_unit_test(converts_every_f16),          cmocka_unit_test(converts_every_bf16),
+        cmocka_unit_test(rounds_f64_to_nearest_even),  cmocka_unit_test(copies_f32_bit_by_bit),
+        cmocka_unit_test(converts_integers),           cmocka_unit_test(dtypes_have_names_and_sizes),
+        cmocka_unit_test(shapes_are_written_as_lists),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -158,17 +158,17 @@ static void check_products(enum instruction instruction)
     }
 }
 
-static void products_of_bf16(void **)
+static void products_of_bf16_have_the_layout_of_cute(void **)
 {
     check_products(MMA_BF16);
 }
 
-static void products_of_f16(void **)
+static void products_of_f16_have_the_layout_of_cute(void **)
 {
     check_products(MMA_F16);
 }
 
-static void products_of_tf32(void **)
+static void products_of_tf32_have_the_layout_of_cute(void **)
 {
     check_products(MMA_TF32);
 }
@@ -209,12 +209,12 @@ static void check_loads(bool transposed)
         }
 }
 
-static void loads(void **)
+static void loaded_fragments_have_the_layout_of_cute(void **)
 {
     check_loads(false);
 }
 
-static void transposed_loads(void **)
+static void transposed_fragments_have_the_layout_of_cute(void **)
 {
     check_loads(true);
 }
@@ -270,7 +270,7 @@ template <bool ALONG> static void check_fragments(void)
         }
 }
 
-static void fragments_of_split_lines(void **)
+static void fragments_of_split_lines_have_the_layout_of_cute(void **)
 {
     check_fragments<true>();
     check_fragments<false>();
@@ -291,7 +291,7 @@ static __global__ void give_sums(float *tile)
     });
 }
 
-static void results_of_split_tiles(void **)
+static void results_of_split_tiles_are_at_the_layouts_places(void **)
 {
     static float tile[LINES][LINES];
     memset(tile, 0xff, sizeof tile);
@@ -311,10 +311,13 @@ static void results_of_split_tiles(void **)
 static int run_fragments(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_of_bf16),       cmocka_unit_test(products_of_f16),
-        cmocka_unit_test(products_of_tf32),       cmocka_unit_test(loads),
-        cmocka_unit_test(transposed_loads),       cmocka_unit_test(fragments_of_split_lines),
-        cmocka_unit_test(results_of_split_tiles),
+        cmocka_unit_test(products_of_bf16_have_the_layout_of_cute),
+        cmocka_unit_test(products_of_f16_have_the_layout_of_cute),
+        cmocka_unit_test(products_of_tf32_have_the_layout_of_cute),
+        cmocka_unit_test(loaded_fragments_have_the_layout_of_cute),
+        cmocka_unit_test(transposed_fragments_have_the_layout_of_cute),
+        cmocka_unit_test(fragments_of_split_lines_have_the_layout_of_cute),
+        cmocka_unit_test(results_of_split_tiles_are_at_the_layouts_places),
     };
     return cmocka_run_group_tests_name("fragments", tests, open_stream, close_stream);
 }

@@ -59,7 +59,7 @@ template <size_t n> void check_examples(const example (&examples)[n])
         check_example(e);
 }
 
-void integers(void **)
+void integer_instructions_have_the_listed_results(void **)
 {
     const example examples[] = {
         {"add.s32 %r3, %r0, %r1;", 0x7fffffff, 1, 0, 0x80000000},
@@ -97,7 +97,7 @@ void integers(void **)
     check_examples(examples);
 }
 
-void bits(void **)
+void bit_instructions_have_the_listed_results(void **)
 {
     const example examples[] = {
         {"and.b32 %r3, %r0, %r1;", 0xff00ff00, 0x0ff00ff0, 0, 0x0f000f00},
@@ -145,7 +145,7 @@ void bits(void **)
     check_examples(examples);
 }
 
-void floats(void **)
+void float_instructions_have_the_listed_results(void **)
 {
     const uint64_t third = 0x3eaaaaab, least = 1, next = ONE + 1, huge = 0x7f7fffff, two = bits_of(2),
                    half = bits_of(0.5f);
@@ -205,7 +205,7 @@ void floats(void **)
     check_examples(examples);
 }
 
-void comparisons(void **)
+void comparisons_have_the_listed_results(void **)
 {
     const uint64_t nan = 0x7fc00000, two = bits_of(2);
     const example examples[] = {
@@ -243,7 +243,7 @@ void comparisons(void **)
     check_examples(examples);
 }
 
-void conversions(void **)
+void conversions_have_the_listed_results(void **)
 {
     const uint64_t nan = 0x7fc00000;
     const example examples[] = {
@@ -298,7 +298,7 @@ void conversions(void **)
 
 /* Each of the 2^16 bit patterns of f16 becomes the float that its sign, exponent and fraction define. Each pattern of
  * f16 and of bf16 converts back to the same bits, except NaNs. */
-void halves_are_exact(void **)
+void conversions_of_all_f16_and_bf16_are_exact(void **)
 {
     for (uint32_t base = 0; base < 0x10000; base += 1024) {
         for (uint32_t i = 0; i < 1024; i++)
@@ -327,8 +327,12 @@ void halves_are_exact(void **)
 int main()
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integers),    cmocka_unit_test(bits),        cmocka_unit_test(floats),
-        cmocka_unit_test(comparisons), cmocka_unit_test(conversions), cmocka_unit_test(halves_are_exact),
+        cmocka_unit_test(integer_instructions_have_the_listed_results),
+        cmocka_unit_test(bit_instructions_have_the_listed_results),
+        cmocka_unit_test(float_instructions_have_the_listed_results),
+        cmocka_unit_test(comparisons_have_the_listed_results),
+        cmocka_unit_test(conversions_have_the_listed_results),
+        cmocka_unit_test(conversions_of_all_f16_and_bf16_are_exact),
     };
     return cmocka_run_group_tests_name("instructions of one lane in PTX", tests, NULL, NULL);
 }

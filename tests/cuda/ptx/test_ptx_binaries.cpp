@@ -63,14 +63,14 @@ std::vector<uint8_t> bytes_of(const char *hex)
     return bytes;
 }
 
-void reads_all_modes(void **)
+void ptx_is_read_in_all_modes_of_compression(void **)
 {
     for (const char *mode : {none, balance, speed})
         assert_string_equal(ptx::newest_ptx(bytes_of(mode).data()).c_str(), text);
 }
 
 /* The newest PTX need not come first. A section with machine code is ignored. */
-void uses_the_newest_code(void **)
+void the_newest_ptx_of_a_binary_is_used(void **)
 {
     for (const char *mode : {none, balance, speed}) {
         std::vector<uint8_t> bytes = bytes_of(mode), swapped(bytes.begin(), bytes.begin() + FIRST_SECTION);
@@ -99,7 +99,7 @@ bool is_refused(const std::vector<uint8_t> &bytes)
     return WIFSIGNALED(status);
 }
 
-void refuses_damage(void **)
+void damaged_binaries_are_refused(void **)
 {
     const struct {
         const char *mode;
@@ -126,7 +126,7 @@ void refuses_damage(void **)
 
 /* Inverts the bits of each byte of the compressed text, one byte at a time. The address sanitizer reports reads beyond
  * the end. */
-void never_reads_beyond_the_end(void **)
+void bytes_beyond_the_end_are_never_read(void **)
 {
     for (const char *mode : {balance, speed})
         for (size_t at = DATA; at < FIRST_SECTION + SECTION_BYTES; at++) {
@@ -140,10 +140,10 @@ void never_reads_beyond_the_end(void **)
 int main()
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_all_modes),
-        cmocka_unit_test(uses_the_newest_code),
-        cmocka_unit_test(refuses_damage),
-        cmocka_unit_test(never_reads_beyond_the_end),
+        cmocka_unit_test(ptx_is_read_in_all_modes_of_compression),
+        cmocka_unit_test(the_newest_ptx_of_a_binary_is_used),
+        cmocka_unit_test(damaged_binaries_are_refused),
+        cmocka_unit_test(bytes_beyond_the_end_are_never_read),
     };
     return cmocka_run_group_tests_name("fat binaries", tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ void run_body(const std::string &body, const launch_shape &shape = {}, const std
 
 /* "shfl.sync": the clamp is 0 for mode up, and 31 for the other modes. (32 - W) << 8 divides the warp into segments of
  * W lanes. */
-void shuffles(void **)
+void shuffle_instructions_exchange_values_within_a_warp(void **)
 {
     run_body(std::string("shfl.sync.bfly.b32 %r0, %thread, 5, 31, -1;") + STORE);
     for (uint32_t i = 0; i < 32; i++)
@@ -47,7 +47,7 @@ void shuffles(void **)
         assert_int_equal(device_words[i], i < 16 ? ~0u : 7);
 }
 
-void votes(void **)
+void vote_instructions_combine_the_threads_of_a_warp(void **)
 {
     run_body(std::string("setp.gt.s32 %p0, %thread, 29; vote.sync.ballot.b32 %r0, %p0, -1;") + STORE);
     assert_int_equal(device_words[5], 0xc0000000);
@@ -99,7 +99,7 @@ void barriers_order_warps(void **)
     }
 }
 
-void atomic_operations(void **)
+void atomic_instructions_lose_no_update(void **)
 {
     const launch_shape shape = {64, 2, 1};
     run_body("atom.global.add.u32 %r0, [%data], 1; red.global.max.u32 [%data + 4], %thread;\n"
@@ -115,7 +115,7 @@ void atomic_operations(void **)
                                                                            too small to change the sum */
 }
 
-void spaces(void **)
+void loads_and_stores_reach_their_memory(void **)
 {
     run_body(
         std::string("ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%data + 16]; st.global.v2.u32 [%data + 4096], {%r4, %r1};"
@@ -173,7 +173,7 @@ void copies_arrive_at_their_wait(void **)
 
 /* "ldmatrix": thread t receives the elements at columns 2 (t % 4) and 2 (t % 4) + 1 of row t / 4. With .trans, rows and
  * columns are exchanged. */
-void matrices_are_loaded(void **)
+void ldmatrix_distributes_matrices_over_the_warp(void **)
 {
     for (int transposed = 0; transposed < 2; transposed++) {
         run_body(
@@ -239,7 +239,7 @@ uint16_t half_of(float x, bool is_bf16) /* x is a small whole number, which both
     return (uint16_t)(size ? (bits >> 16 & 0x8000) | (size - (112u << 23)) >> 13 : 0);
 }
 
-void products(void **)
+void mma_instructions_compute_exact_products(void **)
 {
     const char *const types[] = {"m16n8k16.row.col.f32.bf16.bf16.f32", "m16n8k16.row.col.f32.f16.f16.f32",
                                  "m16n8k8.row.col.f32.tf32.tf32.f32"};
@@ -285,15 +285,15 @@ void products(void **)
 int main()
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shuffles),
-        cmocka_unit_test(votes),
+        cmocka_unit_test(shuffle_instructions_exchange_values_within_a_warp),
+        cmocka_unit_test(vote_instructions_combine_the_threads_of_a_warp),
         cmocka_unit_test(diverged_paths_converge),
         cmocka_unit_test(barriers_order_warps),
-        cmocka_unit_test(atomic_operations),
-        cmocka_unit_test(spaces),
+        cmocka_unit_test(atomic_instructions_lose_no_update),
+        cmocka_unit_test(loads_and_stores_reach_their_memory),
         cmocka_unit_test(copies_arrive_at_their_wait),
-        cmocka_unit_test(matrices_are_loaded),
-        cmocka_unit_test(products),
+        cmocka_unit_test(ldmatrix_distributes_matrices_over_the_warp),
+        cmocka_unit_test(mma_instructions_compute_exact_products),
     };
     return cmocka_run_group_tests_name("threads and memory in PTX", tests, NULL, NULL);
 }
