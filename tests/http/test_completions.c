@@ -115,7 +115,7 @@ static void test_a_prompt_is_a_text_its_ids_or_a_list_of_either(void **state)
 }
 
 /* Checks all fields of an answer, and the default of max_tokens. The text is that of /generate. */
-static void test_the_form_of_an_answer(void **state)
+static void test_an_answer_has_the_fields_of_openai(void **state)
 {
     (void)state;
     json_t *answer = complete("\"prompt\":\"ab\",\"temperature\":0");

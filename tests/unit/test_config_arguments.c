@@ -145,7 +145,7 @@ static void a_class_may_have_no_arguments(void **state)
 }
 
 /* A long value is cut in the message, and ends in three dots. The text before the value is complete. */
-static void cuts_long_values(void **state)
+static void messages_cut_long_values(void **state)
 {
     (void)state;
     char text[1000];

@@ -111,7 +111,7 @@ static void few_descriptors_leave_room_for_some_connections(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(slow_connections_make_room),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(slow_connections_are_shut_down_to_make_room),
                                        cmocka_unit_test(the_client_with_the_most_bytes_is_shut_down_first),
                                        cmocka_unit_test(few_descriptors_leave_room_for_some_connections)};
     struct error error;

@@ -241,7 +241,7 @@ static void expect_whole_characters(const char *line, const char *escape)
 }
 
 /* Logs values of many lengths around the limit of a line. The value must not be cut within a character or an escape. */
-static void test_long_values(void **context)
+static void test_long_values_are_cut_between_characters(void **context)
 {
     (void)context;
     char value[9000];
