@@ -167,7 +167,8 @@ const struct setting settings_table[] = {
      .is_valid = is_origins,
      .expected = "* or origins such as https://app.example, with commas between them",
      .help = "Pages of these origins may read the daemon's answers in a browser. * allows all origins. "
-             "Without this flag, browsers refuse the answers to pages of other origins."},
+             "Several origins have commas between them. Without this flag, browsers do not let pages of other "
+             "origins read the answers."},
     {.group = "Network",
      .flag = "api-key-file",
      .live = true,
@@ -197,7 +198,7 @@ const struct setting settings_table[] = {
      .maximum = 1024,
      .unit = "threads",
      .help = "Number of event loops, which read requests and write answers. The same number of further "
-             "threads parse large bodies and write large answers."},
+             "threads parse large bodies and write large answers. With TLS, there are twice as many event loops."},
     {.group = "Network",
      .flag = "max-connections",
      .kind = SETTING_INTEGER,
@@ -241,9 +242,9 @@ const struct setting settings_table[] = {
      .maximum = INT64_C(1) << 40,
      .unit = "bytes",
      .word = "auto",
-     .help = "Largest body of a request. auto: enough for the longest input of each model as JSON, and at "
-             "least 33554432. If this JSON needs more than 1/8 of the memory, auto is enough for the same "
-             "input in binary, and at most 1/8 of the memory."},
+     .help = "Largest body of a request. auto: the longest input of each model fits as JSON, and the limit is at least "
+             "33554432 bytes. If this JSON needs more than 1/8 of the machine's memory, only the same input in binary "
+             "must fit. Even then, the limit is at most 1/8 of the memory."},
     {.group = "Computing",
      .flag = "device",
      .kind = SETTING_DEVICE,
@@ -254,7 +255,7 @@ const struct setting settings_table[] = {
      .help = "Device that computes. auto: the first CUDA device, or the CPU if there is no CUDA device. A model "
              "that does not fit into the device's memory runs on the CPU. cpu: only the CPU. cuda: the first"
              " CUDA device. Without a CUDA device, the start fails. cuda:0,cuda:1 or cuda:all: each model runs on"
-             " each of these devices. If a device fails, the CPU runs its batches."},
+             " each of these devices. If a device fails, the CPU or another of these devices runs its batches."},
     {.group = "Computing",
      .flag = "dtype",
      .kind = SETTING_CHOICE,
@@ -328,7 +329,7 @@ const struct setting settings_table[] = {
      .help = "Largest number of tokens in a batch. Each pixel of an image counts as a token. A longer "
              "sequence is a batch of its own if the model's class has a maximum length. Otherwise it is "
              "refused. auto: 16384 tokens. With auto, an image of up to 262144 pixels is a batch of its own, "
-             "too. For some models this number is lower, so that intermediate results need at most 1 GiB "
+             "too. For some models, this limit of pixels is lower, so that intermediate results need at most 1 GiB "
              "and at most a quarter of the memory. Larger images are refused."},
     {.group = "Batches and queues",
      .flag = "max-batch-requests",
@@ -410,11 +411,10 @@ const struct setting settings_table[] = {
      .minimum = 0,
      .maximum = 65536,
      .unit = "sequences",
-     .help =
-         "Largest number of sequences that one model generates at a time. Requests for more sequences wait in the "
-         "queue. "
-         "Each sequence has a slot of memory. 0: any number, without slots. Each token then runs its whole sequence "
-         "again."},
+     .help = "Largest number of sequences that one model generates at a time. Requests for more sequences wait in the "
+             "queue. For some models, each sequence has memory for intermediate results. 0: any number, without this "
+             "memory. "
+             "For each new token, the model then computes the whole sequence again."},
     {.group = "Batches and queues",
      .flag = "generation-percent",
      .kind = SETTING_INTEGER,
@@ -489,10 +489,12 @@ const struct setting settings_table[] = {
      .kind = SETTING_TEXT,
      AT(otlp_endpoint),
      .value_name = "URL",
-     .help = "OpenTelemetry collector to which the daemon sends a span of each request, such as "
-             "http://localhost:4318. The spans go to the path /v1/traces below the URL, as JSON. Without this "
-             "setting, the variable OTEL_EXPORTER_OTLP_ENDPOINT may name the collector. If neither is set, nothing is "
-             "sent."},
+     .help =
+         "OpenTelemetry collector to which the daemon sends spans of requests, such as http://localhost:4318. The "
+         "spans "
+         "go to the path /v1/traces below the URL, as JSON. Without this setting, the variable "
+         "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT may name the collector. If none is set, "
+         "nothing is sent."},
     {.group = "Other",
      .flag = "config",
      .kind = SETTING_CONFIG,

@@ -216,8 +216,9 @@ template <typename T> static inline const T *weight_of(struct cuda_run *run, int
 {
     if (weight == PLAN_NONE)
         return NULL;
-    refuse_unless(run, run->weights[weight] || is_empty(&run->plan->weights[weight]),
-                  "it reads a weight as elements, but its row in operations.cu does not declare this");
+    refuse_unless(
+        run, run->weights[weight] || is_empty(&run->plan->weights[weight]),
+        "it reads a weight in the number format of products, but its row in operations.cu declares it as floats");
     return (const T *)run->weights[weight];
 }
 

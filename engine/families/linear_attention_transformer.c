@@ -151,8 +151,12 @@ static void check_rotary(struct plan_builder *builder, const char *name, const s
         plan_fail(builder, "%s: use_rotary_emb needs an even emb_dim, not %lld", name, (long long)arguments->emb_dim);
     if (arguments->attend_axially && arguments->depth > 0 &&
         (arguments->local_attn_window_size != 1 || arguments->dim / arguments->heads != arguments->dim_head))
-        plan_fail(builder, "%s: use_rotary_emb with attend_axially: the table of positions does not fit axial layers",
-                  name);
+        plan_fail(
+            builder,
+            "%s: use_rotary_emb with attend_axially: expected local_attn_window_size 1 and dim_head %lld, which is "
+            "dim / heads; found %lld and %lld",
+            name, (long long)(arguments->dim / arguments->heads), (long long)arguments->local_attn_window_size,
+            (long long)arguments->dim_head);
 }
 
 /* Checks the assertions of the library, and other conditions under which it fails because of wrong shapes. */

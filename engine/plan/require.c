@@ -106,7 +106,7 @@ void plan_limit_ids(struct plan_builder *builder, int ids, int64_t vocabulary, c
         return;
     struct model_input *input = input_of_ids(builder->plan, ids);
     if (!input || input->kind != INPUT_IDS)
-        plan_fail(builder, "%s: expected the ids of an input", what);
+        plan_fail(builder, "%s: expected ids that come unchanged from an input of the module", what);
     else if (input->vocabulary == 0 || vocabulary < input->vocabulary)
         input->vocabulary = vocabulary;
 }

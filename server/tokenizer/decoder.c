@@ -538,8 +538,10 @@ static int read_steps(const json_t *json, int depth, struct decoder *decoder, st
     const json_t *parts = json_object_get(json, "decoders");
     if (part_keys(json, WHERE, sequence, error) != 0)
         return -1;
-    if (!json_is_array(parts) || depth == SEQUENCE_DEPTH)
-        return error_set(error, WHERE ": decoders: expected a list, at most %d deep", SEQUENCE_DEPTH);
+    if (!json_is_array(parts))
+        return error_set(error, WHERE ": decoders: expected a list");
+    if (depth == SEQUENCE_DEPTH)
+        return error_set(error, WHERE ": a Sequence is nested more than %d times", SEQUENCE_DEPTH);
     for (size_t i = 0; i < json_array_size(parts); i++)
         if (read_steps(json_array_get(parts, i), depth + 1, decoder, error) != 0)
             return -1;

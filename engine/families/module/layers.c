@@ -329,7 +329,7 @@ static void read_padding(struct node *node, struct convolution_arguments *c)
 static bool read_kernel(struct module *module, const struct tensor *weight, struct convolution_arguments *c)
 {
     if (module_failed(module) || weight->rank != 2 + c->dimensions || weight->value != PLAN_NONE)
-        return module_fail(module, "argument \"weight\" must be a tensor of the file with %d dimensions",
+        return module_fail(module, "argument \"weight\" must be a tensor of the weights file with %d dimensions",
                            2 + c->dimensions),
                false;
     c->out = module_constant(module, weight->dims[0].size, "a kernel");
@@ -462,9 +462,19 @@ static void build_transposed(struct node *node, int dimensions)
     c.groups = node_integer(node, "groups", 1);
     if (!take_channels(module, &x, &channels))
         return;
-    if (c.out != channels || x.rank != 2 + dimensions || c.groups < 1 || channels % c.groups != 0) {
-        module_fail(module, "the kernel is for %lld channels in %lld groups, but the input has %lld channels",
-                    (long long)c.out, (long long)c.groups, (long long)channels);
+    if (x.rank != 2 + dimensions) {
+        module_fail(module, "the input has %d dimensions; expected %d: batch, channels and the image", x.rank,
+                    2 + dimensions);
+        return;
+    }
+    if (c.groups < 1 || channels % c.groups != 0) {
+        module_fail(module, "groups is %lld; expected a divisor of the %lld channels of the input", (long long)c.groups,
+                    (long long)channels);
+        return;
+    }
+    if (c.out != channels) {
+        module_fail(module, "the kernel is for %lld channels, but the input has %lld channels", (long long)c.out,
+                    (long long)channels);
         return;
     }
     c.out = c.in * c.groups;

@@ -193,12 +193,16 @@ static bool read_letters(const char **text, char *letters)
 static bool read_equation(struct module *module, const char *text, int operands, struct equation *equation)
 {
     bool two = operands == 2;
+    const char *all = text;
     *equation = (struct equation){.x = ""};
     bool right = read_letters(&text, equation->x) && (!two || (*text++ == ',' && read_letters(&text, equation->z))) &&
                  strncmp(text, "->", 2) == 0;
     text += right ? 2 : 0;
     if (!right || !read_letters(&text, equation->y) || *text != '\0')
-        return module_fail(module, "the equation is not supported: expected \"->\", and no letter twice in an operand"),
+        return module_fail(module,
+                           "equation \"%.60s\" is not supported: expected letters, at most %d in an operand and none "
+                           "twice, without \"...\", and \"->\"",
+                           all, MODULE_RANK),
                false;
     return true;
 }

@@ -504,8 +504,12 @@ static void build_index_select(struct node *node, int variant)
     int dim = node_dim(node, "dim", t.rank, NODE_REQUIRED), runs = 0;
     if (module_failed(module))
         return;
-    if (index.rank != 1 || index.value != PLAN_NONE || t.dims[dim].batched) {
-        module_fail(module, "expected the indices as a vector of the file, and a dimension other than the batch");
+    if (index.rank != 1 || index.value != PLAN_NONE) {
+        module_fail(module, "argument \"index\" must be a vector of the weights file, not a computed tensor");
+        return;
+    }
+    if (t.dims[dim].batched) {
+        module_fail(module, "selecting from the batch dimension is not supported");
         return;
     }
     int64_t count = module_constant(module, index.dims[0].size, "the number of indices");

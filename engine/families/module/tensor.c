@@ -468,7 +468,7 @@ int tensor_weight(struct module *module, struct tensor t, int64_t rows, int64_t 
         return PLAN_NONE;
     const struct plan *plan = module->builder->plan;
     if (t.value != PLAN_NONE)
-        return module_fail(module, "the weight is a computed tensor; expected a tensor of the file");
+        return module_fail(module, "the weight is a computed tensor; expected a tensor of the weights file");
     bool constant = plan_size_is_constant(plan, t.first, &first);
     for (int d = 0; d < t.rank && constant; d++) {
         constant = plan_size_is_constant(plan, t.dims[d].size, &counts[d]) &&

@@ -190,7 +190,9 @@ static int read_panels(struct request *request, struct attention_picture *pictur
         return -1;
     panels->n_rows = layer < 0 ? layers : 1;
     if (panels->n_rows > MAX_LAYERS)
-        return failure_set(&request->failure, FAILURE_INVALID, "the model has %" PRId64 " layers: choose one", layers);
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "the model has %" PRId64 " layers, a picture shows at most %d: choose one with layer=N",
+                           layers, MAX_LAYERS);
     picture->rows = request_take(request, panels->n_rows, sizeof *picture->rows);
     if (!picture->rows)
         return -1;

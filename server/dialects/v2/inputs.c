@@ -166,7 +166,8 @@ static int count_items(struct v2_inputs *inputs, int64_t *count)
         *count = tensor->shape.sizes[0];
         if (*count != first->shape.sizes[0])
             return failure_set(&request->failure, FAILURE_INVALID,
-                               "input \"%s\" has a batch of %" PRId64 ", but input \"%s\" has one of %" PRId64,
+                               "input \"%s\" has a batch of %" PRId64 ", but input \"%s\" has a batch of %" PRId64
+                               ": equal batches were expected",
                                tensor->name, *count, first->name, first->shape.sizes[0]);
     }
     return v2_tensor_check_batch(request, *count);
