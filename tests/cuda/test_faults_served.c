@@ -321,8 +321,9 @@ static void sequences_of_a_failing_device_continue(void **state)
     generate_all(daemon, runs);
     assert_int_equal(metric(daemon, "linformerd_standby_batches_total"), 0);
     faults_set("launch 60 1 700 sticky device 0\nopen 1 1 2 device 0\n");
-    generate_all(daemon, runs);
-    assert_true(metric(daemon, "linformerd_device_faults_total{device=\"cuda:0\"}") > 0);
+    do /* the other device may run most of the batches */
+        generate_all(daemon, runs);
+    while (metric(daemon, "linformerd_device_faults_total{device=\"cuda:0\"}") == 0);
     faults_set("");
     wait_until_ok(daemon);
     generate_all(daemon, runs);

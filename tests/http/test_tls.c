@@ -242,7 +242,7 @@ static void a_reload_replaces_the_certificate(void **state)
     expect_days(20);
 }
 
-/* This test needs the certificates that a_new_certificate has installed. */
+/* This test needs the certificates that a_reload_replaces_the_certificate has installed. */
 static void a_bad_certificate_changes_nothing(void **state)
 {
     (void)state;
