@@ -491,8 +491,10 @@ static int read_steps(const json_t *json, const char *where, int depth, struct p
     const json_t *parts = json_object_get(json, "pretokenizers");
     if (part_keys(json, where, sequence, error) != 0)
         return -1;
-    if (!json_is_array(parts) || depth == SEQUENCE_DEPTH)
-        return error_set(error, "%s: pretokenizers: expected a list, at most %d deep", where, SEQUENCE_DEPTH);
+    if (!json_is_array(parts))
+        return error_set(error, "%s: pretokenizers: expected a list", where);
+    if (depth == SEQUENCE_DEPTH)
+        return error_set(error, "%s: a Sequence is nested more than %d times", where, SEQUENCE_DEPTH);
     for (size_t i = 0; i < json_array_size(parts); i++)
         if (read_steps(json_array_get(parts, i), where, depth + 1, pre_tokenizer, error) != 0)
             return -1;

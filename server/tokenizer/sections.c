@@ -63,7 +63,9 @@ static int read_rest(const json_t *json, struct pad_section *padding, struct err
     if (!json_is_null(json_object_get(json, "pad_to_multiple_of")) &&
         part_integer(json, where, "pad_to_multiple_of", false, 0, &padding->multiple_of, error) != 0)
         return -1;
-    if (id >= VOCABULARY_ID_LIMIT || padding->multiple_of > INT32_MAX)
+    if (padding->multiple_of > INT32_MAX)
+        return error_set(error, "%s: pad_to_multiple_of: expected at most %d", where, INT32_MAX);
+    if (id >= VOCABULARY_ID_LIMIT)
         return error_set(error, "%s: pad_id: expected an id below %lld", where, (long long)VOCABULARY_ID_LIMIT);
     padding->id = (int32_t)id;
     padding->left = direction == 1;

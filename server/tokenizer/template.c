@@ -163,8 +163,10 @@ static int read_part(const json_t *json, int depth, struct token_template *templ
     const json_t *parts = json_object_get(json, "processors");
     if (part_keys(json, WHERE, sequence, error) != 0)
         return -1;
-    if (!json_is_array(parts) || depth == SEQUENCE_DEPTH)
-        return error_set(error, WHERE ": processors: expected a list, at most %d deep", SEQUENCE_DEPTH);
+    if (!json_is_array(parts))
+        return error_set(error, WHERE ": processors: expected a list");
+    if (depth == SEQUENCE_DEPTH)
+        return error_set(error, WHERE ": a Sequence is nested more than %d times", SEQUENCE_DEPTH);
     for (size_t i = 0; i < json_array_size(parts); i++)
         if (read_part(json_array_get(parts, i), depth + 1, template, error) != 0)
             return -1;

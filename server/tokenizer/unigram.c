@@ -60,7 +60,7 @@ int unigram_read(struct reader *reader, const json_t *json, struct text_model *m
         read_scores(&reader->vocab, &model->vocabulary, unigram, error) != 0)
         return -1;
     if (unk_id >= (int64_t)model->vocabulary.ids)
-        return error_set(error, WHERE ": unk_id: expected an index of vocab, at most %zu; found %lld",
+        return error_set(error, WHERE ": unk_id: expected an index of vocab, below %zu; found %lld",
                          model->vocabulary.ids, (long long)unk_id);
     model->unk_id = (int32_t)unk_id;
     model_fallback_bytes(&model->vocabulary, unigram->fallback_bytes);

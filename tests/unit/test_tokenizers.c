@@ -504,7 +504,7 @@ static void models_that_contradict_themselves_are_refused(void **state)
             "model: merges: \"aa\" is not in the vocabulary");
     refused("{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}}}", "model: merges: expected a list");
     refused("{\"model\": {\"type\": \"Unigram\", \"vocab\": [[\"a\", 0.5]], \"unk_id\": 1}}",
-            "model: unk_id: expected an index of vocab, at most 1; found 1");
+            "model: unk_id: expected an index of vocab, below 1; found 1");
     refused("{\"model\": {\"type\": \"Unigram\", \"vocab\": [[\"a\", 1e999]]}}",
             "model: vocab: expected [\"text\", score] at index 0");
     refused("{\"normalizer\": {\"type\": \"Lowercase\"}, \"added_tokens\": [" ADDED("Day") ", " ADDED("day") "], " MODEL

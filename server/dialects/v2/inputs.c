@@ -83,11 +83,12 @@ static int read_source(struct v2_inputs *inputs, const struct v2_entry *entry, s
         return failure_set(failure, FAILURE_INVALID,
                            "input \"%.100s\": binary_data_size is not an integer of at least 0", entry->name);
     if (json_integer_value(size) > inputs->n_bytes)
-        return failure_set(failure, FAILURE_INVALID,
-                           "input \"%.100s\": binary_data_size is %lld, but only %" PRId64
-                           " %s left after the JSON part of Inference-Header-Content-Length bytes",
-                           entry->name, (long long)json_integer_value(size), inputs->n_bytes,
-                           inputs->n_bytes == 1 ? "byte is" : "bytes are");
+        return failure_set(
+            failure, FAILURE_INVALID,
+            "input \"%.100s\": binary_data_size is %lld, but only %" PRId64
+            " %s left after the JSON part of Inference-Header-Content-Length bytes and the data of earlier inputs",
+            entry->name, (long long)json_integer_value(size), inputs->n_bytes,
+            inputs->n_bytes == 1 ? "byte is" : "bytes are");
     tensor->bytes = inputs->bytes;
     tensor->n_bytes = json_integer_value(size);
     inputs->bytes += tensor->n_bytes;
