@@ -261,7 +261,7 @@ def masks_are_filled(browser):
         assert page.locator("#fill .guess").count() == 8
         page.fill("#fill textarea", "no mask")
         submit(page, "fill")
-        assert "no mask token" in page.inner_text("#fill .error")
+        assert "does not contain the mask token" in page.inner_text("#fill .error")
     with Daemon("--model", "weights/builtin") as daemon, opened(browser, daemon) as page:
         submit(page, "fill")
         assert page.locator("#fill mark").all_text_contents() == [" than"]
