@@ -646,7 +646,7 @@ def image_faults(a):
     made = [{n: (n + more - size) // step + 1 for n in range(max(1, size - more), MAX_PIXELS + 1)}
             for size, more, step in zip(kernel, around, stride)]
     yield (not any(height * made[1].get(width, 0) == n * width for n, height in made[0].items()
-                   for width in range(1, MOST_PIXELS // n + 1)),
+                   for width in range(1, MAX_PIXELS // n + 1)),
            "with this kernel_size, padding and stride, no image keeps its number of pixels, as the class requires")
 
 
