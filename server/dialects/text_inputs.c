@@ -203,6 +203,18 @@ int text_inputs_encode(struct text_inputs *texts, const char *path, const char *
     return texts->limit ? check_count(texts, path) : 0;
 }
 
+int32_t *text_inputs_ids(struct text_inputs *texts, const char *path, const char *text, size_t length, int64_t *count)
+{
+    if (text_inputs_encode(texts, path, text, length) != 0)
+        return NULL;
+    int32_t *ids = request_take(texts->request, texts->encoding.count, sizeof *ids);
+    if (!ids)
+        return NULL;
+    text_encoding_ids(&texts->encoding, ids);
+    *count = texts->encoding.count;
+    return ids;
+}
+
 void text_inputs_end(struct text_inputs *texts)
 {
     text_encoding_free(&texts->encoding);

@@ -54,6 +54,10 @@ int text_inputs_truncation(struct request *request, const json_t *value, int64_t
  * tokenizer. `path` names the text in messages. The caller must keep the text until the next call. */
 int text_inputs_encode(struct text_inputs *texts, const char *path, const char *text, size_t length);
 
+/* Like text_inputs_encode. Returns the ids in the request's memory, and sets *count to their number. On failure sets
+ * request->failure and returns NULL. */
+int32_t *text_inputs_ids(struct text_inputs *texts, const char *path, const char *text, size_t length, int64_t *count);
+
 /* Converts an error of the codec to request->failure. Always returns -1. */
 int text_inputs_failed(struct request *request, const char *path, const struct error *error);
 

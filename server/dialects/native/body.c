@@ -5,6 +5,7 @@
 #include "server/dialects/native/pictures.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -209,4 +210,29 @@ unsigned native_given(const struct native_inputs *inputs)
     for (int i = 0; i < ENGINE_MAX_INPUTS; i++)
         given |= inputs->given[i] ? 1u << i : 0;
     return given;
+}
+
+/* ---- Floats ---- */
+
+int native_refuse_float(struct request *request, const char *path, int64_t row, int64_t column, double value)
+{
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "%s[%" PRId64 "][%" PRId64 "] is %g, outside the range of a 32 bit float", path, row, column,
+                       value);
+}
+
+int native_read_floats(struct request *request, const char *path, int64_t row, const json_t *list, int64_t columns,
+                       float *out)
+{
+    for (int64_t i = 0; i < columns; i++) {
+        const json_t *number = json_array_get(list, (size_t)i);
+        if (!json_is_number(number))
+            return failure_set(&request->failure, FAILURE_INVALID,
+                               "%s[%" PRId64 "][%" PRId64 "] is %s, a number was expected", path, row, i,
+                               json_kind(number));
+        out[i] = (float)json_number_value(number);
+        if (!isfinite(out[i]))
+            return native_refuse_float(request, path, row, i, json_number_value(number));
+    }
+    return 0;
 }

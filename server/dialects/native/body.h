@@ -135,6 +135,13 @@ int native_check_elements(struct request *request, const char *name, int64_t cou
  * parses the body. */
 int native_check_list(struct request *request, const char *key);
 
+/* Reads a row of floats, which is a list of `columns` numbers, into `out`. Messages call it `path`[row]. */
+int native_read_floats(struct request *request, const char *path, int64_t row, const json_t *list, int64_t columns,
+                       float *out);
+
+/* Refuses a number that is outside the range of a float. Returns -1. */
+int native_refuse_float(struct request *request, const char *path, int64_t row, int64_t column, double value);
+
 /* The inputs that the request names. Bit i is set if input i is among them. */
 unsigned native_given(const struct native_inputs *inputs);
 

@@ -3,7 +3,6 @@
 #include "server/dialects/native/body.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 int generate_inputs_check(struct request *request)
@@ -28,19 +27,7 @@ static int read_row(struct request *request, const char *name, int64_t row, cons
         return failure_set(&request->failure, FAILURE_INVALID,
                            "%s[%" PRId64 "] has %zu values, but rows of model \"%s\" have %" PRId64, name, row,
                            json_array_size(value), request_model_name(request), columns);
-    for (int64_t i = 0; i < columns; i++) {
-        const json_t *number = json_array_get(value, (size_t)i);
-        if (!json_is_number(number))
-            return failure_set(&request->failure, FAILURE_INVALID,
-                               "%s[%" PRId64 "][%" PRId64 "] is %s, a number was expected", name, row, i,
-                               json_kind(number));
-        out[i] = (float)json_number_value(number);
-        if (!isfinite(out[i]))
-            return failure_set(&request->failure, FAILURE_INVALID,
-                               "%s[%" PRId64 "][%" PRId64 "] is %g, outside the range of a 32 bit float", name, row, i,
-                               json_number_value(number));
-    }
-    return 0;
+    return native_read_floats(request, name, row, value, columns, out);
 }
 
 static int read_rows(struct request *request, const struct model_input *input, const json_t *list, int64_t count,

@@ -163,14 +163,9 @@ static int read_text(struct request *request, const char *name, const json_t *te
 {
     struct items_limit unlimited = {.tokens = INT64_MAX};
     struct text_inputs texts = {.request = request, .options = *options, .limit = &unlimited};
-    int status = text_inputs_encode(&texts, name, json_string_value(text), json_string_length(text));
-    if (status == 0) {
-        given->count = texts.encoding.count;
-        given->ids = request_take(request, given->count, sizeof *given->ids);
-        if (given->ids)
-            text_encoding_ids(&texts.encoding, given->ids);
-    }
-    if (status == 0 && given->ids && given->wants_begins)
+    int status = 0;
+    given->ids = text_inputs_ids(&texts, name, json_string_value(text), json_string_length(text), &given->count);
+    if (given->ids && given->wants_begins)
         status = read_begins(request, &texts.encoding, given);
     text_inputs_end(&texts);
     return status == 0 && given->ids ? 0 : -1;

@@ -27,15 +27,11 @@ struct inputs_reading {
 
 static int text_item(struct inputs_reading *reading, const json_t *value, const char *path, struct engine_item *item)
 {
-    struct request *request = reading->request;
-    const struct text_encoding *encoding = &reading->texts.encoding;
-    if (text_inputs_encode(&reading->texts, path, json_string_value(value), json_string_length(value)) != 0)
-        return -1;
-    int32_t *ids = request_take(request, encoding->count, sizeof *ids);
+    int64_t count;
+    int32_t *ids = text_inputs_ids(&reading->texts, path, json_string_value(value), json_string_length(value), &count);
     if (!ids)
         return -1;
-    text_encoding_ids(encoding, ids);
-    native_place(request, item, ids, encoding->count);
+    native_place(reading->request, item, ids, count);
     return 0;
 }
 
@@ -50,13 +46,6 @@ static int refuse_id(struct request *request, const char *path, int64_t index, i
     return failure_set(&request->failure, FAILURE_INVALID,
                        "%s[%" PRId64 "] is %" PRId64 "; ids of model \"%s\" are %sbelow %" PRId64, path, index, id,
                        request_model_name(request), id < 0 ? "at least 0 and " : "", request->info->vocabulary);
-}
-
-static int refuse_float(struct request *request, const char *path, int64_t row, int64_t column, double value)
-{
-    return failure_set(&request->failure, FAILURE_INVALID,
-                       "%s[%" PRId64 "][%" PRId64 "] is %g, outside the range of a 32 bit float", path, row, column,
-                       value);
 }
 
 static int refuse_columns(struct request *request, const char *path, int64_t row, int64_t found)
@@ -91,22 +80,6 @@ static int ids_item(struct request *request, const struct native_inputs *inputs,
     return 0;
 }
 
-static int read_row(struct request *request, const json_t *row, const char *path, int64_t index, int64_t columns,
-                    float *out)
-{
-    for (int64_t i = 0; i < columns; i++) {
-        const json_t *number = json_array_get(row, (size_t)i);
-        if (!json_is_number(number))
-            return failure_set(&request->failure, FAILURE_INVALID,
-                               "%s[%" PRId64 "][%" PRId64 "] is %s, a number was expected", path, index, i,
-                               json_kind(number));
-        out[i] = (float)json_number_value(number);
-        if (!isfinite(out[i]))
-            return refuse_float(request, path, index, i, json_number_value(number));
-    }
-    return 0;
-}
-
 static int rows_item(struct request *request, const struct native_inputs *inputs, const json_t *value, const char *path,
                      struct engine_item *item)
 {
@@ -130,7 +103,7 @@ static int rows_item(struct request *request, const struct native_inputs *inputs
         return -1;
     for (int64_t i = 0; i < length; i++) {
         const json_t *row = json_array_get(value, (size_t)(skip + i));
-        if (read_row(request, row, path, skip + i, columns, rows + i * columns) != 0)
+        if (native_read_floats(request, path, skip + i, row, columns, rows + i * columns) != 0)
             return -1;
     }
     native_place(request, item, rows, length);
@@ -230,7 +203,7 @@ static int check_numbers(struct request *request, const struct numbers *numbers,
         return 0;
     const char *text = numbers_at(numbers, first + n);
     if (!target->ids)
-        return refuse_float(request, path, skip + n / columns, n % columns, strtod(text, NULL));
+        return native_refuse_float(request, path, skip + n / columns, n % columns, strtod(text, NULL));
     if (strchr(".eE", text[1 + strspn(text + 1, "0123456789")]))
         return refuse_kind_of_id(request, path, skip + n, "a float");
     return refuse_id(request, path, skip + n, strtoll(text, NULL, 10));

@@ -85,13 +85,11 @@ static int read_text(struct request *request, const char *text, bool truncate)
     if (!is_utf8(text))
         return failure_set(&request->failure, FAILURE_INVALID, "text is not UTF-8");
     int32_t *ids = NULL;
-    if (text_inputs_prompt(request, NULL, NULL, &texts.options) == 0 &&
-        text_inputs_encode(&texts, "text", text, strlen(text)) == 0)
-        ids = request_take(request, texts.encoding.count, sizeof *ids);
-    if (ids) {
-        text_encoding_ids(&texts.encoding, ids);
-        place_ids(request, ids, texts.encoding.count);
-    }
+    int64_t count = 0;
+    if (text_inputs_prompt(request, NULL, NULL, &texts.options) == 0)
+        ids = text_inputs_ids(&texts, "text", text, strlen(text), &count);
+    if (ids)
+        place_ids(request, ids, count);
     text_inputs_end(&texts);
     return ids ? 0 : -1;
 }

@@ -58,20 +58,16 @@ int v2_texts_options(struct request *request, const json_t *parameters, struct t
 
 static int add_text(struct texts_reading *reading, const char *text, size_t length)
 {
-    struct request *request = reading->texts.request;
-    const struct text_encoding *encoding = &reading->texts.encoding;
     struct engine_input *input = &reading->ids[reading->count];
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "input \"%.100s\"[%" PRId64 "]", reading->tensor->name, reading->count);
-    if (text_inputs_encode(&reading->texts, path, text, length) != 0)
-        return -1;
-    int32_t *ids = request_take(request, encoding->count, sizeof *ids);
+    int64_t count;
+    int32_t *ids = text_inputs_ids(&reading->texts, path, text, length, &count);
     if (!ids)
         return -1;
-    text_encoding_ids(encoding, ids);
-    *input = (struct engine_input){.data = ids, .length = encoding->count};
+    *input = (struct engine_input){.data = ids, .length = count};
     if (reading->input->layout == LAYOUT_TENSOR)
-        input->sizes[0] = encoding->count;
+        input->sizes[0] = count;
     reading->count++;
     return 0;
 }
