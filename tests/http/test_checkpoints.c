@@ -245,7 +245,6 @@ static void a_checkpoint_of_another_model_is_refused_by_name(void **state)
         if (!found || sscanf(found, "tensor \\\"%127[^\\]", name) != 1 ||
             (!has_tensor(&own, name) && !has_tensor(&other, name)))
             fail_msg("%s: no tensor is named in: %s", models[i].name, log);
-        print_message("%s: %s\n", models[i].name, found);
         free(log);
         checkpoint_free(&own);
         checkpoint_free(&other);

@@ -206,21 +206,21 @@ static void expect_cut(struct daemon *daemon, const char *more, long status)
     int begin = strstr(more, "left") ? 2 : 0;
     for (size_t i = 0; i < 2 * LENGTH(routes); i++) {
         char *body = long_body(routes[i / 2].key, i % 2, 0, LIMIT + 2, more);
-        char *cut_body = long_body(routes[i / 2].key, i % 2, begin, begin + LIMIT, "");
         struct answer answer = daemon_post(daemon, routes[i / 2].path, body);
-        struct answer cut = daemon_post(daemon, routes[i / 2].path, cut_body);
 
         assert_int_equal(answer.status, status == 200 ? 200 : routes[i / 2].status);
         expect_ignored(&answer, NULL);
-        assert_int_equal(cut.status, 200);
-        if (status != 200)
+        if (status != 200) {
             assert_non_null(strstr(answer.body, "has 1026 tokens"));
-        else
-            assert_true(json_equal(answer.json, cut.json));
+        } else {
+            char *cut_body = long_body(routes[i / 2].key, i % 2, begin, begin + LIMIT, "");
+            json_t *cut = daemon_post_json(daemon, routes[i / 2].path, cut_body);
+            assert_true(json_equal(answer.json, cut));
+            json_decref(cut);
+            free(cut_body);
+        }
         answer_free(&answer);
-        answer_free(&cut);
         free(body);
-        free(cut_body);
     }
 }
 
