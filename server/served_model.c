@@ -44,8 +44,7 @@ static int open_labels(struct served_model *served, const json_t *labels, struct
     const struct model_info *info = model_info(served->model);
     size_t count = json_array_size(labels);
     if (info->n_tensors > 0)
-        return error_set(error, "labels: the model outputs %d tensors; expected one output (batch, classes)",
-                         info->n_tensors);
+        return error_set(error, "labels: the model outputs tensors; expected one output (batch, classes)");
     if ((int64_t)count != info->output_columns)
         return error_set(error, "labels: found %zu names; expected %lld, one for each column of output \"%s\"", count,
                          (long long)info->output_columns, info->outputs[0]);

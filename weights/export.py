@@ -618,7 +618,8 @@ def linear_faults(a, padding):
     yield rotary and not linformer and a["dim_head"] % 2, "use_rotary_emb needs an even dim_head"
     yield (rotary and a["attend_axially"] and a["depth"]
            and (window != 1 or a["dim"] // a["heads"] != a["dim_head"]),
-           "use_rotary_emb with attend_axially: the table of positions does not fit axial layers")
+           f"use_rotary_emb with attend_axially: expected local_attn_window_size 1 and dim_head {a['dim'] // a['heads']}, "
+           f"which is dim / heads; found {window} and {a['dim_head']}")
     yield a.get("return_embeddings") and emb_dim != a["dim"], "return_embeddings needs emb_dim to equal dim"
     if a.get("use_axial_pos_emb") and not rotary and not (linformer and a["depth"]):
         most = -(-most // window) * window

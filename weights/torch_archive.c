@@ -212,7 +212,7 @@ static int read_view(const struct torch_archive *archive, const struct zip_entry
     int strides;
     *view = (struct tensor_view){.offset = pickle->values[tensor->tensor.offset].integer};
     if (read_sizes(pickle, tensor->tensor.shape, "shape", &view->rank, view->shape, error) != 0 ||
-        read_sizes(pickle, tensor->tensor.strides, "the strides", &strides, view->strides, error) != 0)
+        read_sizes(pickle, tensor->tensor.strides, "list of strides", &strides, view->strides, error) != 0)
         return -1;
     if (strides != view->rank)
         return error_set(error, "it has %d sizes, but %d strides", view->rank, strides);

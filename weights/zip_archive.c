@@ -161,7 +161,8 @@ static int place_data(const struct zip_source *source, struct zip_entry *entry, 
 {
     char header[LOCAL_BYTES];
     if (begin > directory || directory - begin < sizeof header)
-        return error_set(error, "it begins at byte %llu, after the end of the data", (unsigned long long)begin);
+        return error_set(error, "it begins at byte %llu, and does not end before the directory",
+                         (unsigned long long)begin);
     if (zip_source_read(source, (size_t)begin, header, sizeof header, error) != 0)
         return -1;
     uint64_t offset = begin + sizeof header + number(header + 26, 2) + number(header + 28, 2);

@@ -192,22 +192,22 @@ struct row_place {
 
 /* Adds a row's products to N sums of the slot. Sets `seen` to the sums that the row reads. */
 template <int N>
-static __device__ __forceinline__ void add_to_kept(struct row_place row_place, float *complete, float *pending,
+static __device__ __forceinline__ void add_to_kept(struct row_place own, float *complete, float *pending,
                                                    const float (&added)[N], float (&seen)[N])
 {
     float sums[N] = {}, bucket[N] = {};
-    if (!row_place.is_first)
+    if (!own.is_first)
         load(sums, complete);
-    if (!row_place.opens_bucket)
+    if (!own.opens_bucket)
         load(bucket, pending);
     for (int i = 0; i < N; i++) {
         bucket[i] += added[i];
-        seen[i] = row_place.reads_itself ? sums[i] + bucket[i] : sums[i];
-        sums[i] += row_place.fills_bucket ? bucket[i] : 0;
+        seen[i] = own.reads_itself ? sums[i] + bucket[i] : sums[i];
+        sums[i] += own.fills_bucket ? bucket[i] : 0;
     }
-    if (row_place.fills_bucket || row_place.is_first)
+    if (own.fills_bucket || own.is_first)
         store(complete, sums);
-    if (!row_place.fills_bucket)
+    if (!own.fills_bucket)
         store(pending, bucket);
 }
 
@@ -221,13 +221,13 @@ template <int N> struct step_memory {
  * call it. */
 template <typename T, int N>
 static __device__ float step_divisor(const struct linear_attention<T> *a, const struct head_part *part,
-                                     struct row_place row_place, const float *query, const T *key, bool seen,
+                                     struct row_place own, const float *query, const T *key, bool seen,
                                      struct step_memory<N> *shared)
 {
     float share = 0;
     for (int64_t i = threadIdx.x; i < a->d; i += STEP_THREADS) {
         float power[1] = {seen ? expf(to_float(key[i])) : 0}, sum[1];
-        add_to_kept(row_place, part->complete + a->d * a->e + i, part->pending + a->d * a->e + i, power, sum);
+        add_to_kept(own, part->complete + a->d * a->e + i, part->pending + a->d * a->e + i, power, sum);
         share += query[i] * sum[0];
     }
     share = warp_sum(share);
@@ -252,12 +252,12 @@ static __global__ void __launch_bounds__(STEP_THREADS) step_row(struct linear_at
     if (part.item_rows != 1)
         return;
     int64_t row = part.rows.first, place = part.earlier % a.bucket;
-    struct row_place row_place = {part.earlier == 0, place == 0, place + 1 == a.bucket, a.bucket == 1};
+    struct row_place own = {part.earlier == 0, place == 0, place + 1 == a.bucket, a.bucket == 1};
     const float *query = a.queries + (row * a.heads + head) * a.d;
     const T *key = a.keys + row * a.key_columns + (a.first_head + head) * a.d;
     const T *value = a.values + row * a.value_columns + (a.first_head + head) * a.e;
     bool seen = is_seen(&a, row);
-    float divisor = step_divisor(&a, &part, row_place, query, key, seen, shared);
+    float divisor = step_divisor(&a, &part, own, query, key, seen, shared);
     int groups = STEP_THREADS / lanes, group = (int)threadIdx.x / lanes, lane = (int)threadIdx.x % lanes;
     for (int64_t first = 0; first < a.e; first += lanes * N) {
         int64_t column = first + lane * N;
@@ -268,7 +268,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) step_row(struct linear_at
             float power = seen ? expf(to_float(key[i])) : 0, added[N], sums[N];
             for (int j = 0; j < N; j++)
                 added[j] = power * values[j];
-            add_to_kept(row_place, part.complete + i * a.e + column, part.pending + i * a.e + column, added, sums);
+            add_to_kept(own, part.complete + i * a.e + column, part.pending + i * a.e + column, added, sums);
             for (int j = 0; j < N; j++)
                 results[j] += query[i] * sums[j];
         }

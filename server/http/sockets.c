@@ -288,8 +288,9 @@ static int open_hosts(const struct sockets_options *options, struct sockets *soc
         char host[256];
         size_t length = strcspn(at, ",");
         if (length == 0 || length >= sizeof host || sockets->count == SOCKETS_MAX)
-            return error_set(error, "host '%.100s': a list of 1 to %d addresses was expected", options->hosts,
-                             SOCKETS_MAX);
+            return error_set(error,
+                             "host '%.100s': a list of 1 to %d addresses was expected, each with 1 to %zu characters",
+                             options->hosts, SOCKETS_MAX, sizeof host - 1);
         memcpy(host, at, length);
         host[length] = '\0';
         at += length;

@@ -271,11 +271,11 @@ static const struct refusal nodes[] = {
     {Y("leaf",
        "\"class\": \"linformer.Linformer\", \"kwargs\": {\"dim\": 4, \"seq_len\": 8, \"depth\": 1}, \"inputs\": "
        "{\"x\": \"later\"}"),
-     "expected the name of an earlier result"},
+     "expected the name of an input or of an earlier result"},
     {Y("leaf",
        "\"class\": \"linformer.Linformer\", \"kwargs\": {\"dim\": 4, \"seq_len\": 8, \"depth\": 1}, \"inputs\": "
        "{\"x\": \"@table\"}"),
-     "expected the name of an earlier result"},
+     "expected the name of an input or of an earlier result"},
 };
 
 static void faulty_nodes_are_refused_by_name(void **state)

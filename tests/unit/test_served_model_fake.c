@@ -82,7 +82,7 @@ static void labels_must_be_as_many_as_columns(void **state)
     expect_failure(make_model(INPUT_IDS, 1, ids, 3, 0), "\"labels\": [\"a\", \"b\"]",
                    "labels: found 2 names; expected 3, one for each column of output \"scores\"");
     expect_failure(make_model(INPUT_IDS, 1, ids, 3, 2), "\"labels\": [\"a\", \"b\"]",
-                   "labels: the model outputs 2 tensors; expected one output (batch, classes)");
+                   "labels: the model outputs tensors; expected one output (batch, classes)");
 }
 
 static void models_of_pictures_must_have_three_channels(void **state)

@@ -201,7 +201,7 @@ static void hostile_directories_are_refused(void **state)
         const char *expected;
     } cases[] = {
         {1, 42, 4, 0, "overlaps"},
-        {0, 42, 4, 100000000, "it begins at byte 100000000, after the end of the data"},
+        {0, 42, 4, 100000000, "it begins at byte 100000000, and does not end before the directory"},
         {0, 42, 4, 7, "no header is at byte 7"},
         {4, 24, 4, 100000000, "it is not compressed, but its sizes differ"},
         {4, 8, 2, 1, "it is encrypted"},

@@ -50,8 +50,14 @@ static void build_embedding(struct node *node, int variant)
     struct tensor table = node_tensor(node, "weight"), indices = node_tensor(node, "indices");
     node_integer(node, "padding_idx", -1), node_bool(node, "scale_grad_by_freq", false),
         node_bool(node, "sparse", false);
-    if (module_failed(module) || table.rank != 2 || indices.rank == MODULE_RANK) {
+    if (module_failed(module))
+        return;
+    if (table.rank != 2) {
         module_fail(module, "argument \"weight\" must be a matrix");
+        return;
+    }
+    if (indices.rank == MODULE_RANK) {
+        module_fail(module, "argument \"indices\" has %d dimensions; expected fewer", indices.rank);
         return;
     }
     int64_t rows = module_constant(module, table.dims[0].size, "the number of rows of the table");
@@ -91,8 +97,12 @@ static void build_linear(struct node *node, int variant)
     struct module *module = node->module;
     struct tensor x = node_tensor(node, "input"), weight = node_tensor(node, "weight"),
                   bias = optional_tensor(node, "bias");
-    if (module_failed(module) || weight.rank != 2 || x.rank < 1) {
+    if (module_failed(module) || weight.rank != 2) {
         module_fail(module, "argument \"weight\" must be a matrix");
+        return;
+    }
+    if (x.rank < 1) {
+        module_fail(module, "argument \"input\" is a single number; expected a tensor with dimensions");
         return;
     }
     int64_t out, in;
@@ -183,7 +193,7 @@ static void build_rms_norm(struct node *node, int variant)
     int sizes[MODULE_RANK], count = node_sizes(node, "normalized_shape", sizes, MODULE_RANK);
     double epsilon = node_number(node, "eps", 1.1920928955078125e-07);
     if (module_failed(module) || count != 1 || x.rank < 1) {
-        module_fail(module, "rms_norm is supported only over one dimension");
+        module_fail(module, "rms_norm is supported only over the last dimension of a tensor");
         return;
     }
     struct tensor mean = tensor_activate(module, x, (struct plan_activation){.kind = ACTIVATION_SQUARE});
@@ -226,7 +236,7 @@ static void build_batch_norm(struct node *node, int variant)
     node_number(node, "momentum", 0.1), node_bool(node, "cudnn_enabled", true);
     int64_t channels;
     if (node_bool(node, "training", false) || !is_there(&mean) || !is_there(&variance))
-        module_fail(module, "batch_norm without running statistics would mix the items of a batch");
+        module_fail(module, "batch_norm without running statistics, or in training, would mix the items of a batch");
     if (!take_channels(module, &x, &channels))
         return;
     int shift, scale = plan_batch_norm(module->builder, vector_or(module, &gain, channels, 1),
@@ -270,7 +280,11 @@ static void build_group_norm(struct node *node, int variant)
     if (!take_channels(module, &x, &channels))
         return;
     groups = variant ? channels : groups;
-    if (groups < 1 || channels % groups != 0 || !x.dims[0].batched) {
+    if (!x.dims[0].batched) {
+        module_fail(module, "the first dimension of the input must be the batch");
+        return;
+    }
+    if (groups < 1 || channels % groups != 0) {
         module_fail(module, "%lld channels cannot be divided into %lld groups", (long long)channels, (long long)groups);
         return;
     }
@@ -392,8 +406,19 @@ static void build_convolution(struct node *node, int dimensions)
     int64_t channels;
     if (!take_channels(module, &x, &channels))
         return;
-    if (x.rank != 2 + dimensions || c.groups < 1 || c.in != channels / c.groups || channels % c.groups != 0 ||
-        c.out % c.groups != 0) {
+    if (x.rank != 2 + dimensions) {
+        module_fail(module, "the input has %d dimensions; expected %d, which begin with batch and channels", x.rank,
+                    2 + dimensions);
+        return;
+    }
+    if (c.groups < 1 || channels % c.groups != 0 || c.out % c.groups != 0) {
+        module_fail(module,
+                    "groups is %lld; expected a divisor of the %lld channels of the input and of the %lld of the "
+                    "result",
+                    (long long)c.groups, (long long)channels, (long long)c.out);
+        return;
+    }
+    if (c.in != channels / c.groups) {
         module_fail(module, "the kernel is for %lld channels in each of %lld groups, but the input has %lld channels",
                     (long long)c.in, (long long)c.groups, (long long)channels);
         return;
@@ -463,7 +488,7 @@ static void build_transposed(struct node *node, int dimensions)
     if (!take_channels(module, &x, &channels))
         return;
     if (x.rank != 2 + dimensions) {
-        module_fail(module, "the input has %d dimensions; expected %d: batch, channels and the image", x.rank,
+        module_fail(module, "the input has %d dimensions; expected %d, which begin with batch and channels", x.rank,
                     2 + dimensions);
         return;
     }
@@ -571,11 +596,17 @@ static void build_attention(struct node *node, int variant)
         return;
     q = tensor_as_value(module, q), k = tensor_as_value(module, k), v = tensor_as_value(module, v);
     if (!is_there(&mask) && is_attention(module, &q, &k, &v)) {
-        int64_t heads = module_constant(module, q.dims[1].size, ""), kv = module_constant(module, k.dims[1].size, "");
-        int64_t e = module_constant(module, v.dims[3].size, "");
+        int64_t heads = module_constant(module, q.dims[1].size, "the number of heads of query");
+        int64_t kv = module_constant(module, k.dims[1].size, "the number of heads of key");
+        int64_t e = module_constant(module, v.dims[3].size, "the size of a head of value");
         if (v.dims[1].size != k.dims[1].size || k.dims[2].size != v.dims[2].size || k.dims[3].size != q.dims[3].size ||
-            kv < 1 || heads % kv != 0 || (kv != heads && !grouped)) {
+            kv < 1 || heads % kv != 0) {
             module_fail(module, "the shapes of query, key and value do not match");
+            return;
+        }
+        if (kv != heads && !grouped) {
+            module_fail(module, "query has %lld heads, but key has %lld: expected enable_gqa", (long long)heads,
+                        (long long)kv);
             return;
         }
         struct plan_attention attention = {.heads = heads, .kv_heads = kv, .scale = (float)scale, .causal = causal};

@@ -172,8 +172,12 @@ static const struct module_operation *find_operation(const char *name)
 static void bind_input(struct module *module, struct plan_leaf *leaf, const char *name, const json_t *json)
 {
     const struct tensor *found = json_is_string(json) ? module_find(module, json_string_value(json)) : NULL;
-    if (!found || leaf->n_inputs == ENGINE_MAX_INPUTS) {
-        module_fail(module, "input \"%.80s\": expected the name of an earlier result", name);
+    if (!found) {
+        module_fail(module, "input \"%.80s\": expected the name of an input or of an earlier result", name);
+        return;
+    }
+    if (leaf->n_inputs == ENGINE_MAX_INPUTS) {
+        module_fail(module, "input \"%.80s\": the class has more than %d inputs", name, ENGINE_MAX_INPUTS);
         return;
     }
     struct tensor t = tensor_as_value(module, *found);
@@ -357,7 +361,11 @@ static bool give_native(struct module *module, struct tensor t)
 static void give_tensor(struct module *module, const char *name, struct tensor t, int index)
 {
     int sizes[MODULE_RANK];
-    if (t.rank < 1 || !t.dims[0].batched || t.dims[0].size != module->one || t.rank > ENGINE_MAX_RANK) {
+    if (t.rank > ENGINE_MAX_RANK) {
+        module_fail(module, "output \"%.80s\" has %d dimensions; expected at most %d", name, t.rank, ENGINE_MAX_RANK);
+        return;
+    }
+    if (t.rank < 1 || !t.dims[0].batched || t.dims[0].size != module->one) {
         module_fail(module, "output \"%.80s\": the first dimension must be the batch, and nothing else", name);
         return;
     }

@@ -277,7 +277,11 @@ static void build_einsum_of_one(struct node *node, const char *text)
     for (const char *letter = result; served && *letter != '\0'; letter++)
         served = memchr(text, *letter, (size_t)x.rank) && !strchr(letter + 1, *letter);
     if (!served) {
-        module_fail(module, "the equation is not supported: expected \"->\", and no letter twice in an operand");
+        module_fail(
+            module,
+            "equation \"%.60s\" is not supported: expected \"->\", a letter for each of the %d dimensions of the "
+            "operand, and letters of the operand in the result, none twice",
+            text, x.rank);
         return;
     }
     for (int d = 0; d < x.rank; d++)
@@ -403,7 +407,11 @@ static void build_arange(struct node *node, int variant)
     if (module_failed(module))
         return;
     plan_size_bounds(builder->plan, length, &least, &most);
-    if (step < 1 || least < 1 || least > MAX_UNLIMITED) {
+    if (step < 1) {
+        module_fail(module, "argument \"step\" is %lld; expected 1 or more", (long long)step);
+        return;
+    }
+    if (least < 1 || least > MAX_UNLIMITED) {
         module_fail(module, "arange has at least %lld elements; expected 1 to %d", (long long)least, MAX_UNLIMITED);
         return;
     }

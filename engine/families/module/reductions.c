@@ -190,14 +190,24 @@ static void build_stft(struct node *node, int variant)
     bool center = node_bool(node, "center", false), normalized = node_bool(node, "normalized", false);
     bool onesided = node_bool(node, "onesided", true);
     const char *mode = node_string(node, "pad_mode", "reflect");
-    if (node_bool(node, "return_complex", false) || node_bool(node, "align_to_window", false))
+    if (node_bool(node, "return_complex", false))
         module_fail(module, "complex results are not supported");
+    if (node_bool(node, "align_to_window", false))
+        module_fail(module, "align_to_window is not supported");
     if (module_failed(module))
         return;
-    if (n < 1 || n > MAX_TRANSFORM || hop < 1 || length < 1 || length > n || x.rank < 1 || x.rank > 2) {
+    if (n < 1 || n > MAX_TRANSFORM) {
+        module_fail(module, "n_fft is %lld; expected 1 to %d", (long long)n, MAX_TRANSFORM);
+        return;
+    }
+    if (hop < 1 || length < 1 || length > n) {
         module_fail(module,
-                    "n_fft is %lld; expected 1 to %d, a win_length up to n_fft, and an input of 1 or 2 dimensions",
-                    (long long)n, MAX_TRANSFORM);
+                    "hop_length is %lld and win_length %lld; expected at least 1, and a win_length up to n_fft %lld",
+                    (long long)hop, (long long)length, (long long)n);
+        return;
+    }
+    if (x.rank < 1 || x.rank > 2) {
+        module_fail(module, "the input has %d dimensions; expected 1 or 2", x.rank);
         return;
     }
     int last = x.rank - 1;

@@ -190,7 +190,9 @@ int tensor_rows(struct module *module, struct tensor t, int n_last, bool exact)
     int64_t columns;
     if (module_failed(module))
         return PLAN_NONE;
-    if (n_last > t.rank || !constant_columns(module, &t, t.rank - n_last, &columns))
+    if (n_last > t.rank)
+        return module_fail(module, "an operand has %d dimensions; expected at least %d", t.rank, n_last);
+    if (!constant_columns(module, &t, t.rank - n_last, &columns))
         return module_fail(module, "the last %d dimensions of an operand must have fixed sizes", n_last);
     if (tensor_batched_dim(&t) >= t.rank - n_last)
         return module_fail(module, "the operation would mix the items of a batch");
@@ -475,8 +477,11 @@ int tensor_weight(struct module *module, struct tensor t, int64_t rows, int64_t 
                    plan_size_is_constant(plan, t.dims[d].stride, &strides[d]) &&
                    !__builtin_mul_overflow(elements, counts[d], &elements);
     }
-    if (!constant || elements != rows * columns)
-        return module_fail(module, "the weight has %lld elements; expected %lld", constant ? (long long)elements : -1,
+    if (!constant)
+        return module_fail(module, "the weight has a free size, or too many elements; expected %lld elements",
+                           (long long)(rows * columns));
+    if (elements != rows * columns)
+        return module_fail(module, "the weight has %lld elements; expected %lld", (long long)elements,
                            (long long)(rows * columns));
     return plan_view_weight(module->builder, t.weight, t.rank, counts, strides, first, rows, columns);
 }

@@ -327,7 +327,11 @@ static int check_sizes(struct named_item *item, const json_t *value, int depth)
     char place[PLACE_BYTES];
     if (depth == reading->depth)
         return 0;
-    if (!json_is_array(value) || (int64_t)json_array_size(value) != item->sizes[depth])
+    if (!json_is_array(value))
+        return failure_set(&reading->request->failure, FAILURE_INVALID,
+                           "%s is %s, a list of %" PRId64 " was expected, like the lists before",
+                           place_text(item, depth, place), json_kind(value), item->sizes[depth]);
+    if ((int64_t)json_array_size(value) != item->sizes[depth])
         return failure_set(&reading->request->failure, FAILURE_INVALID,
                            "%s is %s of %zu elements, a list of %" PRId64 " was expected, like the lists before",
                            place_text(item, depth, place), json_kind(value), json_array_size(value),
@@ -420,18 +424,15 @@ static int read_text(struct named_reading *reading, const char *path, int64_t nu
 {
     struct request *request = reading->request;
     const struct text_codec *codec = text_inputs_codec(request);
-    const struct text_encoding *encoding = &reading->texts.encoding;
     if (reading->input->kind != INPUT_IDS || reading->depth != 1 ||
         (codec && text_codec_ids(codec) > reading->input->vocabulary))
         return failure_set(&request->failure, FAILURE_INVALID,
                            "%s is a text, a list was expected: the tokenizer does not apply to this input", path);
-    if (text_inputs_encode(&reading->texts, path, json_string_value(value), json_string_length(value)) != 0)
-        return -1;
-    int32_t *ids = request_take(request, encoding->count, sizeof *ids);
+    int64_t count;
+    int32_t *ids = text_inputs_ids(&reading->texts, path, json_string_value(value), json_string_length(value), &count);
     if (!ids)
         return -1;
-    text_encoding_ids(encoding, ids);
-    const struct named_item item = {.reading = reading, .path = path, .sizes = {encoding->count}};
+    const struct named_item item = {.reading = reading, .path = path, .sizes = {count}};
     set_input(&item, ids, &reading->items[number]);
     return 0;
 }
