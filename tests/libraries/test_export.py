@@ -621,7 +621,7 @@ def combinations():
     return [
         ("even dim_head", linear.LinearAttentionTransformerLM, dict(lm, use_rotary_emb=True, dim_head=5)),
         ("even emb_dim", linear.LinearAttentionTransformerLM, dict(lm, use_rotary_emb=True, emb_dim=7)),
-        ("axial layers", linear.LinearAttentionTransformerLM,
+        ("attend_axially: expected local_attn_window_size 1", linear.LinearAttentionTransformerLM,
          dict(lm, use_rotary_emb=True, attend_axially=True, local_attn_window_size=4)),
         ("return_embeddings", linear.LinearAttentionTransformerLM, dict(lm, return_embeddings=True, emb_dim=7)),
         ("shift_tokens", linear.LinearAttentionTransformer, dict(LINEAR, dim=2, heads=2, shift_tokens=True)),
