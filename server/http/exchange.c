@@ -40,9 +40,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* More bytes of JSON count as large. JSON of this size takes about a millisecond to read or write. */
+/* A body of JSON with more bytes is large. JSON of this size takes about a millisecond to read or write. */
 #define LARGE_BYTES (64 * 1024)
-/* More bytes of text count as large. A tokenizer.json converts this text to ids in about a millisecond. */
+/* A text with more bytes is large. A tokenizer.json converts this text to ids in about a millisecond. */
 #define LARGE_TEXT_BYTES (8 * 1024)
 #define ALIGNMENT 16 /* in bytes, for binary data in a body, because the engine reads these data in place */
 
@@ -185,7 +185,7 @@ static bool one_job_wanted(const struct exchange *exchange, int64_t waited_ns)
     return exchange->half_closed || waited_ns < HALF_CLOSE_NS;
 }
 
-/* For a request that may have several jobs, whose work ends at once if the client is gone. The client can count as
+/* For a request that may have several jobs. If this function returns false, all its jobs end. The client can count as
  * waiting only if its sending half was closed early: when the body was complete, or when a call within
  * HALF_CLOSE_SOON_NS finds it closed. Such a client counts as waiting until HALF_CLOSE_NS after the body. Once a stream
  * has begun, it always counts as waiting, because a client that has left resets the connection when it receives text of

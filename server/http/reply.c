@@ -34,7 +34,8 @@ static void add_number(struct MHD_Response *response, const char *name, int64_t 
     MHD_add_response_header(response, name, text);
 }
 
-/* Adds headers with times in whole milliseconds. The headers have the same names as in text-embeddings-inference. */
+/* Adds headers with times in whole milliseconds, and with the number of tokens. The headers have the same names as in
+ * text-embeddings-inference. */
 static void add_times(struct MHD_Response *response, const struct reply *reply, const struct job *job)
 {
     int64_t queue_ns = job->started_ns ? job->started_ns - job->submitted_ns : 0;

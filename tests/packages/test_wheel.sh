@@ -14,8 +14,8 @@ wheels=("$build"/wheel/linformerd-*.whl)
 wheel=${wheels[0]}
 [ -e "$wheel" ] || { echo "test_wheel.sh: no wheel in $build/wheel: make wheel" >&2 && exit 1; }
 
-# environment NAME FILE: makes the environment NAME if it is missing or the words of FILE have changed. Installs the
-# wheel into it.
+# environment NAME FILE: makes the environment NAME if it is missing, or if the content of FILE has changed. Installs
+# the wheel into it.
 environment() {
     local folder=$work/$1
     if ! cmp -s "$2" "$folder/installed.txt"; then

@@ -9,7 +9,7 @@ TOLERANCE = 1e-5  # relative L2 error
 
 
 def compute(graph, tensors, leaves, inputs):
-    """The outputs by name. `leaves`: {path of the tensors: Leaf}. `inputs`: tensors by name."""
+    """The outputs by name. `leaves`: {prefix of the tensors: Leaf}. `inputs`: tensors by name."""
     sizes, values = {}, dict(inputs)
     for one in graph["inputs"]:
         for name, size in zip(one["shape"], inputs[one["name"]].shape):
