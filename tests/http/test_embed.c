@@ -58,7 +58,7 @@ static void one_text_or_id_list_is_a_list_of_one(void **state)
     json_decref(mixed);
 }
 
-static void normalize_overrides_the_model(void **state)
+static void normalize_of_a_request_overrides_that_of_the_model(void **state)
 {
     (void)state;
     json_t *unit = daemon_post_json(the_daemon, "/embed", "{\"inputs\": \"abc\"}");
@@ -359,7 +359,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_text_or_id_list_is_a_list_of_one),
-        cmocka_unit_test(normalize_overrides_the_model),
+        cmocka_unit_test(normalize_of_a_request_overrides_that_of_the_model),
         cmocka_unit_test(vectors_are_cut_to_dimensions_before_normalising),
         cmocka_unit_test(poolings_agree_with_embed_all),
         cmocka_unit_test(base64_contains_the_same_floats),

@@ -168,7 +168,7 @@ static void test_reference_models_generate_the_expected_tokens(void **state)
 }
 
 /* The sequences are not longer than the decoder's maximum length, so no row is computed twice. */
-static void test_a_source_or_context_is_read_once(void **state)
+static void test_rows_of_a_source_or_context_are_computed_once(void **state)
 {
     (void)state;
     struct daemon *daemon = daemon_start(ARGUMENTS("--model", "tests/reference/linear_attention_encoder_decoder",
@@ -200,7 +200,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_models_generate_the_expected_tokens),
         cmocka_unit_test(test_reference_models_generate_the_expected_tokens),
-        cmocka_unit_test(test_a_source_or_context_is_read_once),
+        cmocka_unit_test(test_rows_of_a_source_or_context_are_computed_once),
     };
     return cmocka_run_group_tests_name("generations", tests, NULL, NULL);
 }

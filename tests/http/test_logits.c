@@ -57,7 +57,7 @@ static void rows_of_chosen_positions_are_those_of_all_positions(void **state)
     json_decref(last);
 }
 
-static void last_is_the_last_position_of_each_input(void **state)
+static void positions_last_is_the_last_position_of_each_input(void **state)
 {
     (void)state;
     json_t *list = daemon_post_json(the_daemon, "/logits",
@@ -209,7 +209,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_positions_are_the_default),
         cmocka_unit_test(rows_of_chosen_positions_are_those_of_all_positions),
-        cmocka_unit_test(last_is_the_last_position_of_each_input),
+        cmocka_unit_test(positions_last_is_the_last_position_of_each_input),
         cmocka_unit_test(top_k_is_the_best_of_all),
         cmocka_unit_test(repeated_positions_have_the_same_row),
         cmocka_unit_test(softmax_sums_to_one),

@@ -142,7 +142,7 @@ static void prompts_do_not_change_ids(void **state)
     json_decref(standard);
 }
 
-static void unknown_names_are_refused(void **state)
+static void unknown_names_of_prompts_are_refused(void **state)
 {
     (void)state;
     static const char known[] = "the prompts of model \\\"named\\\" are query, passage, none";
@@ -217,7 +217,7 @@ int main(void)
         cmocka_unit_test(prompts_precede_texts_on_every_route),
         cmocka_unit_test(the_default_prompt_is_for_requests_that_name_none),
         cmocka_unit_test(prompts_do_not_change_ids),
-        cmocka_unit_test(unknown_names_are_refused),
+        cmocka_unit_test(unknown_names_of_prompts_are_refused),
         cmocka_unit_test(long_texts_with_prompts_are_cut),
         cmocka_unit_test(wrong_keys_of_config_json_are_refused),
     };

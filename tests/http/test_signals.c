@@ -170,7 +170,7 @@ static void run_to_next_file(pid_t thread)
 
 /* The test stops the reloading thread when this thread opens a file. This has the same effect as a reload that takes
  * very long. */
-static void the_end_does_not_wait_for_a_reload(void **state)
+static void the_daemon_ends_without_waiting_for_a_reload(void **state)
 {
     (void)state;
     int status;
@@ -236,7 +236,7 @@ int main(void)
         cmocka_unit_test(sighup_reloads_the_models),
         cmocka_unit_test(a_signal_ignored_at_the_start_is_handled),
         cmocka_unit_test(a_start_that_hangs_in_a_library_can_be_ended),
-        cmocka_unit_test(the_end_does_not_wait_for_a_reload),
+        cmocka_unit_test(the_daemon_ends_without_waiting_for_a_reload),
         cmocka_unit_test(few_descriptors_are_reported_or_suffice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -243,7 +243,7 @@ static void a_reload_replaces_the_certificate(void **state)
 }
 
 /* This test needs the certificates that a_reload_replaces_the_certificate has installed. */
-static void a_bad_certificate_changes_nothing(void **state)
+static void a_reload_with_a_bad_certificate_keeps_the_old_one(void **state)
 {
     (void)state;
     copy(first, used); /* the key file belongs to the second certificate */
@@ -293,7 +293,7 @@ int main(void)
         cmocka_unit_test(versions_of_tls_before_1_2_are_refused),
         cmocka_unit_test(a_client_that_pauses_in_its_handshake_costs_no_cpu),
         cmocka_unit_test(a_reload_replaces_the_certificate),
-        cmocka_unit_test(a_bad_certificate_changes_nothing),
+        cmocka_unit_test(a_reload_with_a_bad_certificate_keeps_the_old_one),
         cmocka_unit_test(bad_files_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, start, stop);

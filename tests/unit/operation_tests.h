@@ -17,7 +17,7 @@ void test_layer_norm(void **state);
 void test_group_norm(void **state);
 void test_products_of_norm(void **state);
 void test_linear(void **state);
-void test_fusion_leaves_read_values(void **state);
+void test_values_that_two_steps_read_are_not_fused(void **state);
 void test_project_sequence(void **state);
 void test_convolve_sequence(void **state);
 void test_shift_tokens(void **state);
@@ -30,7 +30,7 @@ void test_output_layer(void **state);
 
 /* ---- operations_attention.c ---- */
 
-void test_product_of_attention(void **state);
+void test_a_product_can_read_the_result_of_attention(void **state);
 void test_attend(void **state);
 void test_full_attention(void **state);
 void test_padded_and_masked(void **state);
@@ -66,7 +66,7 @@ void test_select_ids(void **state);
 void test_activations(void **state);
 void test_epilogues(void **state);
 void test_every_activation_is_fused(void **state);
-void test_computed_ids(void **state);
+void test_computed_ids_select_rows_of_a_table(void **state);
 
 /* ---- operations_reduce.c ---- */
 

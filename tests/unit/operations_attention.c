@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 /* If products are computed in bf16, the result y of the attention is also stored in bf16. */
-void test_product_of_attention(void **state)
+void test_a_product_can_read_the_result_of_attention(void **state)
 {
     (void)state;
     struct bench bench;

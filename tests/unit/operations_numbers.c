@@ -91,7 +91,7 @@ void test_every_activation_is_fused(void **state)
 
 /* Ids are computed from floats and from ids. An id outside of the table gives a row of NaN, and a step replaces NaN by
  * a number. */
-void test_computed_ids(void **state)
+void test_computed_ids_select_rows_of_a_table(void **state)
 {
     (void)state;
     struct bench bench;

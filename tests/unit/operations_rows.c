@@ -127,7 +127,7 @@ void test_linear(void **state)
     check_linear(520, 37, false, true, true);
 }
 
-void test_fusion_leaves_read_values(void **state)
+void test_values_that_two_steps_read_are_not_fused(void **state)
 {
     (void)state;
     struct bench bench;

@@ -146,7 +146,7 @@ static void expect_shares(int64_t batch_ns, int64_t others_model)
     }
 }
 
-static void test_generation_has_its_share_of_the_time(void **context)
+static void test_generation_and_other_jobs_get_their_shares_of_time(void **context)
 {
     (void)context;
     expect_shares(0, 0);
@@ -479,7 +479,7 @@ static void test_a_waiting_sequence_leaves_a_failing_device(void **context)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_generation_has_its_share_of_the_time, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_generation_and_other_jobs_get_their_shares_of_time, setup, teardown),
         cmocka_unit_test_setup_teardown(test_costly_steps_do_not_change_the_share, setup, teardown),
         cmocka_unit_test_setup_teardown(test_generation_has_its_share_with_two_models, setup, teardown),
         cmocka_unit_test_setup_teardown(test_idle_time_does_not_add_to_a_later_share, setup, teardown),

@@ -41,7 +41,7 @@ static void max_batch_tokens_has_a_default(void **state)
     assert_int_equal(limits_image_arena(&settings, 64 * GIBIBYTE), 0);
 }
 
-static void the_payload_fits_the_longest_input(void **state)
+static void the_default_payload_limit_fits_the_longest_input(void **state)
 {
     (void)state;
     const struct model_input ids = {.name = "x", .kind = INPUT_IDS, .columns = 1, .max_length = 4096};
@@ -85,7 +85,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(max_batch_tokens_has_a_default),
-        cmocka_unit_test(the_payload_fits_the_longest_input),
+        cmocka_unit_test(the_default_payload_limit_fits_the_longest_input),
         cmocka_unit_test(memory_limits_the_payload),
         cmocka_unit_test(a_given_limit_is_kept),
     };

@@ -122,7 +122,7 @@ static void truncated_texts_count_only_the_kept_tokens(void **state)
 }
 
 /* A text may be as long as the body. But nested lists that need 60 times as many bytes as the body must be refused. */
-static void json_takes_five_times_the_payload(void **state)
+static void json_may_need_memory_of_five_times_the_payload_limit(void **state)
 {
     (void)state;
     enum { PAYLOAD = 16 << 20, LISTS = 480000 };
@@ -296,7 +296,7 @@ int main(void)
         cmocka_unit_test(json_that_needs_too_much_memory_is_refused),
         cmocka_unit_test(large_requests_leave_room_for_small_ones),
         cmocka_unit_test(truncated_texts_count_only_the_kept_tokens),
-        cmocka_unit_test(json_takes_five_times_the_payload),
+        cmocka_unit_test(json_may_need_memory_of_five_times_the_payload_limit),
         cmocka_unit_test(json_is_bounded_by_the_payload),
         cmocka_unit_test(tokenize_refuses_too_many_tokens),
         cmocka_unit_test(the_memory_of_a_text_is_counted),

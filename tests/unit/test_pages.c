@@ -108,7 +108,7 @@ static void write_page(const char *page, const char *begin, const char *list, co
     assert_int_equal(fclose(out), 0);
 }
 
-static void page_has_the_settings_of_the_table(void **state)
+static void configuration_page_lists_the_settings_of_the_daemon(void **state)
 {
     (void)state;
     char *page = read_page(PAGE), *list = settings_list();
@@ -235,7 +235,7 @@ static void graph_page_has_every_operation(void **state)
     assert_int_equal(missing, 0);
 }
 
-static void graph_page_has_no_other_operation(void **state)
+static void graph_page_has_no_operation_that_is_not_served(void **state)
 {
     (void)state;
     char *part = operations_part(), name[64];
@@ -330,11 +330,11 @@ static void daemon_reads_the_example(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(page_has_the_settings_of_the_table),
+        cmocka_unit_test(configuration_page_lists_the_settings_of_the_daemon),
         cmocka_unit_test(page_has_every_key_of_config_json),
         cmocka_unit_test(pages_have_every_class),
         cmocka_unit_test(graph_page_has_every_operation),
-        cmocka_unit_test(graph_page_has_no_other_operation),
+        cmocka_unit_test(graph_page_has_no_operation_that_is_not_served),
         cmocka_unit_test(example_has_every_key_with_its_default),
         cmocka_unit_test(section_names_the_live_settings),
         cmocka_unit_test(daemon_reads_the_example),

@@ -170,7 +170,7 @@ static void parameters_have_the_meaning_of_a_pipeline(void **state)
     }
 }
 
-static void one_class_has_a_sigmoid_and_a_number(void **state)
+static void one_class_has_the_label_0_and_is_scored_by_the_sigmoid(void **state)
 {
     (void)state;
     json_t *list = expect_answer("/predict", "{\"model\": \"score\", \"inputs\": \"a\"}");
@@ -274,7 +274,7 @@ static void routes_that_serve_a_model_are_named(void **state)
 
 /* A POST / that requests no generation must do the same as /predict for a model with labels, and as /embed for other
  * models. */
-static void the_root_follows_the_model(void **state)
+static void the_root_path_classifies_with_labels_and_else_embeds(void **state)
 {
     (void)state;
     json_t *list = expect_answer("/", "{\"model\": \"classes\", \"inputs\": \"a\"}");
@@ -566,12 +566,12 @@ int main(void)
         cmocka_unit_test(several_inputs_have_a_list_each),
         cmocka_unit_test(a_batch_of_one_is_a_list_of_lists),
         cmocka_unit_test(parameters_have_the_meaning_of_a_pipeline),
-        cmocka_unit_test(one_class_has_a_sigmoid_and_a_number),
+        cmocka_unit_test(one_class_has_the_label_0_and_is_scored_by_the_sigmoid),
         cmocka_unit_test(equal_scores_keep_the_order_of_logits),
         cmocka_unit_test(wrong_options_are_named),
         cmocka_unit_test(keys_without_a_meaning_are_reported),
         cmocka_unit_test(routes_that_serve_a_model_are_named),
-        cmocka_unit_test(the_root_follows_the_model),
+        cmocka_unit_test(the_root_path_classifies_with_labels_and_else_embeds),
         cmocka_unit_test(vectors_are_not_pooled),
         cmocka_unit_test(rows_of_a_tensor_are_embeddings),
         cmocka_unit_test(long_texts_are_cut_to_the_tensor),

@@ -92,7 +92,7 @@ static void test_case(size_t index, const json_t *recorded)
     assert_distribution(n, counts, probabilities, index);
 }
 
-static void test_distributions_are_the_libraries(void **state)
+static void test_distributions_agree_with_those_of_the_libraries(void **state)
 {
     (void)state;
     json_error_t error;
@@ -171,7 +171,7 @@ static void test_random_numbers_depend_on_seed_sequence_and_index(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_distributions_are_the_libraries),
+        cmocka_unit_test(test_distributions_agree_with_those_of_the_libraries),
         cmocka_unit_test(test_greedy_chooses_the_largest_and_the_first_of_equals),
         cmocka_unit_test(test_a_filter_keeps_at_least_one_token),
         cmocka_unit_test(test_best_tokens_are_sorted_with_their_log_probabilities),

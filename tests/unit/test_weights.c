@@ -493,7 +493,7 @@ static void an_index_joins_its_files(void **state)
 
 /* If a tensor has several names, huggingface_hub writes the tensor once. The metadata of the index then contains the
  * other names. */
-static void other_names_in_an_index_are_found(void **state)
+static void other_names_of_a_tensor_in_an_index_are_found(void **state)
 {
     (void)state;
     struct weights *weights;
@@ -651,7 +651,7 @@ int main(void)
         cmocka_unit_test(a_large_file_with_a_wrong_header_is_not_read),
         cmocka_unit_test(opens_files_and_reads_their_data_once),
         cmocka_unit_test(an_index_joins_its_files),
-        cmocka_unit_test(other_names_in_an_index_are_found),
+        cmocka_unit_test(other_names_of_a_tensor_in_an_index_are_found),
         cmocka_unit_test(a_file_that_is_cut_before_its_data_is_read_is_an_error),
         cmocka_unit_test(a_replaced_file_changes_no_data),
         cmocka_unit_test(refuses_a_wrong_index),

@@ -145,7 +145,7 @@ static void copies_f32_bit_by_bit(void **state)
 
 /* Converts two numbers of each type. In the first number all bits are set: -1, or the largest unsigned number. The
  * second number has different bytes, so that a wrong order of bytes is found. */
-static void converts_integers(void **state)
+static void converts_integers_and_booleans_to_float32(void **state)
 {
     (void)state;
     static const struct {
@@ -210,9 +210,12 @@ static void shapes_are_written_as_lists(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(converts_every_f16),          cmocka_unit_test(converts_every_bf16),
-        cmocka_unit_test(rounds_f64_to_nearest_even),  cmocka_unit_test(copies_f32_bit_by_bit),
-        cmocka_unit_test(converts_integers),           cmocka_unit_test(dtypes_have_names_and_sizes),
+        cmocka_unit_test(converts_every_f16),
+        cmocka_unit_test(converts_every_bf16),
+        cmocka_unit_test(rounds_f64_to_nearest_even),
+        cmocka_unit_test(copies_f32_bit_by_bit),
+        cmocka_unit_test(converts_integers_and_booleans_to_float32),
+        cmocka_unit_test(dtypes_have_names_and_sizes),
         cmocka_unit_test(shapes_are_written_as_lists),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
