@@ -27,18 +27,18 @@ worker() { "$build/tests/bench/worker" "$@" 2>&1 || echo "exit $?"; }
 
 printf 'shape 2 5\nrun 0\nsave %s\nshape 2 100000\nrun 0\n' "$work/output" |
     worker tests/reference/linformer_encoder f32 64 4 >"$work/out"
-result "worker runs shapes, and refuses those that the model cannot" \
+result "worker runs shapes, and refuses those that the model cannot run" \
     "ready linformerd [^$newline]*${newline}ready${newline}ms [0-9.]+${newline}saved${newline}failed expected [^$newline]*100000${newline}failed no shape yet"
 wc -c <"$work/output" >"$work/out"
-result "the output is (2, 5, dim) floats" $((2 * 5 * 4 * $(grep -o '"dim": *[0-9]*' tests/reference/linformer_encoder/config.json | grep -o '[0-9]*')))
+result "worker saves an output of (2, 5, dim) floats" $((2 * 5 * 4 * $(grep -o '"dim": *[0-9]*' tests/reference/linformer_encoder/config.json | grep -o '[0-9]*')))
 head -c 4096 /dev/zero | tr '\0' '\100' >"$work/input" # floats with the value 3.004
 dim=$(grep -o '"dim": *[0-9]*' tests/reference/linformer_encoder/config.json | grep -o '[0-9]*')
 printf 'pooled %s 2 3\nrun 0\nsave %s\nexplain 5 %s\npooled\n' "$work/input" "$work/pooled" "$work/explained" |
     worker tests/reference/linformer_encoder f32 64 4 >"$work/out"
-result "worker pools sequences of different lengths, and explains" \
+result "worker pools sequences of different lengths, and saves the explanation" \
     "ready linformerd [^$newline]*${newline}ready${newline}ms [0-9.]+${newline}saved${newline}saved${newline}failed pooled FILE [^$newline]*"
 grep '^flops ' "$work/explained" >"$work/out"
-result "the explanation ends with the FLOPs" "flops [0-9]+"
+result "the explanation of worker has a line with the FLOPs" "flops [0-9]+"
 printf 'shape 1 2 %s\nsave %s\n' "$work/input" "$work/output" | worker tests/reference/linformer_encoder f32 64 4 >"$work/out"
 { od -An -v -tf4 -w4 "$work/output" | head -n $((2 * dim)) && od -An -v -tf4 -w4 "$work/pooled" | head -n "$dim"; } |
     awk -v dim="$dim" '{ at = (NR - 1) % dim; if (NR <= 2 * dim) { mean[at] += $1 / 2 } else if (($1 - mean[at]) ^ 2 > 1e-10) { print "differs at", at } }
@@ -49,10 +49,10 @@ printf 'profile 0 net. %s\nshape 2 5\nprofile 0 net. %s\n' "$work/profile" "$wor
 awk '$1 == "inside" { inside += $3 } $1 == "outside" { outside += $3 } $1 == "total" { total = $2 }
     END { sum = inside + outside; print (inside > 0 && outside > 0 && (sum - total) ^ 2 < 1e-4 ? "sums to the total" : "does not") }' \
     "$work/profile" >>"$work/out"
-result "worker gives the time of each operation" \
+result "the times of all operations in worker's profile sum to the total" \
     "ready linformerd [^$newline]*${newline}failed profile [^$newline]*${newline}ready${newline}glue [0-9.]+ 0.00${newline}sums to the total"
 worker tests/reference/linformer_encoder f3 64 4 </dev/null >"$work/out"
-result "a model that cannot be opened is reported" "failed dtype \"f3\"[^$newline]*${newline}exit 1"
+result "worker reports a model that cannot be opened" "failed dtype \"f3\"[^$newline]*${newline}exit 1"
 
 : >"$work/daemon.log" # the file must exist before it is read
 "${LINFORMERD:-build/linformerd}" --port 0 >"$work/daemon.log" 2>&1 &
@@ -64,7 +64,7 @@ done
 port=${port##*:}
 "$build/tests/bench/client" "$port" /embed 3 0.2 2 9 256 |
     awk '$3 >= 2 && $3 <= 9 && $2 <= $1 { n++; next } { print } END { print (n >= 3 ? "enough" : n) }' >"$work/out"
-result "client counts answers of the lengths asked for" "errors 0${newline}enough"
+result "client counts answers, whose lengths are in the range asked for" "errors 0${newline}enough"
 "$build/tests/bench/client" "$port" /embed 3 0 2 9 256 5 | awk 'NF == 3 { n++; next } { print } END { print (n >= 15 ? "enough" : n) }' >"$work/out"
 result "client goes on until each connection has had its answers" "errors 0${newline}enough"
 "$build/tests/bench/client" "$port" /absent 3 0 2 9 256 >"$work/out"
@@ -80,7 +80,7 @@ report.PATH = pathlib.Path(sys.argv[1])
 report.write("a", "new")
 report.write("b", "more")' "$work/B.md" >/dev/null
     cat "$work/B.md" >"$work/out"
-    result "a part writes between its markers and leaves the rest" \
+    result "report.py writes only between the markers of a part" \
         "kept${newline}<!-- begin a -->${newline}new${newline}<!-- end a -->${newline}also${newline}+## B${newline}+<!-- begin b -->${newline}more${newline}<!-- end b -->"
     PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tests/gpu:tests/bench python3 - "$work/explained" >"$work/out" <<'X'
 import pathlib, sys
@@ -90,7 +90,7 @@ print(sum(lengths), max(lengths) <= 4096 and min(lengths[:-1]) >= 16)
 print(measure.product_flops(pathlib.Path(sys.argv[1]).read_text()) > 0,
       measure.product_flops("   0 linear   20  x\n  12 layer_norm 7 x\n  13 attend 3 x\n  14 give_output 9 x\n"))
 X
-    result "the GPU benchmark reads --explain and draws lengths" "131072 True${newline}True 23"
+    result "the GPU benchmark sums FLOPs of --explain, and draws lengths in range" "131072 True${newline}True 23"
     PYTHONDONTWRITEBYTECODE=1 python3 tests/bench/test_queueing.py >"$work/out"
     result "the simulation of the queue agrees with theory and with examples" "$(printf '%s\n' \
         'M/D/1 0.5 agrees' 'M/M/1 0.5 agrees' 'M/D/1 0.7 agrees' 'M/M/1 0.7 agrees' 'work for HTTP counts as load: yes' \

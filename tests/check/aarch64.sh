@@ -23,9 +23,9 @@ echo "ok 1 - the sources compile for aarch64"
 # Counts NEON's multiply-add instructions on four floats in the products of attention.
 found=$(aarch64-linux-gnu-objdump -d "$build/engine/cpu/vector_attend_baseline.o" | grep -Ec 'fmla\s+v[0-9]+\.4s' || true)
 if [ "$found" -ge 24 ]; then
-    echo "ok 2 - attention is in vectors of four floats"
+    echo "ok 2 - attention is compiled to NEON instructions on four floats"
 else
-    echo "not ok 2 - attention is in vectors of four floats"
+    echo "not ok 2 - attention is compiled to NEON instructions on four floats"
     failed=1
 fi
 exit $failed

@@ -37,7 +37,7 @@ check_toolkit() {
     local number=$1 name=$2 folder=$3 arch=$4 status=0 test
     shift 4
     make_with "$folder" libengine_cuda.so "$@" CUDA_ARCHS="$arch" && shows_one_symbol "$folder/libengine_cuda.so" || status=1
-    result "$number" $status "$name compiles the CUDA engine for $arch, and it shows linformerd_backend alone"
+    result "$number" $status "$name compiles the CUDA engine for $arch, and it exports only linformerd_backend"
     for test in tensor split; do
         status=0
         number=$((number + 1))

@@ -24,8 +24,8 @@ trap 'rm -rf "$work"' EXIT
 echo 1..3
 printf '%s\n' "CUDA $oldest or later" 'FROM nvidia/cuda:x' 'CUDA=99.8.1' 'install libcublas-99-7' 'CUDA 99.6' >"$work/page"
 found=$(others "$oldest" "$work/page" | sed 's/.*: //' | xargs)
-[ "$found" = "99.8 99.7 99.6" ] || { echo "not ok 1 - the rule finds versions (found: $found)" && exit 1; }
-echo "ok 1 - the rule finds versions"
+[ "$found" = "99.8 99.7 99.6" ] || { echo "not ok 1 - the rule finds versions of CUDA in a sample (found: $found)" && exit 1; }
+echo "ok 1 - the rule finds versions of CUDA in a sample"
 
 failed=0
 said=$(grep -cE '^ARG CUDA=[0-9]+\.[0-9]+\.[0-9]+$' docker/Dockerfile.cuda || true)

@@ -110,7 +110,7 @@ echo 1..4
 found="$(tags "$sample"/* | twice | cut -d: -f1) $(functions public "$sample"/* | twice | cut -d: -f1)"
 found+=" $(shadowed "$sample"/* | cut -d: -f1 | xargs)"
 check 1 "names that come twice are found" "$([ "$found" = "tile open_file run count" ] || echo "found: $found")"
-check 2 "a struct's tag has one meaning" "$(tags "${files[@]}" "${headers[@]}" | twice)"
-check 3 "a function's name has one meaning" "$(functions public "${files[@]}" | twice)"
+check 2 "no tag of a struct or enum is defined twice" "$(tags "${files[@]}" "${headers[@]}" | twice)"
+check 3 "no public function is defined twice" "$(functions public "${files[@]}" | twice)"
 check 4 "no static function has the name of another file's public function" "$(shadowed "${files[@]}")"
 exit $failed

@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 command -v python3 >/dev/null || {
     echo "1..1"
-    echo "ok 1 - reliability # SKIP there is no python3 (docker/packages.sh reliability)"
+    echo "ok 1 - the table follows from results.json # SKIP there is no python3 (docker/packages.sh reliability)"
     exit 0
 }
 number=0 failed=0
@@ -64,8 +64,8 @@ a_run_ends() {
 echo "1..6"
 is "the table follows from results.json" check "$page"
 is "a table that was edited by hand is found" finds_another_figure
-is "a row that no run has is found" finds_an_unknown_row
-is "a missing row is found" finds_a_missing_row
+is "a row of results.json that no run has is found" finds_an_unknown_row
+is "a row that results.json lacks is found" finds_a_missing_row
 is "make help and the documents give the same time for a run" times_agree
 is "a run that takes too long ends, with all that it started" a_run_ends
 exit $failed

@@ -171,19 +171,19 @@ good+=$'\n'$(included <<<"$lines" | sed -n 1p)
 bad+=$'\n'$(included <<<"$lines" | sed 1d)
 failed=0
 if [ -z "$(forbidden <<<"$good")" ] && [ "$(forbidden <<<"$bad" | wc -l)" = "$(wc -l <<<"$bad")" ]; then
-    echo "ok 1 - the rule tells good from bad"
+    echo "ok 1 - the rule tells good includes from bad"
 else
     failed=1
-    echo "not ok 1 - the rule tells good from bad"
+    echo "not ok 1 - the rule tells good includes from bad"
     forbidden <<<"$good" | sed 's/^/# /'
 fi
 
 found=$(includes server engine weights config | forbidden)
 if [ -z "$found" ]; then
-    echo "ok 2 - folders depend one way"
+    echo "ok 2 - includes between folders go one way"
 else
     failed=1
-    echo "not ok 2 - folders depend one way"
+    echo "not ok 2 - includes between folders go one way"
     echo "# ${found//$'\n'/$'\n'# }"
 fi
 
@@ -194,10 +194,10 @@ engine/b.c c.h'
 circle="$chain
 engine/c.h engine/a.h"
 if [ -z "$(circles <<<"$chain")" ] && [ -n "$(circles <<<"$circle")" ]; then
-    echo "ok 3 - a circle is told from a chain"
+    echo "ok 3 - the rule tells a circle of includes from a chain"
 else
     failed=1
-    echo "not ok 3 - a circle is told from a chain"
+    echo "not ok 3 - the rule tells a circle of includes from a chain"
 fi
 
 found=$(includes server engine weights config tests | circles)

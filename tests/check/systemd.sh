@@ -33,7 +33,7 @@ verify() {
 status=0
 verify || status=1
 [ "$status" = 0 ] || echo "$said" >&2
-result 1 "$status" "systemd reads the units"
+result 1 "$status" "systemd reads the units without a message"
 
 status=0
 exposure=$(systemd-analyze security --no-pager --offline=true "$units/linformerd.service" 2>/dev/null |

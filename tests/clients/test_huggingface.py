@@ -154,12 +154,12 @@ def main():
         ):
             return support.run(
                 [
-                    ("fill_mask", lambda: masks(f"http://{third.address}")),
-                    ("sentence_similarity", lambda: similarities(f"http://{third.address}")),
-                    ("text_classification", lambda: texts(f"http://{first.address}", logits)),
-                    ("image_classification", lambda: pictures(f"http://{second.address}")),
-                    ("text_generation", lambda: generated(f"http://{fourth.address}")),
-                    ("text_generation, asyncio", lambda: generated_async(f"http://{fourth.address}")),
+                    ("fill_mask returns the best tokens for a mask", lambda: masks(f"http://{third.address}")),
+                    ("sentence_similarity returns the cosines of vectors", lambda: similarities(f"http://{third.address}")),
+                    ("text_classification returns the model's scores", lambda: texts(f"http://{first.address}", logits)),
+                    ("image_classification returns the same scores for a file, bytes and base64", lambda: pictures(f"http://{second.address}")),
+                    ("text_generation returns the same text whole and as a stream", lambda: generated(f"http://{fourth.address}")),
+                    ("text_generation with asyncio returns the same text whole and as a stream", lambda: generated_async(f"http://{fourth.address}")),
                     ("a body that is no picture is refused", lambda: refusals(f"http://{second.address}")),
                 ]
             )

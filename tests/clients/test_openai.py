@@ -153,9 +153,9 @@ def generation():
             client = openai.OpenAI(base_url=f"http://{daemon.address}/v1", api_key="none", max_retries=0)
             failed = support.run(
                 [
-                    ("openai: completions", lambda: completions(client)),
-                    ("openai: streams that the client leaves", lambda: streams_that_the_client_leaves(client)),
-                    ("openai: completions with asyncio", lambda: asyncio_completions(daemon.address)),
+                    ("openai: a completion is the same whole and as a stream", lambda: completions(client)),
+                    ("openai: after streams that the client left, requests are answered", lambda: streams_that_the_client_leaves(client)),
+                    ("openai: with asyncio, completions are the same whole and as streams", lambda: asyncio_completions(daemon.address)),
                 ]
             )
             client.close()
@@ -167,12 +167,12 @@ def embeddings():
         client = openai.OpenAI(base_url=f"http://{daemon.address}/v1", api_key=KEY, max_retries=0)
         failed = support.run(
             [
-                ("openai: texts and ids", lambda: texts_and_ids(client)),
-                ("openai: base64 and floats", lambda: encodings(client)),
-                ("openai: dimensions", lambda: dimensions(client)),
-                ("openai: models", lambda: models(client)),
-                ("openai: errors", lambda: errors(client, daemon.address)),
-                ("openai: asyncio", lambda: asyncio_client(daemon.address)),
+                ("openai: a text and its ids have the same vector", lambda: texts_and_ids(client)),
+                ("openai: base64 and floats are the same vector", lambda: encodings(client)),
+                ("openai: dimensions cuts and normalises the vector", lambda: dimensions(client)),
+                ("openai: the models are listed and described", lambda: models(client)),
+                ("openai: bad requests have the codes and messages of OpenAI's form", lambda: errors(client, daemon.address)),
+                ("openai: calls with asyncio at once have the same vectors", lambda: asyncio_client(daemon.address)),
             ]
         )
         client.close()

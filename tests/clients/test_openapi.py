@@ -103,8 +103,8 @@ def main():
         support.generating_model(writer)
         with support.Daemon("--model", "reader=tests/models/bytes", "--model", f"writer={writer}") as daemon:
             tests = [
-                ("openapi-spec-validator: /openapi.json", lambda: validate(fetch(daemon.address))),
-                ("schemathesis: /openapi.json", lambda: explore(daemon.address, folder)),
+                ("openapi-spec-validator accepts /openapi.json", lambda: validate(fetch(daemon.address))),
+                ("schemathesis finds no answer that differs from /openapi.json", lambda: explore(daemon.address, folder)),
             ]
             return support.run(tests)
 

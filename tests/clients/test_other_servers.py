@@ -52,8 +52,8 @@ def main():
     with support.Daemon("--api-key", "secret") as daemon:
         return support.run(
             [
-                ("ollama: embed", lambda: ollama_client(daemon.address)),
-                ("openai: AzureOpenAI", lambda: azure_client(daemon.address)),
+                ("ollama: embed and embeddings return the vectors of /embed", lambda: ollama_client(daemon.address)),
+                ("openai: AzureOpenAI returns the vectors of /embed, and completes", lambda: azure_client(daemon.address)),
             ]
         )
 

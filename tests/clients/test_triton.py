@@ -202,21 +202,21 @@ def main():
     models = [argument for case in support.cases() for argument in ("--model", f"{support.CASES}/{case}")]
     with support.Daemon(*models) as daemon:
         client = triton.InferenceServerClient(daemon.address, concurrency=4)
-        tests = [("tritonclient: the server and its models", lambda: server(client))]
+        tests = [("tritonclient: the server is ready and lists its models", lambda: server(client))]
         for case in support.cases():
-            tests.append((f"tritonclient: {case}", lambda case=case: infer(client, case)))
+            tests.append((f"tritonclient: {case}: outputs agree in JSON and binary", lambda case=case: infer(client, case)))
         for case in ["linformer_lm", "linformer_attention"]:
-            tests.append((f"tritonclient: {case}, compressed", lambda case=case: compressed(client, case)))
+            tests.append((f"tritonclient: {case}: outputs agree with gzip and deflate", lambda case=case: compressed(client, case)))
         for case in ["linformer_attention", "linear_attention_context_linformer", "linear_multihead_attention_attn_mask"]:
-            tests.append((f"tritonclient: {case}, FP16 and BF16", lambda case=case: halves(client, case)))
+            tests.append((f"tritonclient: {case}: FP16 and BF16 have the outputs of rounded FP32", lambda case=case: halves(client, case)))
         tests += [
-            ("tritonclient: several calls at once", lambda: several_at_once(client, "linformer_lm")),
-            ("tritonclient: a body made by hand", lambda: body_by_hand(client, "linformer_lm")),
-            ("tritonclient: raw ids", lambda: raw_bytes(client, "linformer_lm")),
-            ("tritonclient: raw floats", lambda: raw_bytes(client, "linformer_encoder")),
-            ("tritonclient: attention on request", lambda: attention(client, "linformer_encoder")),
-            ("tritonclient: errors", lambda: errors(client)),
-            ("tritonclient: asyncio", lambda: asyncio_client(daemon.address)),
+            ("tritonclient: several calls at once have their own outputs and ids", lambda: several_at_once(client, "linformer_lm")),
+            ("tritonclient: a binary body made by hand is answered", lambda: body_by_hand(client, "linformer_lm")),
+            ("tritonclient: a body of raw ids has a raw output as its answer", lambda: raw_bytes(client, "linformer_lm")),
+            ("tritonclient: a body of raw floats has a raw output as its answer", lambda: raw_bytes(client, "linformer_encoder")),
+            ("tritonclient: attention is returned on request, and its rows sum to one", lambda: attention(client, "linformer_encoder")),
+            ("tritonclient: bad requests are refused with status and reason", lambda: errors(client)),
+            ("tritonclient: outputs agree with asyncio", lambda: asyncio_client(daemon.address)),
         ]
         failed = support.run(tests)
         client.close()

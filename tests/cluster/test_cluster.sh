@@ -243,9 +243,9 @@ run() {
     end_load || status=$?
     end_proxy
     [ "$status" = 0 ] || { sed 's/^/# /' "$work/proxy.log" | tail -n 20 && printf 'not ' && failed=1; }
-    echo "ok $((++number)) - $1: no answer failed or was wrong${retries:+ ($retries requests were sent again)}"
+    echo "ok $((++number)) - $1: while daemons end and restart, no answer fails or is wrong${retries:+ ($retries requests were sent again)}"
     [ -z "$retries_of" ] || [ "${retries:-0}" -gt 0 ] || { printf 'not ' && failed=1; }
-    [ -z "$retries_of" ] || echo "ok $((++number)) - $1 had to send requests again"
+    [ -z "$retries_of" ] || echo "ok $((++number)) - $1: some requests were sent again, to another daemon"
 }
 
 # ---- Large bodies

@@ -12,7 +12,7 @@ autoscaling=docker/kubernetes/autoscaling
 python=/usr/bin/python3
 skip() {
     echo 1..1
-    echo "ok 1 - autoscaling # SKIP there is no $1 (docker/packages.sh deploy)"
+    echo "ok 1 - the metric for autoscaling reaches the autoscaler # SKIP there is no $1 (docker/packages.sh deploy)"
     exit 0
 }
 for program in prometheus promtool perl "$python"; do command -v "$program" >/dev/null || skip "$program"; done
@@ -115,9 +115,9 @@ the_metric_is_the_one_that_is_asked_for() {
     [ "${series%%\{*}" = "$asked" ] && [ "$name" = None ]
 }
 
-is "Prometheus reads the port http of each pod" targets_are_the_pods
+is "Prometheus reads only the port http of each running pod" targets_are_the_pods
 is "the adapter's rule finds series with the labels: $labels" series_have_the_labels
-is "the adapter's query gives one value for each pod" the_query_gives_a_value_for_each_pod
-is "the HorizontalPodAutoscaler asks for this metric" the_metric_is_the_one_that_is_asked_for
+is "the adapter's query returns one value for each pod" the_query_gives_a_value_for_each_pod
+is "the HorizontalPodAutoscaler asks for the metric of the adapter's rule" the_metric_is_the_one_that_is_asked_for
 echo "1..$number"
 exit $failed

@@ -17,7 +17,7 @@ trap 'exit 1' PIPE HUP INT TERM
 for program in perl openssl; do
     command -v $program >/dev/null || {
         echo 1..1
-        echo "ok 1 - the health check # SKIP there is no $program (docker/packages.sh deploy)"
+        echo "ok 1 - the health check passes for a daemon that serves # SKIP there is no $program (docker/packages.sh deploy)"
         exit 0
     }
 done
@@ -52,10 +52,10 @@ stop() {
 passes() { env "${variables[@]}" docker/healthcheck.sh "$process"; }
 fails() { ! passes; }
 
-# checked NAME [VARIABLE=VALUE…] -- ARGUMENT…: tests that the check passes for this daemon, which must listen on $port.
+# checked SETTING [VARIABLE=VALUE…] -- ARGUMENT…: tests that the check passes for this daemon, which must listen on $port.
 checked() {
     start "${@:2}"
-    is "$1" passes
+    is "the health check passes with the $1" passes
     stop
 }
 
@@ -71,11 +71,11 @@ port=$(free_port)
 echo "{\"log_level\": \"info\", \"port\": $port}" >"$work/plain.json"
 echo "{\"tls_certificate\": \"$work/rsa.pem\", \"tls_key\":\"$work/rsa.key\",\"port\":$port}" >"$work/tls.json"
 
-checked "the port of a variable" LINFORMERD_PORT="$port" --
-checked "the port of a flag" LINFORMERD_PORT=1 -- --port "$port"
-checked "the port of a flag with =" -- "--port=$port"
-checked "the port of the settings file, which a flag names" -- --config "$work/plain.json"
-checked "the port of the settings file, which a variable names" LINFORMERD_CONFIG="$work/plain.json" --
+checked "port of a variable" LINFORMERD_PORT="$port" --
+checked "port of a flag" LINFORMERD_PORT=1 -- --port "$port"
+checked "port of a flag with =" -- "--port=$port"
+checked "port of the settings file, which a flag names" -- --config "$work/plain.json"
+checked "port of the settings file, which a variable names" LINFORMERD_CONFIG="$work/plain.json" --
 checked "TLS of a flag" LINFORMERD_PORT="$port" -- --tls-certificate "$work/p256.pem" --tls-key "$work/p256.key"
 checked "TLS of the settings file" -- "--config=$work/tls.json"
 for name in p256 p384 rsa ed25519; do
@@ -85,19 +85,19 @@ done
 
 start LINFORMERD_PORT="$port" -- --tls-certificate "$work/p256.pem" --tls-key "$work/p256.key"
 kill -STOP "$process"
-is "a daemon with TLS that hangs" fails
+is "the health check fails if a daemon with TLS hangs" fails
 kill -CONT "$process"
 stop
 start LINFORMERD_PORT="$port" -- --drain-delay-ms 600000
 kill -TERM "$process"
 until grep -q 'no longer ready' "$work/log"; do sleep 0.05; done
-is "a daemon that will stop" fails
+is "the health check fails if the daemon will stop soon" fails
 kill -STOP "$process"
-is "a daemon that hangs" fails
+is "the health check fails if the daemon hangs" fails
 kill -CONT "$process"
 stop
 process=$$ # a process that does not listen on the port
-is "no daemon" fails
+is "the health check fails if there is no daemon" fails
 process=
 echo "1..$number"
 exit $failed

@@ -212,23 +212,23 @@ plain_files() {
 plain_files_are_valid() { plain_files | xargs "$python" tests/deploy/schema.py; }
 
 run_schema "each file has the form of Kubernetes or KServe" "$python" plain_files_are_valid
-run_kustomization "the base" base ConfigMap Deployment PodDisruptionBudget Service
-run_kustomization "the overlay with autoscaling" autoscaling Deployment HorizontalPodAutoscaler
-run_kustomization "the overlay for GPUs" gpu ConfigMap Deployment PodDisruptionBudget Service
-run_kustomization "the overlay with TLS" tls ConfigMap Deployment PodDisruptionBudget Service
-run_with_kustomize "the overlay for GPUs has its own image" gpu_image_is_kept
-run_with_kustomize "autoscaling and TLS together" autoscaling_and_tls
-run_with_kustomize "all three components together" all_components
-run_with_kustomize "each probe of the overlay with TLS must use it" tls_is_checked
-run_with_kustomize "the check of references finds faults" references_are_checked
-run_schema "the check of forms finds faults" "$python" schema_finds_faults
-run "the settings exist" grep settings_exist
-run "the compose files" docker-compose compose_is_valid
-run "limits of HAProxy in the compose file" docker-compose limits_reach_haproxy
-run "HAProxy's configuration" haproxy haproxy_accepts
-run "nginx' configuration" nginx nginx_accepts
-run "Prometheus' configuration" promtool prometheus_accepts
+run_kustomization "the base is valid and has all its objects" base ConfigMap Deployment PodDisruptionBudget Service
+run_kustomization "the overlay with autoscaling is valid and has all its objects" autoscaling Deployment HorizontalPodAutoscaler
+run_kustomization "the overlay for GPUs is valid and has all its objects" gpu ConfigMap Deployment PodDisruptionBudget Service
+run_kustomization "the overlay with TLS is valid and has all its objects" tls ConfigMap Deployment PodDisruptionBudget Service
+run_with_kustomize "the overlay for GPUs keeps its own image if the base has another" gpu_image_is_kept
+run_with_kustomize "the components for autoscaling and TLS can be combined" autoscaling_and_tls
+run_with_kustomize "all three components can be combined" all_components
+run_with_kustomize "a probe without HTTPS in the overlay with TLS is found" tls_is_checked
+run_with_kustomize "wrong references between objects are found" references_are_checked
+run_schema "wrong keys and values in manifests are found" "$python" schema_finds_faults
+run "each LINFORMERD_… in docker/ is a setting" grep settings_exist
+run "docker-compose accepts the compose files" docker-compose compose_is_valid
+run "the compose file passes changed limits to HAProxy" docker-compose limits_reach_haproxy
+run "HAProxy accepts its configuration" haproxy haproxy_accepts
+run "nginx accepts its configuration" nginx nginx_accepts
+run "Prometheus accepts its configuration" promtool prometheus_accepts
 run "alerts fire when they should" promtool alerts_fire
-run "each alert has a test" awk alerts_are_tested
+run "each alert has a test case in which it fires" awk alerts_are_tested
 echo "1..$number"
 exit $failed

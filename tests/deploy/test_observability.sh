@@ -53,10 +53,10 @@ for file in grafana-dashboard.json alerts.yaml; do
     names=$(grep -oE '\b(linformerd|process)_[a-z_]+\b' "docker/observability/$file" | sort -u | wc -l)
     [ -z "$out" ] || { echo "$out" && failed=1 && printf 'not '; }
     [ "$names" -ge 8 ] || { failed=1 && printf 'not '; }
-    echo "ok $((++number)) - $names metrics of $file exist"
+    echo "ok $((++number)) - $names metrics that $file names are in /metrics"
 done
 for name in linformerd_device_up linformerd_certificate_expiry_timestamp_seconds; do
     grep -q "^# TYPE $name gauge" "$work/metrics" || { echo "# $name" && failed=1 && printf 'not '; }
 done
-echo "ok 4 - metrics without samples are declared"
+echo "ok 4 - /metrics declares metrics that have no samples"
 exit $failed

@@ -61,6 +61,6 @@ else
     result='not ok'
     if models --count 30 --seed 1 "$@" >"$folder/short.txt" 2>&1; then result=ok; else status=1; fi
     sed 's/^/# /' "$folder/short.txt"
-    printf '1..1\n%s 1 - %s\n' "$result" "30 random models, seed 1: $(tail -n 1 "$folder/short.txt")"
+    printf '1..1\n%s 1 - %s\n' "$result" "30 random models agree with the daemon, seed 1: $(tail -n 1 "$folder/short.txt")"
 fi
 exit $status

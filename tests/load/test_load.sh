@@ -31,7 +31,7 @@ echo 1..6
 number=0
 for name in embed logits mixed; do
     script $name
-    result $((++number)) "$name.sh with a daemon of its own" ' 24 requests, 4 at a time: [0-9.]+ requests/s' \
+    result $((++number)) "$name.sh starts a daemon and counts 24 answers" ' 24 requests, 4 at a time: [0-9.]+ requests/s' \
         'p50 [0-9.]+ +p90 [0-9.]+ +p99 [0-9.]+ ' 'errors 0$' '^exit 0$'
 done
 
@@ -44,11 +44,11 @@ result 4 "the daemons of the scripts end with the scripts" '^none is left$'
 
 load_start
 URL=$URL/absent script embed
-result 5 "answers of 404 are errors" 'errors 24$' 'status 404: 24$' '^exit 1$'
+result 5 "answers of 404 are counted as errors" 'errors 24$' 'status 404: 24$' '^exit 1$'
 
 kill "$daemon"
 wait "$daemon" || true
 daemon=
 URL=$URL script embed
-result 6 "answers that never come are errors" 'errors 24$' 'status 000: 24$' '^exit 1$'
+result 6 "answers that never come are counted as errors" 'errors 24$' 'status 000: 24$' '^exit 1$'
 exit $failed

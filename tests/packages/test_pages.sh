@@ -109,7 +109,7 @@ check "the manual page has each flag, variable and explanation" manual_is_comple
 check "bash offers each flag" offers bash -- gives "${flags[@]}"
 check "bash offers the flags that begin with a word" offers bash --log- gives --log-format --log-level
 check "bash offers the values of a flag" offers bash --log-format '' gives text json
-check "bash offers the values after =" offers bash --log-format = j gives json
+check "bash offers the values of a flag after =" offers bash --log-format = j gives json
 check "bash offers true and false only after =" offers bash --strict = '' gives true false
 check "bash offers a flag after one without a value" offers bash --strict --expl gives --explain
 check "bash offers folders for a model" offers bash --model "$folder/" gives "$folder/models"
@@ -118,7 +118,7 @@ check "bash offers files for the file of settings" offers bash --config "$folder
 if command -v zsh >/dev/null; then
     check "zsh offers each flag" offers zsh -- gives "${flags[@]}"
     check "zsh offers the values of a flag" offers zsh --log-format '' gives text json
-    check "zsh reads the file without a complaint" zsh -n "$build/pages/_linformerd"
+    check "zsh reads the completion file without a message" zsh -n "$build/pages/_linformerd"
 else
     for number in 12 13 14; do echo "ok $number # SKIP zsh is not installed"; done
 fi

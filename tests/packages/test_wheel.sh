@@ -79,10 +79,10 @@ same_twice() {
 
 echo 1..5
 check "the wheel is below $max_mb MB" wheel_is_small
-check "auditwheel finds the same platform" auditwheel_agrees
+check "auditwheel finds the platform in the name of the wheel" auditwheel_agrees
 check "mypy --strict accepts the sources" sources_are_typed
 check "mypy --strict knows the types of the installed package" users_see_the_types
-check "the same sources make the same wheel" same_twice
+check "a second build of the same sources makes the same wheel" same_twice
 FOLDER=$(mktemp -d)
 export FOLDER
 trap 'rm -rf "$FOLDER"' EXIT

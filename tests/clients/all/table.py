@@ -50,4 +50,4 @@ def page_has_results():
 
 
 if __name__ == "__main__":
-    sys.exit(1 if run([("the page has the table of results", page_has_results)]) else 0)
+    sys.exit(1 if run([("docs/clients.md has the table of results", page_has_results)]) else 0)
