@@ -72,7 +72,7 @@ def use_all_forms(page):
 # ---- The page as a whole
 
 
-def the_page_shows_the_daemon(browser):
+def the_page_shows_models_and_version_of_the_daemon(browser):
     with Daemon() as daemon, opened(browser, daemon) as page:
         info = json.loads(daemon.get("/info"))
         assert page.locator("#model-list h3").all_inner_texts() == [model["name"] for model in info["models"]]
@@ -135,7 +135,7 @@ def all_controls_are_reached_by_tab(browser):
         page.wait_for_selector("#compare table.cosines")
 
 
-def less_motion_is_respected(browser):
+def nothing_moves_if_the_user_prefers_less_motion(browser):
     with Daemon() as daemon, opened(browser, daemon, reduced_motion="reduce") as page:
         submit(page, "fill")
         assert page.evaluate("getComputedStyle(document.querySelector('#fill .guess i')).transitionDuration") == "0s"
@@ -203,7 +203,7 @@ def a_hidden_or_paused_page_requests_nothing(browser):
             page.click("#pause")
 
 
-def a_change_of_models_is_noticed(browser):
+def the_page_says_if_the_models_have_changed(browser):
     with Daemon("--model-control") as daemon, opened(browser, daemon) as page:
         page.wait_for_function("() => document.querySelectorAll('#numbers tr').length > 0")
         assert page.inner_text("#load-note") == ""
@@ -214,7 +214,7 @@ def a_change_of_models_is_noticed(browser):
         assert page.locator("#model-list h3").all_inner_texts() == ["builtin"]
 
 
-def the_plan_is_drawn(browser):
+def the_page_draws_each_step_of_the_plan(browser):
     with Daemon() as daemon, opened(browser, daemon) as page:
         for tokens in (256, 9):
             page.fill("#plan-tokens", str(tokens))
@@ -252,7 +252,7 @@ def compared_texts_are_sorted_by_similarity(browser):
         assert "900" in page.inner_text("#compare .error")
 
 
-def masks_are_filled(browser):
+def masks_in_a_text_are_filled_with_likely_letters(browser):
     with Daemon() as daemon, opened(browser, daemon, ["422"]) as page:
         page.fill("#fill textarea", "This option ca[MASK] be used more than o[MASK]ce.")
         submit(page, "fill")
@@ -268,7 +268,7 @@ def masks_are_filled(browser):
         assert page.text_content("#fill p.text") == "This option can be used more than once."
 
 
-def text_is_streamed(browser):
+def the_streamed_text_is_that_of_generate(browser):
     with Daemon() as daemon, opened(browser, daemon) as page:
         page.fill("#generate [name=temperature]", "0")
         page.fill("#generate [name=count]", "12")
@@ -278,7 +278,7 @@ def text_is_streamed(browser):
         assert page.inner_text("#generate .measure").startswith("12 tokens, the first after ")
 
 
-def generation_is_stopped(browser):
+def the_stop_button_ends_a_generation(browser):
     """The stream cannot end before Stop is pressed: the model has no end token, and the daemon is suspended at that
     time."""
     with Daemon("--model", "tests/reference/linear_attention_lm_causal") as daemon, opened(browser, daemon) as page:
@@ -322,7 +322,7 @@ def the_page_offers_only_what_a_model_can_do(browser):
         assert page.inner_text("#cell").startswith('layer 0, head 0, row 0 "5", column 0: 0.')
 
 
-def attention_is_read_with_pointer_and_keys(browser):
+def pointer_and_keys_show_the_attention_of_a_cell(browser):
     text = "This option can be used more than once."
     with Daemon() as daemon, opened(browser, daemon) as page:
         submit(page, "look")
@@ -362,7 +362,7 @@ def attention_is_read_with_pointer_and_keys(browser):
         assert check()[0] == 0 or page.inner_text("#cell").startswith("layer 2")
 
 
-def a_picture_is_saved(browser):
+def the_saved_picture_is_that_of_the_daemon(browser):
     with Daemon() as daemon, opened(browser, daemon) as page:
         submit(page, "look")
         with page.expect_download() as download:
@@ -374,7 +374,7 @@ def a_picture_is_saved(browser):
         assert Image.open(io.BytesIO(saved)).format == "PNG"
 
 
-def the_program_in_the_document_draws_the_same(browser):
+def the_program_in_console_md_draws_a_picture(browser):
     """The Python program in docs/console.md runs without changes."""
     with open("docs/console.md") as file:
         program = re.search(r"```python\n(.*?)```", file.read(), re.DOTALL).group(1)
@@ -405,7 +405,7 @@ def named_models(names):
         yield arguments
 
 
-def hostile_names_are_text(browser):
+def hostile_model_names_are_shown_as_text(browser):
     with named_models(HOSTILE) as arguments, Daemon(*arguments) as daemon, opened(browser, daemon) as page:
         assert page.locator("#model-list h3").all_inner_texts() == HOSTILE
         assert page.locator("#model-list img, #model-list b, main script").count() == 0
@@ -421,7 +421,7 @@ def hostile_names_are_text(browser):
         assert page.title() == "linformerd console"
 
 
-def hostile_texts_are_text(browser):
+def hostile_texts_are_shown_as_text(browser):
     with Daemon() as daemon, opened(browser, daemon) as page:
         page.fill("#compare textarea", "\n".join(HOSTILE))
         page.fill("#fill textarea", HOSTILE[0] + "[MASK]")
@@ -433,7 +433,7 @@ def hostile_texts_are_text(browser):
         assert page.title() == "linformerd console"
 
 
-def a_key_is_asked_for(browser):
+def the_page_asks_for_the_api_key_and_does_not_store_it(browser):
     with Daemon("--api-key", KEY, "--protect-metrics") as daemon:
         with opened(browser, daemon, [r"401 \(Unauthorized\)"], ready=None) as page:
             page.wait_for_selector("#key:not([hidden])")
@@ -454,7 +454,7 @@ def a_key_is_asked_for(browser):
             assert kept == [0, 0, "", daemon.url + "/", ""]
 
 
-def a_daemon_that_ends_is_noticed(browser):
+def the_page_says_if_the_daemon_does_not_answer(browser):
     daemon = Daemon()
     with daemon, opened(browser, daemon, ["ERR_CONNECTION_REFUSED", "ERR_EMPTY_RESPONSE", "ERR_CONNECTION_RESET", "503"]) as page:
         daemon.process.terminate()
@@ -462,10 +462,16 @@ def a_daemon_that_ends_is_noticed(browser):
 
 
 TESTS = [
-    the_page_shows_the_daemon, axe_finds_no_fault_of_accessibility, a_phone_needs_no_sideways_scrolling, all_controls_are_reached_by_tab,
-    less_motion_is_respected, scripts_and_styles_from_elsewhere_have_no_effect, charts_follow_the_metrics, a_hidden_or_paused_page_requests_nothing, a_change_of_models_is_noticed, the_plan_is_drawn,
-    compared_texts_are_sorted_by_similarity, masks_are_filled, text_is_streamed, generation_is_stopped, the_page_offers_only_what_a_model_can_do, attention_is_read_with_pointer_and_keys,
-    a_picture_is_saved, the_program_in_the_document_draws_the_same, hostile_names_are_text, hostile_texts_are_text, a_key_is_asked_for, a_daemon_that_ends_is_noticed,
+    the_page_shows_models_and_version_of_the_daemon, axe_finds_no_fault_of_accessibility,
+    a_phone_needs_no_sideways_scrolling, all_controls_are_reached_by_tab,
+    nothing_moves_if_the_user_prefers_less_motion, scripts_and_styles_from_elsewhere_have_no_effect,
+    charts_follow_the_metrics, a_hidden_or_paused_page_requests_nothing, the_page_says_if_the_models_have_changed,
+    the_page_draws_each_step_of_the_plan, compared_texts_are_sorted_by_similarity,
+    masks_in_a_text_are_filled_with_likely_letters, the_streamed_text_is_that_of_generate,
+    the_stop_button_ends_a_generation, the_page_offers_only_what_a_model_can_do,
+    pointer_and_keys_show_the_attention_of_a_cell, the_saved_picture_is_that_of_the_daemon,
+    the_program_in_console_md_draws_a_picture, hostile_model_names_are_shown_as_text, hostile_texts_are_shown_as_text,
+    the_page_asks_for_the_api_key_and_does_not_store_it, the_page_says_if_the_daemon_does_not_answer,
 ]
 
 

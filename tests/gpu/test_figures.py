@@ -33,7 +33,7 @@ def the_times_of_ncu_are_read():
 RUN = ["embed", *["norm", "product", "attend", "product"] * 12, "pool"]
 
 
-def the_period_of_equal_runs_is_found():
+def the_number_of_kernels_in_a_repeated_run_is_found():
     """period_of() finds the period for several numbers of equal runs, and after other kernels. It also finds the period
     if a run ends with its layers, and if a run is a single kernel."""
     cases = [(["load"] * 7 + RUN * 6, len(RUN)), (["x", *RUN[:9], "y"] + RUN * 4, len(RUN)), (RUN * 7, len(RUN)),
@@ -41,7 +41,7 @@ def the_period_of_equal_runs_is_found():
     return [kernels.period_of(names) for names, _ in cases] == [period for _, period in cases]
 
 
-def a_list_without_equal_runs_is_refused():
+def kernels_without_equal_runs_at_the_end_are_refused():
     """period_of() raises RuntimeError if the list does not end with SAME equal runs."""
     for names in (list("abcdefgh"), RUN * 3, RUN * 4 + ["tail"], []):
         try:
@@ -52,7 +52,7 @@ def a_list_without_equal_runs_is_refused():
     return True
 
 
-def the_time_of_a_run_is_the_median():
+def the_time_of_a_run_is_the_median_of_the_last_runs():
     """one_run() returns the median of the last runs. One of these runs is slow. The first run does not count."""
     first, usual, slow = ([("a", a), ("b", b)] for a, b in ((100.0, 100.0), (1.0, 2.0), (9.0, 9.0)))
     return kernels.one_run(first + usual * 2 + slow + usual * 2) == (2, 3.0)
@@ -66,7 +66,7 @@ def ncu_that_says(folder, text, status):
     return path
 
 
-def missing_rights_of_ncu_are_not_measurable(folder):
+def times_are_not_measurable_if_ncu_lacks_rights(folder):
     """profile() raises NotMeasurable if ncu is not allowed to measure, and RuntimeError if the worker fails."""
     found = []
     for text, status in (("ERR_NVGPUCTRPERM", 1), ("==ERROR== A driver resource was unavailable.", 9),
@@ -104,7 +104,7 @@ def verdicts(results):
     return [row[-1] for row in goals.judged(results)]
 
 
-def goals_are_met_missed_or_not_measured():
+def goals_are_judged_as_met_missed_or_not_measured():
     """Results meet all goals, and empty results measure none. An engine that takes a tenth longer misses all goals
     except the last goal, which counts figures."""
     missed = verdicts(all_measured(1.1))
@@ -112,7 +112,7 @@ def goals_are_met_missed_or_not_measured():
         and missed[-1] == "met" and set(missed[:-1]) == {"NOT MET"}
 
 
-def the_fastest_peer_is_compared():
+def the_engine_is_compared_with_the_fastest_peer():
     """fastest() uses the fastest peer. Without a time of fused-compile, it returns NaN."""
     results = all_measured()
     for row in results["measured"]:
@@ -135,7 +135,7 @@ def run_goals(folder, *results):
     return done.returncode, [line.split("\t")[-1] for line in done.stdout.splitlines()]
 
 
-def missed_goals_change_the_exit_status(folder):
+def the_exit_status_of_goals_py_is_1_if_a_goal_is_missed(folder):
     """goals.py exits with 0 if nothing was measured. A dry run neither meets nor misses a goal. Figures of several
     files are joined."""
     good, slow = all_measured(), all_measured(1.1)
@@ -150,7 +150,7 @@ def options(folder, dry=False, seconds=100):
     return argparse.Namespace(dry=dry, seconds=seconds, programs=folder, log=folder, batches=None, command="bench.py")
 
 
-def failures_goals_and_gaps_set_the_exit_status(folder):
+def failures_come_before_missed_goals_in_the_exit_status(folder):
     """Tests the exit status of bench.py. Failures take precedence over missed goals, and missed goals over missing
     measurements. A dry run misses no goal."""
     found = []
@@ -175,7 +175,7 @@ def parts_without_time_are_listed_as_not_measured(folder):
     return len(one.not_measured) == 5 and one.status() == 3 and all("no time" in line for line in one.not_measured)
 
 
-def a_signal_keeps_earlier_results(folder):
+def earlier_results_are_kept_after_a_signal(folder):
     """After a signal, bench.json contains the figures so far, and mentions the signal."""
     program = f"""
 import argparse, pathlib, signal, sys
@@ -210,9 +210,12 @@ def bench_md_has_tables_of_all_figures():
 
 def main():
     failed = 0
-    tests = [the_times_of_ncu_are_read, the_period_of_equal_runs_is_found, a_list_without_equal_runs_is_refused, the_time_of_a_run_is_the_median, missing_rights_of_ncu_are_not_measurable, goals_are_met_missed_or_not_measured,
-             the_fastest_peer_is_compared, missed_goals_change_the_exit_status, failures_goals_and_gaps_set_the_exit_status, parts_without_time_are_listed_as_not_measured, a_signal_keeps_earlier_results,
-             bench_md_has_tables_of_all_figures]
+    tests = [the_times_of_ncu_are_read, the_number_of_kernels_in_a_repeated_run_is_found,
+             kernels_without_equal_runs_at_the_end_are_refused, the_time_of_a_run_is_the_median_of_the_last_runs,
+             times_are_not_measurable_if_ncu_lacks_rights, goals_are_judged_as_met_missed_or_not_measured,
+             the_engine_is_compared_with_the_fastest_peer, the_exit_status_of_goals_py_is_1_if_a_goal_is_missed,
+             failures_come_before_missed_goals_in_the_exit_status, parts_without_time_are_listed_as_not_measured,
+             earlier_results_are_kept_after_a_signal, bench_md_has_tables_of_all_figures]
     print(f"1..{len(tests)}")
     for number, test in enumerate(tests, 1):
         with tempfile.TemporaryDirectory() as name:

@@ -56,7 +56,7 @@ def main():
         found = list(errors(case, fused, device))
         good = bool(found) and max(found) <= TOLERANCE
         failed += not good
-        print(f"{'ok' if good else 'not ok'} {number} - {case}{', fused' if fused else ''}")
+        print(f"{'ok' if good else 'not ok'} {number} - {case}{', fused' if fused else ''}: outputs agree with the library's")
         print(f"# {len(found)} calls, relative L2 error {max(found, default=float('nan')):.2g}")
     good = written_is_read()
     print(f"{'ok' if good else 'not ok'} {2 * len(CASES) + 1} - a written model has the same tensors after reading")

@@ -30,7 +30,7 @@ def near(found, expected):
     return math.isclose(found, expected, rel_tol=1e-9) or print(f"# found {found}, expected {expected}")
 
 
-def blocks_are_divided_among_multiprocessors():
+def blocks_take_the_time_of_the_fullest_multiprocessor():
     """5 blocks on 4 multiprocessors take the time of 2 blocks, and would take 1.25 if they were shared evenly. 8 blocks
     take the time of 2, without waste. A single block takes the time of 1 instead of 0.25."""
     return near(predict.waste(5, 4), 1.6) and near(predict.waste(8, 4), 1.0) and near(predict.waste(1, 4), 4.0)
@@ -58,7 +58,7 @@ def grouped_products_take_the_time_of_tiles_or_of_memory():
         near(predict.grouped_s(CHIP, shape, 2), (384 * 1024 + 65536) * 2 / 9e9)
 
 
-def items_of_several_lengths_take_the_time_of_their_way():
+def mixed_lengths_take_the_time_of_the_chosen_kernels():
     """Grouped products or the engine's kernel compute the projections, even if the other way is faster. For other
     steps, the faster way counts."""
     norm = {"kind": "kernel", "name": "layer_norm<__nv_bfloat16, 8>", "grid": [1000, 1, 1]}
@@ -88,7 +88,7 @@ def kernels_take_the_time_of_the_busiest_unit():
         near(seconds(LDGSTS=3000), 3000 * 512 / 5e10)
 
 
-def flops_on_tensor_cores_are_counted():
+def flops_on_tensor_cores_are_those_of_the_products():
     """Attention at batch 1 consists of two products of 4096 * 256 * 512 multiplications. An instruction computes 4096
     FLOP. The two projections consist of equally many multiplications. With one head of keys and values, a projection
     has 16 parts of 256 rows, and 4096 * 256 * 64 multiplications. In f32, finish_projection adds 32 parts in this
@@ -109,7 +109,7 @@ def flops_on_tensor_cores_are_counted():
         near(finish, 256 * 64 * (32 * 4 + 4))
 
 
-def flops_of_split_products_are_counted():
+def a_split_product_of_floats_counts_as_three_products():
     """Each product of floats is three products on tensor cores. An instruction computes 2048 FLOP and 8 elements of
     depth. In one pass of the outer loop, a warp executes this many instructions:
     - 2 * 3 * 16 with tiles of 128 lines. The depth is 16, and the warp computes 4 by 4 fragments, 64 by 32 elements.
@@ -147,7 +147,7 @@ NORM, LONG, SPLIT = "kernel\tlayer_norm<float, 4>\t512 1 1\t256\t0", "product\t{
     "kernel\tmultiply_split<128, true>\t{} 1 1\t256\t81920"
 
 
-def the_choices_of_kernels_are_found():
+def kernels_of_the_engine_are_paired_with_products_of_cublaslt():
     """A product of the engine's own kernel gets its shape from the product of cuBLASLt at the same place. In other
     steps, the two ways may have different numbers of launches."""
     library = [NORM, LONG.format("512 4096 512"), LONG.format("64 4096 512"), NORM]
@@ -291,7 +291,7 @@ def registers_and_spills_of_kernels_are_read():
         return sass.resources(NVCC) == ("release 13.0, V13.0.88", {"first<64>": (255, 68), "second": (8, 0)})
 
 
-def counts_accesses_of_the_stack():
+def accesses_of_the_stack_in_the_main_loop_are_counted():
     """The loop with the product contains 5 instructions. The test replaces two of them by accesses of the stack. The
     other loop contains more instructions, but no product."""
     code = [line.replace("LDSM.16.M88.4 R4, [R8]", "LDL R4, [R1]").replace("@!PT LDS RZ, [RZ]", "STL [R1], R4") for line in CODE]
@@ -308,7 +308,7 @@ def registers_and_memory_limit_the_blocks_at_a_time():
             registers.blocks_of(255, 256, 10, (99, 100))) == (4, 3, 1)
 
 
-def the_shared_memory_is_that_of_the_engine():
+def the_computed_shared_memory_is_that_of_the_engine():
     """registers.py computes the same shared memory as the engine requested on the shim. The kernels are attention with
     64 features, and projections with both sizes of tiles."""
     counts, seen = json.loads(predict.COUNTS.read_text())["engine"], set()
@@ -425,12 +425,19 @@ def docs_cuda_md_says_if_counts_are_older_than_the_code():
 
 def main():
     failed = 0
-    tests = [blocks_are_divided_among_multiprocessors, bytes_take_the_time_of_cache_or_memory, products_take_the_time_of_tiles_or_of_memory, grouped_products_take_the_time_of_tiles_or_of_memory, items_of_several_lengths_take_the_time_of_their_way,
-             kernels_take_the_time_of_the_busiest_unit, flops_on_tensor_cores_are_counted, flops_of_split_products_are_counted, the_time_of_a_run_is_the_sum_of_its_launches, the_choices_of_kernels_are_found, the_host_limits_only_eager_pytorch, instructions_of_skipped_branches_are_not_counted, unreachable_blocks_are_not_counted,
-             dominators_of_random_blocks_are_found, accesses_of_shared_memory_are_counted, kernels_have_the_flops_of_the_products_they_replace, registers_and_spills_of_kernels_are_read, counts_accesses_of_the_stack,
-             registers_and_memory_limit_the_blocks_at_a_time, the_shared_memory_is_that_of_the_engine, the_table_lists_all_kernels_that_spill, the_digest_changes_with_code_alone,
-             the_digest_contains_all_included_files, docs_cuda_md_has_the_predicted_figures, docs_cuda_shim_md_has_the_number_of_kernels,
-             docs_cuda_md_says_if_counts_are_older_than_the_code]
+    tests = [blocks_take_the_time_of_the_fullest_multiprocessor, bytes_take_the_time_of_cache_or_memory,
+             products_take_the_time_of_tiles_or_of_memory, grouped_products_take_the_time_of_tiles_or_of_memory,
+             mixed_lengths_take_the_time_of_the_chosen_kernels, kernels_take_the_time_of_the_busiest_unit,
+             flops_on_tensor_cores_are_those_of_the_products, a_split_product_of_floats_counts_as_three_products,
+             the_time_of_a_run_is_the_sum_of_its_launches, kernels_of_the_engine_are_paired_with_products_of_cublaslt,
+             the_host_limits_only_eager_pytorch, instructions_of_skipped_branches_are_not_counted,
+             unreachable_blocks_are_not_counted, dominators_of_random_blocks_are_found,
+             accesses_of_shared_memory_are_counted, kernels_have_the_flops_of_the_products_they_replace,
+             registers_and_spills_of_kernels_are_read, accesses_of_the_stack_in_the_main_loop_are_counted,
+             registers_and_memory_limit_the_blocks_at_a_time, the_computed_shared_memory_is_that_of_the_engine,
+             the_table_lists_all_kernels_that_spill, the_digest_changes_with_code_alone,
+             the_digest_contains_all_included_files, docs_cuda_md_has_the_predicted_figures,
+             docs_cuda_shim_md_has_the_number_of_kernels, docs_cuda_md_says_if_counts_are_older_than_the_code]
     print(f"1..{len(tests)}")
     for number, test in enumerate(tests, 1):
         good = test()

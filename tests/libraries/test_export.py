@@ -480,7 +480,7 @@ def unigram(count=50):
 
 
 @test
-def tokenizers_become_a_file():
+def tokenizers_are_written_as_tokenizer_json():
     lib = module("linformer")
     kwargs = dict(LINFORMER, num_tokens=50)
     model, tokenizer = lib.LinformerLM(**kwargs), word_level()
@@ -498,7 +498,7 @@ def tokenizers_become_a_file():
 
 
 @test
-def fast_tokenizers_of_transformers_become_a_file():
+def fast_tokenizers_of_transformers_are_written_as_a_file():
     lib, transformers, tokenizers = module("linformer"), module("transformers"), module("tokenizers")
     kwargs = dict(LINFORMER, num_tokens=51)
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=word_level(), mask_token="[MASK]")
@@ -555,7 +555,7 @@ def slow_tokenizers_of_transformers_are_refused():
 
 
 @test
-def objects_of_other_classes_are_refused():
+def state_dicts_and_quantised_models_are_refused():
     """Each refusal has a message that tells the user what to do."""
     torch, lib, pytorch = module("torch"), module("linformer"), module("linformer_pytorch")
     kwargs = dict(LINFORMER, num_tokens=50)
@@ -642,7 +642,7 @@ def combinations():
 
 
 @test
-def combinations_that_do_not_run_are_refused():
+def arguments_with_which_no_model_runs_are_refused():
     """The exporter refuses these models without asking the daemon, and the daemon refuses them, too."""
     module("torch")
     for pattern, cls, kwargs in combinations():
@@ -832,7 +832,7 @@ def a_failed_export_leaves_no_partial_folder():
 
 
 @test
-def an_existing_folder_keeps_its_tokenizer():
+def a_new_export_keeps_the_tokenizer_of_the_folder():
     """The tokenizer in the folder stays if no other tokenizer is given. A reader of the folder never finds a model with
     the tokenizer of another model."""
     with tempfile.TemporaryDirectory() as parent:
@@ -851,7 +851,7 @@ def an_existing_folder_keeps_its_tokenizer():
 
 
 @test
-def the_daemon_checks_exported_folders():
+def a_folder_that_the_daemon_refuses_is_not_kept():
     """A folder that the daemon refuses is not renamed to its final name."""
     with tempfile.TemporaryDirectory() as parent:
         folder = pathlib.Path(parent, "mine")
@@ -861,7 +861,7 @@ def the_daemon_checks_exported_folders():
 
 
 @test
-def the_example_of_the_help_runs():
+def the_example_in_the_help_of_the_exporter_runs():
     module("torch")
     module("linformer")
     lines = [line[4:] for line in exporter.__doc__.partition("`kwargs`")[0].splitlines() if line.startswith("    ")]

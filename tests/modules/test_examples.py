@@ -124,26 +124,26 @@ def words_have_the_probabilities_of_pytorch():
 
 
 @test
-def words_are_found_as_the_page_says():
+def masked_words_are_guessed_as_well_as_the_page_says():
     with support.Daemon("--model", str(EXAMPLES / "animals")) as daemon:
         assert animals.measure(f"http://{daemon.address}") >= claimed(animals)
 
 
 @test
-def pictures_are_as_good_as_the_page_says():
+def pictures_are_classified_as_well_as_the_page_says():
     with support.Daemon("--model", str(EXAMPLES / "cats_and_dogs")) as daemon:
         assert pictures.measure(f"http://{daemon.address}") >= claimed(pictures) - 5
 
 
 @test
-def texts_are_about_as_good_as_the_page_says():
+def texts_are_classified_about_as_well_as_the_page_says():
     """The pieces of text are from the repository's files, so they change with these files."""
     with support.Daemon("--model", str(EXAMPLES / "languages")) as daemon:
         assert texts.measure(f"http://{daemon.address}") >= claimed(texts) - 30
 
 
 @test
-def the_scripts_export_what_is_committed():
+def the_scripts_export_the_committed_files():
     for script in (pictures, texts):
         with tempfile.TemporaryDirectory() as folder:
             script.export(script.train(**SMALL[script.__name__]), folder)
@@ -157,7 +157,7 @@ def the_scripts_export_what_is_committed():
 
 
 @test
-def the_scripts_train_good_models():
+def the_scripts_train_models_that_are_right_900_of_1000_times():
     if os.environ.get("SHORT"):
         raise unittest.SkipTest("SHORT=1")
     for script in (pictures, texts):

@@ -187,7 +187,7 @@ def same_as_module(name):
     assert committed.read_text() == text, f"{committed} is not what export_module() writes: run generate.py {name}"
 
 
-TESTS += [(f"module {name}", functools.partial(same_as_module, name)) for name in generate.NAMES]
+TESTS += [(f"module {name}: config.json is as committed, and the graph agrees with PyTorch", functools.partial(same_as_module, name)) for name in generate.NAMES]
 
 
 # ---- Arguments, read from instances ----------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ def arguments_read_from_every_class_rebuild_it():
 
 
 @test
-def given_arguments_override_those_of_a_leaf():
+def given_arguments_override_those_read_from_the_module():
     from linear_attention_transformer import LinearAttentionTransformer
 
     module = nn.Sequential(nn.Linear(4, 8), LinearAttentionTransformer(8, 1, 40, heads=2))
@@ -269,7 +269,7 @@ def given_arguments_override_those_of_a_leaf():
 
 
 @test
-def a_class_that_was_changed_is_no_leaf():
+def an_instance_with_a_changed_part_is_exported_by_operations():
     from linformer import Linformer
 
     module = nn.Sequential(Linformer(8, 12, 1, k=4, heads=2), nn.Linear(8, 2))
@@ -284,7 +284,7 @@ def a_class_that_was_changed_is_no_leaf():
 
 
 @test
-def a_subclass_with_its_own_forward_is_no_leaf():
+def a_subclass_with_its_own_forward_is_exported_by_operations():
     from linformer import Linformer, LinformerLM
 
     class Doubled(Linformer):
@@ -324,7 +324,7 @@ def free_lengths_have_the_limits_of_the_module():
 
 
 @test
-def lengths_of_which_only_some_run_are_fixed():
+def a_length_is_fixed_if_the_module_runs_only_some_lengths():
     from linear_attention_transformer import LinearAttentionTransformer
 
     body = LinearAttentionTransformer(8, 1, 64, heads=2, n_local_attn_heads=1, local_attn_window_size=4)
@@ -591,7 +591,7 @@ def weights_computed_from_inputs_are_refused():
 
 
 @test
-def tensors_are_those_of_the_state_dict():
+def exported_tensors_are_those_of_the_state_dict():
     class Tied(nn.Module):
         def __init__(self):
             super().__init__()

@@ -14,7 +14,7 @@ from tap import run
 PAGE = ROOT / "docs" / "python.md"
 
 
-def the_examples_of_the_page_do_what_it_says():
+def the_examples_of_docs_python_md_print_what_it_says():
     blocks = re.findall(r"^```pycon\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     text = "\n".join(blocks)
     assert text.count(">>> ") > 10, text
@@ -26,5 +26,5 @@ def the_examples_of_the_page_do_what_it_says():
 
 if __name__ == "__main__":
     os.chdir(os.environ["FOLDER"])
-    name = the_examples_of_the_page_do_what_it_says.__name__.replace("_", " ")
-    sys.exit(1 if run([(name, the_examples_of_the_page_do_what_it_says)]) else 0)
+    name = the_examples_of_docs_python_md_print_what_it_says.__name__.replace("_", " ")
+    sys.exit(1 if run([(name, the_examples_of_docs_python_md_print_what_it_says)]) else 0)

@@ -71,7 +71,7 @@ def a_model_is_served_from_memory():
 
 
 @test
-def masks_and_floats_go_through_infer():
+def masks_and_floats_sent_with_infer_agree_with_pytorch():
     torch.manual_seed(2)
     kwargs = dict(dim=16, heads=2, depth=1, max_seq_len=32)
     model = linear_attention_transformer.LinearAttentionTransformer(**kwargs).eval()
@@ -97,7 +97,7 @@ def a_module_is_served_from_memory():
 
 
 @test
-def a_folder_is_written_and_checked_by_the_daemon_of_the_wheel():
+def export_checks_the_folder_with_the_daemon_of_the_wheel():
     os.environ["PATH"] = "/usr/bin:/bin"  # the wheel's command is not in this PATH
     folder = pathlib.Path(os.environ["FOLDER"], "exported")
     with unittest.mock.patch("subprocess.run", wraps=subprocess.run) as called:

@@ -26,7 +26,7 @@ def texts_of(notebook):
             for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def the_notebook_of_the_documents_runs():
+def the_notebook_in_docs_runs_and_its_results_are_right():
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     nbformat.validate(notebook)
     begin, shapes, error, generated, end = texts_of(executed(notebook))
@@ -36,7 +36,7 @@ def the_notebook_of_the_documents_runs():
     assert len(generated.strip()) > 0, generated
 
 
-def the_daemon_ends_with_the_kernel():
+def the_daemon_ends_when_the_notebooks_kernel_ends():
     code = "import linformerd\nserver = linformerd.serve()\nprint(server.pid)"
     notebook = executed(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)]))
     pid = int(texts_of(notebook)[0])
@@ -47,5 +47,5 @@ def the_daemon_ends_with_the_kernel():
 
 
 if __name__ == "__main__":
-    tests = [the_notebook_of_the_documents_runs, the_daemon_ends_with_the_kernel]
+    tests = [the_notebook_in_docs_runs_and_its_results_are_right, the_daemon_ends_when_the_notebooks_kernel_ends]
     sys.exit(1 if run([(one.__name__.replace("_", " "), one) for one in tests]) else 0)

@@ -60,7 +60,7 @@ def wait_for_end(pid):
 
 
 @test
-def the_command_is_the_daemon():
+def the_command_linformerd_runs_the_daemon():
     command = pathlib.Path(sys.executable).parent / "linformerd"
     found = subprocess.run([command, "--version"], capture_output=True, text=True, check=True).stdout
     assert found == f"linformerd {linformerd.__version__}\n", found
@@ -77,7 +77,7 @@ def the_client_needs_no_other_package():
 
 
 @test
-def licences_of_the_libraries_come_along():
+def the_wheel_contains_the_licences_of_its_libraries():
     files = {str(one) for one in importlib.metadata.files("linformerd")}
     libraries = [one for one in files if one.startswith("linformerd/lib/")]
     assert len(libraries) > 5, files
@@ -90,7 +90,7 @@ def licences_of_the_libraries_come_along():
 
 
 @test
-def the_daemon_has_its_own_libraries():
+def the_daemon_loads_the_libraries_of_the_wheel():
     # These files have the names of libraries, but are not libraries. A daemon that reads them does not start.
     folder = pathlib.Path(os.environ["FOLDER"], "wrong")
     folder.mkdir(exist_ok=True)
@@ -114,7 +114,7 @@ def the_daemon_has_its_own_libraries():
 
 
 @test
-def answers_are_those_of_the_routes():
+def the_client_returns_the_answers_of_the_routes():
     with linformerd.serve() as server:
         assert server.url.startswith("http://127.0.0.1:"), server.url
         ask = lambda path, **body: plain_post(server.url, path, body)
@@ -134,7 +134,7 @@ def answers_are_those_of_the_routes():
 
 
 @test
-def generated_tokens_come_at_once_or_one_by_one():
+def generate_and_generate_stream_return_the_same_tokens():
     with linformerd.serve() as server:
         parameters = {"max_new_tokens": 12, "seed": 5}
         body = {"inputs": "This option", "parameters": {**parameters, "details": True}}
@@ -151,7 +151,7 @@ def generated_tokens_come_at_once_or_one_by_one():
 
 
 @test
-def errors_say_what_the_daemon_says():
+def errors_of_the_client_contain_the_message_of_the_daemon():
     with linformerd.serve() as server:
         error = expect(linformerd.RequestError, lambda: server.embed([[8192]]), "ids of model", "below 8192")
         assert (error.status, error.error_type) == (422, "Validation"), error
@@ -169,7 +169,7 @@ def errors_say_what_the_daemon_says():
 
 
 @test
-def several_threads_share_a_server():
+def several_threads_can_share_a_server():
     with linformerd.serve() as server:
         expected, wrong = server.embed("a", model="builtin"), []
 
@@ -200,7 +200,7 @@ def folders_are_served_under_their_names():
 
 
 @test
-def settings_are_keywords_and_the_environment_has_none():
+def settings_come_from_keywords_and_not_from_the_environment():
     outside = {"LINFORMERD_MODEL": "/nonexistent", "NOTIFY_SOCKET": "/nonexistent"}
     os.environ.update(outside)
     try:
@@ -231,13 +231,13 @@ def one_of_the_hosts_must_be_a_tcp_address():
 
 
 @test
-def a_model_that_cannot_be_loaded_is_explained():
+def the_error_says_why_a_model_cannot_be_loaded():
     error = expect(linformerd.StartError, lambda: linformerd.serve("/nonexistent"), "status 1", "/nonexistent/config.json")
     assert "ERROR" in str(error)
 
 
 @test
-def the_key_is_sent_and_not_shown():
+def the_api_key_is_sent_and_not_in_the_command_line():
     with linformerd.serve(api_key="a-secret-key") as server:
         assert len(server.embed("a")) == 1
         error = expect(linformerd.RequestError, lambda: linformerd.Client(server.url).embed("a"))
@@ -250,7 +250,7 @@ def the_key_is_sent_and_not_shown():
 
 
 @test
-def the_daemon_ends_with_its_block():
+def the_daemon_ends_at_the_end_of_the_with_block():
     with linformerd.serve() as server:
         assert exists(server.pid)
     assert not exists(server.pid)
@@ -273,7 +273,7 @@ def started(last_line):
 
 
 @test
-def the_daemon_ends_with_python():
+def the_daemon_ends_when_the_python_process_ends():
     for last_line, number in (("time.sleep(1000)", signal.SIGKILL), ("time.sleep(1000)", signal.SIGTERM),
                               ("os.abort()", None), ("sys.exit(3)", None), ("os._exit(0)", None), ("", None)):
         child, pid = started(last_line)
