@@ -125,8 +125,8 @@ static void attend_block(const struct cpu_run *run, const struct plan_step *step
     }
 }
 
-/* Finds the block and the head of a task. The tasks of a sequence are consecutive. Consecutive tasks share a head, so a
- * thread can reuse packed keys. */
+/* Finds the block and the head of a task. The tasks of a sequence are consecutive. Among them, the blocks of one head
+ * are consecutive, so a thread can reuse packed keys. */
 static const struct row_block *block_of_task(const struct layout *layout, int64_t heads, int64_t task, int64_t *head)
 {
     /* Block task / heads belongs to the sequence of the task, but need not be the task's own block. */
@@ -139,7 +139,7 @@ static const struct row_block *block_of_task(const struct layout *layout, int64_
     return &layout->blocks[first + in_sequence % blocks];
 }
 
-/* The first of the rows of one sequence in a value. Sets *bytes to the size of these rows. */
+/* Returns a pointer to the rows of one sequence in a value. Sets *bytes to the size of these rows. */
 static void *rows_of_sequence(const struct cpu_run *run, int value, int64_t sequence, size_t *bytes)
 {
     const int64_t *starts = layout_of(run, value)->starts + sequence;

@@ -16,7 +16,7 @@
  *
  * The rows of a sequence may come in several batches (engine_item.slot). In this case, the sequence's slot keeps the
  * context and the sums of powers. If a bucket has several rows, the slot also keeps the sums over the rows of an
- * incomplete bucket. They are separate, because later rows of this bucket must not read them yet. */
+ * incomplete bucket. They are separate, because rows of this bucket must not read them. */
 #include "engine/cpu/linear_attend.h"
 
 #include <math.h>

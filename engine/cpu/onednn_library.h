@@ -68,7 +68,7 @@ struct onednn_functions {
 
 /* Describes how a matrix lies in memory. Version 2 of oneDNN stores the description by value. Version 3 allocates it,
  * so each description must be released by forget_matrix. forget_matrix does nothing for a zeroed struct. The functions
- * on matrices return a dnnl_status_t, except forget_matrix and matrix_bytes. */
+ * on matrices return a dnnl_status_t, except borrow_matrix, forget_matrix and matrix_bytes. */
 struct matrix {
     dnnl_memory_desc_t desc;
 };

@@ -30,8 +30,8 @@ static void score(const struct cpu_run *run, const struct plan_step *step, const
                                      });
 }
 
-/* Adds the result of one head to a row y (columns). It is the sum of the best pairs' values, weighted by the softmax of
- * the pairs' scores. `first` (n) and `second` (n) are the scores of the two halves. */
+/* Adds the result of one head to a row y (columns). This result is the sum of the best pairs' values, weighted by the
+ * softmax of the pairs' scores. `first` (n) and `second` (n) are the scores of the two halves. */
 static void add_best(const struct cpu_run *run, const struct plan_weight *values, int64_t n, const float *first,
                      const float *second, float *y)
 {

@@ -1,6 +1,6 @@
 /* products: matrix products, cut into tiles. The shape of a tile depends only on the model and the item. One thread
- * computes a tile. The bits of the tile do not depend on its place in the matrix. So results do not depend on the
- * batch.
+ * computes a tile. The bits of the tile do not depend on its place in the matrix. If batch_invariant is true, the bits
+ * of a row do not depend on the other rows of the tile, either. In this case, results do not depend on the batch.
  *
  * The code that computes each kind of product, if the setting `products` is auto and oneDNN is usable:
  *                                   float32                                 bf16
@@ -29,7 +29,7 @@ struct products {
     bool bf16; /* products with weights multiply bf16 numbers and sum them up in float32 */
     /* The functions for the instruction set. If `bf16`, the functions for AVX512_BF16. */
     const struct vector_functions *vector;
-    bool batch_invariant;
+    bool batch_invariant;  /* a row has the same bits in every batch */
     char description[160]; /* for example "OpenBLAS 0.3.21 SkylakeX, oneDNN 2.6.3" */
 };
 
@@ -66,7 +66,7 @@ int64_t products_linear_scratch(const struct products *products, int64_t depth);
 int64_t products_project_scratch(const struct products *products, int64_t k);
 
 /* Prepares x (rows, depth) for tiles of the weight. `rows` is at most PLAN_ROW_BLOCK. Returns the pointer to pass to
- * the tiles. It points to x itself, or to a copy in the scratch with another element type. All PLAN_ROW_BLOCK rows must
+ * the tiles. It points to x itself, or to a copy in the scratch, in bf16. All PLAN_ROW_BLOCK rows must
  * be readable memory. The content of rows beyond `rows` does not matter, because a row of a product does not depend on
  * other rows. `element` must be ELEMENT_F32 unless products are in bf16. */
 const void *products_linear_rows(const struct products *products, const struct product_weight *weight, int64_t rows,

@@ -84,7 +84,8 @@ static void write_row(const struct sequence_projection *p, const struct target *
 }
 
 /* Writes the columns of y that follow the columns for x. In row j of y, the first is the sum of E[p, j] over `rows`
- * positions p. The second is e[j]. `weight` points to E at the first of these positions. */
+ * positions p. The second is e[j], or 0 without target->with_bias. `weight` points to E at the first of these
+ * positions. */
 static void add_columns(const struct sequence_projection *p, const float *weight, int64_t rows,
                         const struct target *target)
 {
@@ -195,8 +196,8 @@ static char *result_of(const struct sequence_projection *p, int64_t sequence)
 }
 
 /* The number of rows of y that a task computes. In bf16, it is at most TASK_ROWS. It is smaller if some threads would
- * have no task otherwise. It must not be very small, because each task packs its columns of x again. The number does
- * not change the bits of results. */
+ * have no task otherwise. It is not made smaller than necessary, because each task packs its columns of x again. The
+ * number does not change the bits of results. */
 static int64_t rows_a_task(const struct sequence_projection *p, int64_t tasks)
 {
     int64_t parts = parts_of(p->run->threads, tasks > 0 ? tasks : 1);

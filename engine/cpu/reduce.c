@@ -2,8 +2,9 @@
  * consists of at most STRIP neighbouring results along the last outer dimension. A strip is computed in one of two
  * ways, depending on the item's strides:
  *
- *     side by side: all results of the strip read their next element at the same time. Good if these are adjacent.
- *     one by one: a result reads STRIP elements at a time, into STRIP partial results, which are combined at the end.
+ *     side by side: all results of the strip read their next element at the same time. Good if these elements are
+ * adjacent. one by one: a result reads STRIP elements at a time, into STRIP partial results, which are combined at the
+ * end.
  *
  * Results are doubles, so that many floats can be added in order without losing digits. */
 #include "engine/cpu/reduce.h"
@@ -300,7 +301,7 @@ void cpu_reduce(const struct cpu_run *run, const struct plan_step *step)
     for_items(run, step, step->reduce.reduced, cumulates, cumulates ? cumulate : reduce);
 }
 
-/* ---- OP_SOFTMAX: y contains the exponentials until their sum is known ---- */
+/* ---- OP_SOFTMAX: side by side, the exponentials are computed twice, for their sum and for y ---- */
 
 /* y[i] = exp(x[i] - maximum[i]) for one element of each result of the strip. `place` is the place of the first result's
  * element. If `as_it_is`, y[i] = x[i] - maximum[i]. */

@@ -63,7 +63,8 @@ void cpu_add_positions(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
-/* Each group of `columns` columns is normalised separately, so it counts as a row here. */
+/* Each group of `columns` columns is normalised separately, so it counts as a row in this
+ * function. */
 void cpu_layer_norm(const struct cpu_run *run, const struct plan_step *step)
 {
     const float *x = floats_of(run, step->x);
@@ -201,7 +202,7 @@ void cpu_gate(const struct cpu_run *run, const struct plan_step *step)
 /* ---- Operations on rows and their neighbours ---- */
 
 /* Computes the row y at `position` of a sequence with `length` rows. x is the same row before the shift. Each segment
- * is copied from a neighbour of x. The neighbours are the rows before and after x in memory. `before` is the first
+ * is copied from x or a neighbour of x. The neighbours are the rows before and after x in memory. `before` is the first
  * segment of the sequence's last row in an earlier batch, or NULL if there is no such row. */
 static void shift_row(const struct plan_step *step, int64_t columns, int64_t position, int64_t length, const float *x,
                       const float *before, float *y)
@@ -242,7 +243,7 @@ void cpu_shift_tokens(const struct cpu_run *run, const struct plan_step *step)
     for (int64_t t = 0; t < to->n_blocks; t++) {
         const struct row_block *block = &to->blocks[t];
         int64_t length = from->starts[block->sequence + 1] - from->starts[block->sequence];
-        if (from->positions) /* here an item is one sequence, and x contains some of its rows */
+        if (from->positions) /* in this case an item is one sequence, and x contains some of its rows */
             length = padder_axis_rows(run->plan, &run->batch->items[block->sequence], axis);
         const float *before =
             padder_earlier_rows(run->plan, run->batch, block->sequence) > 0 ? state_of(run, block->sequence) : NULL;

@@ -1,6 +1,6 @@
 /* run: the data that a kernel reads while a step runs, functions that find the step's matrices, and the struct for one
  * row of the table of operations. A kernel is the function of this backend that computes one operation.
- * engine/plan/plan.h explains the words plan, step, value, axis, call and slot. An item is one input of a request,
+ * engine/plan/plan.h explains the words plan, step, value, axis, call and slot. An item is one entry of a batch,
  * usually one sequence (engine/plan/item.h).
  *
  * Formulas in this folder use the letters that engine/plan/operations.h lists. A shape is (rows, columns), row-major. A
@@ -8,7 +8,8 @@
  * (m, k) b (k, n).
  *
  * A kernel divides its step into tasks for the threads. Each task writes its own rows or columns, and computes them in
- * one fixed order. So neither the number of threads nor other items of the batch change a bit of a result. */
+ * one fixed order. So the number of threads does not change a bit of a result. If products.batch_invariant is true, the
+ * other items of the batch do not change a bit, either. */
 #ifndef ENGINE_CPU_RUN_H
 #define ENGINE_CPU_RUN_H
 
@@ -158,8 +159,8 @@ static inline int64_t whole_position_of(const struct cpu_run *run, const struct 
 /* ---- Threads ---- */
 
 /* The number of threads for a number of tasks. It is always 1 or run->threads. A parallel region with one thread does
- * not change libgomp's other threads. Between two larger numbers of threads, libgomp would end threads or create new
- * threads. */
+ * not change libgomp's other threads. A change between two larger numbers of threads would make libgomp end
+ * threads or create new threads. */
 static inline int threads_for(const struct cpu_run *run, int64_t tasks)
 {
     return tasks > 1 ? run->threads : 1;

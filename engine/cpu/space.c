@@ -253,7 +253,7 @@ static const float *contiguous_elements(struct item_operand operand, const float
     return room;
 }
 
-/* A function of contiguous operands. It uses z, condition and y only if the step has them. */
+/* A function of contiguous operands. It uses z and the condition only if the step has them. */
 typedef void dense_function(const struct space_task *task, int64_t count, const float *x, const float *z,
                             const float *condition, float *y);
 

@@ -43,7 +43,7 @@ static void *wait_at_gate(void *argument)
     return NULL;
 }
 
-/* Waits until the kernel no longer counts the thread. This happens a little after pthread_join returns. */
+/* Waits until the Linux kernel no longer counts the thread. This happens a little after pthread_join returns. */
 static void end_trial(const struct trial *trial)
 {
     pthread_join(trial->thread, NULL);

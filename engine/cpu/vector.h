@@ -92,12 +92,12 @@ static inline struct vector_finish vector_finish_columns(const struct vector_fin
     return part;
 }
 
-/* The product x wᵀ for a block of rows and some columns, with the operations after it. A word is a pair of bf16 here
- * (vector_words.h). A row of x consists of whole words. */
+/* The product x wᵀ for a block of rows and some columns, with the operations after it. In this struct, a word is a pair
+ * of bf16 (vector_words.h). A row of x consists of whole words. */
 struct vector_linear {
     int64_t depth;
-    const float *x;              /* (rows, depth), in words. All PLAN_ROW_BLOCK rows must be readable memory */
-    const float *weight;         /* written by pack_weight. Points to a column that is a multiple of VECTOR_PANEL */
+    const float *x;      /* (rows, depth), in words. All PLAN_ROW_BLOCK rows must be readable memory */
+    const float *weight; /* written by pack_weight. Points to a column whose number is a multiple of VECTOR_PANEL */
     struct vector_finish finish; /* the rows and columns to compute. finish.x is not used */
     float *scratch;              /* (VECTOR_LINEAR_SCRATCH) */
 };
@@ -247,7 +247,7 @@ int64_t vector_attend_scratch(int64_t dim_head, int64_t dim_value);
 #define VECTOR_TILE_ROWS 6     /* maximum number of rows that a product computes together */
 #define VECTOR_PANEL 64        /* number of columns that a product computes at a time */
 #define PRODUCTS_PANEL 256     /* number of columns of a tile of products.h, including oneDNN's tiles */
-#define VECTOR_CHUNK_WORDS 256 /* number of words of a projection's rows that are packed at a time */
+#define VECTOR_CHUNK_WORDS 256 /* number of words of each column of x that a projection packs at a time */
 #define VECTOR_LINEAR_SCRATCH (VECTOR_TILE_ROWS * VECTOR_PANEL)
 #define VECTOR_PROJECT_SCRATCH (VECTOR_CHUNK_WORDS * VECTOR_PANEL)
 

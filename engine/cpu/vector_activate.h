@@ -60,8 +60,8 @@ INLINE vector error_function(vector x)
 
 /* Φ(x) = 1/2 + x P(x²), where P is a minimax fit of degree 6 on |x| <= 4. For |x| > 4, |x P(16)| is more than 1/2, and
  * Φ is clamped to 0 or 1. The error of Φ is at most 1.1e-4. Below x = -3, Φ itself is not much larger than this error,
- * and GELU is close to 0. The rounding error of x changes GELU more than the error of Φ. The reason is that x is a sum
- * of products of bf16 numbers, which have 8 significant bits. */
+ * and GELU is close to 0. The rounding error of x changes GELU more than the error of Φ does. The reason is that x is a
+ * sum of products of bf16 numbers, which have 8 significant bits. */
 INLINE vector gelu_of(vector x)
 {
     vector u = smaller(x * x, all(16));

@@ -3,8 +3,10 @@
  * A group of at most GROUP_ROWS query rows processes the keys in tiles of TILE_KEYS. So the group's scores and a panel
  * of keys fit in the first-level cache for any number of keys. For each tile:
  *     1. multiply:      scores (rows, keys) = queries (rows, d) keys (keys, d)ᵀ
- *     2. raise_maximum: applies scale and mask. If a row's maximum grows, its sum and output so far are scaled down
- *     3. weigh:         scores become exp(score - maximum), and are added to the row's sum
+ *     2. raise_maximum: applies a mask, and the scale before it. If a row's maximum grows, the row's sum and output so
+ *                       far are scaled down
+ *     3. weigh:         scores become exp(score - maximum), and are added to the row's sum. Without a mask, weigh also
+ *                       applies the scale
  *     4. multiply:      out (rows, e) += scores (rows, keys) values (keys, e)
  * At the end, finish_row divides the output by the sum. Other rows change neither the work on a row nor its order. */
 #include "engine/cpu/vector_tile.h"
@@ -108,8 +110,9 @@ static float scale_of(const struct vector_attend *attend)
     return attend->mask.floats || attend->mask.bytes ? 1.0f : attend->scale;
 }
 
-/* Raises the row's maximum to the largest score of the keys [key, key + count), if that is larger. Scores of keys that
- * the row does not read become -infinity. A NaN does not count as a maximum. Its exponential is a NaN. */
+/* Raises the row's maximum to the largest of the row's scores for the keys [key, key + count), if that is larger.
+ * Scores of keys that the row does not read
+ * become -infinity. A NaN does not count as a maximum. Its exponential is a NaN. */
 static void raise_maximum(struct group *g, int64_t r, int64_t key, int64_t count)
 {
     const struct vector_attend *attend = g->attend;

@@ -22,8 +22,8 @@ int64_t vector_attend_scratch(int64_t dim_head, int64_t dim_value)
 static enum instruction_set best_set(void)
 {
 #ifndef VECTOR_BASELINE_ONLY
-    /* Tests single features, because clang 14 does not know the levels x86-64-v3 and x86-64-v4 here. Processors with
-     * the tested features also have the other features of the level. */
+    /* Tests single features, because __builtin_cpu_supports of clang 14 does not know the levels x86-64-v3 and
+     * x86-64-v4. Processors with the tested features also have the other features of the level. */
     __builtin_cpu_init();
     bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
     bool v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

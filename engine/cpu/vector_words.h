@@ -1,7 +1,7 @@
 /* vector_words: loading and storing of elements, and of words, which products read. A word has 4 bytes. In the variant
  * for AVX512_BF16 a word is two bf16 that are neighbours along the depth of the product. In all other variants a word
- * is one float. Words are stored in arrays of floats, although a pair of bf16 means nothing as a float. Strides count
- * words. */
+ * is one float. Words are stored in arrays of floats, although a pair of bf16 means nothing as a float. Strides of
+ * words count words, and strides of elements count elements. */
 #ifndef ENGINE_CPU_VECTOR_WORDS_H
 #define ENGINE_CPU_VECTOR_WORDS_H
 

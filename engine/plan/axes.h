@@ -30,7 +30,8 @@ int plan_joined_axis(struct plan_builder *builder, int first, int second);
  * the axis of an input or a fixed axis has the same rows, the function returns that axis. */
 int plan_sized_axis(struct plan_builder *builder, int rows, int sequences);
 
-/* A new axis with those rows of axis `of`, an AXIS_INPUT, that an item requests, plus `reach` rows on either side. */
+/* A new axis with those rows of axis `of`, an AXIS_INPUT, that an item requests, plus `reach` rows on either side of
+ * each. */
 int plan_wanted_axis(struct plan_builder *builder, int of, int64_t reach);
 
 int plan_new_value(struct plan_builder *builder, int axis, int64_t columns);

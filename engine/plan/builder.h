@@ -72,7 +72,7 @@ struct plan_builder {
     int64_t n_slots;          /* the number of slots, for plan_resume (passes.h). 0 if every item is a whole sequence */
     size_t image_arena_bytes; /* limit for plan_enlarge_images (passes.h). 0 if images have at most max_rows pixels */
 
-    /* Called with the fraction of all elements that is already read. May be NULL. */
+    /* Called with taken_elements / all_elements: the part of the file's elements that is already read. May be NULL. */
     void (*progress)(void *context, double fraction);
     void *progress_context;
     int64_t taken_elements, all_elements;
@@ -82,8 +82,8 @@ struct plan_builder {
 int plan_begin(struct plan_builder *builder, const struct weights *weights, struct error *error);
 
 /* Ends building. Refuses a file with tensors that the class does not have. Runs the passes, then plans memory for
- * batches of max_rows rows and max_items items. If an input can be longer than max_rows, max_rows becomes this length.
- * After success the caller must call plan_free. After failure there is nothing to free. */
+ * batches of max_rows rows and max_items items. If an input can be longer than max_rows, max_rows is raised to the
+ * input's maximum length. After success the caller must call plan_free. After failure there is nothing to free. */
 int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_items, struct plan **plan);
 
 /* Ends building with `without_data`. Refuses a file with tensors that the class does not have. The tensors need no data
@@ -111,8 +111,8 @@ bool plan_ignores(const struct plan_builder *builder, const char *name);
 void plan_open_scope(struct plan_builder *builder, const struct plan_leaf *leaf);
 int plan_close_scope(struct plan_builder *builder);
 
-/* `ids` is the value of an input. Limits its ids to 0 <= id < vocabulary. `what` names the reader of the ids in
- * messages. */
+/* `ids` is a value that contains the ids of an input, perhaps in other rows. Limits the ids of this input to 0 <= id <
+ * vocabulary. `what` names the reader of the ids in messages. */
 void plan_limit_ids(struct plan_builder *builder, int ids, int64_t vocabulary, const char *what);
 
 /* These functions declare inputs, in the order of the parameters of forward(). Call plan_choose_padding first. They
@@ -130,8 +130,8 @@ int plan_input_rows(struct plan_builder *builder, const char *name, int64_t colu
  * (LAYOUT_CHANNELS). A row of the value is a pixel. item.h documents `refused`. */
 int plan_input_image(struct plan_builder *builder, const char *name, int64_t channels);
 int plan_input_pixels(struct plan_builder *builder, const char *name, int64_t channels, const char *refused);
-/* These two functions declare an optional mask, and optional rows of floats. Both have as many rows as another input,
- * whose value is `like`. */
+/* These two functions declare an optional mask, and rows of floats, which are optional only with a fallback. Both have
+ * as many rows as another input, whose value is `like`. */
 int plan_input_mask(struct plan_builder *builder, const char *name, int like);
 int plan_input_rows_like(struct plan_builder *builder, const char *name, int64_t columns, int like, int fallback);
 /* Declares an optional input without a value. Operations read such an input in place, from the memory of each item. Its
@@ -177,9 +177,8 @@ int plan_matrix(struct plan_builder *builder, int64_t rows, int64_t columns, con
 int plan_tensor(struct plan_builder *builder, int rank, const int64_t *shape, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* States another name of a weight that two parts of the class share. If the file also has a tensor of this name, the
- * two tensors must be equal.
- */
+/* States another name of a weight that two parts of the class share. The file must also have this name. It is an alias
+ * of the weight's tensor (weights.h), or the name of a second tensor that equals the weight's tensor. */
 void plan_share_weight(struct plan_builder *builder, int weight, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Makes one weight from the rows of several weights, which have the same number of columns. */
@@ -293,7 +292,8 @@ struct plan_attention {
     bool causal;
     int64_t key_room; /* minimum number of keys. If a sequence has fewer, keys of zeros are added */
     bool masked;      /* an item may contain an attention mask */
-    int mask; /* index of the input that is the mask. A mask byte equal to masked_byte adds masked_score to the score */
+    int mask; /* index of the input that is the mask. A mask byte adds masked_score to the score if (byte != 0) ==
+                 masked_byte */
     bool masked_byte;
     float masked_score;
 };

@@ -137,7 +137,7 @@ static bool is_whole(const struct plan_weight *weight, int rank, const int64_t *
     return stride == rows * columns;
 }
 
-/* Copies a view's elements in order, from the innermost dimension to the outermost. */
+/* Copies a view's elements in row-major order. */
 static void fill_view(float *to, const float *from, int rank, const int64_t *counts, const int64_t *strides)
 {
     int64_t elements = 1, inner = rank ? counts[rank - 1] : 1, step = rank ? strides[rank - 1] : 0;

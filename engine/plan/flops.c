@@ -144,7 +144,7 @@ int64_t flops_of_call_attention(const struct plan *plan, const struct plan_step 
     return 4 * elements(plan, step, rows) * plan_most_sequence_rows(plan, step->keys);
 }
 
-/* Counts the product of keys and values, and the product of the queries with its result. */
+/* Counts two products: keys and values give a matrix, and the queries are multiplied by this matrix. */
 int64_t flops_of_linear_attention(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
     int64_t both = rows_of(plan, step->x, rows) + rows_of(plan, step->keys, rows);
@@ -175,7 +175,8 @@ int64_t flops_of_softmax(const struct plan *plan, const struct plan_step *step, 
     return 10 * flops_of_result(plan, step, rows);
 }
 
-/* Counts the elements of the space, for an item whose free sizes are all `rows`, clamped to their bounds. */
+/* Counts two operations for each element of the space. The free sizes of the item are all `rows`, clamped to their
+ * bounds. */
 int64_t flops_of_multiplication(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
     const struct plan_space *space = &plan->spaces[step->space];

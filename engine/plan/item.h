@@ -77,7 +77,7 @@ struct engine_extra {
 struct engine_item {
     struct engine_input {
         const void *data; /* of the type that model_input.kind prescribes. NULL if the item lacks the input. A missing
-                             mask counts as all ones */
+                             INPUT_MASK counts as all ones */
         int64_t length;   /* number of rows. With LAYOUT_CALL the number of positions, with LAYOUT_IMAGE the height.
                              With INPUT_ATTENTION_MASK the number of rows of one mask */
         int64_t width;   /* LAYOUT_CALL: the batch size of the call, the same for all inputs. LAYOUT_IMAGE: the width of
@@ -98,9 +98,9 @@ struct engine_item {
                       the item is a whole sequence */
     int64_t first; /* with a slot: number of rows of the sequence that earlier batches have computed. 0 begins a new
                       sequence */
-    /* Used if `first` > 0: an item with all inputs of the sequence, whose rows begin with the rows of the earlier
-     * batches. If the device of the lane lacks the states of the sequence, the earlier rows are computed again from
-     * this item. NULL if the caller has no such item. Then the batch fails if its device lacks the states. */
+    /* Used if `first` > 0: an item with all inputs of the sequence. The item's first rows are those of the earlier
+     * batches. If the device that runs the batch lacks the states of the sequence, the earlier rows are computed again
+     * from this item. NULL if the caller has no such item. Then the batch fails if its device lacks the states. */
     const struct engine_item *earlier;
 
     float *hidden; /* (length, hidden_columns). For a module (model_hidden_rows, hidden_columns) */
@@ -127,8 +127,8 @@ struct engine_item {
     int n_extras;
 
     /* The CPU engine calls this function as soon as requested row number `index` is complete in `output`. It runs on
-     * one of the lane's threads. Several threads may call it at once for different rows and items, which divides the
-     * caller's work among them. A CUDA device does not call it. NULL if nothing is to be called. */
+     * one of the threads that compute the batch. Several threads may call it at once for different rows and items,
+     * which divides the caller's work among them. A CUDA device does not call it. NULL if nothing is to be called. */
     void (*finish)(void *context, int64_t index);
     void *finish_context;
 };

@@ -56,7 +56,8 @@ static bool all_begin_with(const struct plan_builder *builder, const char *prefi
     return true;
 }
 
-/* Appends the prefix of one wrapper to the builder's prefix, if all names have this prefix. */
+/* Appends the prefix of one wrapper to the builder's prefix, if all names begin with the longer prefix. Names that
+ * "ignore" in config.json matches do not count. */
 static bool lengthen_prefix(struct plan_builder *builder)
 {
     for (size_t i = 0; i < N_PREFIXES; i++) {

@@ -18,7 +18,7 @@
 enum row_dependence {
     ROWS_UNSAID, /* the operation's row of the table is incomplete */
     ROWS_ALONE, /* a row of y depends on the same row of x, and on rows at most `reach` away from it. Other rows of x do
-                   not change a bit of this row */
+                   not change a bit of the row of y */
     ROWS_TOGETHER, /* a row of y may depend on any rows of x */
 };
 

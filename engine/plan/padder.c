@@ -266,8 +266,8 @@ static void mark_wanted(struct batch *batch, const struct engine_item *item, int
 {
     memset(batch->marks, 0, (size_t)all_rows);
     int64_t outputs = engine_item_wants_rows(item) ? item->n_rows : 0;
-    bool reads_last = item->slot > 0 || item->pooling == POOLING_LAST; /* a slot may keep a part of the last row, which
-                                                                          must be computed for it */
+    bool reads_last = item->slot > 0 || item->pooling == POOLING_LAST; /* a slot may keep a part of the last row, so
+                                                                          this row must be computed */
     for (int64_t i = 0; i < outputs + (item->pooled || item->slot > 0); i++) {
         int64_t row = i < outputs ? item->rows[i] : reads_last ? own_rows - 1 : 0;
         int64_t first = row > reach ? row - reach : 0, last = row + reach < all_rows ? row + reach : all_rows - 1;

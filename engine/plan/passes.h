@@ -50,7 +50,8 @@ int plan_last_writer(const struct plan *plan, int value);
 void plan_insert_step(struct plan_builder *builder, int index, struct plan_step step);
 void plan_remove_step(struct plan *plan, int index);
 
-/* Removes steps whose results nothing reads. Steps with attention stay, because items may request their softmax. */
+/* Removes steps whose results nothing reads. OP_ATTEND and OP_ATTEND_CALL stay, because items may request their
+ * softmax. */
 void plan_drop_unread_steps(struct plan *plan);
 
 /* Records a decision of a pass. Its text is given in printf's format. */

@@ -184,12 +184,12 @@ enum plan_axis_kind {
     AXIS_FIXED,     /* the same number of rows for each item */
     AXIS_INPUT,     /* the rows of an input, with its padding if it is padded */
     AXIS_PROJECTED, /* k rows for every n rows of the input */
-    AXIS_WINDOW,    /* the pixels of the result of a convolution of an input image */
+    AXIS_WINDOW,    /* the pixels that a convolution makes from an input image */
     AXIS_PADDED,    /* the rows of another axis, padded by a step of the plan */
     AXIS_JOINED,    /* an item's rows on one axis, then its rows on another */
     AXIS_SIZED,     /* a number of rows that is computed from sizes of the item (see sizes.h). An item may consist of
                        several sequences */
-    AXIS_WANTED,    /* the rows of another axis that the item requests, plus `reach` rows on either side */
+    AXIS_WANTED,    /* the rows of another axis that the item requests, plus `reach` rows on either side of each */
 };
 
 /* How items are padded. At least one of the two members is 0. If both are 0, items are not padded. */
@@ -314,8 +314,8 @@ struct plan_value {
     int64_t columns;
     bool ids;      /* true: the elements are int32_t, which are ids or a mask. false: they are float */
     size_t offset; /* bytes from the start of the arena. Set by plan_finish */
-    size_t bytes;  /* bytes of the value in the largest batch, with the rows rounded up to PLAN_ROW_BLOCK. Set by
-                      plan_finish */
+    size_t bytes;  /* bytes of the value in the largest batch, with the number of rows rounded up to a multiple of
+                      PLAN_ROW_BLOCK. Set by plan_finish */
     int first_step, last_step;
 };
 
@@ -350,7 +350,7 @@ struct plan_step {
         int reads[4];
         struct {
             int x, z;         /* z: the second operand, a residual or a mask */
-            int keys, values; /* of OP_ATTEND and the other attention operations */
+            int keys, values; /* of the attention operations. `keys` is also the condition of OP_SELECT */
         };
     };
     union {
@@ -417,12 +417,13 @@ struct plan_step {
             bool causal;      /* only with OP_ATTEND: row p reads only keys 0 to p */
             int mask;         /* index of the optional input (not a value) that is the attention mask. PLAN_NONE if
                                  there is no mask */
-            bool masked_byte; /* a mask byte equal to this adds masked_score to the score. Any other byte adds 0 */
+            bool masked_byte; /* a mask byte adds masked_score to the score if (byte != 0) == masked_byte. If not, it
+                                 adds 0 */
             float masked_score;
         } attend; /* also used by OP_ATTEND_CALL */
         struct {
             int64_t count; /* number of segments of columns, 2 or 3 */
-            int64_t by[3]; /* for each segment: its columns of row p of y are those of row p - by of x */
+            int64_t by[3]; /* for each segment: row p of y copies the segment's columns from row p - by of x */
         } shift_tokens;
         struct {
             int64_t first_head, heads;   /* the heads of x, K and V that the step reads. y has only these heads */
@@ -433,8 +434,8 @@ struct plan_step {
         } linear_attend;
         struct {
             int64_t first_head, heads, dim_head; /* as in linear_attend */
-            int64_t window;                      /* rows per window. The number of rows of every item is a multiple of
-                                                    `window` */
+            int64_t window; /* rows per window. The number of rows of every item without a slot is a
+                               multiple of `window` */
             bool causal;
         } local_attend;
         struct {
@@ -575,7 +576,7 @@ const char *activation_name(enum activation activation);
 const char *reduction_name(enum plan_reduction reduction);
 
 /* The length of an item's input: its number of rows, and the size of the image that these rows form. If the rows form
- * no image, the height is 1. */
+ * no image, the height is 1. The image is set for an AXIS_WINDOW, and may be unset for other axes. */
 struct plan_given {
     int64_t rows;
     struct plan_image image;
@@ -633,8 +634,8 @@ bool plan_counts_axes(const struct plan *plan);
  * item overflows, or if an axis has less than one row. Then *axis is the axis at fault. */
 int64_t plan_item_rows(const struct plan *plan, const struct plan_lengths *lengths, const void *context, int *axis);
 
-/* For plans with plan_counts_axes. Returns the largest n for which no axis has more than `rows` rows if all free sizes
- * are n. Returns at least 1. */
+/* For plans with plan_counts_axes. Returns the largest n, from 1 to `rows`, for which no axis has more than `rows` rows
+ * if all free sizes are n, clamped to their bounds. Returns 1 if there is no such n. */
 int64_t plan_side(const struct plan *plan, int64_t rows);
 
 /* Sets *value to the size for an item whose free sizes are all `side`, clamped to their bounds. Returns false in the

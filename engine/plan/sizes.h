@@ -15,7 +15,7 @@
 int plan_size_constant(struct plan_builder *builder, int64_t value);
 
 /* The size of an input's dimension. The batch is not counted: dimension 0 is the first one of an item. If `input` is
- * PLAN_NONE, the size is the batch dimension, which shapes contain in the Python library. For one item the batch
+ * PLAN_NONE, the size is the batch dimension, which the shapes of the Python library include. For one item the batch
  * dimension is 1. */
 int plan_size_free(struct plan_builder *builder, int input, int dimension, int64_t least, int64_t most);
 

@@ -31,8 +31,8 @@ static int new_step(struct plan_builder *builder, struct plan_step step, int axi
     return plan_append_step(builder, step, (struct plan_target){axis, columns, false, PLAN_NONE});
 }
 
-/* All indices of values and weights in a step must be in these arrays. Otherwise they would not be set to PLAN_NONE
- * below. */
+/* The arrays `reads` and `weights` must contain all values and weights that a step reads, because plan_step_of sets
+ * these arrays to PLAN_NONE. */
 _Static_assert(offsetof(struct plan_step, reads) + PLAN_READS * sizeof(int) == offsetof(struct plan_step, weights) &&
                    (offsetof(struct plan_step, weights) + PLAN_WEIGHTS * sizeof(int) + 7) / 8 * 8 ==
                        offsetof(struct plan_step, add_positions),
