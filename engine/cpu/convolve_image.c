@@ -92,8 +92,8 @@ static void gather_pixels(const struct image_convolution *c, const struct window
         }
 }
 
-/* Does the same as gather_pixels, one line of the window at a time. The window must contain all channels, and
- * the pixels of a line must be neighbours in the image. */
+/* Does the same as gather_pixels, one line of the window at a time. The window must contain all channels, and the
+ * pixels of a line must be neighbours in the image. */
 static void gather_lines(const struct image_convolution *c, const struct window_place *place, float *out)
 {
     int64_t width = c->window->size[1], left = place->left;

@@ -152,8 +152,8 @@ static int map_memory(struct backend_model *model, size_t arena_bytes, size_t th
     return 0;
 }
 
-/* Whether the step reads the weight as floats. If y has a column with sums of E, they are computed from the floats of
- * E. */
+/* Whether the step reads the weight as floats. If y has a column with sums of E, these sums are computed from the
+ * floats of E. */
 static bool is_read_otherwise(const struct products *products, const struct plan_step *step, int weight)
 {
     bool packed = cpu_tiles_weight(step, weight) ||

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define ROWS_A_BLOCK 128   /* number of rows that mean pooling sums up at a time */
-#define CHANNELS_A_TASK 16 /* number of channels of an image in a task. They are 64 bytes of each pixel */
+#define CHANNELS_A_TASK 16 /* number of channels of an image in a task: 64 bytes of each pixel */
 
 /* The number of the item's rows of the last hidden state, without padding. */
 static int64_t own_rows(const struct cpu_run *run, int64_t item)

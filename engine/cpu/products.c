@@ -297,7 +297,7 @@ static void projection_part(int64_t n, int64_t k, bool transposed, const float *
         part[i] = from[transposed ? i : i * k];
 }
 
-/* Packs Eᵀ (groups * k, n) as words. Kernels may read some rows after these rows. They are set to 0. */
+/* Packs Eᵀ (groups * k, n) as words. Kernels may read some rows after these rows. The additional rows are 0. */
 int products_take_projection(const struct products *products, int64_t groups, int64_t n, int64_t k, bool transposed,
                              const float *e, struct product_weight **taken, struct error *error)
 {

@@ -66,9 +66,9 @@ int64_t products_linear_scratch(const struct products *products, int64_t depth);
 int64_t products_project_scratch(const struct products *products, int64_t k);
 
 /* Prepares x (rows, depth) for tiles of the weight. `rows` is at most PLAN_ROW_BLOCK. Returns the pointer to pass to
- * the tiles. It points to x itself, or to a copy in the scratch, in bf16. All PLAN_ROW_BLOCK rows must
- * be readable memory. The content of rows beyond `rows` does not matter, because a row of a product does not depend on
- * other rows. `element` must be ELEMENT_F32 unless products are in bf16. */
+ * the tiles. It points to x itself, or to a copy in the scratch, in bf16. All PLAN_ROW_BLOCK rows must be readable
+ * memory. The content of rows beyond `rows` does not matter, because a row of a product does not depend on other rows.
+ * `element` must be ELEMENT_F32 unless products are in bf16. */
 const void *products_linear_rows(const struct products *products, const struct product_weight *weight, int64_t rows,
                                  enum element element, const void *x, float *scratch);
 

@@ -2,9 +2,8 @@
  * consists of at most STRIP neighbouring results along the last outer dimension. A strip is computed in one of two
  * ways, depending on the item's strides:
  *
- *     side by side: all results of the strip read their next element at the same time. Good if these elements are
- * adjacent. one by one: a result reads STRIP elements at a time, into STRIP partial results, which are combined at the
- * end.
+ *     side by side: all results of the strip read their next element at the same time. Good for adjacent elements.
+ *     one by one: a result reads STRIP elements at a time, into STRIP partial results, which are combined at the end.
  *
  * Results are doubles, so that many floats can be added in order without losing digits. */
 #include "engine/cpu/reduce.h"

@@ -63,8 +63,7 @@ void cpu_add_positions(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
-/* Each group of `columns` columns is normalised separately, so it counts as a row in this
- * function. */
+/* Each group of `columns` columns is normalised separately, so it counts as a row in this function. */
 void cpu_layer_norm(const struct cpu_run *run, const struct plan_step *step)
 {
     const float *x = floats_of(run, step->x);
@@ -91,7 +90,7 @@ static const float *read_floats(const struct cpu_run *run, int value, int64_t fi
     return room;
 }
 
-/* Sets ids to the integer parts of x. They are INT32_MIN for a NaN, and for a number outside of int32_t, such as
+/* Sets ids to the integer parts of x. An id is INT32_MIN for a NaN, and for a number outside of int32_t, such as
  * 2^31. */
 static void ids_of_floats(int64_t count, const float *x, int32_t *ids)
 {

@@ -159,8 +159,8 @@ static inline int64_t whole_position_of(const struct cpu_run *run, const struct 
 /* ---- Threads ---- */
 
 /* The number of threads for a number of tasks. It is always 1 or run->threads. A parallel region with one thread does
- * not change libgomp's other threads. A change between two larger numbers of threads would make libgomp end
- * threads or create new threads. */
+ * not change libgomp's other threads. A change between two larger numbers of threads would make libgomp end threads or
+ * create new threads. */
 static inline int threads_for(const struct cpu_run *run, int64_t tasks)
 {
     return tasks > 1 ? run->threads : 1;

@@ -111,8 +111,8 @@ static float scale_of(const struct vector_attend *attend)
 }
 
 /* Raises the row's maximum to the largest of the row's scores for the keys [key, key + count), if that is larger.
- * Scores of keys that the row does not read
- * become -infinity. A NaN does not count as a maximum. Its exponential is a NaN. */
+ * Scores of keys that the row does not read become -infinity. A NaN does not count as a maximum. Its exponential is a
+ * NaN. */
 static void raise_maximum(struct group *g, int64_t r, int64_t key, int64_t count)
 {
     const struct vector_attend *attend = g->attend;

@@ -353,8 +353,8 @@ int plan_select(struct plan_builder *builder, int condition, struct plan_source 
                 struct plan_target y);
 
 /* Reduces the last `reduced` dimensions of the space. The strides of y along these dimensions are 0. REDUCTION_CUMULATE
- * is an exception: it reduces one dimension, and y has a stride there. x may hold ids. enum plan_reduction documents
- * `parameter`. */
+ * is an exception: it reduces one dimension, and y has a stride along this dimension. x may hold ids. enum
+ * plan_reduction documents `parameter`. */
 int plan_reduce(struct plan_builder *builder, enum plan_reduction reduction, int x, int space, int reduced,
                 float parameter, struct plan_target y);
 /* The softmax over the last dimension of the space, or its logarithm. */

@@ -72,8 +72,8 @@ struct engine_extra {
  * a result that is NULL is not requested. In the shapes below, `length` is the number of rows of inputs[0]. With
  * LAYOUT_CALL, inputs[0] has inputs[0].length * inputs[0].width rows. If inputs[0] is an image, the output is an image,
  * perhaps of another size. The output is then the only result: hidden, pooled, rows, softmax, top_k and targets must be
- * unset. For a module that returns tensors, the same members must be unset. There, `output` is the whole first tensor,
- * n_rows is 0, and `extras` are the other tensors. */
+ * unset. For a module that returns tensors, the same members must be unset. In this case, `output` is the whole first
+ * tensor, n_rows is 0, and `extras` are the other tensors. */
 struct engine_item {
     struct engine_input {
         const void *data; /* of the type that model_input.kind prescribes. NULL if the item lacks the input. A missing

@@ -179,7 +179,7 @@ static bool narrows_any(const struct narrowing *n)
     return false;
 }
 
-/* Calls and images are left unchanged, because items request their results as a whole. */
+/* Whether items may request single rows of the axis. The result of a call or an image is requested as a whole. */
 static bool has_wanted_rows(const struct plan *plan, const struct plan_axis *axis)
 {
     for (int i = 0; i < plan->n_steps; i++)

@@ -251,8 +251,8 @@ static void rewrite_chains(struct plan_builder *builder, struct chain chain, str
         if (!builder->failed)
             keep_for_others(builder->plan, chain, rewrite);
         /* The search starts at step 0, because removing steps moves later chains to lower indices, perhaps before the
-         * first chain. A rewritten chain is not found again. Its steps are removed, or
-         * have a plan_selection, which find_chain refuses. */
+         * first chain. A rewritten chain is not found again. Its steps are removed, or have a plan_selection, which
+         * find_chain refuses. */
     } while (!builder->failed && next_chain(builder->plan, 0, &rewrite->source, &chain));
 }
 

@@ -217,8 +217,8 @@ struct plan_axis {
             int first, second; /* indices of axes */
         } joined;
         struct {
-            int rows;      /* index of a size: the rows of one sequence */
-            int sequences; /* index of a size: the sequences of an item. Their rows follow one another */
+            int rows;      /* index of a size: the number of rows of one sequence */
+            int sequences; /* index of a size: the number of sequences of an item. Their rows follow one another */
         } sized;           /* `input` is PLAN_NONE */
         struct {
             int of;        /* index of an axis of kind AXIS_INPUT */
@@ -434,8 +434,8 @@ struct plan_step {
         } linear_attend;
         struct {
             int64_t first_head, heads, dim_head; /* as in linear_attend */
-            int64_t window; /* rows per window. The number of rows of every item without a slot is a
-                               multiple of `window` */
+            int64_t window; /* rows per window. The number of rows of every item without a slot is a multiple of
+                               `window` */
             bool causal;
         } local_attend;
         struct {
@@ -450,7 +450,7 @@ struct plan_step {
         } retrieve;
         struct {
             bool ones;    /* y is 1 in the rows of x, whatever x contains */
-            int32_t fill; /* the content of the added rows if y is a mask. Added rows of ids and floats are 0 */
+            int32_t fill; /* the number in the added rows if y is a mask. Added rows of ids and floats are 0 */
         } pad_rows;
         struct {
             enum plan_reduction reduction;
@@ -582,7 +582,8 @@ struct plan_given {
     struct plan_image image;
 };
 
-/* Functions that return the lengths of an item's inputs. `context` is the caller's pointer to the item. */
+/* Functions that return the lengths of an item's inputs. `context` is the caller's pointer, such as a pointer to the
+ * item. */
 struct plan_lengths {
     /* The length of the item's input with index axis->input. For an AXIS_INPUT, the rows include padding. */
     struct plan_given (*axis)(const struct plan *plan, const struct plan_axis *axis, const void *context);

@@ -6,8 +6,8 @@
 
 #include "engine/plan/plan.h"
 
-/* Sets plan_axis.shared of all axes. The rows of a shared axis depend on one input. Steps that compute other axes read
- * them only as keys and values of an attention, or as the mask of such keys. */
+/* Sets plan_axis.shared of all axes. The rows of a shared axis depend on one input. Steps on other axes read these rows
+ * only as keys and values of an attention, or as the mask of such keys. */
 void plan_mark_shared_axes(struct plan *plan);
 
 /* Whether both items have the same source of a shared axis: the same memory, of the same length. Returns false for
