@@ -64,7 +64,9 @@ static bool join(struct plan_builder *builder, int second)
 
 void plan_block(struct plan_builder *builder)
 {
-    for (int i = 0; i < builder->plan->n_steps && !builder->failed; i++)
+    for (int i = 0; i < builder->plan->n_steps && !builder->failed; i++) {
+        int n_steps = builder->plan->n_steps;
         if (is_linear(&builder->plan->steps[i]) && join(builder, i))
-            i -= 1; /* at least one earlier step was removed */
+            i -= n_steps - builder->plan->n_steps; /* the removed steps precede step i */
+    }
 }

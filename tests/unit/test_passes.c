@@ -774,6 +774,38 @@ static void a_rewritten_projection_is_not_rewritten_again(void **state)
     free(file);
 }
 
+/* Two pairs of linear steps, one with a gate between its steps, become two steps. The second step of the one pair
+ * directly follows that of the other. */
+static void neighbouring_pairs_of_linear_steps_are_both_joined(void **state)
+{
+    (void)state;
+    static const struct tensor_shape pool = {"pool", 64, 1024};
+    void *file;
+    struct error error = {""};
+    struct plan_builder builder;
+    struct plan *plan;
+    random_seed(seed);
+    struct weights *weights = tensors_random(&pool, 1, &file);
+    must(plan_begin(&builder, weights, &error), &error);
+    struct maker maker = {.builder = &builder, .length = MAX_LENGTH};
+    maker.pool = plan_matrix(&builder, 64, 1024, "pool");
+    int x = plan_input_rows(&builder, "x", COLUMNS, MAX_LENGTH, PLAN_NONE);
+    int plain = plan_linear(&builder, x, weight(&maker, 8, COLUMNS), PLAN_NONE);
+    int gated = plan_linear(&builder, x, weight(&maker, 2 * 8, COLUMNS), PLAN_NONE);
+    gated = plan_gate(&builder, gated, (struct plan_activation){.kind = ACTIVATION_GELU});
+    gated = plan_linear(&builder, gated, weight(&maker, COLUMNS, 8), PLAN_NONE);
+    plain = plan_linear(&builder, plain, weight(&maker, COLUMNS, 8), PLAN_NONE);
+    plan_give(&builder, plan_add(&builder, gated, plain, 1.0f), PLAN_NONE, PLAN_NONE, false);
+    must(plan_finish(&builder, MAX_ROWS, MAX_ITEMS, &plan), &error);
+    int joined = 0;
+    for (int i = 0; i < plan->n_steps; i++)
+        joined += plan->steps[i].operation == OP_FEED_FORWARD;
+    assert_int_equal(joined, 2);
+    plan_free(plan);
+    weights_close(weights);
+    free(file);
+}
+
 int main(void)
 {
     const char *given = getenv("SEED");
@@ -785,6 +817,7 @@ int main(void)
         cmocka_unit_test(random_plans_contain_every_operation),
         cmocka_unit_test(decisions_report_the_flops_they_save),
         cmocka_unit_test(a_rewritten_projection_is_not_rewritten_again),
+        cmocka_unit_test(neighbouring_pairs_of_linear_steps_are_both_joined),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
