@@ -56,11 +56,12 @@ struct connections {
     int64_t limit;
 
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* signalled when a connection was closed, or when a client has sent its first request */
+    pthread_cond_t changed; /* signalled when a connection was closed, or when a client has sent its first request.
+                               After connections_dismiss, also signalled when a connection is no longer idle */
     int64_t admissions;     /* number of admissions so far */
     int64_t count;          /* number of connections that are admitted and not closed */
     int64_t evicted;        /* number of connections in the state SLOT_EVICTED. `count` includes them */
-    int ending;      /* the last argument of shutdown() for all connections: SHUT_RD, later SHUT_RDWR. NONE before
+    int ending;      /* the argument `how` of shutdown() for all connections: SHUT_RD, later SHUT_RDWR. NONE before
                         connections_finish */
     bool dismissing; /* connections_dismiss was called */
     int first_idle, last_idle;

@@ -74,7 +74,8 @@ struct event_loop {
     pthread_mutex_t lock;
     struct inbox inbox;
     int wake;   /* an eventfd, which is readable while `woken` is true */
-    bool woken; /* `wake` was written, because an entry of the inbox or a question (below) waits for the thread */
+    bool woken; /* `wake` was written, because the thread must read the inbox, or because event_loop_turns has asked for
+                   a turn */
     int64_t asked, answered; /* number of calls of event_loop_turns that asked for a turn, and how many of them a turn
                                 has answered */
 };
@@ -237,7 +238,7 @@ static void *run_loop(void *argument)
         wait_for_events(loop);
         struct inbox inbox = take_inbox(loop);
         if (inbox.closing) {
-            /* Callers of event_loop_close guarantee this. The loop would lose these entries. */
+            /* Callers of event_loop_close guarantee that the inbox is empty. The loop would lose its entries. */
             assert(!inbox.arrivals && !inbox.resumptions);
             break;
         }
@@ -263,7 +264,7 @@ static void socket_changed(void *argument, struct MHD_Connection *connection, vo
         *socket_context = tls_handshake_begin(connection, &loop->handshakes);
     else if (!started)
         tls_handshake_forget(*socket_context);
-    /* If memory is lacking for an entry of the set, the daemon notices the end of this client's stream only when the
+    /* If memory is lacking for an entry of the set, the daemon may notice the end of this client's stream only when the
      * connection times out. */
     epoll_ctl(loop->leaving, started ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, descriptor, &event);
     loop->options.changed(loop, connection, socket_context, code);

@@ -1,8 +1,9 @@
 /* event_loop: a thread that runs one libmicrohttpd daemon, and an inbox into which other threads put work for it.
  *
  * libmicrohttpd could start its own threads, but these may sleep while there is work. MHD_epoll asks epoll_wait for 128
- * events. If it receives all 128, it asks for more events before it handles them, and may wait (daemon.c of 0.9.75).
- * Here libmicrohttpd never waits. The thread of event_loop.c waits for events, and calls MHD_run to handle them. */
+ * events. If it receives all 128, it asks for more events before it handles them, and may wait (daemon.c of 0.9.75). In
+ * an event loop of event_loop.c, libmicrohttpd never waits. The thread of the loop waits for events, and calls MHD_run
+ * to handle them. */
 #ifndef SERVER_EVENT_LOOP_H
 #define SERVER_EVENT_LOOP_H
 
@@ -46,7 +47,7 @@ void event_loop_add(struct event_loop *loop, int descriptor, int64_t number, con
                     socklen_t length);
 void event_loop_resume(struct event_loop *loop, struct resumption *resumption);
 
-/* Whether the loop has completed a turn since the last call. A turn handles all events that are ready. The first call
+/* Whether the loop has begun a turn since the last call. A turn handles all events that are ready. The first call
  * returns true. Only one thread may call event_loop_turns. */
 bool event_loop_turns(struct event_loop *loop);
 

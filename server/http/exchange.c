@@ -12,7 +12,7 @@
  *
  * After a failure, or if the route needs no job, the next step is exchange_reply. A worker thread runs exchange_read
  * for large bodies, compressed bodies, bodies that may contain pictures, and heavy routes. A worker also runs
- * exchange_answer for large answers. The event loop does the rest.
+ * exchange_answer for large answers. A thread of the batcher runs job_done. The event loop runs the other steps.
  *
  * A streamed answer (stream.h) is sent while jobs run. For such an answer, job_done calls stream_job_done. The first
  * text resumes the connection, and the reply starts. From this time on, two threads use the exchange. The event loop
@@ -40,9 +40,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* A body of JSON with more bytes is large. JSON of this size takes about a millisecond to read or write. */
+/* A body or an answer of more bytes than this is large. JSON of this size takes about a millisecond to read or
+ * write. */
 #define LARGE_BYTES (64 * 1024)
-/* A text with more bytes is large. A tokenizer.json converts this text to ids in about a millisecond. */
+/* A body that may contain text for a tokenizer.json is large if it has more bytes than this. A tokenizer.json converts
+ * text of this size to ids in about a millisecond. */
 #define LARGE_TEXT_BYTES (8 * 1024)
 #define ALIGNMENT 16 /* in bytes, for binary data in a body, because the engine reads these data in place */
 
@@ -185,11 +187,11 @@ static bool one_job_wanted(const struct exchange *exchange, int64_t waited_ns)
     return exchange->half_closed || waited_ns < HALF_CLOSE_NS;
 }
 
-/* For a request that may have several jobs. If this function returns false, all its jobs end. The client can count as
- * waiting only if its sending half was closed early: when the body was complete, or when a call within
+/* For a request that may have several jobs. The work of such a request ends at once if the client is gone. The client
+ * can count as waiting only if its sending half was closed early: when the body was complete, or when a call within
  * HALF_CLOSE_SOON_NS finds it closed. Such a client counts as waiting until HALF_CLOSE_NS after the body. Once a stream
- * has begun, it always counts as waiting, because a client that has left resets the connection when it receives text of
- * the stream. */
+ * has begun, such a client always counts as waiting, because a client that has left resets the connection when it
+ * receives text of the stream. */
 static bool several_jobs_wanted(struct exchange *exchange, int64_t waited_ns)
 {
     if (waited_ns < HALF_CLOSE_SOON_NS)
@@ -328,7 +330,7 @@ static void submit_next(struct exchange *exchange)
     batcher_submit(exchange->shared->service.options.batcher, request->batcher_index, &request->job);
 }
 
-/* Whether the request needs another job. If true, request->job contains the items of this job. */
+/* Whether the request needs another job. If true, request->job contains the items of the next job. */
 static bool job_goes_on(struct request *request)
 {
     return request->job.status == JOB_OK && request->next && request->next(request);
@@ -353,7 +355,7 @@ static void job_done(struct job *job)
 
 /* ---- Streams: the writer's side ---- */
 
-/* Moves the text that the route has written from request.answer to the stream. The first text resumes the connection.
+/* Moves the text in request.answer, which the route has written, to the stream. The first text resumes the connection.
  * If no more text can be sent, sets request.failure and returns -1. */
 static int stream_send(struct exchange *exchange)
 {
@@ -409,7 +411,8 @@ static void stream_finish(struct exchange *exchange, bool broken)
         event_loop_resume(exchange->loop, &exchange->resumption);
 }
 
-/* Does the work of job_done for a streamed answer. A failure before the first event is sent as an ordinary answer. */
+/* Does the work of job_done for a streamed answer. If a failure occurs before the first text of the stream, the failure
+ * is sent as an ordinary answer. */
 static void stream_job_done(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
@@ -537,9 +540,10 @@ static void task_read(struct task *task)
 }
 
 /* Whether the event loop may call the route's `read` itself. A body that may contain a picture must go to a worker,
- * because even a small file may have many pixels. Only the JSON names the model, and the JSON is not parsed yet. So
- * every body may contain a picture if any served model accepts pictures. Every body may contain text for a
- * tokenizer.json if any served model has this file. The limit of such a body is LARGE_TEXT_BYTES. */
+ * because even a small file may have many pixels. Only the JSON names the model, and the JSON is not parsed yet. So the
+ * body of each request for work may contain a picture if any served model accepts pictures. Only a route with
+ * ACCEPTS_BINARY accepts no picture. The body of each request for work may contain text for a tokenizer.json if any
+ * served model has this file. A worker reads such a body if it is longer than LARGE_TEXT_BYTES. */
 static bool is_quickly_read(const struct exchange *exchange)
 {
     const struct route *route = exchange->match.route;

@@ -21,7 +21,7 @@
  * the end of a chunked body is always ambiguous. framing_is_chunked lets the caller close the connection after such a
  * request. Bytes after this request are not read.
  *
- * Trailers have no meaning here, and few clients send them. A continued line, a bare LF or a header such as
+ * Trailers have no meaning for the daemon, and few clients send them. A continued line, a bare LF or a header such as
  * Content-Length in a trailer can mislead a proxy. Also, the end of the last line cannot be checked. So every trailer
  * is refused. */
 #include "server/http/framing.h"
@@ -33,8 +33,8 @@ enum { LINE_END = 2 /* length of CR LF in bytes */ };
 
 struct framing {
     struct failure *failure;
-    const char *end; /* end of the previous value in libmicrohttpd's buffer. NULL if this version needs no comparison of
-                        addresses */
+    const char *end; /* end of the previous value in libmicrohttpd's buffer. NULL if this version of libmicrohttpd needs
+                        no comparison of addresses */
     const char *length, *coding, *host; /* values of Content-Length, Transfer-Encoding and Host. NULL until seen */
 };
 

@@ -24,7 +24,7 @@ bool http_address(const struct http *http, int index, char text[HTTP_ADDRESS_BYT
 /* Accepts connections from now on. */
 int http_ready(struct http *http, struct error *error);
 
-/* Whether each event loop has completed a turn since the last call (event_loop.h). Only one thread may call it. */
+/* Whether each event loop has begun a turn since the last call (event_loop.h). Only one thread may call it. */
 bool http_turns(struct http *http);
 
 /* After this call, /health/ready answers 503, and each answer closes its connection. Requests for work are still

@@ -12,9 +12,9 @@
 
 #define INHERITED_NAME_BYTES 64
 
-/* Sets *count to the number of inherited sockets, at most `limit`. The number is 0 if the variables are missing, or
- * meant for another process. Returns -1 if a descriptor is not a listening stream socket. Sets the flags O_NONBLOCK and
- * FD_CLOEXEC of the descriptors. */
+/* Sets *count to the number of inherited sockets. The number is 0 if the variables are missing, or meant for another
+ * process. Returns -1 if a variable is not a number, if there are more than `limit` sockets, or if a descriptor is not
+ * a listening stream socket. Sets the flags O_NONBLOCK and FD_CLOEXEC of the descriptors. */
 int inherited_sockets(int limit, int *count, struct error *error);
 
 int inherited_descriptor(int index);

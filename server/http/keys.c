@@ -1,5 +1,5 @@
 /* keys: stores only SHA-256 digests of the keys. Each comparison of a given key uses the digests of all keys, over
- * their full length. So its time reveals nothing about the keys. */
+ * their full length. So the time of a comparison reveals nothing about the keys except their number. */
 #include "server/http/keys.h"
 
 #include "server/common/log.h"

@@ -1,7 +1,7 @@
 /* keys: the API keys that requests may contain. They come from --api-key and from the file of --api-key-file.
  * keys_reload may replace them while the daemon serves. Any thread may call the functions.
  *
- * A line of the file is one of these. Empty lines and lines that begin with # are skipped:
+ * Empty lines of the file, and lines that begin with #, are skipped. Each other line is one of these:
  *
  *     KEY                 a key without a name
  *     NAME:KEY            the log line of a request with this key contains the name

@@ -21,7 +21,7 @@ enum {
 struct listener {
     struct listener_options options;
     struct sockets sockets;
-    struct pollfd polled[SOCKETS_MAX + 1]; /* the listening sockets. The last entry polls `stop` */
+    struct pollfd polled[SOCKETS_MAX + 1]; /* the listening sockets. The entry after the last socket polls `stop` */
     int stop;                              /* an eventfd, which is readable when the thread must end */
     struct log_limit limit;                /* limits how often the warning "cannot accept a connection" is logged */
     pthread_t thread;

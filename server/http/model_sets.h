@@ -26,7 +26,7 @@ struct model_set {
 
 struct model_sets {
     pthread_mutex_t lock;
-    pthread_cond_t changed;    /* signalled when `unused` or `closing` changes */
+    pthread_cond_t changed;    /* signalled when a set joins `unused`, or when `closing` becomes true */
     struct model_set *current; /* NULL before the first model_sets_replace */
     struct model_set *unused;  /* list of former sets that no request holds any more */
     bool closing;

@@ -17,7 +17,7 @@ static enum log_level line_level(const struct service *service)
 }
 
 /* Sets the id of the request and its position in a trace. Without a valid x-request-id, the id is the trace id of the
- * client or of the trace that the daemon begins. */
+ * client or of the trace that the daemon begins. If there is no trace, the id is a new one. */
 static void identify(struct record *record, struct request *request)
 {
     struct service *service = request->service;

@@ -58,7 +58,8 @@ static bool is_json(const char *media_type)
            (length > 5 && strncasecmp(media_type + length - 5, "+json", 5) == 0);
 }
 
-/* Whether the media type may be that of a picture. For an unknown type, the first bytes of the file decide later. */
+/* Whether the media type may be that of a picture. For application/octet-stream, the first bytes of the file decide
+ * later. */
 static bool is_picture(const char *media_type)
 {
     static const char *const types[] = {"image/jpeg", "image/jpg", "image/png", "application/octet-stream"};

@@ -34,8 +34,8 @@ static void add_number(struct MHD_Response *response, const char *name, int64_t 
     MHD_add_response_header(response, name, text);
 }
 
-/* Adds headers with times in whole milliseconds, and with the number of tokens. The headers have the same names as in
- * text-embeddings-inference. */
+/* Adds three headers with times in whole milliseconds, and a header with the number of tokens. The headers have the
+ * same names as in text-embeddings-inference. */
 static void add_times(struct MHD_Response *response, const struct reply *reply, const struct job *job)
 {
     int64_t queue_ns = job->started_ns ? job->started_ns - job->submitted_ns : 0;
@@ -56,7 +56,7 @@ static bool lists_methods(const struct reply *reply)
     return reply->status == MHD_HTTP_NO_CONTENT;
 }
 
-/* Adds the headers that all replies contain. `match` is NULL for a stream. */
+/* Adds the headers that streams and other replies may contain. `match` is NULL for a stream. */
 static void add_common_headers(struct MHD_Response *response, const struct reply *reply,
                                const struct route_match *match, const struct request *request)
 {

@@ -10,7 +10,8 @@ struct reply {
     int status;            /* the HTTP status. 0 if nothing was sent */
     int64_t retry_after_s; /* seconds for the header Retry-After of 429 and 503. 0 means one second */
     int64_t total_ns;      /* time from the arrival of the headers to the reply */
-    int64_t bytes; /* bytes of the answer's body that were given to libmicrohttpd, without the framing of HTTP */
+    int64_t bytes; /* bytes of the answer's body that were given to libmicrohttpd or the socket, without the framing of
+                      HTTP */
     bool close;    /* close the connection after the reply */
 };
 

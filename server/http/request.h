@@ -113,7 +113,7 @@ int request_options(struct request *request, const json_t *json, const struct op
 void request_read_done(struct request *request);
 
 /* Call it after `answer`. Releases the set of models, and frees all memory except the answer, because a client may read
- * its answer slowly. Afterwards only the answer, the failure, and the job's times and counts are valid. */
+ * its answer slowly. Afterwards `set` and `info` are NULL, and pointers to memory of request_memory are invalid. */
 void request_answered(struct request *request);
 
 /* Sets model_index, info, batcher_index and metrics for the model `name`, or for the first model if `name` is NULL. On

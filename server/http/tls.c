@@ -17,7 +17,8 @@
 #define FILE_LIMIT_BYTES (1 << 20)
 #define KEY_ID_BYTES 64
 
-/* TLS 1.2 and 1.3, with GnuTLS's usual ciphers. Among the common ciphers, the server's order of preference decides. */
+/* TLS 1.2 and 1.3, with GnuTLS's usual ciphers. Among the ciphers that both sides support, the server's order of
+ * preference decides. */
 #define PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:%SERVER_PRECEDENCE"
 
 /* A certificate chain and the private key of its first certificate. A zeroed struct contains no pair. */

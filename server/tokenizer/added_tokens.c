@@ -228,9 +228,9 @@ static bool is_single_word(const struct match *match)
            (match->end == match->text_end || !(flags_at(match->characters, match->text, match->end) & CHARACTER_WORD));
 }
 
-/* Adds the white space beside the match to the match, on the left side not before `least`. The next token may itself be
- * white space that was added to the previous token. Its match then begins before `least`, and the same white space
- * occurs in two pieces, as with `tokenizers`. */
+/* On each side that the token strips, adds the white space beside the match to the match. On the left side, the match
+ * does not grow beyond `least`. The next token may itself be white space that was added to the previous token. Its
+ * match then begins before `least`, and the same white space occurs in two pieces, as with `tokenizers`. */
 static void include_spaces(struct match *match, const struct added_token *token, size_t least)
 {
     if (token->left_strip && match->begin < least)

@@ -33,9 +33,9 @@ int added_tokens_read(json_t *json, const struct text_model *model, const struct
                       const struct characters *characters, struct added_tokens *added, struct error *error);
 void added_tokens_free(struct added_tokens *added);
 
-/* Cuts added tokens out of bytes `begin` to `end` of a text. If `normalized` is true, searches the tokens for
- * normalised texts, otherwise the tokens for raw texts. Returns -1 if memory is lacking, or if tokens overlap so often
- * that the pieces would be much longer than the text. */
+/* Cuts added tokens out of bytes `begin` to `end` of a text. If `normalized` is true, cuts out the tokens that are
+ * searched in normalised texts. Otherwise cuts out the tokens that are searched in raw texts. Returns -1 if memory is
+ * lacking, or if tokens overlap so often that the pieces would be much longer than the text. */
 int added_tokens_cut(const struct added_tokens *added, bool normalized, const struct characters *characters,
                      const char *text, size_t begin, size_t end, struct pieces *pieces, struct error *error);
 
