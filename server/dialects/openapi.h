@@ -1,5 +1,5 @@
 /* openapi: GET /openapi.json returns the OpenAPI description of all routes. The description is openapi.json in this
- * folder. The build includes this file in the binary. */
+ * folder. The build includes openapi.json in the binary. */
 #ifndef SERVER_DIALECTS_OPENAPI_H
 #define SERVER_DIALECTS_OPENAPI_H
 

@@ -540,10 +540,10 @@ static void task_read(struct task *task)
 }
 
 /* Whether the event loop may call the route's `read` itself. A body that may contain a picture must go to a worker,
- * because even a small file may have many pixels. Only the JSON names the model, and the JSON is not parsed yet. So the
- * body of each request for work may contain a picture if any served model accepts pictures. Only a route with
- * ACCEPTS_BINARY accepts no picture. The body of each request for work may contain text for a tokenizer.json if any
- * served model has this file. A worker reads such a body if it is longer than LARGE_TEXT_BYTES. */
+ * because even a small file may have many pixels. Only the JSON names the model, and the JSON is not parsed yet. So,
+ * except for a route with ACCEPTS_BINARY, the body of each request for work may contain a picture if any served model
+ * accepts pictures. The body of each request for work may contain text for a tokenizer.json if any served model has
+ * this file. A worker reads such a body if it is longer than LARGE_TEXT_BYTES. */
 static bool is_quickly_read(const struct exchange *exchange)
 {
     const struct route *route = exchange->match.route;

@@ -13,7 +13,8 @@
 
 struct symbol {
     uint32_t id;
-    uint32_t length;        /* number of bytes of the piece. 0 if the symbol was joined with a previous symbol */
+    uint32_t length;        /* number of bytes of the piece that the symbol covers. 0 if the symbol was joined with a
+                               previous symbol */
     int32_t previous, next; /* indices of the neighbours. -1 if there is none */
 };
 
@@ -187,7 +188,7 @@ static int read_switch(const json_t *json, const char *key, bool *value, struct 
     return json_is_null(json_object_get(json, key)) ? 0 : part_bool(json, WHERE, key, false, value, error);
 }
 
-/* Checks dropout, which makes the segmentation random in training. It has no effect here. */
+/* Checks dropout, which makes the segmentation random in training. It has no effect on the daemon. */
 static int check_dropout(const json_t *json, struct error *error)
 {
     const json_t *dropout = json_object_get(json, "dropout");
@@ -386,7 +387,8 @@ static size_t join_short(const struct bpe *bpe, struct symbol *symbols, size_t c
 }
 
 /* A heap of the pairs of neighbours that may be joined, with the smallest entry on top. An entry combines the rank of
- * the merge and the index of the left symbol in one number. A node has four children, which share one cache line. */
+ * the merge and the index of the left symbol in one number. A node has four children, which are neighbours in
+ * memory. */
 struct merge_heap {
     struct model_work *work;
     size_t count;

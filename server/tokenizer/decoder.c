@@ -231,7 +231,8 @@ static void decode_metaspace(struct decode *decode)
     }
 }
 
-/* Keeps only the first text of each run of equal texts. Texts that become empty are left out. */
+/* Keeps only the first text of each run of equal texts, and removes the pad token from this text. Texts that become
+ * empty are left out. */
 static void decode_ctc(struct decode *decode)
 {
     const struct decoder_step *step = decode->step;

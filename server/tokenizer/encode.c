@@ -176,7 +176,7 @@ static uint32_t own_text(struct scratch *scratch, const char *text, size_t lengt
     return (uint32_t)scratch->texts.count - 1;
 }
 
-/* Sets the offsets of a token that lies beyond the end of its piece. `tokenizers` produces such tokens for symbols of
+/* Sets the offsets of a token that ends beyond the end of its piece. `tokenizers` produces such tokens for symbols of
  * BPE with a prefix, and for <0x…> tokens. The offsets are equal to those of `tokenizers`, which uses positions in the
  * piece as if they were positions in the text. */
 static void set_odd_offsets(const struct scratch *scratch, uint32_t begin, uint32_t end, struct encoded_token *token)

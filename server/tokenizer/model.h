@@ -64,8 +64,8 @@ struct bpe {
 /* ---- WordPiece: the longest piece first ---- */
 struct wordpiece {
     struct trie trie;
-    uint32_t continuing; /* node of the trie for the prefix of continued words. UINT32_MAX if no token begins with this
-                            prefix */
+    uint32_t continuing; /* node of the trie for the prefix of tokens that continue a word. UINT32_MAX if no token
+                            begins with this prefix */
     int64_t most_characters;
 };
 
@@ -97,7 +97,7 @@ void text_model_free(struct text_model *model);
 size_t text_model_size(const struct text_model *model); /* returns the number of tokens, as `tokenizers` counts them */
 
 /* Whether the model can encode the bytes of a text directly, without first converting them to ByteLevel's characters.
- * This is true for BPE if the vocabulary contains the characters of all bytes. */
+ * This is true for BPE without prefix and suffix if the vocabulary contains the characters of all bytes. */
 bool text_model_reads_bytes(const struct text_model *model);
 
 /* Replaces the tokens in `work` by the tokens of the piece, which must not be empty. If `bytes` is true, each byte is a

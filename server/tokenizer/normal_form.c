@@ -119,8 +119,8 @@ static uint32_t compose(const struct characters *characters, uint32_t first, uin
     return character_flags(characters, (uint32_t)pair[0]) & CHARACTER_DECOMPOSES ? (uint32_t)pair[0] : 0;
 }
 
-/* Composes the items in place. A starter is a character with combining class 0. A mark composes with the last starter
- * if no mark between them has the same or a higher class. With each composition, the starter replaces one more
+/* Composes the items in place. A starter is a character with combining class 0. A character composes with the last
+ * starter if no mark between them has the same or a higher class. With each composition, the starter replaces one more
  * character of the old text, unless the composed character was inserted. */
 static void compose_items(const struct characters *characters, struct normal_form_work *work)
 {

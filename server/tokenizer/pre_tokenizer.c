@@ -45,7 +45,7 @@ struct pre_tokenizer_step {
     bool invert;            /* member of Split */
     struct pattern pattern; /* member of Split, and of ByteLevel with use_regex */
     bool add_prefix_space, use_regex;
-    uint32_t character; /* the delimiter of a split, or the replacement character of Metaspace */
+    uint32_t character; /* the delimiter of CharDelimiterSplit, or the replacement character of Metaspace */
     int prepend;
     bool split;     /* member of Metaspace */
     int64_t length; /* member of FixedLength, in characters */
@@ -142,8 +142,9 @@ static int cut_at_pattern(const struct cut *cut, const struct pattern *pattern, 
     return status;
 }
 
-/* Cuts a piece into runs of characters of the same class. White space is left out. A character is of the other class if
- * (flags & other) == wanted. If `single` is true, each character of the other class is a piece by itself. */
+/* Cuts a piece into runs of characters of the same class. White space is left out. All other characters belong to two
+ * classes. The second class contains the characters with (flags & other) == wanted. If `single` is true, each character
+ * of the second class is a piece by itself. */
 static void cut_words(const struct cut *cut, unsigned other, unsigned wanted, bool single)
 {
     size_t begin = cut->piece.begin;

@@ -117,8 +117,8 @@ static const char *find(const struct precompiled *precompiled, const char *bytes
     return NULL;
 }
 
-/* The last character of the new text. It is not written yet, because the next replacement may increase the number of
- * characters that it removes. */
+/* The last character of the new text. It is not written yet, because the next replacement may make it remove more
+ * characters of the old text. */
 struct waiting {
     struct transform *transform;
     uint32_t code;

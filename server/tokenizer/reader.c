@@ -249,7 +249,7 @@ static bool skip_value(struct json_stream *cursor)
 }
 
 /* Calls `member` for each member of the object at the cursor. `member` receives a cursor at the value, and moves it to
- * the end of the value. Stops at the first syntax error. jansson then finds the same error and reports its line. */
+ * the end of the value. Stops at the first syntax error. jansson then finds and reports the same error. */
 static void walk_object(struct json_stream *cursor, struct reader *reader,
                         void (*member)(struct json_stream *, struct reader *))
 {

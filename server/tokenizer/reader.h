@@ -21,8 +21,8 @@ struct reader {
     struct json_stream vocab, merges; /* `at` is NULL if the file does not contain the member */
 };
 
-/* Opens a tokenizer.json. `json` must outlive the reader. Messages contain line and column if these are known. After
- * success the caller must call reader_close. */
+/* Opens a tokenizer.json. `json` must outlive the reader. A message about JSON syntax contains line and column. Both
+ * are counted as if the large members were null. After success the caller must call reader_close. */
 int reader_open(const char *json, size_t length, struct reader *reader, struct error *error);
 void reader_close(struct reader *reader);
 
@@ -47,7 +47,8 @@ int part_bool(const json_t *part, const char *where, const char *key, bool requi
 int part_integer(const json_t *part, const char *where, const char *key, bool required, int64_t least, int64_t *value,
                  struct error *error);
 
-/* Sets *text to a string in the tree, which may contain NUL. If `nullable` is true, null is read as NULL. */
+/* Sets *text to a string in the tree, which may contain NUL. If `nullable` is true, null is accepted, and leaves *text
+ * unchanged. */
 int part_text(const json_t *part, const char *where, const char *key, bool required, bool nullable, const char **text,
               size_t *length, struct error *error);
 int part_character(const json_t *part, const char *where, const char *key, uint32_t *code, struct error *error);

@@ -26,8 +26,8 @@ struct token_template {
     /* ByteLevel and RobertaProcessing remove white space from the offsets, either before or after the places are
      * filled. */
     bool trims_before, trims_after;
-    /* The pre-tokenizer has added a space before the first token. This space is not removed from the offsets a second
-     * time. */
+    /* True if the pre-tokenizer adds a space before the first token. The offsets do not include this space, so it is
+     * not removed from them. */
     bool prefix_before, prefix_after;
 };
 

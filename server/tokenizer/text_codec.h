@@ -41,9 +41,9 @@ int32_t text_codec_role_id(const struct text_codec *codec, enum tokenizer_role r
 /* The id of the token with this text. -1 if the vocabulary has no such token, or if the codec is for bytes. */
 int32_t text_codec_id(const struct text_codec *codec, const char *token, size_t length);
 
-/* The text to which a list with only this id is decoded. Special tokens also have a text. The text belongs to the
- * codec. It may contain any bytes, including NUL and bytes that are not UTF-8. `id` may be any number. If no token has
- * the id, the text is empty. */
+/* The text to which a list with only this id is decoded. Special tokens also have a text, except padding and end in a
+ * codec for bytes. The text belongs to the codec. It may contain any bytes, including NUL and bytes that are not UTF-8.
+ * `id` may be any number. If no token has the id, the text is empty. */
 const char *text_codec_token(const struct text_codec *codec, int32_t id, size_t *length);
 /* The maximum length that text_codec_token returns, in bytes. */
 size_t text_codec_longest_token(const struct text_codec *codec);

@@ -18,8 +18,7 @@ struct text_codec {
     int64_t mask_characters;
 };
 
-/* The number of characters of a text. Each maximal sequence of bytes that is not UTF-8 counts as one character, as in
- * tokenizer.h. */
+/* The number of characters of a text. Bytes that are not UTF-8 count as in tokenizer_encode. */
 int64_t text_characters(const char *text, size_t length);
 
 #endif

@@ -118,8 +118,9 @@ static int64_t given_character(const struct text_codec *codec, const struct text
 
 /* ---- Memory ---- */
 
-/* Bytes of memory that encoding needs for each byte of a text. They include the normalised copy with the origin of each
- * byte, the pieces, the model's symbols, and the tokens. unit/test_text_codec measures up to 180 bytes for each
+/* Bytes of memory that encoding needs. ASCII_MEMORY and OTHER_MEMORY apply to each byte, INVALID_MEMORY and
+ * EXPANDING_MEMORY to each character, and MIN_MEMORY to each text. They include the normalised copy with the origin of
+ * each byte, the pieces, the model's symbols, and the tokens. unit/test_text_codec measures up to 180 bytes for each
  * normalised byte. NFKD makes up to three bytes of one byte, or up to eleven for characters that expand. A part that is
  * not UTF-8 becomes U+FFFD. */
 enum { ASCII_MEMORY = 200, OTHER_MEMORY = 600, INVALID_MEMORY = 600, EXPANDING_MEMORY = 4500, MIN_MEMORY = 64 << 10 };

@@ -76,8 +76,9 @@ struct tokenizer_encoding {
     struct scratch *scratch; /* memory for the steps of a call */
 };
 
-/* Encodes the `length` bytes of a text. Each maximal sequence of bytes that is not UTF-8 is read as one U+FFFD, and
- * counts as one character in the offsets. Returns -1 with a message in these cases:
+/* Encodes the `length` bytes of a text. In place of bytes that are not UTF-8, it reads one U+FFFD for each longest
+ * valid start of a character, and one for each other byte. In the offsets, each U+FFFD counts as one character. Returns
+ * -1 with a message in these cases:
  * - a character is unknown, and the model has no token for unknown characters (BPE leaves the character out if the
  *   file names no such token)
  * - a regular expression takes too many steps

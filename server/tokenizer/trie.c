@@ -1,4 +1,4 @@
-/* trie: builds the double array. Nodes are in blocks of 256. The indices of a node's children differ only in the last
+/* trie: builds the double array. Nodes are in blocks of 256. The indices of a node's children differ only in the lowest
  * byte, so the children are in one block. */
 #include "server/tokenizer/trie.h"
 
@@ -57,7 +57,8 @@ static int add_block(struct build *build)
     return 0;
 }
 
-/* Returns a base in the block for which the nodes of all labels are free, or FREE if there is none. */
+/* Returns a base with which all children are free nodes of the block, or FREE if there is none. `labels` are the bytes
+ * of the children. */
 static uint32_t base_in_block(const struct trie *trie, uint32_t block, const unsigned char *labels, size_t count)
 {
     for (uint32_t first = block; first < block + BLOCK; first++) {

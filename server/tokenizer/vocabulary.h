@@ -29,8 +29,8 @@ struct vocabulary {
 void vocabulary_free(struct vocabulary *vocabulary);
 
 /* Adds a text with its id. If the text already exists and `replace` is true, vocabulary_id returns the new id, and the
- * text of the old id stays unchanged. If `replace` is false, a text or an id that already exists is an error. Messages
- * begin with `where`. */
+ * text of the old id stays unchanged. If `replace` is false, a text that already exists is an error. An id that already
+ * exists is always an error. Messages begin with `where`. */
 int vocabulary_add(struct vocabulary *vocabulary, const char *text, size_t length, int64_t id, bool replace,
                    const char *where, struct error *error);
 int vocabulary_finish(struct vocabulary *vocabulary, struct error *error); /* frees unused memory */

@@ -94,7 +94,7 @@ static int check_lists(struct request *request, const void *context)
         native_check_count(request, counts.elements) != 0)
         return -1;
     if ((int64_t)request->body_length / 2 < NATIVE_MAX_TOKENS)
-        return 0; /* no list is too long, because each element and its comma have two bytes */
+        return 0; /* no list is too long, because each element and its comma have at least two bytes */
     if (native_check_list(request, native_inputs_key(inputs)) != 0 || native_check_list(request, "embeddings") != 0)
         return -1;
     return inputs->other_list ? native_check_list(request, inputs->other_list) : 0;
@@ -112,7 +112,8 @@ static void add_key(const char *keys[MAX_KEYS + 1], const char *key)
 }
 
 /* Finds the keys whose lists of numbers jansson does not parse. The model is unknown before the body is parsed, so the
- * names of the inputs of all models are such keys. inputs->other_list is none, because jansson parses its list. */
+ * names of the inputs of all models are such keys. inputs->other_list is no such key, because jansson parses its
+ * list. */
 static void find_keys(const struct request *request, const struct native_inputs *inputs, const char *keys[MAX_KEYS + 1])
 {
     const struct model_set *set = request->set;

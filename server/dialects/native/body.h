@@ -23,8 +23,8 @@
  * native_items fill the members that are not keys. */
 struct native_inputs {
     const char *key; /* the key that replaces `inputs` on this route, such as "input". NULL if the key is "inputs" */
-    const char *other_list;  /* another key of the route whose list jansson parses. NULL if there is none */
-    const char *number_list; /* another key of the route whose value is read with items_read. NULL if there is none */
+    const char *other_list;  /* another key of the route, with a list that jansson parses. NULL if there is none */
+    const char *number_list; /* another key of the route, with a value that items_read reads. NULL if there is none */
     const char *model;
     json_t *inputs, *embeddings;
     bool truncate, add_special_tokens; /* native_body sets their defaults */
@@ -49,7 +49,7 @@ struct native_inputs {
     unsigned in_object;               /* bit i is set if input i is a member of the object `inputs` */
     const char *own_name; /* the parameter of forward() that is the request's key for the first input. NULL if the key
                              is `inputs` or `embeddings` */
-    int message_input;    /* index of the input that messages about an item name, as in "tgt[3]" */
+    int message_input;    /* index of an input. Messages about an item contain the name of this input, as in "tgt[3]" */
     const char *message_input_name; /* the name of input `message_input`. NULL if it is the first input */
 };
 #define NATIVE_ENCODING_OPTIONS                                                                        \

@@ -42,7 +42,8 @@ static int set_dimensions(struct request *request, int64_t dimensions, int64_t c
                        request_model_name(request), columns);
 }
 
-/* Allocates memory for the vector of each item. Also counts its text if `written` is true. */
+/* Allocates memory for the vector of each item. If `written` is true, also charges memory for the text of the
+ * vectors. */
 static int want_vectors(struct request *request, enum pooling pooling, bool written, const struct vector_form *form)
 {
     struct job *job = &request->job;

@@ -188,8 +188,8 @@ static int want_masks(struct request *request, const struct native_inputs *input
     return results_add(request, tokens, fillings, length);
 }
 
-/* Maximum number of tokens of all filled sequences in an answer. Each filling repeats its whole text. Without this
- * limit, writing an answer could take many seconds. */
+/* Maximum number of tokens of all filled sequences in an answer. Each filling repeats the whole text of its item.
+ * Without this limit, writing an answer could take many seconds. */
 #define MAX_TOKENS (INT64_C(1) << 24)
 
 static int check_tokens(struct request *request, int64_t tokens)
@@ -279,8 +279,9 @@ enum outcome native_fill_mask_read(struct request *request)
 
 /* ---- The answer ---- */
 
-/* Writes the text with `id` in place of the mask at `position`. If the text has several masks, the other masks and
- * all other special tokens except padding are written, too. If it has a single mask, special tokens are omitted. */
+/* Writes the text with `id` in place of the mask at `position`. If the text has several masks, the other masks and all
+ * other special tokens are written, too. If it has a single mask, special tokens are omitted. Pad tokens are always
+ * omitted. */
 static int write_sequence(struct request *request, const struct fill_plan *plan, const struct engine_item *item,
                           int32_t position, int32_t id)
 {

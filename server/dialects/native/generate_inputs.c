@@ -9,7 +9,7 @@ int generate_inputs_check(struct request *request)
 {
     static const char *const keys[] = {"context", "context_mask", "embeddings"};
     if ((int64_t)request->body_length / 2 < NATIVE_MAX_TOKENS)
-        return 0; /* no list is too long, because each element and its comma have two bytes */
+        return 0; /* no list is too long, because each element and its comma have at least two bytes */
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (native_check_list(request, keys[i]) != 0)
             return -1;

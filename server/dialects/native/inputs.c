@@ -285,7 +285,8 @@ static int check_picture(struct request *request, const struct native_inputs *in
     return 0;
 }
 
-/* Fails if the request does not contain one first input, or if its kind is not that of the model's first input. */
+/* Fails if the request lacks the first input, contains it twice, or contains an input of another kind than the model's
+ * first input. */
 static int check_kind(struct request *request, const struct native_inputs *inputs)
 {
     const struct model_info *info = request->info;

@@ -373,8 +373,8 @@ static void set_input(const struct named_item *item, const void *data, struct en
     }
 }
 
-/* The number of elements of a mask of `length` elements after cutting. A mask is cut like its sequence, which precedes
- * the mask among the inputs. */
+/* The number of elements that cutting leaves of a mask with `length` elements. A mask is cut like its sequence, which
+ * precedes the mask among the inputs. */
 static int64_t cut_of_mask(const struct named_item *item, int64_t length)
 {
     const struct named_reading *reading = item->reading;
