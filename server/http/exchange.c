@@ -61,7 +61,7 @@ enum stage {
 };
 
 /* The last step of a request for work through the gate (gate.h), and the call that must follow. A request for work is a
- * request to a model, to /tokenize or to /decode. */
+ * request to a model, to /tokenize or to /decode, or a request to load or unload a model. */
 enum passage {
     PASSAGE_NONE,     /* no call must follow */
     PASSAGE_ADMITTED, /* gate_accept or gate_abandon must follow */

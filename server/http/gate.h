@@ -1,6 +1,7 @@
 /* gate: decides whether a request for work may proceed, and counts the requests in progress. A request for work is a
- * request to a model, to /tokenize or to /decode. A request passes the gate in two steps. It is admitted when its
- * headers have arrived, and accepted when its body is complete. Any thread may call the functions. */
+ * request to a model, to /tokenize or to /decode, or a request to load or unload a model. A request passes the gate in
+ * two steps. It is admitted when its headers have arrived, and accepted when its body is complete. Any thread may call
+ * the functions. */
 #ifndef SERVER_GATE_H
 #define SERVER_GATE_H
 

@@ -9,8 +9,8 @@
  * one vector for each item. */
 enum native_result { NATIVE_VECTORS, NATIVE_TOKENS, NATIVE_LOGITS, NATIVE_CLASSES, NATIVE_RESULT_COUNT };
 
-/* Fails if the model does not return such results. The message names the routes that the model can serve. On failure
- * sets request->failure and returns -1. */
+/* Fails if the model does not return results of the kind `result`. The message names the routes that the model can
+ * serve. On failure sets request->failure and returns -1. */
 int native_serves(struct request *request, enum native_result result);
 
 /* Writes a JSON list of the routes that the model can serve with a single input. The list contains one route for each

@@ -1,5 +1,5 @@
-/* ollama: the table of routes for clients of Ollama. Inputs are read in the same way as for /embed, and the keys of
- * /embed have the same meaning here. docs/api.md in Ollama's repository describes Ollama's own keys. */
+/* ollama: the table of routes for clients of Ollama. Inputs are read in the same way as for /embed. Keys that /embed
+ * also accepts have the same meaning as for /embed. docs/api.md in Ollama's repository describes Ollama's own keys. */
 #include "server/dialects/ollama/ollama.h"
 
 #include "server/common/clock.h"
@@ -8,8 +8,8 @@
 
 #include <inttypes.h>
 
-/* The key `options` contains settings of Ollama's model runner, and `keep_alive` the time for which it keeps a model in
- * memory. Both are ignored. */
+/* The key `options` contains settings of Ollama's model runner, and `keep_alive` the time for which Ollama keeps a
+ * model in memory. Both are ignored. */
 #define VECTOR_OPTIONS                                                             \
     NATIVE_READING_OPTIONS, NATIVE_VECTOR_OPTIONS, {"options", OPTION_IGNORED, 0}, \
     {                                                                              \

@@ -18,8 +18,8 @@ struct echo {
 int64_t echo_characters(const char *text, size_t length);
 
 /* Sets *echo to the text of a prompt. `prompt` is the prompt in the request, a text or a list of ids, and `given`
- * contains its ids. prefix->prompt is the model's prompt before a text. echo->text does not contain it, and the offset
- * of its tokens is 0.
+ * contains its ids. prefix->prompt is the text that is put in front of the prompt. echo->text does not contain this
+ * text, and the offset of its tokens is 0.
  *
  * `offsets` says whether echo->offsets are wanted. They need given->begins if the prompt is a text. On failure sets
  * request->failure and returns -1. */

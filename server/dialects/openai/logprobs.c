@@ -18,7 +18,7 @@ static bool is_plain(const char *text, size_t length)
 
 /* Writes the name of a token as a JSON string. The name is the text of the token. If this text is not UTF-8, because
  * the token is a part of a character, the name is "bytes:\xc3", as in OpenAI's API. If the token has no text, the name
- * is "token_id:13", as in vLLM. So different tokens at one place have different names. */
+ * is "token_id:13", as in vLLM. So different tokens at one place usually have different names. */
 static void write_token(struct writer *writer, const struct generate_plan *plan, int32_t id)
 {
     size_t length = 0;

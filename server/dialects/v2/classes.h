@@ -4,7 +4,8 @@
  *     0.75:3        value and index of a class. The index counts all elements of an item
  *     0.75:3:cat    value, index and label, if the model has labels
  *
- * The shape is (batch, classes). The largest value comes first. */
+ * The shape is (batch, classes), or (classes) if an input holds a whole call of forward() (LAYOUT_CALL). The largest
+ * value comes first. */
 #ifndef SERVER_DIALECTS_V2_CLASSES_H
 #define SERVER_DIALECTS_V2_CLASSES_H
 

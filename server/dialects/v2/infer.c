@@ -18,7 +18,7 @@ static const struct option infer_options[] = {
     {"inputs", OPTION_LIST, offsetof(struct infer_body, inputs)},
     {"outputs", OPTION_LIST, offsetof(struct infer_body, outputs)},
     {"parameters", OPTION_OBJECT, offsetof(struct infer_body, parameters)},
-    {"model_name", OPTION_IGNORED, 0}, /* clients of KServe repeat the model of the path here */
+    {"model_name", OPTION_IGNORED, 0}, /* clients of KServe repeat the path's model in this key */
     {"model_version", OPTION_IGNORED, 0},
 };
 

@@ -17,7 +17,7 @@ static const struct option input_options[] = {
     {"data", OPTION_LIST, offsetof(struct v2_entry, data)},
 };
 
-/* A name that litellm uses for an input that contains texts, whatever the model's name for its ids is. */
+/* A name that litellm uses for an input that contains texts, whatever name the model has for its input of ids. */
 #define TEXTS_NAME "input_text"
 
 static bool names_texts(const struct v2_entry *entry, const struct model_input *first)

@@ -25,8 +25,8 @@ bool v2_texts_are_given(const struct v2_tensor *tensor, const struct model_input
     return input->kind == INPUT_IDS && !input->refused && strcmp(tensor->datatype, DATATYPE) == 0;
 }
 
-/* Reads a parameter that is a string. Sets *word to NULL if the parameter is absent or null. `expected` is for the
- * message if it is no string. */
+/* Reads a parameter that is a string. Sets *word to NULL if the parameter is absent or null. If the parameter is no
+ * string, the message says that `expected` was expected. */
 static int read_word(struct request *request, const json_t *parameters, const char *name, const char *expected,
                      const char **word)
 {

@@ -14,7 +14,7 @@ bool v2_texts_are_given(const struct v2_tensor *tensor, const struct model_input
 int v2_texts_read(struct request *request, const struct text_inputs_options *options, struct v2_tensor *tensor,
                   int index);
 
-/* Reads the parameters of the request that concern texts. `options` contains the defaults when it is called. */
+/* Reads the parameters of the request that concern texts. The caller sets `options` to the defaults. */
 int v2_texts_options(struct request *request, const json_t *parameters, struct text_inputs_options *options);
 
 #endif

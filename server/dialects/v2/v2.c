@@ -105,7 +105,7 @@ static enum outcome models_index(struct request *request)
 }
 
 /* Checks the body of a request to load or unload a model. Triton's clients may send a configuration or files under the
- * key `parameters`. Such a request is refused, because only the operator chooses what is loaded. */
+ * key `parameters`. Such a request to load a model is refused, because only the operator chooses what is loaded. */
 static int read_control_body(struct request *request, bool load)
 {
     json_t *parameters = NULL;
