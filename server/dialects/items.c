@@ -81,8 +81,8 @@ struct items_limit items_limit(const struct model_info *info, int index)
     return items_limit_beside(info, index, 0);
 }
 
-/* The input whose rows input `index` uses, if the item contains only the inputs `given`. This is the input itself, or a
- * fallback in its place. */
+/* The index of the input that provides the rows of input `index`, if the item contains only the inputs `given`. This is
+ * the input itself, or a fallback in its place. */
 static int source_of(const struct model_info *info, int index, unsigned given)
 {
     while (!(given >> index & 1) && info->inputs[index].optional && info->inputs[index].fallback >= 0 &&
@@ -91,8 +91,8 @@ static int source_of(const struct model_info *info, int index, unsigned given)
     return index;
 }
 
-/* The rows of the input also replace those of absent inputs, so the smallest of their limits applies. For example, keys
- * may have a limit although queries have none. */
+/* The rows of the input also replace those of absent inputs, so the smallest limit of all these inputs applies. For
+ * example, keys may have a limit although queries have none. */
 struct items_limit items_limit_beside(const struct model_info *info, int index, unsigned given)
 {
     const struct model_input *limiting = &info->inputs[index];

@@ -61,7 +61,7 @@ int32_t *text_inputs_ids(struct text_inputs *texts, const char *path, const char
 /* Converts an error of the codec to request->failure. Always returns -1. */
 int text_inputs_failed(struct request *request, const char *path, const struct error *error);
 
-/* Frees the memory of `texts`, and returns its bytes to the budget. It may be called twice. */
+/* Frees the memory of `texts`, and returns its bytes to the budget. text_inputs_end may be called twice. */
 void text_inputs_end(struct text_inputs *texts);
 
 #endif

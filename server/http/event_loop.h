@@ -17,13 +17,13 @@ struct tls;
 
 /* The callbacks of libmicrohttpd receive the event loop as their first argument. They run on the thread of the loop. */
 struct event_loop_options {
-    /* libmicrohttpd calls it for the option MHD_OPTION_URI_LOG_CALLBACK. */
+    /* libmicrohttpd calls `target` for the option MHD_OPTION_URI_LOG_CALLBACK. */
     void *(*target)(void *loop, const char *target, struct MHD_Connection *connection);
     MHD_AccessHandlerCallback handle;
     MHD_RequestCompletedCallback completed;
     MHD_NotifyConnectionCallback changed;
     /* Called after the descriptor that was added with this number was closed because memory was lacking. `changed` may
-     * have been called for it before. `lost` may be called on any thread. */
+     * have been called for this descriptor before. `lost` may be called on any thread. */
     void (*lost)(void *context, int descriptor, int64_t number);
     void *context;
     unsigned int max_connections, timeout_s;

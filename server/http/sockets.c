@@ -335,8 +335,8 @@ int sockets_open(const struct sockets_options *options, struct sockets *sockets,
 /* Makes the kernel drop each SYN packet to the socket. So no new TCP handshake begins, but handshakes in progress can
  * end, and their connections can be accepted. This matters because closing a socket resets connections that are not
  * accepted yet, and their clients may already have sent a request. A client whose SYN is dropped sends it again a
- * second later. By then another process accepts it, or the socket is closed and the connection is refused. If the
- * kernel supports no such filters, a few connections may be reset. */
+ * second later. By then another process accepts the connection, or the socket is closed and the connection is refused.
+ * If the kernel supports no such filters, a few connections may be reset. */
 static void stop_handshakes(int socket)
 {
     /* Offset and bit of the flag SYN in the TCP header. The data of the filter begin with this header. */
@@ -365,8 +365,8 @@ void sockets_retire(struct sockets *sockets)
         const struct listening_socket *socket = &sockets->list[i];
         if (socket->path[0])
             remove_file(socket);
-        else if (!socket->inherited) /* the next process uses an inherited socket, too, and a filter would also apply
-                                        there */
+        else if (!socket->inherited) /* the next process also uses an inherited socket, and must still receive SYN
+                                        packets */
             stop_handshakes(socket->fd);
     }
 }

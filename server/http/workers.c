@@ -1,10 +1,10 @@
 /* workers: one queue and a few threads. The lock guards the queue and `closing`. The lock is not held while a task
  * runs.
  *
- * The queue is sorted by rounds. In a round each peer (a client, workers.h) has at most one task. If tasks of the same
- * peer wait or run, the round of a new task follows the round of the last such task. Otherwise the new task joins the
- * current round. Adding a task compares it with all waiting tasks. There are few waiting tasks, because each one holds
- * a body, and the memory of bodies is limited. */
+ * The queue is sorted by rounds. In a round each peer (a client, workers.h) has at most one task that waits or runs. If
+ * tasks of the same peer wait or run, the round of a new task follows the round of the last such task. Otherwise the
+ * new task joins the current round. Adding a task compares it with all waiting tasks. There are few waiting tasks,
+ * because each one holds a body, and the memory of bodies is limited. */
 #include "server/http/workers.h"
 
 #include "server/common/thread.h"

@@ -1,4 +1,4 @@
-/* parts: the struct tokenizer with all of its parts. Only files of this folder include it. */
+/* parts: the struct tokenizer with all of its parts. Only files of this folder and of tests/tokenizers include it. */
 #ifndef SERVER_TOKENIZER_PARTS_H
 #define SERVER_TOKENIZER_PARTS_H
 

@@ -85,7 +85,7 @@ struct text_encoding {
  * these bytes from a budget before calling text_codec_encode. */
 int64_t text_codec_memory(const struct text_codec *codec, const char *text, size_t length);
 
-/* Encodes the `length` bytes of a text. The caller must keep the text until the last call for it. "[MASK]" in a text
+/* Encodes the `length` bytes of a text. The caller must keep the text while it uses the encoding. "[MASK]" in a text
  * stands for the mask token, even if this token has another text, such as "<mask>". Fails in the same cases as
  * tokenizer_encode. After a failure the encoding has no tokens. */
 int text_codec_encode(const struct text_codec *codec, const char *text, size_t length,

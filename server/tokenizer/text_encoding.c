@@ -24,7 +24,7 @@ struct text_places {
     bool is_ascii;
     int64_t next; /* index of the token for the next call. The members below are for codecs of bytes */
     size_t at;    /* index of the first byte of the next token */
-    /* The character that contains the next token, or that ends before it, in bytes of the text. */
+    /* The character that contains the next token, or that ends directly before the next token, in bytes of the text. */
     size_t character_begin, character_size;
     int64_t characters; /* number of characters up to and including this character */
 };
@@ -119,10 +119,10 @@ static int64_t given_character(const struct text_codec *codec, const struct text
 /* ---- Memory ---- */
 
 /* Bytes of memory that encoding needs. ASCII_MEMORY and OTHER_MEMORY apply to each byte, INVALID_MEMORY and
- * EXPANDING_MEMORY to each character, and MIN_MEMORY to each text. They include the normalised copy with the origin of
- * each byte, the pieces, the model's symbols, and the tokens. unit/test_text_codec measures up to 180 bytes for each
- * normalised byte. NFKD makes up to three bytes of one byte, or up to eleven for characters that expand. A part that is
- * not UTF-8 becomes U+FFFD. */
+ * EXPANDING_MEMORY to each character, and MIN_MEMORY to each text. The memory contains the normalised copy with the
+ * origin of each byte, the pieces, the model's symbols, and the tokens. unit/test_text_codec measures up to 180 bytes
+ * for each normalised byte. NFKD makes up to three bytes of one byte, or up to eleven for characters that expand. A
+ * part that is not UTF-8 becomes U+FFFD. */
 enum { ASCII_MEMORY = 200, OTHER_MEMORY = 600, INVALID_MEMORY = 600, EXPANDING_MEMORY = 4500, MIN_MEMORY = 64 << 10 };
 
 /* Whether NFKD converts the character to more than three times as many bytes. Such characters are abbreviations in

@@ -279,9 +279,8 @@ enum outcome native_fill_mask_read(struct request *request)
 
 /* ---- The answer ---- */
 
-/* Writes the text with `id` in place of the mask at `position`. If the text has several masks, the other masks and all
- * other special tokens are written, too. If it has a single mask, special tokens are omitted. Pad tokens are always
- * omitted. */
+/* Writes the text with `id` in place of the mask at `position`. If the text has several masks, the other masks and the
+ * other special tokens except pad tokens are written, too. If it has a single mask, special tokens are omitted. */
 static int write_sequence(struct request *request, const struct fill_plan *plan, const struct engine_item *item,
                           int32_t position, int32_t id)
 {

@@ -44,7 +44,7 @@ struct generate_plan {
 struct given_ids {
     int32_t *ids; /* (count) */
     int64_t count;
-    bool wants_begins; /* whether generate_ids is to set `begins`. The caller sets it */
+    bool wants_begins; /* set by the caller: whether generate_ids is to set `begins` */
     int64_t *begins;   /* (count): the character of the encoded text at which each token begins, 0 for a special token.
                           NULL if the prompt is a list of ids, or if wants_begins is false */
 };

@@ -268,7 +268,7 @@ enum outcome native_logits_read(struct request *request)
     return outcome;
 }
 
-/* The index, among the computed rows of an item, of a row of the answer. */
+/* The index of the computed row that the answer contains as row number `row`. */
 static int64_t place_of(const struct logits_plan *plan, int64_t row)
 {
     return plan->places ? plan->places[row] : row;

@@ -21,7 +21,7 @@ struct v2_output {
     struct v2_classes classes; /* replace the values in the answer if classes.count > 0 */
 };
 
-/* What the answer needs to know about the request. It is in request memory. */
+/* What the answer needs to know about the request. The struct is in request memory. */
 struct v2_outputs {
     const char *id; /* the key `id` of the request. NULL if it is absent */
     int count;
