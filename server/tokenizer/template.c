@@ -90,7 +90,7 @@ static int read_roberta(const json_t *json, struct token_template *template, str
 static int read_byte_level(const json_t *json, struct token_template *template, struct error *error)
 {
     static const char *const keys[] = {"type", "add_prefix_space", "trim_offsets", "use_regex", NULL};
-    /* Read but not used here, because only the pre-tokenizer uses use_regex. */
+    /* use_regex is read, but not used, because only the pre-tokenizer needs it. */
     bool trims = false, prefix = false, use_regex;
     if (part_keys(json, WHERE, keys, error) != 0 || part_bool(json, WHERE, "trim_offsets", true, &trims, error) != 0 ||
         part_bool(json, WHERE, "add_prefix_space", true, &prefix, error) != 0 ||
