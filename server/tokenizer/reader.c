@@ -330,8 +330,10 @@ int reader_open(const char *json, size_t length, struct reader *reader, struct e
     json_error_t fault;
     reader->root = json_loadb(rest, rest_length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &fault);
     free(rest);
-    if (!reader->root)
+    if (!reader->root) { /* `rest` has other lines than the whole text */
+        json_decref(json_loadb(json, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &fault));
         return error_set(error, "not JSON: line %d, column %d: %s", fault.line, fault.column, fault.text);
+    }
     if (!json_is_object(reader->root)) {
         reader_close(reader);
         return error_set(error, "expected a JSON object");

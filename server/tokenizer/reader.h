@@ -21,8 +21,8 @@ struct reader {
     struct json_stream vocab, merges; /* `at` is NULL if the file does not contain the member */
 };
 
-/* Opens a tokenizer.json. `json` must outlive the reader. A message about JSON syntax contains line and column. Both
- * are counted as if the large members were null. After success the caller must call reader_close. */
+/* Opens a tokenizer.json. `json` must outlive the reader. A message about JSON syntax contains line and column. After
+ * success the caller must call reader_close. */
 int reader_open(const char *json, size_t length, struct reader *reader, struct error *error);
 void reader_close(struct reader *reader);
 

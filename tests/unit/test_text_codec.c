@@ -432,6 +432,17 @@ static void a_refusal_names_the_file(void **state)
     assert_non_null(strstr(error.message, "models/a/tokenizer.json: not JSON"));
 }
 
+/* The reader reads the vocabulary apart from the rest of the file. */
+static void a_fault_after_a_vocabulary_is_named_with_its_line(void **state)
+{
+    (void)state;
+    static const char text[] = "{\n\"model\": {\"vocab\": {\n\"a\": 0\n}},\n  fault}";
+    struct text_codec *codec;
+    struct error error;
+    assert_int_equal(text_codec_open(text, strlen(text), "tokenizer.json", "a/tokenizer.json", &codec, &error), -1);
+    assert_non_null(strstr(error.message, "a/tokenizer.json: not JSON: line 5, column 7: "));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -442,6 +453,7 @@ int main(void)
         cmocka_unit_test(bytes_are_encoded_and_decoded_as_tokens),
         cmocka_unit_test(the_estimated_memory_suffices),
         cmocka_unit_test(a_refusal_names_the_file),
+        cmocka_unit_test(a_fault_after_a_vocabulary_is_named_with_its_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
