@@ -59,7 +59,7 @@ static bool is_acceptable(enum argument_type type, const json_t *value)
     return false;
 }
 
-/* Writes `value` into the family's struct. If it is NULL, writes the fallback. */
+/* Writes `value` into the family's struct. If `value` is NULL, writes the fallback. */
 static void store(const struct argument *argument, const json_t *value, void *out)
 {
     char *field = (char *)out + argument->offset;

@@ -1,5 +1,5 @@
-/* computing: the settings of how a model is computed. The file contains the names of the enums, and the list of
- * devices. */
+/* computing: the settings of how a model is computed. This file contains the names of the enums' values, and reads the
+ * list of devices. */
 #include "config/settings_table.h"
 
 #include <stdio.h>
@@ -46,7 +46,7 @@ static int read_index(const char **at)
     return digits >= 1 && digits <= INDEX_DIGITS ? atoi(text) : -1;
 }
 
-/* Adds an index of `name` to the list. */
+/* Adds an index to the list. `name` is the value of the whole setting, for messages. */
 static int add_index(struct device_choice *choice, int index, const char *name, struct error *error)
 {
     for (int i = 0; i < choice->count; i++)

@@ -43,8 +43,8 @@ void text_list_add(char *buffer, size_t size, const char *item);
  * during the read is an error, and does not raise SIGBUS. */
 char *file_read(const char *path, size_t limit, size_t *length, struct error *error);
 
-/* Reads a file in steps. file_open returns the descriptor of a regular file, and sets *size to the file's bytes. The
- * caller closes the descriptor. file_read_next reads exactly `length` bytes. The messages of both functions do not name
+/* Reads a file in steps. file_open returns the descriptor of a regular file, and sets *size to its size in bytes.
+ * The caller closes the descriptor. file_read_next reads exactly `length` bytes. The messages of both functions do not name
  * the file. */
 int file_open(const char *path, size_t *size, struct error *error);
 int file_read_next(int file, void *bytes, size_t length, struct error *error);
@@ -68,7 +68,7 @@ struct image_settings {
     bool crop; /* whether a rectangle of height * width pixels is cut from the centre of the resized picture */
     /* The size of the resized picture. If resize_width is 0, resize_height is the length of the shorter edge. */
     int64_t resize_height, resize_width;
-    double scale;          /* factor of each byte. Not 0 */
+    double scale;          /* factor of each byte, above 0 */
     float mean[3], std[3]; /* one number each for red, green and blue. No std is 0 */
 };
 
@@ -104,7 +104,7 @@ struct model_config {
     /* A JSON object: names of prompts, each with a text that is put before an input. NULL if the file has no
      * prompts. */
     struct json_t *prompts;
-    char *default_prompt; /* the name of the prompt for requests that name none. NULL if there is none */
+    char *default_prompt; /* name of the prompt for requests that name no prompt. NULL if the file has no such key */
     struct image_settings image;
     bool causal; /* for the architecture "module": row p of the output scores the token after position p, and does not
                     depend on later tokens */
@@ -134,7 +134,7 @@ int padding_from_name(const char *name); /* also accepts "default". -1 for an un
 
 /* ---- Arguments of a Python class, read through a table ----------------------------------------------------------- */
 
-/* A family declares the arguments of a class in a table. arguments_read checks types and ranges. It refuses an argument
+/* A model family declares the arguments of a class in a table. arguments_read checks types and ranges. It refuses an argument
  * that is not in the table, and the message lists the names in the table. */
 enum argument_type {
     ARGUMENT_SIZE,           /* int64_t >= 1 */

@@ -138,7 +138,7 @@ static int choose_resize_size(bool given, struct image_settings *settings, struc
     return 0;
 }
 
-/* Checks the values of the bytes 0 and 255. The values of all other bytes lie between them. */
+/* Checks the model inputs that the bytes 0 and 255 become. All other bytes become numbers between these two. */
 static int check_values(const struct image_settings *settings, struct error *error)
 {
     for (int c = 0; c < 3; c++) {

@@ -11,7 +11,7 @@
 static const char *const pooling_names[] = {"mean", "cls", "last", "max"};
 _Static_assert(sizeof pooling_names / sizeof *pooling_names == POOLING_COUNT, "a name for each pooling");
 
-/* Index: enum padding. "default" is used in messages only. A file chooses it by omitting the key. */
+/* Index: enum padding. "default" stands for an absent key. As a value, only a leaf of a graph accepts it. */
 static const char *const padding_names[] = {"default", "slice", "zero", "masked", "autopad", "exact"};
 #define DEFAULT_BYTE_OFFSET 3 /* the ids before it are pad, end and mask */
 #define PADDING_COUNT (sizeof padding_names / sizeof *padding_names)

@@ -338,7 +338,7 @@ struct flags {
     char **argv;
     int at;
     const struct setting *setting; /* the setting of the last flag */
-    const char *value;             /* NULL if the flag needs no value */
+    const char *value;             /* NULL if the flag has no value */
 };
 
 static int refuse_flag(const struct flags *flags, const char *argument, size_t length, struct error *error)
@@ -400,8 +400,8 @@ static enum settings_action find_action(int argc, char **argv)
     return SETTINGS_SERVE;
 }
 
-/* Reads the flags that do not belong to struct settings: --config, --explain and --check. If a flag is missing, its
- * variable stays unchanged. */
+/* Reads the flags that do not belong to struct settings: --config, --explain and --check. *file, *explain
+ * and *action stay unchanged if their flags are missing. */
 static int read_side_flags(int argc, char **argv, const char **file, const char **explain, enum settings_action *action,
                            struct error *error)
 {

@@ -176,7 +176,8 @@ static void end_reload(void *context)
     tell_ready(process);
 }
 
-/* Before the daemon drains, leaves new connections to another process, or reports that the daemon is not ready. */
+/* Does nothing after SIGINT. If another process shares the sockets, leaves new connections to it. Otherwise reports for
+ * the time of --drain-delay-ms that the daemon is not ready. */
 static void prepare_to_drain(const struct settings *settings, struct http *http, struct signals *signals, int number)
 {
     if (number == SIGINT)

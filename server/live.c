@@ -1,4 +1,4 @@
-/* live: after live_serve, only the thread that reloads changes anything here. */
+/* live: after live_serve, only the thread that reloads changes the members of struct live. */
 #include "server/live.h"
 
 #include "server/common/log.h"

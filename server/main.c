@@ -40,7 +40,7 @@ static int print_version(void)
 /* Limits the spinning of libgomp's threads. They spin for milliseconds while they wait for each other, on cores that
  * event loops and clients need. Without a limit, one request in ten took ten times as long. libgomp reads the limit
  * from the environment before main begins, so the program sets it and executes itself again. If the operator has set
- * one of the variables, the function does nothing. */
+ * OMP_WAIT_POLICY or GOMP_SPINCOUNT, the function does nothing. */
 static void bound_spinning(char **argv)
 {
     char path[PATH_MAX];

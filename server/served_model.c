@@ -23,8 +23,8 @@ static int compare_labels(const void *a, const void *b)
     return order != 0 ? order : first < second ? -1 : 1;
 }
 
-/* Sets `is_repeated_later` of each label whose text occurs more than once, except for the last one. For example, the
- * list of ImageNet contains "crane" twice. */
+/* Sets `is_repeated_later` of each label whose text is also the text of a later label. For example, the list of
+ * ImageNet contains "crane" twice. */
 static int mark_repeated(struct served_label *labels, size_t count, struct error *error)
 {
     struct served_label **sorted = calloc(count, sizeof *sorted);

@@ -1,5 +1,6 @@
-/* log: a line is composed in a buffer of LOG_LINE_BYTES on the stack. A line that is too long is cut between two
- * characters and ends with an ellipsis. The final quote, brace and line end are still written.
+/* log: a line is composed in a buffer of LOG_LINE_BYTES on the stack. A text that does not fit is cut between two
+ * characters, and an ellipsis follows. A number that does not fit is left out, and so are all later pairs. The final
+ * quote, brace and line end are still written.
  *
  * Values may come from a client. Control characters are escaped, because terminals and viewers act on them. The C1
  * characters and Unicode's line separators U+2028 and U+2029 are also escaped. Bytes that are not UTF-8 become

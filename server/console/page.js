@@ -7,7 +7,7 @@
 const $ = (id) => document.getElementById(id);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
-const POINTS = 120;          /* maximum number of values of a chart */
+const POINTS = 120;          /* maximum number of values of each line of a chart */
 const POLL_MS = 1000, CALM_POLL_MS = 5000;
 const MAX_WEIGHTS = 4e6;    /* maximum number of attention weights in one request */
 let key = null;              /* the API key. It is not kept in any storage */

@@ -4,7 +4,7 @@
 
 const ROW = 24, ARCS = 76;
 
-/* An arc beside the table, from one row to another. The longer the arc, the further it reaches to the left. */
+/* An arc beside the table, from one row to another. A longer arc reaches further to the left, up to a limit. */
 function arc(from, to, role) {
     const y1 = from * ROW + ROW / 2, y2 = to * ROW + ROW / 2, reach = Math.min(ARCS - 18, 8 + 9 * Math.log2(1 + to - from));
     const x = ARCS - 10, d = to - from === 1 ? `M${x} ${y1}V${y2}` : `M${x} ${y1}C${x - reach} ${y1} ${x - reach} ${y2} ${x} ${y2}`;

@@ -6,8 +6,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Maximum number of rows of a prompt that one job computes. With this number of rows, matrix products already run at
- * full speed. Other requests wait for at most one such job. */
+/* Maximum number of rows of each prompt that one job computes, if slots keep earlier rows (model_info.n_slots). With
+ * this number of rows, matrix products already run at full speed. Other requests wait for at most one such job. */
 #define PART_ROWS 512
 
 /* Maximum number of logits of a prompt's rows that one job computes for each sequence. They use 4 MiB. */
@@ -28,7 +28,7 @@ static struct sampled_token *take_best(struct request *request, const struct gen
     return request_take(request, tokens, sizeof(struct sampled_token));
 }
 
-/* The maximum number of rows of a sequence whose logits one job computes. */
+/* The maximum number of rows for which one job computes the logits of a sequence. */
 static int64_t most_wanted_rows(const struct generation *generation, int64_t n_prompt, int64_t vocabulary)
 {
     int64_t rows = generation->scores_prompts ? MAX_LOGITS / vocabulary : 1;
@@ -193,14 +193,13 @@ struct range {
     int64_t begin, end;
     bool in_parts; /* the slot keeps the results of the rows before `begin`, so the item contains only the rows from
                       `begin` on */
-    bool
-        /* The logits of all rows from sequence->submitted_rows on are needed. Otherwise only the logits of the last
-         * row. */
-        scores;
+    /* If true, the logits of all rows from sequence->submitted_rows on are needed. Otherwise at most the logits of the
+     * last row are needed. */
+    bool scores;
 };
 
 /* Returns the range for the next job. If the sequence is longer than the model reads, the positions of all rows change
- * with each token. In this case the job contains as many rows as the model reads, and computes one new row. */
+ * with each token. In this case the job contains the last rows that the model can read, and only one of them is new. */
 static struct range next_range(const struct model_info *info, const struct generation *generation,
                                const struct generated *sequence)
 {
@@ -249,7 +248,7 @@ static int set_item(struct request *request, struct generation *generation, stru
             /* In the first job, the batcher replaces this 1 by the number of the slot. */
             sequence->slot != 0 ? sequence->slot : 1;
         item->first = range.begin;
-        /* The member engine_item.earlier reads the first `submitted_rows` ids. */
+        /* Through engine_item.earlier, the engine reads the first `submitted_rows` ids. */
         sequence->given.inputs[generation->sequence_input].data = sequence->ids;
         item->earlier = &sequence->given;
     }
@@ -341,7 +340,7 @@ static void append(struct request *request, struct generation *generation, struc
         sequence->end = GENERATION_STOPPED;
 }
 
-/* Whether the server drains, and the time that generations have for ending has passed. */
+/* Whether the server drains, and the time at which all generations must end has passed. */
 static bool drain_ends(const struct service *service)
 {
     int64_t end_ns = atomic_load(&service->drain_end_ns);

@@ -17,8 +17,8 @@
  *
  * The log-probability of a prompt's token needs the logits of the row before it. A prompt's logits are computed in
  * blocks of rows, and a block is read before the next one is computed. If model_info.earlier_rows_stay is false,
- * earlier rows may change when the sequence grows. In this case, a block is one row. The job of this row contains all
- * rows up to the row, as if the prompt's tokens were generated.
+ * earlier rows may change when the sequence grows. In this case, a block is one row. The job of this row contains
+ * the row and all rows before it, as if the prompt's tokens were generated.
  *
  * Threads: only one thread at a time may use a request. There is one exception. During a batch, several threads of the
  * engine may read logits at once, each for another sequence, or for another row of a prompt. */
@@ -70,7 +70,7 @@ struct generated {
     int64_t submitted_rows; /* number of rows of the sequence that earlier jobs contained. If the model has slots, the
                                next item begins with this row (engine_item.first) */
     int64_t token_ns;       /* time of the newest token on CLOCK_MONOTONIC, in nanoseconds */
-    int64_t most_wanted;    /* maximum number of rows of an item whose logits are requested */
+    int64_t most_wanted;    /* maximum number of rows for which an item requests logits */
     int64_t first_wanted;   /* position in the sequence of the item's first requested row */
     int32_t *rows;          /* (most_wanted): indices of the requested rows in the item */
     float *logits;          /* (most_wanted, vocabulary): the logits of these rows */

@@ -203,8 +203,8 @@ static int32_t draw(const struct sampling_options *options, const struct candida
     return likeliest.id; /* rounding errors may leave `left` slightly above 0 */
 }
 
-/* Applies the filters. Moves the remaining candidates to the front of the array, and returns their number. If all
- * candidates remain, the array is not sorted, because sorting a whole vocabulary would take longer than all other
+/* Applies the filters. Moves the remaining candidates to the front of the array, and returns their number. If no filter
+ * can remove a candidate, the array is not sorted, because sorting a whole vocabulary would take longer than all other
  * work. */
 static int64_t filter(const struct sampling_options *options, struct candidate *candidates, int64_t vocabulary)
 {

@@ -1,6 +1,6 @@
 /* jpeg: decodes JPEG with libjpeg-turbo. Its defaults are also those of PIL: the slow integer DCT and fancy upsampling.
  * As in PIL, warnings about damaged data are ignored, except for the warning that the data ends too early. After an
- * error, libjpeg calls longjmp() to return to the function in this file that called it. */
+ * error, longjmp() returns to the function in this file that called libjpeg. */
 #include "server/images/format.h"
 #include "server/images/no_memory.h"
 

@@ -1,6 +1,6 @@
 /* png: decodes PNG with libpng and its conversions to RGB. Chunks that do not change the pixels are skipped without
- * interpreting them. A wrong checksum is an error in every chunk. After an error, libpng calls longjmp() to return to
- * the function in this file that called it. */
+ * interpreting them. A wrong checksum is an error in every chunk. After an error, longjmp() returns to the function
+ * in this file that called libpng. */
 #include "server/images/format.h"
 #include "server/images/no_memory.h"
 

@@ -1,5 +1,5 @@
-/* png_writer: encodes PNG with libpng. After an error, libpng calls longjmp() to return to the function in this file
- * that called it. */
+/* png_writer: encodes PNG with libpng. After an error, longjmp() returns to the function in this file that called
+ * libpng. */
 #include "server/images/png_writer.h"
 
 #include "server/images/no_memory.h"

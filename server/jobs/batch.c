@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define MILLISECOND_NS 1e6
-/* Maximum number of jobs in a queue that did not fit completely before a batch stops looking for more. */
+/* If this number of jobs did not fit completely, the batch does not search the rest of the queue. */
 #define LOOK_AHEAD 32
 
 /* ---- Forming a batch ---- */

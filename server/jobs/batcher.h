@@ -49,7 +49,7 @@ void batcher_remove(struct batcher *batcher, int64_t index);
 /* Call it when a device works again, so that its sleeping lanes look for work. Any thread may call it. */
 void batcher_wake(struct batcher *batcher);
 
-/* Whether each lane has made progress since the last call: it has begun another batch, or has nothing to do. Only one
+/* Whether each lane has made progress since the last call: it has looked for work again, or has nothing to do. Only one
  * thread may call batcher_progresses. */
 bool batcher_progresses(struct batcher *batcher);
 

@@ -44,14 +44,14 @@ size_t numbers_find(const char *body, size_t length, struct numbers_place place,
 /* Sizes of a list whose elements may be of any kind. All members are 0 if the list is empty or missing. */
 struct numbers_counts {
     int64_t elements; /* number of elements of the list itself */
-    int64_t longest;  /* largest number of elements of this list, or of a list nested in it down to NUMBERS_DEPTH */
+    int64_t longest;  /* largest number of elements of this list, or of a list or object in it down to NUMBERS_DEPTH */
     int64_t values; /* number of values in the list and in all nested lists and objects. An empty list or object counts
                        as one value */
     char first;     /* first character of the list's first element */
 };
 
-/* Returns the sizes of the list with this key in the body, found only by commas, quotes and brackets. A key that
- * contains an escape is not found. */
+/* Returns the sizes of the list with this key in the body. They follow from commas, quotes and brackets, without a check
+ * of the JSON. A key that contains an escape is not found. */
 struct numbers_counts numbers_count(const char *body, size_t length, const char *key);
 
 /* Writes the body with a mark in place of each list: "[0]" for numbers[0], "[1]" for numbers[1]. `n` is at most

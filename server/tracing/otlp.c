@@ -70,7 +70,7 @@ struct span_time {
     int64_t begin_ns, end_ns;
 };
 
-/* Writes all members of a span before its attributes. `parent` is NULL for the first span of a trace. */
+/* Writes the members of a span that come before its attributes. `parent` is NULL for the first span of a trace. */
 static void span_begin(struct writer *writer, const struct request_span *request, const unsigned char *id,
                        const unsigned char *parent, const char *name, int kind, struct span_time time)
 {
@@ -88,7 +88,7 @@ static void span_begin(struct writer *writer, const struct request_span *request
                   (long long)time.begin_ns, (long long)(time.end_ns > time.begin_ns ? time.end_ns : time.begin_ns));
 }
 
-/* Returns a method that the conventions list, or NULL. Spans contain _OTHER for all other methods, as the conventions
+/* Returns the method if the conventions list it, otherwise NULL. Spans contain _OTHER for all other methods, as the conventions
  * require, so that clients cannot invent values. */
 static const char *known_method(const char *method)
 {

@@ -17,7 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The names and default values are those of OpenTelemetry's batch processor. Only the delay is shorter. */
+/* Both sizes are the defaults of OpenTelemetry's batch processor, but count requests, not spans. The delay is shorter
+ * than its default. */
 #define QUEUE_REQUESTS 2048
 #define BATCH_REQUESTS 512
 #define SCHEDULE_DELAY_NS INT64_C(1000000000) /* maximum time that a span waits for other spans */

@@ -2,7 +2,7 @@
  * waits for the collector. Finished spans wait in a queue of a fixed size. If the queue is full, spans are dropped and
  * counted.
  *
- * The pointer to the tracer is NULL if tracing is off. All functions accept NULL, and do nothing in this case. */
+ * The pointer to the tracer is NULL if tracing is off. All functions accept NULL, and then trace nothing. */
 #ifndef SERVER_TRACING_TRACER_H
 #define SERVER_TRACING_TRACER_H
 
@@ -13,7 +13,7 @@ struct tracer;
 
 /* Reads the environment (options.h), loads libcurl and starts the thread, but does not connect yet. `endpoint` is the
  * setting --otlp-endpoint, or NULL. Sets *tracer to NULL if neither `endpoint` nor an environment variable names a
- * collector. */
+ * collector, or if the environment switches tracing off. */
 int tracer_open(const char *endpoint, struct tracer **tracer, struct error *error);
 
 /* Sends the spans that still wait, but for at most about two seconds. */

@@ -15,7 +15,7 @@ The script writes three files to --out for each of the splits below, and log.txt
   train        the text that the model is trained on
   heldout      about 6 % of the documents of the same packages, chosen by a hash of their path
   development  all documents of a few packages that are not trained on. The settings are chosen with them
-  foreign      all documents of a few more such packages. Only the reported figures are measured with them
+  foreign      all documents of a few more such packages. They serve only for the reported figures
 
 A document of the last three splits is left out if it shares much of its text with training documents.
 """
@@ -57,7 +57,7 @@ DOCUMENT_MIN = 600         # bytes. A shorter document has no two crops that can
 HELDOUT_SHARE = 0.06
 SHINGLE_WORDS = 8          # words of a run. Documents are compared by their runs
 DUPLICATE_SHARE = 0.5      # a document is left out if this part of its runs is in earlier documents
-LEAK_SHARE = 0.1           # a held-out document is left out if this part of its runs is in training text
+LEAK_SHARE = 0.1           # a document of another split is left out if this part of its runs is in training text
 
 
 class TextOfHtml(html.parser.HTMLParser):

@@ -3,7 +3,7 @@
 
     python3 evaluate.py --corpus corpus --model . other             # several models, on the same text
     python3 evaluate.py --corpus corpus --daemon http://127.0.0.1:8080       # the answers of a daemon, in its dtype
-    python3 evaluate.py --corpus corpus --daemon … --sample 32               # only fills in 32 windows
+    python3 evaluate.py --corpus corpus --daemon … --sample 32               # only fills in tokens, in 32 windows
 
 Filling in words: 15 % of the lower-case words of a text are masked, each with the blank before it. A model receives one
 mask for each token of the word, and fills in all words of the text at once. There are three figures:
@@ -316,7 +316,7 @@ def fill_words(model, words):
 
 class Neighbours:
     """The byte that is most frequent in the training text between the neighbours that are not masked. First two
-    neighbours on either side are compared, then one, then only those that are known."""
+    neighbours on either side are compared, then one, then the neighbours of one side, then none."""
     RADII = ((2, 2), (1, 1), (2, 0), (0, 2), (1, 0), (0, 1), (0, 0))
 
     def __init__(self, data):

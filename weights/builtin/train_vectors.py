@@ -8,8 +8,8 @@ It writes OUT/vectors.pt.
 A text's vector is the sum of its tokens' rows. A token that occurs c times counts 1 + log c times. The vector columns
 have two parts:
 
-- The LEARNT columns are trained to find another crop of the same document (InfoNCE, both ways). Most of the other crops
-  are from the same packages. At the start, a token's columns are a sum of random vectors, one for each trigram of its
+- The LEARNT columns are trained to find another crop of the same document (InfoNCE, both ways). A batch
+  has crops of few Debian packages, so that many of its crops are alike. At the start, a token's columns are a sum of random vectors, one for each trigram of its
   bytes. The vector of a rare trigram is longer. The training takes --minutes of processor time.
 - The RANDOM columns are a random projection (Johnson-Lindenstrauss). Each token has a random vector, whose length is
   the token's rarity. So the scalar product of two texts is nearly that of their counts, weighted by rarity. These
@@ -35,9 +35,9 @@ LEARNT, RANDOM = 512, 384
 RANDOM_SHARE = 0.5          # factor of the RANDOM columns in a scalar product of texts. That of the LEARNT columns is 1
 SHORTEST, LONGEST = 16, 160 # minimum and maximum number of tokens of a crop
 CROPS = 1024                # documents of a batch
-GROUPS = 8                  # number of Debian packages with documents in a batch
-DOCUMENT_CAP = 20_000       # a document's chance to be chosen grows with its number of tokens, up to this number
-PACKAGE_CAP = 2_000_000     # the same limit for a package
+GROUPS = 8                  # number of Debian packages that a batch takes documents from
+DOCUMENT_CAP = 20_000       # a document's share of the crops grows with its number of tokens, up to this number
+PACKAGE_CAP = 2_000_000     # a package's share of the crops grows with its number of tokens, up to this number
 OWN_SHARE = 0.5             # factor of a token's own random vector. That of the vectors of its trigrams is 1
 GAIN = 0.1                  # initial gain of the layer norm that makes the LEARNT columns
 FEW_DOCUMENTS = 300         # a token in this number of documents moves half as far in a step as a frequent token
@@ -75,7 +75,7 @@ class Training:
         return rarity
 
     def documents(self, rng, count, length):
-        """Documents of GROUPS packages. So most of the other documents in a batch are similar to each document.
+        """Documents of GROUPS packages. So a batch contains many documents that are similar to one another.
 
         A document is chosen in proportion to its size, but a long document only counts DOCUMENT_CAP tokens."""
         weight = np.where(self.sizes >= 2 * length, np.minimum(self.sizes, DOCUMENT_CAP), 0).astype(float)
@@ -134,7 +134,7 @@ def first_rows(tokens, rarity, own_rarity, rng):
 
 
 def pair_loss(pooled, centre, log_scale):
-    """The InfoNCE loss of the two halves of rows."""
+    """The InfoNCE loss between crops A, the first half of the rows, and crops B, the second half."""
     a, b = F.normalize(pooled - centre, dim=-1).chunk(2)
     cosines = a @ b.T * log_scale.exp().clamp(max=50)
     same = torch.arange(len(a))
@@ -142,7 +142,7 @@ def pair_loss(pooled, centre, log_scale):
 
 
 def train(training, rows, rng, options, report):
-    """Trains the LEARNT columns, and subtracts the mean vector of a text."""
+    """Trains the LEARNT columns, and subtracts from each row of them the mean of the texts' vectors."""
     rows, gain = torch.nn.Parameter(rows), torch.nn.Parameter(torch.full((LEARNT + 1,), GAIN))
     log_scale, centre = torch.nn.Parameter(torch.tensor(math.log(15.0))), torch.zeros(LEARNT)
     optimizer = torch.optim.Adam([dict(params=[rows], share=1), dict(params=[gain, log_scale], share=GAIN)],

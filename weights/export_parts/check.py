@@ -9,7 +9,7 @@ TOLERANCE = 1e-5  # relative L2 error
 
 
 def compute(graph, tensors, leaves, inputs):
-    """The outputs by name. `leaves`: {prefix of the tensors: Leaf}. `inputs`: tensors by name."""
+    """The outputs by name. `leaves`: {prefix of the leaf's tensor names: Leaf}. `inputs`: tensors by name."""
     sizes, values = {}, dict(inputs)
     for one in graph["inputs"]:
         for name, size in zip(one["shape"], inputs[one["name"]].shape):
@@ -27,7 +27,7 @@ def compute(graph, tensors, leaves, inputs):
 
 
 class Values:
-    """The values of the arguments of nodes: results, tensors of the file, sizes, and numbers."""
+    """Maps an argument of a node to its value: a result, a tensor of the file, a size, a dtype or a number."""
 
     def __init__(self, results, tensors, sizes):
         self.results, self.tensors, self.sizes = results, tensors, sizes

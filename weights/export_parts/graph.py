@@ -54,7 +54,7 @@ NUMBER_WORDS = ("inf", "-inf", "nan")  # JSON has no such numbers
 WORD = re.compile(r"[A-Za-z_][\w.]*")
 INPUT_DTYPES = {torch.int64: "int64", torch.int32: "int32", torch.bool: "bool"}
 
-# Arguments that become tensors of the file. The daemon only accepts such tensors, except in MAY_BE_COMPUTED.
+# Arguments that become tensors of the file. For these the daemon accepts nothing else, except in MAY_BE_COMPUTED.
 KERNELS, VECTORS, STATISTICS = ("weight", "bias"), ("weight", "bias"), ("running_mean", "running_var")
 FROM_FILE = {
     **dict.fromkeys(("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "linear"), KERNELS),

@@ -74,7 +74,7 @@ class Leaf:
 
         part      the module whose forward() is replaced: an instance of the class, or a padder around one
         inner     the instance of the class
-        path      the prefix of the instance's tensors
+        path      the prefix of the names of the instance's tensors
         kwargs    the arguments of the class, in the form of config.json
         padding   the padding of the padder, or None
         original  forward() of the part"""
@@ -193,8 +193,9 @@ def read_linformer_lm(part):
 
 
 def read_linear(part):
-    """A layer has a pair (attention, feed-forward). If the class has them, pairs (axial attention, feed-forward) and
-    (attention over the context, feed-forward) follow. max_seq_len None: the class has no limit, and does not keep
+    """A layer has a pair (attention, feed-forward). If the class attends axially, a pair (axial attention,
+    feed-forward) follows. If it receives a context, a pair (attention over the context, feed-forward) follows.
+    max_seq_len None: the class has no limit, and does not keep
     max_seq_len."""
     pairs, reversible = layers_of(part.layers)
     fns = [tuple(unshifted(norm.fn) for norm in pair) for pair in pairs]
