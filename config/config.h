@@ -43,9 +43,9 @@ void text_list_add(char *buffer, size_t size, const char *item);
  * during the read is an error, and does not raise SIGBUS. */
 char *file_read(const char *path, size_t limit, size_t *length, struct error *error);
 
-/* Reads a file in steps. file_open returns the descriptor of a regular file, and sets *size to its size in bytes.
- * The caller closes the descriptor. file_read_next reads exactly `length` bytes. The messages of both functions do not name
- * the file. */
+/* Reads a file in steps. file_open returns the descriptor of a regular file, and sets *size to the size of the
+ * file in bytes. The caller closes the descriptor. file_read_next reads exactly `length` bytes. The messages of both
+ * functions do not name the file. */
 int file_open(const char *path, size_t *size, struct error *error);
 int file_read_next(int file, void *bytes, size_t length, struct error *error);
 
@@ -134,8 +134,8 @@ int padding_from_name(const char *name); /* also accepts "default". -1 for an un
 
 /* ---- Arguments of a Python class, read through a table ----------------------------------------------------------- */
 
-/* A model family declares the arguments of a class in a table. arguments_read checks types and ranges. It refuses an argument
- * that is not in the table, and the message lists the names in the table. */
+/* A model family declares the arguments of a class in a table. arguments_read checks types and ranges. It refuses an
+ * argument that is not in the table, and the message lists the names in the table. */
 enum argument_type {
     ARGUMENT_SIZE,           /* int64_t >= 1 */
     ARGUMENT_OPTIONAL_SIZE,  /* int64_t >= 1, or null, stored as 0 */
@@ -243,7 +243,7 @@ struct settings {
     int64_t threads;                     /* of the CPU engine. 0 means one per core that this process may use */
     enum cuda_f32 cuda_f32;              /* used on CUDA with the dtype f32 */
     int64_t cuda_tuning_ms;              /* the time for choosing CUDA kernels, for each model. 0 means no tuning */
-    int64_t http_threads;                /* number of event loops, and number of workers */
+    int64_t http_threads;                /* number of event loops (with TLS, twice as many), and number of workers */
     int64_t max_batch_tokens;            /* limit for the tokens in a batch. 0 means auto */
     int64_t max_batch_requests;          /* limit for the sequences in a batch */
     int64_t max_batch_ms;                /* limit for the estimated time of a batch. 0 means no limit */

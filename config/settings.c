@@ -400,8 +400,8 @@ static enum settings_action find_action(int argc, char **argv)
     return SETTINGS_SERVE;
 }
 
-/* Reads the flags that do not belong to struct settings: --config, --explain and --check. *file, *explain
- * and *action stay unchanged if their flags are missing. */
+/* Reads the flags that do not belong to struct settings: --config, --explain and --check. *file, *explain and
+ * *action stay unchanged if their flags are missing. */
 static int read_side_flags(int argc, char **argv, const char **file, const char **explain, enum settings_action *action,
                            struct error *error)
 {

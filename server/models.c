@@ -26,7 +26,8 @@
  * in memory. */
 #define MAX_VERSIONS 4
 
-/* A model of the settings, of the repository, or a built-in model. The entry stays in the list when the model is unloaded. */
+/* A model of the settings, a model of the repository, or a built-in model. The entry stays in the list when the model
+ * is unloaded. */
 struct entry {
     struct model_source source; /* a copy with its own strings. source.path is NULL if the model is built in */
     enum weights_builtin_index builtin;
@@ -51,7 +52,8 @@ struct models {
     int64_t n_entries;
     pthread_t thread;
     atomic_bool stopping;
-    /* The arrays engine_models and names have an element for each model that was loaded at the start. They never change. */
+    /* The arrays engine_models and names have an element for each model that was loaded at the start. They never
+     * change. */
     struct model **engine_models;
     const char **names;
 };

@@ -420,7 +420,7 @@ static const char *take_line(struct unpickler *unpickler, size_t *length)
     return begin;
 }
 
-/* Also the opcode INST, which is only in old pickles, and calls a class at once. */
+/* Runs the opcode GLOBAL. Refuses the opcode INST, which occurs only in old pickles and calls a class at once. */
 static int read_global(struct unpickler *unpickler, uint8_t opcode)
 {
     size_t module_length = 0, name_length = 0;

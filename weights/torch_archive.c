@@ -228,7 +228,7 @@ static int read_view(const struct torch_archive *archive, const struct zip_entry
 
 /* ---- The state_dict ---- */
 
-/* Whether the value is a dictionary of strings and tensors, with at least one. Adds the number of items that were
+/* Whether the value is a dictionary of strings and tensors, with at least one item. Adds the number of items that were
  * examined to *looked. */
 static bool is_state(const struct pickle *pickle, const struct pickle_value *value, uint64_t *looked)
 {
@@ -266,7 +266,8 @@ static bool is_wrapper(const struct pickle *pickle, uint32_t key)
     return false;
 }
 
-/* Says why a dictionary is no state_dict, by its first value that is no tensor. */
+/* Says why `root` is no state_dict. If it is a dictionary, describes the first item that is not a name with a tensor.
+ */
 static int refuse_root(const struct pickle *pickle, const struct pickle_value *root, struct error *error)
 {
     char text[64];
@@ -285,8 +286,8 @@ static int refuse_root(const struct pickle *pickle, const struct pickle_value *r
     return error_set(error, "contains no tensor" SAVE_ALONE);
 }
 
-/* Finds the state_dict: the whole pickle, or the value under one key of the pickle. Fails if several values are
- * state_dicts. */
+/* Finds the state_dict: the whole pickle, or the value under a key of TORCH_ARCHIVE_WRAPPERS. Fails if several values
+ * are state_dicts. */
 static const struct pickle_value *find_state(const struct pickle *pickle, struct error *error)
 {
     const struct pickle_value *root = &pickle->values[pickle->root];

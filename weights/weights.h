@@ -39,7 +39,7 @@ size_t weights_count(const struct weights *weights); /* number of stored tensors
 const struct weights_tensor *weights_at(const struct weights *weights, size_t index);
 
 /* The tensor with this name or alias. NULL if there is none. An alias is a second name of a stored tensor, for layers
- * that share weights. The entry `__metadata__` of the file's header maps the alias to the name of the tensor. */
+ * that share weights. In a safetensors file, `__metadata__` maps the alias to the name of the tensor. */
 const struct weights_tensor *weights_find(const struct weights *weights, const char *name);
 
 /* The index of a tensor, for weights_at(). */

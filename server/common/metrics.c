@@ -468,8 +468,8 @@ static void write_gauge(FILE *out, const char *name, const char *help, int64_t v
     fprintf(out, "%s %lld\n", name, (long long)value);
 }
 
-/* Writes one value for each model that is not absent. If `generation` is true, writes only the values of models that generate. `offset` is
- * the offset of an int64_t in struct metrics_model_now. */
+/* Writes one value for each model that is not absent. If `generation` is true, writes only the values of models that
+ * generate. `offset` is the offset of an int64_t in struct metrics_model_now. */
 static void write_queue_values(FILE *out, const struct metrics *metrics, const struct metrics_now *now,
                                const char *name, size_t offset, bool generation, const char *help)
 {
@@ -510,8 +510,8 @@ static void write_reload(FILE *out, const struct metrics *metrics, const struct 
         fprintf(out, "linformerd_certificate_expiry_timestamp_seconds %lld\n", (long long)now->certificate_end_s);
 }
 
-/* Writes the size of each model's weights, the number of models that are being loaded, and how often each model was
- * loaded or failed to load. The loading at the start of the daemon does not count. */
+/* Writes the size of each model's weights, and the number of models that are being loaded. Also writes how often each
+ * model was loaded or failed to load. The loading at the start of the daemon does not count. */
 static void write_loads(FILE *out, const struct metrics *metrics, const struct metrics_now *now)
 {
     write_queue_values(out, metrics, now, "linformerd_model_weights_bytes",

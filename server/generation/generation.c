@@ -199,7 +199,8 @@ struct range {
 };
 
 /* Returns the range for the next job. If the sequence is longer than the model reads, the positions of all rows change
- * with each token. In this case the job contains the last rows that the model can read, and only one of them is new. */
+ * with each token. In this case the job contains the last rows of the sequence, as many as the model reads. Only one of
+ * them is new. */
 static struct range next_range(const struct model_info *info, const struct generation *generation,
                                const struct generated *sequence)
 {
@@ -340,7 +341,7 @@ static void append(struct request *request, struct generation *generation, struc
         sequence->end = GENERATION_STOPPED;
 }
 
-/* Whether the server drains, and the time at which all generations must end has passed. */
+/* Whether the server drains, and its time limit for generations has passed. */
 static bool drain_ends(const struct service *service)
 {
     int64_t end_ns = atomic_load(&service->drain_end_ns);

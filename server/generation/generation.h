@@ -17,8 +17,8 @@
  *
  * The log-probability of a prompt's token needs the logits of the row before it. A prompt's logits are computed in
  * blocks of rows, and a block is read before the next one is computed. If model_info.earlier_rows_stay is false,
- * earlier rows may change when the sequence grows. In this case, a block is one row. The job of this row contains
- * the row and all rows before it, as if the prompt's tokens were generated.
+ * earlier rows may change when the sequence grows. In this case, a block is one row. The job of this row contains the
+ * row and all rows before it, as if the prompt's tokens were generated.
  *
  * Threads: only one thread at a time may use a request. There is one exception. During a batch, several threads of the
  * engine may read logits at once, each for another sequence, or for another row of a prompt. */

@@ -168,7 +168,8 @@ static void draw_panel(const struct panels *panels, uint8_t *pixels, int64_t x, 
                  colour_of(values[p * k + j], most));
 }
 
-/* Draws the label of a column of the grid: "head 3", or "3" if "head 3" is too wide, or nothing if "3" is, too. */
+/* Draws the label of a column of the grid: "head 3", or "3" if "head 3" is too wide, or nothing if "3" is also too
+ * wide. */
 static void draw_head_label(const struct panels *panels, uint8_t *pixels, int64_t x, int64_t width, int64_t head)
 {
     char text[32];

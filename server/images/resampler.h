@@ -1,6 +1,6 @@
 /* resampler: resizes and crops a picture whose rows arrive one by one. As in Pillow, columns and rows are resized one
- * after the other, with values that are rounded to bytes in between. The resampler stores two rows of
- * bytes, and a row of sums for each row of the result. */
+ * after the other, with values that are rounded to bytes in between. The resampler stores two rows of bytes,
+ * and a row of sums for each row of the result. */
 #ifndef SERVER_IMAGES_RESAMPLER_H
 #define SERVER_IMAGES_RESAMPLER_H
 

@@ -7,16 +7,16 @@
 
 #define SECOND_NS INT64_C(1000000000)
 
-/* Minimum time from a search of all queues for expired jobs to the next alarm, in nanoseconds. So a few searches
- * are enough for many deadlines that follow one another closely. A new job may still set an earlier alarm. */
+/* Minimum time from a search of all queues for expired jobs to the next alarm, in nanoseconds. So a few searches are
+ * enough for many deadlines that follow one another closely. A new job may still set an earlier alarm. */
 #define ALARM_STEP_NS INT64_C(1000000)
 
 /* Time between two checks of whether the clients of jobs that wait for slots have left. Jobs may wait for slots for a
  * long time. */
 #define ASK_STEP_NS SECOND_NS
 
-/* Sets *alarm_ns to time_ns if time_ns is earlier, and wakes the deadline thread, which then uses the new time. The lock is
- * held. */
+/* Sets *alarm_ns to time_ns if time_ns is earlier, and wakes the deadline thread, which then uses the new time. The
+ * lock is held. */
 static void set_alarm(struct batcher *batcher, int64_t *alarm_ns, int64_t time_ns)
 {
     if (time_ns >= *alarm_ns)

@@ -19,8 +19,8 @@ static bool is_space(char letter)
     return letter == '\r' || letter == '\n' || letter == '\t' || letter == ' ';
 }
 
-/* Whether only padding and spaces follow from *at on. If other characters follow, sets *at to the first of them. Padding
- * may be absent. If not, it is two characters after a last group of 2 letters, and one after 3 letters. */
+/* Whether only padding and spaces follow from *at on. If other characters follow, sets *at to the first of them.
+ * Padding may be absent. If not, it is two characters after a last group of 2 letters, and one after 3 letters. */
 static bool ends(const char *text, size_t length, size_t letters, size_t *at)
 {
     size_t padding = 0, most = letters % 4 == 2 ? 2 : letters % 4 == 3 ? 1 : 0;

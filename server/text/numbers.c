@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-    LONGEST_NUMBER = 64, /* a number of this length or longer is left to jansson */
+    LONGEST_NUMBER = 64, /* a number with this many characters or more is left to jansson */
     WHOLE_DIGITS = 18,   /* every number with this many digits fits in 64 bits */
     MARK = 3,            /* length of a mark such as "[0]", which replaces a list */
     EXPONENT_DIGITS = 2, /* maximum number of digits of an exponent. 10^WHOLE_DIGITS * 10^99 is still a finite double */

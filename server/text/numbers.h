@@ -50,8 +50,8 @@ struct numbers_counts {
     char first;     /* first character of the list's first element */
 };
 
-/* Returns the sizes of the list with this key in the body. They follow from commas, quotes and brackets, without a check
- * of the JSON. A key that contains an escape is not found. */
+/* Returns the sizes of the list with this key in the body. The sizes follow from commas, quotes and brackets,
+ * without a check of the JSON. A key that contains an escape is not found. */
 struct numbers_counts numbers_count(const char *body, size_t length, const char *key);
 
 /* Writes the body with a mark in place of each list: "[0]" for numbers[0], "[1]" for numbers[1]. `n` is at most

@@ -88,8 +88,8 @@ static void span_begin(struct writer *writer, const struct request_span *request
                   (long long)time.begin_ns, (long long)(time.end_ns > time.begin_ns ? time.end_ns : time.begin_ns));
 }
 
-/* Returns the method if the conventions list it, otherwise NULL. Spans contain _OTHER for all other methods, as the conventions
- * require, so that clients cannot invent values. */
+/* Returns the method if the conventions list it, otherwise NULL. Spans contain _OTHER for all other methods, as the
+ * conventions require, so that clients cannot invent values. */
 static const char *known_method(const char *method)
 {
     static const char *const known[] = {"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"};

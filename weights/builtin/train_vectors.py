@@ -8,9 +8,10 @@ It writes OUT/vectors.pt.
 A text's vector is the sum of its tokens' rows. A token that occurs c times counts 1 + log c times. The vector columns
 have two parts:
 
-- The LEARNT columns are trained to find another crop of the same document (InfoNCE, both ways). A batch
-  has crops of few Debian packages, so that many of its crops are alike. At the start, a token's columns are a sum of random vectors, one for each trigram of its
-  bytes. The vector of a rare trigram is longer. The training takes --minutes of processor time.
+- The LEARNT columns are trained to find another crop of the same document (InfoNCE, both ways). A batch has
+  crops of few Debian packages, so that many of its crops are alike. At the start, a token's columns are a sum of random
+  vectors, one for each trigram of its bytes. The vector of a rare trigram is longer. The training takes --minutes of
+  processor time.
 - The RANDOM columns are a random projection (Johnson-Lindenstrauss). Each token has a random vector, whose length is
   the token's rarity. So the scalar product of two texts is nearly that of their counts, weighted by rarity. These
   columns depend on the training documents only through the rarity, so they suit all texts equally.
@@ -142,7 +143,7 @@ def pair_loss(pooled, centre, log_scale):
 
 
 def train(training, rows, rng, options, report):
-    """Trains the LEARNT columns, and subtracts from each row of them the mean of the texts' vectors."""
+    """Trains the LEARNT columns, and subtracts the mean of the texts' vectors from each token's columns."""
     rows, gain = torch.nn.Parameter(rows), torch.nn.Parameter(torch.full((LEARNT + 1,), GAIN))
     log_scale, centre = torch.nn.Parameter(torch.tensor(math.log(15.0))), torch.zeros(LEARNT)
     optimizer = torch.optim.Adam([dict(params=[rows], share=1), dict(params=[gain, log_scale], share=GAIN)],

@@ -195,8 +195,7 @@ def read_linformer_lm(part):
 def read_linear(part):
     """A layer has a pair (attention, feed-forward). If the class attends axially, a pair (axial attention,
     feed-forward) follows. If it receives a context, a pair (attention over the context, feed-forward) follows.
-    max_seq_len None: the class has no limit, and does not keep
-    max_seq_len."""
+    max_seq_len None: the class has no limit, and does not keep max_seq_len."""
     pairs, reversible = layers_of(part.layers)
     fns = [tuple(unshifted(norm.fn) for norm in pair) for pair in pairs]
     axial = any(type(attention).__name__ == "FoldAxially" for attention, _ in fns)

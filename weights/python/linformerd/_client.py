@@ -231,7 +231,7 @@ def _floats(text: str) -> list[float]:
 
 
 def _request_error(status: int, text: bytes) -> RequestError:
-    """The error in the form of each dialect: {"error": text}, or {"error": {"message": text}}."""
+    """The error of an answer. Its form depends on the dialect: {"error": text}, or {"error": {"message": text}}."""
     try:
         answer = json.loads(text)
         error = answer["error"]

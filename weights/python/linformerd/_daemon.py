@@ -16,7 +16,7 @@ from typing import Mapping, Sequence
 _log = logging.getLogger("linformerd")
 _LEVELS = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARNING": logging.WARNING, "ERROR": logging.ERROR}
 _LISTENING = re.compile(r"listening on (https?://[^\s\"]+)")
-_KEPT_LINES = 20  # last lines of the log that a StartError contains
+_KEPT_LINES = 20  # number of last lines of the log that are kept, for a StartError and for Server.log
 _HERE = pathlib.Path(__file__).resolve().parent
 
 

@@ -71,9 +71,10 @@ def serve(model: object = None, kwargs: Mapping[str, Any] | None = None, *, exam
         serve(model, kwargs)             a model of the five libraries, as for export()
         serve(module, example=…)         a torch.nn.Module, as for export_module()
 
-    `config` are further keys of config.json for a model that is exported, such as {"tokenizer": {"type": "byte"}}. It
-    is exported to a temporary folder, which close() removes. `settings` are the settings of docs/configuration.md, with
-    _ in place of -: threads=2, dtype="bf16". Environment variables with settings (LINFORMERD_…) have no effect here.
+    `config` are further keys of config.json for a model that is exported, such as {"tokenizer": {"type": "byte"}}. Such
+    a model is exported to a temporary folder, which close() removes. `settings` are the settings of
+    docs/configuration.md, with _ in place of -: threads=2, dtype="bf16". Environment variables with settings
+    (LINFORMERD_…) have no effect here.
 
     Raises StartError with the daemon's log if the daemon refuses a setting or a model. Also raises StartError if `host`
     has only Unix sockets, because the client connects over TCP."""
