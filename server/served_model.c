@@ -86,10 +86,15 @@ static int refuse_input(const struct model_input *input, struct error *error)
     for (int d = 0; input && input->layout == LAYOUT_TENSOR && d < input->rank; d++)
         text_list_add(sizes, sizeof sizes, size_text(input->shape[d], size));
     if (!input)
+        return error_set(error, "image: expected a model that needs one input, an image of shape (batch, 3, height, "
+                                "width); this model needs several inputs");
+    if (input->kind != INPUT_ROWS || !*sizes)
         return error_set(error,
-                         "image: the model needs several inputs; expected one of shape (batch, 3, height, width)");
-    return error_set(error, "image: expected an input of shape (batch, 3, height, width); found \"%s\" of %s%s%s",
-                     input->name, *sizes ? "(batch, " : "another kind", sizes, *sizes ? ")" : "");
+                         "image: input \"%s\" of the model does not accept floats of shape (batch, 3, height, width)",
+                         input->name);
+    return error_set(error,
+                     "image: input \"%s\" of the model has shape (batch, %s); expected (batch, 3, height, width)",
+                     input->name, sizes);
 }
 
 static int open_image(struct served_model *served, const struct image_settings *given, struct error *error)
@@ -157,12 +162,13 @@ static int open_codec(struct served_model *served, const char *folder, const str
                        : is_default                        ? TOKENIZER_NAME
                                                            : config->tokenizer_file;
     if (!takes_ids && !is_default)
-        return error_set(error, "tokenizer \"%s\" returns ids, but the model accepts floats", name);
+        return error_set(error, "tokenizer \"%s\" returns ids, but input \"%s\" of the model accepts no ids", name,
+                         model_info(served->model)->inputs[0].name);
     served->codec_unused = !takes_ids;
     if (!takes_ids)
         return 0;
     if (config->tokenizer == TOKENIZER_FILE && !folder)
-        return error_set(error, "tokenizer \"%s\": the built-in model has no folder", name);
+        return error_set(error, "tokenizer \"%s\" names a file, but the built-in model has no folder with files", name);
     int status;
     if (config->tokenizer == TOKENIZER_BYTE)
         status = text_codec_open_bytes(config->byte_offset, &served->codec, error);

@@ -361,7 +361,8 @@ def check_arguments(architecture, cls, kwargs):
                 checked[name] = plain(value, where)
         elif isinstance(parameters[name], bool) or name in FLAGS:
             value = plain(value, where)
-            checked[name] = bool(value) if value in (None, 0, 1) else refuse(f"{where}: expected true or false")
+            checked[name] = bool(value) if value in (None, 0, 1) else refuse(
+                f"{where}: expected true or false, found {value!r}")
         elif value is None and parameters[name] is not None and name not in OR_NONE:
             refuse(f"{where}: expected a value, found None")
         else:
@@ -381,7 +382,8 @@ def check_value(where, name, value):
     if choices and value not in choices:
         refuse(f"{where}: expected one of {choices}, found {value!r}")
     if "dropout" in name:
-        return +value if isinstance(value, (int, float)) and 0 <= value <= 1 else refuse(f"{where}: expected 0 to 1")
+        return +value if isinstance(value, (int, float)) and 0 <= value <= 1 else refuse(
+            f"{where}: expected a number from 0 to 1, found {value!r}")
     if isinstance(value, str) or value is None:
         return value
     least = -(2**31) if name.endswith(FROM_ANYWHERE) else 0 if name.endswith(FROM_ZERO) else 1

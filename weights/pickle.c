@@ -391,7 +391,7 @@ static int refuse_call(struct unpickler *unpickler, const char *module, size_t m
                        size_t name_length)
 {
     return error_set(unpickler->error,
-                     "the file calls %.*s.%.*s, which is not a tensor; save the weights alone: "
+                     "the file uses %.*s.%.*s, which is not supported in a file of weights; save the weights alone: "
                      "torch.save(model.state_dict(), \"model.pt\")",
                      (int)(module_length < 120 ? module_length : 120), module,
                      (int)(name_length < 120 ? name_length : 120), name);
@@ -456,9 +456,12 @@ static int take_arguments(struct unpickler *unpickler, uint32_t tuple, const cha
                           uint32_t arguments[MAX_ARGUMENTS])
 {
     const struct pickle_value *value = value_at(unpickler, tuple);
-    if (value->kind != PICKLE_TUPLE || value->list.count < least || value->list.count > most)
-        return error_set(unpickler->error, "the file calls %s with %u arguments; expected %u", name,
-                         value->kind == PICKLE_TUPLE ? (unsigned)value->list.count : 0U, (unsigned)least);
+    if (value->kind != PICKLE_TUPLE)
+        return error_set(unpickler->error, "the file calls %s with %s; expected a tuple of arguments", name,
+                         pickle_kind_name(value->kind));
+    if (value->list.count < least || value->list.count > most)
+        return error_set(unpickler->error, "the file calls %s with %u arguments; expected %u to %u", name,
+                         (unsigned)value->list.count, (unsigned)least, (unsigned)most);
     uint32_t count = 0;
     for (uint32_t cell = value->list.first; cell != 0; cell = unpickler->pickle->cells[cell].next)
         arguments[count++] = unpickler->pickle->cells[cell].value;

@@ -222,9 +222,11 @@ static int build_names(struct safetensors *file, struct error *error)
 int safetensors_header(const void *bytes, size_t size, size_t *header_size, struct error *error)
 {
     if (size < LENGTH_BYTES)
-        return size == 0 ? error_set(error, "is empty, expected a safetensors file")
-                         : error_set(error, "has %zu bytes, but a safetensors file begins with a length of %d", size,
-                                     LENGTH_BYTES);
+        return size == 0
+                   ? error_set(error, "is empty, expected a safetensors file")
+                   : error_set(error,
+                               "has %zu bytes, but a safetensors file begins with %d bytes, the length of its header",
+                               size, LENGTH_BYTES);
     uint64_t length = little_endian_u64(bytes);
     /* Also matches the start of valid files, so it is used only if the length is impossible. */
     const char *format = foreign_format(bytes);
@@ -234,7 +236,7 @@ int safetensors_header(const void *bytes, size_t size, size_t *header_size, stru
         return error_set(error, "is not a safetensors file: its header would have %llu bytes, expected at most %d",
                          (unsigned long long)length, HEADER_LIMIT_BYTES);
     if (length > size - LENGTH_BYTES)
-        return error_set(error, "is cut off: the header has %llu bytes, but only %zu follow its length",
+        return error_set(error, "is cut off: the header has %llu bytes, but only %zu bytes follow",
                          (unsigned long long)length, size - LENGTH_BYTES);
     *header_size = (size_t)length;
     return 0;

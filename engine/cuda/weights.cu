@@ -87,7 +87,7 @@ static int upload_floats(struct device_weights *weights, const struct plan_weigh
         return -1;
     weights->bytes += bytes;
     cudaError_t status = cudaMemcpyAsync(weights->floats[index], weight->data, bytes, cudaMemcpyHostToDevice, stream);
-    return status == cudaSuccess ? 0 : cuda_fail(error, "copying weights to the CUDA device", status);
+    return status == cudaSuccess ? 0 : cuda_fail(error, "cannot copy weights to the CUDA device", status);
 }
 
 static int upload_elements(struct device_weights *weights, const struct plan_weight *weight, int index,
@@ -100,7 +100,7 @@ static int upload_elements(struct device_weights *weights, const struct plan_wei
         return -1;
     weights->bytes += bytes;
     cudaError_t status = round_weight(weight, dtype, staged, weights->elements[index], stream);
-    return status == cudaSuccess ? 0 : cuda_fail(error, "copying weights to the CUDA device", status);
+    return status == cudaSuccess ? 0 : cuda_fail(error, "cannot copy weights to the CUDA device", status);
 }
 
 static int upload_weight(struct device_weights *weights, const struct plan *plan, int index, enum dtype dtype,
@@ -138,7 +138,7 @@ int weights_to_device(struct device_weights *weights, const struct plan *plan, e
     cudaError_t status = cudaStreamSynchronize(stream);
     cudaFree(staged);
     if (result == 0 && status != cudaSuccess)
-        return cuda_fail(error, "copying weights to the CUDA device", status);
+        return cuda_fail(error, "cannot copy weights to the CUDA device", status);
     return result;
 }
 

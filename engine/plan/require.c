@@ -26,14 +26,20 @@ static void narrow_input(struct plan_builder *builder, struct model_input *input
     }
     if (limit->least > input->min_length)
         input->min_length = limit->least;
-    input->multiple = least_common_multiple(input->multiple, limit->multiple);
-    bool none = input->multiple == 0;
-    if (!none && input->own_limit)
-        none = input->max_length / input->multiple * input->multiple < input->min_length;
-    if (none)
+    int64_t multiple = least_common_multiple(input->multiple, limit->multiple);
+    if (multiple == 0)
+        plan_fail(
+            builder,
+            "%s must be a multiple of %lld, and for the rest of the model, the length of input \"%s\" must be one "
+            "of %lld; expected a least common multiple of at most 64 bits",
+            limit->what, (long long)limit->multiple, input->name, (long long)input->multiple);
+    else if (input->own_limit && input->max_length / multiple * multiple < input->min_length)
         plan_fail(builder,
-                  "%s: no number of rows of input \"%s\" satisfies both this limit and those of the rest of the model",
-                  limit->what, input->name);
+                  "%s: no length of input \"%s\" satisfies all limits of the model: at least %lld, at most %lld, a "
+                  "multiple of %lld",
+                  limit->what, input->name, (long long)input->min_length, (long long)input->max_length,
+                  (long long)multiple);
+    input->multiple = multiple;
 }
 
 /* The index of the size that is the number of rows of one sequence on the axis. PLAN_NONE if the plan has no such size.

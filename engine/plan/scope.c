@@ -115,8 +115,10 @@ static void check_layout(struct plan_builder *builder, const struct model_input 
     is_image |= builder->scope.height != PLAN_NONE;
     if (input->layout == LAYOUT_IMAGE && !is_image)
         plan_fail(builder, "input \"%s\": expected an image that is an input of the model", input->name);
-    if (input->layout == LAYOUT_CHANNELS && (!from_input || is_image))
-        plan_fail(builder, "input \"%s\": expected the rows of an input of the model", input->name);
+    if (input->layout == LAYOUT_CHANNELS && is_image)
+        plan_fail(builder, "input \"%s\": expected a sequence, found an image", input->name);
+    else if (input->layout == LAYOUT_CHANNELS && !from_input)
+        plan_fail(builder, "input \"%s\": expected a sequence as long as an input of the model", input->name);
 }
 
 static void limit_rows(struct plan_builder *builder, const struct model_input *input, int value)
@@ -141,7 +143,7 @@ static int pad_like(struct plan_builder *builder, const struct model_input *inpu
     const struct plan_axis *axis = &builder->plan->axes[plan_value_at(builder, like)->axis];
     int own = axis->kind == AXIS_PADDED ? axis->padded.of : plan_value_at(builder, like)->axis;
     if (value != PLAN_NONE && plan_value_at(builder, value)->axis != own)
-        return plan_fail(builder, "input \"%s\": its rows do not match those of the input that it belongs to",
+        return plan_fail(builder, "input \"%s\": expected the same length as that of the sequence it is used with",
                          input->name);
     if (axis->kind != AXIS_PADDED)
         return value;
@@ -192,7 +194,6 @@ void plan_bound_multiple(struct plan_builder *builder, int value, int64_t multip
     struct plan_size_limit limit = {.least = 1, .most = INT64_MAX, .multiple = multiple};
     if (rows->kind == AXIS_PADDED && rows->padded.by.multiple && rows->padded.by.multiple % multiple == 0)
         return;
-    snprintf(limit.what, sizeof limit.what, "the length of the sequence of \"%s\", with its padding,",
-             builder->scope.leaf->path);
+    snprintf(limit.what, sizeof limit.what, "the length of the padded sequence of \"%s\"", builder->scope.leaf->path);
     plan_limit_rows(builder, axis, limit);
 }

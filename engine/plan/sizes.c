@@ -470,12 +470,16 @@ void plan_limit_size(struct plan_builder *builder, struct plan_size_limit limit)
     plan_size_bounds(plan, limit.size, &least, &most);
     bool constant = plan_size_is_constant(plan, limit.size, &value);
     bool holds = !constant || value % limit.multiple == 0;
-    if (most < limit.least || least > limit.most || !holds) {
-        plan_fail(builder, "%s is %s; expected %lld to %lld and a multiple of %lld", limit.what,
-                  plan_size_text(plan, limit.size, text, sizeof text), (long long)limit.least, (long long)limit.most,
-                  (long long)limit.multiple);
+    plan_size_text(plan, limit.size, text, sizeof text);
+    if (!holds)
+        plan_fail(builder, "%s is %s; expected a multiple of %lld", limit.what, text, (long long)limit.multiple);
+    else if (most < limit.least && limit.most == INT64_MAX)
+        plan_fail(builder, "%s is %s; expected at least %lld", limit.what, text, (long long)limit.least);
+    else if (most < limit.least || least > limit.most)
+        plan_fail(builder, "%s is %s; expected %lld to %lld", limit.what, text, (long long)limit.least,
+                  (long long)limit.most);
+    if (builder->failed)
         return;
-    }
     if (least >= limit.least && most <= limit.most && (constant || limit.multiple == 1))
         return;
     struct plan_size_limit *place = plan_grow(builder, &plan->size_limits, &plan->n_size_limits, sizeof *place);

@@ -401,8 +401,8 @@ def kwargs_that_differ_from_the_model_are_refused():
         ("must be divisible", dict(kwargs, heads=5)),
         ("argument dim: expected an integer from 1", dict(kwargs, dim=0)),
         ("argument dim: expected an integer from 1", dict(kwargs, dim=24.5)),
-        ("argument share_kv: expected true or false", dict(kwargs, share_kv="yes")),
-        ("argument dropout: expected 0 to 1", dict(kwargs, dropout=2)),
+        ("argument share_kv: expected true or false, found 'yes'", dict(kwargs, share_kv="yes")),
+        ("argument dropout: expected a number from 0 to 1, found 2", dict(kwargs, dropout=2)),
         ("argument dim: .* cannot be written", dict(kwargs, dim=object())),
         ("kwargs: expected a dict", None),
     ):

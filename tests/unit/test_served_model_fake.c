@@ -127,10 +127,11 @@ static void an_image_that_does_not_fit_is_refused(void **state)
                    "image: size is [16, 16] (height, width); expected [16, 24], that of input \"img\"");
     expect_failure(make_model(INPUT_ROWS, 3, picture, 3, 0), "\"image\": {}",
                    "image: size is [224, 224] (height, width); expected [16, 24], that of input \"img\"");
-    expect_failure(make_model(INPUT_ROWS, 3, two_channels, 3, 0), "\"image\": {\"size\": [16, 24]}",
-                   "image: expected an input of shape (batch, 3, height, width); found \"img\" of (batch, 2, 16, 24)");
+    expect_failure(
+        make_model(INPUT_ROWS, 3, two_channels, 3, 0), "\"image\": {\"size\": [16, 24]}",
+        "image: input \"img\" of the model has shape (batch, 2, 16, 24); expected (batch, 3, height, width)");
     expect_failure(make_model(INPUT_IDS, 1, ids, 3, 0), "\"image\": {}",
-                   "image: expected an input of shape (batch, 3, height, width); found \"img\" of (batch, any)");
+                   "image: input \"img\" of the model has shape (batch, any); expected (batch, 3, height, width)");
 }
 
 /* ---- Texts ---- */
@@ -194,9 +195,9 @@ static void a_tokenizer_that_does_not_fit_is_refused(void **state)
     expect_failure(make_model(INPUT_IDS, 1, ids, 3, 0), "\"tokenizer\": \"bert.json\"",
                    "tokenizer \"bert.json\" returns ids up to 597, but the model accepts only ids below 597");
     expect_failure(make_model(INPUT_ROWS, 1, ids, 3, 0), "\"tokenizer\": \"bert.json\"",
-                   "tokenizer \"bert.json\" returns ids, but the model accepts floats");
+                   "tokenizer \"bert.json\" returns ids, but input \"x\" of the model accepts no ids");
     expect_failure(make_model(INPUT_ROWS, 1, ids, 3, 0), "\"tokenizer\": {\"type\": \"byte\"}",
-                   "tokenizer \"byte\" returns ids, but the model accepts floats");
+                   "tokenizer \"byte\" returns ids, but input \"x\" of the model accepts no ids");
     expect_failure(make_model(INPUT_IDS, 1, ids, 3, 0), "\"tokenizer\": \"none.json\"",
                    REFERENCE "/none.json: cannot be opened: No such file or directory");
     vocabulary = 258;

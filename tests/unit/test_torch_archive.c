@@ -105,13 +105,13 @@ static void refused_files_name_the_reason(void **state)
     static const struct {
         const char *name, *expected;
     } cases[] = {
-        {"system", "the file calls posix.system, which is not a tensor; save the weights alone: "
+        {"system", "the file uses posix.system, which is not supported in a file of weights; save the weights alone: "
                    "torch.save(model.state_dict(), \"model.pt\")"},
-        {"eval4", "the file calls builtins.eval, which is not a tensor"},
-        {"whole_module", "the file calls torch.nn.modules.linear.Linear, which is not a tensor"},
-        {"complex", "the file calls torch.ComplexFloatStorage"},
-        {"sparse", "the file calls torch._utils._rebuild_sparse_tensor"},
-        {"uint16", "the file calls torch._utils._rebuild_tensor_v3"},
+        {"eval4", "the file uses builtins.eval, which is not supported"},
+        {"whole_module", "the file uses torch.nn.modules.linear.Linear, which is not supported"},
+        {"complex", "the file uses torch.ComplexFloatStorage"},
+        {"sparse", "the file uses torch._utils._rebuild_sparse_tensor"},
+        {"uint16", "the file uses torch._utils._rebuild_tensor_v3"},
         {"old_format",
          "is a pickle without a zip archive, as written by torch.save before PyTorch 1.6; load it in Python"},
         {"big_endian", "has the byte order \"big\", expected \"little\""},

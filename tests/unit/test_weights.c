@@ -156,7 +156,8 @@ static void refuses_an_impossible_length(void **state)
 {
     (void)state;
     refuse_bytes("", 0, "is empty, expected a safetensors file");
-    refuse_bytes("\2\0\0\0\0\0\0", 7, "has 7 bytes, but a safetensors file begins with a length of 8");
+    refuse_bytes("\2\0\0\0\0\0\0", 7,
+                 "has 7 bytes, but a safetensors file begins with 8 bytes, the length of its header");
     refuse_bytes("\2\0\0\0\0\0\0\0{", 9, "is cut off: the header has 2 bytes, but only 1 follow");
     refuse_bytes("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10, "its header would have 18446744073709551615 bytes");
     refuse_bytes("\1\xe1\xf5\5\0\0\0\0{}", 10, "its header would have 100000001 bytes, expected at most 100000000");

@@ -97,18 +97,18 @@ static bool is_size(const struct module *module, const char *name)
 }
 
 /* Refuses empty results. A size that depends on the item must be at least 1. */
-static void expect_elements(struct module *module, const struct tensor *t, int dim)
+static void expect_elements(struct module *module, const char *name, const struct tensor *t, int dim)
 {
+    struct plan_size_limit limit = {.size = t->dims[dim].size, .least = 1, .most = INT64_MAX, .multiple = 1};
     int64_t least, most;
     if (module_failed(module))
         return;
-    plan_size_bounds(module->builder->plan, t->dims[dim].size, &least, &most);
+    plan_size_bounds(module->builder->plan, limit.size, &least, &most);
+    snprintf(limit.what, sizeof limit.what, "the size of dimension %d of \"%.80s\"", dim, name);
     if (most < 1)
         module_fail(module, "dimension %d of the result has %lld elements; expected at least 1", dim, (long long)most);
     else if (least < 1)
-        plan_limit_size(module->builder,
-                        (struct plan_size_limit){
-                            .size = t->dims[dim].size, .least = 1, .most = INT64_MAX, .multiple = 1, .what = "a size"});
+        plan_limit_size(module->builder, limit);
 }
 
 static void record(struct module *module, const char *name, const struct tensor *t)
@@ -126,10 +126,16 @@ void module_name(struct module *module, const char *name, struct tensor tensor)
 {
     if (module_failed(module))
         return;
-    if (name[0] == '\0' || name[0] == '@' || module_find(module, name) || is_size(module, name)) {
-        module_fail(module, "the name \"%.80s\" is in use, is empty, or begins with @", name);
+    if (name[0] == '\0')
+        module_fail(module, "the name of an input or result is empty");
+    else if (name[0] == '@')
+        module_fail(module, "the name \"%.80s\" begins with @, which marks weights", name);
+    else if (module_find(module, name))
+        module_fail(module, "the name \"%.80s\" is in use for another input or result", name);
+    else if (is_size(module, name))
+        module_fail(module, "the name \"%.80s\" is in use for a size", name);
+    if (module_failed(module))
         return;
-    }
     int batched = 0;
     for (int d = 0; d < tensor.rank; d++)
         batched += tensor.dims[d].batched;
@@ -138,7 +144,7 @@ void module_name(struct module *module, const char *name, struct tensor tensor)
         return;
     }
     for (int d = 0; d < tensor.rank; d++)
-        expect_elements(module, &tensor, d);
+        expect_elements(module, name, &tensor, d);
     if (!grow_table(module))
         return;
     struct named_tensor *place = plan_grow(module->builder, &module->tensors, &module->n_tensors, sizeof *place);

@@ -148,6 +148,25 @@ static struct tensor normalized_in_steps(struct module *module, struct tensor x,
     return is_there(bias) ? tensor_combine(module, FUNCTION_ADD, x, *bias) : x;
 }
 
+/* Checks that normalized_shape contains the sizes of the last dimensions, which are not the batch. */
+static void check_normalized(struct module *module, const struct tensor *x, const int *sizes, int count)
+{
+    char found[80], expected[80];
+    if (!module_failed(module) && count > x->rank)
+        module_fail(module, "argument \"normalized_shape\" has %d sizes, but the input has %d dimensions", count,
+                    x->rank);
+    for (int i = 0; i < count && !module_failed(module); i++) {
+        const struct plan *plan = module->builder->plan;
+        int d = x->rank - count + i;
+        if (x->dims[d].batched)
+            module_fail(module, "a norm over the batch dimension is not supported");
+        else if (x->dims[d].size != sizes[i])
+            module_fail(module, "normalized_shape[%d] is %s; expected %s, the size of dimension %d of the input", i,
+                        plan_size_text(plan, sizes[i], found, sizeof found),
+                        plan_size_text(plan, x->dims[d].size, expected, sizeof expected), d);
+    }
+}
+
 /* Norms over the last dimensions. */
 static void build_layer_norm(struct node *node, int variant)
 {
@@ -160,10 +179,9 @@ static void build_layer_norm(struct node *node, int variant)
     node_bool(node, "cudnn_enable", true);
     int64_t columns = 1, size;
     bool fixed = true;
+    check_normalized(module, &x, sizes, count);
     for (int i = 0; i < count && !module_failed(module); i++) {
-        if (count > x.rank || x.dims[x.rank - count + i].batched || x.dims[x.rank - count + i].size != sizes[i])
-            module_fail(module, "normalized_shape does not match the last sizes of the input, or contains the batch");
-        else if (!plan_size_is_constant(module->builder->plan, sizes[i], &size))
+        if (!plan_size_is_constant(module->builder->plan, sizes[i], &size))
             fixed = false;
         else if (__builtin_mul_overflow(columns, size, &columns) || columns > INT32_MAX)
             module_fail(module, "normalized_shape has more than %d elements", INT32_MAX);
@@ -281,7 +299,7 @@ static void build_group_norm(struct node *node, int variant)
         return;
     groups = variant ? channels : groups;
     if (!x.dims[0].batched) {
-        module_fail(module, "the first dimension of the input must be the batch");
+        module_fail(module, "dimension 0 of the input must be the batch");
         return;
     }
     if (groups < 1 || channels % groups != 0) {
@@ -310,7 +328,7 @@ static void read_pair(struct node *node, const char *name, int dimensions, int64
     int64_t numbers[2];
     int count = node_integers(node, name, numbers, 2);
     if (count > dimensions)
-        module_fail(node->module, "argument \"%s\" has too many numbers", name);
+        module_fail(node->module, "argument \"%s\" has %d numbers; expected at most %d", name, count, dimensions);
     pair[0] = pair[1] = fallback;
     if (count > 0)
         pair[0] = pair[1] = numbers[0];

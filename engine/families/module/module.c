@@ -11,15 +11,15 @@
 
 /* ---- Free sizes and inputs ---- */
 
-static bool read_limit(struct module *module, const json_t *json, int64_t fallback, int64_t *limit)
+/* Reads a limit of the size `name`. */
+static void read_limit(struct module *module, const char *name, const json_t *limits, const char *key, int64_t *limit)
 {
-    *limit = fallback;
+    const json_t *json = json_object_get(limits, key);
     if (!json || json_is_null(json))
-        return true;
+        return;
     *limit = json_integer_value(json);
-    if (json_is_integer(json) && *limit >= 1 && *limit <= INT32_MAX)
-        return true;
-    return module_fail(module, "\"sizes\": expected limits from 1 to %d, or null", INT32_MAX), false;
+    if (!json_is_integer(json) || *limit < 1 || *limit > INT32_MAX)
+        module_fail(module, "size \"%.80s\": \"%s\": expected an integer from 1 to %d, or null", name, key, INT32_MAX);
 }
 
 static void read_sizes(struct module *module, const json_t *sizes)
@@ -29,13 +29,16 @@ static void read_sizes(struct module *module, const json_t *sizes)
     if (sizes && !json_is_object(sizes))
         module_fail(module, "\"sizes\": expected an object");
     json_object_foreach ((json_t *)sizes, name, limits) {
-        struct named_size size = {.name = name, .size = PLAN_NONE};
-        if (module_failed(module) || !json_is_object(limits) ||
-            !read_limit(module, json_object_get(limits, "least"), 1, &size.least) ||
-            !read_limit(module, json_object_get(limits, "most"), INT32_MAX, &size.most) || size.least > size.most) {
-            module_fail(module, "size \"%.80s\": expected {\"least\": a, \"most\": b} with 1 <= a <= b", name);
+        struct named_size size = {.name = name, .size = PLAN_NONE, .least = 1, .most = INT32_MAX};
+        if (!json_is_object(limits))
+            module_fail(module, "size \"%.80s\": expected an object with \"least\" and \"most\"", name);
+        read_limit(module, name, limits, "least", &size.least);
+        read_limit(module, name, limits, "most", &size.most);
+        if (size.least > size.most)
+            module_fail(module, "size \"%.80s\": \"least\" is %lld, but \"most\" is only %lld", name,
+                        (long long)size.least, (long long)size.most);
+        if (module_failed(module))
             return;
-        }
         struct named_size *place = plan_grow(module->builder, &module->sizes, &module->n_sizes, sizeof *place);
         if (place)
             *place = size;
@@ -237,11 +240,12 @@ static void build_leaf(struct node *node)
     module->shown = leaf.class_name;
     node_has(node, "kwargs"), node_has(node, "inputs");
     int named = padding_from_name(padding);
-    if (named < 0 || !json_is_object(leaf.kwargs)) {
-        module_fail(module, "a leaf needs an object \"kwargs\", and if it has \"padding\", one of slice, zero, masked, "
-                            "autopad and exact");
+    if (!json_is_object(leaf.kwargs))
+        module_fail(module, "argument \"kwargs\": expected an object");
+    else if (named < 0)
+        module_fail(module, "padding \"%.40s\" is unknown; expected slice, zero, masked, autopad or exact", padding);
+    if (module_failed(module))
         return;
-    }
     leaf.padding = (enum padding)named;
     if (strncmp(leaf.class_name, "linear_multihead_attention.", strlen("linear_multihead_attention.")) == 0) {
         module_fail(module, "the class mixes the items of a batch, so it is supported only alone, not within a module");
@@ -252,7 +256,7 @@ static void build_leaf(struct node *node)
     json_object_foreach (json_object_get(json, "inputs"), name, input)
         bind_input(module, &leaf, name, input);
     if (!module_failed(module) && leaf.n_inputs == 0)
-        module_fail(module, "a leaf needs \"inputs\"");
+        module_fail(module, "argument \"inputs\": expected an object with at least one input");
     if (module_failed(module))
         return;
     json_t *inputs = json_object_get(json, "inputs");

@@ -176,7 +176,7 @@ int node_integers(struct node *node, const char *name, int64_t *integers, int ro
         return 1;
     }
     if (!json_is_array(json) || json_array_size(json) > (size_t)room) {
-        fail_expected(node, name, "an integer, or a short list of integers");
+        module_fail(node->module, "argument \"%s\": expected an integer, or a list of at most %d integers", name, room);
         return 0;
     }
     json_array_foreach (json, i, element) {
@@ -191,8 +191,10 @@ int node_sizes(struct node *node, const char *name, int *sizes, int room)
 {
     const json_t *json = member(node, name), *element;
     size_t i;
+    if (!json)
+        return module_fail(node->module, "argument \"%s\" is missing", name);
     if (!json_is_array(json) || json_array_size(json) > (size_t)room)
-        return fail_expected(node, name, "a short list of sizes");
+        return module_fail(node->module, "argument \"%s\": expected a list of at most %d sizes", name, room);
     json_array_foreach (json, i, element)
         sizes[i] = module_read_size(node->module, element);
     return module_failed(node->module) ? -1 : (int)json_array_size(json);

@@ -71,14 +71,16 @@ static bool read_pooling(struct node *node, const struct tensor *x, struct pool_
     read_each(node, "dilation", pooling->dimensions, 1, pooling->dilation);
     bool ceiling = node_bool(node, "ceil_mode", false);
     if (!module_failed(module) && x->rank < 1 + pooling->dimensions)
-        module_fail(module, "the input has too few dimensions");
+        module_fail(module, "the input has %d dimensions; expected at least %d", x->rank, 1 + pooling->dimensions);
     for (int i = 0; i < pooling->dimensions && !module_failed(module); i++) {
         pooling->stride[i] = pooling->stride[i] ? pooling->stride[i] : pooling->size[i];
-        if (pooling->size[i] < 1 || pooling->dilation[i] < 1 || pooling->padding[i] > pooling->size[i] / 2)
-            module_fail(module,
-                        "kernel_size %lld, dilation %lld, padding %lld; expected at least 1, at least 1, and at most "
-                        "kernel_size / 2",
-                        (long long)pooling->size[i], (long long)pooling->dilation[i], (long long)pooling->padding[i]);
+        if (pooling->size[i] < 1)
+            module_fail(module, "argument \"kernel_size\" is %lld; expected at least 1", (long long)pooling->size[i]);
+        else if (pooling->dilation[i] < 1)
+            module_fail(module, "argument \"dilation\" is %lld; expected at least 1", (long long)pooling->dilation[i]);
+        else if (pooling->padding[i] > pooling->size[i] / 2)
+            module_fail(module, "argument \"padding\" is %lld; expected at most half of kernel_size %lld",
+                        (long long)pooling->padding[i], (long long)pooling->size[i]);
         else if (ceiling)
             pooling->more[i] = ceiling_padding(module, pooling, x->dims[x->rank - pooling->dimensions + i].size, i);
     }
@@ -169,10 +171,16 @@ static struct tensor pooled_to(struct module *module, struct tensor x, int dim, 
     if (out == 1)
         return tensor_reduced(module, reduction, x, &dim, 1, true, 0);
     in = module_constant(module, x.dims[dim].size, "the size of a pooled dimension");
-    if (out < 1 || in > MAX_WINDOWED || out > MAX_WINDOWED || (in % out != 0 && reduction != REDUCTION_MEAN)) {
-        module_fail(module, "pooling of %lld elements to %lld is not supported", (long long)in, (long long)out);
+    if (out < 1 || out > MAX_WINDOWED)
+        module_fail(module, "argument \"output_size\" is %lld; expected 1 to %d", (long long)out, MAX_WINDOWED);
+    else if (in > MAX_WINDOWED)
+        module_fail(module, "dimension %d of the input has size %lld; adaptive pooling supports at most %d", dim,
+                    (long long)in, MAX_WINDOWED);
+    else if (in % out != 0 && reduction != REDUCTION_MEAN)
+        module_fail(module, "a maximum of %lld elements in %lld windows is not supported; expected a divisor of %lld",
+                    (long long)in, (long long)out, (long long)in);
+    if (module_failed(module))
         return x;
-    }
     x = tensor_as_floats(module, tensor_as_value(module, x));
     if (in % out != 0)
         return tensor_mapped(module, x, dim, plan_windows_weight(module->builder, in, out), out);
@@ -188,7 +196,7 @@ static void build_adaptive(struct node *node, int dimensions, enum plan_reductio
     int dims[2], whole = 0;
     read_each(node, "output_size", dimensions, 1, made);
     if (module_failed(module) || x.rank < 1 + dimensions) {
-        module_fail(module, "the input has too few dimensions");
+        module_fail(module, "the input has %d dimensions; expected at least %d", x.rank, 1 + dimensions);
         return;
     }
     for (int i = 0; i < dimensions; i++) {

@@ -14,7 +14,7 @@ static void build_pixel_shuffle(struct node *node, int reverse)
     int r = module_size(module, node_integer(node, reverse ? "downscale_factor" : "upscale_factor", NODE_REQUIRED));
     int whole[MODULE_RANK], sizes[MODULE_RANK], order[MODULE_RANK], square = module_product(module, r, r);
     if (module_failed(module) || t.rank < 3 || t.rank > MODULE_RANK - 2) {
-        module_fail(module, "expected a tensor of 3 to %d dimensions", MODULE_RANK - 2);
+        module_fail(module, "the input has %d dimensions; expected 3 to %d", t.rank, MODULE_RANK - 2);
         return;
     }
     tensor_whole_sizes(module, &t, whole);
@@ -57,7 +57,7 @@ static void build_upsample_nearest(struct node *node, int dimensions)
     int count = by_size ? node_sizes(node, "output_size", sizes, 2) : 0;
     node_has(node, "scale_factors"), node_has(node, "scales"), node_has(node, "scales_h"), node_has(node, "scales_w");
     if (module_failed(module) || t.rank != 2 + dimensions) {
-        module_fail(module, "expected a tensor of %d dimensions", 2 + dimensions);
+        module_fail(module, "the input has %d dimensions; expected %d", t.rank, 2 + dimensions);
         return;
     }
     if (!by_size)
@@ -93,11 +93,13 @@ static struct tensor interpolated(struct module *module, struct tensor t, int di
     int64_t in = module_constant(module, t.dims[dim].size, "the size of an interpolated image");
     if (module_failed(module))
         return t;
-    if (in > MAX_SIDE || out < 1 || out > MAX_SIDE) {
-        module_fail(module, "interpolation from %lld to %lld pixels; expected 1 to %d pixels", (long long)in,
-                    (long long)out, MAX_SIDE);
+    if (in > MAX_SIDE)
+        module_fail(module, "dimension %d of the input has size %lld; interpolation supports at most %d", dim,
+                    (long long)in, MAX_SIDE);
+    else if (out < 1 || out > MAX_SIDE)
+        module_fail(module, "argument \"output_size\" contains %lld; expected 1 to %d", (long long)out, MAX_SIDE);
+    if (module_failed(module))
         return t;
-    }
     double step = factor > 0 ? 1 / factor : (double)in / (double)out;
     int weight = plan_interpolation_weight(module->builder, in, out, step, aligned);
     return tensor_mapped(module, t, dim, weight, out);
@@ -118,10 +120,12 @@ static void build_upsample_bilinear(struct node *node, int variant)
             factors[i] = json_number_value(json_array_get(scales, i));
     if (module_failed(module))
         return;
-    if (t.rank != 4 || count != 2) {
-        module_fail(module, "expected a tensor of 4 dimensions, and two numbers in \"output_size\"");
+    if (t.rank != 4)
+        module_fail(module, "the input has %d dimensions; expected 4", t.rank);
+    else if (count != 2)
+        module_fail(module, "argument \"output_size\": expected two integers, found %d", count);
+    if (module_failed(module))
         return;
-    }
     t = interpolated(module, t, 3, sizes[1], factors[1], aligned);
     t = interpolated(module, t, 2, sizes[0], factors[0], aligned);
     node_give(node, t);

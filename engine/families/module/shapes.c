@@ -160,10 +160,15 @@ static void build_movedim(struct node *node, int variant)
         module_fail(module, "source and destination differ in length");
     for (int i = 0; i < count && !module_failed(module); i++) {
         int64_t source = from[i] < 0 ? from[i] + t.rank : from[i], place = to[i] < 0 ? to[i] + t.rank : to[i];
-        if (source < 0 || source >= t.rank || place < 0 || place >= t.rank || moved[source] || order[place] >= 0) {
-            module_fail(module, "source or destination contains an invalid or repeated dimension");
+        if (source < 0 || source >= t.rank || place < 0 || place >= t.rank)
+            module_fail(module, "source[%d] is %lld, destination[%d] is %lld; the tensor has %d dimensions", i,
+                        (long long)from[i], i, (long long)to[i], t.rank);
+        else if (moved[source])
+            module_fail(module, "argument \"source\" has dimension %lld twice", (long long)source);
+        else if (order[place] >= 0)
+            module_fail(module, "argument \"destination\" has dimension %lld twice", (long long)place);
+        if (module_failed(module))
             return;
-        }
         order[place] = (int)source;
         moved[source] = true;
     }
@@ -607,18 +612,32 @@ static void build_unfold(struct node *node, int variant)
     int64_t size = node_integer(node, "size", NODE_REQUIRED), step = node_integer(node, "step", NODE_REQUIRED);
     if (module_failed(module))
         return;
-    if (size < 1 || step < 1 || t.dims[dim].batched) {
-        module_fail(module,
-                    "windows of %lld elements, every %lld elements; expected at least 1, and not over the batch",
-                    (long long)size, (long long)step);
+    if (size < 1)
+        module_fail(module, "argument \"size\" is %lld; expected 1 or more", (long long)size);
+    else if (step < 1)
+        module_fail(module, "argument \"step\" is %lld; expected 1 or more", (long long)step);
+    else if (t.dims[dim].batched)
+        module_fail(module, "windows over the batch dimension are not supported");
+    if (module_failed(module))
         return;
-    }
     t = tensor_windows(module, tensor_as_value(module, t), dim, size, step, 1);
     if (module_failed(module))
         return;
     for (int d = 0; d < t.rank; d++)
         order[d] = d == t.rank - 1 ? dim + 1 : d <= dim ? d : d + 1;
     node_give(node, tensor_permute(module, t, order));
+}
+
+/* Returns the dimension, which may be negative, as an index that is not negative. The batch is not accepted. */
+static int dim_of_items(struct module *module, const struct tensor *t, int64_t dim)
+{
+    int64_t d = dim < 0 ? dim + t->rank : dim;
+    if (d < 0 || d >= t->rank)
+        return module_fail(module, "argument \"dims\" contains %lld; the tensor has %d dimensions", (long long)dim,
+                           t->rank);
+    if (t->dims[d].batched)
+        return module_fail(module, "argument \"dims\" contains the batch dimension, which is not supported");
+    return (int)d;
 }
 
 /* Reverses the order of elements along some dimensions. */
@@ -631,11 +650,9 @@ static void build_flip(struct node *node, int variant)
     int64_t dims[MODULE_RANK];
     int count = node_integers(node, "dims", dims, MODULE_RANK);
     for (int i = 0; i < count && !module_failed(module); i++) {
-        int64_t d = dims[i] < 0 ? dims[i] + t.rank : dims[i];
-        if (d < 0 || d >= t.rank || t.dims[d].batched) {
-            module_fail(module, "argument \"dims\" contains the batch, or a dimension that the tensor does not have");
+        int d = dim_of_items(module, &t, dims[i]);
+        if (module_failed(module))
             return;
-        }
         int last = plan_size_subtract(builder, t.dims[d].size, module->one);
         t.first = plan_size_add(builder, t.first, module_product(module, last, t.dims[d].stride));
         t.dims[d].stride = module_product(module, t.dims[d].stride, module_size(module, -1));
@@ -677,11 +694,9 @@ static void build_roll(struct node *node, int variant)
     if (node_integers(node, "dims", dims, MODULE_RANK) != count)
         module_fail(module, "roll needs a dimension for each shift");
     for (int i = 0; i < count && !module_failed(module); i++) {
-        int64_t d = dims[i] < 0 ? dims[i] + t.rank : dims[i];
-        if (d < 0 || d >= t.rank || t.dims[d].batched) {
-            module_fail(module, "argument \"dims\" contains the batch, or a dimension that the tensor does not have");
+        int d = dim_of_items(module, &t, dims[i]);
+        if (module_failed(module))
             return;
-        }
         int start = rolled_length(module, t.dims[d].size, shifts[i]);
         if (module_failed(module) || start == module->zero)
             continue;
@@ -689,8 +704,8 @@ static void build_roll(struct node *node, int variant)
         struct plan_target target = tensor_target(module, &y);
         target.ids = tensor_is_ids(module, &t);
         int rest = plan_size_subtract(module->builder, t.dims[d].size, start);
-        copy_into(module, tensor_slice(module, t, (int)d, rest, start, 1), (int)d, module->zero, &y, &target);
-        copy_into(module, tensor_slice(module, t, (int)d, module->zero, rest, 1), (int)d, start, &y, &target);
+        copy_into(module, tensor_slice(module, t, d, rest, start, 1), d, module->zero, &y, &target);
+        copy_into(module, tensor_slice(module, t, d, module->zero, rest, 1), d, start, &y, &target);
         t = y;
     }
     node_give(node, t);

@@ -424,10 +424,14 @@ static int read_text(struct named_reading *reading, const char *path, int64_t nu
 {
     struct request *request = reading->request;
     const struct text_codec *codec = text_inputs_codec(request);
-    if (reading->input->kind != INPUT_IDS || reading->depth != 1 ||
-        (codec && text_codec_ids(codec) > reading->input->vocabulary))
+    if (reading->input->kind != INPUT_IDS || reading->depth != 1)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "%s is a text, a list was expected: the tokenizer does not apply to this input", path);
+                           "%s is a text, a list was expected: texts are supported only for sequences of ids", path);
+    if (codec && text_codec_ids(codec) > reading->input->vocabulary)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "%s is a text, a list of ids was expected: the tokenizer returns ids up to %" PRId64
+                           ", but ids of this input are below %" PRId64,
+                           path, text_codec_ids(codec) - 1, reading->input->vocabulary);
     int64_t count;
     int32_t *ids = text_inputs_ids(&reading->texts, path, json_string_value(value), json_string_length(value), &count);
     if (!ids)

@@ -250,7 +250,7 @@ static int decode(struct request *request, json_t *ids, bool skip_special)
     char path[NATIVE_PATH] = "ids";
     if (!json_is_array(ids))
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "ids is %s, a list of ids or a list of those was expected",
+                           "ids is %s, a list of ids or a list of such lists was expected",
                            ids ? json_kind(ids) : "missing");
     if ((json_array_size(ids) == 0 || many) && check_count(request, "ids", ids) != 0)
         return -1;

@@ -1,5 +1,6 @@
 #include "server/dialects/v2/outputs.h"
 
+#include "config/config.h"
 #include "server/dialects/results.h"
 #include "server/dialects/v2/entry.h"
 #include "server/dialects/v2/model.h"
@@ -19,7 +20,7 @@ static const struct option output_options[] = {
 static int output_index(struct request *request, const struct v2_outputs *outputs, const char *name)
 {
     const struct model_info *info = request->info;
-    const char *last = info->outputs[info->n_outputs - 1];
+    char names[400] = "", quoted[80];
     for (int i = 0; i < outputs->count; i++) {
         if (strcmp(info->outputs[outputs->list[i].index], name) == 0)
             return failure_set(&request->failure, FAILURE_INVALID, "output \"%.100s\" is requested twice", name);
@@ -27,11 +28,11 @@ static int output_index(struct request *request, const struct v2_outputs *output
     for (int i = 0; i < info->n_outputs; i++) {
         if (strcmp(info->outputs[i], name) == 0)
             return i;
+        snprintf(quoted, sizeof quoted, "\"%.70s\"", info->outputs[i]);
+        text_list_add(names, sizeof names, quoted);
     }
-    return failure_set(&request->failure, FAILURE_INVALID,
-                       "output \"%.100s\" is unknown; model \"%s\" has \"%s\"%s%s%s", name, request_model_name(request),
-                       info->outputs[0], info->n_outputs > 1 ? " to \"" : "", info->n_outputs > 1 ? last : "",
-                       info->n_outputs > 1 ? "\"" : "");
+    return failure_set(&request->failure, FAILURE_INVALID, "output \"%.100s\" is unknown; model \"%s\" has %s", name,
+                       request_model_name(request), names);
 }
 
 static int read_output(struct request *request, size_t position, const json_t *json, bool binary,

@@ -136,15 +136,22 @@ static int check_tensor(struct request *request, const struct v2_tensor *tensor,
                            "input \"%.100s\" has datatype " DATATYPE ", but model \"%s\" has no tokenizer: INT64 or "
                            "INT32 was expected",
                            tensor->name, request_model_name(request));
-    if (!is_sequence || text_codec_ids(codec) > input->vocabulary)
+    if (!is_sequence)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "input \"%.100s\" has datatype " DATATYPE ", INT64 or INT32 was expected: the input is not "
+                           "a sequence of ids",
+                           tensor->name);
+    if (text_codec_ids(codec) > input->vocabulary)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "input \"%.100s\" has datatype " DATATYPE ", INT64 or INT32 was expected: the tokenizer "
-                           "does not apply to this input",
-                           tensor->name);
+                           "returns ids up to %" PRId64 ", but ids of this input are below %" PRId64,
+                           tensor->name, text_codec_ids(codec) - 1, input->vocabulary);
     if (!one_each)
-        return failure_set(&request->failure, FAILURE_INVALID,
-                           "input \"%.100s\": texts have the shape [batch] or [batch,1], found %d dimensions%s",
-                           tensor->name, shape->rank, shape->rank == 2 ? ", the second is not 1" : "");
+        return failure_set(
+            &request->failure, FAILURE_INVALID,
+            shape->rank == 2 ? "input \"%.100s\" has size %" PRId64 " in dimension 1; expected 1, or the shape [batch]"
+                             : "input \"%.100s\" has %" PRId64 " dimensions; expected the shape [batch] or [batch,1]",
+            tensor->name, shape->rank == 2 ? shape->sizes[1] : (int64_t)shape->rank);
     return v2_tensor_check_batch(request, shape->sizes[0]);
 }
 
