@@ -575,9 +575,10 @@ static int check_part(const struct model *model, const struct engine_item *item,
     const struct plan *plan = model->plan;
     if (item->slot == 0)
         return 0;
-    if (item->slot < 0 || item->slot > plan->n_slots || item->first < 0)
-        return error_set(error, "slot %lld, first row %lld; expected a slot up to %lld, and no negative number",
-                         (long long)item->slot, (long long)item->first, (long long)plan->n_slots);
+    if (item->slot < 0 || item->slot > plan->n_slots)
+        return error_set(error, "slot is %lld; expected 0 to %lld", (long long)item->slot, (long long)plan->n_slots);
+    if (item->first < 0)
+        return error_set(error, "first row is %lld; expected at least 0", (long long)item->first);
     for (int i = 0; i < model->info.n_inputs; i++) {
         const struct model_input *input = &model->inputs[i];
         bool refused = is_later_part(item) || (input->like >= 0 && is_of_sequence(model, input->like));

@@ -512,7 +512,7 @@ def serialised(tokenizer):
     try:
         return tokenizer.to_str(pretty=True)
     except Exception as error:  # some part of the tokenizer is Python code
-        return refuse(f"tokenizer: {kind} has no tokenizer.json: {error}")
+        return refuse(f"tokenizer: {kind} cannot be written as tokenizer.json: {error}")
 
 
 def count_ids(tokenizer):

@@ -460,8 +460,10 @@ static int take_arguments(struct unpickler *unpickler, uint32_t tuple, const cha
         return error_set(unpickler->error, "the file calls %s with %s; expected a tuple of arguments", name,
                          pickle_kind_name(value->kind));
     if (value->list.count < least || value->list.count > most)
-        return error_set(unpickler->error, "the file calls %s with %u arguments; expected %u to %u", name,
-                         (unsigned)value->list.count, (unsigned)least, (unsigned)most);
+        return error_set(unpickler->error,
+                         least == most ? "the file calls %s with %u arguments; expected %u"
+                                       : "the file calls %s with %u arguments; expected %u to %u",
+                         name, (unsigned)value->list.count, (unsigned)least, (unsigned)most);
     uint32_t count = 0;
     for (uint32_t cell = value->list.first; cell != 0; cell = unpickler->pickle->cells[cell].next)
         arguments[count++] = unpickler->pickle->cells[cell].value;

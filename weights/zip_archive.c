@@ -167,7 +167,8 @@ static int place_data(const struct zip_source *source, struct zip_entry *entry, 
         return -1;
     uint64_t offset = begin + sizeof header + number(header + 26, 2) + number(header + 28, 2);
     if (!begins(header, local_start))
-        return error_set(error, "no header is at byte %llu, where it should begin", (unsigned long long)begin);
+        return error_set(error, "its header is missing at byte %llu, where the directory places it",
+                         (unsigned long long)begin);
     if (offset > directory || size > directory - offset)
         return error_set(error, "its %llu bytes from byte %llu on extend beyond the data", (unsigned long long)size,
                          (unsigned long long)offset);

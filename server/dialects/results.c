@@ -7,7 +7,8 @@ enum { FLOAT_TEXT = 17, BASE64_TEXT = 6, VECTOR_TEXT = 96 };
 
 static int too_large(struct request *request)
 {
-    return failure_set(&request->failure, FAILURE_INVALID, "the results would be too large for any memory");
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "the size of the results exceeds 64 bits: request less at once");
 }
 
 int results_count(struct request *request, int64_t rows, int64_t columns, int64_t *floats)

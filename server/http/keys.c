@@ -35,7 +35,8 @@ struct keys {
 static int digest_of(const char *text, size_t length, unsigned char digest[DIGEST_BYTES], struct error *error)
 {
     int status = gnutls_hash_fast(GNUTLS_DIG_SHA256, text, length, digest);
-    return status == 0 ? 0 : error_set(error, "SHA-256: %s", gnutls_strerror(status));
+    return status == 0 ? 0
+                       : error_set(error, "cannot compute the SHA-256 digest of a key: %s", gnutls_strerror(status));
 }
 
 /* ---- Reading ---- */

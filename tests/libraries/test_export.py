@@ -526,7 +526,7 @@ def unsupported_tokenizers_are_refused():
     refusals = [
         ("51 ids .*up to 50; found a model that accepts 50", word_level(51)),
         ("51 ids", unigram(51)),
-        ("tokenizers.Tokenizer has no tokenizer.json: Custom PreTokenizer", own),
+        ("tokenizers.Tokenizer cannot be written as tokenizer.json: Custom PreTokenizer", own),
         (r"ByT5Tokenizer is a slow tokenizer of transformers: .*Use a fast one", slow),
         ("expected a tokenizers.Tokenizer.*found builtins.list", ["w0"]),
         ("or the path of a tokenizer.json. The file cannot be read: .*No such file.*'byte'", "byte"),

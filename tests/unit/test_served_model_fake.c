@@ -131,7 +131,7 @@ static void an_image_that_does_not_fit_is_refused(void **state)
         make_model(INPUT_ROWS, 3, two_channels, 3, 0), "\"image\": {\"size\": [16, 24]}",
         "image: input \"img\" of the model has shape (batch, 2, 16, 24); expected (batch, 3, height, width)");
     expect_failure(make_model(INPUT_IDS, 1, ids, 3, 0), "\"image\": {}",
-                   "image: input \"img\" of the model has shape (batch, any); expected (batch, 3, height, width)");
+                   "image: input \"img\" of the model does not accept floats of shape (batch, 3, height, width)");
 }
 
 /* ---- Texts ---- */

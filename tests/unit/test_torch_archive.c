@@ -202,7 +202,7 @@ static void hostile_directories_are_refused(void **state)
     } cases[] = {
         {1, 42, 4, 0, "overlaps"},
         {0, 42, 4, 100000000, "it begins at byte 100000000, and does not end before the directory"},
-        {0, 42, 4, 7, "no header is at byte 7"},
+        {0, 42, 4, 7, "its header is missing at byte 7, where the directory places it"},
         {4, 24, 4, 100000000, "it is not compressed, but its sizes differ"},
         {4, 8, 2, 1, "it is encrypted"},
         {4, 28, 2, 60000, "of its directory is cut off"},

@@ -110,7 +110,7 @@ class Search:
         try:
             first.merged = merge([graph.described() for graph in graphs])
         except LookupError as error:
-            refuse(f"forward() computes something else with another batch size: {error}")
+            refuse(f"forward() computes something else with another batch size: found {error} items")
         first.sizes.places["batch"] = places
         return first
 
@@ -330,6 +330,11 @@ def described(graph):
     return getattr(graph, "merged", None) or graph.described()
 
 
+def differing(values):
+    """The error for three values that cannot be joined."""
+    return LookupError(", ".join(f"{str(value):.80} with {batch}" for value, batch in zip(values, BATCHES)))
+
+
 def merge(values):
     """Joins three traces with different batches. A number that differs must be a * batch + b."""
     first = values[0]
@@ -345,7 +350,7 @@ def merge(values):
     if all(isinstance(value, str) for value in values) and len({len(one) for one in parts}) == 1:
         return "".join(one[0] if len(set(one)) == 1 else f"({merge_numbers([int(word) for word in one])})"
                        for one in zip(*parts))
-    raise LookupError(f"{first} and {values[1]}")
+    raise differing(values)
 
 
 def merge_numbers(values):
@@ -353,7 +358,7 @@ def merge_numbers(values):
     slope, rest = divmod(values[1] - values[0], BATCHES[1] - BATCHES[0])
     more = values[0] - slope * BATCHES[0]
     if rest or values[2] != slope * BATCHES[2] + more:
-        raise LookupError(f"{values[0]} and {values[1]}")
+        raise differing(values)
     text = "batch" if slope == 1 else f"{slope} * batch"
     return text if not more else f"{text} + {more}" if more > 0 else f"{text} - {-more}"
 

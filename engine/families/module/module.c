@@ -369,8 +369,13 @@ static void give_tensor(struct module *module, const char *name, struct tensor t
         module_fail(module, "output \"%.80s\" has %d dimensions; expected at most %d", name, t.rank, ENGINE_MAX_RANK);
         return;
     }
-    if (t.rank < 1 || !t.dims[0].batched || t.dims[0].size != module->one) {
-        module_fail(module, "output \"%.80s\": the first dimension must be the batch, and nothing else", name);
+    if (t.rank < 1 || !t.dims[0].batched) {
+        module_fail(module, "output \"%.80s\": the first dimension must be the batch", name);
+        return;
+    }
+    if (t.dims[0].size != module->one) {
+        module_fail(module, "output \"%.80s\": the first dimension must be the batch, not a multiple of the batch",
+                    name);
         return;
     }
     for (int d = 1; d < t.rank; d++)
