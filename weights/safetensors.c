@@ -236,7 +236,7 @@ int safetensors_header(const void *bytes, size_t size, size_t *header_size, stru
         return error_set(error, "is not a safetensors file: its header would have %llu bytes, expected at most %d",
                          (unsigned long long)length, HEADER_LIMIT_BYTES);
     if (length > size - LENGTH_BYTES)
-        return error_set(error, "is cut off: the header has %llu bytes, but only %zu bytes follow",
+        return error_set(error, "is cut off: the header has %llu bytes, but only %zu follow",
                          (unsigned long long)length, size - LENGTH_BYTES);
     *header_size = (size_t)length;
     return 0;

@@ -195,9 +195,9 @@ static void a_tokenizer_that_does_not_fit_is_refused(void **state)
     expect_failure(make_model(INPUT_IDS, 1, ids, 3, 0), "\"tokenizer\": \"bert.json\"",
                    "tokenizer \"bert.json\" returns ids up to 597, but the model accepts only ids below 597");
     expect_failure(make_model(INPUT_ROWS, 1, ids, 3, 0), "\"tokenizer\": \"bert.json\"",
-                   "tokenizer \"bert.json\" returns ids, but input \"x\" of the model accepts no ids");
+                   "tokenizer \"bert.json\" returns ids, but input \"img\" of the model accepts no ids");
     expect_failure(make_model(INPUT_ROWS, 1, ids, 3, 0), "\"tokenizer\": {\"type\": \"byte\"}",
-                   "tokenizer \"byte\" returns ids, but input \"x\" of the model accepts no ids");
+                   "tokenizer \"byte\" returns ids, but input \"img\" of the model accepts no ids");
     expect_failure(make_model(INPUT_IDS, 1, ids, 3, 0), "\"tokenizer\": \"none.json\"",
                    REFERENCE "/none.json: cannot be opened: No such file or directory");
     vocabulary = 258;
