@@ -264,7 +264,8 @@ def given_arguments_override_those_read_from_the_module():
     (kwargs,) = [node["kwargs"] for node in exported(module, example, arguments={"1": {"max_seq_len": 40}}).nodes
                  if node["op"] == "leaf"]
     assert kwargs["max_seq_len"] == 40, kwargs
-    refused('the module has no part "2" of a supported class; its parts of such classes: 1', module, example, arguments={"2": {}})
+    refused('the module has no part "2" of a supported class; its parts of such classes: 1', module, example,
+            arguments={"2": {}})
     refused("these kwargs result in 1, but the model has 2", module, example, arguments={"1": {"heads": 1, "dim_head": 8}})
 
 

@@ -157,8 +157,8 @@ def find_leaves(module, arguments):
             warnings.warn(f"{path or 'the module'} ({type(part).__qualname__}) is exported operation by operation, "
                           f"and not as one of linformerd's classes: {reason}", stacklevel=4)
     if left:
-        refuse(f'arguments: the module has no part "{next(iter(left))}" of a supported class; its parts of such classes: '
-               f'{", ".join(found) or "none"}')
+        refuse(f'arguments: the module has no part "{next(iter(left))}" of a supported class; its parts of such '
+               f'classes: {", ".join(found) or "none"}')
     return found
 
 

@@ -244,8 +244,8 @@ def lower_index(graph, node, arguments):
     dims = [dim for dim, _ in given]
     fixed = all(one in graph.constants for _, one in given) and dims == list(range(dims[0], dims[0] + len(dims)))
     if not fixed:
-        graph.refuse(node, "indices along several dimensions are supported only if they are constants, and the dimensions "
-                     "are adjacent")
+        graph.refuse(node, "indices along several dimensions are supported only if they are constants, and the "
+                     "dimensions are adjacent")
     check_fixed([source.shape[dim] for dim in dims],
                 "indices along several dimensions of a free size are not supported")
     flat = torch.zeros((), dtype=torch.int64)
