@@ -64,8 +64,7 @@ struct devices {
 
     int64_t placed; /* number of times that a plan was prepared on a device. Guarded by `placing` */
     pthread_mutex_t placing, lock;
-    pthread_cond_t changed; /* wakes the thread when a device has failed, when a batch has left a device, or for
-                               closing. CLOCK_MONOTONIC */
+    pthread_cond_t changed; /* wakes `thread` when a batch has left a failed device, or for closing. CLOCK_MONOTONIC */
     pthread_t thread;
     bool thread_runs, closing;
 };
@@ -172,8 +171,8 @@ static int open_cpu_behind(const struct devices *devices, enum product_library p
     return backend_cpu.open(&options, 0, cpu, error);
 }
 
-/* Opens the CPU first, because this sets an environment variable. Opening a device starts threads, and no other thread
- * may run while the variable is set. */
+/* Opens the CPU first, because this calls setenv. Opening a device starts threads, and no other thread may run during
+ * setenv. */
 static int open_cuda(struct devices *devices, struct error *notice, struct error *error)
 {
     bool automatic = devices->options.device.kind == DEVICE_AUTO;

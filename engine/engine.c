@@ -456,8 +456,8 @@ static int check_image(const struct model *model, const struct engine_item *item
 }
 
 /* Checks an image before one convolution. With the zeros around it, the image must be at least as large as the window.
- * If the class needs as many pixels as the image has, the result must have them. The result must also fit in the
- * arena. */
+ * If the class does not allow the number of pixels to change, the result must have as many pixels as the image. The
+ * result must also fit in the arena. */
 static int check_convolution(const struct model *model, const struct engine_item *item, const struct plan_step *step,
                              struct error *error)
 {

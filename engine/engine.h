@@ -58,7 +58,7 @@ enum dtype engine_dtype(const struct engine *engine);
 /* The kernels of the first device, such as "avx512, OpenBLAS 0.3.21 SkylakeX, oneDNN 2.6.3, 2 threads". */
 const char *engine_kernels(const struct engine *engine);
 
-/* Writes the state of each device into `devices`, at most `room` states. Returns the number of devices, at most
+/* Writes the state of each device into `devices`, at most `room` states. Returns the number of written states, at most
  * ENGINE_MAX_DEVICES. Any thread may call it. */
 int engine_devices(const struct engine *engine, struct engine_device *devices, int room);
 
@@ -118,14 +118,15 @@ struct model_info {
     int64_t parameters;   /* elements of all tensors of the file */
     size_t weights_bytes; /* resident bytes, summed over all devices of the model */
     size_t arena_bytes;   /* bytes for the activations and scratch of the largest batch, summed over all devices of the
-                             model. Also the slots on CUDA devices, but not those on the CPU */
+                             model. It includes the slots on CUDA devices, but not those on the CPU */
     int first_lane, n_lanes; /* n_lanes >= 1, at most ENGINE_MAX_LANES */
     int n_devices;           /* >= 1. Lane i of the model is on its device i % n_devices */
     const char *device;      /* such as "cpu" or "cuda:0,cuda:1" */
     bool is_on_cpu;          /* true if the CPU is the model's only device */
     enum dtype dtype;        /* never DTYPE_AUTO */
     const char *kernels;     /* like engine_kernels, for the model's device */
-    /* The prefix before the class's own name of each tensor in the file. NULL if the names have no prefix. */
+    /* In the file, the name of each tensor is this prefix and the class's own name for the tensor. NULL if the names
+     * have no prefix. */
     const char *prefix;
     const char *notice;     /* with the setting device "auto": the reason why this model runs on the CPU, although the
                                engine has a CUDA device. NULL if the model runs on the engine's device */
@@ -203,7 +204,7 @@ struct model_step {
     bool runs; /* false if only items with fewer or more rows run this step */
     /* The values that the step reads, and the value that it writes. A value has the number `value` in the plan. */
     struct model_step_value {
-        const char *role; /* "x", "keys", "values" or "z" */
+        const char *role; /* "x", "keys", "values" or "z". "y" for the result */
         int value;
         int64_t rows, columns;
     } reads[4], result; /* result.value is -1 if the step writes results of the items instead */

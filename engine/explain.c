@@ -92,8 +92,8 @@ static void print_step(const struct explanation *e, int index)
     fputc('\n', out);
 }
 
-/* Prints the changes that the passes made, with the FLOPs before and after. Returns the FLOPs saved, without those of
- * decisions for one requested row. */
+/* Prints the changes that the passes made, with the FLOPs before and after. Returns the FLOPs saved. Decisions for
+ * items that request only one row do not count. */
 static int64_t print_decisions(const struct explanation *e)
 {
     const struct plan *plan = e->plan;
@@ -131,7 +131,7 @@ static int output_value(const struct plan *plan)
     return plan->steps[step].x;
 }
 
-/* Bytes of an item of `rows` rows in binary: those of the required inputs, and of the class's output. */
+/* Bytes of an item of `rows` rows in binary: those of the required inputs, and of the first output. */
 static int64_t request_bytes(const struct model *model, int64_t rows)
 {
     const struct plan *plan = model_plan(model);

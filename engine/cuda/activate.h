@@ -35,7 +35,7 @@ static __device__ __forceinline__ float gelu_tanh_of(float x)
 }
 
 /* x tanh(log(1 + e)), where tanh is a quotient of polynomials in e = e^x. From x = 20 on, this quotient is 1 in float,
- * so x is limited to 20 in e */
+ * so e is limited to e^20 */
 static __device__ __forceinline__ float mish_of(float x)
 {
     float e = expf(x > 20 ? 20 : x), w = e * (e + 2);
@@ -47,7 +47,7 @@ static __device__ __forceinline__ float elu_of(float x, float a)
     return x > 0 ? x : a * expm1f(x);
 }
 
-/* A NaN stays one. */
+/* A NaN stays a NaN. */
 static __device__ __forceinline__ float clamp_of(float x, float a, float b)
 {
     x = x < a ? a : x;
@@ -60,7 +60,7 @@ static __device__ __forceinline__ float activation_of(struct plan_activation f, 
     case ACTIVATION_GELU:
         return gelu_of(x);
     case ACTIVATION_RELU:
-        return x < 0 ? 0 : x; /* a NaN stays one */
+        return x < 0 ? 0 : x; /* a NaN stays a NaN */
     case ACTIVATION_GELU_TANH:
         return gelu_tanh_of(x);
     case ACTIVATION_SILU:

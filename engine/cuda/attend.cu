@@ -296,7 +296,7 @@ int64_t cuda_attend_scratch(const struct plan *plan, const struct plan_step *ste
     return 2 * WEIGHTS_AT_ONCE * keys_in_all(plan, step);
 }
 
-/* Writes the softmax over all keys, (all), of one head and one position to `row`. All threads of the warp must call
+/* Writes the softmax of one head and one position over all keys to `row` (all). All threads of the warp must call
  * it. */
 template <typename T>
 static __device__ void weigh_row(const struct attention<T> *a, const struct sequence *s, int64_t position, int64_t head,

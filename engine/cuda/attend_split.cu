@@ -120,8 +120,8 @@ static __device__ __forceinline__ void score_tile(const struct attention<float> 
     }
 }
 
-/* Raises the maximum of each row of the thread with this `half` to at least `maximum`. Scales down the sums and output
- * of these rows. */
+/* Raises the maximum of the thread's row [i][half] to at least `maximum`. Scales down the sum and output of this
+ * row. */
 template <int WIDE, int TALL>
 static __device__ __forceinline__ void raise(struct split_state<WIDE, TALL> *state, int i, int half, float maximum)
 {

@@ -85,7 +85,7 @@ static void multiply_windows(struct cuda_run *run, const struct convolution<T> *
 template <typename T> static __global__ void place_windows(int64_t rows, struct convolution<T> c, const float *sums)
 {
     int64_t row = warp_of_grid(), sequence = row / c.k, window = row % c.k;
-    /* the sequence does not belong to the batch, and only rounds it up to its shape */
+    /* a sequence without rows in y does not belong to the batch. It only rounds the batch up to a shape */
     if (row >= rows || c.to[sequence] == c.to[sequence + 1])
         return;
     bool there = window * c.stride < c.starts[sequence + 1] - c.starts[sequence];
@@ -172,8 +172,8 @@ struct image_windows {
     int64_t first;                     /* number of the first of these pixels among all pixels of y of the item */
 };
 
-/* The index of an element of x in the window of a pixel of y. The element is pixel (u, v) of the window, and a channel.
- * Returns -1 if the pixel is outside of the image. */
+/* The index of an element of x in the window of a pixel of y. The element is given by pixel (u, v) of the window and
+ * by a channel. Returns -1 if the pixel is outside of the image. */
 static __device__ __forceinline__ int64_t window_element(const struct image_windows &w, int64_t pixel, int64_t u,
                                                          int64_t v, int64_t channel)
 {

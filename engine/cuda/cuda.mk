@@ -1,4 +1,4 @@
-# Builds the CUDA engine for devices, a shared object, with nvcc. tests/cuda/shim.mk builds it for the CPU.
+# Builds the CUDA engine, a shared object, for devices with nvcc. tests/cuda/shim.mk builds it for the CPU.
 # NVCC is the compiler, CUBLAS the folder above include/cublasLt.h, and CUDA_ARCHS the compute capabilities. Each of
 # these variables may be set. Otherwise toolkit.sh finds the value on this machine when a target needs it.
 toolkit     = $(shell NVCC='$(NVCC)' CUBLAS='$(CUBLAS)' engine/cuda/toolkit.sh $(1))

@@ -9,7 +9,8 @@
 #endif
 /* Number of measurements. The shortest measurement counts, because disturbances can only prolong a measurement. */
 #define MEASUREMENTS 3
-#define HOPELESS 1.3f        /* an algorithm slower than this factor times the fastest is not measured again */
+/* An algorithm that takes more than this factor times the least time is not measured again. */
+#define HOPELESS 1.3f
 #define CLEARLY_FASTER 0.97f /* a clearly faster algorithm takes less than this factor times the other time */
 /* A clearly faster algorithm takes at least this much less time. A smaller difference may be chance. */
 #define MILLISECONDS_FASTER 0.001f

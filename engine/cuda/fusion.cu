@@ -12,7 +12,7 @@ static struct norm norm_of(struct cuda_run *run, const struct plan_step *step)
     return norm;
 }
 
-/* The place for the operand of the norm, if other steps read the operand. NULL if none reads it. */
+/* The place for the operand x of the last step of the launch, if later steps read x. NULL if none reads x. */
 template <typename T>
 static T *row_to_keep(const struct cuda_run *run, const struct plan_step *first, const struct plan_step *last)
 {
@@ -29,7 +29,7 @@ template <typename T> struct embedding {
     int64_t period, columns, vocabulary;
 };
 
-/* Sets `values` to N elements of the table's row for the id, beginning with a column. Sets them to NaN if the table has
+/* Sets `values` to N elements of the table's row for the id, beginning with `column`. Sets them to NaN if the table has
  * no such row. */
 template <typename T, int N>
 static __device__ __forceinline__ void load_embedding(float (&values)[N], const struct embedding<T> &e, int32_t id,

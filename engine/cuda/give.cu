@@ -11,7 +11,8 @@
 #define POOL_AT_ONCE 16
 #define OUTPUT_ROWS 256 /* number of rows of the output in scratch at a time */
 
-/* Transposes x (rows, columns) to y (columns, rows), channels first. Grid: x is a row of x, which is a pixel. */
+/* Transposes x (rows, columns) to y (columns, rows), channels first. Grid: the index x is a row of the matrix x, which
+ * is a pixel. */
 template <typename T> static __global__ void turn(int64_t rows, int64_t columns, const T *x, float *y)
 {
     int64_t row = blockIdx.x;
@@ -217,8 +218,8 @@ template <typename T> void cuda_give_pooled(struct cuda_run *run, const struct p
 
 /* ---- The output of the model's class: only the requested rows ---- */
 
-/* Places in scratch for OUTPUT_ROWS rows: rows of x, rows of the output, their largest values with the columns of
- * these, and their log-probabilities. */
+/* Places for OUTPUT_ROWS rows, in scratch or in the memory for results. They are for rows of x, rows of the output, the
+ * largest values of these rows with their columns, and log-probabilities. */
 struct output_places {
     void *rows;
     float *output, *top_values;
@@ -266,8 +267,8 @@ static void multiply_output(struct cuda_run *run, const struct plan_step *step, 
     cuda_products_multiply(run, &product);
 }
 
-/* Chooses algorithms for the numbers of rows in the shape. The algorithms suit places in the results and in scratch,
- * because both have the same alignment. */
+/* Chooses algorithms for products of OUTPUT_ROWS rows, and of the rest of the shape's requested rows. The algorithms
+ * suit places in the results and in scratch, because both have the same alignment. */
 template <typename T>
 static void choose_output(struct cuda_run *run, const struct plan_step *step, const struct output_places *places)
 {
@@ -336,8 +337,8 @@ static void deliver(struct cuda_run *run, int64_t first, int64_t count, int64_t 
     }
 }
 
-/* Places for the rows from `first` on. They are in the memory for results. Arrays that no item requests are in
- * scratch. */
+/* Places for the rows from `first` on. They are in the memory for results. Rows of x are in scratch, and so is the
+ * output if no item requests it. */
 static struct output_places places_in_results(const struct cuda_run *run, int64_t first, int64_t columns,
                                               struct output_places scratch)
 {

@@ -2,8 +2,8 @@
 #include "engine/cuda/linear.h"
 #include "engine/cuda/product_method.h"
 
-/* Applies bias, activation and residual after a product, in place. cuBLASLt cannot compute this, because it would add
- * the residual before the activation. */
+/* Applies bias, activation and residual after a product, in place. cuBLASLt cannot compute this, because it has few
+ * activations, and would add the residual before the activation. */
 template <typename T, int N>
 static __global__ void finish_linear(int64_t rows, int64_t columns, const T *bias, struct plan_activation activation,
                                      const T *residual, T *y)

@@ -1,4 +1,4 @@
-/* linear: multiplies rows by a weight. All operations that contain such a product use it. */
+/* linear: multiplies rows by a weight. Several operations that contain such a product use it. */
 #ifndef ENGINE_CUDA_LINEAR_H
 #define ENGINE_CUDA_LINEAR_H
 

@@ -74,7 +74,7 @@ template <typename T> static __device__ bool has_context(const struct linear_att
     return sequence >= a->first_sequence && sequence < a->first_sequence + a->n_sequences;
 }
 
-/* Keys of another input come only with the first part of a sequence. Their context (heads, d, e) stays in the
+/* Keys of another input come only in the first batch of a sequence. Their context (heads, d, e) stays in the
  * sequence's slot. A step that is not causal keeps nothing else in the slot. */
 template <typename T>
 static __device__ float *context_of(const struct linear_attention<T> *a, int64_t sequence, int64_t head)
@@ -376,7 +376,7 @@ template <typename T> static linear_attention<T> attention_of(struct cuda_run *r
     return a;
 }
 
-/* Computes the sequences of a.first_sequence and a.n_sequences. */
+/* Computes a.n_sequences sequences, beginning with a.first_sequence. */
 template <typename T>
 static void attend_sequences(struct cuda_run *run, const struct plan_step *step, const struct linear_attention<T> &a)
 {

@@ -18,8 +18,8 @@ void cuda_products_close(struct cuda_products *products);
  * product that fails sets run->product_failed. */
 void cuda_products_multiply(struct cuda_run *run, const struct cuda_product *product);
 
-/* While algorithms are chosen: returns whether cuBLASLt has an algorithm for the product. The product must have been
- * passed to cuda_products_multiply before. */
+/* While algorithms are chosen: returns whether cuBLASLt or split_product has an algorithm for the product. The product
+ * must have been passed to cuda_products_multiply before. */
 bool cuda_products_has(struct cuda_run *run, const struct cuda_product *product);
 
 /* The stopwatch for timing launches on the device (fastest.h). */

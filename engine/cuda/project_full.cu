@@ -5,8 +5,8 @@
  * have another common length. So the length of a sequence decides in which order its sums are added. The batch matters
  * only if it suits grouped products (shape_groups).
  *
- * E and F of the same x are two values of the plan. They are two launches, unless all distances allow one launch with
- * two products (multiply_repeated). */
+ * The products of E and of F with the same x are two steps of the plan. They need two launches, unless all distances
+ * allow one launch with both products (multiply_repeated). */
 #include "engine/cuda/products.h"
 #include "engine/cuda/projection.h"
 
@@ -17,8 +17,8 @@ struct repetition {
 };
 
 /* Computes the products of all combinations of the three repetitions. Each launch computes all products of the longest
- * repetition whose distances are not negative, and loops go over the other two. While
- * algorithms are chosen, the function returns whether cuBLASLt has an algorithm for each launch. */
+ * repetition whose distances are not negative, and loops go over the other two. While algorithms are chosen, the
+ * function returns whether cuBLASLt has an algorithm for each launch. */
 template <typename T>
 static bool multiply_repeated(struct cuda_run *run, struct cuda_product product, const struct repetition repeated[3])
 {

@@ -194,8 +194,8 @@ int64_t grouped_projection_scratch(int64_t sequences, int64_t groups, int64_t co
 template <typename T>
 bool grouped_projection_possible(struct cuda_run *run, const struct projection<T> *projection, int64_t n);
 
-/* Computes the selected sequences of n_sequences, without biases and without the additional columns. The function omits
- * sequences with projection->multiplied rows. `depths` (n_groups) contains the number of rows of each computed
+/* Computes the selected ones of n_sequences sequences, without biases and without the additional columns. The function
+ * omits sequences with projection->multiplied rows. `depths` (n_groups) contains the number of rows of each computed
  * sequence, in host memory. Returns false if cuBLAS does not support the products, or if memory is lacking. */
 template <typename T>
 bool project_by_groups(struct cuda_run *run, const struct projection<T> *projection, const int *depths, int n_groups,

@@ -5,7 +5,8 @@
 
 #define ALIGNMENT 256 /* of each array of results, in bytes */
 #ifndef RESULTS_BYTES
-#define RESULTS_BYTES ((size_t)64 << 20) /* maximum size of the block. Larger results are copied through the halves */
+/* Maximum size of the block in bytes, unless a row is larger. Larger results are copied through the halves. */
+#define RESULTS_BYTES ((size_t)64 << 20)
 #endif
 #ifndef PIECES
 #define PIECES 4096 /* maximum number of pieces in a half */

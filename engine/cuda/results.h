@@ -4,9 +4,9 @@
  * result in this block. While the next batch is computed, the device copies the block to pinned host memory with the
  * same layout. The host then copies the results to the items.
  *
- * Some results are copied while their own batch is computed. If the results of a batch do not fit into the block, these
- * are all results of the batch. This happens with many rows of the output and a large vocabulary. The softmaxes of
- * attentions are always copied in this way. Such copies pass through the two halves of the pinned memory. While the
+ * Some results are copied while their own batch is computed. The softmaxes of attentions are always copied in this way.
+ * If the results of a batch do not fit into the block, all of them are copied in this way. This happens with many rows
+ * of the output and a large vocabulary. Such copies pass through the two halves of the pinned memory. While the
  * host copies from one half to the items, the device fills the other half. */
 #ifndef ENGINE_CUDA_RESULTS_H
 #define ENGINE_CUDA_RESULTS_H
@@ -31,8 +31,8 @@ struct results {
     /* Offsets of arrays in the block. `hidden` has one entry for each row, `pooled` one for each item. The other arrays
      * have one entry for each wanted row. */
     size_t hidden, pooled, output, top_values, top_columns, log_probabilities;
-    /* By output of a module: the offset of the rows of the output's value. Set only for outputs that an item
-     * requests. */
+    /* By output of a module: the offset of the rows of the output's value. Only the outputs that an item requests have
+     * room in the block. */
     size_t *tensors;
     struct results_half halves[2]; /* the halves of `host` */
     int filling;                   /* the half that is being filled */

@@ -151,7 +151,7 @@ struct cuda_run {
     size_t shared_by_two;            /* maximum shared memory of a block if two blocks must fit on a multiprocessor */
     int processors;                  /* number of multiprocessors of the device */
     void *const *weights;            /* by weight: its elements on the device. The array itself is in host memory */
-    float *const *float_weights;     /* by weight: the same for weights that are read as floats */
+    float *const *float_weights;     /* by weight: its floats on the device, if a step reads floats */
     const struct device_axis *axes;  /* by axis. The array itself is in host memory */
     const struct device_item *items; /* by item. In device memory */
     float *slots;                    /* (plan->n_slots, plan->state_floats). NULL if the plan has no slots */

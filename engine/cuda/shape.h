@@ -92,7 +92,7 @@ int64_t shape_rows_below(int64_t rows);
 
 /* Whether to launch each group of neighbouring selected sequences separately, instead of computing all rows. `step` is
  * an OP_LINEAR that computes only some of the sequences. Computing up to SPOILED_ROWS unneeded rows takes less time
- * than several launches, so the batch must have more rows. */
+ * than several launches, so the batch must have more than SPOILED_ROWS rows. */
 bool shape_launches_apart(const struct plan *plan, const struct batch_shape *shape, int step);
 
 /* Whether some item requests the module's output. Output 63 and all later outputs share one bit. */

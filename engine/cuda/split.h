@@ -9,9 +9,9 @@
  * tensor cores add them up in `small`. The method is that of Ootomo and Yokota, "Recovering single precision accuracy
  * from Tensor Cores while surpassing the FP32 theoretical peak performance" (arXiv 2203.03341).
  *
- * Special values: a result that is infinite or NaN in float arithmetic is so here, with these limits. A number of
- * magnitude 3.4020e38 or more counts as infinite, because its high part is. The low part of a number below 2^-115 loses
- * bits below 2^-136. */
+ * Special values: a result that is infinite or NaN in float arithmetic is also infinite or NaN with split floats. There
+ * are two limits. A number of magnitude 3.4020e38 or more counts as infinite, because its high part is. The low part of
+ * a number below 2^-115 loses bits below 2^-136. */
 #ifndef ENGINE_CUDA_SPLIT_H
 #define ENGINE_CUDA_SPLIT_H
 

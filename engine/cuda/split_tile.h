@@ -17,7 +17,7 @@
  * of 64 lines. */
 template <int LINES> constexpr int split_depth = LINES < 128 ? 32 : 16;
 
-/* Blocks at a time on a multiprocessor. A thread with large tiles needs 210 to 250 registers. */
+/* Number of blocks that a multiprocessor runs at a time. A thread with large tiles needs 210 to 250 registers. */
 template <int LINES> constexpr int split_resident = LINES < 128 ? 2 : 1;
 
 /* Whether `large` tiles of 128 lines take less time than `small` tiles of 64 lines for the same work. A large tile has
@@ -55,7 +55,7 @@ template <int LINES> struct split_sums {
     float large[LINES / 32][LINES / 32][4], small[LINES / 32][LINES / 32][4];
 };
 
-/* Starts the copies of a stage that begins at `first` of `depth` elements. */
+/* Starts the copies of a stage. It begins with element `first` of the `depth` elements of each line. */
 template <int LINES>
 static __device__ __forceinline__ void split_copy(struct split_lines<LINES, true> *to, const struct split_operand &x,
                                                   int64_t first, int64_t depth)
@@ -91,7 +91,7 @@ static __device__ __forceinline__ void split_load_a(struct split<4> *a, const st
     split_of(a, bits);
 }
 
-/* Likewise, two fragments of B, with lines [line, line + 8) and [line + 8, line + 16). */
+/* Loads and splits two fragments of B, with lines [line, line + 8) and [line + 8, line + 16), and depths [d, d + 8). */
 template <int LINES>
 static __device__ __forceinline__ void split_load_b(struct split<4> *b, const struct split_lines<LINES, true> *x,
                                                     int line, int d)

@@ -81,7 +81,7 @@ static __device__ __forceinline__ void load_matrices(uint32_t (&fragment)[4], co
                  : "memory");
 }
 
-/* Likewise, with each matrix transposed. */
+/* Like load_matrices, with each matrix transposed. */
 static __device__ __forceinline__ void load_matrices_transposed(uint32_t (&fragment)[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -128,8 +128,8 @@ static __device__ __forceinline__ float power_of_two(float x)
 #define PAD 8
 
 /* Copies `count` rows of WIDE elements to shared memory. x has `there` rows of `columns` elements. Further rows and
- * columns become zeros. If `packed`, the rows of x begin and end at multiples of 16 bytes, and the copies only start
- * here. `thread` is the number of the calling thread among `threads` threads. */
+ * columns become zeros. If `packed`, the rows of x begin and end at multiples of 16 bytes, and the function only starts
+ * the copies. `thread` is the number of the calling thread among `threads` threads. */
 template <typename T, int WIDE>
 static __device__ void copy_rows(T (*to)[WIDE + PAD], const T *x, int64_t stride, int64_t there, int64_t columns,
                                  bool packed, int count, int thread, int threads)

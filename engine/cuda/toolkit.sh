@@ -65,8 +65,8 @@ find_archs() {
     echo "${archs[@]}"
 }
 
-# Versions 14 and 15 cannot compile the headers of CUDA 13. Their own header for textures needs a template that CUDA 13
-# lacks.
+# Versions 14 and 15 of clang cannot compile the headers of CUDA 13. Their own header for textures needs a
+# template that CUDA 13 lacks.
 find_clang() {
     local clang
     [ -n "$(find_nvcc)" ] || return 0

@@ -209,7 +209,7 @@ static cudaError_t make_room(struct mask_room *room, const struct plan *plan, co
     return take_room(room, bytes);
 }
 
-/* Copies the items' masks to the room, and fills the table of masks. Each item's mask may have another shape. */
+/* Copies the items' masks to the room, and fills the table of masks. Masks of different items may differ in shape. */
 static void fill_masks(struct upload *upload, const struct batch *batch, const struct batch_shape *shape, int input)
 {
     struct score_mask *masks = (struct score_mask *)(upload->host + upload->masks[input]);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Limit on the pixels of the images that are tried when a model is loaded. If no image up to this size fits, larger
- * ones do not fit either, unless the padding is as large. */
+ * ones do not fit either, unless the kernel or the padding is about as large as this limit. */
 #define MAX_PIXELS 65536
 
 struct image_arguments {
@@ -93,8 +93,9 @@ static void read_padding(struct plan_builder *builder, const char *name, const s
 
 /* ---- What the class can run ---- */
 
-/* Whether the class can run an image: it passes through all convolutions, and the first ones keep its number of pixels.
- * Also checks that the number of pixels of the last convolution's result does not overflow. */
+/* Whether the class can run an image. With padding, the image must be at least as large as the kernel, and the
+ * convolutions of q, k and v must keep its number of pixels. Also checks that the number of pixels of the last
+ * convolution's result does not overflow. */
 static bool image_fits(const struct plan_window *window, const struct plan_window *last, struct plan_image image)
 {
     if (!plan_window_fits(window, image) || !plan_window_fits(last, image))

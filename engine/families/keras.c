@@ -26,7 +26,7 @@ struct keras_arguments {
 static const struct argument class_arguments[] = {
     {"num_heads", ARGUMENT_SIZE, true, 0, FIELD(num_heads)},
     {"key_dim", ARGUMENT_SIZE, true, 0, FIELD(key_dim)},
-    {"value_dim", ARGUMENT_OPTIONAL_COUNT, false, 0, FIELD(value_dim)}, /* 0 stands for None, also below */
+    {"value_dim", ARGUMENT_OPTIONAL_COUNT, false, 0, FIELD(value_dim)}, /* 0 stands for None, as in projection_dim */
     {"projection_dim", ARGUMENT_OPTIONAL_COUNT, false, 0, FIELD(projection_dim)},
     {"dropout", ARGUMENT_DROPOUT, false, 0, 0},
     {"use_bias", ARGUMENT_BOOL, false, 1, FIELD(use_bias)},
@@ -69,7 +69,7 @@ static void read_output_shape(struct plan_builder *builder, const char *name, st
     arguments->n_output_sizes = (int)count;
 }
 
-/* Items are (length, features), so the only axis that attention can have is 1. None means the same. */
+/* Items are (length, features), so the only axis that attention can have is 1. None also means 1. */
 static void check_axes(struct plan_builder *builder, const char *name, const json_t *axes)
 {
     const json_t *axis = json_is_array(axes) && json_array_size(axes) == 1 ? json_array_get(axes, 0) : axes;

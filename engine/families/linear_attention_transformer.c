@@ -1,8 +1,8 @@
 /* lucidrains' `linear-attention-transformer` 0.19.1 (linear_attention_transformer/linear_attention_transformer.py,
  * reversible.py, autopadder.py) with `local-attention` 1.11.2 and `product-key-memory` 0.3.0. The first
  * n_local_attn_heads heads of a layer attend within windows, and the other heads use linear attention. With
- * linformer_settings, a layer uses Linformer attention instead. At each depth, axial layers and layers that read a
- * context follow. */
+ * linformer_settings, a layer uses Linformer attention instead. At each depth, an axial layer and a layer that reads
+ * a context may follow. */
 #include "engine/families/family.h"
 
 #include <jansson.h>
@@ -101,7 +101,8 @@ static void check_local_heads(struct plan_builder *builder, const char *name,
     }
 }
 
-/* Only the language model checks this. As in the library, a tuple of zeros is also checked. */
+/* Only the language model requires whole windows in max_seq_len. As in the library, it also does so for a tuple of
+ * zeros. */
 static void check_whole_windows(struct plan_builder *builder, const char *name,
                                 const struct transformer_arguments *arguments)
 {
@@ -138,7 +139,8 @@ static bool has_memory(const struct transformer_arguments *arguments, int64_t de
     return false;
 }
 
-/* Rotary positions also apply to axial layers. Their sequences are shorter than the table, unless the fold is 1. */
+/* Rotary positions also apply to axial layers. Their sequences are shorter than the table, unless
+ * local_attn_window_size is 1. */
 static void check_rotary(struct plan_builder *builder, const char *name, const struct transformer_arguments *arguments)
 {
     if (!arguments->use_rotary_emb)
@@ -311,7 +313,8 @@ struct routed {
     int rotary; /* weight of layer_pos_emb, or PLAN_NONE */
 };
 
-/* x + pos_emb(x): absolute, the sinusoids that the checkpoint holds, or axial (row + column of a grid of width w). */
+/* x + pos_emb(x). The positions are absolute embeddings, sinusoids from the checkpoint, or axial embeddings: row +
+ * column of a grid of width w. */
 static int add_positions(struct plan_builder *builder, const struct transformer_arguments *arguments, int x,
                          const char *prefix)
 {
@@ -449,8 +452,7 @@ static int attention_block(struct plan_builder *builder, const struct transforme
     return self_attention(builder, arguments, &attention, x, x, routed->input_mask, routed->rotary, fn);
 }
 
-/* The feed-forward part after a self attention has no GLU, whatever ff_glu is. Chunk adds one more "fn." to the names.
- */
+/* The feed-forward part after LAYER_SELF has no GLU, whatever ff_glu is. Chunk adds one more "fn." to the names. */
 static int feed_forward_block(struct plan_builder *builder, const struct transformer_arguments *arguments,
                               enum layer layer, int64_t depth, int x, const char *prefix)
 {
@@ -616,7 +618,8 @@ static bool read_pair(struct plan_builder *builder, const char *name, const json
     return !builder->failed;
 }
 
-/* The limit on rows that follows from the encoder, and from the decoder's attention to its result. */
+/* The limit on the rows of src. It follows from the encoder, and from the decoder's attention to the encoder's
+ * result. */
 static int64_t max_source_length(struct plan_builder *builder, const char *name,
                                  const struct transformer_arguments *encoder,
                                  const struct transformer_arguments *decoder)

@@ -93,7 +93,7 @@ static const char *padding_mask_refused(const struct multihead_arguments *argume
     return arguments->add_zero_attn ? "the class fails on masks if add_zero_attn is true" : NULL;
 }
 
-/* The class compares the mask with the number of keys, but then adds it to scores of proj_k keys. */
+/* The class requires a mask with as many columns as keys, but then adds the mask to scores of proj_k keys. */
 static const char *attention_mask_refused(const struct multihead_arguments *arguments)
 {
     if (padding_mask_refused(arguments))

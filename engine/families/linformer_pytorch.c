@@ -1,7 +1,7 @@
 /* tatp22's `linformer-pytorch` (linformer_pytorch/linformer_pytorch.py). Post-norm. E and F are nn.Linear over the
  * sequence, with a bias, or nn.Conv1d, or plain matrices. E and F may be shared. "none" shares nothing. "headwise"
- * shares them between the heads. "kv" also shares them between K and V. "layerwise" also shares them between the
- * layers, so it ignores k_reduce_by_layer. */
+ * shares them between the heads. "kv" also uses one matrix as both E and F. "layerwise" also shares this matrix between
+ * the layers, so it ignores k_reduce_by_layer. */
 #include "engine/families/family.h"
 
 #include <jansson.h>
@@ -482,9 +482,9 @@ static bool prepare(struct plan_builder *builder, const char *name, const struct
     return !builder->failed;
 }
 
-/* The rows to which decoder_mode attends. The class Padder pads only `tensor` to input_size rows. The class needs the
- * same number of rows in `tensor` and "embeddings". So with padding "zero", zeros are appended to "embeddings" up to
- * input_size rows. */
+/* The input `embeddings`, to which decoder_mode attends. The class Padder pads `tensor` to input_size rows, but not
+ * `embeddings`. The model needs the same number of rows in both inputs. So with padding "zero", zeros are appended to
+ * `embeddings` up to input_size rows. */
 static int embeddings_input(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
                             int64_t channels, int tensor)
 {
@@ -545,7 +545,7 @@ static void build_lm(struct plan_builder *builder, const char *name, const struc
         give_logits(builder, &arguments, x, "");
 }
 
-/* The inputs of MHAttention. At checkpoint_level C2 the class accepts masks, but ignores them. */
+/* The masks of MHAttention. At checkpoint_level C2 the class accepts masks, but ignores them. */
 static struct masks attention_masks(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
                                     int tensor)
 {

@@ -7,7 +7,8 @@
 
 /* ---- One operand ---- */
 
-/* A tensor of a new value with the same number of elements in the same order. */
+/* The tensor t with its elements in another value. This value has as many elements as the value of t, in the same
+ * order. */
 static struct tensor like(struct tensor t, int value)
 {
     t.value = value;
@@ -150,7 +151,7 @@ static void build_to(struct node *node, int variant)
 
 /* ---- Two operands ---- */
 
-/* The common shape of two tensors. Dimensions of size 1 are repeated. */
+/* Gives both tensors their common shape. Dimensions of size 1 are repeated. */
 static bool broadcast(struct module *module, struct tensor *x, struct tensor *z)
 {
     while (x->rank < z->rank && !module_failed(module))
@@ -399,7 +400,8 @@ static void build_power(struct node *node, int variant)
         module_fail(module, "at least one operand must be a tensor");
 }
 
-/* Comparisons and logical functions. "greater" is "less" with exchanged operands. */
+/* Comparisons, logical functions, maximum and minimum. If the variant is at least EXCHANGED, the operands are
+ * exchanged: "greater" is "less" with exchanged operands. */
 #define EXCHANGED 1000
 
 static void build_compare(struct node *node, int variant)

@@ -54,8 +54,7 @@ struct module {
     struct plan_builder *builder;
     struct named_tensor *tensors;
     int n_tensors;
-    int *buckets;  /* hash table (n_buckets): for each hash, the index of the last tensor whose name has this hash, or
-                      -1 */
+    int *buckets;  /* hash table (n_buckets): for each bucket, the index of the latest tensor in it, or -1 */
     int n_buckets; /* 0, or a power of two of at least n_tensors */
     struct named_size *sizes;
     int n_sizes;

@@ -350,14 +350,14 @@ static void read_padding(struct node *node, struct convolution_arguments *c)
         return;
     }
     bool same = strcmp(node_string(node, "padding", "valid"), "same") == 0;
-    for (int i = 0; i < 2; i++) { /* if the number is odd, one more is added after than before */
+    for (int i = 0; i < 2; i++) { /* of an odd number of zeros, one more is added at the end */
         int64_t all = same ? c->dilation[i] * (c->size[i] - 1) : 0;
         c->before[i] = all / 2;
         c->after[i] = all - all / 2;
     }
 }
 
-/* The sizes of the weight: (a, b, size…). */
+/* Sets out, in and size of `c` to the sizes of the weight, in this order. */
 static bool read_kernel(struct module *module, const struct tensor *weight, struct convolution_arguments *c)
 {
     if (module_failed(module) || weight->rank != 2 + c->dimensions || weight->value != PLAN_NONE)

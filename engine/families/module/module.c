@@ -212,7 +212,7 @@ static struct tensor image_output(struct module *module, int value, struct tenso
     return tensor_permute(module, y, (const int[]){0, 3, 1, 2});
 }
 
-/* The leaf's result as a tensor with the dimensions of the leaf's first input. */
+/* The leaf's result as a tensor (batch, rows, columns). x is the leaf's first input, and has the same batch. */
 static struct tensor leaf_output(struct module *module, int value, struct tensor x)
 {
     const struct plan_value *made = plan_value_at(module->builder, value);
@@ -321,8 +321,8 @@ static void build_nodes(struct module *module, const json_t *nodes)
 
 /* ---- Outputs ---- */
 
-/* Returns the plan's last step if it is an output layer: a linear step without activation that writes the value.
- * Otherwise returns NULL. */
+/* Returns the plan's last step if it is an output layer: a linear step without activation or residual that writes
+ * the value. Otherwise returns NULL. */
 static const struct plan_step *output_layer(const struct plan *plan, int value)
 {
     const struct plan_step *last = plan->n_steps > 0 ? &plan->steps[plan->n_steps - 1] : NULL;

@@ -23,7 +23,7 @@ struct tensor tensor_windows(struct module *module, struct tensor x, int dim, in
     return x;
 }
 
-#define MAX_WINDOWED 16384 /* limit for the elements and for the windows of a dimension, if windows differ in size */
+#define MAX_WINDOWED 16384 /* limit for the elements, and for the windows, of adaptive pooling to several windows */
 
 struct pool_windows {
     int dimensions; /* 1 or 2 */

@@ -24,8 +24,8 @@ static int stride_of(const struct module *module, const struct tensor *t, int d)
     return d < 0 ? module->zero : tensor_stride(module, t, d);
 }
 
-/* Sets *both to the dimension that two dimensions have in common. Their sizes must be equal, or one of them must be
- * 1. */
+/* Sets *both to the dimension of the result for dimensions a and b of the operands. Their sizes must be equal, or one
+ * size must be 1. */
 static bool common(struct module *module, struct tensor_dimension a, struct tensor_dimension b,
                    struct tensor_dimension *both)
 {
@@ -174,8 +174,8 @@ struct equation {
     char x[MODULE_RANK + 1], z[MODULE_RANK + 1], y[MODULE_RANK + 1];
 };
 
-/* Copies letters up to one of the end characters. Returns false if there are too many letters, a letter twice, or other
- * characters. */
+/* Copies letters up to a comma, a minus sign or the end of the text. Returns false if there are too many letters, a
+ * letter twice, or other characters. */
 static bool read_letters(const char **text, char *letters)
 {
     int count = 0;
@@ -385,8 +385,10 @@ static void build_einsum(struct node *node, int variant)
 
 /* ---- Tensors of constants ---- */
 
-#define MAX_COUNTED (1 << 24)   /* beyond this number, floats cannot represent every integer */
-#define MAX_UNLIMITED (1 << 20) /* limit for the elements of a dimension for which the graph states none */
+#define MAX_COUNTED (1 << 24) /* beyond this number, floats cannot represent every integer */
+/* Limit for the elements of arange in the smallest item. Also in every item, if the largest item may exceed
+ * MAX_COUNTED. */
+#define MAX_UNLIMITED (1 << 20)
 
 /* start, start + step … as a weight. The weight has as many elements as the largest item needs. */
 static void build_arange(struct node *node, int variant)

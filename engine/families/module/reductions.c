@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* The space that visits each element of x once. The dimensions that remain come first. Along the reduced dimensions, y
- * has strides of 0. */
+ * has strides of 0, unless keeps_stride is set. */
 static struct plan_space reduction_space(struct module *module, const struct tensor *x, const bool *reduced,
                                          const struct tensor *y, bool keeps_stride)
 {

@@ -231,7 +231,7 @@ static int bound(struct node *node, const char *name, int size, int fallback)
         plan_size_is_constant(builder->plan, asked, &value) && plan_size_is_constant(builder->plan, size, &all);
     if (fixed && least < 0)
         return size;
-    if (fixed && most > all && fallback != PLAN_NONE) /* before the first element, where only a slice may begin */
+    if (fixed && most > all && fallback != PLAN_NONE) /* a bound before the first element, as only slices allow */
         return module->zero;
     if (plan_size_is_constant(builder->plan, asked, &value) && value >= INT32_MAX)
         return size;
@@ -489,7 +489,7 @@ static int64_t run_length(const float *indices, int64_t count, int64_t first)
     return length;
 }
 
-/* The elements of x at one run of indices, which begins at indices[first]. */
+/* The elements of x at one run of indices: indices[0] to indices[length - 1]. */
 static struct tensor indexed_run(struct module *module, struct tensor x, int dim, const float *indices, int64_t length)
 {
     int64_t start = (int64_t)indices[0], step = length > 1 ? (int64_t)indices[1] - start : 1;
@@ -536,7 +536,7 @@ static void build_index_select(struct node *node, int variant)
     struct tensor y = tensor_new(module, t.rank, dims);
     struct plan_target target = tensor_target(module, &y);
     target.ids = tensor_is_ids(module, &t);
-    /* A copy, because the array of the plan's weights may move. */
+    /* A copy, which changes of the plan's weights do not affect. */
     float *copy = indices ? malloc((size_t)count * sizeof *copy) : NULL;
     if (indices && !copy)
         module_fail(module, "out of memory");

@@ -67,7 +67,7 @@ struct tensor tensor_as_value(struct module *module, struct tensor t);
 /* The same tensor with float elements. */
 struct tensor tensor_as_floats(struct module *module, struct tensor t);
 
-/* Applies a function of one number to every element. If possible, the result has the same order in memory. */
+/* Applies a function of one number to every element. If possible, the result has the same order in memory as t. */
 struct tensor tensor_activate(struct module *module, struct tensor t, struct plan_activation activation);
 
 /* f(x, z) element by element. Dimensions of size 1 are repeated as in PyTorch (broadcasting). */
