@@ -16,7 +16,7 @@ struct engine_event {
     const char *device;  /* such as "cuda:0" */
     const char *failure; /* why the device failed, refused a batch, or stays closed. NULL if it works again */
     int64_t pause_ms;    /* after a failure: delay before the next attempt to open the device. 0 if the device works but
-                            refused a batch, which is reported once per model */
+                            refused a batch, which is reported once for each model on the device */
     bool lasts; /* ENGINE_LASTING_ATTEMPTS attempts to open the device have failed. Perhaps only a new process can open
                    it. Reported once */
 };

@@ -155,7 +155,7 @@ static __device__ __forceinline__ float mask_scores(const struct attention<T> *a
     if (!a->causal && !u->masked && first + TILE <= u->s.keys)
         return a->scale * LOG2_E;
     struct sequence s = u->s;
-    /* The mask is loaded here. Keeping it for all tiles would need registers. */
+    /* The mask is loaded again for each tile. Keeping it for all tiles would need registers. */
     s.mask = a->masks ? a->masks[s.axis_sequence] : score_mask();
 #pragma unroll
     for (int half = 0; half < 2; half++) {

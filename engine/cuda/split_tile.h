@@ -13,8 +13,8 @@
 #define SPLIT_STAGES 4
 #define SPLIT_WARPS 8 /* 2 along the rows, 4 along the columns */
 
-/* Elements of a line in a stage. A block needs 80 KiB of shared memory with tiles of 128 lines, and 72 KiB with tiles
- * of 64 lines. */
+/* Elements of a line in a stage. A block needs up to 80 KiB of shared memory with tiles of 128 lines, and 72 KiB with
+ * tiles of 64 lines. */
 template <int LINES> constexpr int split_depth = LINES < 128 ? 32 : 16;
 
 /* Number of blocks that a multiprocessor runs at a time. A thread with large tiles needs 210 to 250 registers. */

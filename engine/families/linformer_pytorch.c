@@ -482,9 +482,9 @@ static bool prepare(struct plan_builder *builder, const char *name, const struct
     return !builder->failed;
 }
 
-/* The input `embeddings`, to which decoder_mode attends. The class Padder pads `tensor` to input_size rows, but not
- * `embeddings`. The model needs the same number of rows in both inputs. So with padding "zero", zeros are appended to
- * `embeddings` up to input_size rows. */
+/* The rows to which decoder_mode attends. The class Padder pads only `tensor` to input_size rows. The class needs the
+ * same number of rows in `tensor` and "embeddings". So with padding "zero", zeros are appended to "embeddings" up to
+ * input_size rows. */
 static int embeddings_input(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
                             int64_t channels, int tensor)
 {

@@ -199,7 +199,7 @@ static void bind_input(struct module *module, struct plan_leaf *leaf, const char
     leaf->inputs[leaf->n_inputs++] = binding;
 }
 
-/* An image of the same height and width as x. */
+/* The leaf's result as an image of the same height and width as x, the leaf's first input. */
 static struct tensor image_output(struct module *module, int value, struct tensor x)
 {
     const struct plan_value made = *plan_value_at(module->builder, value);
