@@ -45,8 +45,8 @@ KERNEL_TESTS := $(BUILD)/tests/cuda/test_tensor $(BUILD)/tests/cuda/test_split $
 $(KERNEL_TESTS): $(BUILD)/%: %.cu $(SHIM_OWN) $(BUILD)/tests/filter.o
 	$(say) $(CXX) $(SHIM_FLAGS) $(KERNEL_SANITIZER) -MF $@.d -o $@ -x c++ $< -x none $(filter %.o,$^) -lcmocka $(BESIDE)
 
-# Tests that also run on a GPU. nvcc compiles them here to test the compilation. On the machine with the GPU, they are
-# linked with cmocka from the archive of tests/gpu/bundle.sh.
+# Tests that also run on a GPU. The rule below compiles them with nvcc, only to test the compilation. On the machine
+# with the GPU, they are compiled again and linked with cmocka from the archive of tests/gpu/bundle.sh.
 DEVICE_TESTS := $(BUILD)/tests/cuda/test_tensor $(BUILD)/tests/cuda/test_split
 $(DEVICE_TESTS:%=%_device.o): $(BUILD)/%_device.o: %.cu $(BUILD)/flags_cuda
 	$(nvcc) -MD -MP -c -o $@ $<

@@ -14,7 +14,7 @@ enum { FIRST = 2, N_ITEMS = 2, N_CHIPS = 3, N_SIZES = 7 };
  * 227 to 9.0 and 10.0. */
 static const char *const chips[N_CHIPS] = {"99", "163", "227"};
 
-/* The k keys fill three tiles. With 99 KiB, shared memory can hold all three tiles for narrow heads, but not for wide
+/* 136 keys fill three tiles. With 99 KiB, shared memory can hold all three tiles for narrow heads, but not for wide
  * heads. */
 static const struct sizes on_chips[N_SIZES] = {
     {64, 136, 2, 2, 1, .two = true},     {128, 136, 2, 2, .groups = 1},
@@ -29,7 +29,8 @@ static void expect_kernel(const char *name, uint64_t before, bool launched)
         fail_msg("%s was %slaunched", name, launched ? "not " : "");
 }
 
-/* Runs the items on each chip. Expects kernels for tensor cores, and no other kernels. */
+/* Runs the items on each chip. Attention and projections must launch their kernels for tensor cores, and not their
+ * other kernels. */
 static void run_on_chips(const struct backend_functions *cuda, enum dtype dtype, const struct sizes *s,
                          const struct weights *weights, const float *x, int64_t n, float *found)
 {

@@ -6,8 +6,8 @@
  * - Algorithms of matrix products are chosen and timed before the first batch.
  * - Results that do not fit into the memory for results are copied in halves.
  * Most tests compare results with those of single launches. On the shim the bits must be equal, except for results in
- * halves. The products of the shim always add in the same order. On a device the algorithms may differ at each load,
- * and there are no counts. SEED chooses the batches. */
+ * halves and for products of the engine's own kernels. The products of the shim always add in the same order. On a
+ * device the algorithms may differ at each load, and there are no counts. SEED chooses the batches. */
 #include "engine/engine.h"
 #include "tests/cuda/counts.h"
 #include "tests/cuda/schedules.h"
@@ -64,7 +64,7 @@ static struct batch_of_samples batches[BATCHES];
 static int64_t tuning_ms = 1000000000;          /* more time than all products take */
 static enum cuda_f32 cuda_f32 = CUDA_F32_PLAIN; /* cuBLASLt computes the products, and the shim counts its algorithms */
 
-/* Loads a model with this vocabulary into the engine. If the engine is NULL, opens a new engine. */
+/* Loads a model with a vocabulary of `ids` ids into the engine. If the engine is NULL, opens a new engine. */
 static void open_model_in(struct engine *engine, int64_t ids, struct loaded *loaded)
 {
     const size_t n_shapes = sizeof shapes / sizeof *shapes;
@@ -190,7 +190,7 @@ static void run(const struct loaded *loaded, int lane, struct batch_of_samples *
     must(model_run(loaded->model, lane, batch->items, batch->n_items, &error), &error);
 }
 
-/* Compares results of a device, except top_columns. Columns with nearly equal values may have another order. */
+/* Compares results with a tolerance, except top_columns. Columns with nearly equal values may have another order. */
 static bool is_near(const struct sample *found, const struct sample *expected)
 {
     const float *a = found->hidden, *b = expected->hidden;
@@ -463,8 +463,8 @@ static void *load_beside(void *given)
     return NULL;
 }
 
-/* Loads a model with this vocabulary, and runs batches of another model at the same time. Returns whether a batch ran
- * between two measurements of products. */
+/* Loads a model with a vocabulary of `ids` ids, and runs batches of another model at the same time. Returns whether a
+ * batch ran between two measurements of products. */
 static bool runs_between_measurements(struct loaded *loaded, int64_t ids)
 {
     struct loading loading = {.engine = loaded->engine, .ids = ids};

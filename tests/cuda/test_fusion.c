@@ -27,7 +27,7 @@ static int64_t launches_in(struct bench *bench)
 }
 
 /* Expects one launch for each input and step, minus the `fused` steps. Steps for results that no item requests are not
- * launched. Rows are not gathered, because all rows are requested. */
+ * launched. Rows are not gathered, because the hidden states of all rows are requested. */
 static void expect_fused(struct bench *bench, int64_t fused)
 {
     int64_t launches = launches_in(bench), unfused = bench->plan->n_inputs;

@@ -140,7 +140,8 @@ static void compare(enum dtype dtype, double bound, int64_t n, const float *foun
     assert_true(worst <= bound);
 }
 
-/* Compares the longest item, and an item that is so short that its projection has other tiles than in the batch. */
+/* Compares results alone with results in the batch. The items are the longest item, and an item that is so short that
+ * its projection has other tiles than in the batch. */
 static void compare_alone(const struct backend_functions *cuda, enum dtype dtype, const struct sizes *s,
                           const struct weights *weights, const float *x, const float *together)
 {

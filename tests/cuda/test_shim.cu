@@ -1,6 +1,6 @@
 /* Kernels with planted faults, to test the shim. Each fault runs in a separate process. The end of the process depends
  * on the build:
- * - A missing barrier is a race, and gives a wrong result in another thread order.
+ * - A missing barrier is a race, and gives a wrong result in thread orders other than lockstep.
  * - A sum without an atomic operation is a race. Only the thread sanitizer finds it.
  * - An overrun is an error of the address sanitizer.
  * - If some threads do not reach a barrier or a shuffle, the process ends.

@@ -216,7 +216,8 @@ static void faulty_split_products_have_large_errors(void **)
 }
 
 /* Row r of A is values[r] in column 3, and 1 elsewhere. Column c of B is values[c] in row 3, and 1 elsewhere. A result
- * must be infinite or NaN if the result of float arithmetic is. Other results must be close to it. */
+ * must be infinite or NaN if the result of float arithmetic is. Other results must be close to those of float
+ * arithmetic. */
 static void infinities_and_nans_are_those_of_float_products(void **)
 {
     static const float values[] = {INFINITY, -INFINITY, NAN,   0,      -0.0f, 1 + 0x1p-20f,

@@ -31,7 +31,8 @@ def ran_on_device(url):
 
 def evaluate(folder, dtype, corpus, sample):
     """Starts a daemon that computes in this dtype. Returns the output of evaluate.py for its answers."""
-    path = ":".join(filter(None, [str(folder), os.environ.get("LD_LIBRARY_PATH")]))  # may name the driver's folder
+    # LD_LIBRARY_PATH may name the driver's folder.
+    path = ":".join(filter(None, [str(folder), os.environ.get("LD_LIBRARY_PATH")]))
     environment = os.environ | {"LD_LIBRARY_PATH": path, "SHIM_SEED": "0"}
     daemon = subprocess.Popen([folder / "linformerd", "--device", "cuda", "--dtype", dtype, "--port", "0",
                                "--request-timeout-ms", "0", "--model", MODEL], stderr=subprocess.PIPE, text=True, env=environment)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Measures the CUDA engine and PyTorch in one run on the same GPU, with the same weights and ids. Each measured time
-begins with the ids in the host's memory, and ends with the means of the last hidden states in the host's memory.
+"""Measures the CUDA engine and PyTorch in one run on the same GPU, with the same weights and ids. The time of a model's
+run begins with the ids in the host's memory, and ends with the means of the last hidden states in the host's memory.
 
     bench.py [OPTIONS] [PART…]
 
@@ -25,7 +25,7 @@ limit ends the program. The exit status is the first in this list that applies:
 
     1   the engine failed, or an output differs from the reference
     4   a goal was missed, and the run was not dry
-    3   something was not measured, because time, PyTorch or ncu was missing
+    3   something was not measured, because time, PyTorch or ncu was missing, or because PyTorch failed
     0   otherwise"""
 import argparse
 import datetime

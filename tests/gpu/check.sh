@@ -4,8 +4,9 @@
 #
 # The machine needs an NVIDIA GPU, its driver, gcc, and the CUDA toolkit (12.4 or later) with cuBLAS. It needs no
 # network, no make, and none of the libraries that the project depends on. The archive build/gpu.tar.gz contains the
-# compiled programs and these libraries. `make programs-gpu` makes the archive on any machine with Debian's packages. If
-# this machine has the packages, the script makes the archive itself. The script always compiles the engine.
+# compiled programs and these libraries. `make programs-gpu` makes the archive on any machine with the Debian packages
+# of these libraries. If this machine has make and these packages, the script makes the archive itself. The script
+# always compiles the engine.
 #   check  tests of operations and of the cases of tests/reference on the device in every dtype, other tests of
 #          tests/cuda, the cases through the daemon, the accuracy of the model tests/models/bytes, and tests with
 #          compute-sanitizer

@@ -99,7 +99,7 @@ def is_compiled(name):
 
 def compile_peer(bench, group, name, line, what):
     """Lets a peer compile its model. Returns False if the peer fails. Raises OutOfTime if the time may not suffice.
-    Peers compile one after another, because a compilation measures candidates on the device."""
+    Peers compile one after another, because a compilation measures kernels on the device."""
     bench.check_time(f"{what}, {name}", bench.compile_s)
     began = time.monotonic()
     done = bench.ask(group, name, line, what) is not None
@@ -247,8 +247,8 @@ def measure_mixed(bench):
 # ---- table3
 
 def time_one(bench, what, folder, kind, prepared, tokens, items, then=None):
-    """Starts one worker in bf16. Returns (milliseconds of a run, the worker's answer to the command `then`). If one of
-    them fails, the failure is noted, and its value is None. Without `then`, the answer is None."""
+    """Starts one worker in bf16. Returns (milliseconds of a run, the worker's answer to the command `then`). If the run
+    or the command fails, the failure is noted, and the value is None. Without `then`, the answer is None."""
     bench.check_time(what)
     name = f"{kind} bf16"
     with workers.Workers() as group:

@@ -91,8 +91,8 @@ def per_lane(chip, cycles):
 
 
 def memory_s(chip, moved):
-    """Returns the seconds to move `moved` bytes. Fewer than chip["cached"] bytes are read from the L2 cache, because
-    they were just written. More bytes come from memory."""
+    """Returns the seconds to move `moved` bytes. If there are fewer than chip["cached"] bytes, they come from the L2
+    cache, because they were just written. Otherwise they come from memory."""
     return moved / (chip["cache"] if moved < chip["cached"] else chip["memory"] * MEMORY_SHARE)
 
 

@@ -166,7 +166,7 @@ def float_rate(chip):
 
 
 def least_of_floats(counts, case):
-    """Returns the time of eager PyTorch in f32, divided by the engine's time. Here, cuBLAS is assumed to reach
+    """Returns the time of eager PyTorch in f32, divided by the engine's time. This function assumes that cuBLAS reaches
     FLOAT_SHARE of the data sheet's float32 peak."""
     share = predict.FLOAT_SHARE
     try:

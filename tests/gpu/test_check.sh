@@ -47,8 +47,8 @@ from_elsewhere() {
 }
 
 # Tests that the programs of an archive need no libraries outside of the archive. Besides the tests with their own
-# kernels, the archive contains only one program of tests/cuda, because one rule of tests.mk links all others. Each
-# program contains the weights of the built-in models. These weights have 10 MB, and their compression takes half a
+# kernels, the archive contains only one program of tests/cuda, because one rule of tests.mk links all such programs.
+# Each program contains the weights of the built-in models. These weights have 10 MB, and their compression takes half a
 # second.
 archive_suffices() {
     local real=$work/real/gpu

@@ -104,9 +104,9 @@ def verdicts(results):
     return [row[-1] for row in goals.judged(results)]
 
 
-def goals_are_judged_as_met_missed_or_not_measured():
-    """Results meet all goals, and empty results measure none. An engine that takes a tenth longer misses all goals
-    except the last goal, which counts figures."""
+def goals_are_met_missed_or_not_measured():
+    """The results of all_measured() meet all goals, and empty results measure none. An engine that takes a tenth longer
+    misses all goals except the last goal, which counts figures."""
     missed = verdicts(all_measured(1.1))
     return set(verdicts(all_measured())) == {"met"} and set(verdicts({"measured": []})) == {"not measured"} \
         and missed[-1] == "met" and set(missed[:-1]) == {"NOT MET"}

@@ -30,8 +30,9 @@ def errors(case, fused, device):
 
 
 def written_is_read():
-    """Returns whether load() gives a model that plain.py wrote the tensors that read_tensors() finds in its file. Also
-    tests that the size of the header is a multiple of 8. Both measured architectures are tested."""
+    """plain.py writes a model, and load() reads it. Returns whether the loaded model has the tensors that
+    read_tensors() finds in the file. Also tests that the size of the header is a multiple of 8. Both measured
+    architectures are tested."""
     small = {"linformer.LinformerLM": dict(num_tokens=7, dim=8, seq_len=6, depth=1, heads=2, k=3),
              "linformer_pytorch.LinformerLM": dict(num_tokens=7, channels=8, input_size=6, dim_k=3, dim_ff=5, nhead=2,
                                                    depth=1)}

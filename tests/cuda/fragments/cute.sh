@@ -1,7 +1,7 @@
 #!/bin/bash
 # cute.sh FOLDER: downloads headers. FOLDER/cutlass receives those of NVIDIA's CuTe. FOLDER/cuda receives the headers of
 # CUDA that CuTe includes. The packages are listed in requirements.txt. CuTe has the BSD-3-Clause licence. The headers
-# of CUDA have NVIDIA's licence. Only the test of fragments uses them.
+# of CUDA have NVIDIA's licence. Only test_fragments.cu and layouts.cpp use these headers.
 set -euo pipefail
 folder=$1
 wanted=tests/cuda/fragments/requirements.txt

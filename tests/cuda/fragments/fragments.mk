@@ -1,5 +1,5 @@
-# The test that compares fragments of matrices with NVIDIA's CuTe. cute.sh downloads CuTe's headers into the folder
-# CUTE. CuTe also includes headers of the CUDA runtime.
+# The test that compares the layouts of matrix fragments (engine/cuda/tensor.h) with those of NVIDIA's library CuTe.
+# cute.sh downloads CuTe's headers into the folder CUTE. CuTe also includes headers of the CUDA runtime.
 CUTE      := $(BUILD)/fragments
 FRAGMENTS := $(BUILD)/tests/cuda/test_fragments
 LAYOUTS   := $(BUILD)/tests/cuda/fragments/layouts.o

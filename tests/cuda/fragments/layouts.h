@@ -21,7 +21,7 @@ struct fragment_place layout_place(enum instruction instruction, enum fragment_o
 
 /* ldmatrix with four matrices. Each thread passes the address of a row with 8 elements of 16 bits. The number of the
  * thread is the number of the row. Returns the row and the column of an element that a thread receives. A row of -1
- * means that the thread receives no whole element there. */
+ * means that these 16 bits of the thread's registers are not one element of a row. */
 struct fragment_place layout_loaded(bool transposed, int thread, int element);
 
 #endif

@@ -222,8 +222,8 @@ static void transposed_fragments_have_the_layout_of_cute(void **)
 /* ---- Fragments of floats in split_tile.h ---- */
 
 #define LINES 64
-#define LINE 32 /* number of the line where fragments begin */
-#define DEPTH 8 /* number of the element in each line where fragments begin */
+#define LINE 32 /* number of the first line of a fragment */
+#define DEPTH 8 /* number of a fragment's first element within each line */
 
 struct split_fragments {
     struct split<4> a[WARP], b[WARP];

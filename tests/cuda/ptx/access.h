@@ -26,7 +26,8 @@ void check_alignment(const warp &warp, const instruction &i, const uint64_t (&ad
 void check_global(const warp &warp, const instruction &i, unsigned lane, uint64_t address, uint64_t bytes);
 
 /* Records accesses to shared memory. Ends the process if another warp accessed the same bytes since the last barrier,
- * and at least one of the two accesses is a write. `addresses` are within the bounds of state space .shared. */
+ * and at least one of the two accesses is a write. races.cpp describes the exceptions. `addresses` are within the
+ * bounds of state space .shared. */
 void note_accesses(warp &warp, const instruction &i, const uint64_t (&addresses)[LANES], unsigned bytes, access access);
 } // namespace ptx
 

@@ -1,6 +1,6 @@
-/* Conversions. PTX ISA, "Data Movement and Conversion Instructions: cvt". A conversion to a narrower integer drops the
- * upper bits. Floats are rounded as the instruction says. A float outside of the range of an integer type becomes the
- * nearest integer of this range. A NaN becomes 0. */
+/* Conversions. PTX ISA, "Data Movement and Conversion Instructions: cvt". Without .sat, a conversion to a narrower
+ * integer drops the upper bits. Floats are rounded as the instruction says. In a conversion to an integer type, a float
+ * outside of the type's range becomes the nearest integer of this range, and a NaN becomes 0. */
 #include "tests/cuda/ptx/half.h"
 
 #include <cfloat>

@@ -12,7 +12,7 @@ namespace
 enum shuffle_mode { SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_BUTTERFLY, SHUFFLE_INDEX };
 
 /* Operands: result, predicate, value, distance or lane, clamp and segments, mask of lanes. If the source lane does not
- * execute the instruction, the result is undefined. Here it has all bits set. */
+ * execute the instruction, the result is undefined. The emulator sets all of its bits. */
 template <shuffle_mode mode> void shuffle(warp &warp, const instruction &i)
 {
     if (!meet_masked(warp, i, 5))

@@ -1,6 +1,7 @@
 /* Floating point. PTX ISA, "Floating-Point Instructions". If an operation on .f32 gives a NaN, the NaN has the bits
- * 0x7fffffff. For approximations (.approx), the manual states only the maximum error. The emulator computes them with
- * the functions of the C++ library. A GPU may give other bits, so no test of the engine may rely on these bits. */
+ * 0x7fffffff. The exceptions are neg, abs and copysign, which change only the sign. For approximations (.approx), the
+ * manual states only the maximum error. The emulator computes them with the functions of the C++ library. A GPU may
+ * give other bits, so no test of the engine may rely on these bits. */
 #include "tests/cuda/ptx/lanes.h"
 
 #include <cfloat>
@@ -26,7 +27,7 @@ template <bool ftz> float flush(float x)
     return ftz && std::fabs(x) < FLT_MIN ? std::copysign(0.0f, x) : x;
 }
 
-/* With .sat, the result is limited to 0 to 1. A NaN becomes 0. */
+/* With .sat, the result is limited to the range from 0 to 1. A NaN becomes 0. */
 template <bool sat> float saturate(float x)
 {
     if (!sat)
@@ -216,8 +217,8 @@ template <test kind> bool is(float a)
     }
 }
 
-/* Only these operations on doubles exist, because the kernels use doubles only to reduce the angles of sines and
- * cosines. */
+/* Only these arithmetic operations on doubles exist, because the kernels use doubles only to reduce the angles of sines
+ * and cosines. */
 double add_doubles(double a, double b)
 {
     return a + b;
@@ -243,8 +244,8 @@ double multiply_add_doubles(double a, double b, double c)
     return std::fma(a, b, c);
 }
 
-/* These macros add arithmetic instructions to `table`. Each instruction has four roundings. Without a suffix, the
- * rounding is .rn, to the nearest. All instructions exist with and without .ftz. Sums and products also exist with
+/* These macros add instructions to `table`, with and without .ftz. ADD_ROUNDINGS adds an instruction for each of the
+ * four roundings. Without a suffix, the rounding is .rn, to the nearest. ADD_SATURATED adds sums and products with
  * .sat. */
 #define ADD_ROUNDING(function, name, way, suffix)                                      \
     add_form<function<way, false, false>>(table, std::string(name) + suffix + ".f32"); \

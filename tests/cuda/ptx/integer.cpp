@@ -65,8 +65,8 @@ template <typename T> wide<T> multiply_add_wide(T a, T b, wide<T> c)
     return add(multiply_wide(a, b), c);
 }
 
-/* The result of a division by 0 is not defined. Here it has all bits set. The quotient of the lowest number and -1
- * overflows, and wraps around. */
+/* The result of a division by 0 is not defined. The emulator sets all of its bits. The quotient of the lowest number
+ * and -1 overflows, and wraps around. */
 template <typename T> T divide(T a, T b)
 {
     if (b == 0)
@@ -180,8 +180,8 @@ template <typename T> T reverse(T a)
     return reversed;
 }
 
-/* bfe returns `length` bits of a, beginning at `position`. A signed field is extended with its highest bit. If the
- * field reaches beyond a, it is extended with the highest bit of a. */
+/* bfe returns `length` bits of a, beginning at `position`. An unsigned field is extended with zeros. A signed field is
+ * extended with its highest bit, or with the highest bit of a if the field reaches beyond a. */
 template <typename T> T extract(T a, uint32_t position, uint32_t length)
 {
     position &= 255, length &= 255;

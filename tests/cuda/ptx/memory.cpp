@@ -10,8 +10,8 @@ namespace ptx
 {
 namespace
 {
-/* Loads elements of type T into registers whose lanes have type W. A narrower element is extended according to the sign
- * of its type. */
+/* Loads elements of type T into registers whose lanes have type W. A narrower element is extended with its sign if T is
+ * signed, otherwise with zeros. */
 template <typename T, typename W> void load(warp &warp, const instruction &i)
 {
     uint64_t addresses[LANES];
@@ -78,8 +78,8 @@ const transfer *find_transfer(const std::string &type)
     }
 }
 
-/* Returns whether a modifier of loads and stores has no effect here, because it concerns only the memory order or the
- * caches. */
+/* Returns whether a modifier of loads and stores has no effect in the emulator, because it concerns only the memory
+ * order or the caches. */
 bool is_idle(const std::string &word)
 {
     static const char *const idle[] = {"weak",

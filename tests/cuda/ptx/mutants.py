@@ -159,8 +159,7 @@ class Unfit(Exception):
 
 
 def kernels_in(text):
-    """Yields the name of each kernel, and the begin and end of its body. The last kernel comes first, so that edits do
-    not move the kernels before."""
+    """Yields the name of each kernel, and the begin and end of its body. The last kernel comes first."""
     starts = [(match[1], match.start()) for match in re.finditer(r"\.entry ([\w$.]+)\(", text)]
     for name, begin in reversed(starts):
         body = text.index("\n{", begin)
@@ -169,7 +168,7 @@ def kernels_in(text):
 
 def edit_at(text, place, end, replacement):
     """Returns the text with the match `place` replaced. The text keeps its length. Spaces follow a shorter replacement.
-    If the replacement is longer than the match, later lines of the kernel lose their tabs."""
+    If the replacement is longer than the match, some later lines of the kernel lose a tab."""
     new = place.expand(replacement) if isinstance(replacement, str) else replacement(place)
     room = len(place[0]) - len(new)
     behind = text[place.end():end]

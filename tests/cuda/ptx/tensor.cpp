@@ -7,9 +7,9 @@
  *              B (8, 8):   (t + n * 4, g)
  *     C, D (16, 8):        (g + n / 2 * 8, 2t + n % 2).
  *
- * The manual defines neither the order nor the precision of the additions. Here the sum is computed in double, and then
- * truncated to a float, as chips do (Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of NVIDIA tensor cores",
- * 2021). The lower 13 bits of an operand in TF32 are ignored. */
+ * The manual defines neither the order nor the precision of the additions. The emulator computes the sum in double. It
+ * then truncates the sum to a float, as chips do (Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of NVIDIA
+ * tensor cores", 2021). The lower 13 bits of an operand in TF32 are ignored. */
 #include "tests/cuda/ptx/access.h"
 #include "tests/cuda/ptx/half.h"
 #include "tests/cuda/ptx/paths.h"
@@ -99,7 +99,8 @@ void multiply_tf32(warp &warp, const instruction &i)
 }
 
 /* Finds the addresses of the rows of i.parts matrices, each 8 x 8. Lane l supplies row l % 8 of matrix l / 8. Lanes
- * after the last row get the address of another lane. Returns false if lanes of the warp are missing. */
+ * after the last row get the address of another lane. Returns false if some lanes of the warp have not reached the
+ * instruction. */
 bool find_rows(warp &warp, const instruction &i, const uint16_t *(&rows)[LANES], access access)
 {
     uint64_t addresses[LANES];

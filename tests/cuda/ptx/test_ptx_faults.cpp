@@ -1,6 +1,6 @@
 /* Kernels with one fault each, which the emulator must report. Each kernel runs in a separate process, which must end
- * with SIGABRT. The message must contain the expected text, the name of the kernel, and the number of a line of
- * PTX. The same kernels without the fault must succeed. */
+ * with SIGABRT. The message must contain the expected text, the name of the kernel, and a line number. The same kernels
+ * without the fault must succeed. */
 #include "tests/cuda/ptx/launching.h"
 
 #include <csignal>

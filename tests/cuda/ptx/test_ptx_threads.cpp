@@ -123,7 +123,7 @@ void loads_and_stores_reach_their_memory(void **)
     assert_int_equal(device_words[1024], 7);
     assert_int_equal(device_words[1025], 4);
     assert_int_equal(device_words[1026], 1026 | 255);
-    /* each thread has its own local memory, by local and by generic addresses */
+    /* each thread accesses its own local memory, with local and with generic addresses */
     run_body(std::string(".local .align 8 .b8 mine[16]; mov.u64 %l0, mine; cvta.local.u64 %l1, %l0;\n"
                          "st.local.u32 [%l0 + 4], %thread; ld.u32 %r0, [%l1 + 4]; ld.local.u32 %r1, [%l0];\n"
                          "setp.ne.s32 %p0, %r1, -1; @%p0 trap;") +

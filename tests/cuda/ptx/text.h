@@ -25,7 +25,7 @@ struct declared {
 struct operand {
     enum kind { REGISTER, NUMBER, NAME, ADDRESS, LIST } kind = NUMBER;
     bool negated = false; /* a negated predicate: `!%p1` */
-    /* Name of a register (without %), of a variable or label, or of an address's base. Empty for an address without a
+    /* Name of a register (with its %), of a variable or label, or of an address's base. Empty for an address without a
      * base. */
     std::string name;
     uint64_t bits = 0;          /* value of a number, with an integer's sign extended. Number that an address adds to

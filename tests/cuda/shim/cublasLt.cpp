@@ -113,8 +113,8 @@ static bool is_supported(const cublasLtMatmulDescOpaque_t &how, const cublasLtMa
 static const float algorithm_milliseconds[] = {3, 0, -1, 2, 1, 2};
 static const int algorithms = sizeof algorithm_milliseconds / sizeof *algorithm_milliseconds;
 
-/* If SHIM_COLD is set, the first algorithm is the fastest. The value of SHIM_COLD is a number of products. This many
- * first products take ten times as long, because the device is cold. */
+/* If SHIM_COLD is set, the first algorithm is the fastest. If the value of SHIM_COLD is N, the first N products take
+ * ten times as long, as on a cold device. */
 static float milliseconds_of(int algorithm)
 {
     return algorithm == 0 && getenv("SHIM_COLD") ? 0.5f : algorithm_milliseconds[algorithm];
@@ -125,7 +125,7 @@ static int fastest_algorithm()
     return getenv("SHIM_COLD") ? 0 : 4;
 }
 
-/* SHIM_GELU_MS is the additional time of a product with GELU. The default is 0. */
+/* SHIM_GELU_MS is the additional time of a product with GELU, in milliseconds. The default is 0. */
 static float epilogue_milliseconds(cublasLtEpilogue_t epilogue)
 {
     const char *given = getenv("SHIM_GELU_MS");

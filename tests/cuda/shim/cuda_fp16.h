@@ -17,8 +17,8 @@ static inline __half __float2half_rn(float x)
         return {0x7fff};
     if (size >= 65520.0f)
         return {(uint16_t)(sign | 0x7c00)};
-    /* Subnormal: a multiple of 2^-24. nearbyint rounds to even. If it rounds up to the smallest normal number, the bits
-     * are also right. */
+    /* Subnormal: a multiple of 2^-24. nearbyint rounds ties to even. If it rounds up to the smallest normal number, the
+     * bits are also right. */
     if (size < 0x1p-14f)
         return {(uint16_t)(sign | (uint16_t)std::nearbyint(size * 0x1p24f))};
     int exponent;

@@ -8,7 +8,7 @@
  * Counting begins when the rule is read: call 1 is the next call. COUNT calls fail with the cudaError_t CODE, beginning
  * with call FIRST. With COUNT 0, all calls fail from call FIRST on. If a rule makes a call fail, later rules of the
  * file do not count the call. A rule without `device` is for all devices. A sticky error breaks the device. Afterwards
- * cudaFree and the calls below, except cudaSetDevice, fail on the device with the same error. Only cudaDeviceReset ends
+ * cudaFree and the calls below, except cudaSetDevice, fail on the device with this error. Only cudaDeviceReset ends
  * this.
  *
  *     CALL           calls that count

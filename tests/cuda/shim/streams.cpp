@@ -1,6 +1,6 @@
 /* Simulates streams, events and graphs. Queued work runs only while a thread waits for the device, frees device memory
  * or queries an event. The pieces of work run one after another. SHIM_SEED chooses the stream among those that can
- * continue: 0 the oldest stream, odd a random stream, even the newest stream.
+ * continue: 0 the oldest stream, odd a random stream, other even the newest stream.
  *
  * If the engine forgets an event, some seed therefore runs the work in the wrong order. If a thread does not wait for a
  * copy, the data are missing. With an odd seed, some more work runs before the waiting thread continues. Other threads

@@ -1,11 +1,11 @@
 /* redirect: makes the CUDA engine that `make cuda` builds for users call this library instead of NVIDIA's runtime.
  *
- * NVIDIA's runtime is linked into build/libengine_cuda.so, which does not export its functions. This library replaces
- * libcublasLt.so, which the engine needs. The dynamic linker therefore initialises this library after it has mapped the
- * engine, and before it initialises the engine. At this moment, this library overwrites the entry of each function of
- * the runtime with a jump. The jump leads to the function of the same name in this library. If this library lacks the
- * function, a call of it ends the process with a message that names the function. The addresses come from the symbol
- * tables of both libraries. Nothing else of the engine is changed. */
+ * NVIDIA's runtime is linked into build/libengine_cuda.so. The engine does not export the runtime's functions. This
+ * library replaces libcublasLt.so, which the engine needs. The dynamic linker therefore initialises this library after
+ * it has mapped the engine, and before it initialises the engine. At this moment, this library overwrites the entry of
+ * each function of the runtime with a jump. The jump leads to the function of the same name in this library. If this
+ * library lacks the function, a call of it ends the process with a message that names the function. The addresses come
+ * from the symbol tables of both libraries. Nothing else of the engine is changed. */
 #include "tests/cuda/shim/runtime.h"
 #include "tests/cuda/shim/symbols.h"
 

@@ -1,7 +1,7 @@
 /* shim: the part of cuBLASLt and cuBLAS that engine/cuda uses (see cuda_runtime.h). The header is in a separate folder,
  * which allows its use with NVIDIA's cuda_runtime.h. Names and values are those of NVIDIA's header. Opaque structures
- * are not larger than NVIDIA's, and other structures have the same size. An engine that was compiled with NVIDIA's
- * header also calls these functions (tests/cuda/ptx). */
+ * are not larger than NVIDIA's, and other structures have the size of NVIDIA's. An engine that was compiled with
+ * NVIDIA's header also calls these functions (tests/cuda/ptx). */
 #ifndef TESTS_CUDA_SHIM_CUBLASLT_H
 #define TESTS_CUDA_SHIM_CUBLASLT_H
 
