@@ -1,8 +1,8 @@
 /* schedules: runs tests in several orders of threads in the shim (see SHIM_SEED in shim/cuda_runtime.h). 0 is lockstep,
  * 1 is random, 2 runs one thread as far as possible. Each build runs other orders. The thread sanitizer runs order 2,
  * because it detects races in any order. A program that defines NO_THREAD_SANITIZER also runs order 2 in the plain
- * build. Programs in tf32 and f16 run only in the plain build, because their kernels are those of float32 and bf16 with
- * another type. If SHIM_SEED is set, only its order runs. */
+ * build. Programs in f16 and tf32 run only in the plain build. Kernels of f16 are those of bf16 with another type, and
+ * kernels of tf32 are those of float32 without tensor cores. If SHIM_SEED is set, only its order runs. */
 #ifndef TESTS_CUDA_SCHEDULES_H
 #define TESTS_CUDA_SCHEDULES_H
 

@@ -25,7 +25,7 @@ static const struct {
 #ifndef __SANITIZE_THREAD__ /* the kernels that compute the refused epilogues have no barriers, so they cannot race */
     {DTYPE_F32, EXACT, "epilogue 1 0 801\n"},  {DTYPE_F32, EXACT, "product 1 0 801\n"},
     {DTYPE_BF16, 1e-1, "epilogue 1 0 801\n"},
-#ifndef __SANITIZE_ADDRESS__ /* the kernels of f16 and tf32 are those of bf16 and float32 with another type */
+#ifndef __SANITIZE_ADDRESS__ /* f16 has the kernels of bf16 with another type, and tf32 has those of float32 */
     {DTYPE_F16, 2e-2, "epilogue 1 0 801\n"},   {DTYPE_F16, 2e-2, "algorithm 1 0 801\n"},
     {DTYPE_TF32, 1e-2, "algorithm 1 0 801\n"},
 #endif

@@ -42,8 +42,9 @@ static const struct sizes sizes[] = {
 static const int64_t lengths[ITEMS] = {LONGEST, 1, 257, 163};
 static const enum pooling poolings[ITEMS] = {POOLING_MEAN, POOLING_LAST, POOLING_MAX, POOLING_MEAN};
 
-/* With a sanitizer, fewer cases are enough. The kernels of f16 and tf32 are those of bf16 and float32 with another
- * type. The longest item has the same tiles alone and in the batch, so it is not compared. */
+/* With a sanitizer, fewer cases are enough. The kernels of f16 are those of bf16 with another type. The kernels of tf32
+ * are those of float32 without tensor cores, which other programs run. The longest item has the same tiles alone and in
+ * the batch, so it is not compared. */
 #if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
 enum { N_DTYPES = 2, FIRST_ALONE = 1 };
 #else

@@ -41,8 +41,8 @@ static const struct {
     double bound; /* maximum error, relative to the largest value */
 } dtypes[] = {{DTYPE_F32, 1e-5}, {DTYPE_BF16, 4e-2}, {DTYPE_TF32, 5e-3}, {DTYPE_F16, 5e-3}};
 
-/* The kernels of f16 and tf32 are those of bf16 and float32 with another type. With the thread sanitizer, barriers take
- * long, and other programs run those kernels of bf16 that have barriers. */
+/* The kernels of f16 are those of bf16 with another type. The kernels of tf32 are those of float32. With the thread
+ * sanitizer, barriers take long, and other programs run those kernels of bf16 that have barriers. */
 #if defined __SANITIZE_THREAD__
 enum { N_DTYPES = 1 };
 #elif defined __SANITIZE_ADDRESS__

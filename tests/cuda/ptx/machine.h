@@ -78,8 +78,8 @@ struct kernel {
     std::vector<instruction> code; /* the last instruction ends the thread */
     std::vector<char> file;        /* initial contents of the register file, without the values of special registers */
     std::vector<special> specials;
-    size_t register_bytes = 0; /* size of the part of `file` that instructions write. Constants and special registers
-                                  follow */
+    size_t register_bytes = 0; /* size of the part of `file` with the registers that the kernel declares. Constants,
+                                  special registers and copies for conversions (decode_narrowed) follow */
     size_t local_bytes = 0;    /* size of a thread's local memory */
 };
 

@@ -1,4 +1,4 @@
-/* Runs launches. The blocks run one after another, and the warps of a block take turns. */
+/* Runs launches. The blocks run one after another, and one warp of a block runs at a time. */
 #include "tests/cuda/ptx/paths.h"
 
 #include <algorithm>
