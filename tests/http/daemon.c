@@ -27,7 +27,7 @@ struct daemon {
     int port;
     FILE *log;
     bool log_unread;
-    /* Reads the rest of the log and passes it on, so that the pipe never fills. With `log_unread`, this thread does not
+    /* Copies the rest of the log to stderr, so that the pipe never fills. With `log_unread`, this thread does not
      * exist. */
     pthread_t reader;
 };

@@ -18,11 +18,11 @@
 struct daemon;
 
 /* Starts the daemon with --port 0 and `arguments`. Returns when the daemon listens. `arguments` ends with NULL, and may
- * be NULL. If neither the arguments nor the variable LINFORMERD_MODEL name a model, the daemon serves
- * tests/models/bytes under the name "builtin", and weights/writer under the name "builtin-writer". In the model
+ * be NULL. If the variable LINFORMERD_MODEL is not set, and no argument begins with --model or --config, two models are
+ * added: tests/models/bytes with the name "builtin", and weights/writer with the name "builtin-writer". In the model
  * "builtin", each byte of a text is a token. */
 struct daemon *daemon_start(const char *const *arguments);
-/* The same, but without a model in the arguments the daemon serves the models in its binary. */
+/* Like daemon_start, but adds no models. If no setting names a model, the daemon serves the models in its binary. */
 struct daemon *daemon_start_built_in(const char *const *arguments);
 #define ARGUMENTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
@@ -125,7 +125,7 @@ json_t *json_of_file(const char *path);
 /* Sends a POST, and expects a failure in the form of the native routes. Its message must contain `part`. */
 void expect_failure(const struct daemon *daemon, const char *path, const char *body, long status, const char *type,
                     const char *part);
-/* Expects a failure in the form of the native routes in an answer. Frees the answer. */
+/* Expects that the answer is a failure in the form of the native routes. Frees the answer. */
 void expect_failure_answer(struct answer *answer, long status, const char *type, const char *part);
 
 double json_number_at(const json_t *list, size_t index);

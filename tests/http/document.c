@@ -141,7 +141,7 @@ static bool numbers_match(const char *expected, const char *expected_end, const 
 }
 
 /* An ellipsis matches like "*" in a shell. If the text after the last ellipsis does not match, this ellipsis is
- * extended by one character. Earlier ellipses need no other try. */
+ * extended by one character. Earlier ellipses need not be extended again. */
 bool document_matches(const char *expected, const char *found)
 {
     const char *wanted = skip_space(expected), *at = skip_space(found);

@@ -13,8 +13,8 @@
 #define BEYOND 16        /* number of compared tokens beyond max_seq_len, if the daemon is slow */
 #define BYTES 259        /* number of ids of the byte tokenizer */
 
-/* A causal model whose tokens are bytes. It has every operation that keeps a state without a context: linear and local
- * heads, a token shift, and buckets. */
+/* A causal model whose tokens are bytes. It has every operation that keeps a state between tokens, except those that
+ * read a context: linear and local heads, a token shift, and buckets. */
 static const char text_config[] = /* %s: additional keys, each followed by a comma. %d: number of ids */
     "{\"architecture\": \"linear_attention_transformer.LinearAttentionTransformerLM\", %s\"kwargs\": {"
     "\"num_tokens\": %d, \"dim\": 16, \"heads\": 2, \"depth\": 1, \"max_seq_len\": 256, \"dim_head\": 8, "

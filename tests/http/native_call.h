@@ -2,11 +2,11 @@
  * native_open adds these models:
  * - "bytes" accepts text, "ids" accepts only ids, "rows" accepts floats.
  * - "tensors", "classes", "score" and "pictures" are modules, whose inputs are tensors. "tensors" accepts floats.
- *   "classes" and "score" accept text. "pictures" accepts pictures. The last three return one vector for each item.
+ *   "classes" and "score" accept text. "pictures" accepts pictures. These three return one vector for each item.
  *   Only the columns of "classes" have names.
  * - "words" accepts text with a tokenizer.json (WordPiece with a template). It has the prompt "query". It generates
  *   without slots, so each of its jobs contains whole sequences.
- * - "pair" has several inputs, and the same tokenizer.
+ * - "pair" has several inputs, and the tokenizer of "words".
  * - "writer" accepts text like "bytes". It generates with slots, so each of its jobs contains only new rows.
  *
  * Include this header in one file of a program. */
@@ -65,7 +65,7 @@ static inline void native_add_tokenizer(const char *path)
     free(json);
 }
 
-/* Adds the models that are modules. Their inputs are tensors. The last three return one vector for each item. */
+/* Adds the models that are modules. Their inputs are tensors. All except "tensors" return one vector for each item. */
 static inline void native_open_modules(struct model_info info)
 {
     static struct served_label labels[] = {{"cat", true}, {"dog", false}, {"\"cow\"", false}, {"cat", false}};

@@ -1,6 +1,6 @@
 /* Several clients send items of random lengths, with random masks, to several models at once. The daemon combines these
- * items into batches. Each item's results are compared with its results alone. If the daemon is batch invariant, the
- * bits must be equal. The environment variable SEED chooses the requests. */
+ * items into batches. Each item's results are compared with those of the same item sent alone. If the daemon is batch
+ * invariant, the bits must be equal. The environment variable SEED chooses the requests. */
 #include "tests/http/infer.h"
 
 #include <curl/curl.h>
@@ -271,7 +271,7 @@ static int64_t metric(const struct daemon *daemon, const char *name)
 }
 
 /* Sends the items of random requests one by one, and then all requests at once. Returns the number of requests minus
- * the number of batches of the second time. */
+ * the number of batches for the requests sent at once. */
 static int64_t run_round(const struct daemon *daemon, bool same_bits)
 {
     struct request requests[MAX_REQUESTS];

@@ -205,7 +205,8 @@ static int sample_labels(const char *sample, char labels[256])
     return count;
 }
 
-/* Writes the first three columns of a metric's row on the page. The labels are those of the sample with most labels. */
+/* Writes the first three columns that a metric's row on the page must have. The labels are those of the sample with
+ * most labels. */
 static void metric_row(const char *metrics, const char *name, const char *type, char row[512])
 {
     char most[256] = "", labels[256];

@@ -186,8 +186,8 @@ static void folded_headers_are_refused_at_every_place(void **state)
     }
 }
 
-/* RFC 9112, section 3: one space separates method and path. A request of HTTP/1.1 has exactly one Host, and its name is
- * valid. */
+/* RFC 9112, section 3: one space separates method and path. A request of HTTP/1.1 has exactly one header Host, with
+ * a valid value. */
 static void ambiguous_request_lines_and_hosts_are_refused(void **state)
 {
     (void)state;

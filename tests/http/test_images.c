@@ -82,7 +82,7 @@ static void metadata_shows_free_sizes_as_minus_one(void **state)
     answer_free(&answer);
 }
 
-/* Nested lists of the shape give the same result as one flat list. */
+/* The data may be lists nested like the shape, or one flat list. The results must be equal. */
 static void nested_and_flat_data_have_the_same_result(void **state)
 {
     (void)state;

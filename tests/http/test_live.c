@@ -82,7 +82,8 @@ static bool reload_was_successful(void)
 
 #define BODY "{\"inputs\": \"a\"}"
 
-/* Sends a request with the key. Expects this name of the key in the log line. NULL: the line has no name. */
+/* Sends a request with the key. Expects that the log line has `name` as the name of the key. If `name` is NULL, the
+ * line must contain no name of a key. */
 static void expect_name(const char *key, const char *name)
 {
     char expected[100];

@@ -1,6 +1,6 @@
 /* Checkpoints in several files, and checkpoints whose tensors have other names than those of the class. Such names have
- * a prefix from a wrapper, or come from an older version of the library. Other tensors are ignored because `ignore` in
- * config.json lists them. The results must agree with the library. */
+ * a prefix from a wrapper, or come from an older version of the library. Surplus tensors are ignored because `ignore`
+ * in config.json lists them. The results must agree with the library. */
 #include "tests/http/checkpoint.h"
 
 #include <stdio.h>

@@ -411,7 +411,7 @@ static void logits_that_are_not_finite_fail(void **state)
                    "NaN or an infinity");
 }
 
-/* The answers have the same headers as on other routes: times, and ignored keys. */
+/* The answers have the same headers as on other routes: times, a number of tokens, and ignored keys. */
 static void answers_have_the_usual_headers(void **state)
 {
     (void)state;

@@ -22,8 +22,8 @@ static const struct checkpoint_shape classes_shapes[] = {{"table", 2, {259, 8}},
 static char *folder;
 static struct daemon *the_daemon;
 
-/* Makes the folder `name` with the weights and the tokenizer of docs/examples/animals, and with `keys` in its
- * config.json. */
+/* Makes the folder `name` with the weights of docs/examples/animals, and with `keys` in its config.json. If `tokenizer`
+ * is true, the folder also contains the tokenizer. */
 static void make_animals(const char *name, const char *keys, bool tokenizer, char path[512])
 {
     char command[2048];

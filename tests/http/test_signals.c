@@ -89,7 +89,7 @@ static void sighup_reloads_the_models(void **state)
     daemon_join(daemon);
 }
 
-/* nohup starts a program that ignores SIGHUP. The daemon must handle such a signal nevertheless. */
+/* A program that nohup starts ignores SIGHUP. The daemon must handle signals that are ignored when it starts. */
 static void a_signal_ignored_at_the_start_is_handled(void **state)
 {
     (void)state;

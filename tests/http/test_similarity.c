@@ -123,7 +123,7 @@ static void long_texts_are_cut_if_wanted(void **state)
     snprintf(body, sizeof body, form, long_text(text, 101),
              ", \"parameters\": {\"truncate\": true, \"truncation_direction\": \"left\"}");
     json_t *left = daemon_post_json(animals, "/similarity", body);
-    assert_false(json_equal(left, fits)); /* here, the beginning of the text was cut */
+    assert_false(json_equal(left, fits)); /* `left` comes from a text whose beginning was cut */
     json_decref(left);
     json_decref(fits);
 }

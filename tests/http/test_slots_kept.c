@@ -287,7 +287,7 @@ static int64_t sum_of(const char *text, const char *begin, const char *part)
     return sum;
 }
 
-/* Waits until `used` slots are in use, and no request waits. */
+/* Waits until `used` slots are in use, and no sequence waits. If `used` is 0, the queue must also be empty. */
 static void wait_for_slots(const struct daemon *daemon, int64_t used)
 {
     int64_t running = -1, waiting = -1;

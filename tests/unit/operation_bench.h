@@ -32,7 +32,7 @@ struct bench_results {
 };
 
 extern struct engine_options bench_options; /* options of the backend, by default the CPU in float32 */
-extern double bench_tolerance;              /* maximum error, relative to the largest value of a result, at least 0.3 */
+extern double bench_tolerance;              /* maximum error, divided by max(0.3, largest |value| of a result) */
 
 /* Opens the backend, and begins a plan with weights of these shapes. If the processor does not support the kernels of
  * bench_options, the test is skipped. The caller must call bench_end or bench_run. */

@@ -303,7 +303,8 @@ void test_reshape(void **state)
     bench_run(&bench);
 }
 
-/* Pads rows, ids and masks, to a length or to a multiple. One of the two linear attentions has no mask of the item. */
+/* Pads rows, ids and masks, to a length or to a multiple. The mask of the second linear attention hides only the
+ * padding. */
 static void check_pad_rows(struct plan_padding padding)
 {
     struct bench bench;

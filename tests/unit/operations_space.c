@@ -188,7 +188,7 @@ static int numbers(struct sized s, int axis)
     return y.value;
 }
 
-/* Computes the function of x (n, 6), which are multiples of 0.25, and of the numbers above. The ids are also the
+/* Computes the function of x (n, 6) and of numbers(). The elements of x are multiples of 0.25. The ids are also the
  * operand of an addition. */
 static void check_function(enum plan_function function, bool z_first)
 {

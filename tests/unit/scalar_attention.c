@@ -130,7 +130,7 @@ static bool reads_key(const struct plan_step *step, int64_t position, int64_t ke
 }
 
 /* Returns the sum of exp(feature of the key) over the keys that the row reads. Sets `products` to the sum of the values
- * of these keys, each multiplied by its term. */
+ * of these keys. Each value is multiplied by the exponential of its key. */
 static double sum_keys(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t head,
                        int64_t feature, double *products)
 {

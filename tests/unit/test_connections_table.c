@@ -88,8 +88,8 @@ static bool is_shut_down(int client)
     return length == 0;
 }
 
-/* Before libmicrohttpd reports that it has started the connection, its descriptor's number may already belong to
- * another file. */
+/* Before libmicrohttpd reports that it has started a connection, the number of the connection's descriptor may already
+ * belong to another file. */
 static void only_descriptors_of_libmicrohttpd_are_shut_down(void **state)
 {
     (void)state;

@@ -233,7 +233,7 @@ static void test_the_first_lane_wakes_when_the_last_one_fails(void **context)
 }
 
 /* The device of a sleeping lane works again, while the other lanes are busy and no new job arrives. The lane must wake
- * for the waiting jobs, even if they belong to another model than the first. */
+ * for the waiting jobs, even if these jobs do not belong to model 0. */
 static void test_a_lane_that_works_again_runs_waiting_jobs(void **context)
 {
     (void)context;

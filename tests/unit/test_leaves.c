@@ -32,8 +32,8 @@ static struct wiring {
     const struct model *like;
     struct plan_leaf leaf; /* class, path, kwargs and padding of the leaf, without inputs */
     bool required_alone;   /* the model has only the required inputs, and the leaf's optional inputs are not bound */
-    bool with_glue; /* a step that changes nothing is between each input of floats and the leaf, and after the leaf */
-    bool twice;     /* the output is the mean of two leaves with the same path */
+    bool with_glue;        /* glue() adds a step behind each input of floats except images, and behind the leaf */
+    bool twice;            /* the output is the mean of two leaves with the same path */
 } wiring;
 
 /* Adds an input like that of the whole class, but without its limits, which the leaf must add. `values` contains the
@@ -539,7 +539,7 @@ static int project(struct plan_builder *builder, int x)
     return plan_project_sequence(builder, x, e);
 }
 
-/* Adds an attention of the rows of x to `keys`, whose result is the output. */
+/* Adds an attention of the rows of x to `keys`. Its result is the output of the model. */
 static void give_attended(struct plan_builder *builder, int x, int keys)
 {
     int y = plan_attend(builder, x, keys, keys, (struct plan_attention){.heads = 1, .kv_heads = 1, .scale = 0.5f});

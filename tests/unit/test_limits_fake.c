@@ -12,7 +12,7 @@
 #define GIBIBYTE (INT64_C(1) << 30)
 #define AROUND 65536
 
-/* Returns the automatic payload_limit for a model with these inputs, beside the default model. */
+/* Returns the automatic payload_limit for two models: a model with these inputs, and the default fake model. */
 static int64_t payload(const struct model_input *inputs, int n_inputs, int64_t memory)
 {
     static const char *const outputs[] = {"output"};

@@ -1,5 +1,6 @@
 /* Tests the model of every reference case with batches of random items, which differ in lengths, masks, optional inputs
- * and requested outputs. Each item's results are compared with its results alone. SEED chooses the items. */
+ * and requested outputs. Each item's results are compared with those of the same item run alone. SEED chooses the
+ * items. */
 #include "engine/engine.h"
 #include "tests/unit/loaded.h"
 #include "tests/unit/tensors.h"
@@ -179,7 +180,8 @@ static void compare_alone(const struct loaded *loaded, const struct sample *samp
     free(together);
 }
 
-/* Runs a batch of random items, and compares each with its results alone. Returns the number of items. */
+/* Runs a batch of random items, and compares each item's results with those of the same item run alone. Returns the
+ * number of items. */
 static int64_t run_batch(const struct loaded *loaded)
 {
     struct sample samples[ITEMS];

@@ -443,7 +443,7 @@ static void too_many_nodes_are_refused(void **state)
     char *graph = chain(65537);
     expect(graph, "at most 65536 nodes", "graph");
     free(graph);
-    graph = chain(20000); /* accepted as far as the number of nodes, but it has no result "y" */
+    graph = chain(20000); /* 20000 nodes are accepted, but the graph has no result "y" */
     expect(graph, "output \"output\": no result", "graph");
     free(graph);
 }

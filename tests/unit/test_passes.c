@@ -27,11 +27,11 @@ static const struct backend_functions *functions;
 
 #define PLANS 40
 #define MAX_ITEMS 5
-#define MAX_ROWS 1024 /* maximum number of rows of a batch, also of two axes that a step joins */
+#define MAX_ROWS 1024 /* maximum number of rows of a batch, even on an axis that joins two axes */
 #define MAX_LENGTH 90
 #define COLUMNS 24     /* columns of x */
 #define VOCABULARY 37  /* columns of the output layer */
-#define TOLERANCE 2e-5 /* maximum error, relative to the largest value, at least 0.3 */
+#define TOLERANCE 2e-5 /* maximum error, divided by max(0.3, largest |value| of a result) */
 
 static uint64_t seed;
 static bool is_in_a_plan[OP_COUNT]; /* by operation: whether a plan contained it, with or without passes */

@@ -343,7 +343,7 @@ static void test_items_with_folded_sequences_compute_the_same_in_a_batch(void **
     struct engine_item items[ITEMS];
     struct error error;
     make(build_folded, folded_shapes, COUNT(folded_shapes), &made);
-    assert_int_equal(model_info(made.loaded.model)->n_outputs, 1); /* attention.0 is no output here */
+    assert_int_equal(model_info(made.loaded.model)->n_outputs, 1); /* the model has no output attention.0 */
     for (int i = 0; i < ITEMS; i++) {
         fold_begin(&items[i], sizes[i][0], sizes[i][1]);
         must(model_check(made.loaded.model, &items[i], &error), &error);

@@ -15,8 +15,8 @@
 
 #define FOLDER "tests/tokenizers/reference/"
 
-/* A tokenizer of bytes after the normalizer NFKD, which makes as many tokens of a text as possible. %s stands for the
- * vocabulary. */
+/* A tokenizer of bytes after the normalizer NFKD. This tokenizer makes as many tokens of a text as possible. %s stands
+ * for the vocabulary. */
 static const char worst_file[] =
     "{\"normalizer\": {\"type\": \"NFKD\"}, \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
     "\"trim_offsets\": true, \"use_regex\": true}, \"post_processor\": {\"type\": \"ByteLevel\", \"add_prefix_space\": "

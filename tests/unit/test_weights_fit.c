@@ -30,7 +30,7 @@ struct tensor {
 #define MAX_TENSORS 8
 
 static const struct {
-    const char *what, *expected; /* name of the test, part of the message. The message is NULL if the file fits */
+    const char *what, *expected; /* name of the test, expected part of the message (NULL if the file fits) */
     struct tensor tensors[MAX_TENSORS];
 } files[] = {
     {"a wrong shape",
