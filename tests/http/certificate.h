@@ -1,4 +1,4 @@
-/* certificate: makes certificates for tests. Any failure here fails the running test. */
+/* certificate: makes certificates for tests. Any failure of these functions fails the running test. */
 #ifndef TESTS_HTTP_CERTIFICATE_H
 #define TESTS_HTTP_CERTIFICATE_H
 

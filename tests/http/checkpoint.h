@@ -1,5 +1,5 @@
 /* checkpoint: reads the model.safetensors of a reference case, changes it, and writes it into a new model folder. Any
- * failure here fails the running test. */
+ * failure of these functions fails the running test. */
 #ifndef TESTS_HTTP_CHECKPOINT_H
 #define TESTS_HTTP_CHECKPOINT_H
 

@@ -1,5 +1,5 @@
 /* collector: stands in for OpenTelemetry's collector. It receives the spans that a daemon sends to /v1/traces.
- * collector_spans checks that the bodies have the form of OTLP. Any failure here fails the running test. */
+ * collector_spans checks that the bodies have the form of OTLP. Any failure of these functions fails the test. */
 #ifndef TESTS_HTTP_COLLECTOR_H
 #define TESTS_HTTP_COLLECTOR_H
 
@@ -13,7 +13,8 @@ void collector_stop(struct collector *collector);
 /* "http://127.0.0.1:PORT" */
 const char *collector_url(const struct collector *collector);
 
-/* From now on, answers have this status and body. Only spans that are answered with status 200 are kept. */
+/* From now on, answers to valid requests have this status and body. If the status is not 200, the spans of the request
+ * are not kept. */
 void collector_answer(struct collector *collector, unsigned int status, const char *body);
 
 /* From now on, requests wait until collector_release. */

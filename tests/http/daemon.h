@@ -1,6 +1,6 @@
 /* daemon: runs the real binary on a free port, and sends requests to it. The environment variable LINFORMERD names the
- * binary. The default is build/linformerd. Programs run in the repository's root. Any failure here fails the running
- * test. */
+ * binary. The default is build/linformerd. Programs run in the repository's root. Any failure of these functions fails
+ * the running test. */
 #ifndef TESTS_HTTP_DAEMON_H
 #define TESTS_HTTP_DAEMON_H
 

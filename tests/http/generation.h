@@ -28,9 +28,10 @@ void generation_daemon_stop(struct daemon *daemon, char *folder); /* also remove
 char *generation_body(const char *model, const json_t *prompt, const char *parameters);
 
 /* Returns the sequences that linear-attention-transformer generates: a list of {"model", "prompt", "ids"}. The caller
- * drops the reference. Each sequence has 200 ids. If the daemon is slow, prompt and ids together end 16 tokens after
- * the length of the model's longest input, which is 64. After a longer prompt, there are 16 ids. Beyond this length,
- * each new token computes all rows again. A few of these tokens test the same code as many. */
+ * drops the reference. Each sequence has 200 ids. If the daemon is slow, the list of ids is cut: prompt and ids
+ * together have 80 tokens, 16 more than the longest input of the model (64). After a prompt of 64 or more tokens, there
+ * are 16 ids. Beyond 64 tokens, each new token computes all rows again. A few of these tokens test the same code as
+ * many. */
 json_t *generation_greedy_runs(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* infer: calls of /v2/models/{m}/infer that send and receive tensors as bytes after the JSON. The bodies may also come
- * from the reference cases. Any failure here fails the running test. */
+ * from the reference cases. Any failure of these functions fails the running test. */
 #ifndef TESTS_HTTP_INFER_H
 #define TESTS_HTTP_INFER_H
 
@@ -28,8 +28,8 @@ struct infer_request {
     size_t json, length;
 };
 
-/* Returns a body that requests `outputs` by name. Without names, the body requests the output of the class. The caller
- * frees the body. */
+/* Returns a body that requests `outputs` by name. Without names, the daemon answers with the first output of the model.
+ * The caller frees the body. */
 struct infer_request infer_body_of(const struct infer_tensor *inputs, size_t n_inputs, const char *const *outputs,
                                    size_t n_outputs);
 void infer_body_free(struct infer_request *body);

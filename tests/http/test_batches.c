@@ -301,8 +301,8 @@ static bool has_avx512; /* the daemon chose AVX-512 */
 
 static void run(const char *kernels)
 {
-    /* Batches have no time limit. With a limit they would be small on the CUDA shim, because a batch takes longer there
-     * than the limit assumes. */
+    /* Batches have no time limit. With a limit they would be small on the CUDA shim, because a batch on the shim
+     * takes longer than the limit assumes. */
     struct daemon *daemon = daemon_start(ARGUMENTS("--model", "builtin=tests/models/bytes", "--model", CASES_FOLDER,
                                                    "--max-batch-tokens", "2048", "--max-batch-ms", "0", kernels));
     struct answer info = daemon_get(daemon, "/info");

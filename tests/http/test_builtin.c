@@ -84,7 +84,7 @@ static void texts_are_as_similar_as_in_pytorch(void **state)
 }
 
 /* The text has 512 tokens, most of them equal. The model counts the repetitions of each token, and this count is large
- * here. */
+ * for this text. */
 static void the_longest_text_is_read(void **state)
 {
     (void)state;

@@ -250,7 +250,7 @@ static void a_kernel_that_forbids_generated_code_is_supported(void **state)
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     if (WEXITSTATUS(status) != 0 || !onednn)
-        skip(); /* the kernel lacks this rule, or the daemon does not use oneDNN here */
+        skip(); /* the kernel lacks this rule, or the daemon does not use oneDNN */
     struct daemon *daemon = start_restricted(NULL, refuse_generated_code, &said, &status);
     assert_non_null(daemon);
     expect_said(said, "products run without oneDNN");

@@ -56,8 +56,8 @@ static void check_epilogue(struct plan_activation activation, enum epilogue_plac
     bench_run(&bench);
 }
 
-/* Softplus has a step where a x equals b, here at x = 50. No product comes near 50, so rounding cannot move a product
- * over the step. */
+/* Softplus has a step where a x equals b. In this test, the step is at x = 50. No product comes near 50, so rounding
+ * cannot move a product over the step. */
 void test_epilogues(void **state)
 {
     (void)state;

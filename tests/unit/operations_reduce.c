@@ -231,7 +231,7 @@ static void check_multiply(int64_t heads, int64_t d, enum matrices kind, float s
     bench_run(&bench);
 }
 
-/* Product with a weight: y (n, out) = x W. x has more rows than one task and one tile compute. If `spread` is set, the
+/* Product with a weight: y (n, out) = x W. x has more rows than one task or one tile computes. If `spread` is set, the
  * columns of x are read backwards. */
 static void check_multiply_weight(int64_t in, int64_t out, bool spread)
 {

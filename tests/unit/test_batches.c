@@ -16,7 +16,7 @@
 
 #define SEQUENCES 24
 #define MAX_IDS 4096        /* maximum number of ids of a batch */
-#define MAX_BATCH_ROWS 8192 /* max_batch_tokens: the largest matrices have more rows than the batch has ids */
+#define MAX_BATCH_ROWS 8192 /* max_batch_tokens. The largest matrices have more rows than a batch has ids */
 #define WANTED_ROWS 3
 
 static struct loaded loaded;

@@ -122,8 +122,9 @@ static void test_a_stuck_lane_delays_no_other_model(void **context)
     expect(stuck, JOB_OK);
 }
 
-/* The estimate for model 0 includes the jobs of model 2, which shares its lanes, but not those of model 1. A lane whose
- * device has failed does not count. A token takes at least 0.1 s, so the estimates are several seconds. */
+/* The estimate for model 0 includes the jobs of model 2, because both models have the same lanes. It does not include
+ * the jobs of model 1. A lane whose device has failed does not count. A token takes at least 0.1 s, so the estimates
+ * are several seconds. */
 static void test_retry_after_counts_models_on_the_same_lanes(void **context)
 {
     (void)context;

@@ -107,8 +107,8 @@ static void test_each_description_has_a_route(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* The description of an open route, which requires no key, has an empty list `security`, and no answer 401. That of a
- * route with a body has a requestBody. */
+/* The description of an open route, which requires no key, has an empty list `security`, and no answer 401. The
+ * description of a route with a body has a requestBody. */
 static void test_descriptions_name_required_keys_and_bodies(void **state)
 {
     (void)state;

@@ -27,7 +27,7 @@
 #endif
 
 #ifndef DTYPE
-#define DTYPE DTYPE_F32 /* test_operations_bf16.c, here and in tests/cuda, and other files define another value */
+#define DTYPE DTYPE_F32 /* other files define another value, for example both files test_operations_bf16.c */
 #endif
 
 static void test_every_operation_has_its_facts(void **state)

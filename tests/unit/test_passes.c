@@ -593,7 +593,8 @@ static void assert_same(const struct bench *bench, const float *found, const flo
             fail_msg("in company %.9g, alone %.9g", (double)found[i], (double)expected[i]);
 }
 
-/* Compares the item's results in the batch with its results alone. Alone, the item requests all results. */
+/* Compares the item's results in the batch with those of the same item run alone. When it runs alone, the item requests
+ * all results. */
 static void compare_alone(struct bench *bench, const struct engine_item *item)
 {
     static struct results all;

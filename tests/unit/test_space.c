@@ -100,8 +100,8 @@ static void test_dense_and_broadcast_dimensions_are_merged(void **state)
     assert_int_equal(space_simplify(ones, 2), 0);
 }
 
-/* Counts, strides and first elements follow from the sizes of an item. Those of operands that the step does not have
- * are 0. */
+/* Counts, strides and first elements follow from the sizes of an item. If the step does not have an operand, the
+ * strides and the first element of this operand are 0. */
 static void test_counts_and_strides_follow_from_sizes(void **state)
 {
     (void)state;
