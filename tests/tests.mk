@@ -66,6 +66,11 @@ $(call programs,$(FUZZERS)): %: %.o $(ARCHIVES)
 TESTED_BY := unit/test_% cuda/test_% http/% reference/% fuzz/%
 $(TESTED_BY:%=$(BUILD)/tests/%.o): private CFLAGS += -O1
 
+# The thread sanitizer does not check the slow reference, which has a single thread.
+ifeq ($(SANITIZE),thread)
+$(BUILD)/tests/unit/scalar%.o: private SANITIZER :=
+endif
+
 # ---- Which programs run in which build. tests/README.md gives the reasons.
 in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
 # LATE: programs that take long on the shim, and clang's check of the CUDA engine. Only `make test-all` runs them, as it

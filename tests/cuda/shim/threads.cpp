@@ -29,10 +29,12 @@
 #endif
 #ifdef SHIM_TSAN
 #include <sanitizer/tsan_interface.h>
+extern "C" void __tsan_write_range(void *address, unsigned long bytes); /* no header declares this function */
 #define TSAN(statement) statement
 #define OF_FIBERS(statement) \
-    if (apart)               \
-    statement
+    if (apart) {             \
+        statement;           \
+    }
 #else
 #define TSAN(statement)
 #define OF_FIBERS(statement)
@@ -50,6 +52,9 @@
  * thread after these other threads. */
 #define BARRIERS 64
 #define LANES 32
+/* Number of threads that the thread sanitizer distinguishes in a block. Its time for a barrier grows with this number
+ * times the number of threads. */
+#define IDENTITIES 64
 /* is_apart() uses both constants to choose the blocks whose threads the thread sanitizer distinguishes. */
 #define APART 8
 #define OFTEN 24
@@ -116,6 +121,8 @@ char block_begins, block_ends;
 /* True if the thread sanitizer distinguishes the threads of the block. Otherwise, all threads count as the thread that
  * runs the grid, and races are not found. */
 bool apart = true;
+void *identities[IDENTITIES]; /* the sanitizer's fibers */
+uint64_t choices;             /* state of the random numbers that choose identities and blocks */
 #endif
 
 UNCHECKED unsigned random_below(unsigned n)
@@ -148,7 +155,7 @@ asm(".text\n"
 void switch_stack(stack *from, stack *to, bool ends)
 {
     ASAN(__sanitizer_start_switch_fiber(ends ? nullptr : &from->asan, to->memory, to->bytes));
-    OF_FIBERS(__tsan_switch_to_fiber(to->tsan, __tsan_switch_to_fiber_no_sync));
+    OF_FIBERS(if (from->tsan != to->tsan) __tsan_switch_to_fiber(to->tsan, __tsan_switch_to_fiber_no_sync));
 #ifdef SWITCH_BY_HAND
     shim_switch(&from->pointer, to->pointer);
 #else
@@ -317,6 +324,9 @@ void find_main_stack()
     main_stack.memory = memory_of_thread;
     main_stack.bytes = bytes_of_thread;
     TSAN(main_stack.tsan = __tsan_get_current_fiber());
+    /* The identities are created before the first block. The sanitizer assumes that everything that the creator of a
+     * fiber did until then happened before the fiber. */
+    TSAN(for (void *&identity : identities) identity = identity ? identity : __tsan_create_fiber(0));
 }
 
 /* Fills dynamic shared memory with NaNs, and the section shared_memory if a block has used it. The section is filled in
@@ -330,14 +340,30 @@ UNCHECKED __attribute__((optimize("no-tree-loop-distribute-patterns"))) void for
 }
 
 #ifdef SHIM_TSAN
-/* The thread sanitizer records which threads have waited for each other. The time for this grows with the square of the
- * number of threads. Therefore threads are distinguished only in some blocks. In the first OFTEN launches of a kernel,
- * these are the first and the last block of a grid. In addition, about one block in APART is chosen at random. */
+unsigned choose_below(unsigned n)
+{
+    choices = choices * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)((choices >> 33) % n);
+}
+
+/* The thread sanitizer records which threads have waited for each other, which is slow. Therefore threads are
+ * distinguished only in some blocks. In the first OFTEN launches of a kernel, these are the first and the last block of
+ * a grid. In addition, about one block in APART is chosen at random. */
 bool is_apart(unsigned launches, unsigned place, size_t blocks)
 {
-    static uint64_t state;
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (launches < OFTEN && (place == 0 || place + 1 == blocks)) || (state >> 33) % APART == 0;
+    return choose_below(APART) == 0 || (launches < OFTEN && (place == 0 || place + 1 == blocks));
+}
+
+/* Chooses the identity of each thread for the thread sanitizer. It finds a race of two threads only if their identities
+ * differ. Each warp has its own identities. If these are fewer than its lanes, a lane's identity changes with each
+ * block. Then a later block shows a race that this block hides. */
+void choose_identities()
+{
+    unsigned warps = (count + LANES - 1) / LANES, of_warp = IDENTITIES / warps < LANES ? IDENTITIES / warps : LANES;
+    for (unsigned i = 0; i < count; i++) {
+        unsigned lane = i % LANES, own = of_warp < LANES ? choose_below(of_warp) : lane;
+        fibers[i].own.tsan = identities[i / LANES * of_warp + own];
+    }
 }
 
 /* Counts a launch of the kernel. Returns the number of earlier launches. */
@@ -359,11 +385,9 @@ void run_block(unsigned place)
         fibers[i].seen = {{i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y}, i};
         fibers[i].n_copies = fibers[i].groups = 0;
         fibers[i].begun = false;
-        /* The sanitizer's data are created here, not when the fiber begins. Otherwise the sanitizer would assume that
-         * everything that the creator did until then happened before the fiber. */
-        TSAN(fibers[i].own.tsan = fibers[i].own.tsan ? fibers[i].own.tsan : __tsan_create_fiber(0));
         make_ready(&fibers[i]);
     }
+    OF_FIBERS(choose_identities());
     OF_FIBERS(__tsan_release(&block_begins));
     fiber *first = next_ready();
     go_on_with(first, &main_stack, false);
@@ -493,6 +517,7 @@ void copies_wait(unsigned pending)
             memcpy(landing->to, landing->from, 16);
         else
             memset(landing->to, 0, 16);
+        TSAN(__tsan_write_range(landing->to, 16));
     }
     me->n_copies = left;
 }
