@@ -210,10 +210,11 @@ static void build_rms_norm(struct node *node, int variant)
     struct tensor x = node_tensor(node, "input"), gain = optional_tensor(node, "weight");
     int sizes[MODULE_RANK], count = node_sizes(node, "normalized_shape", sizes, MODULE_RANK);
     double epsilon = node_number(node, "eps", 1.1920928955078125e-07);
-    if (module_failed(module) || count != 1 || x.rank < 1) {
+    if (!module_failed(module) && count != 1)
         module_fail(module, "rms_norm is supported only over the last dimension of a tensor");
+    check_normalized(module, &x, sizes, count);
+    if (module_failed(module))
         return;
-    }
     struct tensor mean = tensor_activate(module, x, (struct plan_activation){.kind = ACTIVATION_SQUARE});
     const int last[] = {x.rank - 1};
     mean = tensor_reduced(module, REDUCTION_MEAN, mean, last, 1, true, 0);
