@@ -445,6 +445,12 @@ static int build_gelu(struct plan_builder *builder, const void *how)
     return g->none ? y : plan_activate(builder, y, ACTIVATION_GELU);
 }
 
+static double gelu_of(double u, bool exact)
+{
+    double tanh_form = 0.5 * u * (1 + tanh(sqrt(2 / acos(-1)) * (u + 0.044715 * u * u * u)));
+    return exact ? 0.5 * u * erfc(-u * sqrt(0.5)) : tanh_form;
+}
+
 /* Returns the mean of found / expected, for numbers at which GELU's exact formula and its tanh approximation differ by
  * a tenth of the value. */
 static double ratio_of_tails(int64_t n, const float *before, const float *found, bool exact)
@@ -455,12 +461,19 @@ static double ratio_of_tails(int64_t n, const float *before, const float *found,
         double u = (double)before[i];
         if (u < -3.2 || u > -2.8)
             continue;
-        double tanh_form = 0.5 * u * (1 + tanh(sqrt(2 / acos(-1)) * (u + 0.044715 * u * u * u)));
-        sum += (double)found[i] / (exact ? 0.5 * u * erfc(-u * sqrt(0.5)) : tanh_form);
+        sum += (double)found[i] / gelu_of(u, exact);
         count++;
     }
     assert_true(count > 50);
     return sum / (double)count;
+}
+
+static double bound_of(enum dtype dtype)
+{
+    int i = 0;
+    while (dtypes[i].dtype != dtype)
+        i++;
+    return dtypes[i].bound;
 }
 
 /* Compares GELU after a product with the formula in double precision. `before` is the product in f32 on the CPU, to
@@ -473,7 +486,13 @@ static struct counted check_gelu(const struct backend_functions *functions, enum
     struct counted start = counts_now();
     run(&cuda, &equal, 0, equal.count, IN, g->columns, x, found);
     struct counted counted = counts_since(start);
-    double ratio = ratio_of_tails(n, before, found, dtype != DTYPE_BF16);
+    bool exact = dtype != DTYPE_BF16;
+    float *expected = calloc((size_t)n, sizeof *expected);
+    for (int64_t i = 0; i < n; i++)
+        expected[i] = (float)gelu_of((double)before[i], exact);
+    compare(bound_of(dtype), n, found, expected);
+    free(expected);
+    double ratio = ratio_of_tails(n, before, found, exact);
     print_message("%s: %.3f of the expected values\n", dtype_name(dtype), ratio);
     assert_true(fabs(ratio - 1) < 0.03);
     end(&cuda);

@@ -263,8 +263,9 @@ static int compare_class(const char *text, size_t length, const double *logits, 
 /* Checks datatype and shape of the only output. Returns this output. */
 static const json_t *classes_output(const json_t *answer, json_int_t classes)
 {
-    const json_t *output = json_array_get(json_object_get(answer, "outputs"), 0);
+    const json_t *outputs = json_object_get(answer, "outputs"), *output = json_array_get(outputs, 0);
     const json_t *shape = json_object_get(output, "shape");
+    assert_int_equal(json_array_size(outputs), 1);
     assert_string_equal(json_string_value(json_object_get(output, "datatype")), "BYTES");
     assert_int_equal(json_array_size(shape), 2);
     assert_int_equal(json_integer_value(json_array_get(shape, 0)), 2);
