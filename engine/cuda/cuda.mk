@@ -30,9 +30,10 @@ $(BUILD)/flags_cuda: FORCE
 	@NVCC='$(NVCC)' CUBLAS='$(CUBLAS)' engine/cuda/toolkit.sh check
 	$(call keep,$(for_device))
 
-# clang is a second compiler. It checks syntax and types of the code for the device and of the code for the host, and
-# writes no objects. It requires two headers that no kernel needs: one of cuRAND, and one that CUDA 13 lacks. Empty
-# files replace these headers if they are missing. If cuBLAS is missing, the shim's header (tests/cuda/shim) is used.
+# clang is a second compiler. It checks syntax and types, and writes no objects. With --cuda-device-only it checks the
+# functions for the host, too, except whether they call functions for the device. nvcc checks this. clang requires two
+# headers that no kernel needs: one of cuRAND, and one that CUDA 13 lacks. Empty files replace these headers if they are
+# missing. If cuBLAS is missing, the shim's header (tests/cuda/shim) is used.
 CLANG       = $(eval CLANG := $$(call toolkit,clang))$(CLANG)
 CUDA_FOLDER = $(eval CUDA_FOLDER := $$(call toolkit,folder))$(CUDA_FOLDER)
 clang_cuda  = $(say) $(CLANG) -x cuda -std=c++20 -fsyntax-only --cuda-path=$(CUDA_FOLDER) --cuda-gpu-arch=sm_80 -nocudalib \
@@ -43,5 +44,4 @@ $(BUILD)/clang/%.checked: %.cu $(wildcard engine/*.h engine/*/*.h config/*.h)
 	@mkdir -p $(dir $@) $(BUILD)/clang/include
 	@touch $(addprefix $(BUILD)/clang/include/,curand_mtgp32_kernel.h texture_fetch_functions.h)
 	$(clang_cuda) --cuda-device-only $<
-	$(clang_cuda) --cuda-host-only $<
 	@touch $@

@@ -1,7 +1,6 @@
 #!/bin/bash
-# clang_cuda.sh: clang compiles the CUDA engine without a warning, as nvcc does. clang checks syntax and types of the
-# code for the device and of the code for the host. The check is skipped if no clang 16 or later, or no nvcc, is
-# installed.
+# clang_cuda.sh: clang compiles the CUDA engine without a warning, as nvcc does. clang only checks syntax and types. The
+# check is skipped if no clang 16 or later, or no nvcc, is installed.
 set -euo pipefail
 build=${BUILD:-build}
 
