@@ -1,8 +1,8 @@
 #!/bin/bash
 # packages.sh GROUP…: installs the distribution's packages that the groups need, and prints their names and reasons. If
 # all are installed, the script ends quickly. The Makefile and the images use this list, so there is no other list.
-# "a|b" means that a or b is needed. If both are missing, a is installed, or b if the distribution lacks a. A list that
-# ends in "|" is useful, but not needed. It is installed in the same way, but only if a needed package is missing.
+# "a|b" means that a or b is needed. If both are missing, a is installed, or b if the distribution lacks a. A package
+# with "|" at the end is useful, but not needed. It is installed only if a needed package is missing, too.
 set -euo pipefail
 
 list='

@@ -54,7 +54,7 @@ def needed(path):
 
 
 def package_of(path):
-    """The Debian package of a file. In its database, some files are in /lib and others in /usr/lib."""
+    """The Debian package of a file. dpkg knows some files by their paths in /lib, and others by those in /usr/lib."""
     real = os.path.realpath(path)
     for one in (real, real[len("/usr"):] if real.startswith("/usr/") else "/usr" + real):
         found = subprocess.run(["dpkg", "--search", one], capture_output=True, text=True)

@@ -11,10 +11,10 @@
 #define FAKE_COLUMNS 4 /* columns of the last hidden state */
 #define FAKE_MAX_LENGTH 64
 
-/* Ids that cause failures of the item that contains them: */
+/* Ids that cause failures: */
 #define FAKE_ID_NAN 990      /* each result contains NaN in the row of this id */
 #define FAKE_ID_INFINITE 991 /* each result contains infinity in the row of this id */
-#define FAKE_ID_FAIL 992     /* model_run fails: "the fake device failed" */
+#define FAKE_ID_FAIL 992     /* model_run fails for the whole batch: "the fake device failed" */
 
 /* Creates a model with the properties in `info`, which is copied. If n_lanes or n_devices is 0, the model has one. If
  * `info` is NULL, the model is a language model with one input `x` of ids, with logits, and with the sizes above. If

@@ -128,8 +128,8 @@ done
 if [ $# = 1 ]; then
     cat "$logs/${1//\//_}.log"
 else
-    # Processor time does not depend on other work of the machine. It includes the time of daemons, because each test
-    # waits for the end of its daemon.
+    # Processor time depends less on other work of the machine than elapsed time. It includes the time of daemons,
+    # because each test waits for the end of its daemon.
     echo
     echo "The ten slowest, in seconds of processor time (and from start to end):"
     for program in "$@"; do

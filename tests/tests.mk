@@ -288,8 +288,8 @@ bench-million: ## [by hand, last 2026-11-22] sends a sequence of a million rows.
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/bench/long_model
 	@BUILD=$(BUILD) tests/bench/million.sh
 
-# Programs that run on a GPU. They are the programs of the shim, except those that need the shim. The archive carries
-# them to a machine that cannot build them. tests/gpu/check.sh runs them there.
+# Programs that run on a GPU: the tests of tests/cuda that do not need the shim, test_reference, worker and the daemon.
+# The archive carries them to a machine that cannot build them. On that machine, tests/gpu/check.sh runs them.
 ON_DEVICE := $(filter-out %/test_fusion %/test_chips $(BUILD)/tests/cuda/test_faults_%,$(SHIMMED)) \
              $(BUILD)/tests/http/test_reference $(BUILD)/tests/bench/worker $(BUILD)/linformerd
 OF_SHIM   := $(wordlist 1,2,$(SHIM)) $(DEVICE_TESTS)

@@ -5,8 +5,8 @@
 
 FOLDER holds a linformer.LinformerLM. POST /embed {"inputs": [[ids]]} answers with mean-pooled, normalised vectors of
 the last hidden state. The requests that arrive while a batch runs form the next batch. A batch has at most MAX_BATCH
-sequences. If more than one request was in the last batch or waited when it began, the server waits until as many have
-arrived, but at most MAX_WAIT_S.
+sequences. The server counts the requests in the last batch and those that waited when it began. If there was more than
+one, it waits until as many requests wait again, at most MAX_BATCH, but not longer than MAX_WAIT_S.
 
 pad: a batch is padded to its longest sequence, and pooled over the real rows. The library has no mask. So its
 projection of keys and values includes the padding, and a vector depends on the other sequences of the batch.

@@ -58,7 +58,7 @@ static void add(struct shapes *shapes, int layer, const char *name, int64_t rows
     shapes->count++;
 }
 
-/* Lists the stored tensors. With parameter_sharing "layerwise", all E and F are the same tensor. */
+/* Lists the stored tensors. With parameter_sharing "layerwise", all E and F share one weight and one bias. */
 static void list_shapes(struct shapes *shapes, int64_t input_size)
 {
     static const char *const projections[] = {"to_q", "to_k", "to_v"};
@@ -84,7 +84,7 @@ static void list_shapes(struct shapes *shapes, int64_t input_size)
     }
 }
 
-/* Returns the other names of the shared tensor E, in the form in which save_model records them. */
+/* Returns the other names of the shared weight and the shared bias, in the form in which save_model records them. */
 static json_t *describe_shared(void)
 {
     static const char *const parts[] = {"weight", "bias"};

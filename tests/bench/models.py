@@ -45,7 +45,7 @@ def write_linformer(name, folder):
     export(getattr(linformer, class_name)(**kwargs), kwargs, folder)
 
 
-# ---- Causal models of linear-attention-transformer. Weights of linear layers are small, as those of trained models.
+# ---- Causal models of linear-attention-transformer, with the library's initial weights
 
 GENERATION = dict(num_tokens=20000, dim=512, depth=8, heads=8, max_seq_len=8192, causal=True)
 CAUSAL = {
@@ -61,8 +61,8 @@ def write_causal(name, folder):
     export(LinearAttentionTransformerLM(**CAUSAL[name]), CAUSAL[name], folder)
 
 
-# ---- Modules of export_module(). rows: rows of the Linformer. tokens: the largest number of rows of any value. The
-# daemon counts these rows as tokens.
+# ---- Modules that export_module() writes. rows: rows of the Linformer. tokens: the largest number of rows of any
+# value. The daemon counts these rows as tokens.
 
 MODULES = {
     "vit_224": dict(label="ViT, 224² pixels", image=224, patch=32, shape=(3, 224, 224), rows=50, tokens=3 * 224 * 224),

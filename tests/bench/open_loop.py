@@ -147,7 +147,7 @@ def run(port, schedule, seed):
 
 def burst(port, lengths, count, seed):
     """Sends a request of each length at the same time, and waits for all answers. Does this `count` times. Returns the
-    times of all answers."""
+    latencies of all answers in seconds."""
     client, generator, result = Client(port), random.Random(seed), Result()
     requests = [request_of(length, generator) for length in lengths]
     for _ in range(count):

@@ -1,6 +1,6 @@
 /* plan_products: runs only the products of a plan, one after another, with the CPU engine's tiles and tasks. The
- * products are those of linear and feed-forward steps, and of projections along the sequence. Each product has the
- * plan's shape, and runs as often as in the plan.
+ * products are those of linear and feed-forward steps, and of projections along the sequence. Each product has the same
+ * shape as in the plan, and runs as often as in the plan.
  *
  * The two products of attention are left out, because attention computes them in one loop with the softmax (vector.h).
  * Products of one shape share one weight. So this weight stays in faster caches than the weights of several layers

@@ -55,8 +55,8 @@ def table(columns, rows):
 
 
 def number(value, digits=3):
-    """The value with `digits` significant digits and without an exponent. Larger values are rounded to integers. An en
-    dash stands for a missing value."""
+    """The value with `digits` significant digits and without an exponent. A value with at least `digits` digits before
+    the point is rounded to an integer. An en dash stands for a missing value."""
     if value != value:
         return "–"
     if value == 0 or abs(value) >= 10 ** (digits - 1):

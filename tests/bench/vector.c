@@ -18,8 +18,8 @@
 
 #define ROWS 64
 #define COLUMNS 512
-/* Number of independent sums. It exceeds the latency of a multiply-add times the number of units, and fits into 16
- * registers. */
+/* Number of independent sums, one in each register. It exceeds the latency of a multiply-add in cycles, times the
+ * number of units for multiply-adds. The sums fit into 16 registers. */
 #define SUMS 12
 
 static double now_s(void)

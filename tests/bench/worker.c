@@ -7,8 +7,9 @@
  *                                once -> ready. LENGTH: of a sequence, or each free size of a tensor
  *     pooled FILE LENGTH…        sequences of these lengths, one after another in FILE, or random if FILE is "-".
  *                                Requests the mean of each last hidden state. Runs once -> ready
- *     steps BATCH FIRST          one new row of each of BATCH sequences of a causal model. The FIRST rows before are
- *                                zeros in slots. Requests the logits of the row. Runs once -> ready
+ *     steps BATCH FIRST          one new row of each of BATCH sequences of a causal model. Each slot stands for FIRST
+ *                                earlier rows, which are not computed. Requests the logits of the new row. Runs once
+ *                                -> ready
  *     read SECONDS               reads as many bytes as the weights have, with all threads -> bytes B MS1 MS2 …
  *     run SECONDS                runs for this time, at least once -> ms T1 T2 …
  *     save FILE                  writes the last output as raw floats -> saved
@@ -182,8 +183,8 @@ static int shape_set(struct shape_run *run, const int64_t *lengths, int64_t n_it
     return run_once(run, error); /* warms caches */
 }
 
-/* Sets steps of causal sequences. Slots keep the sums of the earlier rows. The numbers in them do not influence the
- * time. */
+/* Sets steps of causal sequences. A slot keeps the sums of the earlier rows of a sequence. These rows are not computed,
+ * because the values of the sums do not influence the time. */
 static int set_steps(struct shape_run *run, const char *arguments, struct error *error)
 {
     static int32_t last_row = 0;
@@ -290,10 +291,10 @@ static uint64_t sum_words(const uint64_t *words, int64_t count)
     return sum;
 }
 
-/* Measures how fast the memory delivers the bytes of the weights. Each thread reads one contiguous part. */
+/* Measures how fast the memory delivers the bytes of the weights. Each thread reads consecutive parts. */
 static int time_reads(const struct shape_run *run, const char *arguments, struct error *error)
 {
-    const int64_t part = 1 << 15; /* number of words */
+    const int64_t part = 1 << 15; /* number of words of a part */
     int64_t bytes = (int64_t)model_info(run->model)->weights_bytes, parts = bytes / 8 / part;
     uint64_t *words = malloc((size_t)bytes), sum = 0;
     if (!words || parts < 1) {

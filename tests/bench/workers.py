@@ -1,7 +1,8 @@
 """Long-running programs that each run one model on command (worker.c, peers.py), measured in turns. Other programs on a
 machine disturb a measurement at varying times. So times of programs that are measured one after another are not
-comparable. Here, each round gives every worker a short slice. The order changes from round to round. A ratio is the
-median of the ratios within rounds. A worker without a command is stopped (SIGSTOP), so that its threads cannot spin."""
+comparable. Therefore, each round gives every worker a short slice. The order changes from round to round. A ratio is
+the median of the ratios within rounds. A worker without a command is stopped (SIGSTOP), so that its threads cannot
+spin."""
 import ctypes
 import os
 import select

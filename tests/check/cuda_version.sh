@@ -1,8 +1,7 @@
 #!/bin/bash
-# cuda_version.sh: only docker/Dockerfile.cuda names the version of CUDA in the image, as ARG CUDA. README.md, docs/,
-# docker/, engine/ and some folders of tests/ may only name the oldest version that compiles the engine, which
-# engine/cuda/toolkit.sh defines. tests/gpu/test_check.sh may name other versions, because it imitates toolkits and
-# drivers.
+# cuda_version.sh: only docker/Dockerfile.cuda names the version of CUDA in the image, as ARG CUDA. The other files
+# listed below may only name the oldest version that compiles the engine. engine/cuda/toolkit.sh defines this version.
+# tests/gpu/test_check.sh may name other versions, because it imitates toolkits and drivers.
 set -euo pipefail
 
 # versions_in FILE…: prints "FILE:LINE: VERSION" for each version of CUDA, and of its packages, in the files.

@@ -36,7 +36,7 @@ forbidden() {
                 inside["server/dialects"] = inside["server/dialects"] \
                     " server/dialects/" dialects[i] "/" dialects[i] ".h"
             inside["server/tokenizer"] = "server/common"
-            # Rooms that these folders may include, if they are fewer than the rooms that the whole room may include.
+            # The other rooms that these folders may include. Any other folder has the rule of its whole room.
             outside["server/tracing"] = outside["server/text"] = outside["server/images"] = outside["server/tokenizer"] = "config"
             outside["server/console"] = ""
             outside["server/common"] = outside["server/jobs"] = "engine config"

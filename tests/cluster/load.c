@@ -62,8 +62,8 @@ static char *random_text(uint64_t *state, size_t least, size_t most)
     return text;
 }
 
-/* Routes that compute and whose answers are the same each time, a route without computing, and requests that the daemon
- * refuses. Some bodies are larger than 64 KiB, so worker threads of the daemon read them. */
+/* Requests that a model computes, with the same answer each time. Also a text that is only tokenized, and requests that
+ * the daemon refuses. Some bodies are larger than 64 KiB, so worker threads of the daemon read them. */
 static const struct kind {
     const char *path, *format;
     size_t least, most;

@@ -235,7 +235,7 @@ run() {
     done
     local retries
     retries=$(sent_again)
-    for ((round = 1; round <= 20; round++)); do # restarts a daemon again if no event has met an open request
+    for ((round = 1; round <= 20; round++)); do # if no request was sent again, restarts a daemon until one is
         [ "$retries" = 0 ] || break
         event_restart 1
         retries=$(sent_again)

@@ -1,5 +1,5 @@
 # The CUDA engine on the CPU. g++ compiles the kernels with the shim, which is a replacement of CUDA in tests/cuda/shim.
-# The library is in the folder of the test programs.
+# The engine is a library in the folder of the test programs.
 # Replacements of cuBLAS, for an engine compiled with CUDA 12 or 13. The engine loads one of them, and finds the shim's
 # functions in it.
 CUBLAS_NAMES := libcublas.so.12 libcublas.so.13

@@ -148,7 +148,7 @@ def containers_of(document):
 
 
 def check_startup(document, path):
-    """The liveness probe must leave a daemon enough time to load its model."""
+    """Beside a liveness probe, the startup probe must leave a daemon enough time to load its models."""
     for container in containers_of(document):
         startup = container.get("startupProbe", {})
         startup_s = startup.get("periodSeconds", 10) * startup.get("failureThreshold", 3) if startup else 0

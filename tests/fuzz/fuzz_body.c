@@ -7,12 +7,12 @@
 
 #include <stdio.h>
 
-#define MAX_JOBS 20 /* maximum number of jobs of a request. A longer request ends as if its client had left */
+#define MAX_JOBS 20 /* maximum number of jobs of a request. After these, the request ends as if its client had left */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Whether the request avoids the ids that cause failures of the fake engine, and ids of a million or more, also
- * negative ones. In a row of floats, the first float is the id. */
+/* Whether the request avoids the ids that cause failures of the fake engine, and ids whose absolute value is a million
+ * or more. In a row of floats, the first float is the id. */
 static bool answerable(const struct request *request)
 {
     int64_t columns = request->info->inputs[0].columns;

@@ -39,7 +39,7 @@ static void read_settings(int argc, char **argv, char **environment)
     settings_free(&settings);
 }
 
-/* `text` ends with a zero byte. The function overwrites its line breaks with zero bytes. */
+/* `text` ends with a zero byte. The function overwrites the line breaks in `text` with zero bytes. */
 static void read_command_line(char *text)
 {
     char *argv[MAX_LINES + 1] = {NULL}, *environment[MAX_LINES + 1] = {NULL};

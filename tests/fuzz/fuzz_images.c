@@ -1,6 +1,6 @@
 /* Fuzz target: any bytes, read as a JPEG or PNG file. An accepted picture must have finite values. A refusal must give
- * a reason. image_read must refuse a picture for which image_memory computes more than MAX_MEMORY bytes. The memory
- * that image_memory computes must be enough for each other picture. The number of bytes of the input chooses the
+ * a reason. image_read must refuse a picture for which image_memory computes more than MAX_MEMORY bytes. For any other
+ * picture, the memory that image_memory computes must be enough. The number of bytes of the input chooses the
  * settings. */
 #include "server/images/format.h"
 #include "server/images/images.h"

@@ -1,6 +1,6 @@
-/* Fuzz target: numbers.h, which reads lists of numbers without jansson. In the text for jansson, a mark replaces each
- * list. The numbers and the counts of elements must be those of jansson. The body must be JSON if and only if the text
- * with marks is JSON. Replacing each mark by its list must give the JSON of the body. */
+/* Fuzz target: numbers.h, which reads lists of numbers in a body without jansson. numbers_rest copies the body, with a
+ * mark in place of each list. The numbers and the counts of elements must be those of jansson. The body must be JSON if
+ * and only if the text with marks is JSON. Replacing each mark by its list must give the JSON of the body. */
 #include "server/text/numbers.h"
 
 #include <jansson.h>
@@ -122,8 +122,8 @@ static bool has_key(const struct numbers_place *place, const char *key)
     return false;
 }
 
-/* Replaces the marks in `json` by their lists. Aborts if a list at the place has no mark. Returns the number of
- * marks. */
+/* Replaces the marks in `json` by their lists. Aborts if a list under a key of `place` has no mark. Returns the number
+ * of marks. */
 static size_t restore(json_t *json, int depth, const struct numbers_place *place, const struct numbers *numbers,
                       size_t count)
 {
@@ -184,8 +184,8 @@ static void look(const char *body, size_t size, struct numbers_place place, size
     json_decref(restored);
 }
 
-/* Adds the values in `value` to counts->values, as jansson reads them. Sets counts->longest to the largest number of
- * elements down to NUMBERS_DEPTH. */
+/* Adds the number of values in `value` to counts->values. Raises counts->longest to the number of elements of the
+ * longest list or object, down to the depth NUMBERS_DEPTH. */
 static void count(const json_t *value, int depth, struct numbers_counts *counts)
 {
     int64_t elements = (int64_t)(json_array_size(value) + json_object_size(value));

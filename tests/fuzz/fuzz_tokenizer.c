@@ -1,6 +1,6 @@
 /* Fuzz target: any bytes, read as a tokenizer.json and a text. A line "----" separates the two. Without such a line,
  * all bytes are the file, and the first 200 bytes are also the text. No offset may exceed the length of the text by
- * more than 48. Decoding the ids must give a text, or an error with a message. */
+ * more than 48 bytes. Decoding the ids must give a text, or an error with a message. */
 #include "server/tokenizer/tokenizer.h"
 #include "tests/tokenizers/options.h"
 

@@ -169,7 +169,7 @@ static void change(struct mutation *mutation, struct bytes *bytes, size_t reach,
     case 7:
         copy_piece(mutation, bytes, at, some, other);
         return;
-    case 8: /* removes the end, in one of four cases */
+    case 8: /* with the probability 1/4, removes all bytes from the offset on */
         if (mutation_draw(mutation, 4) == 0)
             bytes->size = at;
         return;

@@ -1,7 +1,7 @@
 #!/bin/bash
 # run.sh PROGRAM…: fuzzes each target for FUZZ_SECONDS (60), starting with its corpus in tests/fuzz/corpus/. New inputs
-# are written to the folder PROGRAM.corpus. If an input crashes the target, the output names its file. Add this file to
-# the corpus after the repair.
+# are written to the folder PROGRAM.corpus. If an input crashes the target, the output names the file of the input. Add
+# this file to the corpus after the repair.
 set -euo pipefail
 [ $# -gt 0 ] || { echo "run.sh: no fuzz targets" >&2 && exit 1; }
 failed=0

@@ -1,5 +1,5 @@
-"""Writes greedy.json, greedy_more.json, scores.json and sampling.json. They hold what linear-attention-transformer,
-linformer-pytorch and transformers generate, the probabilities of tokens, and the choices of their filters.
+"""Writes greedy.json, greedy_more.json, scores.json and sampling.json. They hold the ids that
+linear-attention-transformer and linformer-pytorch generate, and probabilities of tokens.
 
     pip install torch safetensors linear-attention-transformer==0.19.1 linformer-pytorch==0.19.3 transformers
     python3 tests/generation/generate.py
@@ -12,10 +12,12 @@ encoder for the ids `source`. A model with a context reads the rows `context`. l
 AutoregressiveWrapper. So the wrapper of linear-attention-transformer calls the model through linformer-pytorch's
 Padder.
 
-scores.json has log_softmax of the logits for each token of a prompt after the first, and the largest value beside it.
-The models see the tokens before this token, at most max_seq_len of them, as the wrapper shows them.
+For each token of a prompt after the first, scores.json has the log-probability of this token, and the largest
+log-probability of any token at its place. The models see the tokens before this token, at most max_seq_len of them, as
+the wrapper shows them.
 
-sampling.json has logits, options, and the probabilities that the filters of both libraries leave.
+sampling.json has logits, options, and the probabilities after the filters of linear-attention-transformer or of
+transformers.
 """
 import json
 import os

@@ -50,7 +50,8 @@ class TooClose(Exception):
 
 
 def greedy(logits, thres):
-    """Returns a filter_logits_fn for the library: a top_k that keeps one id."""
+    """A filter_logits_fn for the library. Returns the logits after a top_k that keeps one id. Raises TooClose if the
+    two largest logits are nearly equal."""
     best = logits.topk(2).values[0]
     if best[0] - best[1] < MARGIN:
         raise TooClose
@@ -294,7 +295,8 @@ class Model:
             self.wrapper.float()
 
     def runs(self, rng):
-        """Yields a run with a short prompt, and a run with a prompt of any length."""
+        """Yields a run with a short prompt, and a run with a prompt of any length. Leaves out a run for which none of
+        ATTEMPTS prompts counts."""
         most = self.wrapper.max_seq_len
         for longest in (min(6, most), min(most + most // 2, 600)):
             for _ in range(ATTEMPTS):
@@ -325,8 +327,8 @@ KINDS = [(84, language_model), (8, with_context), (8, pair), (12, linformer_lm),
 
 
 def draw(arguments):
-    """Returns the seed, the name of the folder, and the folder's files. If there are no runs, returns the seed, None
-    and a reason."""
+    """Returns the seed, the name of the folder, and the folder's files. If the library raises an error, or if there are
+    no runs, returns the seed, None and a reason."""
     make, seed = arguments
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")

@@ -1,9 +1,9 @@
 #!/bin/bash
 # test_image.sh: builds docker/Dockerfile without changes, and runs its image read-only and without capabilities. It
-# needs root, and Docker or podman. The base image, debian:bookworm-slim, is made from Debian's archive, so no registry
-# is needed. If root or a tool is missing, the test is skipped ('docker/packages.sh image' installs the tools). Not
-# covered: Docker's own builder and engine, the base image of Docker Hub, other architectures, and compose.yaml. cuda.sh
-# covers Dockerfile.cuda.
+# needs root, podman and other tools. The base image, debian:bookworm-slim, is made from Debian's archive, so no
+# registry is needed. If root or a tool is missing, the test is skipped ('docker/packages.sh image' installs the tools).
+# Not covered: Docker's own builder and engine, the base image of Docker Hub, other architectures, and compose.yaml.
+# cuda.sh covers Dockerfile.cuda.
 # shellcheck disable=SC2317 # functions that are called through expect and trap
 set -euo pipefail
 MAX_MB=${MAX_MB:-200}                       # maximum size of the image in MB. docs/docker.md lists its parts

@@ -2,9 +2,9 @@
 """Compares random models of the five libraries with the daemon: same arguments, weights and inputs.
 
 If the library runs a call, the daemon must answer with a relative L2 error of at most 1e-5. If the library's
-constructor or forward() raises an error, the daemon must refuse the model or the request. Both messages are written to
-a record, so that a person can judge whether the daemon's message is equally clear. If the constructor refuses
-arguments, the daemon's message must name one of the arguments that were spoiled.
+constructor or forward() raises an error, the daemon must refuse the model or the request. README.md lists the
+exceptions. Both messages are written to a record, so that a person can judge whether the daemon's message is equally
+clear. If the constructor refuses arguments, the daemon's message must name one of the arguments that were spoiled.
 
 The last line is `N agreed, M refused alike, K failed`. The numbers count models, each with all of its calls. The exit
 status is 1 if K > 0."""

@@ -3,8 +3,9 @@
 # cover speed.
 set -euo pipefail
 here=$(dirname "$0")
+# lib.sh makes the folder $work, and removes it at the end. Its load_start starts the daemon of the fifth test.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
-. "$here/lib.sh" # defines the daemon of the fifth test and the folder $work, which is removed at the end
+. "$here/lib.sh"
 export REQUESTS=24 CONCURRENCY=4 MAX_LENGTH=256
 out=$work/out
 failed=0

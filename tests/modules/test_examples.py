@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests the examples of docs/serve-your-own-module.md and docs/serve-with-a-tokenizer.md. The committed models must
 agree with PyTorch, and must be about as good as the pages say. The scripts must export the committed config.json and
-tokenizer.json. Without SHORT=1, the scripts train new models, which takes minutes.
+tokenizer.json. Without SHORT=1, the scripts also train new models to the end, which takes minutes.
 
 Reports in TAP. LINFORMERD names the daemon."""
 import io

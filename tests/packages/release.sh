@@ -56,10 +56,10 @@ new_root() {
     tar -C "$root" -xf "$bare"
 }
 
-# The functions of the scripts of in_root. serve COMMAND…: starts the daemon on a free port, sends a request with bash,
-# and ends the daemon. files: prints the files with the name of the package, except files that pip, apt and the shell
-# write for themselves. record_systemctl: makes dpkg's scripts believe that systemd runs and both units are enabled and
-# active. Their calls of systemctl are lines of /tmp/systemctl.
+# Functions for the commands that in_root runs. serve COMMAND…: starts the daemon on a free port, sends a request with
+# bash, and ends the daemon. files: prints the files with the name of the package, except files that pip, apt and the
+# shell write for themselves. record_systemctl: makes dpkg's scripts believe that systemd runs and both units are
+# enabled and active. Each call of systemctl by these scripts is then a line of /tmp/systemctl.
 # shellcheck disable=SC2016 # expanded within the root
 functions='
     record_systemctl() {

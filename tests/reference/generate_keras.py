@@ -6,7 +6,8 @@
 
 ATTENTION_PY is linformer/attention.py of https://github.com/dholland42/linformer, commit fd7e176. It imports modules of
 Keras 2.9 by their paths in that version. tf_keras is the successor of Keras 2, and contains all of these modules, some
-of them under other paths. The case "embedding" is the model of linformer/entrypoint.py in the same repository."""
+of them under other paths. The cases "embedding" and "embedding_unprojected" are small forms of the model of
+linformer/entrypoint.py in the same repository."""
 import argparse
 import importlib.util
 import json

@@ -4,7 +4,7 @@
  *   second way is a batch for each row, and the third way a batch for each half. The fourth way is a batch for the
  *   prompt, and another one for a single further row.
  * - The largest logit of a row is that of the library's next id. If the sequence is longer than the model's longest
- *   input, the model reads its last rows.
+ *   input, the model reads only the last rows of the sequence.
  * - A model with slots reads its other inputs, for example those of an encoder, only with the first rows of a
  *   sequence. */
 #include "tests/unit/case_files.h"

@@ -98,8 +98,9 @@ def without_loss(row, allocations, daemon, run):
     after another. Returns the number of allocations that have failed, and the number of memory blocks that the second
     call did not free."""
     def left(readings, at_most=0):
-        """Reads the number of blocks until it is at_most, or as often as `readings` says. Returns the smallest number.
-        A connection that is being closed still owns some blocks, and a busy machine closes it late."""
+        """Reads the number of blocks again, at most `readings` times, until it is at most `at_most`. Returns the
+        smallest number. A connection that is being closed still owns some blocks, and a busy machine closes it
+        late."""
         until(lambda: daemon.metrics()["linformerd_connections"] == 1, "the connections are closed")
         least = allocations.live()
         for _ in range(readings):

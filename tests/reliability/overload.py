@@ -11,7 +11,7 @@ from traffic import requests_by_route
 SEQUENCES = 32
 BATCH_MS = 50  # time limit of a batch, --max-batch-ms, in ms
 QUEUE_MS = 500  # time limit of the queue, --max-queue-ms, in ms
-MIN_SHARE = 90  # percentage of the peak rate that must at least be answered under overload
+MIN_SHARE = 90  # lowest allowed rate of answers under overload, in percent of the peak rate
 # Numbers of requests in the long form. With fewer requests, the p99 without load would be the largest time.
 ALONE = 200  # number of requests of one client, which waits for each answer
 SATURATED = 40  # number of requests of each of two clients, which wait for each answer

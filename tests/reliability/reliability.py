@@ -6,8 +6,8 @@ table of docs/reliability.md. The TAP comment of a row says how often a fault wa
                              do not judge times
 
     LONG=1         runs all rows, for minutes instead of seconds
-    LIMIT_S=5400   ends the whole run after this time, in seconds. The row that runs then fails, and no other row begins.
-                   The value above is the default of a long run. A short run has no limit
+    LIMIT_S=5400   ends the whole run after this time, in seconds. The current row fails, and no other row begins. The
+                   value above is the default of a long run. A short run has no limit
     SEED=N         repeats a run
     SCALE=0.1      makes a long run of a tenth of the size
     LINFORMERD     path of the daemon
@@ -38,7 +38,7 @@ ROWS = [traffic.mixed_traffic, clients.slow_clients, clients.idle_connections, c
         allocations.failing_allocations_reloaded, overload.overload, overload.overload_by_time, programs.slots,
         programs.failing_allocations, programs.restarts, programs.damaged_inputs, programs.damaged_folders]
 JUDGES_TIMES = [overload.overload, overload.overload_by_time]
-# `make test` and `make test-all` also run these rows.
+# `make test` and `make test-all` also run the programs of these rows.
 PROGRAMS = [run for run in ROWS if run.__module__ == "programs"]
 
 
